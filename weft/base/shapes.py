@@ -1,0 +1,83 @@
+"""Arithmetic on shapes and axes, with errors in the name of the op that asked."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from weft.errors import ArgumentError, AxisError, ShapeError
+
+Shape = tuple[int, ...]
+
+
+def broadcast_shapes(op: str, shapes: Sequence[Shape], names: Sequence[object] | None = None) -> Shape:
+    """The shape that all of ``shapes`` broadcast to; ``names`` are printed in the error."""
+    rank = max(map(len, shapes), default=0)
+    out = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if size == out[axis] or size == 1:
+                continue
+            if out[axis] != 1:
+                listed = " and ".join(map(str, names if names is not None else shapes))
+                clash = f"{out[axis]} vs {size} on axis {axis}"
+                raise ShapeError(op, f"shapes must broadcast together, got {listed} ({clash})")
+            out[axis] = size
+    return tuple(out)
+
+
+def normalize_axis(op: str, axis: object, rank: int) -> int:
+    """A non-negative axis, or an AxisError."""
+    try:
+        index = operator.index(axis)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentError(op, f"axis must be an int, got {axis!r}") from None
+    if not -rank <= index < rank:
+        allowed = f"in {-rank}..{rank - 1}" if rank else "absent"
+        raise AxisError(op, f"axis must be {allowed} for rank {rank}, got {index}")
+    return index + rank if index < 0 else index
+
+
+def normalize_axes(op: str, axes: object, rank: int) -> tuple[int, ...]:
+    """Sorted, distinct, non-negative axes; None means all of them."""
+    if axes is None:
+        return tuple(range(rank))
+    if not isinstance(axes, tuple | list):
+        return (normalize_axis(op, axes, rank),)
+    out = tuple(normalize_axis(op, a, rank) for a in axes)
+    if len(set(out)) != len(out):
+        raise AxisError(op, f"axes must be distinct, got {tuple(axes)}")
+    return tuple(sorted(out))
+
+
+def normalize_shape(op: str, shape: object) -> Shape:
+    """A shape as a tuple of ints, from an int or a sequence of ints."""
+    items: Iterable[object] = shape if isinstance(shape, tuple | list) else (shape,)
+    try:
+        out = tuple(operator.index(s) for s in items)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentError(op, f"shape must be an int or a tuple of ints, got {shape!r}") from None
+    if any(s < 0 for s in out):
+        raise ShapeError(op, f"sizes must not be negative, got {out}")
+    return out
+
+
+def reduce_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
+    """The shape after reducing ``axes``."""
+    if keepdims:
+        return tuple(1 if i in axes else s for i, s in enumerate(shape))
+    return tuple(s for i, s in enumerate(shape) if i not in axes)
+
+
+def size_of(shape: Shape) -> int:
+    """The number of elements of a shape."""
+    return prod(shape)
+
+
+def broadcast_axes(small: Shape, large: Shape) -> tuple[int, ...]:
+    """The axes of ``large`` along which ``small`` was repeated to become it."""
+    lead = len(large) - len(small)
+    return tuple(range(lead)) + tuple(
+        lead + i for i, s in enumerate(small) if s == 1 and large[lead + i] != 1
+    )

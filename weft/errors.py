@@ -1,0 +1,179 @@
+"""The errors weft raises, and how they are worded.
+
+    WeftError
+    ├── ShapeError        (ValueError)    shapes that do not fit an op
+    ├── DtypeError        (TypeError)     dtypes that do not fit an op or each other
+    ├── AxisError         (IndexError)    an axis outside the tensor's rank, or named twice
+    ├── BoundsError       (IndexError)    an index outside the tensor
+    ├── ArgumentError     (TypeError)     an argument of the wrong kind, or an unknown keyword
+    ├── DomainError       (ValueError)    an argument of the right kind with an impossible value
+    ├── DeviceError       (ValueError)    a device that is not there, or tensors on different devices
+    └── GradientError     (RuntimeError)  a gradient that cannot be had
+        ├── FreedGraphError               backward through a graph that was already freed
+        └── AnomalyError                  a gradient went NaN under ``weft.detect_anomaly()``
+
+Each is also the builtin error in brackets, so ``except ValueError`` keeps working. The text is always
+**op: what must hold, got what**, then the user's line, then a hint.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def user_location(depth: int = 1) -> tuple[str, int] | None:
+    """File and line of the nearest caller outside the weft package, or None."""
+    frame = sys._getframe(depth)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
+            return name, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def format_location(location: tuple[str, int]) -> str:
+    """``model.py:18: h = x @ self.w`` for a location, with the source text where it can be read."""
+    name, line = location
+    source = linecache.getline(name, line).strip()
+    where = f"{os.path.basename(name)}:{line}"
+    return f"{where}: {source}" if source else where
+
+
+class WeftError(Exception):
+    """Base of every error that weft raises.
+
+    >>> import weft
+    >>> try:
+    ...     weft.tensor([1.0, 2.0]) + weft.tensor([1.0, 2.0, 3.0])
+    ... except weft.errors.WeftError as error:
+    ...     print(str(error).splitlines()[0])
+    add: shapes must broadcast together, got f32[2] and f32[3] (2 vs 3 on axis 0)
+    """
+
+    def __init__(self, op: str, message: str, *, hint: str | None = None) -> None:
+        self.op = op
+        self.message = message
+        self.hint = hint
+        self.location = user_location(2)
+        super().__init__(op, message)
+
+    def __str__(self) -> str:
+        lines = [f"{self.op}: {self.message}"]
+        if self.location is not None:
+            lines.append(f"  at {format_location(self.location)}")
+        if self.hint is not None:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ShapeError(WeftError, ValueError):
+    """Shapes do not fit the op, or each other.
+
+    >>> import weft
+    >>> weft.ones((2, 3)) @ weft.ones((2, 3))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.ShapeError: matmul: inner dimensions must agree, got f32[2,3] and f32[2,3] (3 vs 2)
+    ...
+    >>> (weft.ones((2, 3)) @ weft.ones((2, 3)).mT).shape
+    (2, 2)
+    """
+
+
+class DtypeError(WeftError, TypeError):
+    """Dtypes do not fit the op, or have no common dtype.
+
+    >>> import weft
+    >>> weft.bitwise_and(weft.ones(2), weft.ones(2))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.DtypeError: bitwise_and: dtype must be bool or integer, got float32
+    ...
+    """
+
+
+class AxisError(WeftError, IndexError):
+    """An axis is outside the tensor's rank, or is named twice.
+
+    >>> import weft
+    >>> weft.sum(weft.ones((2, 3)), axis=2)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.AxisError: sum: axis must be in -2..1 for rank 2, got 2
+    ...
+    """
+
+
+class BoundsError(WeftError, IndexError):
+    """An index is outside the tensor.
+
+    >>> import weft
+    >>> weft.arange(3)[5]  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.BoundsError: index: index must be in -3..2 for axis 0 of size 3, got 5
+    ...
+    """
+
+
+class ArgumentError(WeftError, TypeError):
+    """An argument is of the wrong kind, or a keyword is unknown.
+
+    >>> import weft
+    >>> weft.sum(weft.ones(3), dim=0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.ArgumentError: sum: unknown keyword 'dim'
+    ...
+    """
+
+
+class DomainError(WeftError, ValueError):
+    """An argument has the right kind and an impossible value.
+
+    >>> import weft
+    >>> weft.arange(0, 5, 0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.DomainError: arange: step must not be 0
+    ...
+    """
+
+
+class DeviceError(WeftError, ValueError):
+    """A device is not there, or tensors live on different devices.
+
+    >>> import weft
+    >>> weft.ones(3, device="tpu")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.DeviceError: device: must be one of cpu, got 'tpu'
+    ...
+    """
+
+
+class GradientError(WeftError, RuntimeError):
+    """A gradient cannot be had.
+
+    >>> import weft
+    >>> weft.ones(3).sum().backward()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.GradientError: backward: the tensor must have a graph, got one that does not require grad
+    ...
+    """
+
+
+class FreedGraphError(GradientError):
+    """Backward ran through a graph whose saved values were already freed.
+
+    >>> import weft
+    >>> x = weft.tensor(2.0, requires_grad=True)
+    >>> y = x * x
+    >>> y.backward()
+    >>> y.backward()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.FreedGraphError: backward: the graph must not be freed, got a second backward through mul
+    ...
+    """
+
+
+class AnomalyError(GradientError):
+    """A gradient went NaN under ``weft.detect_anomaly()``; the text names the forward line."""

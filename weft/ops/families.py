@@ -1,0 +1,156 @@
+"""The families of primitive ops: what is written for an op, and what is derived from it.
+
+    elementwise   eval, partials, scalar  ->  type rule, vjp, jvp, batching
+    linear        type rule, eval, transpose  ->  vjp is the transpose, jvp is the op itself
+    primitive     everything is written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import bool_, kind, real_dtype
+from weft.base.shapes import broadcast_shapes
+from weft.errors import DtypeError
+from weft.ir.types import TensorType
+from weft.ops.op import NoGradient, Op, Rule, Samples, parameters, register
+
+_NAMES = ("x", "y", "z")
+_KIND_WORDS = {"b": "bool", "iu": "integer", "f": "floating", "c": "complex"}
+
+
+def elementwise(
+    name: str,
+    *,
+    eval: Callable[..., Any],
+    partials: tuple[Any, ...] | NoGradient,
+    samples: Samples,
+    arity: int | None = None,
+    scalar: Rule | None = None,
+    accepts: str = "iufc",
+    result: str = "same",
+    singular: bool = False,
+    jvp: Rule | None = None,
+    vjp: Any = None,
+) -> Op:
+    """Declare an op that works element by element, with broadcasting.
+
+    Args:
+        name: as printed in graphs and errors.
+        eval: a NumPy ufunc or a function of arrays of one common dtype.
+        partials: the derivative by each input: a number, or a function that names what it uses among
+            the inputs x, y, z and ``out``.
+        samples: calls for the generated tests.
+        arity: number of inputs where eval does not tell.
+        scalar: scalar code for the code generators.
+        accepts: kinds of dtype ("b", "i", "u", "f", "c") taken as they are.
+        result: "same" dtype as the inputs, "bool", or "real" (of a complex).
+        singular: a partial may be infinite; where the incoming gradient is 0 the result is then 0,
+            so that a branch that ``where`` did not take leaks no NaN.
+        jvp: written out only where partials do not say it (functions that are not holomorphic).
+        vjp: likewise.
+    """
+    count = eval.nin if isinstance(eval, np.ufunc) else arity or len(parameters(eval)[0])
+    inputs = _NAMES[:count]
+
+    def type_rule(*types: TensorType) -> TensorType:
+        shape = broadcast_shapes(name, [t.shape for t in types], types)
+        dtype = types[0].dtype
+        for t in types:
+            if kind(t.dtype) not in accepts:
+                raise DtypeError(name, f"dtype must be {describe_kinds(accepts)}, got {t.dtype.name}")
+            if t.dtype != dtype:
+                raise DtypeError(name, f"dtypes must be equal, got {dtype.name} and {t.dtype.name}")
+        return TensorType(shape, _result_dtype(dtype, result))
+
+    return register(
+        Op(
+            name,
+            inputs=inputs,
+            attrs=(),
+            eval=eval,
+            type_rule=type_rule,
+            vjp=partials if isinstance(partials, NoGradient) else vjp,
+            jvp=jvp,
+            partials=None if isinstance(partials, NoGradient) else partials,
+            scalar=scalar,
+            accepts=accepts,
+            result=result,
+            singular=singular,
+            samples=samples,
+        )
+    )
+
+
+def _result_dtype(dtype: Any, result: str) -> Any:
+    if result == "bool":
+        return bool_
+    return real_dtype(dtype) if result == "real" else dtype
+
+
+def describe_kinds(kinds: str) -> str:
+    """``"biu"`` in words: bool or integer."""
+    words = [word for letters, word in _KIND_WORDS.items() if any(letter in kinds for letter in letters)]
+    return " or ".join(words)
+
+
+def linear(
+    name: str,
+    *,
+    type_rule: Callable[..., Any],
+    eval: Callable[..., Any],
+    transpose: Any,
+    batch: Rule | None,
+    samples: Samples,
+    over: str = "each",
+) -> Op:
+    """Declare an op that is linear in its inputs: its vjp is the transpose, its jvp the op itself.
+
+    Args:
+        name: as printed in graphs and errors.
+        type_rule: from input types and attributes to the output's type.
+        eval: kernel on arrays; positional parameters are inputs (``*xs`` for a variadic op),
+            keyword-only ones attributes.
+        transpose: a rule per input, or one that returns all gradients; of a complex op, the adjoint.
+        batch: the batching rule, or None for a loop over the batch.
+        samples: calls for the generated tests.
+        over: "each" if linear in each input for fixed others, "joint" if in all inputs together.
+    """
+    return primitive(
+        name, type_rule=type_rule, eval=eval, vjp=transpose, batch=batch, samples=samples, linear=over
+    )
+
+
+def primitive(
+    name: str,
+    *,
+    type_rule: Callable[..., Any],
+    eval: Callable[..., Any],
+    vjp: Any,
+    batch: Rule | None,
+    samples: Samples | None,
+    jvp: Rule | None = None,
+    linear: str = "",
+    outputs: int = 1,
+) -> Op:
+    """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
+    inputs, attrs, variadic = parameters(eval)
+    return register(
+        Op(
+            name,
+            inputs=inputs,
+            attrs=attrs,
+            eval=eval,
+            type_rule=type_rule,
+            vjp=vjp,
+            jvp=jvp,
+            batch=batch,
+            linear=linear,
+            samples=samples,
+            outputs=outputs,
+            variadic=variadic,
+        )
+    )

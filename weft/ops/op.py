@@ -1,0 +1,224 @@
+"""What an op is: one declaration from which every subsystem derives what it needs.
+
+An Op dispatches on what flows through it. On arrays it evaluates. On tensors it hands itself to the
+tensor layer, which evaluates and records. Derivatives are functions of ops, so the same rule serves
+arrays (fast backward), tensors (higher order) and values of a graph.
+
+Rules take what they need by name: a derivative ``lambda g, x, axis: ...`` of an op with an input ``x``
+and an attribute ``axis`` gets just these, and only what is named is kept alive for backward. A name
+``x_type`` asks for the type of ``x`` alone, so that its data can be freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.ir.types import TensorType
+
+Array = np.ndarray[Any, Any]
+Attrs = dict[str, Any]
+ndarray = np.ndarray
+_VARARGS = 0x04  # inspect.CO_VARARGS, without the cost of importing inspect
+
+
+class TensorLike:
+    """Marks what the tensor layer flows through ops; the Tensor class derives from it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoGradient:
+    """States that an input has no gradient, and why."""
+
+    reason: str
+
+
+def no_gradient(reason: str) -> NoGradient:
+    """Declare that there is no derivative: ``vjp=no_gradient("returns indices")``."""
+    return NoGradient(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One call that the generated tests make.
+
+    Attributes:
+        inputs: arrays.
+        attrs: attributes of a primitive, or keyword arguments of a composite.
+        smooth: whether finite differences hold here; False at kinks, poles and for values that are not finite.
+    """
+
+    inputs: tuple[Array, ...]
+    attrs: Attrs = field(default_factory=dict)
+    smooth: bool = True
+
+
+Samples = Callable[[], Iterable[Sample]]
+Rule = Callable[..., Any]
+
+
+class Op:
+    """A primitive operation. Make one with ``elementwise``, ``linear`` or ``primitive``.
+
+    Attributes:
+        name: as printed in graphs and errors.
+        inputs: names of the tensor inputs that are always there.
+        variadic: name of the further inputs of an op that takes any number, else "".
+        eval: reference kernel on arrays; keyword arguments are the attributes.
+        type_rule: from types and attributes to the output's type (a tuple for several outputs).
+        vjp: a rule per input, or one rule that returns the gradients of all, or NoGradient.
+        jvp: a rule ``(primals, tangents, outs, **attrs) -> tangents`` where one is declared.
+        linear: "each" if linear in each input alone, "joint" if in all together, "" if not linear.
+        batch: a rule ``(op, size, inputs, axes, attrs) -> (output, its batch axis)``, where axes tells
+            the batch axis of each input (None: not batched); tuples of both for several outputs.
+            None where the op is run for each example in a loop.
+        partials: derivatives of an elementwise op by each input, or None.
+        scalar: scalar code of an elementwise op for the code generators, or None.
+        accepts: kinds of dtype an elementwise op takes ("biufc"); integers outside it become floats.
+        result: how an elementwise op's output dtype follows: "same", "bool" or "real".
+        samples: calls for the generated tests.
+        outputs: number of outputs.
+    """
+
+    __slots__ = (
+        "accepts",
+        "attrs",
+        "batch",
+        "eval",
+        "inputs",
+        "jvp",
+        "linear",
+        "name",
+        "on_tensors",
+        "outputs",
+        "partials",
+        "result",
+        "rule",
+        "samples",
+        "scalar",
+        "singular",
+        "type_rule",
+        "variadic",
+        "vjp",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        inputs: tuple[str, ...],
+        attrs: tuple[str, ...],
+        eval: Callable[..., Any],
+        type_rule: Callable[..., Any],
+        vjp: Any,
+        samples: Samples | None,
+        jvp: Rule | None = None,
+        linear: str = "",
+        batch: Rule | None = None,
+        partials: tuple[Any, ...] | None = None,
+        scalar: Rule | None = None,
+        accepts: str = "",
+        result: str = "same",
+        singular: bool = False,
+        outputs: int = 1,
+        variadic: str = "",
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.attrs = attrs
+        self.eval = eval
+        self.type_rule = type_rule
+        self.vjp = vjp
+        self.jvp = jvp
+        self.linear = linear
+        self.batch = batch
+        self.partials = partials
+        self.scalar = scalar
+        self.accepts = accepts
+        self.result = result
+        self.singular = singular
+        self.samples = samples
+        self.outputs = outputs
+        self.variadic = variadic
+        self.rule: Any = None  # the bound backward rule, made at first use by the tensor layer
+        self.on_tensors: Callable[..., Any] = _first_use(self)
+
+    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+        for x in inputs:
+            if type(x) is not ndarray:
+                if any(isinstance(y, TensorLike) for y in inputs):
+                    return self.on_tensors(*inputs, **attrs)
+                break
+        return self.eval(*inputs, **attrs)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+OPS: dict[str, Op] = {}
+COMPOSITES: dict[str, Composite] = {}
+_tensor_layer: list[Callable[[Op], Callable[..., Any]]] = []
+
+
+def register(op: Op) -> Op:
+    """Enter an op into the table; a name is taken once."""
+    if op.name in OPS:
+        raise ValueError(f"op {op.name!r} is declared twice")
+    OPS[op.name] = op
+    return op
+
+
+def set_tensor_layer(build: Callable[[Op], Callable[..., Any]]) -> None:
+    """Called once by the tensor layer: ``build(op)`` gives the function that runs op on tensors."""
+    _tensor_layer[:] = [build]
+
+
+def _first_use(op: Op) -> Callable[..., Any]:
+    def on_tensors(*inputs: Any, **attrs: Any) -> Any:
+        op.on_tensors = _tensor_layer[0](op)
+        return op.on_tensors(*inputs, **attrs)
+
+    return on_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A named function of other ops; everything about it is derived from them."""
+
+    name: str
+    function: Callable[..., Any]
+    samples: Samples | None
+
+
+def composite(
+    name: str | None = None, *, samples: Samples | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a plain function of ops under a name, with the samples its tests run on."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        key = name or function.__name__
+        if key in COMPOSITES:
+            raise ValueError(f"composite {key!r} is declared twice")
+        COMPOSITES[key] = Composite(key, function, samples)
+        return function
+
+    return enter
+
+
+def type_of(x: Any) -> TensorType:
+    """The type of an array or a tensor."""
+    return TensorType(x.shape, x.dtype)
+
+
+def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Names of a function's positional parameters, its keyword-only ones, and its ``*rest`` or ""."""
+    code = function.__code__
+    count, keywords = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    takes_rest = bool(code.co_flags & _VARARGS)
+    return names[:count], names[count : count + keywords], names[count + keywords] if takes_rest else ""

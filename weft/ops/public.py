@@ -1,0 +1,43 @@
+"""The edge between users and functions: a call that does not fit the signature is an ArgumentError."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from weft.errors import ArgumentError
+from weft.ops.op import parameters
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_RENAMED = {"dim": "axis", "keepdim": "keepdims", "input": "x", "dims": "axis", "size": "shape"}
+
+
+def public(function: F) -> F:
+    """Mark a function as public: unknown keywords and missing arguments are reported in weft's form."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside the function, not from calling it
+            raise _misfit(function, str(error), kwargs) from None
+
+    return call  # type: ignore[return-value]
+
+
+def _misfit(function: Callable[..., Any], message: str, kwargs: dict[str, Any]) -> ArgumentError:
+    positional, keywords, _ = parameters(function)
+    known = (*positional, *keywords)
+    name = function.__name__
+    for key in kwargs:
+        if key not in known:
+            meant = _RENAMED.get(key, key)
+            close = [meant] if meant in known else get_close_matches(key, known, 1)
+            hint = f"did you mean {close[0]}=?" if close else f"it takes {', '.join(known)}"
+            return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)
+    return ArgumentError(name, message.partition("() ")[2] or message)

@@ -1,0 +1,213 @@
+"""Backward rules: from an op's declared derivative to a function the engine can call.
+
+A rule is bound once for each op. It knows which data to save when the op runs, and how to turn the
+gradient of the outputs into gradients of the inputs. It runs on arrays or on tensors alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from weft.ops.broadcast import unbroadcast
+from weft.ops.elementwise import select
+from weft.ops.op import NoGradient, Op, parameters, type_of
+
+Saved = tuple[Any, ...]
+Edges = tuple[Any, ...]
+Run = Callable[[Any, Saved, Edges], Sequence[Any]]
+
+REST = "rest"  # the slot of a tuple of the variadic inputs
+
+
+@dataclass(slots=True, eq=False)
+class Backward:
+    """A bound backward rule.
+
+    Attributes:
+        name: of the op, as shown by ``grad_fn``.
+        run: ``(gradient, saved, edges) -> gradients of the inputs``; an input whose edge is None needs none.
+        slots: for each saved value the input it is (i >= 0), the output it is (~k), REST, or None.
+        outputs: number of outputs.
+    """
+
+    name: str
+    run: Run
+    slots: tuple[Any, ...]
+    outputs: int = 1
+
+
+def multiply_unless_zero(g: Any, partial: Any) -> Any:
+    """``g * partial``, but 0 where g is 0, even if partial is infinite or NaN there."""
+    return select(g == 0, g, g * partial)
+
+
+def _vjp_of_partial(op: Op, partial: Any, conjugate: bool) -> Callable[[Any, Saved], Any]:
+    """A function of (gradient, saved) that multiplies by a partial; saved is (x, y, ..., out, shapes)."""
+    if isinstance(partial, int | float):
+        return _scaled_by(partial)
+    names = (*op.inputs, "out")
+    positions = [names.index(p) for p in parameters(partial)[0]]
+    pick = itemgetter(*positions) if positions else None
+    single = positions[0] if len(positions) == 1 else None
+    if op.singular or conjugate:
+        multiply = multiply_unless_zero if op.singular else None
+
+        def careful(g: Any, saved: Saved) -> Any:
+            args = [saved[i] for i in positions]
+            p = partial(*args)
+            if conjugate and not isinstance(p, int | float):
+                p = p.conj()
+            return multiply(g, p) if multiply else g * p
+
+        return careful
+    if single is not None:
+        return lambda g, saved: g * partial(saved[single])
+    if pick is None:
+        return lambda g, saved: g * partial()
+    return lambda g, saved: g * partial(*pick(saved))
+
+
+def _scaled_by(factor: float) -> Callable[[Any, Saved], Any]:
+    if factor == 1:
+        return lambda g, saved: g
+    if factor == -1:
+        return lambda g, saved: -g
+    return lambda g, saved: g * factor
+
+
+def saved_by_partials(op: Op) -> tuple[bool, ...]:
+    """For each input and then the output of an elementwise op, whether backward needs its data."""
+    names: set[str] = set()
+    for partial in op.partials or ():
+        if callable(partial):
+            names.update(parameters(partial)[0])
+    return tuple(name in names for name in (*op.inputs, "out"))
+
+
+def bind_elementwise(op: Op, *, conjugate: bool = False) -> Backward:
+    """The rule of an elementwise op; saved is (*inputs, out, shapes), shapes None if nothing broadcast."""
+    assert op.partials is not None
+    vjps = [_vjp_of_partial(op, p, conjugate) for p in op.partials]
+    run: Run
+
+    if len(vjps) == 1:
+        first = vjps[0]
+
+        def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+            return (first(g, saved),)
+
+    elif len(vjps) == 2:
+        first, second = vjps
+
+        def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+            gx = None if edges[0] is None else first(g, saved)
+            gy = None if edges[1] is None else second(g, saved)
+            shapes = saved[3]
+            if shapes is None:
+                return gx, gy
+            return (
+                None if gx is None else unbroadcast(gx, shapes[0]),
+                None if gy is None else unbroadcast(gy, shapes[1]),
+            )
+
+    else:
+
+        def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+            grads = [None if e is None else vjp(g, saved) for vjp, e in zip(vjps, edges, strict=True)]
+            shapes = saved[-1]
+            if shapes is None:
+                return grads
+            return [None if gi is None else unbroadcast(gi, s) for gi, s in zip(grads, shapes, strict=True)]
+
+    return Backward(op.name, run, (*range(len(op.inputs)), ~0, None))
+
+
+class Plan:
+    """Which values a declared vjp asks for by name, and how to find them when the op runs."""
+
+    __slots__ = ("op", "slots", "sources")
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.sources: list[tuple[str, Any]] = []
+        self.slots: list[Any] = []
+
+    def position(self, name: str) -> int:
+        """The place in ``saved`` of the value called ``name``, added if it is new."""
+        source, slot = self._source(name)
+        if source not in self.sources:
+            self.sources.append(source)
+            self.slots.append(slot)
+        return self.sources.index(source)
+
+    def _source(self, name: str) -> tuple[tuple[str, Any], Any]:
+        op = self.op
+        if name in op.inputs:
+            i = op.inputs.index(name)
+            return ("input", i), i
+        if name == op.variadic and name:
+            return ("rest", None), REST
+        if name == "out":
+            return ("output", 0), ~0
+        if name == "outs":
+            return ("outputs", None), "outs"
+        if name in op.attrs:
+            return ("attr", name), None
+        if name.endswith("_type"):
+            base = name[:-5]
+            if base in op.inputs:
+                return ("type", op.inputs.index(base)), None
+            if base == op.variadic:
+                return ("rest_types", None), None
+        raise TypeError(f"a rule of op {op.name} asks for {name!r}, which it does not have")
+
+    def save(self, datas: Sequence[Any], outs: Sequence[Any], attrs: dict[str, Any]) -> Saved:
+        """What backward needs of one call."""
+        return tuple(self._find(kind, key, datas, outs, attrs) for kind, key in self.sources)
+
+    def _find(self, kind: str, key: Any, datas: Sequence[Any], outs: Sequence[Any], attrs: Any) -> Any:
+        fixed = len(self.op.inputs)
+        match kind:
+            case "input":
+                return datas[key]
+            case "output":
+                return outs[key]
+            case "attr":
+                return attrs[key]
+            case "type":
+                return type_of(datas[key])
+            case "rest":
+                return tuple(datas[fixed:])
+            case "outputs":
+                return tuple(outs)
+            case _:
+                return tuple(map(type_of, datas[fixed:]))
+
+
+def bind_declared(op: Op) -> tuple[Backward, Plan]:
+    """The rule of an op whose vjp is declared, and the plan of what it saves."""
+    plan = Plan(op)
+    if callable(op.vjp):
+        joint, where = op.vjp, [plan.position(n) for n in parameters(op.vjp)[0][1:]]
+
+        def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+            grads: Sequence[Any] = joint(g, *[saved[i] for i in where])
+            return grads
+
+        return Backward(op.name, run, tuple(plan.slots), op.outputs), plan
+
+    rules = [
+        None if isinstance(rule, NoGradient) else (rule, [plan.position(n) for n in parameters(rule)[0][1:]])
+        for rule in op.vjp
+    ]
+
+    def run_each(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+        return [
+            None if edge is None or rule is None else rule[0](g, *[saved[i] for i in rule[1]])
+            for rule, edge in zip(rules, edges, strict=True)
+        ]
+
+    return Backward(op.name, run_each, tuple(plan.slots), op.outputs), plan

@@ -1,0 +1,133 @@
+"""Forward mode: ``jvp`` pushes a tangent through a function along with its value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import kind
+from weft.ops.op import NoGradient, Op, parameters
+from weft.ops.view import broadcast_to
+from weft.tensor.dispatch import apply, declared_rule, wrap
+from weft.tensor.engine import run_backward
+from weft.tensor.node import Leaf
+from weft.tensor.rules import multiply_unless_zero
+from weft.tensor.tensor import Tensor
+from weft.transform.levels import Traced
+
+
+class Dual(Traced):
+    """A value and its tangent (None stands for zero)."""
+
+    __slots__ = ("primal", "tangent")
+
+    place = "jvp"
+
+    def __init__(self, level: int, primal: Tensor, tangent: Tensor | None) -> None:
+        self.level = level
+        self.primal = primal
+        self.tangent = tangent
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the value."""
+        return self.primal.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the value."""
+        return self.primal.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the value."""
+        return self.primal.size
+
+    def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Dual, ...]:
+        """Run op on the values, and its derivative on the tangents."""
+        parts = [self.part_at(t) for t in inputs]
+        primals = [t if p is None else p.primal for t, p in zip(inputs, parts, strict=True)]
+        tangents = [None if p is None else p.tangent for p in parts]
+        result = apply(op, primals, attrs)
+        outs = result if op.outputs > 1 else (result,)
+        pushed = push_forward(op, primals, tangents, outs, attrs)
+        return tuple(Dual(self.level, o, t) for o, t in zip(outs, pushed, strict=True))
+
+
+Tangents = Sequence[Tensor | None]
+
+
+def push_forward(op: Op, primals: list[Tensor], tangents: Tangents, outs: Tangents, attrs: dict[str, Any]) -> Tangents:
+    """The tangents of an op's outputs."""
+    if isinstance(op.vjp, NoGradient) or all(t is None for t in tangents):
+        return [None] * len(outs)
+    if op.jvp is not None:
+        pushed = op.jvp(primals, tangents, outs if op.outputs > 1 else outs[0], **attrs)
+        return pushed if op.outputs > 1 else [pushed]
+    if op.linear == "joint":
+        return [op(*_or_zeros(primals, tangents), **attrs)]
+    if op.linear == "each":
+        return [_sum(_linear_terms(op, primals, tangents, attrs))]
+    if op.partials is not None:
+        total = _sum(_partial_terms(op, primals, tangents, outs[0]))
+        assert outs[0] is not None
+        return [total if total.shape == outs[0].shape else broadcast_to(total, shape=outs[0].shape)]
+    return [transposed_vjp(op, primals, tangents, outs, attrs, k) for k in range(op.outputs)]
+
+
+def _sum(terms: list[Any]) -> Any:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _or_zeros(primals: list[Tensor], tangents: Tangents) -> list[Any]:
+    """Tangents, with zeros for the missing ones; inputs that have no tangent (masks, indices) as they are."""
+    return [
+        t if t is not None else np.zeros(p.shape, p.dtype) if kind(p.dtype) in "fc" else p
+        for p, t in zip(primals, tangents, strict=True)
+    ]
+
+
+def _linear_terms(op: Op, primals: list[Tensor], tangents: Tangents, attrs: dict[str, Any]) -> list[Any]:
+    return [
+        op(*primals[:i], t, *primals[i + 1 :], **attrs) for i, t in enumerate(tangents) if t is not None
+    ]
+
+
+def _partial_terms(op: Op, primals: list[Tensor], tangents: Tangents, out: Any) -> list[Any]:
+    assert op.partials is not None
+    named = dict(zip(op.inputs, primals, strict=True)) | {"out": out}
+    multiply = multiply_unless_zero if op.singular else lambda t, p: t * p
+    return [
+        multiply(t, partial(*[named[n] for n in parameters(partial)[0]]) if callable(partial) else partial)
+        for t, partial in zip(tangents, op.partials, strict=True)
+        if t is not None
+    ]
+
+
+def transposed_vjp(
+    op: Op, primals: list[Tensor], tangents: Tangents, outs: Tangents, attrs: dict[str, Any], k: int
+) -> Tensor | None:
+    """The tangent of output k of an op that declares only a vjp.
+
+    A vjp is linear in the gradient u, so its own vjp, by u, is the map we want.
+    """
+    if kind(outs[k].dtype) not in "fc":  # type: ignore[union-attr]
+        return None
+    rule, plan = declared_rule(op)
+    saved = plan.save(primals, outs, attrs)
+    seeds = [wrap(np.ones(o.shape, o.dtype)) for o in outs if o is not None]
+    seeds[k]._node = leaf = Leaf(seeds[k])
+    edges = tuple(None if t is None else leaf for t in tangents)
+    grads = rule.run(seeds if op.outputs > 1 else seeds[0], saved, edges)
+    roots = [
+        (g._node, t) for g, t in zip(grads, tangents, strict=True) if t is not None and g is not None and g._node
+    ]
+    if not roots:
+        return None
+    found: Tensor | None = run_backward(roots, retain_graph=True, create_graph=True, targets=[leaf])[0]
+    return found
