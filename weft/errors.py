@@ -8,6 +8,7 @@
     ├── ArgumentError     (TypeError)     an argument of the wrong kind, or an unknown keyword
     ├── DomainError       (ValueError)    an argument of the right kind with an impossible value
     ├── DeviceError       (ValueError)    a device that is not there, or tensors on different devices
+    ├── SharingError      (BufferError)   memory that cannot be shared with another library
     └── GradientError     (RuntimeError)  a gradient that cannot be had
         ├── FreedGraphError               backward through a graph that was already freed
         └── AnomalyError                  a gradient went NaN under ``weft.detect_anomaly()``
@@ -55,11 +56,13 @@ class WeftError(Exception):
     add: shapes must broadcast together, got f32[2] and f32[3] (2 vs 3 on axis 0)
     """
 
-    def __init__(self, op: str, message: str, *, hint: str | None = None) -> None:
+    def __init__(
+        self, op: str, message: str, *, hint: str | None = None, location: tuple[str, int] | None = None
+    ) -> None:
         self.op = op
         self.message = message
         self.hint = hint
-        self.location = user_location(2)
+        self.location = user_location(2) if location is None else location
         super().__init__(op, message)
 
     def __str__(self) -> str:
@@ -150,6 +153,17 @@ class DeviceError(WeftError, ValueError):
     """
 
 
+class SharingError(WeftError, BufferError):
+    """Memory cannot be shared with another library in the way it asked for.
+
+    >>> import weft
+    >>> weft.ones(3).__dlpack__(dl_device=(2, 0))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.SharingError: __dlpack__: the device must be the cpu, (1, 0), got (2, 0)
+    ...
+    """
+
+
 class GradientError(WeftError, RuntimeError):
     """A gradient cannot be had.
 
@@ -176,4 +190,13 @@ class FreedGraphError(GradientError):
 
 
 class AnomalyError(GradientError):
-    """A gradient went NaN under ``weft.detect_anomaly()``; the text names the forward line."""
+    """A gradient went NaN under ``weft.detect_anomaly()``; the line shown is that of the forward op.
+
+    >>> import weft
+    >>> x = weft.tensor([0.0, 4.0], requires_grad=True)
+    >>> with weft.detect_anomaly():
+    ...     (x / x).sum().backward()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.AnomalyError: div: the gradient of input 1 (y) must not be NaN, got one at index (0,)
+    ...
+    """

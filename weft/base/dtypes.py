@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.errors import ArgumentError, DtypeError
+from weft.errors import ArgumentError, DomainError, DtypeError
 
 DType = np.dtype[Any]
 
@@ -61,7 +61,7 @@ def short_name(dtype: DType) -> str:
 def as_dtype(spec: object) -> DType:
     """The dtype meant by ``weft.float32``, ``"float32"``, ``np.float32``, ``float``, ``int`` or ``bool``.
 
-    Python's ``float``, ``int`` and ``complex`` mean weft's defaults, float32, int64 and complex64.
+    Python's ``float``, ``int`` and ``complex`` mean weft's defaults: float32, int64 and complex64.
     """
     found = _resolve(spec) if spec.__hash__ is not None else None
     if found is None:
@@ -79,14 +79,25 @@ def _resolve(spec: object) -> DType | None:
     if spec is float:
         return default_float()
     if spec is complex:
-        return DEFAULT_COMPLEX
+        return default_complex()
     if isinstance(spec, str):
         return _BY_NAME.get(spec)
+    if spec is None:  # which NumPy takes for float64
+        return None
     try:
         dtype = np.dtype(spec)  # type: ignore[call-overload]
     except TypeError:
         return None
-    return _BY_NAME.get(dtype.name) if dtype.isnative or dtype.itemsize == 1 else None
+    return canonical(dtype) if dtype.isnative else None
+
+
+def canonical(dtype: DType) -> DType | None:
+    """weft's own object for a dtype of either byte order, or None for one that weft does not have.
+
+    NumPy has several equal objects for a dtype (``longlong`` and ``int64``, or after unpickling); weft's
+    arrays hold just this one, so that the hot path can compare with ``is``.
+    """
+    return _BY_NAME.get(dtype.name)
 
 
 _default_float: list[DType] = [float32]
@@ -97,8 +108,23 @@ def default_float() -> DType:
     return _default_float[0]
 
 
+def default_complex() -> DType:
+    """The dtype of complex numbers made without one; complex64 unless float64 is the default float."""
+    return complex_dtype(default_float())
+
+
+def get_default_dtype() -> DType:
+    """The dtype of floats made without one.
+
+    >>> import weft
+    >>> weft.get_default_dtype() == weft.float32
+    True
+    """
+    return default_float()
+
+
 def set_default_dtype(dtype: object) -> None:
-    """Set the dtype of floats made without one.
+    """Set the dtype of floats made without one; that of complex numbers follows.
 
     >>> import weft
     >>> weft.set_default_dtype(weft.float64)
@@ -124,7 +150,7 @@ def scalar_dtype(value: object, like: DType) -> DType:
         return like if k in "fc" else default_float()
     if k == "c":
         return like
-    return complex128 if like == float64 else complex64
+    return complex_dtype(like) if k == "f" else default_complex()
 
 
 @lru_cache(maxsize=1024)
@@ -184,18 +210,25 @@ def complex_dtype(dtype: DType) -> DType:
     return complex128 if dtype in (float64, complex128) else complex64
 
 
+def dtypes_of_kind(op: str, kind: object) -> tuple[DType, ...]:
+    """The dtypes of a kind: a name of the array API standard, a dtype, or a tuple of such; None means all."""
+    if kind is None:
+        return DTYPES
+    if isinstance(kind, tuple):
+        wanted = {d for k in kind for d in dtypes_of_kind(op, k)}
+        return tuple(d for d in DTYPES if d in wanted)
+    if isinstance(kind, str) and kind not in _BY_NAME:
+        if kind not in _ARRAY_KINDS:
+            raise DomainError(op, f"kind must be one of {', '.join(_ARRAY_KINDS)}, got {kind!r}")
+        return _ARRAY_KINDS[kind]
+    return (as_dtype(kind),)
+
+
 def isdtype(dtype: object, kind: object) -> bool:
-    """Whether a dtype is of a kind: a dtype, a name of the array API standard, or a tuple of them.
+    """Whether a dtype is of a kind: a name of the array API standard, a dtype, or a tuple of such.
 
     >>> import weft
     >>> weft.isdtype(weft.int8, "integral"), weft.isdtype(weft.float32, ("bool", "real floating"))
     (True, True)
     """
-    resolved = as_dtype(dtype)
-    if isinstance(kind, tuple):
-        return any(isdtype(resolved, k) for k in kind)
-    if isinstance(kind, str) and kind not in _BY_NAME | {"bool": bool_}:
-        if kind not in _ARRAY_KINDS:
-            raise ArgumentError("isdtype", f"kind must be one of {', '.join(_ARRAY_KINDS)}, got {kind!r}")
-        return resolved in _ARRAY_KINDS[kind]
-    return resolved == as_dtype(kind)
+    return as_dtype(dtype) in dtypes_of_kind("isdtype", kind)

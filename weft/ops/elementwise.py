@@ -1,171 +1,88 @@
-"""Elementwise arithmetic and functions, with broadcasting."""
+"""All elementwise ops in one place to import from; each lives in the module of its topic."""
 
-from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-
-from weft.base.dtypes import DType, bool_, default_float, float32, kind, result_dtype, scalar_dtype
-from weft.base.shapes import broadcast_shapes
-from weft.errors import DtypeError
-from weft.ir.types import TensorType
-from weft.ops.batching import batch_elementwise, batch_leading
-from weft.ops.broadcast import unbroadcast
-from weft.ops.families import elementwise, linear
-from weft.ops.op import Sample, no_gradient
-from weft.ops.samples import real_array, reals
-
-# Arithmetic
-
-add = elementwise("add", eval=np.add, partials=(1, 1), samples=reals(2, complex=True), scalar=lambda e, x, y: e.add(x, y))
-sub = elementwise("sub", eval=np.subtract, partials=(1, -1), samples=reals(2, complex=True), scalar=lambda e, x, y: e.sub(x, y))
-mul = elementwise(
-    "mul",
-    eval=np.multiply,
-    partials=(lambda y: y, lambda x: x),
-    samples=reals(2, complex=True),
-    scalar=lambda e, x, y: e.mul(x, y),
+from weft.ops.arithmetic import (
+    add,
+    clip,
+    clip_between,
+    copysign,
+    div,
+    floor_divide,
+    fmod,
+    hypot,
+    lerp,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    nextafter,
+    positive,
+    pow,
+    reciprocal,
+    remainder,
+    square,
+    sub,
 )
-div = elementwise(
-    "div",
-    eval=np.divide,
-    partials=(lambda y: 1 / y, lambda y, out: -out / y),
-    accepts="fc",
-    singular=True,
-    samples=reals(2, 0.5, 2.0, complex=True),
-    scalar=lambda e, x, y: e.div(x, y),
+from weft.ops.compare import (
+    bitwise_and,
+    bitwise_invert,
+    bitwise_or,
+    bitwise_xor,
+    equal,
+    greater,
+    greater_equal,
+    isfinite,
+    isinf,
+    isnan,
+    left_shift,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    not_equal,
+    right_shift,
+    signbit,
 )
-neg = elementwise("neg", eval=np.negative, partials=(-1,), samples=reals(1, complex=True), scalar=lambda e, x: e.neg(x))
-
-# Exponentials
-
-exp = elementwise(
-    "exp", eval=np.exp, partials=(lambda out: out,), accepts="fc", samples=reals(1, complex=True), scalar=lambda e, x: e.exp(x)
+from weft.ops.complex import (
+    absolute,
+    angle,
+    complex,
+    conj,
+    conjugate,
+    imag,
+    imaginary_part,
+    make_complex,
+    real,
+    real_part,
+    sign,
 )
-log = elementwise(
-    "log",
-    eval=np.log,
-    partials=(lambda x: 1 / x,),
-    accepts="fc",
-    singular=True,
-    samples=reals(1, 0.1, 3.0, complex=True),
-    scalar=lambda e, x: e.log(x),
+from weft.ops.exponential import exp, exp2, expm1, log, log1p, log2, log10, logaddexp, rsqrt, sigmoid, sqrt
+from weft.ops.gamma import digamma, lgamma, polygamma
+from weft.ops.rounding import ceil, floor, round, trunc
+from weft.ops.select import (
+    cast,
+    cast_array,
+    cast_gradient,
+    same_dtype,
+    select,
+    weight,
+    where,
+    zeros_like,
 )
-sqrt = elementwise(
-    "sqrt",
-    eval=np.sqrt,
-    partials=(lambda out: 0.5 / out,),
-    accepts="fc",
-    singular=True,
-    samples=reals(1, 0.1, 3.0, complex=True),
-    scalar=lambda e, x: e.sqrt(x),
+from weft.ops.special import erf, erfc, erfinv
+from weft.ops.trigonometric import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cos,
+    cosh,
+    sin,
+    sinh,
+    tan,
+    tanh,
 )
-tanh = elementwise(
-    "tanh",
-    eval=np.tanh,
-    partials=(lambda out: 1 - out * out,),
-    accepts="fc",
-    samples=reals(1, complex=True),
-    scalar=lambda e, x: e.tanh(x),
-)
-
-# Comparison
-
-equal = elementwise(
-    "equal",
-    eval=np.equal,
-    partials=no_gradient("returns a truth value"),
-    accepts="biufc",
-    result="bool",
-    samples=reals(2),
-    scalar=lambda e, x, y: e.eq(x, y),
-)
-
-# Selection and casts
-
-
-def _where_type(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
-    if condition.dtype != np.bool_:
-        raise DtypeError("where", f"the condition must be bool, got {condition.dtype.name}")
-    if x.dtype != y.dtype:
-        raise DtypeError("where", f"dtypes must be equal, got {x.dtype.name} and {y.dtype.name}")
-    types = (condition, x, y)
-    return TensorType(broadcast_shapes("where", [t.shape for t in types], types), x.dtype)
-
-
-def _where_samples() -> list[Sample]:
-    mask = real_array((3, 4), seed=9) > 0
-    return [
-        Sample((mask, real_array((3, 4)), real_array((3, 4), seed=1))),
-        Sample((mask, real_array((4,)), real_array((), seed=1))),
-        Sample((mask[:0], real_array((0, 4)), real_array((0, 4)))),
-    ]
-
-
-select = linear(
-    "where",
-    type_rule=_where_type,
-    eval=lambda condition, x, y: np.where(condition, x, y),
-    transpose=(
-        no_gradient("a truth value"),
-        lambda g, condition, x_type: unbroadcast(select(condition, g, zeros_like(g)), x_type.shape),
-        lambda g, condition, y_type: unbroadcast(select(condition, zeros_like(g), g), y_type.shape),
-    ),
-    batch=batch_elementwise,
-    samples=_where_samples,
-    over="joint",
-)
-
-
-def where(condition: Any, x1: Any, x2: Any, /) -> Any:
-    """Elements of ``x1`` where ``condition`` holds, else of ``x2``.
-
-    >>> import weft
-    >>> weft.where(weft.tensor([True, False]), weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0]))
-    tensor([1., 4.])
-    """
-    x1, x2 = same_dtype("where", x1, x2)
-    return select(condition, x1, x2)
-
-
-cast = linear(
-    "cast",
-    type_rule=lambda x, *, dtype: TensorType(x.shape, dtype),
-    eval=lambda x, *, dtype: cast_array(x, dtype),
-    transpose=(lambda g, x_type: cast_gradient(g, x_type.dtype),),
-    batch=batch_leading(),
-    samples=lambda: [Sample((real_array((3, 4)),), {"dtype": float32}, smooth=False)],
-)
-
-
-def cast_array(x: Any, dtype: DType) -> Any:
-    """An array in another dtype; the imaginary part of a complex one is dropped."""
-    if kind(x.dtype) == "c" and kind(dtype) != "c":
-        x = x != 0 if dtype == bool_ else x.real
-    return x.astype(dtype)
-
-
-def cast_gradient(g: Any, dtype: DType) -> Any:
-    """The gradient of a cast, in the input's dtype; None for an input that has no gradient."""
-    return cast(g, dtype=dtype) if kind(dtype) in "fc" else None
-
-
-def zeros_like(g: Any) -> Any:
-    """Zeros of the type of an array or tensor, as an array (a constant wherever it flows)."""
-    return np.zeros(g.shape, g.dtype)
-
-
-def same_dtype(op: str, *inputs: Any) -> list[Any]:
-    """Inputs, Python scalars among them, in their common dtype."""
-    dtypes = [x.dtype for x in inputs if hasattr(x, "dtype")]
-    if not dtypes:
-        dtypes = [default_float() if isinstance(x, float) else np.asarray(x).dtype for x in inputs]
-    common = result_dtype(op, *dtypes)
-    for x in inputs:
-        if not hasattr(x, "dtype"):
-            common = result_dtype(op, common, scalar_dtype(x, common))
-    return [
-        np.asarray(x, common) if not hasattr(x, "dtype") else x if x.dtype == common else cast(x, dtype=common)
-        for x in inputs
-    ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bool_, kind, real_dtype
+from weft.base.dtypes import bool_, complex_dtype, kind, real_dtype
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
@@ -26,7 +26,7 @@ def elementwise(
     name: str,
     *,
     eval: Callable[..., Any],
-    partials: tuple[Any, ...] | NoGradient,
+    partials: tuple[Any, ...] | NoGradient | None,
     samples: Samples,
     arity: int | None = None,
     scalar: Rule | None = None,
@@ -47,10 +47,11 @@ def elementwise(
         arity: number of inputs where eval does not tell.
         scalar: scalar code for the code generators.
         accepts: kinds of dtype ("b", "i", "u", "f", "c") taken as they are.
-        result: "same" dtype as the inputs, "bool", or "real" (of a complex).
+        result: "same" dtype as the inputs, "bool", "real" (of a complex) or "complex" (of a real).
         singular: a partial may be infinite; where the incoming gradient is 0 the result is then 0,
             so that a branch that ``where`` did not take leaks no NaN.
-        jvp: written out only where partials do not say it (functions that are not holomorphic).
+        jvp: written out for complex inputs where partials do not hold (functions that are not
+            holomorphic), and for all inputs where partials are None.
         vjp: likewise.
     """
     count = eval.nin if isinstance(eval, np.ufunc) else arity or len(parameters(eval)[0])
@@ -88,6 +89,8 @@ def elementwise(
 def _result_dtype(dtype: Any, result: str) -> Any:
     if result == "bool":
         return bool_
+    if result == "complex":
+        return complex_dtype(dtype)
     return real_dtype(dtype) if result == "real" else dtype
 
 
@@ -105,6 +108,7 @@ def linear(
     transpose: Any,
     batch: Rule | None,
     samples: Samples,
+    scalar: Rule | None = None,
     over: str = "each",
 ) -> Op:
     """Declare an op that is linear in its inputs: its vjp is the transpose, its jvp the op itself.
@@ -117,10 +121,18 @@ def linear(
         transpose: a rule per input, or one that returns all gradients; of a complex op, the adjoint.
         batch: the batching rule, or None for a loop over the batch.
         samples: calls for the generated tests.
+        scalar: scalar code, for an op that works element by element.
         over: "each" if linear in each input for fixed others, "joint" if in all inputs together.
     """
     return primitive(
-        name, type_rule=type_rule, eval=eval, vjp=transpose, batch=batch, samples=samples, linear=over
+        name,
+        type_rule=type_rule,
+        eval=eval,
+        vjp=transpose,
+        batch=batch,
+        samples=samples,
+        scalar=scalar,
+        linear=over,
     )
 
 
@@ -133,6 +145,7 @@ def primitive(
     batch: Rule | None,
     samples: Samples | None,
     jvp: Rule | None = None,
+    scalar: Rule | None = None,
     linear: str = "",
     outputs: int = 1,
 ) -> Op:
@@ -149,6 +162,7 @@ def primitive(
             jvp=jvp,
             batch=batch,
             linear=linear,
+            scalar=scalar,
             samples=samples,
             outputs=outputs,
             variadic=variadic,

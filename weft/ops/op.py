@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import ArgumentError
 from weft.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -29,6 +30,16 @@ class TensorLike:
     """Marks what the tensor layer flows through ops; the Tensor class derives from it."""
 
     __slots__ = ()
+
+
+class Container(TensorLike):
+    """A tensor that is made of others, such as a sparse one: it says itself what an op does to it."""
+
+    __slots__ = ()
+
+    def apply_op(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+        """The result of op on inputs, of which self is the first container."""
+        raise ArgumentError(op.name, f"inputs must be dense tensors, got {type(self).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,7 @@ class Op:
         partials: derivatives of an elementwise op by each input, or None.
         scalar: scalar code of an elementwise op for the code generators, or None.
         accepts: kinds of dtype an elementwise op takes ("biufc"); integers outside it become floats.
-        result: how an elementwise op's output dtype follows: "same", "bool" or "real".
+        result: how an elementwise op's output dtype follows: "same", "bool", "real" or "complex".
         samples: calls for the generated tests.
         outputs: number of outputs.
     """
@@ -98,7 +109,6 @@ class Op:
         "outputs",
         "partials",
         "result",
-        "rule",
         "samples",
         "scalar",
         "singular",
@@ -145,7 +155,6 @@ class Op:
         self.samples = samples
         self.outputs = outputs
         self.variadic = variadic
-        self.rule: Any = None  # the bound backward rule, made at first use by the tensor layer
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from weft.errors import ArgumentError
@@ -26,11 +25,21 @@ def public(function: F) -> F:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # from inside the function, not from calling it
             raise _misfit(function, str(error), kwargs) from None
+        except AttributeError:
+            if args and not hasattr(args[0], "dtype") and type(args[0]).__module__ == "builtins":
+                raise _not_a_tensor(function.__name__, args[0]) from None
+            raise
 
     return call  # type: ignore[return-value]
 
 
+def _not_a_tensor(name: str, x: object) -> ArgumentError:
+    return ArgumentError(name, f"takes tensors, got {type(x).__name__}", hint="make it one with weft.tensor(...)")
+
+
 def _misfit(function: Callable[..., Any], message: str, kwargs: dict[str, Any]) -> ArgumentError:
+    from difflib import get_close_matches
+
     positional, keywords, _ = parameters(function)
     known = (*positional, *keywords)
     name = function.__name__

@@ -1,4 +1,7 @@
-"""Reductions over axes."""
+"""Reductions over axes: sum, prod, max, min, any, all, argmax, argmin. Averages are in ``statistics``.
+
+Primitives have attributes ``axes`` (sorted) and ``keepdims``. Half precision is summed in float32.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DEFAULT_INT, as_dtype, kind, uint64
-from weft.base.shapes import normalize_axes, reduce_shape
+from weft.base.dtypes import (
+    DEFAULT_INT,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    int64,
+    kind,
+    uint64,
+)
+from weft.base.shapes import normalize_axes, normalize_axis, reduce_shape, size_of
+from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
-from weft.ops.elementwise import cast
-from weft.ops.families import linear
-from weft.ops.op import Sample
-from weft.ops.samples import complex_array, real_array
-from weft.ops.view import broadcast_to, reshape
+from weft.ops.compare import equal, not_equal
+from weft.ops.families import linear, primitive
+from weft.ops.op import Op, Sample, no_gradient, type_of
+from weft.ops.public import public
+from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.select import cast, weight
+from weft.ops.view import broadcast_to, permute, reshape
+from weft.ops.view_slice import Ints, flip_axes, pad_axes, slice_axis
+
+# What reductions share
 
 
-def _reduced_type(x: TensorType, *, axes: tuple[int, ...], keepdims: bool) -> TensorType:
+def _reduced_type(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
     return TensorType(reduce_shape(x.shape, axes, keepdims), x.dtype)
 
 
@@ -26,38 +45,329 @@ def _reduce_samples() -> list[Sample]:
         Sample((real_array((3, 4)),), {"axes": (1,), "keepdims": False}),
         Sample((real_array((2, 3, 4)),), {"axes": (0, 2), "keepdims": True}),
         Sample((real_array(()),), {"axes": (), "keepdims": False}),
-        Sample((real_array((0, 3)),), {"axes": (0,), "keepdims": False}),
+        Sample((real_array((2, 2)),), {"axes": (), "keepdims": False}),
+        Sample((real_array((3, 0)),), {"axes": (0,), "keepdims": False}),
         Sample((real_array((4, 3)).T,), {"axes": (0,), "keepdims": False}),
+        Sample((real_array((7,)).astype(np.float16),), {"axes": (0,), "keepdims": True}, smooth=False),
+        Sample((int_array((2, 3)),), {"axes": (0, 1), "keepdims": False}),
+    ]
+
+
+def _arithmetic_samples() -> list[Sample]:
+    return [
+        *_reduce_samples(),
+        Sample((real_array((0, 3)),), {"axes": (0,), "keepdims": False}),
         Sample((complex_array((3, 2)),), {"axes": (0,), "keepdims": False}),
     ]
 
 
-def spread(g: Any, x_type: TensorType, axes: tuple[int, ...], keepdims: bool) -> Any:
+def restore(g: Any, x_type: TensorType, axes: Ints) -> Any:
+    """A reduced result with the axes that were reduced, of size 1."""
+    return reshape(g, shape=reduce_shape(x_type.shape, axes, keepdims=True))
+
+
+def spread(g: Any, x_type: TensorType, axes: Ints, keepdims: bool) -> Any:
     """Repeat a reduced gradient over the axes that were reduced."""
-    if not keepdims:
-        g = reshape(g, shape=reduce_shape(x_type.shape, axes, keepdims=True))
+    g = g if keepdims else restore(g, x_type, axes)
     return broadcast_to(g, shape=x_type.shape)
 
 
-reduce_sum = linear(
+def widened(x: Any) -> Any:
+    """Integers and booleans as the integers that sums and products of them have."""
+    letter = kind(x.dtype)
+    wide = uint64 if letter == "u" else DEFAULT_INT
+    return cast(x, dtype=wide) if letter in "biu" and x.dtype != wide else x
+
+
+# Sums and products
+
+
+def _reduce(ufunc: Any, x: Any, axes: Ints, keepdims: bool) -> Any:
+    """Reduce by a ufunc, half precision in float32."""
+    wide = float32 if x.dtype in (float16, bfloat16) else x.dtype
+    out = ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=wide)
+    return out if out.dtype == x.dtype else out.astype(x.dtype)
+
+
+reduce_sum: Op = linear(
     "sum",
     type_rule=_reduced_type,
-    eval=lambda x, *, axes, keepdims: np.add.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype),
+    eval=lambda x, *, axes, keepdims: _reduce(np.add, x, axes, keepdims),
     transpose=(spread,),
     batch=batch_leading(shifted_axes),
-    samples=_reduce_samples,
+    samples=_arithmetic_samples,
 )
 
 
-def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+@public
+def sum(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum over axes; small integers are summed in int64 or uint64.
 
     >>> import weft
     >>> weft.sum(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
     tensor([4., 6.])
     """
-    if dtype is not None:
-        x = cast(x, dtype=as_dtype(dtype))
-    elif kind(x.dtype) in "biu":
-        x = cast(x, dtype=uint64 if kind(x.dtype) == "u" else DEFAULT_INT)
+    x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
     return reduce_sum(x, axes=normalize_axes("sum", axis, x.ndim), keepdims=bool(keepdims))
+
+
+def _prod_vjp(g: Any, x: Any, axes: Ints, keepdims: bool) -> Any:
+    g = g if keepdims else restore(g, type_of(x), axes)
+    others = _products_of_others(x, axes)
+    return g * (others.conj() if kind(x.dtype) == "c" else others)
+
+
+def _products_of_others(x: Any, axes: Ints) -> Any:
+    """For each element the product of all others along axes.
+
+    By multiplications alone, so that it holds where elements are 0, and so do its derivatives.
+    """
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    order = (*rest, *axes)
+    moved = permute(x, axes=order)
+    lead, last = tuple(x.shape[i] for i in rest), tuple(x.shape[i] for i in axes)
+    others = _others_in_row(reshape(moved, shape=(*lead, size_of(last))))
+    back = tuple(int(i) for i in np.argsort(order))
+    return permute(reshape(others, shape=(*lead, *last)), axes=back)
+
+
+def _others_in_row(x: Any) -> Any:
+    """Products of all others along the last axis: up a tree of pairs, then down again."""
+    size = x.shape[-1]
+    if size <= 1:
+        return np.ones(x.shape, x.dtype)
+    zeros = (0,) * (x.ndim - 1)
+    even = pad_axes(x, low=(*zeros, 0), high=(*zeros, 1), interior=(*zeros, 0), value=1) if size % 2 else x
+    pairs = reshape(even, shape=(*x.shape[:-1], (size + 1) // 2, 2))
+    above = _others_in_row(_halves(pairs, 0) * _halves(pairs, 1))
+    partners = flip_axes(pairs, [x.ndim])
+    out = reshape(reshape(above, shape=(*above.shape, 1)) * partners, shape=even.shape)
+    return slice_axis(out, x.ndim - 1, 0, size) if size % 2 else out
+
+
+def _halves(pairs: Any, k: int) -> Any:
+    return reshape(slice_axis(pairs, pairs.ndim - 1, k, k + 1), shape=pairs.shape[:-1])
+
+
+def _prod_samples() -> list[Sample]:
+    zeros = real_array((3, 5))
+    zeros[0, 1] = zeros[1, 2] = zeros[1, 4] = 0
+    return [
+        *_arithmetic_samples(),
+        Sample((zeros,), {"axes": (1,), "keepdims": False}),
+        Sample((zeros,), {"axes": (0, 1), "keepdims": False}),
+    ]
+
+
+reduce_prod: Op = primitive(
+    "prod",
+    type_rule=_reduced_type,
+    eval=lambda x, *, axes, keepdims: _reduce(np.multiply, x, axes, keepdims),
+    vjp=(_prod_vjp,),
+    batch=batch_leading(shifted_axes),
+    samples=_prod_samples,
+)
+
+
+@public
+def prod(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The product over axes; small integers are multiplied in int64 or uint64.
+
+    >>> import weft
+    >>> weft.prod(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+    tensor([3., 8.])
+    """
+    x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
+    return reduce_prod(x, axes=normalize_axes("prod", axis, x.ndim), keepdims=bool(keepdims))
+
+
+# Extremes
+
+
+def _extreme(name: str, ufunc: Any) -> Op:
+    def type_rule(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
+        if kind(x.dtype) == "c":
+            raise DtypeError(name, f"dtype must be real, got {x.dtype.name}")
+        need_elements(name, x, axes)
+        return _reduced_type(x, axes=axes, keepdims=keepdims)
+
+    return primitive(
+        name,
+        type_rule=type_rule,
+        eval=lambda x, *, axes, keepdims: ufunc.reduce(x, axis=axes, keepdims=keepdims),
+        vjp=(_extreme_vjp,),
+        batch=batch_leading(shifted_axes),
+        samples=_reduce_samples,
+    )
+
+
+def need_elements(name: str, x: TensorType, axes: Ints) -> None:
+    """Raise if there is nothing to choose from along axes."""
+    reduced = [s for i, s in enumerate(x.shape) if i in axes]
+    kept = [s for i, s in enumerate(x.shape) if i not in axes]
+    if 0 in reduced and 0 not in kept:
+        raise ShapeError(name, f"there must be elements along the reduced axes, got {x}")
+
+
+def _extreme_vjp(g: Any, x: Any, out: Any, axes: Ints, keepdims: bool) -> Any:
+    """Elements that are equal to the extreme share its gradient."""
+    if not keepdims:
+        g, out = (restore(t, type_of(x), axes) for t in (g, out))
+    hit = weight(equal(x, out), g)
+    return g * (hit / reduce_sum(hit, axes=axes, keepdims=True))
+
+
+reduce_max = _extreme("max", np.maximum)
+reduce_min = _extreme("min", np.minimum)
+
+
+def _checked_extreme(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:
+    axes = normalize_axes(op.name, axis, x.ndim)
+    if kind(x.dtype) == "c" or 0 in x.shape:
+        op.type_rule(type_of(x), axes=axes, keepdims=keepdims)
+    return op(x, axes=axes, keepdims=bool(keepdims))
+
+
+@public
+def max(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The largest element over axes; the gradient is shared by equal ones.
+
+    >>> import weft
+    >>> weft.max(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1)
+    tensor([2., 3.])
+    """
+    return _checked_extreme(reduce_max, x, axis, keepdims)
+
+
+@public
+def min(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The smallest element over axes; the gradient is shared by equal ones.
+
+    >>> import weft
+    >>> weft.min(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1)
+    tensor([1., 0.])
+    """
+    return _checked_extreme(reduce_min, x, axis, keepdims)
+
+
+amax, amin = max, min
+
+
+# Truth
+
+
+def _truth(name: str, ufunc: Any) -> Op:
+    return primitive(
+        name,
+        type_rule=lambda x, *, axes, keepdims: TensorType(reduce_shape(x.shape, axes, keepdims), bool_),
+        eval=lambda x, *, axes, keepdims: ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=bool_),
+        vjp=no_gradient("returns a truth value"),
+        batch=batch_leading(shifted_axes),
+        samples=lambda: [
+            Sample((np.array([[True, False], [True, True]]),), {"axes": (1,), "keepdims": False}),
+            Sample((np.zeros((0, 2), bool),), {"axes": (0,), "keepdims": True}),
+            Sample((int_array((2, 3), 0, 2),), {"axes": (0, 1), "keepdims": False}),
+            Sample((complex_array((2, 3)) * [0, 1, 1],), {"axes": (0,), "keepdims": False}),
+            Sample((np.array([np.nan, 0.0]),), {"axes": (), "keepdims": False}),
+        ],
+    )
+
+
+reduce_any = _truth("any", np.logical_or)
+reduce_all = _truth("all", np.logical_and)
+
+
+@public
+def any(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Whether some element over axes is true, that is not zero.
+
+    >>> import weft
+    >>> weft.any(weft.tensor([[0, 1], [0, 0]]), axis=1)
+    tensor([ True, False])
+    """
+    return reduce_any(x, axes=normalize_axes("any", axis, x.ndim), keepdims=bool(keepdims))
+
+
+@public
+def all(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Whether all elements over axes are true, that is not zero.
+
+    >>> import weft
+    >>> weft.all(weft.tensor([[1, 1], [0, 1]]), axis=1)
+    tensor([ True, False])
+    """
+    return reduce_all(x, axes=normalize_axes("all", axis, x.ndim), keepdims=bool(keepdims))
+
+
+@public
+def count_nonzero(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The number of elements over axes that are not zero.
+
+    >>> import weft
+    >>> weft.count_nonzero(weft.tensor([[0, 1], [2, 3]]), axis=1)
+    tensor([1, 2])
+    """
+    hit = cast(not_equal(x, np.zeros((), x.dtype)), dtype=int64)
+    return reduce_sum(hit, axes=normalize_axes("count_nonzero", axis, x.ndim), keepdims=bool(keepdims))
+
+
+# Places
+
+
+def _place(name: str, function: Any) -> Op:
+    def type_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
+        if kind(x.dtype) == "c":
+            raise DtypeError(name, f"dtype must be real, got {x.dtype.name}")
+        if x.shape[axis] == 0:
+            raise ShapeError(name, f"there must be elements along axis {axis}, got {x}")
+        return TensorType(reduce_shape(x.shape, (axis,), keepdims), int64)
+
+    return primitive(
+        name,
+        type_rule=type_rule,
+        eval=lambda x, *, axis, keepdims: np.asarray(function(x, axis=axis, keepdims=keepdims), int64),
+        vjp=no_gradient("returns indices"),
+        batch=batch_leading(shifted_axes),
+        samples=lambda: [
+            Sample((real_array((3, 4)),), {"axis": 1, "keepdims": False}),
+            Sample((int_array((3, 4)),), {"axis": 0, "keepdims": True}),
+            Sample((np.array([1.0, np.nan, 3.0]),), {"axis": 0, "keepdims": False}),
+            Sample((real_array((0, 2)),), {"axis": 1, "keepdims": False}),
+        ],
+    )
+
+
+place_of_max = _place("argmax", np.argmax)
+place_of_min = _place("argmin", np.argmin)
+
+
+def _checked_place(op: Op, x: Any, axis: int | None, keepdims: bool) -> Any:
+    if axis is None:
+        flat = _checked_place(op, reshape(x, shape=(size_of(x.shape),)), 0, False)
+        return reshape(flat, shape=(1,) * x.ndim) if keepdims else flat
+    index = normalize_axis(op.name, axis, x.ndim)
+    if kind(x.dtype) == "c":
+        op.type_rule(type_of(x), axis=index, keepdims=keepdims)
+    return op(x, axis=index, keepdims=bool(keepdims))
+
+
+@public
+def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Any:
+    """Where the largest element is along an axis, the first if several; without ``axis`` in the flattened x.
+
+    >>> import weft
+    >>> weft.argmax(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1)
+    tensor([1, 0])
+    """
+    return _checked_place(place_of_max, x, axis, keepdims)
+
+
+@public
+def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Any:
+    """Where the smallest element is along an axis, the first if several; without ``axis`` in the flattened x.
+
+    >>> import weft
+    >>> weft.argmin(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1)
+    tensor([0, 1])
+    """
+    return _checked_place(place_of_min, x, axis, keepdims)

@@ -33,6 +33,12 @@ def complex_array(shape: Sequence[int], low: float = -2.0, high: float = 2.0, se
     return real_array(shape, low, high, seed) + 1j * real_array(shape, low, high, seed + 100)
 
 
+def like_array(x: Array, shape: Sequence[int], seed: int = 0) -> Array:
+    """A real or complex array, as x is, of its dtype."""
+    make = complex_array if x.dtype.kind == "c" else real_array
+    return make(shape, seed=seed).astype(x.dtype)
+
+
 def int_array(shape: Sequence[int], low: int = -5, high: int = 6, seed: int = 0, dtype: str = "int64") -> Array:
     """An integer array with values in [low, high)."""
     out: Array = rng(seed).integers(low, high, tuple(shape)).astype(dtype)
@@ -65,3 +71,30 @@ def reals(arity: int, low: float = -2.0, high: float = 2.0, *, edges: bool = Tru
 def calls(*samples: Sample) -> Samples:
     """Samples written out; arrays are cheap enough only for tiny ones, else use a function."""
     return lambda: samples
+
+
+def join(*parts: Samples) -> Samples:
+    """Samples of several generators."""
+    return lambda: [sample for part in parts for sample in part()]
+
+
+def integers(arity: int, low: int = -5, high: int = 6) -> Samples:
+    """Integer samples of an elementwise op: signed with both signs, unsigned, and broadcast."""
+
+    def generate() -> Iterable[Sample]:
+        yield Sample(tuple(int_array((3, 4), low, high, i) for i in range(arity)))
+        yield Sample(tuple(int_array((4,), low, high, i, "int8") for i in range(arity)))
+        yield Sample(tuple(int_array((3,), max(low, 0), high, i, "uint16") for i in range(arity)))
+        yield Sample(tuple(int_array(s, low, high, dtype="int32") for s in [(2, 1), (3,), ()][:arity]))
+
+    return generate
+
+
+def booleans(arity: int) -> Samples:
+    """All combinations of truth values."""
+
+    def generate() -> Iterable[Sample]:
+        grid = np.meshgrid(*[np.array([False, True])] * arity)
+        yield Sample(tuple(g.ravel() for g in grid))
+
+    return generate

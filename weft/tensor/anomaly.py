@@ -1,32 +1,178 @@
-"""Anomaly detection: remember where each op stood, and stop at the first gradient that goes NaN."""
+"""Anomaly detection: remember where each op stood, and stop at the first gradient that goes NaN.
+
+While it is on, an observer gives each node that is recorded a ``Watch``, which the engine's slow path looks
+at. While it is off nothing of it is on any path.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from weft.errors import AnomalyError, format_location
-from weft.tensor.node import Instrumented
+from weft.base.dtypes import kind
+from weft.errors import AnomalyError, WeftError, format_location, user_location
+from weft.ops.op import OPS
+from weft.tensor.mode import Scope, leave, observing
+from weft.tensor.node import Instrumented, Node
+from weft.tensor.rules import Backward
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is looked for in the gradients that a node makes, and where its op stood.
+
+    Attributes:
+        nan: look for NaN.
+        inf: look for infinite values.
+        location: file and line of the op.
+        within: the op in whose backward this one was recorded, or "".
+    """
+
+    nan: bool
+    inf: bool
+    location: tuple[str, int] | None = None
+    within: str = ""
 
 
 class _Thread(threading.local):
-    watching = False
+    watch: Watch | None = None  # what the innermost detect_anomaly looks for
+
+    def __init__(self) -> None:
+        self.entered: list[tuple[object, tuple[Watch | None, AbstractContextManager[None]]]] = []
+        self.running: Instrumented | None = None  # the rule that runs, as what it records belongs to its op
 
 
-thread = _Thread()
+_thread = _Thread()
 
 
-def check_gradients(rule: Instrumented, grads: Sequence[Any]) -> None:
-    """Raise if a gradient that a watched node produced has a NaN."""
-    if rule.location is None:
+class detect_anomaly(Scope):  # noqa: N801 - used as a function, spelled like one
+    """Name the forward line whose gradient went NaN: a context manager, and a decorator.
+
+    Ops that run inside remember the line they stood at, and backward stops with an AnomalyError at the
+    first that makes a NaN. A backward that runs inside checks all nodes, wherever they were recorded.
+    It makes every op slower, so it is for debugging.
+
+    Args:
+        check_nan: look for NaN in gradients; if not, other errors in backward still name the forward line.
+        check_inf: look for infinite values too.
+
+    >>> import weft
+    >>> x = weft.tensor([0.0, 4.0], requires_grad=True)
+    >>> with weft.detect_anomaly():
+    ...     y = x / x
+    ...     y.sum().backward()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.AnomalyError: div: the gradient of input 1 (y) must not be NaN, got one at index (0,)
+    ...
+    """
+
+    def __init__(self, check_nan: bool = True, *, check_inf: bool = False) -> None:
+        self._watch = Watch(bool(check_nan), bool(check_inf))
+
+    def __enter__(self) -> None:
+        context = observing(_locate)
+        context.__enter__()
+        _thread.entered.append((self, (_thread.watch, context)))
+        _thread.watch = self._watch
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        before = leave(_thread.entered, self)
+        if before is not None:
+            _thread.watch, context = before
+            context.__exit__(None, None, None)
+
+
+def _locate(node: Node) -> None:
+    """Give a node a watch; what a backward records stands where its forward op stood."""
+    watch, outer = _thread.watch, _thread.running
+    if watch is None:
         return
-    for i, grad in enumerate(grads):
-        data = getattr(grad, "_data", grad)
-        if isinstance(data, np.ndarray | np.generic) and np.isnan(np.asarray(data)).any():
-            raise AnomalyError(
-                rule.name,
-                f"the gradient of input {i} must not be NaN; the forward op stood at {format_location(rule.location)}",
-            )
+    if outer is not None and outer.watch is not None:
+        location, within = outer.watch.location, outer.name
+    else:
+        location, within = user_location(2), ""
+    node.instrument().watch = Watch(watch.nan, watch.inf, location, within)
+
+
+def is_watching() -> bool:
+    """Whether this thread is inside ``detect_anomaly()``."""
+    return _thread.watch is not None
+
+
+def check_seed(grad: Any) -> None:
+    """Raise if the gradient that a watched backward starts from is wrong already."""
+    if _thread.watch is not None and (found := _find(grad, _thread.watch)):
+        raise AnomalyError("backward", f"the gradient it starts from must not be {found}")
+
+
+def run_rule(rule: Backward, grads_out: Any, saved: tuple[Any, ...], edges: Sequence[Any]) -> Sequence[Any]:
+    """Run the rule of a node and check what it gives, if the node or the thread is watched."""
+    own = rule.watch if type(rule) is Instrumented else None
+    watch = own or _thread.watch
+    if watch is None:
+        return rule.run(grads_out, saved, tuple(edges))
+    _check(rule, grads_out if rule.outputs > 1 else [grads_out], watch, "output", [True] * rule.outputs)
+    before = _thread.running
+    try:
+        _thread.running = rule if own is not None else None  # type: ignore[assignment]
+        grads = rule.run(grads_out, saved, tuple(edges))
+    finally:
+        _thread.running = before
+    _check(rule, grads, watch, "input", [e is not None for e in edges])
+    return grads
+
+
+def _check(rule: Backward, grads: Sequence[Any], watch: Watch, side: str, wanted: Sequence[bool]) -> None:
+    for i, (grad, asked) in enumerate(zip(grads, wanted, strict=True)):
+        if asked and (found := _find(grad, watch)):
+            where = f"input {i}{_name(rule, i)}" if side == "input" else "the output, as a hook left it,"
+            raise _anomaly(rule, f"the gradient of {where} must not be {found}", watch)
+
+
+def _name(rule: Backward, i: int) -> str:
+    op = OPS.get(rule.name)
+    return f" ({op.inputs[i]})" if op is not None and i < len(op.inputs) else ""
+
+
+def _anomaly(rule: Backward, message: str, watch: Watch) -> AnomalyError:
+    op = f"{rule.name} in the backward of {watch.within}" if watch.within else rule.name
+    if watch.location is None:
+        unknown = "run the forward inside weft.detect_anomaly() too, to see the line of the op"
+        return AnomalyError(op, message, hint=unknown)
+    began = user_location()
+    hint = None if began is None else f"backward began at {format_location(began)}"
+    return AnomalyError(op, message, location=watch.location, hint=hint)
+
+
+def _find(grad: Any, watch: Watch) -> str:
+    """What is wrong with a gradient, and where first: ``NaN (at index (0,))``; "" if nothing is."""
+    data = getattr(grad, "_data", grad)
+    if not isinstance(data, np.ndarray | np.generic) or kind(data.dtype) not in "fc":
+        return ""
+    if watch.nan and (bad := np.isnan(data)).any():
+        return f"NaN, got one at index {_first(bad)}"
+    if watch.inf and (bad := np.isinf(data)).any():
+        return f"infinite, got one at index {_first(bad)}"
+    return ""
+
+
+def _first(mask: Any) -> tuple[int, ...]:
+    return tuple(map(int, np.argwhere(mask)[0]))
+
+
+def explain(error: Exception, node: Node) -> None:
+    """Say in an error that a rule raised whose backward ran, and where its op stood if that is known."""
+    rule = node.rule
+    watch = rule.watch if type(rule) is Instrumented else None
+    if isinstance(error, AnomalyError) or (watch is None and isinstance(error, WeftError)):
+        return
+    place = f", which stood at {format_location(watch.location)}" if watch and watch.location else ""
+    error.add_note(f"in the backward of {rule.name}{place}")

@@ -1,21 +1,267 @@
-"""Functions that make tensors."""
+"""Functions that make tensors from data and by filling; those that count are in ``weft.tensor.ranges``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import as_dtype, default_float
+from weft.base.device import as_device
+from weft.base.dtypes import DType, as_dtype, default_float
+from weft.base.shapes import Shape, normalize_shape
+from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.op import type_of
+from weft.ops.public import public
+from weft.ops.view import stack
+from weft.tensor.convert import (
+    fill_array,
+    from_ndarray,
+    from_python,
+    infer_dtype,
+    leaf_types,
+    number,
+    number_dtype,
+)
+from weft.tensor.interop import from_dlpack
 from weft.tensor.tensor import Tensor, wrap
 
+# From data
 
+
+@public
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A new tensor with a copy of data."""
-    array = np.array(data)
-    if dtype is not None:
-        array = array.astype(as_dtype(dtype))
-    elif array.dtype == np.float64 and not isinstance(data, np.ndarray | np.generic):
-        array = array.astype(default_float())
+    """A new tensor, a leaf, with a copy of numbers, nested lists, arrays or tensors.
+
+    Python floats take the default dtype, float32; arrays and tensors keep theirs.
+
+    >>> import weft
+    >>> weft.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> weft.tensor([1.0, 2.0], requires_grad=True)
+    tensor([1., 2.], requires_grad=True)
+    """
+    return _convert("tensor", data, dtype, device, True).detach().requires_grad_(requires_grad)
+
+
+@public
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor of data; a tensor is returned as it is, and tensors in lists keep their gradients.
+
+    Args:
+        obj: numbers, nested lists, tensors, NumPy arrays, objects with DLPack or the buffer protocol.
+        dtype: of the result; by default it follows the data.
+        device: where the data lives.
+        copy: False shares the memory of an array, so that changes of the array show in the tensor, or is
+            an error where that cannot be; True and, for anything that is not a tensor, None copy.
+
+    >>> import weft
+    >>> weft.asarray([1, 2.5])
+    tensor([1.0000, 2.5000])
+    """
+    return _convert("asarray", obj, dtype, device, copy)
+
+
+@public
+def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A tensor of data, as by ``asarray``.
+
+    >>> import weft
+    >>> x = weft.ones(2)
+    >>> weft.as_tensor(x) is x
+    True
+    """
+    return _convert("as_tensor", data, dtype, device, None)
+
+
+@public
+def from_numpy(array: Any, /) -> Tensor:
+    """A tensor that shares the memory of a NumPy array: changes of the array show in the tensor.
+
+    Changes of the tensor do not show in the array: a tensor that is changed gets memory of its own.
+
+    >>> import numpy as np, weft
+    >>> weft.from_numpy(np.array([1, 2, 3]))
+    tensor([1, 2, 3])
+    """
+    if not isinstance(array, np.ndarray):
+        raise ArgumentError("from_numpy", f"must be a NumPy array, got {type(array).__name__}")
+    out: Tensor = wrap(from_ndarray("from_numpy", array, None, False))
+    return out
+
+
+def _convert(op: str, data: Any, dtype: Any, device: Any, copy: bool | None) -> Tensor:
+    as_device(device)
+    target = None if dtype is None else as_dtype(dtype)
+    if not isinstance(data, Tensor):
+        if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):
+            data = from_dlpack(data, copy=copy is not False)
+            copy = None
+        else:
+            array = from_python(op, data, target, copy)
+            return wrap(array) if array is not None else _assemble(op, data, target)  # type: ignore[no-any-return]
+    if target is None or target == data.dtype:
+        return data.clone() if copy else data
+    if copy is False:
+        raise DomainError(
+            op, f"copy must not be False to change the dtype, got {data.dtype.name} to {target.name}"
+        )
+    return data.astype(target)  # type: ignore[attr-defined,no-any-return]
+
+
+def _assemble(op: str, data: Any, dtype: DType | None) -> Tensor:
+    """Nested lists that hold tensors, as one tensor to which gradients flow back."""
+    common = infer_dtype(op, data, leaf_types(op, data)) if dtype is None else dtype
+    parts = [
+        _assemble(op, d, common) if _holds_tensors(op, d) else _convert(op, d, common, None, None)
+        for d in data
+    ]
+    for part in parts:
+        if part.shape != parts[0].shape:
+            raise ShapeError(
+                op, f"elements must have equal shapes, got {type_of(parts[0])} and {type_of(part)}"
+            )
+    return stack(parts)  # type: ignore[no-any-return]
+
+
+def _holds_tensors(op: str, data: Any) -> bool:
+    return isinstance(data, list | tuple) and any(issubclass(t, Tensor) for t in leaf_types(op, data))
+
+
+# By filling
+
+
+def made(op: str, make: Callable[..., Any], *args: Any, requires_grad: bool = False) -> Tensor:
+    """A new leaf of what a NumPy function makes; more than memory can hold is an error in the name of op."""
+    try:
+        array = make(*args)
+    except (ValueError, MemoryError):
+        raise ShapeError(op, f"the tensor must fit in memory, got shape {args[0]}") from None
     out: Tensor = wrap(array)
-    return out.requires_grad_(requires_grad)
+    return out.requires_grad_(True) if requires_grad else out
+
+
+def target_dtype(dtype: Any, default: DType, device: Any) -> DType:
+    """The dtype asked for, or the default; an unknown device is an error."""
+    as_device(device)
+    return default if dtype is None else as_dtype(dtype)
+
+
+def _shape(op: str, shape: Any, sizes: tuple[Any, ...]) -> Shape:
+    """A shape given as a tuple, or as ints one after the other."""
+    return normalize_shape(op, (shape, *sizes) if sizes else shape)
+
+
+@public
+def empty(
+    shape: Any, *sizes: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor whose values are whatever was in memory.
+
+    >>> import weft
+    >>> weft.empty((2, 3)).shape
+    (2, 3)
+    """
+    target = target_dtype(dtype, default_float(), device)
+    return made("empty", np.empty, _shape("empty", shape, sizes), target, requires_grad=requires_grad)
+
+
+@public
+def zeros(
+    shape: Any, *sizes: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of zeros.
+
+    >>> import weft
+    >>> weft.zeros(2, 3)
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    """
+    target = target_dtype(dtype, default_float(), device)
+    return made("zeros", np.zeros, _shape("zeros", shape, sizes), target, requires_grad=requires_grad)
+
+
+@public
+def ones(
+    shape: Any, *sizes: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of ones.
+
+    >>> import weft
+    >>> weft.ones((2,), dtype=weft.int32)
+    tensor([1, 1], dtype=weft.int32)
+    """
+    target = target_dtype(dtype, default_float(), device)
+    return made("ones", np.ones, _shape("ones", shape, sizes), target, requires_grad=requires_grad)
+
+
+@public
+def full(
+    shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of one value, whose dtype follows the value.
+
+    >>> import weft
+    >>> weft.full((2,), 7), weft.full((), 0.5)
+    (tensor([7, 7]), tensor(0.5000))
+    """
+    value = number("full", "fill_value", fill_value)
+    value = fill_array("full", value, target_dtype(dtype, number_dtype(value), device))
+    return made(
+        "full", np.full, normalize_shape("full", shape), value, value.dtype, requires_grad=requires_grad
+    )
+
+
+def _like(op: str, x: Any, dtype: Any, device: Any) -> tuple[Shape, DType]:
+    if not isinstance(x, Tensor):
+        raise ArgumentError(op, f"must be a tensor, got {type(x).__name__}")
+    return x.shape, target_dtype(dtype, x.dtype, device)
+
+
+@public
+def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of the shape and dtype of another, whose values are whatever was in memory.
+
+    >>> import weft
+    >>> weft.empty_like(weft.ones(2, 3)).shape
+    (2, 3)
+    """
+    return made("empty_like", np.empty, *_like("empty_like", x, dtype, device), requires_grad=requires_grad)
+
+
+@public
+def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of the shape and dtype of another tensor.
+
+    >>> import weft
+    >>> weft.zeros_like(weft.tensor([1, 2]))
+    tensor([0, 0])
+    """
+    return made("zeros_like", np.zeros, *_like("zeros_like", x, dtype, device), requires_grad=requires_grad)
+
+
+@public
+def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones of the shape and dtype of another tensor.
+
+    >>> import weft
+    >>> weft.ones_like(weft.tensor([5.0, 6.0]))
+    tensor([1., 1.])
+    """
+    return made("ones_like", np.ones, *_like("ones_like", x, dtype, device), requires_grad=requires_grad)
+
+
+@public
+def full_like(
+    x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """One value in the shape and dtype of another tensor.
+
+    >>> import weft
+    >>> weft.full_like(weft.tensor([5.0, 6.0]), 3)
+    tensor([3., 3.])
+    """
+    shape, target = _like("full_like", x, dtype, device)
+    value = fill_array("full_like", number("full_like", "fill_value", fill_value), target)
+    return made("full_like", np.full, shape, value, target, requires_grad=requires_grad)

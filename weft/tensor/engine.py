@@ -5,28 +5,30 @@ its producers', so when a node comes up every gradient it waits for has arrived.
 and no state outside the call: several threads may run backward at once.
 
 Gradients are plain arrays, unless a graph of the gradient is wanted or the data are not arrays; then
-the same rules run on tensors.
+the same rules run on tensors. Nothing outside the sweep changes before it has ended, but that saved
+values are freed on the way; the gradients of tensors are then set all at once.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from weft.errors import FreedGraphError
-from weft.tensor.anomaly import check_gradients
+from weft.tensor.accumulate import add_to_gradients
+from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
 from weft.tensor.dispatch import wrap
-from weft.tensor.mode import set_recording
+from weft.tensor.hooks import Hooks
+from weft.tensor.mode import set_recording, thread
 from weft.tensor.node import FREED, Instrumented, Leaf, Node, Output
 from weft.tensor.rules import REST
 
 ndarray = np.ndarray
-_accumulate_lock = threading.Lock()
 _by_number = attrgetter("nr")
 
 
@@ -44,40 +46,44 @@ def run_backward(
 ) -> list[Any]:
     """Run the graph backward from roots, each an edge with the tensor that is its gradient.
 
-    Without targets, gradients accumulate into the leaves. With targets (edges), nothing accumulates:
-    their gradients are returned in order, as tensors, None where a target is not reached; only the
-    nodes that lead to a target run.
+    Without targets, gradients accumulate into the leaves and into tensors that retain theirs. With targets
+    (edges), nothing accumulates: their gradients are returned in order, as tensors, None where a target
+    is not reached; only the nodes that lead to a target run.
     """
     on_tensors = create_graph or any(type(g._data) is not ndarray for _, g in roots)
-    before = set_recording(True) if on_tensors else None
+    before = thread.recording
     try:
-        sweep = _Sweep(on_tensors=on_tensors, free=not retain_graph, targets=targets)
-        sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
+        if create_graph:
+            set_recording(True)
+        sweep = _Sweep(on_tensors=on_tensors, hang=create_graph, free=not retain_graph, targets=targets)
+        with np.errstate(all="ignore"):
+            sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
+            if targets is not None:
+                return sweep.results()
+            sweep.accumulate()
     finally:
-        if before is not None:
-            set_recording(before)
-    if targets is None:
-        sweep.accumulate(create_graph)
-        return []
-    return sweep.results(create_graph)
+        set_recording(before)
+    sweep.hooks.after_accumulation(sweep.leaves)
+    return []
 
 
-def useful_nodes(roots: Iterable[Any], targets: set[tuple[Any, int]]) -> set[Any]:
-    """The nodes reachable from roots that lead to a target."""
-    wanted = {node for node, _ in targets}
+def useful_edges(roots: Iterable[Any], targets: set[Any]) -> dict[Any, tuple[Any, ...]]:
+    """The nodes on the way from roots to targets, each with its edges, None for those that lead to none."""
+    lowest = min((node.nr for node in targets), default=0)  # what lies below leads to no target
     seen = set()
     stack = [node_of(edge) for edge in roots]
     while stack:
         node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if type(node) is Node:
-            stack.extend(node_of(e) for e in node.edges if e is not None)
-    useful = set()
+        if node not in seen:
+            seen.add(node)
+            if node.nr > lowest and type(node) is Node:
+                stack.extend([node_of(e) for e in node.edges if e is not None])
+    useful: dict[Any, tuple[Any, ...]] = {}
     for node in sorted(seen, key=_by_number):
-        if node in wanted or (type(node) is Node and any(node_of(e) in useful for e in node.edges)):
-            useful.add(node)
+        edges = node.edges if type(node) is Node else ()
+        kept = tuple([e if e is not None and node_of(e) in useful else None for e in edges])
+        if node in targets or any(e is not None for e in kept):
+            useful[node] = kept
     return useful
 
 
@@ -88,107 +94,195 @@ def _output_number(edge: Any) -> int:
 class _Sweep:
     """The state of one backward call."""
 
-    __slots__ = ("count", "found", "free", "heap", "leaves", "on_tensors", "pending", "targets", "useful")
+    __slots__ = (
+        "found",
+        "free",
+        "hang",
+        "heap",
+        "hooks",
+        "leaves",
+        "on_tensors",
+        "owned",
+        "pending",
+        "recomputed",
+        "retained",
+        "stops",
+        "targets",
+        "tick",
+        "useful",
+    )
 
-    def __init__(self, *, on_tensors: bool, free: bool, targets: Sequence[Any] | None) -> None:
+    def __init__(self, *, on_tensors: bool, hang: bool, free: bool, targets: Sequence[Any] | None) -> None:
         self.on_tensors = on_tensors
+        self.hang = hang
         self.free = free
+        self.hooks = Hooks(on_tensors, hang)
         self.targets = None if targets is None else [(node_of(e), _output_number(e)) for e in targets]
-        self.useful: set[Any] | None = None
+        self.stops = {node for node, _ in self.targets or () if type(node) is Node}
+        self.useful: dict[Any, tuple[Any, ...]] | None = None
         self.found: dict[tuple[Any, int], Any] = {}
         self.leaves: dict[Leaf, Any] = {}
+        self.retained: list[tuple[Any, Any]] = []  # tensors that keep their gradient, with what arrived
         self.pending: dict[Node, Any] = {}
+        self.owned: set[Any] = (
+            set()
+        )  # nodes and leaves whose sum no one else holds, so that it may grow in place
         self.heap: list[tuple[int, int, Node]] = []
-        self.count = 0
+        self.tick = (
+            count().__next__
+        )  # keeps the order of nodes of equal number, and so sums, the same in each run
+        self.recomputed: dict[Any, Any] = {}  # what checkpoints computed again, by checkpoint
 
     def run(self, roots: list[tuple[Any, Any]]) -> None:
         """Sweep from the roots to the leaves."""
         if self.targets is not None:
-            self.useful = useful_nodes([edge for edge, _ in roots], set(self.targets))
+            self.useful = useful_edges([edge for edge, _ in roots], {node for node, _ in self.targets})
             roots = [(edge, g) for edge, g in roots if node_of(edge) in self.useful]
         for edge, g in roots:
+            check_seed(g)
             self.deliver(edge, g)
-        heap, pending, deliver = self.heap, self.pending, self.deliver
-        step, free, useful = self.step, self.free, self.useful
-        plain = not self.on_tensors and useful is None
-        while heap:
-            node = heappop(heap)[2]
-            g = pending.pop(node)
-            rule = node.rule
-            if not plain or rule.outputs != 1 or type(rule) is Instrumented:
-                step(node, g)
-                continue
-            saved = node.saved
-            if saved is FREED:
-                raise _freed(node)
-            edges = node.edges
-            grads = rule.run(g, saved, edges)
-            if free:
-                node.saved = FREED
-            for edge, grad in zip(edges, grads):  # noqa: B905 - the lengths agree; the keyword costs 5 %
-                if edge is not None and grad is not None:
-                    if type(edge) is Node and edge not in pending:
-                        pending[edge] = grad
-                        self.count += 1
-                        heappush(heap, (-edge.nr, self.count, edge))
+        self.run_pending(plain=not self.on_tensors and not is_watching())
+
+    def run_pending(self, *, plain: bool) -> None:
+        """Run nodes until none has a gradient waiting."""
+        heap, pending, leaves, owned, tick = self.heap, self.pending, self.leaves, self.owned, self.tick
+        deliver, step, free, useful, stops = self.deliver, self.step, self.free, self.useful, self.stops
+        node: Any = None
+        ready: Any = None  # the first node that the last one woke: in a chain it is next, and skips the heap
+        try:
+            while True:
+                if ready is None:
+                    if not heap:
+                        return
+                    node = heappop(heap)[2]
+                elif heap:
+                    node = heappushpop(heap, (-ready.nr, tick(), ready))[2]
+                else:
+                    node = ready
+                ready = None
+                g = pending.pop(node)
+                rule = node.rule
+                if not plain or not rule.plain or node in stops:
+                    step(node, g)
+                    continue
+                saved = node.saved
+                if type(saved) is not tuple:
+                    saved = self.saved_of(node)
+                edges = node.edges if useful is None else useful[node]
+                grads = rule.run(g, saved, edges)
+                if free:
+                    node.saved = FREED
+                for edge, grad in zip(edges, grads):  # noqa: B905 - the lengths agree; the keyword costs 5 %
+                    if edge is None or grad is None:
+                        continue
+                    if type(edge) is Node:
+                        if edge not in pending:
+                            pending[edge] = grad
+                            if ready is None:
+                                ready = edge
+                            else:
+                                heappush(heap, (-edge.nr, tick(), edge))
+                        elif edge in owned:
+                            pending[edge] += grad
+                        else:
+                            pending[edge] = pending[edge] + grad
+                            owned.add(edge)
+                    elif type(edge) is Leaf and edge in owned:
+                        leaves[edge] += grad
                     else:
                         deliver(edge, grad)
+                saved = grads = grad = g = None  # nothing of this node stays alive while the next runs
+        except Exception as error:
+            explain(error, node)
+            raise
 
     def deliver(self, edge: Any, grad: Any) -> None:
         """Add a gradient to what waits at an edge."""
         if type(edge) is Leaf:
-            leaves = self.leaves
-            leaves[edge] = leaves[edge] + grad if edge in leaves else grad
+            self._add(self.leaves, edge, grad)
             return
         node, pending = node_of(edge), self.pending
+        several = node.rule.outputs > 1
         if node not in pending:
-            self.count += 1
-            heappush(self.heap, (-node.nr, self.count, node))
-            pending[node] = grad if node.rule.outputs == 1 else [None] * node.rule.outputs
-        elif node.rule.outputs == 1:
-            pending[node] = pending[node] + grad
-        if node.rule.outputs > 1:
+            heappush(self.heap, (-node.nr, self.tick(), node))
+            pending[node] = [None] * node.rule.outputs if several else grad
+        elif not several:
+            self._add(pending, node, grad)
+        if several:
             waiting, k = pending[node], _output_number(edge)
             waiting[k] = grad if waiting[k] is None else waiting[k] + grad
 
+    def _add(self, sums: dict[Any, Any], key: Any, grad: Any) -> None:
+        if key not in sums:
+            sums[key] = grad
+        elif key in self.owned:
+            sums[key] += grad
+        else:
+            sums[key] = sums[key] + grad
+            if not self.on_tensors:
+                self.owned.add(key)
+
+    def saved_of(self, node: Node) -> tuple[Any, ...]:
+        """What a node saved, computed again if it lies in a checkpoint."""
+        saved = node.saved
+        while type(saved) is not tuple:
+            if saved is FREED:
+                raise FreedGraphError(
+                    "backward",
+                    f"the graph must not be freed, got a second backward through {node.rule.name}",
+                    hint="pass retain_graph=True to the first backward()",
+                )
+            saved = saved.take(self.recomputed)
+        return saved
+
     def step(self, node: Node, g: Any) -> None:
         """Run one node with everything that may be attached to it."""
-        rule, saved, edges = node.rule, node.saved, node.edges
+        rule, edges, hooks = node.rule, node.edges, self.hooks
         grads_out = g if rule.outputs > 1 else [g]
         if type(rule) is Instrumented:
-            self._before(rule, grads_out)
-        if self.targets is not None:
-            for k, grad in enumerate(grads_out):
-                if (node, k) in self.targets:
-                    self.found[node, k] = grad
-            assert self.useful is not None
-            edges = tuple(e if node_of(e) in self.useful else None for e in edges)
-            if all(e is None for e in edges):
-                return
-        if saved is FREED:
-            raise _freed(node)
-        if rule.outputs > 1:
-            grads_out = [self._zeros(t) if o is None else o for o, t in zip(grads_out, saved[-1], strict=True)]
-        if self.on_tensors:
-            saved = self._as_tensors(node, saved)
-        grads = rule.run(grads_out if rule.outputs > 1 else grads_out[0], saved, edges)
+            hooks.on_tensors_of(rule, grads_out)
+            self._retain(rule, grads_out)
+        if self.useful is not None:
+            edges = self.useful[node]
+            if node in self.stops:
+                self.found |= {(node, k): grad for k, grad in enumerate(grads_out)}
+                if all(e is None for e in edges):
+                    return
+        saved = self.saved_of(node)
+        if rule.outputs > 1 and rule.materialize:
+            grads_out = [
+                self._zeros(t) if o is None else o for o, t in zip(grads_out, saved[-1], strict=True)
+            ]
         if type(rule) is Instrumented:
-            grads = self._after(rule, grads, grads_out)
+            grads_out = hooks.before_node(rule, grads_out)
+        values = self._as_tensors(node, saved) if self.on_tensors else saved
+        grads = run_rule(rule, grads_out if rule.outputs > 1 else grads_out[0], values, edges)
+        if type(rule) is Instrumented:
+            grads = hooks.after_node(rule, grads, grads_out)
         if self.free:
             node.saved = FREED
         for edge, grad in zip(edges, grads, strict=True):
             if edge is not None and grad is not None:
                 self.deliver(edge, grad)
 
+    def _retain(self, rule: Instrumented, grads_out: list[Any]) -> None:
+        if self.targets is None:
+            for k, owner in rule.retaining.items():
+                if grads_out[k] is not None:
+                    self.retained.append((owner, self.hooks.settled(self.hooks.tensor(grads_out[k]))))
+
     def _zeros(self, kind: Any) -> Any:
         zeros = np.zeros(kind.shape, kind.dtype)
         return wrap(zeros) if self.on_tensors else zeros
 
     def _as_tensors(self, node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Saved data as tensors that hang in the graph where they hung when the op ran."""
-        edges, outputs = node.edges, node.rule.outputs
+        """Saved data as tensors, which hang in the graph where they hung when the op ran if one is wanted."""
+        outputs = node.rule.outputs
+        edges = node.edges if self.hang else (None,) * len(node.edges)
 
         def output(data: Any, k: int) -> Any:
+            if not self.hang:
+                return wrap(data)
             return wrap(data, node if outputs == 1 else Output(node, k))
 
         out = []
@@ -204,70 +298,18 @@ class _Sweep:
                 out.append(wrap(data, edges[slot]) if slot >= 0 else output(data, ~slot))
         return tuple(out)
 
-    def _tensor(self, grad: Any) -> Any:
-        return grad if self.on_tensors or grad is None else wrap(np.asarray(grad))
+    def accumulate(self) -> None:
+        """Add what arrived to the ``grad`` of leaves and of tensors that retain theirs, all at once."""
+        arrived = [(leaf.owner(), leaf, self.hooks.on_leaf(leaf, grad)) for leaf, grad in self.leaves.items()]
+        pairs = [
+            (tensor, grad) for tensor, leaf, grad in arrived if tensor is not None and tensor._node is leaf
+        ]
+        pairs += [(tensor, grad) for owner, grad in self.retained if (tensor := owner()) is not None]
+        add_to_gradients(pairs, create_graph=self.hang)
 
-    def _data(self, tensor: Any) -> Any:
-        return tensor if self.on_tensors or tensor is None else tensor._data
-
-    def _before(self, rule: Instrumented, grads_out: list[Any]) -> None:
-        """Hooks on the outputs' tensors and on the node, then retained gradients, in place."""
-        for k, hooks in rule.tensor_hooks.items():
-            for hook in list(hooks.values()):
-                if grads_out[k] is not None:
-                    changed = hook(self._tensor(grads_out[k]))
-                    grads_out[k] = grads_out[k] if changed is None else self._data(changed)
-        for hook in list(rule.node_prehooks.values()):
-            changed = hook(tuple(map(self._tensor, grads_out)))
-            if changed is not None:
-                grads_out[:] = map(self._data, changed)
-        for k in rule.retained:
-            grad = self._tensor(grads_out[k])
-            if grad is not None:
-                old = rule.retained[k]
-                rule.retained[k] = grad if old is None else old + grad
-
-    def _after(self, rule: Instrumented, grads: Sequence[Any], grads_out: list[Any]) -> Sequence[Any]:
-        check_gradients(rule, grads)
-        for hook in list(rule.node_hooks.values()):
-            changed = hook(tuple(map(self._tensor, grads)), tuple(map(self._tensor, grads_out)))
-            if changed is not None:
-                grads = [self._data(c) for c in changed]
-        return grads
-
-    def _leaf_gradient(self, leaf: Leaf, grad: Any) -> Any:
-        tensor = self._tensor(grad)
-        for hook in list((leaf.hooks or {}).values()):
-            changed = hook(tensor)
-            tensor = tensor if changed is None else changed
-        return tensor
-
-    def accumulate(self, create_graph: bool) -> None:
-        """Add what arrived at the leaves to their gradients."""
-        for leaf, grad in self.leaves.items():
-            tensor = self._leaf_gradient(leaf, grad)
-            if not create_graph:
-                tensor = wrap(tensor._data)
-            with _accumulate_lock:
-                leaf.grad = tensor if leaf.grad is None else leaf.grad + tensor
-            for hook in list((leaf.post_hooks or {}).values()):
-                hook(leaf.variable)
-
-    def results(self, create_graph: bool) -> list[Any]:
+    def results(self) -> list[Any]:
         """The gradients of the targets, in their order."""
         assert self.targets is not None
-        for leaf, grad in self.leaves.items():
-            self.found[leaf, 0] = self._data(self._leaf_gradient(leaf, grad))
-        out = []
-        for target in self.targets:
-            tensor = self._tensor(self.found.get(target))
-            out.append(tensor if tensor is None or create_graph else wrap(tensor._data))
-        return out
-
-
-def _freed(node: Node) -> FreedGraphError:
-    return FreedGraphError(
-        "backward",
-        f"the graph must not be freed, got a second backward through {node.rule.name}",
-        hint="pass retain_graph=True to the first backward()",
-    )
+        found: dict[tuple[Any, int], Any] = {k: self.hooks.tensor(g) for k, g in self.found.items()}
+        found |= {(leaf, 0): self.hooks.on_leaf(leaf, grad) for leaf, grad in self.leaves.items()}
+        return [self.hooks.settled(found.get(target)) for target in self.targets]

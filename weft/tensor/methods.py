@@ -1,58 +1,120 @@
-"""Operators and methods of Tensor that are ops, attached to the class."""
+"""Methods of Tensor that are functions of weft, attached to the class; operators are in ``operators``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from weft.base.dtypes import as_dtype
-from weft.ops import contract, elementwise, reduce, view
-from weft.tensor import functions
+from weft.errors import ShapeError
+from weft.ops import (
+    index_axis,
+    linalg_det,
+    linalg_norm,
+    linalg_products,
+    reduce,
+    scan,
+    sort,
+    statistics,
+    view_axes,
+    view_join,
+    view_pad,
+)
+from weft.ops.op import type_of
+from weft.tensor import dynamic, indexing
 from weft.tensor.tensor import Tensor
 
 
-def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, other: function(other, self)
-
-
-def _in_place(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Tensor, other: Any) -> Tensor:
-        return self._rebind(name, function(self, other))
-
-    return method
-
-
-def attach(name: str, function: Callable[..., Any]) -> None:
-    """Make a function a method of Tensor."""
+def attach(name: str, function: Any) -> None:
+    """Make a function a method of Tensor, or a property an attribute."""
     setattr(Tensor, name, function)
 
 
-def _attach_operators() -> None:
-    for name, function in (
-        ("add", functions.add),
-        ("sub", functions.sub),
-        ("mul", functions.mul),
-        ("truediv", functions.div),
-        ("matmul", contract.matmul),
-    ):
-        attach(f"__{name}__", function)
-        attach(f"__r{name}__", _reflected(function))
-        attach(f"__i{name}__", _in_place(name, function))
-    attach("__neg__", functions.neg)
-    attach("__eq__", functions.equal)
+def _ints(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sizes or axes given one by one or as one tuple."""
+    return tuple(args[0]) if len(args) == 1 and isinstance(args[0], tuple | list) else args
 
 
-def _astype(self: Tensor, dtype: Any, *, copy: bool = True) -> Any:
-    return elementwise.cast(self, dtype=as_dtype(dtype))
+# Shapes and axes
 
 
-def _reshape(self: Tensor, *shape: Any) -> Any:
-    if len(shape) == 1 and isinstance(shape[0], tuple | list):
-        shape = tuple(shape[0])
-    return view.reshape(self, shape=shape)
+def _reshape(self: Tensor, *shape: Any, copy: bool | None = None) -> Any:
+    """The elements in another shape: ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
+    return view_axes.reshape(self, _ints(shape))
 
 
-attach("sum", lambda self, axis=None, dtype=None, keepdims=False: reduce.sum(self, axis=axis, dtype=dtype, keepdims=keepdims))
-attach("astype", _astype)
-attach("reshape", _reshape)
-_attach_operators()
+def _permute(self: Tensor, *axes: Any) -> Any:
+    """The tensor with its axes in another order: ``x.permute(2, 0, 1)``."""
+    return view_axes.permute_dims(self, _ints(axes))
+
+
+def _contiguous(self: Tensor) -> Tensor:
+    """The tensor itself: how elements lie in memory cannot be seen."""
+    return self
+
+
+def _tile(self: Tensor, *repetitions: Any) -> Any:
+    """The tensor repeated as a whole along each axis."""
+    return view_join.tile(self, _ints(repetitions))
+
+
+def _matrix_transpose(self: Tensor) -> Any:
+    """The matrices with rows and columns exchanged: the last two axes swapped."""
+    return view_axes.matrix_transpose(self)
+
+
+def _transposed_matrix(self: Tensor) -> Any:
+    """The matrix transposed; only for two axes, use ``mT`` for stacks of matrices."""
+    if self.ndim != 2:
+        raise ShapeError(
+            "T", f"the tensor must have two axes, got {type_of(self)}", hint="use .mT or .permute()"
+        )
+    return view_axes.matrix_transpose(self)
+
+
+def _flip(self: Tensor, *axis: Any) -> Any:
+    """The tensor with the order of elements reversed along axes; along all if none is given."""
+    return view_join.flip(self, _ints(axis) if axis else None)
+
+
+def _norm(self: Tensor, ord: float = 2, axis: Any = None, keepdims: bool = False) -> Any:
+    """The norm of the elements as a vector; norms of matrices are in ``weft.linalg``."""
+    return linalg_norm.vector_norm(self, axis=axis, keepdims=keepdims, ord=ord)
+
+
+_SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
+    "__getitem__": indexing.getitem,
+    "__setitem__": indexing.setitem,
+    "contiguous": _contiguous,
+    "flip": _flip,
+    "norm": _norm,
+    "permute": _permute,
+    "reshape": _reshape,
+    "tile": _tile,
+    "view": _reshape,
+}
+_FUNCTIONS: dict[Any, str] = {
+    view_axes: "broadcast_to expand flatten moveaxis squeeze swapaxes transpose unflatten unsqueeze",
+    view_join: "chunk repeat roll split unbind",
+    view_pad: "diagonal pad tril triu",
+    index_axis: "gather index_add index_select masked_fill scatter scatter_add take take_along_axis",
+    reduce: "all amax amin any argmax argmin count_nonzero max min prod sum",
+    scan: "cummax cummin cumprod cumsum diff",
+    linalg_det: "det slogdet",
+    linalg_products: "trace",
+    statistics: "logsumexp mean median quantile std var",
+    sort: "argsort sort topk",
+    dynamic: "argwhere bincount masked_select nonzero unique",
+}
+
+
+def _attach_all() -> None:
+    for name, function in _SPELLED_FOR_METHODS.items():
+        attach(name, function)
+    for module, names in _FUNCTIONS.items():
+        for name in names.split():
+            attach(name, getattr(module, name))
+    attach("T", property(_transposed_matrix))
+    attach("mT", property(_matrix_transpose))
+
+
+_attach_all()

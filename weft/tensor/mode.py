@@ -1,34 +1,49 @@
-"""Whether operations record: ``no_grad``, ``enable_grad`` and ``inference_mode``.
+"""What each thread does with operations: whether they record, and who is told of each node.
 
-The switch is per thread. The hot path asks the thread only while some thread has recording off, which
-``switch.off`` counts; so code that never turns it off pays one attribute read.
+``no_grad``, ``enable_grad``, ``inference_mode`` and ``set_grad_enabled`` set the first, anomaly detection and
+checkpoints the second. Both are per thread. The hot path asks the thread only while ``switch.off`` holds
+some thread, so code that uses neither pays one attribute read.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Generator, Iterator, Set
+from contextlib import contextmanager
+from threading import get_ident
 from types import TracebackType
 from typing import Any, TypeVar
 
+from weft.errors import ArgumentError
+
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+Observer = Callable[[Any], None]
+
+# Of inspect, without the cost of importing it.
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 
 
 class _Thread(threading.local):
     recording = True
+    observer: Observer | None = None  # called with each node as it is recorded
+
+    def __init__(self) -> None:
+        self.entered: list[tuple[object, bool]] = []  # scopes that are open, with what was before each
 
 
 class _Switch:
-    __slots__ = ("lock", "off")
+    __slots__ = ("off",)
 
     def __init__(self) -> None:
-        self.off = 0
-        self.lock = threading.Lock()
+        self.off: set[int] = set()  # threads that do not record, or that have an observer
 
 
 thread = _Thread()
 switch = _Switch()
+running_levels: set[int] = set()  # of the transforms that run, in all threads; each number is used once
 
 
 def is_grad_enabled() -> bool:
@@ -46,35 +61,134 @@ def set_recording(recording: bool) -> bool:
     """Turn recording on or off in this thread; gives what it was before."""
     before = thread.recording
     if before is not recording:
-        with switch.lock:
-            switch.off += -1 if recording else 1
+        if not recording:
+            switch.off.add(get_ident())
         thread.recording = recording
+        if recording and thread.observer is None:
+            switch.off.discard(get_ident())
     return before
 
 
-class _Recording:
-    """A context manager and decorator that sets recording and puts it back."""
+@contextmanager
+def observing(observer: Observer, *, alone: bool = False) -> Iterator[None]:
+    """Have an observer called with each node this thread records, then those outside, unless alone."""
+    before = outer = thread.observer
 
-    _recording = True
+    def both(node: Any) -> None:
+        observer(node)
+        if outer is not None:
+            outer(node)
 
-    def __init__(self) -> None:
-        self._before: list[bool] = []
+    try:
+        switch.off.add(get_ident())
+        thread.observer = observer if alone else both
+        yield
+    finally:
+        thread.observer = before
+        if before is None and thread.recording:
+            switch.off.discard(get_ident())
+
+
+@contextmanager
+def resumed(levels: Set[int]) -> Iterator[None]:
+    """Let data of transforms that have ended be used again, where a part of them is run again."""
+    missing = levels - running_levels
+    running_levels.update(missing)
+    try:
+        yield
+    finally:
+        running_levels.difference_update(missing)
+
+
+class Scope:
+    """A context manager that is a decorator too. Subclasses may be entered again, and by several threads."""
 
     def __enter__(self) -> None:
-        self._before.append(set_recording(self._recording))
+        raise NotImplementedError
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        set_recording(self._before.pop())
+        raise NotImplementedError
 
     def __call__(self, function: F) -> F:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with type(self)():
+        """The function, run inside this scope; a generator is inside it while it runs, not while it waits."""
+        name = type(self).__name__
+        if not callable(function):
+            raise ArgumentError(name, f"must decorate a function, got {type(function).__name__}")
+        code = getattr(function, "__code__", None)
+        flags = 0 if code is None else code.co_flags
+        if flags & _ASYNC_GENERATOR:
+            raise ArgumentError(
+                name, "must not decorate an async generator", hint=f"use `with weft.{name}():`"
+            )
+        return functools.update_wrapper(self._wrap(function, flags), function)  # type: ignore[return-value]
+
+    def _wrap(self, function: Callable[..., Any], flags: int) -> Callable[..., Any]:
+        if flags & _GENERATOR:
+            return lambda *args, **kwargs: self._drive(function(*args, **kwargs))
+        if flags & _COROUTINE:
+            drive = types.coroutine(self._drive)
+
+            async def coroutine(*args: Any, **kwargs: Any) -> Any:
+                return await drive(function(*args, **kwargs))
+
+            return coroutine
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self:
                 return function(*args, **kwargs)
 
-        return wrapped  # type: ignore[return-value]
+        return call
+
+    def _drive(self, steps: Any) -> Generator[Any, Any, Any]:
+        """Run a generator or coroutine step by step, each step inside this scope."""
+        step, argument = steps.send, None
+        while True:
+            try:
+                with self:
+                    item = step(argument)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                argument = yield item
+                step = steps.send
+            except GeneratorExit:
+                with self:
+                    steps.close()
+                raise
+            except BaseException as error:  # it is thrown on, into the generator
+                step, argument = steps.throw, error
+
+
+class _Recording(Scope):
+    """A scope that sets recording, and puts it back."""
+
+    _recording = True
+
+    def __enter__(self) -> None:
+        thread.entered.append((self, thread.recording))
+        if not self._recording:
+            switch.off.add(get_ident())
+        thread.recording = self._recording  # last, so that an interrupt before it has changed nothing
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        before = leave(thread.entered, self)
+        if before is not None:
+            set_recording(before)
+
+
+def leave(entered: list[tuple[object, T]], scope: object) -> T | None:
+    """Take a scope off the stack of open ones, with what it stored.
+
+    It is the last, unless a generator ended out of turn.
+    """
+    for i in range(len(entered) - 1, -1, -1):
+        if entered[i][0] is scope:
+            return entered.pop(i)[1]
+    return None
 
 
 class no_grad(_Recording):  # noqa: N801 - used as a function, spelled like one
@@ -90,12 +204,9 @@ class no_grad(_Recording):  # noqa: N801 - used as a function, spelled like one
 
     _recording = False
 
-    def __new__(cls, function: Any = None) -> Any:
-        self = super().__new__(cls)
-        if function is None:
-            return self
-        self.__init__()
-        return self(function)
+    def __new__(cls, function: Any = None) -> Any:  # noqa: D102 - the class says it
+        scope = super().__new__(cls)
+        return scope if function is None else scope(function)
 
 
 class enable_grad(no_grad):  # noqa: N801 - used as a function, spelled like one
@@ -121,9 +232,16 @@ class inference_mode(no_grad):  # noqa: N801 - used as a function, spelled like 
     False
     """
 
+    def __new__(cls, mode: Any = True) -> Any:  # noqa: D102 - the class says it
+        if not isinstance(mode, bool):
+            return super().__new__(cls, mode)
+        scope = super().__new__(cls)
+        scope._recording = not mode
+        return scope
 
-class set_grad_enabled:  # noqa: N801 - used as a function, spelled like one
-    """Set recording at once; as a context manager, put it back at the end.
+
+class set_grad_enabled(_Recording):  # noqa: N801 - used as a function, spelled like one
+    """Set recording at once; a ``with`` block puts it back at the end, a decorator sets it in the function.
 
     >>> import weft
     >>> with weft.set_grad_enabled(False):
@@ -132,10 +250,18 @@ class set_grad_enabled:  # noqa: N801 - used as a function, spelled like one
     """
 
     def __init__(self, enabled: bool) -> None:
-        self._before = set_recording(bool(enabled))
+        self._recording = bool(enabled)
+        self._at_first: bool | None = set_recording(self._recording)
 
     def __enter__(self) -> None:
-        return None
+        before, self._at_first = self._at_first, None
+        super().__enter__()
+        if before is not None:  # entering ends what the call began
+            thread.entered[-1] = (self, before)
 
-    def __exit__(self, *exception: object) -> None:
-        set_recording(self._before)
+    def __call__(self, function: F) -> F:
+        """The function, run with recording set; the call of ``set_grad_enabled`` itself is taken back."""
+        if self._at_first is not None:
+            set_recording(self._at_first)
+            self._at_first = None
+        return super().__call__(function)

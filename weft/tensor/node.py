@@ -2,7 +2,8 @@
 
 An edge of the graph is one of: ``Node``, the only output of an operation; ``Output``, one of several
 outputs of an operation; ``Leaf``, a tensor the user made, where gradients accumulate; None, nothing to
-differentiate. Nodes hold data, never tensors, so a tensor can be rebound or freed while its graph lives.
+differentiate. Nodes hold data, never tensors, so a tensor can be rebound or freed while its graph lives;
+gradients are held by tensors, never by nodes, so a graph of gradients makes no reference cycle.
 """
 
 from __future__ import annotations
@@ -12,15 +13,25 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from weft.errors import ArgumentError
+from weft.tensor.mode import switch, thread
 from weft.tensor.rules import Backward
-
-FREED: Any = ("freed",)  # takes the place of Node.saved once backward has used it
 
 Hook = Callable[..., Any]
 
 
+class _Freed:
+    """Takes the place of ``Node.saved`` once backward has used it."""
+
+    def __repr__(self) -> str:
+        return "FREED"
+
+
+FREED: Any = _Freed()
+
+
 class HookHandle:
-    """Returned by ``register_hook``; ``remove()`` takes the hook off again."""
+    """Returned by ``register_hook``; ``remove()``, or the end of a ``with``, takes the hook off again."""
 
     _ids = itertools.count()
 
@@ -32,32 +43,50 @@ class HookHandle:
         """Take the hook off; doing it twice is harmless."""
         self._hooks.pop(self._id, None)
 
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
 
 def add_hook(hooks: dict[int, Hook], hook: Hook) -> HookHandle:
-    """Enter a hook and return its handle."""
+    """Enter a hook and return its handle; hooks run in the order they were added."""
+    if not callable(hook):
+        raise ArgumentError("register_hook", f"a hook must be callable, got {type(hook).__name__}")
     handle = HookHandle(hooks)
     hooks[handle._id] = hook
     return handle
 
 
 class Instrumented(Backward):
-    """A rule of one node that also carries hooks, a retained gradient, or where the forward op stood.
+    """A rule of one node that also carries hooks, tensors that keep their gradient, or a watch for anomalies.
 
     Only nodes that need one get one, so other nodes pay nothing for hooks.
     """
 
-    __slots__ = ("location", "node_hooks", "node_prehooks", "retained", "tensor_hooks")
+    __slots__ = ("node_hooks", "node_prehooks", "retaining", "tensor_hooks", "watch")
 
     def __init__(self, rule: Backward) -> None:
-        super().__init__(rule.name, rule.run, rule.slots, rule.outputs)
-        self.location: tuple[str, int] | None = None
-        self.retained: dict[int, Any] = {}  # number of an output -> its gradient, once it arrived
+        super().__init__(rule.name, rule.run, rule.slots, rule.outputs, rule.materialize)
+        self.plain = False
+        self.watch: Any = None  # set while anomalies are looked for
+        self.retaining: dict[
+            int, weakref.ref[Any]
+        ] = {}  # number of an output -> tensor that keeps its gradient
         self.tensor_hooks: dict[int, dict[int, Hook]] = {}  # number of an output -> hooks on that tensor
         self.node_hooks: dict[int, Hook] = {}
         self.node_prehooks: dict[int, Hook] = {}
 
 
-class Node:
+class _Construct(type):
+    """Calls ``construct``, so that the hot path can allocate a node without it and fill the slots itself."""
+
+    def __call__(cls, *args: Any) -> Any:
+        return cls.construct(*args)  # type: ignore[attr-defined]
+
+
+class Node(metaclass=_Construct):
     """One operation of the dynamic graph, with what its gradient needs.
 
     >>> import weft
@@ -71,16 +100,28 @@ class Node:
 
     __slots__ = ("edges", "nr", "rule", "saved")
 
-    def __init__(self, rule: Backward, edges: tuple[Any, ...], saved: tuple[Any, ...]) -> None:
+    rule: Backward
+    edges: tuple[Any, ...]
+    saved: Any
+    nr: int
+
+    @classmethod
+    def construct(cls, rule: Backward, edges: tuple[Any, ...], saved: Any) -> Node:
+        """A node of its parts."""
+        self = object.__new__(cls)
         self.rule = rule
         self.edges = edges
         self.saved = saved
-        self.nr = 1 + max(e.nr for e in edges if e is not None)
+        self.nr = 1 + max((e.nr for e in edges if e is not None), default=-1)
+        if switch.off and thread.observer is not None:
+            thread.observer(self)
+        return self
 
     @property
     def name(self) -> str:
         """``MulBackward`` for a mul."""
-        return "".join(part.capitalize() for part in self.rule.name.split("_")) + "Backward"
+        space, colons, last = self.rule.name.rpartition("::")
+        return space + colons + "".join(part[:1].upper() + part[1:] for part in last.split("_")) + "Backward"
 
     @property
     def topological_nr(self) -> int:
@@ -124,13 +165,12 @@ class Output:
 class Leaf:
     """Where gradients of a tensor made by the user accumulate; shown as ``AccumulateGrad``."""
 
-    __slots__ = ("grad", "hooks", "nr", "owner", "post_hooks")
+    __slots__ = ("hooks", "nr", "owner", "post_hooks")
 
     def __init__(self, owner: Any) -> None:
         self.nr = 0
-        self.grad: Any = None
-        self.hooks: dict[int, Hook] | None = None
-        self.post_hooks: dict[int, Hook] | None = None
+        self.hooks: dict[int, Hook] = {}
+        self.post_hooks: dict[int, Hook] = {}
         self.owner = weakref.ref(owner)
 
     name = "AccumulateGrad"
@@ -145,6 +185,10 @@ class Leaf:
     def variable(self) -> Any:
         """The tensor whose gradient accumulates here, if it is still alive."""
         return self.owner()
+
+    def register_hook(self, hook: Hook) -> HookHandle:
+        """Call ``hook((), (gradient,))`` after backward added to the tensor's ``grad``."""
+        return add_hook(self.post_hooks, lambda tensor: hook((), (tensor.grad,)))
 
     def __repr__(self) -> str:
         return "<AccumulateGrad>"

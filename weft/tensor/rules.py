@@ -7,13 +7,16 @@ gradient of the outputs into gradients of the inputs. It runs on arrays or on te
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from weft.ops.broadcast import unbroadcast
-from weft.ops.elementwise import select
+from weft.ops.compare import isfinite
 from weft.ops.op import NoGradient, Op, parameters, type_of
+from weft.ops.select import select
 
 Saved = tuple[Any, ...]
 Edges = tuple[Any, ...]
@@ -31,17 +34,28 @@ class Backward:
         run: ``(gradient, saved, edges) -> gradients of the inputs``; an input whose edge is None needs none.
         slots: for each saved value the input it is (i >= 0), the output it is (~k), REST, or None.
         outputs: number of outputs.
+        materialize: whether outputs to which no gradient came get one of zeros, if there are several.
+        plain: whether the engine may run it on the fast path.
     """
 
     name: str
     run: Run
     slots: tuple[Any, ...]
     outputs: int = 1
+    materialize: bool = True
+    plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plain = self.outputs == 1
 
 
 def multiply_unless_zero(g: Any, partial: Any) -> Any:
     """``g * partial``, but 0 where g is 0, even if partial is infinite or NaN there."""
-    return select(g == 0, g, g * partial)
+    if isinstance(g, np.ndarray | np.generic):
+        return select(g == 0, g, g * partial)
+    # The slope by g must stay the partial where that is finite: at a minimum of a loss every g is 0.
+    lost = (g == 0) & ~isfinite(partial)
+    return g * select(lost, np.zeros((), partial.dtype), partial)
 
 
 def _vjp_of_partial(op: Op, partial: Any, conjugate: bool) -> Callable[[Any, Saved], Any]:

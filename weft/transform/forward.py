@@ -1,17 +1,20 @@
-"""Forward mode: ``jvp`` pushes a tangent through a function along with its value."""
+"""Forward mode: dual numbers, which push a tangent through an op along with its value."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.errors import GradientError
 from weft.ops.op import NoGradient, Op, parameters
 from weft.ops.view import broadcast_to
-from weft.tensor.dispatch import apply, declared_rule, wrap
+from weft.tensor.dispatch import apply, declared_rule, recording, wrap
 from weft.tensor.engine import run_backward
+from weft.tensor.mode import running_levels
 from weft.tensor.node import Leaf
 from weft.tensor.rules import multiply_unless_zero
 from weft.tensor.tensor import Tensor
@@ -45,25 +48,60 @@ class Dual(Traced):
         """Number of elements of the value."""
         return self.primal.size
 
-    def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Dual, ...]:
+    def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Any, ...]:
         """Run op on the values, and its derivative on the tangents."""
-        parts = [self.part_at(t) for t in inputs]
-        primals = [t if p is None else p.primal for t, p in zip(inputs, parts, strict=True)]
-        tangents = [None if p is None else p.tangent for p in parts]
+        level = self.level
+        if level not in running_levels:
+            raise self.escaped(op.name)
+        primals: list[Tensor] = []
+        tangents: list[Tensor | None] = []
+        for t in inputs:
+            data = t._data
+            ours = type(data) is Dual and data.level == level
+            primals.append(data.primal if ours else t)
+            tangents.append(data.tangent if ours else None)
         result = apply(op, primals, attrs)
         outs = result if op.outputs > 1 else (result,)
+        if not recording():  # results are constants, to this transform as to the tape
+            return tuple(o._data for o in outs)
         pushed = push_forward(op, primals, tangents, outs, attrs)
-        return tuple(Dual(self.level, o, t) for o, t in zip(outs, pushed, strict=True))
+        return tuple(self._output(o, t) for o, t in zip(outs, pushed, strict=True))
+
+    def _output(self, value: Tensor, tangent: Tensor | None) -> Any:
+        """Truth values and integers have no tangent, and need not be traced: Python may decide on them."""
+        return Dual(self.level, value, tangent) if kind(value.dtype) in "fc" else value._data
+
+    def lift(self, constant: Tensor) -> Tensor:
+        """A constant as a tensor of the same transform, in the graph it was in."""
+        return wrap(Dual(self.level, constant, None), constant._node)  # type: ignore[no-any-return]
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Dual:
+        """Value and tangent after a function that keeps their values."""
+        return Dual(self.level, function(self.primal), None if self.tangent is None else function(self.tangent))
+
+    def detached(self) -> Any:
+        """The value alone, a constant."""
+        return self.primal.detach()._data
+
+    def concrete(self, op: str) -> Any:
+        """The array, which is known, though its derivative is lost where Python takes it."""
+        if op == "numpy" and recording():
+            raise GradientError(
+                op, "the tensor must not be differentiated, got one inside jvp", hint="use .detach().numpy()"
+            )
+        return self.primal._array(op)
 
 
 Tangents = Sequence[Tensor | None]
 
 
-def push_forward(op: Op, primals: list[Tensor], tangents: Tangents, outs: Tangents, attrs: dict[str, Any]) -> Tangents:
+def push_forward(
+    op: Op, primals: list[Tensor], tangents: Tangents, outs: Tangents, attrs: dict[str, Any]
+) -> Tangents:
     """The tangents of an op's outputs."""
     if isinstance(op.vjp, NoGradient) or all(t is None for t in tangents):
         return [None] * len(outs)
-    if op.jvp is not None:
+    if op.jvp is not None and (op.partials is None or kind(primals[0].dtype) == "c"):
         pushed = op.jvp(primals, tangents, outs if op.outputs > 1 else outs[0], **attrs)
         return pushed if op.outputs > 1 else [pushed]
     if op.linear == "joint":
@@ -93,20 +131,28 @@ def _or_zeros(primals: list[Tensor], tangents: Tangents) -> list[Any]:
 
 
 def _linear_terms(op: Op, primals: list[Tensor], tangents: Tangents, attrs: dict[str, Any]) -> list[Any]:
-    return [
-        op(*primals[:i], t, *primals[i + 1 :], **attrs) for i, t in enumerate(tangents) if t is not None
-    ]
+    return [op(*primals[:i], t, *primals[i + 1 :], **attrs) for i, t in enumerate(tangents) if t is not None]
 
 
 def _partial_terms(op: Op, primals: list[Tensor], tangents: Tangents, out: Any) -> list[Any]:
-    assert op.partials is not None
-    named = dict(zip(op.inputs, primals, strict=True)) | {"out": out}
-    multiply = multiply_unless_zero if op.singular else lambda t, p: t * p
-    return [
-        multiply(t, partial(*[named[n] for n in parameters(partial)[0]]) if callable(partial) else partial)
-        for t, partial in zip(tangents, op.partials, strict=True)
-        if t is not None
-    ]
+    values = (*primals, out)
+    return [push(t, values) for push, t in zip(_pushes(op), tangents, strict=True) if t is not None]
+
+
+@cache
+def _pushes(op: Op) -> tuple[Callable[[Any, Sequence[Any]], Any], ...]:
+    """By input, the function from its tangent and (*inputs, output) to its share of the output tangent."""
+    names = (*op.inputs, "out")
+    return tuple(_push(op, p, names) for p in op.partials or ())
+
+
+def _push(op: Op, partial: Any, names: tuple[str, ...]) -> Callable[[Any, Sequence[Any]], Any]:
+    if not callable(partial):
+        return lambda t, values: t if partial == 1 else -t if partial == -1 else t * partial
+    positions = [names.index(n) for n in parameters(partial)[0]]
+    if op.singular:
+        return lambda t, values: multiply_unless_zero(t, partial(*[values[i] for i in positions]))
+    return lambda t, values: t * partial(*[values[i] for i in positions])
 
 
 def transposed_vjp(
@@ -125,7 +171,9 @@ def transposed_vjp(
     edges = tuple(None if t is None else leaf for t in tangents)
     grads = rule.run(seeds if op.outputs > 1 else seeds[0], saved, edges)
     roots = [
-        (g._node, t) for g, t in zip(grads, tangents, strict=True) if t is not None and g is not None and g._node
+        (g._node, t)
+        for g, t in zip(grads, tangents, strict=True)
+        if t is not None and g is not None and g._node
     ]
     if not roots:
         return None

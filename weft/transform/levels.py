@@ -1,35 +1,32 @@
 """Levels keep nested transforms apart.
 
-Each running ``jvp`` or ``vmap`` has a level. Data that stands for an array inside it carries that level,
-and an op is handled by the highest level among its inputs; the rest are constants to it. This is what
-keeps the derivative of an inner transform from being mistaken for that of an outer one.
+Each running ``jvp`` or ``vmap`` has a level, a number higher than that of every transform around it. Data
+that stands for an array inside it carries that level, and an op is handled by the highest level among its
+inputs; the rest are constants to it. This is what keeps the derivative of an inner transform from being
+mistaken for that of an outer one. A number is never used twice, so data that got out is noticed.
 """
 
 from __future__ import annotations
 
-import threading
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from weft.tensor.tensor import Tensor
+from weft.errors import GradientError
+from weft.tensor.mode import running_levels
 
-
-class _Thread(threading.local):
-    depth = 0
-
-
-_thread = _Thread()
+_numbers = itertools.count(1)
 
 
 @contextmanager
 def new_level() -> Iterator[int]:
-    """A level above all that are running in this thread."""
-    _thread.depth += 1
+    """A level above all that are running."""
+    level = next(_numbers)
+    running_levels.add(level)
     try:
-        yield _thread.depth
+        yield level
     finally:
-        _thread.depth -= 1
+        running_levels.discard(level)
 
 
 class Traced:
@@ -41,7 +38,10 @@ class Traced:
     place = "a transform"
     level: int
 
-    def part_at(self, tensor: Tensor) -> Any:
-        """The data of tensor if it belongs to the same transform as self, else None."""
-        data = tensor._data
-        return data if type(data) is type(self) and data.level == self.level else None
+    def escaped(self, op: str) -> GradientError:
+        """The error to raise where the transform this belongs to is not running any more."""
+        return GradientError(
+            op,
+            f"tensors of a {self.place} must not be used after it ended, got one that escaped",
+            hint=f"return it from the function that {self.place} runs, instead of storing it outside",
+        )

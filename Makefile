@@ -1,0 +1,51 @@
+# Every target makes what it needs, from nothing: a machine with Python 3.11 or newer and pip.
+#   make demo    train a small network on handwritten digits
+#   make test    all tests and all examples in the documentation
+#   make check   lint, format and types
+#   make bench   weft beside NumPy and PyTorch
+#   make clean   remove everything that was made
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.PHONY: demo test check bench clean
+
+# The first of these that runs and is new enough; override with `make PYTHON=...`
+CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$p; break; }; done)
+
+VENV := .venv
+BENCH_VENV := .venv-bench
+
+# $(call make_venv,directory,extras)
+define make_venv
+	@test -n "$(PYTHON)" || { echo "weft needs Python 3.11 or newer; none of $(CANDIDATES) is" >&2; exit 1; }
+	rm -rf $(1)
+	$(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(2)]'
+	touch $(1)/.stamp
+endef
+
+$(VENV)/.stamp: pyproject.toml
+	$(call make_venv,$(VENV),dev)
+
+$(BENCH_VENV)/.stamp: pyproject.toml
+	$(call make_venv,$(BENCH_VENV),bench)
+
+demo: $(VENV)/.stamp
+	$(VENV)/bin/python examples/digits.py
+
+test: $(VENV)/.stamp
+	$(VENV)/bin/python -m pytest -n 2 -q
+
+check: $(VENV)/.stamp
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy --strict weft
+
+bench: $(BENCH_VENV)/.stamp
+	$(BENCH_VENV)/bin/python bench/eager.py
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,83 @@
+"""Every op and composite, times every check."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ops import checks
+from tests.ops.oracles import all_oracles
+from weft.ops.op import COMPOSITES, OPS, NoGradient, Op
+
+ENTRIES = checks.entries()
+ORACLES = all_oracles()
+
+
+def _names(rows: list[checks.Entry]) -> list[str]:
+    seen: dict[str, int] = {}
+    out = []
+    for row in rows:
+        seen[row.name] = seen.get(row.name, 0) + 1
+        out.append(f"{row.name}-{seen[row.name]}")
+    return out
+
+
+def over(rows: list[checks.Entry]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("entry", rows, ids=_names(rows))
+
+
+def _is_smooth(entry: checks.Entry) -> bool:
+    """Whether finite differences apply: double precision inputs at which the op is differentiable."""
+    if isinstance(entry.op, Op) and isinstance(entry.op.vjp, NoGradient):
+        return False
+    wide = all(entry.sample.inputs[i].dtype in (np.float64, np.complex128) for i in entry.differentiable)
+    return entry.sample.smooth and bool(entry.differentiable) and wide
+
+
+SMOOTH = [e for e in ENTRIES if _is_smooth(e)]
+
+
+@pytest.mark.parametrize("name", [*OPS, *COMPOSITES])
+def test_op_declares_samples_and_an_oracle(name: str) -> None:
+    op = OPS.get(name) or COMPOSITES[name]
+    assert op.samples is not None, f"{name} has no samples"
+    assert list(op.samples()), f"the samples of {name} are empty"
+    assert name in ORACLES, f"{name} has no oracle in tests/ops/oracles_*.py"
+
+
+@over([e for e in ENTRIES if isinstance(e.op, Op)])
+def test_type_rule_tells_the_actual_type(entry: checks.Entry) -> None:
+    checks.check_type(entry)
+
+
+@over(ENTRIES)
+def test_value_equals_the_oracle(entry: checks.Entry) -> None:
+    if entry.name not in ORACLES:
+        pytest.fail(f"{entry.name} has no oracle")
+    checks.check_value(entry, ORACLES[entry.name])
+
+
+@over(SMOOTH)
+def test_jvp_equals_finite_differences(entry: checks.Entry) -> None:
+    checks.check_jvp(entry)
+
+
+@over(SMOOTH)
+def test_vjp_is_the_transpose_of_jvp(entry: checks.Entry) -> None:
+    checks.check_transposed(entry)
+
+
+@over(SMOOTH)
+def test_second_order_equals_finite_differences(entry: checks.Entry) -> None:
+    checks.check_second_order(entry)
+
+
+@over(ENTRIES)
+def test_vmap_equals_a_loop(entry: checks.Entry) -> None:
+    count = len(entry.sample.inputs)
+    if count == 0:
+        return
+    checks.check_vmap(entry, [True] * count, axis=0)
+    checks.check_vmap(entry, [True] * count, axis=1)
+    for i in range(count if count > 1 else 0):
+        checks.check_vmap(entry, [i == k for k in range(count)], axis=0)

@@ -1,0 +1,77 @@
+"""What ``import weft`` costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ROUNDS = 8
+LIMIT = 1.5
+
+# Modules that cost milliseconds and that making a tensor does not need.
+HEAVY = (
+    "scipy",
+    "numpy.random",
+    "numpy.testing",
+    "numpy.fft",
+    "numpy.polynomial",
+    "numpy.ma",
+    "asyncio",
+    "ctypes",
+    "difflib",
+    "inspect",
+    "logging",
+    "unittest",
+)
+
+# Time of the processor, which other programs disturb least; an import does nothing but compute.
+TIMED = """
+import time
+start = time.process_time()
+import {module}
+print(time.process_time() - start)
+"""
+
+# Modules that are there after `import weft` and were not after importing its dependencies.
+ADDED = """
+import json, sys
+import numpy, ml_dtypes
+before = set(sys.modules)
+import weft
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def run_python(code: str, **settings: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    return result.stdout
+
+
+def test_import_takes_at_most_half_longer_than_numpy(tmp_path: Path) -> None:
+    cache = {"PYTHONPYCACHEPREFIX": str(tmp_path)}  # as installed: both packages have their bytecode
+    run_python("import numpy, weft", **cache)
+    weft, numpy = float("inf"), float("inf")
+    for _ in range(ROUNDS):  # in turns, and the smallest of each
+        weft = min(weft, float(run_python(TIMED.format(module="weft"), **cache)))
+        numpy = min(numpy, float(run_python(TIMED.format(module="numpy"), **cache)))
+    assert weft <= LIMIT * numpy, f"import weft takes {weft * 1e3:.0f} ms, numpy {numpy * 1e3:.0f} ms"
+
+
+def test_import_loads_no_heavy_module() -> None:
+    added = json.loads(run_python(ADDED))
+    heavy = [m for m in added if any(m == h or m.startswith(h + ".") for h in HEAVY)]
+    assert heavy == []
+
+
+def test_import_loads_nothing_but_weft_its_dependencies_and_the_standard_library() -> None:
+    added = json.loads(run_python(ADDED))
+    foreign = {m.split(".")[0] for m in added} - {"weft"} - set(sys.stdlib_module_names)
+    assert foreign == set()

@@ -1,0 +1,64 @@
+"""Linear algebra: the ``linalg`` extension of the array API standard, and what people use besides.
+
+>>> import weft
+>>> x = weft.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
+>>> weft.linalg.det(x).backward()
+>>> weft.round(x.grad)
+tensor([[ 3., -1.],
+        [-1.,  2.]])
+"""
+
+from weft.ops.contract import matmul, outer, tensordot, vecdot
+from weft.ops.linalg_det import SlogdetResult, det, slogdet
+from weft.ops.linalg_eig import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
+from weft.ops.linalg_factor import QRResult, cholesky, qr
+from weft.ops.linalg_functions import LstsqResult, lstsq, matrix_exp, matrix_power, matrix_rank, pinv
+from weft.ops.linalg_norm import cond, matrix_norm, norm, vector_norm
+from weft.ops.linalg_products import cross, multi_dot, tensorinv, tensorsolve, trace
+from weft.ops.linalg_solve import cholesky_solve, inv, solve, solve_triangular
+from weft.ops.linalg_svd import SVDResult, svd, svdvals
+from weft.ops.view_axes import matrix_transpose
+from weft.ops.view_pad import diagonal
+
+__all__ = [
+    "EigResult",
+    "EighResult",
+    "LstsqResult",
+    "QRResult",
+    "SVDResult",
+    "SlogdetResult",
+    "cholesky",
+    "cholesky_solve",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "matmul",
+    "matrix_exp",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "multi_dot",
+    "norm",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "tensorinv",
+    "tensorsolve",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]

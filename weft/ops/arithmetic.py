@@ -1,0 +1,326 @@
+"""Arithmetic of two numbers, and what is next to it: powers, remainders, the larger and the smaller."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import DType, kind
+from weft.errors import DtypeError
+from weft.ops.complex import sign
+from weft.ops.families import elementwise
+from weft.ops.op import no_gradient
+from weft.ops.public import public
+from weft.ops.samples import booleans, integers, join, reals
+from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
+from weft.ops.select import cast, select, weight
+
+add = elementwise(
+    "add",
+    eval=np.add,
+    partials=(1, 1),
+    accepts="biufc",  # of bools: or
+    samples=join(reals(2, complex=True), integers(2), booleans(2)),
+    scalar=lambda e, x, y: e.or_(x, y) if kind(e.dtype(x)) == "b" else e.add(x, y),
+)
+sub = elementwise(
+    "sub",
+    eval=np.subtract,
+    partials=(1, -1),
+    samples=join(reals(2, complex=True), integers(2)),
+    scalar=lambda e, x, y: e.sub(x, y),
+)
+mul = elementwise(
+    "mul",
+    eval=np.multiply,
+    partials=(lambda y: y, lambda x: x),
+    accepts="biufc",  # of bools: and
+    samples=join(reals(2, complex=True), integers(2), booleans(2)),
+    scalar=lambda e, x, y: e.and_(x, y) if kind(e.dtype(x)) == "b" else e.mul(x, y),
+)
+div = elementwise(
+    "div",
+    eval=np.divide,
+    partials=(lambda y: 1 / y, lambda y, out: -out / y),
+    accepts="fc",
+    singular=True,
+    samples=reals(2, 0.5, 2.0, complex=True),
+    scalar=lambda e, x, y: e.div(x, y),
+)
+neg = elementwise(
+    "neg",
+    eval=np.negative,
+    partials=(-1,),
+    samples=join(reals(1, complex=True), integers(1)),
+    scalar=lambda e, x: e.neg(x),
+)
+positive = elementwise(
+    "positive",
+    eval=np.positive,
+    partials=(1,),
+    samples=join(reals(1, complex=True), integers(1)),
+    scalar=lambda e, x: x,
+)
+square = elementwise(
+    "square",
+    eval=np.square,
+    partials=(lambda x: 2 * x,),
+    samples=join(reals(1, complex=True), integers(1)),
+    scalar=lambda e, x: e.mul(x, x),
+)
+reciprocal = elementwise(
+    "reciprocal",
+    eval=np.reciprocal,
+    partials=(lambda out: -out * out,),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, 0.5, 2.0, complex=True),
+    scalar=lambda e, x: e.div(1, x),
+)
+
+# Powers
+
+
+def _power(x: Any, y: Any) -> Any:
+    if kind(y.dtype) != "i":
+        return np.power(x, y)
+    # An integer to a negative power is 1 / x**-y rounded towards zero, as the scalar code says.
+    unit = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
+    return np.where(y < 0, unit, np.power(x, np.maximum(y, 0)))
+
+
+def _power_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+    if kind(e.dtype(y)) != "i":
+        return e.pow(x, y)
+    odd = e.sub(1, e.mul(2, e.and_(y, 1)))
+    unit = e.select(e.eq(x, 1), 1, e.select(e.eq(x, -1), odd, 0))
+    return e.select(e.lt(y, 0), unit, e.pow(x, e.max(y, 0)))
+
+
+def _power_by_base(x: Any, y: Any) -> Any:
+    """y x**(y-1), and 0 for y = 0, where x**-1 may be infinite."""
+    return select(y == 0, np.zeros((), y.dtype), y * pow(x, y - 1))
+
+
+def _power_by_exponent(x: Any, out: Any) -> Any:
+    """x**y log(x), and 0 for x = 0, where the logarithm is infinite."""
+    from weft.ops.exponential import log
+
+    zero = x == 0
+    return select(zero, np.zeros((), x.dtype), out * log(select(zero, np.ones((), x.dtype), x)))
+
+
+pow = elementwise(
+    "pow",
+    eval=_power,
+    partials=(_power_by_base, _power_by_exponent),
+    singular=True,
+    samples=join(reals(2, 0.5, 2.0, complex=True), integers(2, -3, 5)),
+    scalar=_power_code,
+)
+
+# Quotients and remainders
+
+
+def _floor_divide_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+    rest = e.rem(x, y)
+    if kind(e.dtype(x)) == "u":
+        return e.div(x, y)
+    below = e.and_(e.not_(e.eq(rest, 0)), e.xor(e.lt(rest, 0), e.lt(y, 0)))
+    if kind(e.dtype(x)) == "i":
+        return e.sub(e.div(x, y), e.cast(below, e.dtype(x)))
+    # The exact remainder makes the quotient a whole number but for its last bits: round, never floor.
+    exact = e.div(e.sub(x, rest), y)
+    quotient = copy_sign(e, e.round(e.sub(exact, e.cast(below, e.dtype(x)))), e.div(x, y))
+    finite = e.and_(e.eq(e.sub(x, x), 0), e.eq(e.sub(y, y), 0))
+    return e.select(e.and_(finite, e.not_(e.eq(y, 0))), quotient, e.div(x, y))
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    """The floor of x / y. Where x or y is not finite it is that of the rounded quotient, as the standard has it."""
+    out = np.floor_divide(x, y)
+    if kind(out.dtype) != "f":
+        return out
+    finite = np.isfinite(x) & np.isfinite(y)
+    return out if finite.all() else np.where(finite, out, np.divide(x, y))
+
+
+def _remainder_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+    rest = e.rem(x, y)
+    if kind(e.dtype(x)) == "u":
+        return rest
+    below = e.and_(e.not_(e.eq(rest, 0)), e.xor(e.lt(rest, 0), e.lt(y, 0)))
+    out = e.select(below, e.add(rest, y), rest)
+    return out if kind(e.dtype(x)) == "i" else e.select(e.eq(rest, 0), copy_sign(e, rest, y), out)
+
+
+floor_divide = elementwise(
+    "floor_divide",
+    eval=_floor_divide,
+    partials=(0, 0),
+    accepts="iuf",
+    samples=join(reals(2, 0.5, 2.0), integers(2)),
+    scalar=_floor_divide_code,
+)
+remainder = elementwise(
+    "remainder",
+    eval=np.remainder,
+    partials=(1, lambda x, y: -floor_divide(x, y)),
+    accepts="iuf",
+    samples=join(reals(2, 0.5, 2.0), integers(2)),
+    scalar=_remainder_code,
+)
+fmod = elementwise(
+    "fmod",
+    eval=np.fmod,
+    partials=(1, lambda x, y, out: (out - x) / y),
+    accepts="iuf",
+    samples=join(reals(2, 0.5, 2.0), integers(2)),
+    scalar=lambda e, x, y: e.rem(x, y),
+)
+
+# Order: the gradient at a tie goes half to each side
+
+
+def _share(larger: Any, smaller: Any) -> Any:
+    """1 where the first is larger, 1/2 at a tie, else 0."""
+    strict, loose = larger > smaller, larger >= smaller
+    return (weight(strict, larger) + weight(loose, larger)) / 2
+
+
+maximum = elementwise(
+    "maximum",
+    eval=np.maximum,
+    partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
+    accepts="biuf",
+    samples=join(reals(2), integers(2), booleans(2)),
+    scalar=lambda e, x, y: e.or_(x, y) if kind(e.dtype(x)) == "b" else e.max(x, y),
+)
+minimum = elementwise(
+    "minimum",
+    eval=np.minimum,
+    partials=(lambda x, y: _share(y, x), lambda x, y: _share(x, y)),
+    accepts="biuf",
+    samples=join(reals(2), integers(2), booleans(2)),
+    scalar=lambda e, x, y: e.and_(x, y) if kind(e.dtype(x)) == "b" else e.min(x, y),
+)
+clip_between = elementwise(
+    "clip",
+    eval=lambda x, y, z: np.minimum(np.maximum(x, y), z),
+    partials=(
+        lambda x, y, z: weight((x >= y) & (x <= z), x),
+        lambda x, y, z: weight((x < y) & (y < z), x),
+        lambda x, y, z: weight((x > z) | (y >= z), x),
+    ),
+    accepts="iuf",
+    samples=join(reals(3), integers(3)),
+    scalar=lambda e, x, y, z: e.min(e.max(x, y), z),
+)
+
+# Lengths, signs, neighbours
+
+
+def _ratio(x: Any, length: Any) -> Any:
+    """x / length, and 0 at the origin."""
+    return x / select(length == 0, np.ones((), length.dtype), length)
+
+
+def _hypot_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+    a, b = e.abs(x), e.abs(y)
+    large, small = e.max(a, b), e.min(a, b)
+    ratio = e.div(small, e.select(e.eq(large, 0), 1, large))
+    length = e.mul(large, e.sqrt(e.add(e.mul(ratio, ratio), 1)))
+    infinite = e.or_(e.eq(a, np.inf), e.eq(b, np.inf))
+    return e.select(infinite, np.inf, length)
+
+
+hypot = elementwise(
+    "hypot",
+    eval=np.hypot,
+    partials=(lambda x, out: _ratio(x, out), lambda y, out: _ratio(y, out)),
+    accepts="f",
+    samples=reals(2),
+    scalar=_hypot_code,
+)
+copysign = elementwise(
+    "copysign",
+    eval=np.copysign,
+    partials=(lambda x, out: sign(x) * sign(out), 0),
+    accepts="f",
+    samples=reals(2),
+    scalar=copy_sign,
+)
+
+
+def _nextafter_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+    dtype = e.dtype(x)
+    bits = integer_of_size(dtype)
+    one = e.constant(1, bits)
+    outward = e.xor(e.lt(y, x), e.lt(0, x))
+    stepped = e.bitcast(e.add(e.bitcast(x, bits), e.select(outward, one, -1)), dtype)
+    stepped = e.select(e.eq(x, 0), copy_sign(e, e.bitcast(one, dtype), y), stepped)
+    return e.select(e.eq(x, y), y, e.select(is_nan(e, x), x, e.select(is_nan(e, y), y, stepped)))
+
+
+nextafter = elementwise(
+    "nextafter",
+    eval=np.nextafter,
+    partials=no_gradient("steps through the representable numbers"),
+    accepts="f",
+    samples=reals(2),
+    scalar=_nextafter_code,
+)
+
+
+# Functions of these
+
+
+@public
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """Each element moved to the nearest end of the range from ``min`` to ``max``; either may be left out.
+
+    The result has the dtype of x. The gradient goes to x inside the range and at its ends, else to the end.
+
+    >>> import weft
+    >>> weft.clip(weft.tensor([-2.0, 0.5, 3.0]), min=-1.0, max=1.0)
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
+    if min is None and max is None:
+        return x
+    low, high = _range_of(x.dtype)
+    low = low if min is None else _bound(x, min)
+    return clip_between(x, low, high if max is None else _bound(x, max))
+
+
+def _range_of(dtype: DType) -> tuple[Any, Any]:
+    if kind(dtype) in "iu":
+        limits = np.iinfo(dtype)
+        return np.asarray(limits.min, dtype), np.asarray(limits.max, dtype)
+    return np.asarray(-np.inf, dtype), np.asarray(np.inf, dtype)
+
+
+def _bound(x: Any, bound: Any) -> Any:
+    """An end of the range in the dtype of x."""
+    if hasattr(bound, "dtype"):
+        if kind(bound.dtype) != kind(x.dtype) and kind(bound.dtype) in "fc":
+            raise DtypeError("clip", f"bounds must be of the kind of {x.dtype.name}, got {bound.dtype.name}")
+        return bound if bound.dtype == x.dtype else cast(bound, dtype=x.dtype)
+    if isinstance(bound, float) and kind(x.dtype) in "iu":
+        raise DtypeError("clip", f"bounds must be integers for {x.dtype.name}, got {bound}")
+    if kind(x.dtype) in "iu":
+        limits = np.iinfo(x.dtype)
+        bound = builtins.min(builtins.max(bound, limits.min), limits.max)
+    return np.asarray(bound, x.dtype)
+
+
+@public
+def lerp(start: Any, end: Any, weight: Any, /) -> Any:
+    """The point that divides the way from ``start`` to ``end``: ``start + weight * (end - start)``.
+
+    >>> import weft
+    >>> weft.lerp(weft.tensor([0.0, 10.0]), weft.tensor([1.0, 20.0]), 0.5)
+    tensor([ 0.5000, 15.0000])
+    """
+    return start + weight * (end - start)

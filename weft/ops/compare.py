@@ -1,0 +1,125 @@
+"""Comparison, logic and bits: results that are truth values or patterns, so without gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import kind
+from weft.ops.families import elementwise
+from weft.ops.op import Op, Sample, no_gradient
+from weft.ops.samples import booleans, complex_array, int_array, integers, join, reals
+from weft.ops.scalar import ScalarEmitter, Value, is_nan, sign_bit
+
+_TRUTH = no_gradient("returns a truth value")
+_BITS = no_gradient("works on bits")
+
+
+def _complex_pair() -> list[Sample]:
+    x = complex_array((3,))
+    return [Sample((x, np.where([True, False, True], x, 0)))]
+
+
+def _comparison(name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biuf") -> Op:
+    samples = join(reals(2), integers(2), booleans(2), *([_complex_pair] if "c" in accepts else []))
+    return elementwise(
+        name, eval=ufunc, partials=_TRUTH, accepts=accepts, result="bool", samples=samples, scalar=scalar
+    )
+
+
+equal = _comparison("equal", np.equal, lambda e, x, y: e.eq(x, y), "biufc")
+not_equal = _comparison("not_equal", np.not_equal, lambda e, x, y: e.not_(e.eq(x, y)), "biufc")
+less = _comparison("less", np.less, lambda e, x, y: e.lt(x, y))
+less_equal = _comparison("less_equal", np.less_equal, lambda e, x, y: e.le(x, y))
+greater = _comparison("greater", np.greater, lambda e, x, y: e.lt(y, x))
+greater_equal = _comparison("greater_equal", np.greater_equal, lambda e, x, y: e.le(y, x))
+
+
+def _truth(e: ScalarEmitter, x: Value) -> Value:
+    return x if kind(e.dtype(x)) == "b" else e.not_(e.eq(x, 0))
+
+
+logical_and = _comparison(
+    "logical_and", np.logical_and, lambda e, x, y: e.and_(_truth(e, x), _truth(e, y)), "biufc"
+)
+logical_or = _comparison("logical_or", np.logical_or, lambda e, x, y: e.or_(_truth(e, x), _truth(e, y)), "biufc")
+logical_xor = _comparison(
+    "logical_xor", np.logical_xor, lambda e, x, y: e.xor(_truth(e, x), _truth(e, y)), "biufc"
+)
+
+
+def _predicate(name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biufc") -> Op:
+    parts = [reals(1, complex="c" in accepts)]
+    if "i" in accepts:
+        parts += [integers(1), booleans(1)]
+    return elementwise(
+        name, eval=ufunc, partials=_TRUTH, accepts=accepts, result="bool", samples=join(*parts), scalar=scalar
+    )
+
+
+def _parts(e: ScalarEmitter, x: Value) -> list[Value]:
+    """The real numbers that make up x, none for one that is always finite."""
+    letter = kind(e.dtype(x))
+    return [e.real(x), e.imag(x)] if letter == "c" else [x] if letter == "f" else []
+
+
+def _any_part(e: ScalarEmitter, x: Value, test: Callable[[Value], Value]) -> Value:
+    out = e.constant(False, np.dtype(bool))
+    for part in _parts(e, x):
+        out = e.or_(test(part), out)
+    return out if _parts(e, x) else e.not_(e.eq(x, x))
+
+
+logical_not = _predicate("logical_not", np.logical_not, lambda e, x: e.not_(_truth(e, x)))
+isnan = _predicate("isnan", np.isnan, lambda e, x: _any_part(e, x, lambda p: is_nan(e, p)))
+isinf = _predicate("isinf", np.isinf, lambda e, x: _any_part(e, x, lambda p: e.eq(e.abs(p), np.inf)))
+isfinite = _predicate(
+    "isfinite", np.isfinite, lambda e, x: e.not_(_any_part(e, x, lambda p: e.not_(e.lt(e.abs(p), np.inf))))
+)
+signbit = _predicate("signbit", np.signbit, sign_bit, "f")
+
+# Bits
+
+
+def _bitwise(name: str, ufunc: Any, scalar: Callable[..., Any]) -> Op:
+    samples = join(integers(ufunc.nin), booleans(ufunc.nin))
+    return elementwise(name, eval=ufunc, partials=_BITS, accepts="biu", samples=samples, scalar=scalar)
+
+
+def _shift_samples() -> list[Sample]:
+    return [
+        Sample((int_array((3, 4)), int_array((3, 4), 0, 8, seed=1))),
+        Sample((int_array((4,), dtype="int8"), int_array((4,), 0, 12, seed=1, dtype="int8"))),
+        Sample((int_array((2, 1), 0, 200, dtype="uint8"), int_array((3,), 0, 9, seed=1, dtype="uint8"))),
+    ]
+
+
+def _shift_code(e: ScalarEmitter, instruction: Callable[..., Value], x: Value, y: Value, beyond: Value) -> Value:
+    """A shift with a value for distances the instruction does not define."""
+    last = e.dtype(x).itemsize * 8 - 1
+    near = e.and_(e.le(0, y), e.le(y, last))
+    return e.select(near, instruction(x, e.select(near, y, 0)), beyond)
+
+
+bitwise_and = _bitwise("bitwise_and", np.bitwise_and, lambda e, x, y: e.and_(x, y))
+bitwise_or = _bitwise("bitwise_or", np.bitwise_or, lambda e, x, y: e.or_(x, y))
+bitwise_xor = _bitwise("bitwise_xor", np.bitwise_xor, lambda e, x, y: e.xor(x, y))
+bitwise_invert = _bitwise("bitwise_invert", np.invert, lambda e, x: e.not_(x))
+left_shift = elementwise(
+    "left_shift",
+    eval=np.left_shift,
+    partials=_BITS,
+    accepts="iu",
+    samples=_shift_samples,
+    scalar=lambda e, x, y: _shift_code(e, e.shl, x, y, 0),
+)
+right_shift = elementwise(
+    "right_shift",
+    eval=np.right_shift,
+    partials=_BITS,
+    accepts="iu",
+    samples=_shift_samples,
+    scalar=lambda e, x, y: _shift_code(e, e.shr, x, y, e.shr(x, e.dtype(x).itemsize * 8 - 1)),
+)

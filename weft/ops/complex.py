@@ -1,0 +1,231 @@
+"""Complex numbers: their parts, and the functions that are not holomorphic.
+
+Of these the partials speak for real inputs only; for complex inputs vjp and jvp are written out. The
+gradient of a real function of z is that along the real and imaginary axes (conjugate Wirtinger), so a
+map that is linear over the reals has its adjoint as vjp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import complex_dtype, kind
+from weft.ops.families import elementwise
+from weft.ops.op import Sample
+from weft.ops.public import public
+from weft.ops.samples import complex_array, integers, join, real_array, reals
+from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
+
+
+def _complexes() -> list[Sample]:
+    edges = np.array([0, 1, -1j, -0.0 + 0.0j, np.inf + 1j, 1e200 - 1e200j, np.nan])
+    return [
+        Sample((complex_array((3, 4)),)),
+        Sample((complex_array(()),)),
+        Sample((complex_array((0, 2)),)),
+        Sample((complex_array((4, 3)).T,)),
+        Sample((complex_array((5,)).astype(np.complex64),), smooth=False),
+        Sample((edges,), smooth=False),
+    ]
+
+
+def _pairs() -> list[Sample]:
+    return [
+        Sample((real_array((3, 4)), real_array((3, 4), seed=1))),
+        Sample((real_array((2, 1)), real_array((), seed=1))),
+        Sample((real_array((0, 2)), real_array((0, 2)))),
+        Sample((real_array((3,)).astype(np.float32), real_array((3,), seed=1).astype(np.float32)), smooth=False),
+        Sample((np.array([np.inf, -0.0, 1.0]), np.array([-0.0, np.nan, np.inf])), smooth=False),
+    ]
+
+
+def _join_parts(x: Any, y: Any) -> Any:
+    shape = np.broadcast_shapes(np.shape(x), np.shape(y))
+    out = np.empty(shape, complex_dtype(x.dtype))
+    out.real, out.imag = x, y
+    return out
+
+
+real_part = elementwise(
+    "real",
+    eval=lambda x: np.real(x).copy(),
+    partials=None,
+    vjp=(lambda g: make_complex(g, g * 0),),
+    jvp=lambda primals, tangents, out: real_part(tangents[0]),
+    accepts="c",
+    result="real",
+    samples=_complexes,
+    scalar=lambda e, x: e.real(x),
+)
+imaginary_part = elementwise(
+    "imag",
+    eval=lambda x: np.imag(x).copy(),
+    partials=None,
+    vjp=(lambda g: make_complex(g * 0, g),),
+    jvp=lambda primals, tangents, out: imaginary_part(tangents[0]),
+    accepts="c",
+    result="real",
+    samples=_complexes,
+    scalar=lambda e, x: e.imag(x),
+)
+make_complex = elementwise(
+    "complex",
+    eval=_join_parts,
+    partials=None,
+    vjp=lambda g, x_type, y_type: _parts_gradient(g, x_type, y_type),
+    jvp=lambda primals, tangents, out: _parts_tangent(tangents),
+    accepts="f",
+    result="complex",
+    samples=_pairs,
+    scalar=lambda e, x, y: e.complex(x, y),
+)
+conjugate = elementwise(
+    "conj",
+    eval=np.conjugate,
+    partials=None,
+    vjp=(lambda g: conjugate(g),),
+    jvp=lambda primals, tangents, out: conjugate(tangents[0]),
+    accepts="c",
+    samples=_complexes,
+    scalar=lambda e, x: e.complex(e.real(x), e.neg(e.imag(x))),
+)
+
+
+def _parts_gradient(g: Any, x_type: Any, y_type: Any) -> Any:
+    from weft.ops.broadcast import unbroadcast
+
+    return unbroadcast(real_part(g), x_type.shape), unbroadcast(imaginary_part(g), y_type.shape)
+
+
+def _parts_tangent(tangents: Any) -> Any:
+    x, y = tangents
+    return make_complex(y * 0 if x is None else x, x * 0 if y is None else y)
+
+
+# Size, direction and angle: all zero at the origin
+
+
+def _tangential(x: Any, t: Any) -> Any:
+    """What of t turns x, divided by |x|: the derivative of x / |x| along t, which is its own adjoint."""
+    direction, length = sign(x), absolute(x)
+    radial = real_part(conjugate(direction) * t)
+    return (t - direction * radial) / (length + (length == 0))
+
+
+def _cosine(e: ScalarEmitter, part: Value, length: Value) -> Value:
+    """part / length for a part of a complex number; 0 at the origin, -1, 0 or 1 if the length is infinite."""
+    ratio = e.div(part, e.select(e.eq(length, 0), 1, length))
+    unit = e.select(e.eq(e.abs(part), np.inf), copy_sign(e, e.constant(1, e.dtype(part)), part), 0)
+    return e.select(e.eq(length, np.inf), unit, ratio)
+
+
+def _sign_code(e: ScalarEmitter, x: Value) -> Value:
+    letter = kind(e.dtype(x))
+    if letter == "c":
+        length = e.abs(x)
+        return e.complex(_cosine(e, e.real(x), length), _cosine(e, e.imag(x), length))
+    if letter == "u":
+        return e.min(x, 1)
+    unit = e.select(e.lt(0, x), e.constant(1, e.dtype(x)), e.select(e.lt(x, 0), e.constant(-1, e.dtype(x)), 0))
+    return unit if letter == "i" else e.select(is_nan(e, x), x, unit)
+
+
+absolute = elementwise(
+    "abs",
+    eval=np.absolute,
+    partials=(lambda x: sign(x),),
+    vjp=(lambda g, x: g * sign(x),),
+    jvp=lambda primals, tangents, out: real_part(conj(sign(primals[0])) * tangents[0]),
+    result="real",
+    samples=join(reals(1), integers(1), _complexes),
+    scalar=lambda e, x: x if kind(e.dtype(x)) == "u" else e.abs(x),
+)
+sign = elementwise(
+    "sign",
+    eval=np.sign,
+    partials=(0,),
+    vjp=(lambda g, x: _tangential(x, g),),
+    jvp=lambda primals, tangents, out: _tangential(primals[0], tangents[0]),
+    samples=join(reals(1), integers(1), _complexes),
+    scalar=_sign_code,
+)
+
+
+def _turn(x: Any) -> Any:
+    """The gradient of the angle of x: i x / |x|^2."""
+    length = absolute(x)
+    return sign(x) * 1j / (length + (length == 0))
+
+
+def _angle_code(e: ScalarEmitter, x: Value) -> Value:
+    if kind(e.dtype(x)) == "c":
+        return e.atan2(e.imag(x), e.real(x))
+    return e.select(is_nan(e, x), x, e.select(e.lt(x, 0), e.constant(np.pi, e.dtype(x)), 0))
+
+
+def _angle(x: Any) -> Any:
+    if kind(x.dtype) == "c":
+        return np.arctan2(x.imag, x.real)
+    return np.where(np.isnan(x), x, np.where(x < 0, np.asarray(np.pi, x.dtype), np.asarray(0, x.dtype)))
+
+
+angle = elementwise(
+    "angle",
+    eval=_angle,
+    partials=(0,),
+    vjp=(lambda g, x: g * _turn(x),),
+    jvp=lambda primals, tangents, out: real_part(conj(_turn(primals[0])) * tangents[0]),
+    accepts="fc",
+    result="real",
+    samples=join(reals(1), _complexes),
+    scalar=_angle_code,
+)
+
+
+# The public functions take real numbers too
+
+
+@public
+def real(x: Any, /) -> Any:
+    """The real part.
+
+    >>> import weft
+    >>> weft.real(weft.tensor([1 + 2j, 3 - 4j]))
+    tensor([1., 3.])
+    """
+    return real_part(x) if kind(x.dtype) == "c" else x
+
+
+@public
+def imag(x: Any, /) -> Any:
+    """The imaginary part; zero of a real number.
+
+    >>> import weft
+    >>> weft.imag(weft.tensor([1 + 2j, 3 - 4j]))
+    tensor([ 2., -4.])
+    """
+    return imaginary_part(x) if kind(x.dtype) == "c" else x * 0
+
+
+@public
+def conj(x: Any, /) -> Any:
+    """The complex conjugate; a real number is its own.
+
+    >>> import weft
+    >>> weft.conj(weft.tensor([1 + 2j, 3 - 4j]))
+    tensor([1.-2.j, 3.+4.j])
+    """
+    return conjugate(x) if kind(x.dtype) == "c" else x
+
+
+@public
+def complex(real: Any, imag: Any, /) -> Any:
+    """Complex numbers from their real and imaginary parts.
+
+    >>> import weft
+    >>> weft.complex(weft.tensor([1.0, 3.0]), weft.tensor([2.0, -4.0]))
+    tensor([1.+2.j, 3.-4.j])
+    """
+    return make_complex(real, imag)

@@ -1,0 +1,189 @@
+"""Exponentials, logarithms, roots, and the logistic function."""
+
+from __future__ import annotations
+
+from math import log as _log
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import kind
+from weft.ops.compare import isnan
+from weft.ops.families import elementwise
+from weft.ops.samples import reals
+from weft.ops.scalar import ScalarEmitter, Value, is_nan
+from weft.ops.select import select
+
+LN2 = _log(2.0)
+LN10 = _log(10.0)
+
+exp = elementwise(
+    "exp",
+    eval=np.exp,
+    partials=(lambda out: out,),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=lambda e, x: e.exp(x),
+)
+exp2 = elementwise(
+    "exp2",
+    eval=np.exp2,
+    partials=(lambda out: out * LN2,),
+    accepts="f",
+    samples=reals(1),
+    scalar=lambda e, x: e.pow(2, x),
+)
+
+
+def expm1_code(e: ScalarEmitter, x: Value) -> Value:
+    """exp(x) - 1 without cancellation (W. Kahan; N. Higham, Accuracy and Stability, section 1.14.1)."""
+    if kind(e.dtype(x)) == "c":
+        # exp(a + ib) - 1 = expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b
+        a, b = e.real(x), e.imag(x)
+        half = e.sin(e.mul(b, 0.5))
+        re = e.sub(e.mul(expm1_code(e, a), e.cos(b)), e.mul(2, e.mul(half, half)))
+        return e.complex(re, e.mul(e.exp(a), e.sin(b)))
+    u = e.exp(x)
+    less = e.sub(u, 1)
+    corrected = e.mul(less, e.div(x, e.log(u)))
+    near = e.and_(e.lt(e.abs(x), 1), e.not_(e.eq(u, 1)))
+    return e.select(e.eq(u, 1), x, e.select(near, corrected, less))
+
+
+def log1p_code(e: ScalarEmitter, x: Value) -> Value:
+    """log(1 + x) without cancellation (W. Kahan; D. Goldberg, What Every Computer Scientist ..., theorem 4)."""
+    if kind(e.dtype(x)) == "c":
+        # |1 + x|^2 = 1 + (2a + a^2 + b^2)
+        a, b = e.real(x), e.imag(x)
+        excess = e.add(e.mul(a, e.add(a, 2)), e.mul(b, b))
+        return e.complex(e.mul(log1p_code(e, excess), 0.5), e.atan2(b, e.add(a, 1)))
+    u = e.add(x, 1)
+    corrected = e.mul(e.log(u), e.div(x, e.sub(u, 1)))
+    plain = e.or_(e.eq(u, np.inf), e.eq(x, -1))
+    return e.select(e.eq(u, 1), x, e.select(plain, e.log(u), corrected))
+
+
+def _expm1(x: Any) -> Any:
+    """exp(x) - 1, with the limits of the standard where a complex x is not finite or on the real axis."""
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    out, a, b = np.asarray(np.expm1(x)), x.real, x.imag
+    np.copyto(out, _parts(np.expm1(a) + 0, b), where=b == 0)
+    np.copyto(out, _parts(-1, np.copysign(0, b)), where=(a == -np.inf) & ~np.isfinite(b))
+    np.copyto(out, _parts(np.inf, np.nan), where=(a == np.inf) & ~np.isfinite(b))
+    return out
+
+
+def _parts(real: Any, imag: Any) -> Any:
+    """Complex numbers of two parts; ``real + 1j * imag`` would mix infinities into NaN."""
+    out = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imag)), np.complex128)
+    out.real, out.imag = real, imag
+    return out
+
+
+expm1 = elementwise(
+    "expm1",
+    eval=_expm1,
+    partials=(lambda out: out + 1,),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=expm1_code,
+)
+log = elementwise(
+    "log",
+    eval=np.log,
+    partials=(lambda x: 1 / x,),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, 0.1, 3.0, complex=True),
+    scalar=lambda e, x: e.log(x),
+)
+log1p = elementwise(
+    "log1p",
+    eval=np.log1p,
+    partials=(lambda x: 1 / (1 + x),),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, -0.5, 3.0, complex=True),
+    scalar=log1p_code,
+)
+log2 = elementwise(
+    "log2",
+    eval=np.log2,
+    partials=(lambda x: 1 / LN2 / x,),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, 0.1, 3.0, complex=True),
+    scalar=lambda e, x: e.mul(e.log(x), 1 / LN2),
+)
+log10 = elementwise(
+    "log10",
+    eval=np.log10,
+    partials=(lambda x: 1 / LN10 / x,),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, 0.1, 3.0, complex=True),
+    scalar=lambda e, x: e.mul(e.log(x), 1 / LN10),
+)
+sqrt = elementwise(
+    "sqrt",
+    eval=np.sqrt,
+    partials=(lambda out: 1 / (2 * out),),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, 0.1, 3.0, complex=True),
+    scalar=lambda e, x: e.sqrt(x),
+)
+rsqrt = elementwise(
+    "rsqrt",
+    eval=lambda x: 1 / np.sqrt(x),
+    partials=(lambda out: out * out * out / -2,),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, 0.1, 3.0, complex=True),
+    scalar=lambda e, x: e.div(1, e.sqrt(x)),
+)
+
+
+def _sigmoid(x: Any) -> Any:
+    small = np.exp(-np.abs(x))  # never overflows
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+def _sigmoid_code(e: ScalarEmitter, x: Value) -> Value:
+    small = e.exp(e.neg(e.abs(x)))
+    return e.div(e.select(e.le(0, x), 1, small), e.add(small, 1))
+
+
+sigmoid = elementwise(
+    "sigmoid",
+    eval=_sigmoid,
+    partials=(lambda out: out * (1 - out),),
+    accepts="f",
+    samples=reals(1),
+    scalar=_sigmoid_code,
+)
+
+
+def _logaddexp_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+    gap = e.neg(e.abs(e.sub(x, y)))
+    plain = e.add(e.max(x, y), log1p_code(e, e.exp(gap)))
+    # Two equal infinities have no gap; NaN goes through.
+    same = e.add(x, LN2)
+    return e.select(e.eq(x, y), same, e.select(is_nan(e, plain), e.add(x, y), plain))
+
+
+def _share(x: Any, y: Any) -> Any:
+    """exp(x) / (exp(x) + exp(y)); a half of each of two equal infinities."""
+    gap = x - y
+    return sigmoid(select(isnan(gap), np.zeros((), gap.dtype), gap))
+
+
+logaddexp = elementwise(
+    "logaddexp",
+    eval=np.logaddexp,
+    partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
+    accepts="f",
+    samples=reals(2),
+    scalar=_logaddexp_code,
+)

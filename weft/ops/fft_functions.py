@@ -1,0 +1,351 @@
+"""The public functions of Fourier transforms: of one axis, of several, and the order of frequencies."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from weft.base.dtypes import complex_dtype, default_float, kind
+from weft.base.shapes import normalize_axes, normalize_axis
+from weft.errors import ArgumentError, AxisError, DomainError, DtypeError, ShapeError
+from weft.ops.complex import conj
+from weft.ops.fft import (
+    REAL,
+    SWAPPED,
+    Axes,
+    inverse_transform,
+    real_inverse_transform,
+    real_transform,
+    transform,
+)
+from weft.ops.op import Sample, composite, type_of
+from weft.ops.public import public
+from weft.ops.samples import complex_array, real_array
+from weft.ops.select import cast
+from weft.ops.view_join import roll
+from weft.ops.view_slice import pad_axes, slice_axis
+
+# Arguments
+
+
+def _norm(op: str, norm: Any) -> str:
+    if norm is None:
+        return "backward"
+    if norm not in SWAPPED:
+        raise DomainError(op, f"norm must be 'backward', 'ortho' or 'forward', got {norm!r}")
+    return str(norm)
+
+
+def _length(op: str, n: Any) -> int:
+    try:
+        length = operator.index(n)
+    except TypeError:
+        raise ArgumentError(op, f"the length must be an int, got {n!r}") from None
+    if length < 1:
+        raise DomainError(op, f"the length must be at least 1, got {length}")
+    return length
+
+
+def _axes(op: str, x: Any, s: Any, axes: Any) -> Axes:
+    """Distinct, non-negative axes in the order given; the last ones if only their lengths are given."""
+    if axes is None:
+        return tuple(range(x.ndim - len(s), x.ndim)) if s is not None else tuple(range(x.ndim))
+    chosen = tuple(normalize_axis(op, a, x.ndim) for a in axes)
+    if len(set(chosen)) != len(chosen):
+        raise AxisError(op, f"axes must be distinct, got {tuple(axes)}")
+    return chosen
+
+
+def _lengths(op: str, x: Any, s: Any, axes: Any) -> tuple[Axes, tuple[int | None, ...]]:
+    """The axes to transform and the length of each, None for the one it has."""
+    for name, value in (("s", s), ("axes", axes)):
+        if value is not None and not isinstance(value, Sequence):
+            raise ArgumentError(op, f"{name} must be a tuple of ints, got {value!r}")
+    if s is not None and axes is None and len(s) > x.ndim:
+        raise ShapeError(op, f"s must have at most one length an axis, got {tuple(s)} for {type_of(x)}")
+    chosen = _axes(op, x, s, axes)
+    if s is None:
+        return chosen, (None,) * len(chosen)
+    if len(s) != len(chosen):
+        raise ShapeError(op, f"s and axes must be equally long, got {tuple(s)} and {tuple(axes)}")
+    return chosen, tuple(None if n is None or n == -1 else _length(op, n) for n in s)
+
+
+def _fit(x: Any, axis: int, n: int | None) -> Any:
+    """x with n elements along an axis: cut, or with zeros at the end."""
+    size = x.shape[axis]
+    if n is None or n == size:
+        return x
+    if n < size:
+        return slice_axis(x, axis, 0, n)
+    high = tuple(n - size if i == axis else 0 for i in range(x.ndim))
+    none = (0,) * x.ndim
+    return pad_axes(x, low=none, high=high, interior=none, value=0)
+
+
+def _as_complex(op: str, x: Any) -> Any:
+    if kind(x.dtype) == "c":
+        return x
+    x = _as_floating(op, x)
+    return cast(x, dtype=complex_dtype(x.dtype))
+
+
+def _as_real(op: str, x: Any) -> Any:
+    if kind(x.dtype) == "c":
+        hint = f"use weft.fft.{op.removeprefix('r')}, or .real" if op.startswith("r") else "use .real"
+        raise DtypeError(op, f"dtype must be real, got {x.dtype.name}", hint=hint)
+    return _as_floating(op, x)
+
+
+def _as_floating(op: str, x: Any) -> Any:
+    if kind(x.dtype) in "biu":
+        return cast(x, dtype=default_float())
+    if x.dtype not in REAL:
+        raise DtypeError(
+            op,
+            f"dtype must be float32 or float64, or complex, got {x.dtype.name}",
+            hint="cast with .astype(weft.float32)",
+        )
+    return x
+
+
+# Transforms of one axis
+
+
+def _complex_transform(op: str, direction: Any, x: Any, n: Any, axis: Any, norm: Any) -> Any:
+    axis, norm = normalize_axis(op, axis, x.ndim), _norm(op, norm)
+    x = _fit(_as_complex(op, x), axis, None if n is None else _length(op, n))
+    return direction(x, axes=(axis,), norm=norm)
+
+
+@public
+def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """The discrete Fourier transform along an axis, which is cut or filled with zeros to length n.
+
+    The norm "backward" divides the inverse by n, "forward" this transform, "ortho" both by sqrt(n).
+
+    >>> import weft
+    >>> weft.fft.fft(weft.tensor([1.0, 0.0, 0.0])).real
+    tensor([1., 1., 1.])
+    """
+    return _complex_transform("fft", transform, x, n, axis, norm)
+
+
+@public
+def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """The inverse of ``fft``.
+
+    >>> import weft
+    >>> weft.fft.ifft(weft.tensor([1.0, 1.0, 1.0])).real
+    tensor([1., 0., 0.])
+    """
+    return _complex_transform("ifft", inverse_transform, x, n, axis, norm)
+
+
+@public
+def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """The Fourier transform of real numbers: the ``n // 2 + 1`` frequencies that are not negative.
+
+    >>> import weft
+    >>> weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0, 4.0])).real
+    tensor([10., -2., -2.])
+    """
+    axis, norm = normalize_axis("rfft", axis, x.ndim), _norm("rfft", norm)
+    x = _fit(_as_real("rfft", x), axis, None if n is None else _length("rfft", n))
+    return real_transform(x, axis=axis, norm=norm)
+
+
+@public
+def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """The inverse of ``rfft``: n real numbers, by default an even number of them.
+
+    >>> import weft
+    >>> weft.fft.irfft(weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0])), n=3)
+    tensor([1., 2., 3.])
+    """
+    return _half_to_real("irfft", x, n, axis, _norm("irfft", norm))
+
+
+def _half_to_real(op: str, x: Any, n: Any, axis: Any, norm: str) -> Any:
+    axis = normalize_axis(op, axis, x.ndim)
+    length = _length(op, 2 * (x.shape[axis] - 1) if n is None else n)
+    x = _fit(_as_complex(op, x), axis, length // 2 + 1)
+    return real_inverse_transform(x, axis=axis, n=length, norm=norm)
+
+
+@public
+def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """The Fourier transform, real, of half a signal that is Hermitian: ``x[-k] = conj(x[k])``.
+
+    >>> import weft
+    >>> weft.fft.hfft(weft.tensor([1.0, 2.0, 3.0]))
+    tensor([ 8., -2.,  0., -2.])
+    """
+    return _half_to_real("hfft", conj(x), n, axis, SWAPPED[_norm("hfft", norm)])
+
+
+@public
+def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """The inverse of ``hfft``: half of the Hermitian signal with a real spectrum.
+
+    >>> import weft
+    >>> weft.fft.ihfft(weft.tensor([8.0, -2.0, 0.0, -2.0])).real
+    tensor([1., 2., 3.])
+    """
+    x = _as_real("ihfft", x)
+    return conj(rfft(x, n=n, axis=axis, norm=SWAPPED[_norm("ihfft", norm)]))
+
+
+# Transforms of several axes
+
+
+def _complex_transforms(op: str, direction: Any, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+    chosen, lengths = _lengths(op, x, s, axes)
+    norm, x = _norm(op, norm), _as_complex(op, x)
+    for axis, n in zip(chosen, lengths, strict=True):
+        x = _fit(x, axis, n)
+    return direction(x, axes=chosen, norm=norm) if chosen else x
+
+
+@public
+def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+    """The Fourier transform over axes, all by default, cut or filled with zeros to the lengths s.
+
+    >>> import weft
+    >>> weft.fft.fftn(weft.tensor([[1.0, 2.0], [3.0, 4.0]])).real
+    tensor([[10., -2.],
+            [-4.,  0.]])
+    """
+    return _complex_transforms("fftn", transform, x, s, axes, norm)
+
+
+@public
+def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+    """The inverse of ``fftn``.
+
+    >>> import weft
+    >>> weft.fft.ifftn(weft.tensor([[4.0, 0.0], [0.0, 0.0]])).real
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
+    return _complex_transforms("ifftn", inverse_transform, x, s, axes, norm)
+
+
+def _nd_samples(make: Any) -> Any:
+    return lambda: [
+        Sample((make((3, 4)),)),
+        Sample((make((2, 3, 4)),), {"axes": (0, 2), "norm": "ortho"}),
+        Sample((make((2, 3)),), {"s": (3, 2), "axes": (1, 0), "norm": "forward"}),
+        Sample((make((4, 3)).T,), {"s": (4,), "axes": (-1,)}),
+    ]
+
+
+@composite(samples=_nd_samples(real_array))
+@public
+def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+    """The Fourier transform of real numbers over axes; of the last, the frequencies that are not negative.
+
+    >>> import weft
+    >>> weft.fft.rfftn(weft.ones((2, 4))).shape
+    (2, 3)
+    """
+    chosen, lengths = _lengths("rfftn", x, s, axes)
+    if not chosen:
+        raise AxisError("rfftn", "there must be at least one axis, got none")
+    x, norm = _as_real("rfftn", x), _norm("rfftn", norm)
+    for axis, n in zip(chosen, lengths, strict=True):
+        x = _fit(x, axis, n)
+    half = real_transform(x, axis=chosen[-1], norm=norm)
+    return transform(half, axes=chosen[:-1], norm=norm) if chosen[1:] else half
+
+
+@composite(samples=_nd_samples(complex_array))
+@public
+def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+    """The inverse of ``rfftn``; s tells the length of the last axis, which by default is even.
+
+    >>> import weft
+    >>> weft.fft.irfftn(weft.fft.rfftn(weft.ones((2, 4))), s=(2, 4)).shape
+    (2, 4)
+    """
+    chosen, lengths = _lengths("irfftn", x, s, axes)
+    if not chosen:
+        raise AxisError("irfftn", "there must be at least one axis, got none")
+    x, norm = _as_complex("irfftn", x), _norm("irfftn", norm)
+    for axis, n in zip(chosen[:-1], lengths[:-1], strict=True):
+        x = _fit(x, axis, n)
+    if chosen[1:]:
+        x = inverse_transform(x, axes=chosen[:-1], norm=norm)
+    return _half_to_real("irfftn", x, lengths[-1], chosen[-1], norm)
+
+
+@public
+def fft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+    """``fftn`` over the last two axes.
+
+    >>> import weft
+    >>> weft.fft.fft2(weft.ones((5, 2, 2))).shape
+    (5, 2, 2)
+    """
+    return fftn(x, s=s, axes=axes, norm=norm)
+
+
+@public
+def ifft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+    """``ifftn`` over the last two axes.
+
+    >>> import weft
+    >>> weft.fft.ifft2(weft.ones((5, 2, 2))).shape
+    (5, 2, 2)
+    """
+    return ifftn(x, s=s, axes=axes, norm=norm)
+
+
+@public
+def rfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+    """``rfftn`` over the last two axes.
+
+    >>> import weft
+    >>> weft.fft.rfft2(weft.ones((5, 4, 4))).shape
+    (5, 4, 3)
+    """
+    return rfftn(x, s=s, axes=axes, norm=norm)
+
+
+@public
+def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+    """``irfftn`` over the last two axes.
+
+    >>> import weft
+    >>> weft.fft.irfft2(weft.ones((5, 4, 3))).shape
+    (5, 4, 4)
+    """
+    return irfftn(x, s=s, axes=axes, norm=norm)
+
+
+# The order of frequencies
+
+
+@public
+def fftshift(x: Any, /, *, axes: Any = None) -> Any:
+    """x with the frequency 0 moved from the beginning of axes to their middle.
+
+    >>> import weft
+    >>> weft.fft.fftshift(weft.tensor([0, 1, 2, -2, -1]))
+    tensor([-2, -1,  0,  1,  2])
+    """
+    chosen = normalize_axes("fftshift", axes, x.ndim)
+    return roll(x, tuple(x.shape[a] // 2 for a in chosen), chosen)
+
+
+@public
+def ifftshift(x: Any, /, *, axes: Any = None) -> Any:
+    """The inverse of ``fftshift``.
+
+    >>> import weft
+    >>> weft.fft.ifftshift(weft.tensor([-2, -1, 0, 1, 2]))
+    tensor([ 0,  1,  2, -2, -1])
+    """
+    chosen = normalize_axes("ifftshift", axes, x.ndim)
+    return roll(x, tuple(-(x.shape[a] // 2) for a in chosen), chosen)

@@ -1,0 +1,514 @@
+"""Pooling over sliding windows: the largest element, the average, the p-norm; and windows as columns.
+
+Functions take torch's arguments: sizes as one int or one for each axis, on x (N, C, *S) or (C, *S).
+Pooling into a fixed number of bins is in ``pool_adaptive``.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import int64, kind
+from weft.base.shapes import Shape
+from weft.errors import DomainError, DtypeError, ShapeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading
+from weft.ops.conv_kernel import Ints, Padding, pad_array
+from weft.ops.convolution import per_axis
+from weft.ops.elementwise import absolute, pow
+from weft.ops.families import primitive
+from weft.ops.index import gather_nd, scatter_add_nd
+from weft.ops.op import Array, Attrs, Sample, composite, no_gradient, type_of
+from weft.ops.public import public
+from weft.ops.samples import int_array, real_array, rng
+from weft.ops.view import permute, reshape
+from weft.ops.windows import overlap_add, pooled_type, reduce_windows, window_positions, window_sum, windows
+
+# The largest element of each window, and where it is
+
+
+def _lowest(dtype: Any) -> Any:
+    return np.iinfo(dtype).min if kind(dtype) in "iu" else -np.inf
+
+
+def _max_type(x: TensorType, **attrs: Any) -> TensorType:
+    if kind(x.dtype) not in "iuf":
+        raise DtypeError("max_pool", f"dtype must be integer or floating, got {x.dtype.name}")
+    return pooled_type(x, **attrs)
+
+
+def _max_pool(x: Any, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+    return reduce_windows(np.maximum, x, kernel, stride, padding, dilation, _lowest(x.dtype))
+
+
+def _along(axis: int, rank: int, start: int, count: int, step: int) -> tuple[Any, ...]:
+    return (..., slice(start, start + (count - 1) * step + 1, step), *(slice(None),) * (rank - 1 - axis))
+
+
+def _max_indices(x: Any, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+    """The place of the first largest element, counted over the flattened last axes of x.
+
+    The taps that win are found one axis after another, from the last, so that of equal elements the first
+    in the order of memory wins. Taps are chosen by arithmetic on bits, which does not branch.
+    """
+    rank, sizes = len(kernel), x.shape[x.ndim - len(kernel) :]
+    counts = window_positions(sizes, kernel, stride, padding, dilation)
+    if 0 in counts or x.size == 0:
+        return np.zeros((*x.shape[: x.ndim - rank], *counts), np.int64)
+    largest = x.max()
+    has_nan = bool(largest != largest)
+    values, taps = pad_array(x, padding, _lowest(x.dtype)), []
+    narrow = np.min_scalar_type(max(kernel))
+    for axis in reversed(range(rank)):
+        keys = [_along(axis, rank, tap * dilation[axis], counts[axis], stride[axis]) for tap in range(kernel[axis])]
+        best = values[keys[0]].copy()
+        won = np.empty(best.shape, narrow)
+        won[...] = _first_inside(counts[axis], kernel[axis], stride[axis], padding[axis][0], dilation[axis], rank - 1 - axis)
+        inner = [t[keys[0]].copy() for t in taps]
+        for tap, key in enumerate(keys[1:], 1):
+            better = values[key] > best
+            if has_nan:  # a NaN beats all, and is not beaten
+                better |= (values[key] != values[key]) & (best == best)
+            np.maximum(best, values[key], out=best)
+            bits = -better.astype(narrow)
+            np.maximum(won, bits & narrow.type(tap), out=won)
+            for old, new in zip(inner, taps, strict=True):
+                old ^= (old ^ new[key]) & bits
+        values, taps = best, [won, *inner]
+    return _flat_places(taps, sizes, stride, padding, dilation)
+
+
+def _first_inside(count: int, kernel: int, stride: int, low: int, dilation: int, after: int) -> Array:
+    """For each window the first tap that is not in the padding, or the last one if all are."""
+    missing = np.maximum(low - np.arange(count) * stride, 0)
+    return np.minimum(-(-missing // dilation), kernel - 1).reshape(count, *(1,) * after)
+
+
+def _flat_places(taps: list[Array], sizes: Shape, stride: Ints, padding: Padding, dilation: Ints) -> Array:
+    place = np.zeros((1,) * len(sizes), np.int64)
+    for axis, (tap, size, s, (lo, _)) in enumerate(zip(taps, sizes, stride, padding, strict=True)):
+        after = len(sizes) - 1 - axis
+        count = tap.shape[tap.ndim - 1 - after]
+        place = place * size + (np.arange(count) * s - lo).reshape(count, *(1,) * after)
+    for axis, (tap, d) in enumerate(zip(taps, dilation, strict=True)):
+        place = place + np.multiply(tap, d * prod(sizes[axis + 1 :]), dtype=np.int64)
+    if any(lo or hi for lo, hi in padding):  # a window may have no element at all
+        np.clip(place, 0, prod(sizes) - 1, out=place)
+    return place
+
+
+def _at_places(x: Any, places: Any, rank: int) -> tuple[Any, Any, Any]:
+    """x and places with all axes before the windowed ones made one, and the windowed ones made one."""
+    rows = prod(places.shape[: places.ndim - rank])
+    flat = reshape(places, shape=(rows, prod(places.shape[places.ndim - rank :])))
+    return reshape(x, shape=(rows, prod(x.shape[x.ndim - rank :]))), np.arange(rows).reshape(rows, 1), flat
+
+
+def _max_vjp(g: Any, x: Any, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+    rank = len(kernel)
+    places = max_indices(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+    g, rows, flat = _at_places(g, places, rank)
+    zeros = np.zeros((flat.shape[0], prod(x.shape[x.ndim - rank :])), g.dtype)
+    return reshape(scatter_add_nd(zeros, g, rows, flat), shape=x.shape)
+
+
+def _max_jvp(primals: Any, tangents: Any, out: Any, **attrs: Any) -> Any:
+    tangent, rows, flat = _at_places(tangents[0], max_indices(primals[0], **attrs), len(attrs["kernel"]))
+    return reshape(gather_nd(tangent, rows, flat), shape=out.shape)
+
+
+def _window_attrs(kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Attrs:
+    return {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+
+
+def separated(shape: Shape) -> Array:
+    """A float64 array whose values are 0.05 apart, so that small steps do not change which one is largest."""
+    out: Array = rng().permutation(prod(shape)).reshape(shape) * 0.05
+    return out
+
+
+def _max_samples() -> list[Sample]:
+    ties, infinite = np.array([[1.0, 1.0, 0.0, 0.0, 0.0]]), np.full((1, 4), -np.inf)
+    return [
+        Sample((separated((2, 6)),), _window_attrs((3,), (1,), ((0, 0),), (1,))),
+        Sample((separated((2, 5, 6)),), _window_attrs((2, 3), (2, 1), ((1, 0), (1, 1)), (1, 2))),
+        Sample((separated((2, 4, 3, 4)),), _window_attrs((2, 2, 2), (2, 1, 2), ((0, 0),) * 3, (1, 1, 1))),
+        Sample((separated((0, 4)),), _window_attrs((2,), (2,), ((0, 0),), (1,))),
+        Sample((separated((2, 1)),), _window_attrs((2,), (2,), ((0, 0),), (1,))),
+        Sample((separated((6, 4)).T,), _window_attrs((3,), (3,), ((0, 0),), (1,))),
+        Sample((ties,), _window_attrs((2,), (1,), ((0, 0),), (1,)), smooth=False),
+        Sample((infinite,), _window_attrs((2,), (1,), ((1, 1),), (1,)), smooth=False),
+        Sample((int_array((2, 6)),), _window_attrs((2,), (2,), ((1, 1),), (1,))),
+        Sample((separated((2, 6)).astype(np.float32),), _window_attrs((2,), (2,), ((0, 0),), (1,)), smooth=False),
+    ]
+
+
+max_indices = primitive(
+    "max_pool_indices",
+    type_rule=lambda x, **attrs: TensorType(_max_type(x, **attrs).shape, int64),
+    eval=_max_indices,
+    vjp=no_gradient("returns indices"),
+    batch=batch_leading(),
+    samples=_max_samples,
+)
+
+max_values = primitive(
+    "max_pool",
+    type_rule=_max_type,
+    eval=_max_pool,
+    vjp=(_max_vjp,),
+    jvp=_max_jvp,
+    batch=batch_leading(),
+    samples=_max_samples,
+)
+
+# From the user's arguments to attributes
+
+
+def need_pool_rank(op: str, rank: int, x: Any) -> None:
+    """Raise unless x is (N, C, *S) or (C, *S) with ``rank`` sizes."""
+    if x.ndim not in (rank + 1, rank + 2):
+        raise ShapeError(op, f"the tensor must have {rank + 1} or {rank + 2} axes, got {type_of(x)}")
+
+
+def _pool_attrs(
+    op: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Attrs:
+    need_pool_rank(op, rank, x)
+    kernel = per_axis(op, "kernel_size", kernel, rank, 1)
+    stride = kernel if stride is None else per_axis(op, "stride", stride, rank, 1)
+    dilation, pads = per_axis(op, "dilation", dilation, rank, 1), per_axis(op, "padding", padding, rank, 0)
+    if any(2 * p > (k - 1) * d + 1 for p, k, d in zip(pads, kernel, dilation, strict=True)):
+        raise DomainError(op, f"padding must be at most half of the window, got {padding!r} for {kernel}")
+    both = tuple((p, p) for p in pads)
+    if ceil_mode:
+        axes = zip(x.shape[x.ndim - rank :], kernel, stride, pads, dilation, strict=True)
+        both = tuple(_cover(*axis) for axis in axes)
+    attrs = _window_attrs(kernel, stride, both, dilation)
+    if 0 in window_positions(x.shape[x.ndim - rank :], **attrs):
+        raise ShapeError(op, f"the window {kernel} must fit into the padded input, got {type_of(x)}")
+    return attrs
+
+
+def _cover(size: int, kernel: int, stride: int, pad: int, dilation: int) -> tuple[int, int]:
+    """Padding with which windows cover the whole axis; each must start in the input or before it."""
+    reach = (kernel - 1) * dilation + 1
+    count = -(-(size + 2 * pad - reach) // stride) + 1
+    if (count - 1) * stride >= size + pad:
+        count -= 1
+    return pad, max(pad, (count - 1) * stride + reach - size - pad)
+
+
+def _max(
+    op: str,
+    rank: int,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    attrs = _pool_attrs(op, rank, x, kernel, stride, padding, dilation, ceil_mode)
+    _max_type(type_of(x), **attrs)
+    out = max_values(x, **attrs)
+    return (out, max_indices(x, **attrs)) if return_indices else out
+
+
+def _divisor(sizes: Shape, attrs: Attrs, pads: Ints, count_include_pad: bool) -> Array:
+    """The number of elements that each window averages: those in the input, or in it and its padding."""
+    out = np.ones((1,) * len(sizes))
+    axes = zip(sizes, attrs["kernel"], attrs["stride"], attrs["padding"], pads, strict=True)
+    for axis, (size, k, s, (lo, hi), pad) in enumerate(axes):
+        starts = np.arange((size + lo + hi - k) // s + 1) * s - lo
+        first, last = (-pad, size + pad) if count_include_pad else (0, size)
+        counts = np.minimum(starts + k, last) - np.maximum(starts, first)
+        out = out * counts.reshape(-1, *(1,) * (len(sizes) - 1 - axis))
+    return out
+
+
+def _average(
+    op: str,
+    rank: int,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    attrs = _pool_attrs(op, rank, x, kernel, stride, padding, 1, ceil_mode)
+    need_floating(op, x)
+    total = window_sum(x, **attrs)
+    if divisor_override is not None:
+        if divisor_override == 0:
+            raise DomainError(op, "divisor_override must not be 0")
+        return total / divisor_override
+    counts = _divisor(
+        x.shape[x.ndim - rank :], attrs, per_axis(op, "padding", padding, rank, 0), bool(count_include_pad)
+    )
+    if (counts == counts.flat[0]).all():
+        return total * (1.0 / float(counts.flat[0]))
+    return total * (1.0 / counts).astype(x.dtype)
+
+
+def need_floating(op: str, x: Any) -> None:
+    """Raise unless x is of a floating or complex dtype."""
+    if kind(x.dtype) not in "fc":
+        raise DtypeError(op, f"dtype must be floating, got {x.dtype.name}", hint="cast with .astype(weft.float32)")
+
+
+def _p_norm(op: str, rank: int, x: Any, p: float, kernel: Any, stride: Any, ceil_mode: bool) -> Any:
+    attrs = _pool_attrs(op, rank, x, kernel, stride, 0, 1, ceil_mode)
+    need_floating(op, x)
+    if p == np.inf:
+        return max_values(absolute(x), **attrs)
+    powers = x * x if p == 2 else pow(absolute(x), p)
+    return pow(window_sum(powers, **attrs), 1.0 / p)
+
+
+# Public functions
+
+
+def _pool_samples(rank: int, *more: Attrs) -> Any:
+    def generate() -> list[Sample]:
+        x = separated((2, 3, *(7, 6, 5)[:rank]))
+        cases = [
+            {"kernel_size": 2},
+            {"kernel_size": (3, 2, 2)[:rank], "stride": (2, 1, 1)[:rank], "padding": 1},
+            {"kernel_size": 3, "stride": 2, "ceil_mode": True},
+            *more,
+        ]
+        return [Sample((x,), case) for case in cases] + [Sample((x[0],), {"kernel_size": 2})]
+
+    return generate
+
+
+_DILATED: Attrs = {"kernel_size": 2, "stride": 1, "dilation": 2}
+_INDEXED: Attrs = {"kernel_size": 2, "return_indices": True}
+_EXCLUDED: Attrs = {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "count_include_pad": False}
+_INCLUDED: Attrs = {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}
+
+
+@public
+@composite(samples=_pool_samples(1, _DILATED, _INDEXED))
+def max_pool1d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last axis; with ``return_indices`` also where it is.
+
+    >>> import weft
+    >>> weft.max_pool1d(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2)
+    tensor([[[3., 5.]]])
+    """
+    return _max("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@public
+@composite(samples=_pool_samples(2, _DILATED, _INDEXED))
+def max_pool2d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last two axes; with ``return_indices`` also where it is.
+
+    >>> import weft
+    >>> weft.max_pool2d(weft.ones((8, 3, 32, 32)), 3, stride=2, padding=1).shape
+    (8, 3, 16, 16)
+    """
+    return _max("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@public
+@composite(samples=_pool_samples(3, _DILATED, _INDEXED))
+def max_pool3d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest element of each window over the last three axes; with ``return_indices`` also where it is.
+
+    >>> import weft
+    >>> weft.max_pool3d(weft.ones((1, 2, 4, 6, 8)), 2).shape
+    (1, 2, 2, 3, 4)
+    """
+    return _max("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@public
+@composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED))
+def avg_pool1d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The average of each window over the last axis; the padding counts as zeros, or not at all.
+
+    >>> import weft
+    >>> weft.avg_pool1d(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2)
+    tensor([[[2.0000, 3.5000]]])
+    """
+    return _average("avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+@public
+@composite(samples=_pool_samples(2, _EXCLUDED, _INCLUDED, {"kernel_size": 2, "divisor_override": 3}))
+def avg_pool2d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The average of each window over the last two axes; the padding counts as zeros, or not at all.
+
+    >>> import weft
+    >>> weft.avg_pool2d(weft.ones((8, 3, 32, 32)), 2).shape
+    (8, 3, 16, 16)
+    """
+    return _average(
+        "avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+@public
+@composite(samples=_pool_samples(3, _EXCLUDED, _INCLUDED))
+def avg_pool3d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The average of each window over the last three axes; the padding counts as zeros, or not at all.
+
+    >>> import weft
+    >>> weft.avg_pool3d(weft.ones((1, 2, 4, 6, 8)), 2).shape
+    (1, 2, 2, 3, 4)
+    """
+    return _average(
+        "avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def _norm_samples(rank: int) -> Any:
+    cases: list[Attrs] = [{"norm_type": 2, "kernel_size": 2}, {"norm_type": 3.0, "kernel_size": 3, "stride": 1}]
+    return lambda: [Sample((real_array((2, 2, *(5, 4)[:rank]), 0.5, 2.0),), case) for case in cases]
+
+
+@public
+@composite(samples=_norm_samples(1))
+def lp_pool1d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+    """The p-norm of each window over the last axis.
+
+    >>> import weft
+    >>> weft.lp_pool1d(weft.tensor([[[3.0, 4.0]]]), 2, 2)
+    tensor([[[5.]]])
+    """
+    return _p_norm("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+@public
+@composite(samples=_norm_samples(2))
+def lp_pool2d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+    """The p-norm of each window over the last two axes.
+
+    >>> import weft
+    >>> weft.lp_pool2d(weft.ones((1, 1, 2, 2)), 2, 2)
+    tensor([[[[2.]]]])
+    """
+    return _p_norm("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+# Windows as columns
+
+
+def _column_attrs(op: str, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Attrs:
+    return _window_attrs(
+        per_axis(op, "kernel_size", kernel, 2, 1),
+        per_axis(op, "stride", stride, 2, 1),
+        tuple((p, p) for p in per_axis(op, "padding", padding, 2, 0)),
+        per_axis(op, "dilation", dilation, 2, 1),
+    )
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 3, 4, 5)),), {"kernel_size": (2, 3)}),
+        Sample((real_array((3, 5, 5)),), {"kernel_size": 2, "dilation": 2, "padding": 1, "stride": (2, 1)}),
+    ]
+)
+def unfold(x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    """The windows over x (N, C, H, W) as columns: (N, C * taps, positions).
+
+    >>> import weft
+    >>> weft.unfold(weft.ones((1, 3, 4, 5)), (2, 3)).shape
+    (1, 18, 9)
+    """
+    need_pool_rank("unfold", 2, x)
+    attrs = _column_attrs("unfold", kernel_size, stride, padding, dilation)
+    view = windows(x, **attrs)
+    lead = x.ndim - 3
+    view = permute(view, axes=(*range(lead + 1), lead + 3, lead + 4, lead + 1, lead + 2))
+    taps, positions = prod(view.shape[lead : lead + 3]), prod(view.shape[lead + 3 :])
+    return reshape(view, shape=(*x.shape[:lead], taps, positions))
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 18, 9)),), {"output_size": (4, 5), "kernel_size": (2, 3)}),
+        Sample(
+            (real_array((8, 15)),), {"output_size": 5, "kernel_size": 2, "dilation": 2, "padding": 1, "stride": (2, 1)}
+        ),
+    ]
+)
+def fold(
+    x: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """The transpose of ``unfold``: columns (N, C * taps, positions) added up into (N, C, *output_size).
+
+    >>> import weft
+    >>> weft.fold(weft.ones((1, 4, 4)), (3, 3), 2)
+    tensor([[[[1., 2., 1.],
+              [2., 4., 2.],
+              [1., 2., 1.]]]])
+    """
+    need_pool_rank("fold", 1, x)
+    attrs = _column_attrs("fold", kernel_size, stride, padding, dilation)
+    sizes = per_axis("fold", "output_size", output_size, 2, 1)
+    counts, kernel, lead = window_positions(sizes, **attrs), attrs["kernel"], x.ndim - 2
+    if x.shape[lead] % prod(kernel) or x.shape[lead + 1] != prod(counts):
+        expected = f"(C * {prod(kernel)}, {prod(counts)})"
+        raise ShapeError("fold", f"the last axes must be {expected} to give {sizes}, got {type_of(x)}")
+    view = reshape(x, shape=(*x.shape[:lead], x.shape[lead] // prod(kernel), *kernel, *counts))
+    view = permute(view, axes=(*range(lead + 1), lead + 3, lead + 4, lead + 1, lead + 2))
+    return overlap_add(view, sizes=sizes, **attrs)

@@ -1,0 +1,256 @@
+"""Running sums, products and extremes along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import as_dtype, bfloat16, float16, float32, int64, kind
+from weft.base.shapes import normalize_axis
+from weft.errors import ArgumentError, DtypeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading, shifted_axes
+from weft.ops.families import linear, primitive
+from weft.ops.index_axis import take_along_axis
+from weft.ops.op import Op, Sample, composite, no_gradient
+from weft.ops.public import public
+from weft.ops.reduce import widened
+from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.select import cast, same_dtype
+from weft.ops.view import join, reshape
+from weft.ops.view_slice import pad_axes, slice_axis
+
+
+def _accumulate(ufunc: Any, x: Any, axis: int) -> Any:
+    """Half precision is accumulated in float32."""
+    wide = float32 if x.dtype in (float16, bfloat16) else x.dtype
+    out = ufunc.accumulate(x, axis=axis, dtype=wide)
+    return out if out.dtype == x.dtype else out.astype(x.dtype)
+
+
+def _cumulative_sum(x: Any, *, axis: int, reverse: bool) -> Any:
+    if not reverse:
+        return _accumulate(np.add, x, axis)
+    return np.flip(_accumulate(np.add, np.flip(x, axis), axis), axis)
+
+
+def _scan_samples(**attrs: Any) -> list[Sample]:
+    return [
+        Sample((real_array((3, 4)),), {"axis": 1, **attrs}),
+        Sample((real_array((4, 3)).T,), {"axis": 0, **attrs}),
+        Sample((real_array((0, 3)),), {"axis": 0, **attrs}),
+        Sample((complex_array((5,)),), {"axis": 0, **attrs}),
+        Sample((int_array((2, 3)),), {"axis": 1, **attrs}),
+    ]
+
+
+running_sum: Op = linear(
+    "cumsum",
+    type_rule=lambda x, *, axis, reverse: x,
+    eval=_cumulative_sum,
+    transpose=(lambda g, axis, reverse: running_sum(g, axis=axis, reverse=not reverse),),
+    batch=batch_leading(shifted_axes),
+    samples=lambda: _scan_samples(reverse=False) + _scan_samples(reverse=True),
+)
+
+
+def shift(x: Any, axis: int, steps: int, value: Any = 0) -> Any:
+    """x moved on along an axis (back for negative steps), with a value where nothing moved to."""
+    size = x.shape[axis]
+    steps = max(-size, min(size, steps))
+    zeros, ahead, behind = (0,) * x.ndim, [0] * x.ndim, [0] * x.ndim
+    ahead[axis], behind[axis] = max(steps, 0), max(-steps, 0)
+    kept = slice_axis(x, axis, max(-steps, 0), size - max(steps, 0))
+    return pad_axes(kept, low=tuple(ahead), high=tuple(behind), interior=zeros, value=value)
+
+
+def _running_prod_vjp(g: Any, x: Any, out: Any, axis: int) -> Any:
+    """Exact where elements are 0: nothing is divided.
+
+    With r[j] = g[j] + x[j+1] r[j+1], the gradient is r[j] times the product of what comes before j. The
+    recurrence is solved by doubling: after each step, r[j] covers twice as many terms.
+    """
+    if kind(x.dtype) == "c":
+        x, out = x.conj(), out.conj()
+    r, factor, reach = g, shift(x, axis, -1), 1
+    while reach < x.shape[axis]:
+        r = r + factor * shift(r, axis, -reach)
+        factor = factor * shift(factor, axis, -reach)
+        reach *= 2
+    return r * shift(out, axis, 1, value=1)
+
+
+def _prod_samples() -> list[Sample]:
+    zeros = real_array((3, 6))
+    zeros[0, 2] = zeros[1, 0] = zeros[1, 3] = zeros[2, 5] = 0
+    return [*_scan_samples(), Sample((zeros,), {"axis": 1}), Sample((zeros,), {"axis": 0})]
+
+
+running_prod: Op = primitive(
+    "cumprod",
+    type_rule=lambda x, *, axis: x,
+    eval=lambda x, *, axis: _accumulate(np.multiply, x, axis),
+    vjp=(_running_prod_vjp,),
+    batch=batch_leading(shifted_axes),
+    samples=_prod_samples,
+)
+
+
+def _scan_input(op: str, x: Any, axis: int | None, dtype: Any) -> tuple[Any, int]:
+    x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
+    if axis is None:
+        if x.ndim > 1:
+            raise ArgumentError(op, f"axis must be given for a tensor with {x.ndim} axes")
+        return (reshape(x, shape=(1,)) if x.ndim == 0 else x), 0
+    return x, normalize_axis(op, axis, x.ndim)
+
+
+def _with_initial(out: Any, axis: int, value: int, include: bool) -> Any:
+    if not include:
+        return out
+    first = np.full((*out.shape[:axis], 1, *out.shape[axis + 1 :]), value, out.dtype)
+    return join(first, out, axis=axis)
+
+
+@public
+def cumulative_sum(
+    x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The sums of the first elements along an axis; ``include_initial`` puts the empty sum, 0, before them.
+
+    >>> import weft
+    >>> weft.cumulative_sum(weft.tensor([1, 2, 3]), include_initial=True)
+    tensor([0, 1, 3, 6])
+    """
+    x, index = _scan_input("cumulative_sum", x, axis, dtype)
+    return _with_initial(running_sum(x, axis=index, reverse=False), index, 0, include_initial)
+
+
+@public
+def cumulative_prod(
+    x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The products of the first elements along an axis; ``include_initial`` puts the empty one, 1, first.
+
+    >>> import weft
+    >>> weft.cumulative_prod(weft.tensor([1, 2, 3]))
+    tensor([1, 2, 6])
+    """
+    x, index = _scan_input("cumulative_prod", x, axis, dtype)
+    return _with_initial(running_prod(x, axis=index), index, 1, include_initial)
+
+
+@public
+def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Any:
+    """The sums of the first elements along an axis.
+
+    >>> import weft
+    >>> weft.cumsum(weft.tensor([[1, 2], [3, 4]]), 1)
+    tensor([[1, 3],
+            [3, 7]])
+    """
+    return cumulative_sum(x, axis, dtype=dtype)
+
+
+@public
+def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Any:
+    """The products of the first elements along an axis.
+
+    >>> import weft
+    >>> weft.cumprod(weft.tensor([[1, 2], [3, 4]]), 1)
+    tensor([[ 1,  2],
+            [ 3, 12]])
+    """
+    return cumulative_prod(x, axis, dtype=dtype)
+
+
+# Running extremes
+
+
+def _place_of_running(x: Any, *, axis: int, largest: bool) -> Any:
+    best = (np.maximum if largest else np.minimum).accumulate(x, axis=axis)
+    numbers = np.arange(x.shape[axis]).reshape(-1, *[1] * (x.ndim - 1 - axis))
+    found = np.where((x == best) | (x != x), numbers, 0)
+    return np.maximum.accumulate(found, axis=axis).astype(int64)
+
+
+place_of_running: Op = primitive(
+    "cummax_index",
+    type_rule=lambda x, *, axis, largest: TensorType(x.shape, int64),
+    eval=_place_of_running,
+    vjp=no_gradient("returns indices"),
+    batch=batch_leading(shifted_axes),
+    samples=lambda: [
+        Sample((real_array((3, 5)),), {"axis": 1, "largest": True}),
+        Sample((int_array((3, 5)),), {"axis": 0, "largest": False}),
+        Sample((np.array([1.0, 3.0, 3.0, 2.0]),), {"axis": 0, "largest": True}),
+        Sample((real_array((0, 2)),), {"axis": 0, "largest": True}),
+    ],
+)
+
+
+def _running_extreme(op: str, x: Any, axis: int, largest: bool) -> tuple[Any, Any]:
+    if kind(x.dtype) == "c":
+        raise DtypeError(op, f"dtype must be real, got {x.dtype.name}")
+    index = normalize_axis(op, axis, x.ndim)
+    where = place_of_running(x, axis=index, largest=largest)
+    return take_along_axis(x, where, axis=index), where
+
+
+@public
+@composite(samples=lambda: [Sample((real_array((3, 5)),), {"axis": a}) for a in (0, 1)])
+def cummax(x: Any, /, axis: int) -> tuple[Any, Any]:
+    """The largest of the first elements along an axis, and where each is (the last, if several are equal).
+
+    >>> import weft
+    >>> weft.cummax(weft.tensor([1, 3, 2]), 0)
+    (tensor([1, 3, 3]), tensor([0, 1, 1]))
+    """
+    return _running_extreme("cummax", x, axis, largest=True)
+
+
+@public
+@composite(samples=lambda: [Sample((real_array((3, 5)),), {"axis": a}) for a in (0, 1)])
+def cummin(x: Any, /, axis: int) -> tuple[Any, Any]:
+    """The smallest of the first elements along an axis, and where each is (the last, if several are equal).
+
+    >>> import weft
+    >>> weft.cummin(weft.tensor([2, 3, 1]), 0)
+    (tensor([2, 2, 1]), tensor([0, 0, 2]))
+    """
+    return _running_extreme("cummin", x, axis, largest=False)
+
+
+# Differences
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((3, 5)),), {"axis": -1}),
+        Sample((real_array((3, 5)),), {"axis": 0, "n": 2}),
+        Sample((real_array((3, 1)),), {"axis": 1, "n": 3}),
+    ]
+)
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    """The differences of neighbours along an axis, n times over.
+
+    >>> import weft
+    >>> weft.diff(weft.tensor([1, 4, 9, 16]))
+    tensor([3, 5, 7])
+    """
+    index = normalize_axis("diff", axis, x.ndim)
+    if n < 0:
+        raise ArgumentError("diff", f"n must not be negative, got {n}")
+    parts = [p for p in (prepend, x, append) if p is not None]
+    if len(parts) > 1:
+        x = join(*same_dtype("diff", *parts), axis=index)
+    for _ in range(n):
+        size = x.shape[index]
+        x = _subtract(slice_axis(x, index, min(1, size), size), slice_axis(x, index, 0, max(size - 1, 0)))
+    return x
+
+
+def _subtract(a: Any, b: Any) -> Any:
+    return a - b if kind(a.dtype) != "b" else a != b

@@ -1,0 +1,129 @@
+"""Choosing between elements, and changing their dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import DType, bool_, default_float, float32, kind, result_dtype, scalar_dtype
+from weft.base.shapes import broadcast_shapes
+from weft.errors import DtypeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_elementwise, batch_leading
+from weft.ops.broadcast import unbroadcast
+from weft.ops.families import linear
+from weft.ops.op import Sample, TensorLike, no_gradient
+from weft.ops.samples import complex_array, int_array, real_array
+
+
+def _where_type(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
+    if condition.dtype != bool_:
+        raise DtypeError("where", f"the condition must be bool, got {condition.dtype.name}")
+    if x.dtype != y.dtype:
+        raise DtypeError("where", f"dtypes must be equal, got {x.dtype.name} and {y.dtype.name}")
+    types = (condition, x, y)
+    return TensorType(broadcast_shapes("where", [t.shape for t in types], types), x.dtype)
+
+
+def _where_samples() -> list[Sample]:
+    mask = real_array((3, 4), seed=9) > 0
+    return [
+        Sample((mask, real_array((3, 4)), real_array((3, 4), seed=1))),
+        Sample((mask, real_array((4,)), real_array((), seed=1))),
+        Sample((mask[:0], real_array((0, 4)), real_array((0, 4)))),
+        Sample((mask.T, int_array((4, 3)), int_array((3,)))),
+        Sample((mask, complex_array((4,)), complex_array((3, 1)))),
+    ]
+
+
+select = linear(
+    "where",
+    type_rule=_where_type,
+    eval=lambda condition, x, y: np.where(condition, x, y),
+    transpose=(
+        no_gradient("a truth value"),
+        lambda g, condition, x_type: unbroadcast(select(condition, g, zeros_like(g)), x_type.shape),
+        lambda g, condition, y_type: unbroadcast(select(condition, zeros_like(g), g), y_type.shape),
+    ),
+    batch=batch_elementwise,
+    samples=_where_samples,
+    scalar=lambda e, condition, x, y: e.select(condition, x, y),
+    over="joint",
+)
+
+
+def where(condition: Any, x1: Any, x2: Any, /) -> Any:
+    """Elements of ``x1`` where ``condition`` holds, else of ``x2``.
+
+    >>> import weft
+    >>> weft.where(weft.tensor([True, False]), weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0]))
+    tensor([1., 4.])
+    """
+    x1, x2 = same_dtype("where", x1, x2)
+    return select(condition, x1, x2)
+
+
+cast = linear(
+    "cast",
+    type_rule=lambda x, *, dtype: TensorType(x.shape, dtype),
+    eval=lambda x, *, dtype: cast_array(x, dtype),
+    transpose=(lambda g, x_type: cast_gradient(g, x_type.dtype),),
+    batch=batch_leading(),
+    samples=lambda: [
+        Sample((real_array((3, 4)),), {"dtype": float32}, smooth=False),
+        Sample((real_array((3, 4)).astype(float32),), {"dtype": np.dtype("float64")}, smooth=False),
+        Sample((real_array(()),), {"dtype": np.dtype("complex128")}),
+        Sample((complex_array((4, 3)).T,), {"dtype": np.dtype("float64")}, smooth=False),
+        Sample((int_array((3,)),), {"dtype": bool_}),
+        Sample((real_array((0, 3)),), {"dtype": np.dtype("int32")}),
+    ],
+    scalar=lambda e, x, dtype: e.cast(x, dtype),
+)
+
+
+def cast_array(x: Any, dtype: DType) -> Any:
+    """An array in another dtype; the imaginary part of a complex one is dropped."""
+    if kind(x.dtype) == "c" and kind(dtype) != "c":
+        x = x != 0 if dtype == bool_ else x.real
+    return x.astype(dtype)
+
+
+def cast_gradient(g: Any, dtype: DType) -> Any:
+    """The gradient of a cast, in the input's dtype; None for an input that has no gradient."""
+    return cast(g, dtype=dtype) if kind(dtype) in "fc" else None
+
+
+def zeros_like(g: Any) -> Any:
+    """Zeros of the type of an array or tensor, as an array (a constant wherever it flows)."""
+    return np.zeros(g.shape, g.dtype)
+
+
+def weight(condition: Any, like: Any) -> Any:
+    """A truth value as 1 or 0 of another array's or tensor's dtype, to multiply with."""
+    return cast(condition, dtype=like.dtype)
+
+
+def same_dtype(op: str, *inputs: Any) -> list[Any]:
+    """Inputs in their common dtype; Python numbers are weak, and so are NumPy's next to tensors."""
+    if any(isinstance(x, TensorLike) for x in inputs):
+        inputs = tuple(map(python_number, inputs))
+    dtypes = [x.dtype for x in inputs if hasattr(x, "dtype")]
+    if not dtypes:
+        dtypes = [default_float() if isinstance(x, float) else np.asarray(x).dtype for x in inputs]
+    common = result_dtype(op, *dtypes)
+    for x in inputs:
+        if not hasattr(x, "dtype"):
+            common = result_dtype(op, common, scalar_dtype(x, common))
+    return [
+        np.asarray(x, common) if not hasattr(x, "dtype") else x if x.dtype == common else cast(x, dtype=common)
+        for x in inputs
+    ]
+
+
+def python_number(x: Any) -> Any:
+    """A NumPy scalar as the Python number it is worth, anything else as it is."""
+    if not isinstance(x, np.generic):
+        return x
+    value = x.item()
+    return float(value) if isinstance(value, np.generic) else value  # the item of a bfloat16 is a bfloat16

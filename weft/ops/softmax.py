@@ -1,0 +1,141 @@
+"""Exponentials normalised along an axis, and their logarithms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import as_dtype, bfloat16, float16, float32, kind
+from weft.base.shapes import normalize_axis
+from weft.errors import DtypeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading, shifted_axes
+from weft.ops.elementwise import exp
+from weft.ops.families import primitive
+from weft.ops.op import Array, Sample, composite
+from weft.ops.public import public
+from weft.ops.reduce import reduce_sum
+from weft.ops.samples import real_array
+from weft.ops.select import cast
+from weft.ops.statistics import as_floating
+
+
+def _same_type(name: str) -> Any:
+    def type_rule(x: TensorType, *, axis: int) -> TensorType:
+        if kind(x.dtype) != "f":
+            raise DtypeError(name, f"dtype must be floating, got {x.dtype.name}")
+        return x
+
+    return type_rule
+
+
+def _shifted(x: Array, axis: int) -> Array:
+    """x minus its largest element along an axis, so that exponentials do not overflow."""
+    wide = x.astype(float32) if x.dtype in (float16, bfloat16) else x
+    out: Array = np.subtract(wide, np.maximum.reduce(wide, axis=axis, keepdims=True))
+    return out
+
+
+def _softmax(x: Any, *, axis: int) -> Any:
+    if x.size == 0:
+        return np.zeros(x.shape, x.dtype)
+    out = _shifted(x, axis)
+    np.exp(out, out=out)
+    out /= np.add.reduce(out, axis=axis, keepdims=True)
+    return out.astype(x.dtype, copy=False)
+
+
+def _log_softmax(x: Any, *, axis: int) -> Any:
+    if x.size == 0:
+        return np.zeros(x.shape, x.dtype)
+    out = _shifted(x, axis)
+    out -= np.log(np.add.reduce(np.exp(out), axis=axis, keepdims=True))
+    return out.astype(x.dtype, copy=False)
+
+
+def _total(x: Any, axis: int) -> Any:
+    return reduce_sum(x, axes=(axis,), keepdims=True)
+
+
+def _softmax_rule(g: Any, out: Any, axis: int) -> Any:
+    """Jacobian diag(out) - out outᵀ times a vector; it is symmetric, so jvp and vjp are one."""
+    return (g - _total(g * out, axis)) * out
+
+
+def _samples() -> list[Sample]:
+    infinite = np.array([[0.0, -np.inf, 1.0], [-np.inf, -np.inf, -np.inf], [np.inf, 0.0, 1.0]])
+    return [
+        Sample((real_array((3, 4)),), {"axis": 1}),
+        Sample((real_array((2, 3, 4)),), {"axis": 0}),
+        Sample((real_array((4, 3)).T * 1000,), {"axis": 0}, smooth=False),
+        Sample((real_array((3,), 1000, 1001),), {"axis": 0}),
+        Sample((infinite,), {"axis": 1}, smooth=False),
+        Sample((real_array((0, 3)),), {"axis": 1}),
+        Sample((real_array((3, 0)),), {"axis": 1}),
+        Sample((real_array((2, 3)).astype(np.float32),), {"axis": 1}, smooth=False),
+        Sample((real_array((2, 3)).astype(np.float16),), {"axis": 1}, smooth=False),
+    ]
+
+
+softmax_op = primitive(
+    "softmax",
+    type_rule=_same_type("softmax"),
+    eval=_softmax,
+    vjp=(_softmax_rule,),
+    jvp=lambda primals, tangents, out, *, axis: _softmax_rule(tangents[0], out, axis),
+    batch=batch_leading(shifted_axes),
+    samples=_samples,
+)
+
+log_softmax_op = primitive(
+    "log_softmax",
+    type_rule=_same_type("log_softmax"),
+    eval=_log_softmax,
+    vjp=(lambda g, out, axis: g - exp(out) * _total(g, axis),),
+    jvp=lambda primals, tangents, out, *, axis: tangents[0] - _total(exp(out) * tangents[0], axis),
+    batch=batch_leading(shifted_axes),
+    samples=_samples,
+)
+
+
+def _prepared(x: Any, dtype: Any) -> Any:
+    if dtype is not None and as_dtype(dtype) != x.dtype:
+        return cast(x, dtype=as_dtype(dtype))
+    return as_floating(x)
+
+
+@public
+def softmax(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
+    """Exponentials of x divided by their sum along an axis: positive numbers that sum to 1.
+
+    >>> import weft
+    >>> weft.softmax(weft.tensor([1000.0, 1000.0]))
+    tensor([0.5000, 0.5000])
+    """
+    x = _prepared(x, dtype)
+    return softmax_op(x, axis=normalize_axis("softmax", axis, x.ndim))
+
+
+@public
+def log_softmax(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
+    """The logarithm of ``softmax``, without underflow.
+
+    >>> import weft
+    >>> weft.log_softmax(weft.tensor([0.0, 1000.0]))
+    tensor([-1000.,     0.])
+    """
+    x = _prepared(x, dtype)
+    return log_softmax_op(x, axis=normalize_axis("log_softmax", axis, x.ndim))
+
+
+@public
+@composite(samples=lambda: [Sample((real_array((3, 4)),)), Sample((real_array((3, 4)),), {"axis": 0})])
+def softmin(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
+    """The softmax of -x: the smallest elements get the largest shares.
+
+    >>> import weft
+    >>> weft.softmin(weft.tensor([0.0, 100.0]))
+    tensor([1.0000e+00, 3.7835e-44])
+    """
+    return softmax(-_prepared(x, dtype), axis=axis)

@@ -1,0 +1,259 @@
+"""Order along an axis: sort, argsort, topk; and search in what is sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.base.dtypes import bfloat16, float32, int64, kind
+from weft.base.shapes import normalize_axis, size_of
+from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading, shifted_axes, to_front
+from weft.ops.compare import equal
+from weft.ops.families import primitive
+from weft.ops.index import gather_nd
+from weft.ops.index_axis import take_along_axis
+from weft.ops.op import Attrs, Op, Sample, composite, no_gradient, type_of
+from weft.ops.public import public
+from weft.ops.samples import int_array, real_array
+from weft.ops.select import same_dtype, select
+from weft.ops.view import reshape
+
+# Sorting. It is stable always; NaN counts as larger than everything.
+
+
+def _samples(**attrs: Any) -> list[Sample]:
+    return [
+        Sample((real_array((3, 5)),), {"axis": 1, **attrs}),
+        Sample((real_array((5, 3)).T,), {"axis": 0, **attrs}),
+        Sample((real_array((0, 3)),), {"axis": 0, **attrs}),
+        Sample((int_array((4, 6), 0, 3),), {"axis": 1, **attrs}),
+        Sample((np.array([2.0, np.nan, -np.inf, 1.0]),), {"axis": 0, **attrs}, smooth=False),
+        Sample((np.array([True, False, True]),), {"axis": 0, **attrs}),
+    ]
+
+
+def _comparable(x: Any) -> Any:
+    """bfloat16 as float32: its own sort leaves NaN in the middle."""
+    return x.astype(float32) if x.dtype == bfloat16 else x
+
+
+def _order(x: Any, *, axis: int, descending: bool) -> Any:
+    x = _comparable(x)
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable").astype(int64, copy=False)
+    backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")  # ties come out last first
+    return np.flip(x.shape[axis] - 1 - backwards, axis).astype(int64, copy=False)
+
+
+def _sorted(x: Any, *, axis: int, descending: bool) -> Any:
+    out = np.sort(_comparable(x), axis=axis).astype(x.dtype, copy=False)
+    return np.flip(out, axis) if descending else out
+
+
+order_axis: Op = primitive(
+    "argsort",
+    type_rule=lambda x, *, axis, descending: TensorType(x.shape, int64),
+    eval=_order,
+    vjp=no_gradient("returns indices"),
+    batch=batch_leading(shifted_axes),
+    samples=lambda: _samples(descending=False) + _samples(descending=True),
+)
+
+
+def _sort_vjp(g: Any, x: Any, axis: int, descending: bool) -> Any:
+    order = order_axis(x, axis=axis, descending=descending)
+    return take_along_axis(g, order_axis(order, axis=axis, descending=False), axis=axis)
+
+
+sort_axis: Op = primitive(
+    "sort",
+    type_rule=lambda x, *, axis, descending: x,
+    eval=_sorted,
+    vjp=(_sort_vjp,),
+    batch=batch_leading(shifted_axes),
+    samples=lambda: _samples(descending=False) + _samples(descending=True),
+)
+
+
+def _need_real(op: str, x: Any) -> None:
+    if kind(x.dtype) == "c":
+        raise DtypeError(op, f"dtype must be real, got {x.dtype.name}")
+
+
+@public
+def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Any:
+    """The elements in order along an axis.
+
+    >>> import weft
+    >>> weft.sort(weft.tensor([3, 1, 2]), descending=True)
+    tensor([3, 2, 1])
+    """
+    _need_real("sort", x)
+    return sort_axis(x, axis=normalize_axis("sort", axis, x.ndim), descending=bool(descending))
+
+
+@public
+def argsort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Any:
+    """The indices that put the elements in order along an axis; equal ones stay in their order.
+
+    >>> import weft
+    >>> weft.argsort(weft.tensor([3, 1, 2]))
+    tensor([1, 2, 0])
+    """
+    _need_real("argsort", x)
+    return order_axis(x, axis=normalize_axis("argsort", axis, x.ndim), descending=bool(descending))
+
+
+# The k largest
+
+
+class TopK(NamedTuple):
+    """The largest (or smallest) elements along an axis, and where they are."""
+
+    values: Any
+    indices: Any
+
+
+def _places_of_top(x: Any, *, k: int, axis: int, largest: bool) -> Any:
+    size, first = x.shape[axis], np.arange(k)
+    if k == 0 or k * 8 > size:
+        return _order(x, axis=axis, descending=largest).take(first, axis=axis)
+    x = _comparable(x)
+    parted = np.argpartition(x, size - k if largest else k, axis=axis)
+    some = np.sort(parted.take(first + (size - k if largest else 0), axis=axis), axis=axis)
+    order = _order(np.take_along_axis(x, some, axis), axis=axis, descending=largest)
+    return np.take_along_axis(some, order, axis).astype(int64, copy=False)
+
+
+places_of_top: Op = primitive(
+    "topk_index",
+    type_rule=lambda x, *, k, axis, largest: TensorType((*x.shape[:axis], k, *x.shape[axis + 1 :]), int64),
+    eval=_places_of_top,
+    vjp=no_gradient("returns indices"),
+    batch=batch_leading(shifted_axes),
+    samples=lambda: [
+        Sample((real_array((3, 5)),), {"k": 2, "axis": 1, "largest": True}),
+        Sample((int_array((6, 3), 0, 3),), {"k": 3, "axis": 0, "largest": False}),
+        Sample((real_array((0, 3)),), {"k": 0, "axis": 0, "largest": True}),
+        Sample((real_array((2, 100)),), {"k": 5, "axis": 1, "largest": True}),
+        Sample((real_array((100,)),), {"k": 3, "axis": 0, "largest": False}),
+    ],
+)
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((3, 5)),), {"k": 2}),
+        Sample((real_array((5, 3)),), {"k": 5, "axis": 0, "largest": False}),
+        Sample((real_array((3, 5)),), {"k": 0}),
+    ]
+)
+def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> TopK:
+    """The k largest elements along an axis in order, and their indices; the smallest if not ``largest``.
+
+    >>> import weft
+    >>> weft.topk(weft.tensor([1.0, 4.0, 3.0]), 2)
+    TopK(values=tensor([4., 3.]), indices=tensor([1, 2]))
+    """
+    _need_real("topk", x)
+    index = normalize_axis("topk", axis, x.ndim)
+    if not 0 <= k <= x.shape[index]:
+        raise DomainError("topk", f"k must be in 0..{x.shape[index]} for axis {index}, got {k}")
+    places = places_of_top(x, k=int(k), axis=index, largest=bool(largest))
+    return TopK(take_along_axis(x, places, axis=index), places)
+
+
+# Search
+
+
+def _search(x1: Any, x2: Any, *, side: Any) -> Any:
+    x1, x2 = _comparable(x1), _comparable(x2)
+    if x1.ndim == 1:
+        return np.asarray(np.searchsorted(x1, x2, side=side), int64)
+    count = size_of(x1.shape[:-1])
+    rows, keys = x1.reshape(count, x1.shape[-1]), x2.reshape(count, x2.shape[-1])
+    found = [np.searchsorted(r, k, side=side) for r, k in zip(rows, keys, strict=True)]
+    return np.asarray(found, int64).reshape(x2.shape)
+
+
+def _search_type(x1: TensorType, x2: TensorType, *, side: str) -> TensorType:
+    if x1.ndim == 0 or (x1.ndim > 1 and x1.shape[:-1] != x2.shape[:-1]):
+        raise ShapeError(
+            "searchsorted", f"x1 must be a vector or have the leading axes of x2, got {x1} and {x2}"
+        )
+    if x1.dtype != x2.dtype:
+        raise DtypeError("searchsorted", f"dtypes must be equal, got {x1.dtype.name} and {x2.dtype.name}")
+    return TensorType(x2.shape, int64)
+
+
+def _batch_search(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+    (x1, x2), (axis1, axis2) = inputs, axes
+    if axis1 is None and x1.ndim == 1:
+        return op(x1, x2, **attrs), axis2
+    x1, x2 = to_front(x1, axis1, size), to_front(x2, axis2, size)
+    keys = reshape(x2, shape=(*x1.shape[:-1], size_of(x2.shape) // max(1, size_of(x1.shape[:-1]))))
+    return reshape(op(x1, keys, **attrs), shape=x2.shape), 0
+
+
+search_sorted: Op = primitive(
+    "searchsorted",
+    type_rule=_search_type,
+    eval=_search,
+    vjp=no_gradient("returns indices"),
+    batch=_batch_search,
+    samples=lambda: [
+        Sample((np.sort(int_array((6,))), int_array((2, 3), seed=1)), {"side": "left"}),
+        Sample((np.sort(int_array((6,))), int_array((2, 3), seed=1)), {"side": "right"}),
+        Sample((np.array([]), real_array((2,))), {"side": "left"}),
+        Sample((np.sort(real_array((2, 5))), real_array((2, 3), seed=1)), {"side": "left"}),
+    ],
+)
+
+
+@public
+def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None, right: bool = False) -> Any:
+    """Where the elements of ``x2`` would go into the sorted vector ``x1``, before or after equal ones.
+
+    >>> import weft
+    >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 4]), side="right")
+    tensor([2, 2])
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError("searchsorted", f"side must be 'left' or 'right', got {side!r}")
+    x1, x2 = same_dtype("searchsorted", x1, x2)
+    _need_real("searchsorted", x1)
+    if sorter is not None:
+        x1 = gather_nd(x1, sorter) if x1.ndim == 1 else take_along_axis(x1, sorter, axis=-1)
+    search_sorted.type_rule(type_of(x1), type_of(x2), side=side)
+    return search_sorted(x1, x2, side="right" if right else side)
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((int_array((2, 3)), int_array((4,), seed=1)), {}),
+        Sample((int_array((2, 3)), np.zeros((0,), np.int64)), {}),
+        Sample((real_array((3,)), real_array((3,))), {"invert": True}),
+    ]
+)
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+    """Whether each element of ``x1`` is one of the elements of ``x2``.
+
+    >>> import weft
+    >>> weft.isin(weft.tensor([1, 2, 3]), weft.tensor([3, 1]))
+    tensor([ True, False,  True])
+    """
+    x1, x2 = same_dtype("isin", x1, x2)
+    size = size_of(x2.shape)
+    if size == 0:
+        found: Any = equal(x1, x1) if invert else equal(x1, x1) != equal(x1, x1)
+        return found
+    known = sort(reshape(x2, shape=(size,)))
+    place = search_sorted(known, x1, side="left")
+    hit = equal(gather_nd(known, select(place == size, np.asarray(size - 1), place)), x1)
+    return hit != np.asarray(True) if invert else hit

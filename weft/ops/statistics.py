@@ -1,0 +1,266 @@
+"""Averages over axes: mean, var, std, median, quantile, logsumexp, and those that skip NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import as_dtype, bfloat16, default_float, float16, float32, int64, kind
+from weft.base.shapes import normalize_axes, reduce_shape, size_of
+from weft.errors import ArgumentError, DtypeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading, shifted_axes
+from weft.ops.compare import equal, isfinite, isnan
+from weft.ops.complex import conj, real
+from weft.ops.exponential import exp, sqrt
+from weft.ops.families import primitive
+from weft.ops.index import gather_nd
+from weft.ops.op import Op, Sample, composite, type_of
+from weft.ops.public import public
+from weft.ops.reduce import need_elements, reduce_any, reduce_sum, restore
+from weft.ops.rounding import ceil, floor
+from weft.ops.samples import complex_array, real_array
+from weft.ops.select import cast, select, weight
+from weft.ops.sort import sort_axis
+from weft.ops.view import permute, reshape
+from weft.ops.view_slice import Ints
+
+_NAN = float("nan")
+
+
+def _samples(**attrs: Any) -> list[Sample]:
+    return [
+        Sample((real_array((3, 4)),), {"axis": None, **attrs}),
+        Sample((real_array((2, 3, 4)),), {"axis": (0, 2), "keepdims": True, **attrs}),
+        Sample((real_array((4, 3)).T,), {"axis": -1, **attrs}),
+        Sample((real_array((5, 3)).astype(np.float32),), {"axis": 0, **attrs}, smooth=False),
+    ]
+
+
+def as_floating(x: Any) -> Any:
+    """Integers and booleans as floats."""
+    return cast(x, dtype=default_float()) if kind(x.dtype) in "biu" else x
+
+
+def _wide(x: Any) -> Any:
+    """Half precision as float32, in which averages are computed."""
+    return cast(x, dtype=float32) if x.dtype in (float16, bfloat16) else x
+
+
+def _narrow(out: Any, like: Any) -> Any:
+    return cast(out, dtype=like.dtype) if like.dtype in (float16, bfloat16) else out
+
+
+def _mean(x: Any, axes: Ints, keepdims: bool) -> Any:
+    total = reduce_sum(x, axes=axes, keepdims=keepdims)
+    count = size_of(tuple(x.shape[a] for a in axes))
+    return total / count if count else total * _NAN
+
+
+@public
+@composite(samples=lambda: [*_samples(), Sample((complex_array((3, 2)),), {"axis": 0})])
+def mean(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The mean over axes.
+
+    >>> import weft
+    >>> weft.mean(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+    tensor([2., 3.])
+    """
+    x = as_floating(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
+    return _narrow(_mean(_wide(x), normalize_axes("mean", axis, x.ndim), keepdims), x)
+
+
+@public
+@composite(
+    samples=lambda: [*_samples(), *_samples(correction=1), Sample((complex_array((3, 2)),), {"axis": 0})]
+)
+def var(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
+    """The variance over axes: squared distances from the mean, divided by their number less ``correction``.
+
+    >>> import weft
+    >>> weft.var(weft.tensor([1.0, 2.0, 3.0]), correction=1)
+    tensor(1.)
+    """
+    x = as_floating(x)
+    return _narrow(_var("var", _wide(x), axis, correction, keepdims), x)
+
+
+def _var(op: str, x: Any, axis: Any, correction: float, keepdims: bool) -> Any:
+    axes = normalize_axes(op, axis, x.ndim)
+    off = x - _mean(x, axes, True)
+    squares = real(off * conj(off)) if kind(x.dtype) == "c" else off * off
+    total = reduce_sum(squares, axes=axes, keepdims=bool(keepdims))
+    count = size_of(tuple(x.shape[a] for a in axes)) - correction
+    return total / count if count > 0 else total * _NAN
+
+
+@public
+@composite(samples=lambda: [*_samples(), *_samples(correction=1)])
+def std(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
+    """The standard deviation over axes, the square root of ``var``.
+
+    >>> import weft
+    >>> weft.std(weft.tensor([1.0, 2.0, 3.0]), correction=1)
+    tensor(1.)
+    """
+    x = as_floating(x)
+    return _narrow(sqrt(_var("std", _wide(x), axis, correction, keepdims)), x)
+
+
+# Log of a sum of exponentials
+
+
+def _logsumexp(x: Any, *, axes: Ints, keepdims: bool) -> Any:
+    wide = x.astype(float32) if x.dtype in (float16, bfloat16) else x
+    top = np.maximum.reduce(wide, axis=axes, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, top.dtype.type(0))
+    total = np.log(np.exp(wide - top).sum(axis=axes, keepdims=True)) + top
+    return total.reshape(reduce_shape(x.shape, axes, keepdims)).astype(x.dtype, copy=False)
+
+
+def _logsumexp_type(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
+    if kind(x.dtype) != "f":
+        raise DtypeError("logsumexp", f"dtype must be floating, got {x.dtype.name}")
+    return TensorType(reduce_shape(x.shape, axes, keepdims), x.dtype)
+
+
+def _logsumexp_vjp(g: Any, x: Any, out: Any, axes: Ints, keepdims: bool) -> Any:
+    if not keepdims:
+        g, out = (restore(t, type_of(x), axes) for t in (g, out))
+    # where all of x is -inf so is out; x - 0 is then -inf too, and the gradient 0
+    return g * exp(x - select(isfinite(out), out, np.zeros((), x.dtype)))
+
+
+log_sum_exp: Op = primitive(
+    "logsumexp",
+    type_rule=_logsumexp_type,
+    eval=_logsumexp,
+    vjp=(_logsumexp_vjp,),
+    batch=batch_leading(shifted_axes),
+    samples=lambda: [
+        Sample((real_array((3, 4)),), {"axes": (1,), "keepdims": False}),
+        Sample((real_array((2, 3, 4)),), {"axes": (0, 2), "keepdims": True}),
+        Sample((real_array((3,), 1000, 1001),), {"axes": (0,), "keepdims": False}),
+        Sample(
+            (np.array([[-np.inf, -np.inf], [np.inf, 0.0]]),), {"axes": (1,), "keepdims": False}, smooth=False
+        ),
+        Sample((real_array((0, 2)),), {"axes": (0,), "keepdims": False}, smooth=False),
+    ],
+)
+
+
+@public
+def logsumexp(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The logarithm of the sum of exponentials over axes, without overflow.
+
+    >>> import weft
+    >>> weft.logsumexp(weft.tensor([1000.0, 1000.0]))
+    tensor(1000.6932)
+    """
+    x = as_floating(x)
+    if kind(x.dtype) != "f":
+        raise DtypeError("logsumexp", f"dtype must be floating, got {x.dtype.name}")
+    return log_sum_exp(x, axes=normalize_axes("logsumexp", axis, x.ndim), keepdims=bool(keepdims))
+
+
+# Quantiles
+
+
+@public
+@composite(
+    samples=lambda: [
+        *_samples(q=0.3),
+        Sample((real_array((3, 4)),), {"q": (0.0, 0.25, 1.0), "axis": 1}),
+        Sample((np.array([1.0, np.nan, 2.0]),), {"q": 0.5}, smooth=False),
+    ]
+)
+def quantile(x: Any, /, q: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The value below which a part q (0 to 1) of the elements over axes lies, between two by interpolation.
+
+    Several q make a new first axis.
+
+    >>> import weft
+    >>> weft.quantile(weft.tensor([0.0, 1.0, 2.0, 3.0]), 0.5)
+    tensor(1.5000)
+    """
+    x = as_floating(x)
+    axes = normalize_axes("quantile", axis, x.ndim)
+    need_elements("quantile", type_of(x), axes)
+    q = q if hasattr(q, "dtype") else np.asarray(q)
+    if isinstance(q, np.ndarray) and not ((q >= 0) & (q <= 1)).all():
+        raise ArgumentError("quantile", f"q must be between 0 and 1, got {q.tolist()}")
+    rows, kept = _sorted_rows(x, axes)
+    out = _interpolate(rows, cast(q, dtype=x.dtype) * (rows.shape[0] - 1))
+    bad = reduce_any(isnan(rows), axes=(0,), keepdims=False)
+    out = select(bad, np.asarray(_NAN, x.dtype), out)
+    return reshape(out, shape=(*q.shape, *(reduce_shape(x.shape, axes, keepdims) if keepdims else kept)))
+
+
+def _sorted_rows(x: Any, axes: Ints) -> tuple[Any, tuple[int, ...]]:
+    """x with the elements over axes sorted along a first axis, and the shape of the others."""
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    kept = tuple(x.shape[i] for i in rest)
+    moved = reshape(permute(x, axes=(*axes, *rest)), shape=(size_of(tuple(x.shape[a] for a in axes)), *kept))
+    return sort_axis(moved, axis=0, descending=False), kept
+
+
+def _interpolate(rows: Any, position: Any) -> Any:
+    """The rows at positions between them."""
+    below = floor(position)
+    a = gather_nd(rows, cast(below, dtype=int64))
+    b = gather_nd(rows, cast(ceil(position), dtype=int64))
+    part = reshape(position - below, shape=(*position.shape, *[1] * (rows.ndim - 1)))
+    return select(equal(part, np.zeros((), part.dtype)), a, a + (b - a) * part)
+
+
+@public
+@composite(samples=_samples)
+def median(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The middle element over axes, or the mean of the two in the middle.
+
+    >>> import weft
+    >>> weft.median(weft.tensor([3.0, 1.0, 2.0]))
+    tensor(2.)
+    """
+    return quantile(x, 0.5, axis, keepdims=keepdims)
+
+
+# Without NaN
+
+
+def _nan_samples() -> list[Sample]:
+    holes = real_array((3, 4))
+    holes[0, 1] = holes[2, 0] = np.nan
+    return [Sample((holes,), {"axis": a}, smooth=False) for a in (None, 0, 1)] + [
+        Sample((real_array((2, 3)),), {})
+    ]
+
+
+@public
+@composite(samples=_nan_samples)
+def nansum(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The sum over axes of the elements that are not NaN.
+
+    >>> import weft
+    >>> weft.nansum(weft.tensor([1.0, float("nan"), 2.0]))
+    tensor(3.)
+    """
+    x = as_floating(x)
+    known = select(isnan(x), np.zeros((), x.dtype), x)
+    return reduce_sum(known, axes=normalize_axes("nansum", axis, x.ndim), keepdims=bool(keepdims))
+
+
+@public
+@composite(samples=_nan_samples)
+def nanmean(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The mean over axes of the elements that are not NaN.
+
+    >>> import weft
+    >>> weft.nanmean(weft.tensor([1.0, float("nan"), 2.0]))
+    tensor(1.5000)
+    """
+    x = as_floating(x)
+    axes = normalize_axes("nanmean", axis, x.ndim)
+    count = reduce_sum(weight(equal(x, x), x), axes=axes, keepdims=bool(keepdims))
+    return nansum(x, axes, keepdims=keepdims) / count

@@ -1,0 +1,252 @@
+"""Trigonometric and hyperbolic functions, and their inverses.
+
+Scalar code of complex inverses follows W. Kahan, "Branch cuts for complex elementary functions" (1987).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import kind
+from weft.ops.exponential import LN2, expm1_code, log1p_code, rsqrt
+from weft.ops.families import elementwise
+from weft.ops.samples import reals
+from weft.ops.scalar import ScalarEmitter, Value, copy_sign
+
+sin = elementwise(
+    "sin",
+    eval=np.sin,
+    partials=(lambda x: cos(x),),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=lambda e, x: e.sin(x),
+)
+cos = elementwise(
+    "cos",
+    eval=np.cos,
+    partials=(lambda x: -sin(x),),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=lambda e, x: e.cos(x),
+)
+tan = elementwise(
+    "tan",
+    eval=np.tan,
+    partials=(lambda out: 1 + out * out,),
+    accepts="fc",
+    samples=reals(1, -1.2, 1.2, complex=True),
+    scalar=lambda e, x: e.div(e.sin(x), e.cos(x)),
+)
+
+# Hyperbolic functions
+
+
+def _is_complex(e: ScalarEmitter, x: Value) -> bool:
+    return kind(e.dtype(x)) == "c"
+
+
+def _sinh_code(e: ScalarEmitter, x: Value) -> Value:
+    if _is_complex(e, x):
+        a, b = e.real(x), e.imag(x)
+        return e.complex(e.mul(_sinh_code(e, a), e.cos(b)), e.mul(_cosh_code(e, a), e.sin(b)))
+    size = e.abs(x)
+    t = expm1_code(e, size)
+    small = e.mul(e.add(t, e.div(t, e.add(t, 1))), 0.5)
+    root = e.exp(e.mul(size, 0.5))  # its square does not overflow before the result does
+    large = e.mul(e.mul(root, 0.5), root)
+    return copy_sign(e, e.select(e.lt(size, 20), small, large), x)
+
+
+def _cosh_code(e: ScalarEmitter, x: Value) -> Value:
+    if _is_complex(e, x):
+        a, b = e.real(x), e.imag(x)
+        return e.complex(e.mul(_cosh_code(e, a), e.cos(b)), e.mul(_sinh_code(e, a), e.sin(b)))
+    root = e.exp(e.mul(e.abs(x), 0.5))
+    return e.add(e.mul(e.mul(root, 0.5), root), e.div(e.div(0.5, root), root))
+
+
+sinh = elementwise(
+    "sinh",
+    eval=np.sinh,
+    partials=(lambda x: cosh(x),),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=_sinh_code,
+)
+cosh = elementwise(
+    "cosh",
+    eval=np.cosh,
+    partials=(lambda x: sinh(x),),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=_cosh_code,
+)
+def _tanh(x: Any) -> Any:
+    """The hyperbolic tangent; far out on the real axis the zero of its imaginary part has the sign of x's."""
+    out = np.tanh(x)
+    if x.dtype.kind == "c" and np.isinf(x.real).any():
+        out = np.asarray(out)
+        np.copyto(out.imag, np.copysign(0, x.imag), where=np.isinf(x.real) & np.isfinite(x.imag))
+    return out
+
+
+tanh = elementwise(
+    "tanh",
+    eval=_tanh,
+    partials=(lambda out: 1 - out * out,),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=lambda e, x: e.tanh(x),
+)
+
+
+def _asinh_code(e: ScalarEmitter, x: Value) -> Value:
+    if _is_complex(e, x):
+        turned = _times_i(e, x)
+        p, q = e.sqrt(e.add(turned, 1)), e.sqrt(e.sub(1, turned))
+        re = _asinh_code(e, _cross(e, p, q))
+        return e.complex(re, e.atan2(e.imag(x), e.real(e.mul(p, q))))
+    size = e.abs(x)
+    square = e.mul(size, size)
+    near = log1p_code(e, e.add(size, e.div(square, e.add(e.sqrt(e.add(square, 1)), 1))))
+    return copy_sign(e, e.select(_is_huge(e, size), e.add(e.log(size), LN2), near), x)
+
+
+def _acosh_code(e: ScalarEmitter, x: Value) -> Value:
+    below, above = e.sub(x, 1), e.add(x, 1)
+    if _is_complex(e, x):
+        p, q = e.sqrt(below), e.sqrt(above)
+        inner = e.add(e.mul(e.real(p), e.real(q)), e.mul(e.imag(p), e.imag(q)))
+        return e.complex(_asinh_code(e, inner), e.mul(e.atan2(e.imag(p), e.real(q)), 2))
+    near = log1p_code(e, e.add(below, e.mul(e.sqrt(below), e.sqrt(above))))
+    return e.select(_is_huge(e, x), e.add(e.log(x), LN2), near)
+
+
+def _atanh_code(e: ScalarEmitter, x: Value) -> Value:
+    if _is_complex(e, x):
+        a, b = e.real(x), e.imag(x)
+        gap, square = e.sub(1, a), e.mul(b, b)
+        re = log1p_code(e, e.div(e.mul(a, 4), e.add(e.mul(gap, gap), square)))
+        im = e.atan2(e.mul(b, 2), e.sub(e.mul(gap, e.add(a, 1)), square))
+        return e.complex(e.mul(re, 0.25), e.mul(im, 0.5))
+    size = e.abs(x)
+    return copy_sign(e, e.mul(log1p_code(e, e.div(e.mul(size, 2), e.sub(1, size))), 0.5), x)
+
+
+def _is_huge(e: ScalarEmitter, size: Value) -> Value:
+    """Whether adding 1 to the square of size does not change it."""
+    return e.lt(1 / float(np.finfo(_plain_dtype(e, size)).eps) ** 0.5, size)
+
+
+def _plain_dtype(e: ScalarEmitter, x: Value) -> Any:
+    dtype = e.dtype(x)
+    return dtype if dtype.kind == "f" else np.dtype(np.float16)  # bfloat16 has fewer bits still
+
+
+def _times_i(e: ScalarEmitter, x: Value) -> Value:
+    return e.complex(e.neg(e.imag(x)), e.real(x))
+
+
+def _over_i(e: ScalarEmitter, x: Value) -> Value:
+    return e.complex(e.imag(x), e.neg(e.real(x)))
+
+
+def _cross(e: ScalarEmitter, p: Value, q: Value) -> Value:
+    """The imaginary part of conj(p) q, rounded as it stands."""
+    return e.sub(e.mul(e.imag(p), e.real(q)), e.mul(e.real(p), e.imag(q)))
+
+
+asinh = elementwise(
+    "asinh",
+    eval=np.arcsinh,
+    partials=(lambda x: rsqrt(x * x + 1),),
+    accepts="fc",
+    samples=reals(1, -0.9, 0.9, complex=True),
+    scalar=_asinh_code,
+)
+acosh = elementwise(
+    "acosh",
+    eval=np.arccosh,
+    partials=(lambda x: rsqrt(x - 1) * rsqrt(x + 1),),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, 1.1, 3.0, complex=True),
+    scalar=_acosh_code,
+)
+atanh = elementwise(
+    "atanh",
+    eval=np.arctanh,
+    partials=(lambda x: 1 / ((1 - x) * (1 + x)),),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, -0.9, 0.9, complex=True),
+    scalar=_atanh_code,
+)
+
+# Inverse trigonometric functions
+
+
+def _asin_code(e: ScalarEmitter, x: Value) -> Value:
+    if _is_complex(e, x):
+        return _over_i(e, _asinh_code(e, _times_i(e, x)))
+    return e.atan2(x, e.sqrt(e.mul(e.sub(1, x), e.add(x, 1))))
+
+
+def _acos_code(e: ScalarEmitter, x: Value) -> Value:
+    p, q = e.sqrt(e.sub(1, x)), e.sqrt(e.add(x, 1))
+    if _is_complex(e, x):
+        im = _asinh_code(e, e.sub(e.mul(e.real(q), e.imag(p)), e.mul(e.imag(q), e.real(p))))
+        return e.complex(e.mul(e.atan2(e.real(p), e.real(q)), 2), im)
+    return e.mul(e.atan2(p, q), 2)
+
+
+def _atan_code(e: ScalarEmitter, x: Value) -> Value:
+    if _is_complex(e, x):
+        return _over_i(e, _atanh_code(e, _times_i(e, x)))
+    return e.atan2(x, 1)
+
+
+asin = elementwise(
+    "asin",
+    eval=np.arcsin,
+    partials=(lambda x: rsqrt((1 - x) * (1 + x)),),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, -0.9, 0.9, complex=True),
+    scalar=_asin_code,
+)
+acos = elementwise(
+    "acos",
+    eval=np.arccos,
+    partials=(lambda x: -rsqrt((1 - x) * (1 + x)),),
+    accepts="fc",
+    singular=True,
+    samples=reals(1, -0.9, 0.9, complex=True),
+    scalar=_acos_code,
+)
+atan = elementwise(
+    "atan",
+    eval=np.arctan,
+    partials=(lambda x: 1 / (1 + x * x),),
+    accepts="fc",
+    samples=reals(1, -0.9, 0.9, complex=True),
+    scalar=_atan_code,
+)
+
+
+def _over_square(x: Any, x1: Any, x2: Any) -> Any:
+    """x / (x1^2 + x2^2), and 0 at the origin."""
+    square = x1 * x1 + x2 * x2
+    return x / (square + (square == 0))
+
+
+atan2 = elementwise(
+    "atan2",
+    eval=np.arctan2,
+    partials=(lambda x, y: _over_square(y, x, y), lambda x, y: -_over_square(x, x, y)),
+    accepts="f",
+    samples=reals(2, 0.2, 2.0),
+    scalar=lambda e, x, y: e.atan2(x, y),
+)

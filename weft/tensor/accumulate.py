@@ -1,0 +1,59 @@
+"""How gradients are added to the ``grad`` of tensors.
+
+A gradient is a value: adding to ``x.grad`` gives ``x`` a new tensor, and one that the user holds from before
+stays as it was. All tensors of one backward get theirs at once, or none does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from weft.errors import GradientError
+from weft.tensor.dispatch import wrap
+
+# Held while sums are made and set, so that gradients of several threads all count. It is re-entrant because
+# a finalizer may run anywhere, and may run backward.
+_lock = threading.RLock()
+
+
+def gradient_of(tensor: Any) -> Any:
+    """The gradient a tensor holds, or None; the slot stays unset until there is one."""
+    return getattr(tensor, "_grad", None)
+
+
+def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) -> None:
+    """Add gradients to the ``grad`` of tensors; pairs of tensors, each tensor once."""
+    pairs = list(arrived)
+    for tensor, grad in pairs:
+        _check_level(tensor._data, grad._data)
+    with _lock:
+        sums = [_sum(gradient_of(tensor), grad, create_graph) for tensor, grad in pairs]
+        owners = [tensor for tensor, _ in pairs]
+        # One call into C, which neither an interrupt nor another thread can divide.
+        deque(map(setattr, owners, repeat("_grad"), sums), maxlen=0)
+
+
+def _check_level(data: Any, gradient: Any) -> None:
+    """Raise if a gradient belongs to a transform that the tensor is outside of: it would outlive it there."""
+    if type(gradient) is not np.ndarray and (type(data) is np.ndarray or data.level < gradient.level):
+        raise GradientError(
+            "backward",
+            f"gradients must not be added to a tensor from outside, got backward inside {gradient.place}",
+            hint="use weft.grad or weft.autograd.grad, and return the gradient",
+        )
+
+
+def _sum(old: Any, new: Any, create_graph: bool) -> Any:
+    if old is None:
+        return new
+    if create_graph:
+        return old + new
+    if type(old._data) is type(new._data) is np.ndarray:
+        return wrap(np.asarray(old._data + new._data))
+    return wrap((old + new)._data)

@@ -1,0 +1,256 @@
+"""Gradient checkpoints: memory for time.
+
+A checkpointed call records its nodes as always, but what they save is dropped when it returns. When backward comes
+to the first of them the function runs again, on the same values and random draws, and the second
+recording gives each node what it needs. The graph itself is never rebuilt, so closures, several
+outputs, nested checkpoints and higher-order gradients need nothing special.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
+from typing import Any
+
+from weft.errors import ArgumentError, DomainError, GradientError
+from weft.ops.op import type_of
+from weft.tensor.dispatch import recording, wrap
+from weft.tensor.engine import node_of
+from weft.tensor.generator import (
+    Generator,
+    current_generator,
+    current_key_rules,
+    fork_rng,
+    using_key_rules,
+)
+from weft.tensor.mode import enable_grad, observing, resumed, running_levels
+from weft.tensor.node import Leaf, Node
+from weft.tensor.tensor import Tensor
+
+Edges = tuple[Any, ...]
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    preserve_rng_state: bool = True,
+    use_reentrant: bool | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Call a function without keeping its intermediate values; backward computes them again.
+
+    What the function reads besides its arguments must stay as it is until backward has run. A parameter that
+    changed, or a function that does something else the second time, is an error.
+
+    Args:
+        function: of any arguments, which may close over parameters.
+        args: arguments of the function.
+        preserve_rng_state: draw the same random numbers the second time.
+        use_reentrant: taken for code written for other libraries; there is one way here.
+        kwargs: keyword arguments of the function.
+
+    >>> import weft
+    >>> x = weft.tensor(3.0, requires_grad=True)
+    >>> y = weft.checkpoint(lambda x: weft.tanh(x * x) * x, x)
+    >>> y.backward()
+    >>> x.grad
+    tensor(1.0000)
+    """
+    if not callable(function):
+        raise ArgumentError("checkpoint", f"the function must be callable, got {type(function).__name__}")
+    if not recording():
+        return function(*args, **kwargs)
+    region = _Region(function, args, kwargs, preserve_rng_state)
+    with observing(region.drop):
+        out = function(*args, **kwargs)
+    region.close()
+    return out
+
+
+def checkpoint_sequential(functions: Sequence[Callable[..., Any]], segments: int, x: Any) -> Any:
+    """Apply functions one after another, each of ``segments`` equal stretches of them a checkpoint.
+
+    The last stretch is not, as backward would run it again at once.
+
+    >>> import weft
+    >>> x = weft.tensor(0.5, requires_grad=True)
+    >>> weft.checkpoint_sequential([weft.tanh, weft.exp, weft.tanh], 2, x).backward()
+    >>> x.grad
+    tensor(0.2770)
+    """
+    chain = list(functions)
+    if not 1 <= segments <= len(chain):
+        raise DomainError("checkpoint_sequential", f"segments must be in 1..{len(chain)}, got {segments}")
+    bounds = [i * len(chain) // segments for i in range(segments + 1)]
+    for start, stop in pairwise(bounds[:-1]):
+        x = checkpoint(_Chain(chain[start:stop]), x)
+    return _Chain(chain[bounds[-2] :])(x)
+
+
+class _Chain:
+    """Functions applied one after another."""
+
+    def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
+        self._functions = functions
+
+    def __call__(self, x: Any) -> Any:
+        for function in self._functions:
+            x = function(x)
+        return x
+
+
+class _Dropped:
+    """Takes the place of what a node saved, which it holds until the function has returned."""
+
+    __slots__ = ("__weakref__", "_index", "_region", "held")
+
+    def __init__(self, region: _Region, index: int, held: Any) -> None:
+        self._region = region
+        self._index = index
+        self.held = held
+
+    def take(self, recomputed: dict[Any, list[Any]]) -> Any:
+        """What the node saved, computed again; ``recomputed`` holds what one backward computed so far."""
+        if self.held is not None:  # backward inside the function itself
+            return self.held
+        if self._region not in recomputed:
+            recomputed[self._region] = self._region.run_again()
+        saved = recomputed[self._region]
+        taken, saved[self._index] = saved[self._index], None
+        return taken
+
+
+class _Region:
+    """One checkpointed call: what it takes to run it again, and to see that it does the same."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        preserve_rng_state: bool,
+    ) -> None:
+        self._function = function
+        self._args = [_Held(a) for a in args]
+        self._kwargs = {name: _Held(a) for name, a in kwargs.items()}
+        self._start = current_generator().get_state() if preserve_rng_state else None
+        self._end: Any = None
+        self._trail: list[tuple[str, Edges]] = []  # of each node its op, and its edges that come from outside
+        self._parameters: dict[Leaf, Any] = {}  # leaves that are no arguments, with the data they had
+        self._inside: set[int] = set()
+        self._dropped: list[weakref.ref[_Dropped]] = []
+        self._levels = frozenset(running_levels)
+        self._key_rules = current_key_rules()
+
+    def drop(self, node: Node) -> None:
+        """Observe a node as the function records it the first time."""
+        self._inside.add(id(node))
+        outside = tuple([None if e is None or id(node_of(e)) in self._inside else e for e in node.edges])
+        node.saved = dropped = _Dropped(self, len(self._trail), node.saved)
+        self._dropped.append(weakref.ref(dropped))
+        self._trail.append((node.rule.name, outside))
+        given = [held.edge for held in (*self._args, *self._kwargs.values())]
+        for edge in outside:
+            if type(edge) is Leaf and edge not in self._parameters and not any(edge is g for g in given):
+                self._parameters[edge] = _data_of(edge)
+
+    def close(self) -> None:
+        """End the first run."""
+        self._inside = set()
+        for reference in self._dropped:
+            if (dropped := reference()) is not None:
+                dropped.held = None
+        self._dropped = []
+        if self._start is not None:
+            self._end = current_generator().get_state()
+
+    def run_again(self) -> list[Any]:
+        """Run the function again and give what each node saves."""
+        for leaf, data in self._parameters.items():
+            if _data_of(leaf) is not data and leaf.owner() is not None:
+                raise GradientError(
+                    "checkpoint",
+                    "what the function uses must not change before backward, "
+                    f"got another value of a leaf of type {type_of(leaf.owner())}",
+                    hint="run backward first, or pass the tensor as an argument",
+                )
+        saved: list[Any] = []
+
+        def collect(node: Node) -> None:
+            self._compare(len(saved), node)
+            saved.append(node.saved)
+
+        args = [held.get() for held in self._args]
+        kwargs = {name: held.get() for name, held in self._kwargs.items()}
+        draws = nullcontext() if self._start is None else fork_rng(self._start)
+        transforms = using_key_rules(self._key_rules)
+        with (
+            enable_grad(),
+            observing(collect, alone=True),
+            resumed(self._levels),
+            transforms,
+            draws as generator,
+        ):
+            self._function(*args, **kwargs)
+        if len(saved) != len(self._trail):
+            raise _differs(f"{len(self._trail)} ops", f"{len(saved)}")
+        if generator is not None:
+            self._compare_draws(generator)
+        return saved
+
+    def _compare(self, index: int, node: Node) -> None:
+        if index >= len(self._trail):
+            raise _differs(f"{len(self._trail)} ops", "more")
+        name, outside = self._trail[index]
+        if node.rule.name != name:
+            raise _differs(name, node.rule.name)
+        for edge, old in zip(node.edges, outside, strict=True):
+            if old is not None and edge is not old:
+                raise _differs(f"{name} of the same tensors", "another tensor")
+
+    def _compare_draws(self, generator: Generator) -> None:
+        end = generator.get_state().tolist()
+        if end != self._start.tolist() and end != self._end.tolist():  # type: ignore[union-attr]
+            raise GradientError(
+                "checkpoint",
+                "the function must draw the same random numbers again, "
+                "got draws of another thread between its own",
+                hint="draw inside weft.fork_rng(), or from a weft.Generator of each thread",
+            )
+
+
+class _Held:
+    """An argument as it was: a tensor by its value and place in the graph, a generator by its state."""
+
+    __slots__ = ("_value", "edge")
+
+    def __init__(self, argument: Any) -> None:
+        self.edge: Any = None
+        self._value = argument
+        if isinstance(argument, Tensor):
+            self.edge = argument._node
+            self._value = wrap(argument._data, self.edge)
+        elif isinstance(argument, Generator):
+            self._value = Generator().set_state(argument.get_state())
+
+    def get(self) -> Any:
+        """The argument again; what the function does to it does not reach this one."""
+        value = self._value
+        if isinstance(value, Tensor):
+            return wrap(value._data, self.edge)
+        return Generator().set_state(value.get_state()) if isinstance(value, Generator) else value
+
+
+def _data_of(leaf: Leaf) -> Any:
+    owner = leaf.owner()
+    return None if owner is None else owner._data
+
+
+def _differs(first: str, second: str) -> GradientError:
+    return GradientError(
+        "checkpoint",
+        f"the function must do the same when it runs again, got {first} at first and {second} then",
+        hint="it must not depend on what changes between forward and backward",
+    )

@@ -1,0 +1,233 @@
+"""Functions whose result has a shape that depends on values, so that they need concrete tensors.
+
+The values they give are picked out of their input by ``gather``, and so have gradients.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.base.dtypes import bfloat16, bool_, default_float, float32, int64, kind
+from weft.base.shapes import broadcast_shapes, normalize_axis, size_of
+from weft.errors import DomainError, DtypeError, ShapeError
+from weft.ops.index import gather_nd, scatter_add_nd
+from weft.ops.index_axis import as_index, take
+from weft.ops.op import type_of
+from weft.ops.public import public
+from weft.ops.view import broadcast_to, reshape
+from weft.tensor.dispatch import wrap
+from weft.tensor.tensor import Tensor
+
+
+def _concrete(op: str, x: Any) -> Any:
+    """The array of a tensor, or an array itself."""
+    return x._array(op) if isinstance(x, Tensor) else np.asarray(x)
+
+
+def _ints(array: Any) -> Tensor:
+    tensor: Tensor = wrap(np.asarray(array, int64))
+    return tensor
+
+
+# Where elements are
+
+
+@public
+def nonzero(x: Any, /) -> tuple[Tensor, ...]:
+    """The indices of the elements that are not zero, one tensor for each axis.
+
+    >>> import weft
+    >>> weft.nonzero(weft.tensor([[0, 1], [2, 0]]))
+    (tensor([0, 1]), tensor([1, 0]))
+    """
+    if x.ndim == 0:
+        raise ShapeError("nonzero", f"the tensor must have at least one axis, got {type_of(x)}")
+    return tuple(map(_ints, _concrete("nonzero", x).nonzero()))
+
+
+@public
+def argwhere(x: Any, /) -> Tensor:
+    """The indices of the elements that are not zero, one row for each element.
+
+    >>> import weft
+    >>> weft.argwhere(weft.tensor([[0, 1], [2, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    return _ints(np.argwhere(_concrete("argwhere", x)))
+
+
+@public
+def masked_select(x: Any, mask: Any, /) -> Any:
+    """The elements of x where a mask holds, as a vector; both broadcast together.
+
+    >>> import weft
+    >>> weft.masked_select(weft.tensor([1.0, 2.0, 3.0]), weft.tensor([True, False, True]))
+    tensor([1., 3.])
+    """
+    if mask.dtype != bool_:
+        raise DtypeError("masked_select", f"the mask must be bool, got {mask.dtype.name}")
+    shape = broadcast_shapes("masked_select", [x.shape, mask.shape], [type_of(x), type_of(mask)])
+    where = np.broadcast_to(_concrete("masked_select", mask), shape).reshape(-1).nonzero()[0]
+    return gather_nd(reshape(broadcast_to(x, shape=shape), shape=(size_of(shape),)), _ints(where))
+
+
+@public
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
+    """The rows and columns of the elements on and below the k-th diagonal of an n by m matrix.
+
+    >>> import weft
+    >>> weft.tril_indices(2)
+    (tensor([0, 1, 1]), tensor([0, 0, 1]))
+    """
+    rows, columns = np.tril_indices(n, k, m)
+    return _ints(rows), _ints(columns)
+
+
+@public
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
+    """The rows and columns of the elements on and above the k-th diagonal of an n by m matrix.
+
+    >>> import weft
+    >>> weft.triu_indices(2)
+    (tensor([0, 0, 1]), tensor([0, 1, 1]))
+    """
+    rows, columns = np.triu_indices(n, k, m)
+    return _ints(rows), _ints(columns)
+
+
+# Distinct elements
+
+
+class UniqueAll(NamedTuple):
+    """What ``unique_all`` gives."""
+
+    values: Any
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """What ``unique_counts`` gives."""
+
+    values: Any
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """What ``unique_inverse`` gives."""
+
+    values: Any
+    inverse_indices: Tensor
+
+
+def _unique(op: str, x: Any) -> UniqueAll:
+    array = _concrete(op, x)
+    keys = array.astype(float32) if array.dtype == bfloat16 else array
+    found = np.unique(keys, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    first, inverse, counts = found[1:]
+    values = gather_nd(reshape(x, shape=(size_of(x.shape),)), _ints(first))
+    return UniqueAll(values, _ints(first), _ints(inverse.reshape(x.shape)), _ints(counts))
+
+
+@public
+def unique_all(x: Any, /) -> UniqueAll:
+    """The distinct elements in order, where each first stands, which one each element is, and how many.
+
+    >>> import weft
+    >>> weft.unique_all(weft.tensor([3, 1, 3])).inverse_indices
+    tensor([1, 0, 1])
+    """
+    return _unique("unique_all", x)
+
+
+@public
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """The distinct elements in order, and how many there are of each; each NaN is distinct.
+
+    >>> import weft
+    >>> weft.unique_counts(weft.tensor([3, 1, 3]))
+    UniqueCounts(values=tensor([1, 3]), counts=tensor([1, 2]))
+    """
+    found = _unique("unique_counts", x)
+    return UniqueCounts(found.values, found.counts)
+
+
+@public
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """The distinct elements in order, and for each element of x which of them it is.
+
+    >>> import weft
+    >>> weft.unique_inverse(weft.tensor([3, 1, 3]))
+    UniqueInverse(values=tensor([1, 3]), inverse_indices=tensor([1, 0, 1]))
+    """
+    found = _unique("unique_inverse", x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+@public
+def unique_values(x: Any, /) -> Any:
+    """The distinct elements in order; each NaN is distinct.
+
+    >>> import weft
+    >>> weft.unique_values(weft.tensor([3, 1, 3]))
+    tensor([1, 3])
+    """
+    return _unique("unique_values", x).values
+
+
+@public
+def unique(
+    x: Any, /, *, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
+) -> Any:
+    """The distinct elements in order, or slices along an axis; with more if asked for.
+
+    >>> import weft
+    >>> weft.unique(weft.tensor([[1, 2], [1, 2], [0, 5]]), axis=0, return_counts=True)
+    (tensor([[0, 5],
+            [1, 2]]), tensor([1, 2]))
+    """
+    if axis is None:
+        values, _, inverse, counts = _unique("unique", x)
+    else:
+        where = normalize_axis("unique", axis, x.ndim)
+        found = np.unique(
+            _concrete("unique", x), return_index=True, return_inverse=True, return_counts=True, axis=where
+        )
+        values, inverse, counts = take(x, found[1], axis=where), _ints(found[2].reshape(-1)), _ints(found[3])
+    more = [t for t, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
+    return (values, *more) if more else values
+
+
+# Counting
+
+
+@public
+def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0) -> Any:
+    """How often each number from 0 on stands in a vector, or the sum of its weights.
+
+    >>> import weft
+    >>> weft.bincount(weft.tensor([1, 3, 1]))
+    tensor([0, 2, 0, 1])
+    >>> weft.bincount(weft.tensor([1, 0, 1]), weft.tensor([0.5, 2.0, 0.25]))
+    tensor([2.0000, 0.7500])
+    """
+    index = as_index("bincount", x)
+    if index.ndim != 1:
+        raise ShapeError("bincount", f"the tensor must be a vector, got {type_of(index)}")
+    places = _concrete("bincount", index)
+    if places.size and places.min() < 0:
+        raise DomainError("bincount", f"numbers must not be negative, got {places.min()}")
+    size = max(minlength, int(places.max()) + 1 if places.size else 0)
+    if weights is None:
+        return _ints(np.bincount(places.astype(np.intp), minlength=size))
+    if weights.shape != index.shape:
+        raise ShapeError(
+            "bincount", f"each number needs a weight, got {type_of(index)} and {type_of(weights)}"
+        )
+    dtype = weights.dtype if kind(weights.dtype) in "fc" else default_float()
+    weights = weights if weights.dtype == dtype else weights.astype(dtype)
+    return scatter_add_nd(np.zeros(size, dtype), weights, index)

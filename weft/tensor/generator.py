@@ -1,0 +1,214 @@
+"""Generators: where keys come from when the user does not pass one.
+
+A generator is a seed and the number of draws made so far; draw i uses the key (seed, i), so numbers
+depend on nothing else. One global generator serves all threads, each draw a number of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.base.dtypes import uint64
+from weft.base.philox import MASK
+from weft.errors import ArgumentError, DomainError
+from weft.ops.op import type_of
+from weft.ops.public import public
+from weft.tensor.convert import integer
+from weft.tensor.random import new_key
+from weft.tensor.tensor import Tensor
+
+_DRAWS = 2**63  # set in the second word of the keys of generators, so that none is a weft.random.key(seed)
+
+
+class Generator:
+    """A source of random numbers with a state of its own.
+
+    >>> import weft
+    >>> one, two = weft.Generator(3), weft.Generator(3)
+    >>> bool((weft.rand(4, generator=one) == weft.rand(4, generator=two)).all())
+    True
+    """
+
+    __slots__ = ("_index", "_lock", "_seed")
+
+    def __init__(self, seed: int = 0) -> None:
+        self._lock = threading.Lock()
+        self._seed = _checked_seed("Generator", seed)
+        self._index = 0
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from a seed; returns the generator itself."""
+        number = _checked_seed("manual_seed", seed)
+        with self._lock:
+            self._seed, self._index = number, 0
+        return self
+
+    def seed(self) -> int:
+        """Start again from a seed taken from the system's entropy; returns the seed."""
+        number = int.from_bytes(os.urandom(8), "little")
+        self.manual_seed(number)
+        return number
+
+    def initial_seed(self) -> int:
+        """The seed last set."""
+        return self._seed
+
+    def next_key(self) -> Tensor:
+        """The key of the next draw."""
+        with self._lock:
+            seed, index = self._seed, self._index
+            self._index = index + 1
+        return new_key(seed, _DRAWS | index)
+
+    def get_state(self) -> Tensor:
+        """Seed and number of draws, to go back to with ``set_state``."""
+        with self._lock:
+            return new_key(self._seed, self._index)
+
+    def set_state(self, state: Any) -> Generator:
+        """Go back to a state; returns the generator itself."""
+        if not isinstance(state, Tensor) or state.dtype != uint64 or state.shape != (2,):
+            got = type_of(state) if isinstance(state, Tensor) else type(state).__name__
+            raise ArgumentError("set_rng_state", f"state must be a u64[2], got {got}")
+        seed, index = (int(word) for word in state.numpy())
+        with self._lock:
+            self._seed, self._index = seed, index
+        return self
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._seed}, draws={self._index})"
+
+
+def _checked_seed(op: str, seed: Any) -> int:
+    number = integer(op, "seed", seed)
+    if not -(2**63) <= number <= MASK:
+        raise DomainError(op, f"seed must be in -2**63..2**64 - 1, got {number}")
+    return number & MASK
+
+
+KeyRules = tuple[Callable[[Tensor], Tensor], ...]  # what each running vmap makes of the key of a draw
+
+
+class _Thread(threading.local):
+    generator: Generator | None = None  # stands in for the global one inside fork_rng
+    key_rules: KeyRules = ()
+
+
+default_generator = Generator()
+_thread = _Thread()
+
+
+def current_generator() -> Generator:
+    """The generator that draws without one of their own use in this thread."""
+    return _thread.generator or default_generator
+
+
+def next_key(generator: Generator | None = None) -> Tensor:
+    """The key of the next draw from a generator, by default the current one."""
+    key = (generator or current_generator()).next_key()
+    for rule in _thread.key_rules:
+        key = rule(key)
+    return key
+
+
+def current_key_rules() -> KeyRules:
+    """What the transforms that run in this thread make of each key, the outermost first."""
+    return _thread.key_rules
+
+
+@contextmanager
+def using_key_rules(rules: KeyRules) -> Iterator[None]:
+    """Let rules make of each key what they do, in this thread, instead of the current ones."""
+    outer = _thread.key_rules
+    _thread.key_rules = rules
+    try:
+        yield
+    finally:
+        _thread.key_rules = outer
+
+
+@public
+def manual_seed(seed: int) -> Generator:
+    """Start the global generator again from a seed.
+
+    >>> import weft
+    >>> generator = weft.manual_seed(0)
+    >>> first = weft.rand(3)
+    >>> generator = weft.manual_seed(0)
+    >>> bool((first == weft.rand(3)).all())
+    True
+    """
+    return current_generator().manual_seed(seed)
+
+
+@public
+def seed() -> int:
+    """Start the global generator again from a seed taken from the system's entropy; returns the seed.
+
+    >>> import weft
+    >>> isinstance(weft.seed(), int)
+    True
+    """
+    return current_generator().seed()
+
+
+@public
+def initial_seed() -> int:
+    """The seed last set for the global generator.
+
+    >>> import weft
+    >>> weft.manual_seed(5).initial_seed() == weft.initial_seed() == 5
+    True
+    """
+    return current_generator().initial_seed()
+
+
+@public
+def get_rng_state() -> Tensor:
+    """The state of the global generator: its seed and the number of draws made since.
+
+    >>> import weft
+    >>> state = weft.get_rng_state()
+    >>> a = weft.rand(3)
+    >>> weft.set_rng_state(state)
+    >>> bool((weft.rand(3) == a).all())
+    True
+    """
+    return current_generator().get_state()
+
+
+@public
+def set_rng_state(state: Any) -> None:
+    """Put the global generator back into a state that ``get_rng_state`` gave.
+
+    >>> import weft
+    >>> weft.set_rng_state(weft.get_rng_state())
+    """
+    current_generator().set_state(state)
+
+
+@contextmanager
+def fork_rng(state: Any = None) -> Iterator[Generator]:
+    """Draw from a copy of the global generator inside a ``with`` block, in this thread only.
+
+    Args:
+        state: from which the copy starts; by default from where the global generator stands.
+
+    >>> import weft
+    >>> before = weft.get_rng_state()
+    >>> with weft.fork_rng():
+    ...     draws = weft.rand(100)
+    >>> bool((weft.get_rng_state() == before).all())
+    True
+    """
+    outer = _thread.generator
+    inner = Generator().set_state(current_generator().get_state() if state is None else state)
+    _thread.generator = inner
+    try:
+        yield inner
+    finally:
+        _thread.generator = outer

@@ -1,0 +1,158 @@
+"""Brackets: ``x[key]`` and ``x[key] = value``, with NumPy's rules.
+
+Where nothing is recorded and data are arrays, NumPy does it all. Else a key is read into a ``Selection``
+and becomes ops: a slice, a reshape, and for integer tensors a gather or scatter on the axes brought to the
+front.
+
+Assignment gives the tensor a new value; other tensors and saved values never change. An array that
+nobody else holds is written in place, so a loop that fills a tensor costs what it writes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import DType, bool_
+from weft.base.shapes import size_of
+from weft.errors import BoundsError, DtypeError
+from weft.ops.index import gather_nd, scatter_nd
+from weft.ops.index_axis import as_values
+from weft.ops.op import TensorLike, type_of
+from weft.ops.select import cast_array, select
+from weft.ops.view import permute, reshape
+from weft.ops.view_slice import slice_axes, slice_axis, update_slice
+from weft.tensor.dispatch import recording, wrap
+from weft.tensor.selection import Selection, read_int, read_key
+
+ndarray = np.ndarray
+asarray = np.asarray
+
+
+# Reading elements
+
+
+def _plain(item: Any) -> Any:
+    """An item of a key as NumPy takes it: the arrays of tensors."""
+    if isinstance(item, TensorLike):
+        return item._array("index")  # type: ignore[attr-defined]
+    return item
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """``x[key]``: the method of Tensor."""
+    data = x._data
+    if type(data) is ndarray and (x._node is None or not recording()):
+        try:
+            out = data[tuple(map(_plain, key)) if type(key) is tuple else _plain(key)]
+        except Exception:  # noqa: S110 - the general path says what is wrong in the user's terms
+            pass
+        else:
+            return wrap(out if type(out) is ndarray else asarray(out))
+    shape = x.shape
+    if type(key) is int and shape:  # what a loop over rows asks for
+        first, stop, _ = read_int(key, 0, shape[0])
+        return reshape(slice_axis(x, 0, first, stop), shape=shape[1:])
+    return select_from(x, read_key(key, shape))
+
+
+def select_from(x: Any, at: Selection) -> Any:
+    """The elements of x that a selection names, by ops."""
+    part = _indexed_first(x, at)
+    if not at.indices:
+        return part
+    out, n = at.run(gather_nd, part, shape=x.shape), len(at.index_shape)
+    if at.place == 0:
+        return out
+    return permute(out, axes=(*range(n, n + at.place), *range(n), *range(n + at.place, out.ndim)))
+
+
+def _indexed_first(x: Any, at: Selection) -> Any:
+    """x sliced, in the shape of the selection, with the indexed axes first."""
+    part = x if at.is_whole(x.shape) else slice_axes(x, **at.slices)
+    part = part if part.shape == at.shape else reshape(part, shape=at.shape)
+    return permute(part, axes=at.front) if at.axes != tuple(range(len(at.axes))) else part
+
+
+# Writing elements
+
+
+def setitem(x: Any, key: Any, value: Any) -> None:
+    """``x[key] = value``: the method of Tensor."""
+    recorded = recording() and (x._node is not None or getattr(value, "_node", None) is not None)
+    tensors = [t for t in (x, value, *(key if type(key) is tuple else (key,))) if isinstance(t, TensorLike)]
+    if recorded or any(type(t._data) is not ndarray for t in tensors):  # type: ignore[attr-defined]
+        x._rebind("setitem", updated(x, key, _as_values(value, x.dtype)))
+        return
+    del tensors
+    plain = tuple(map(_plain, key)) if type(key) is tuple else _plain(key)
+    array = _as_values(value, x.dtype)
+    array = array._data if isinstance(array, TensorLike) else array  # type: ignore[attr-defined]
+    _write(x, plain, array)
+
+
+def _write(x: Any, key: Any, value: Any) -> None:
+    """Write arrays: in place if nobody else holds the data of x, else into a copy."""
+    in_place = x._is_unshared() and x._data.flags.writeable
+    data = x._data if in_place else x._data.copy()
+    try:
+        data[key] = value
+    except (IndexError, ValueError, TypeError, OverflowError):
+        at = read_key(key, x.shape)
+        at.check_bounds(x.shape)
+        _broadcast_values(x, at, value)
+        raise
+    if not in_place or x._node is not None:
+        x._rebind("setitem", wrap(data))
+
+
+def _as_values(value: Any, dtype: DType) -> Any:
+    """What is assigned, as an array or tensor of the dtype of what it is assigned to."""
+    if isinstance(value, TensorLike):
+        return value if value.dtype == dtype else value.astype(dtype)  # type: ignore[attr-defined]
+    try:
+        with np.errstate(all="ignore"):
+            if isinstance(value, ndarray | np.generic):
+                return cast_array(asarray(value), dtype)
+            return asarray(value, dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise DtypeError("setitem", f"{dtype.name} must be able to hold the value, got {value!r}") from None
+
+
+def updated(x: Any, key: Any, value: Any) -> Any:
+    """x with other values at a key, by ops."""
+    key = key[0] if type(key) is tuple and len(key) == 1 else key
+    if isinstance(key, TensorLike) and key.dtype == bool_ and value.ndim <= x.ndim - key.ndim:  # type: ignore[attr-defined]
+        return _where_masked(x, key, value)
+    at = read_key(key, x.shape)
+    value = _broadcast_values(x, at, value)
+    if at.indices:
+        n = len(at.index_shape)
+        rest = tuple(i for i in range(value.ndim) if not at.place <= i < at.place + n)
+        value = permute(value, axes=(*range(at.place, at.place + n), *rest)) if at.place else value
+        value = at.run(scatter_nd, _indexed_first(x, at), value, shape=x.shape)
+        value = permute(value, axes=tuple(int(i) for i in np.argsort(at.front)))
+    value = reshape(value, shape=tuple(len(range(*b)) for b in at.bounds))
+    return value if at.is_whole(x.shape) else update_slice(x, value, **at.slices)
+
+
+def _where_masked(x: Any, mask: Any, value: Any) -> Any:
+    """x with a value where a mask holds: needs no concrete mask."""
+    covered = x.shape[: mask.ndim]
+    if mask.shape != covered:
+        raise BoundsError(
+            "index", f"a mask must have the shape {covered} of the axes it covers, got {type_of(mask)}"
+        )
+    value = as_values("setitem", value, x, x.shape[mask.ndim :])
+    return select(reshape(mask, shape=(*mask.shape, *[1] * (x.ndim - mask.ndim))), value, x)
+
+
+def _broadcast_values(x: Any, at: Selection, value: Any) -> Any:
+    """Values in the shape that a selection names; leading axes of size 1 too many are dropped."""
+    kept = tuple(s for i, s in enumerate(at.shape) if i not in at.axes)
+    shape = (*kept[: at.place], *at.index_shape, *kept[at.place :])
+    extra = value.ndim - len(shape)
+    if extra > 0 and size_of(value.shape[:extra]) == 1:
+        value = reshape(value, shape=value.shape[extra:])
+    return as_values("setitem", value, x, shape)

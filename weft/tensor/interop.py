@@ -1,0 +1,142 @@
+"""How tensors meet other libraries: DLPack both ways, NumPy's operators, the array API's namespace.
+
+Memory is shared without copying. A tensor is a value, so it goes out marked read-only where the protocol can
+say so, and what comes in from outside is never written to.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from weft.base.device import as_device
+from weft.base.dtypes import bfloat16, uint16
+from weft.errors import ArgumentError, DomainError, GradientError, SharingError
+from weft.ops.public import public
+from weft.tensor.convert import from_ndarray
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor, wrap
+
+API_VERSION = "2024.12"
+_API_VERSIONS = ("2021.12", "2022.12", "2023.12", API_VERSION)
+_DLPACK_CPU = (1, 0)  # kDLCPU
+
+
+@public
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor that shares the memory of an object with ``__dlpack__``, such as an array of another library.
+
+    Args:
+        x: the object.
+        device: where the tensor should live.
+        copy: True copies; False is an error where memory cannot be shared.
+
+    >>> import numpy as np, weft
+    >>> weft.from_dlpack(np.arange(3))
+    tensor([0, 1, 2])
+    """
+    as_device(device)
+    if isinstance(x, Tensor):
+        return x.detach().clone() if copy else x.detach()
+    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+        raise ArgumentError("from_dlpack", f"must be an object with __dlpack__, got {type(x).__name__}")
+    out: Tensor = wrap(from_ndarray("from_dlpack", _import_array(x, copy), None, False))
+    return out
+
+
+def _import_array(x: Any, copy: bool | None) -> Any:
+    place = tuple(x.__dlpack_device__())
+    if place != _DLPACK_CPU and copy is False:
+        raise SharingError("from_dlpack", f"memory must be on the cpu to be shared, got device {place}")
+    array = _shared_array(x, {} if place == _DLPACK_CPU else {"device": "cpu"})
+    return array.copy() if copy else array
+
+
+def _shared_array(x: Any, options: dict[str, Any]) -> Any:
+    if isinstance(x, np.ndarray):  # which may be of a dtype that NumPy cannot export
+        return x
+    try:
+        return np.from_dlpack(x, **options)
+    except (BufferError, RuntimeError) as error:
+        from weft.tensor.dlpack import AsUint16
+
+        try:
+            return np.from_dlpack(AsUint16(x), **options).view(bfloat16)
+        except BufferError:
+            raise SharingError("from_dlpack", f"the exporter must be able to share, got: {error}") from None
+
+
+def _dlpack(
+    self: Tensor,
+    /,
+    *,
+    stream: Any = None,
+    max_version: Any = None,
+    dl_device: Any = None,
+    copy: bool | None = None,
+) -> Any:
+    """A capsule with this tensor's memory, for ``from_dlpack`` of another library.
+
+    From DLPack 1.0 on it is marked read-only; an older consumer gets a copy of memory that must not be written.
+    """
+    if stream is not None:
+        raise SharingError("__dlpack__", f"stream must be None on the cpu, got {stream!r}")
+    if dl_device is not None and tuple(dl_device) != _DLPACK_CPU:
+        raise SharingError("__dlpack__", f"the device must be the cpu, {_DLPACK_CPU}, got {dl_device}")
+    if self._node is not None and thread.recording:
+        raise GradientError(
+            "__dlpack__", "the tensor must not require grad, got one that does", hint="use .detach()"
+        )
+    array = _exported_array(
+        self._array("__dlpack__"), max_version is not None and tuple(max_version) >= (1, 0), copy
+    )
+    options = {} if max_version is None else {"max_version": tuple(max_version)}
+    if array.dtype != bfloat16:
+        return array.__dlpack__(**options)
+    from weft.tensor.dlpack import as_bfloat16
+
+    return as_bfloat16(array.view(uint16).__dlpack__(**options))
+
+
+def _exported_array(array: Any, can_mark: bool, copy: bool | None) -> Any:
+    """The array to export: a read-only view where the consumer understands that, or a copy."""
+    if copy:
+        return array.copy()
+    if can_mark:
+        view = array.view()
+        view.flags.writeable = False
+        return view
+    if array.flags.writeable:
+        return array
+    if copy is False:
+        raise SharingError(
+            "__dlpack__", "read-only memory must be copied for a consumer older than DLPack 1.0"
+        )
+    return array.copy()
+
+
+def _dlpack_device(self: Tensor, /) -> tuple[int, int]:
+    """The device in DLPack's numbers."""
+    return _DLPACK_CPU
+
+
+def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The module ``weft``, which is the array API namespace of tensors."""
+    if api_version is not None and api_version not in _API_VERSIONS:
+        raise DomainError(
+            "__array_namespace__",
+            f"api_version must be one of {', '.join(_API_VERSIONS)}, got {api_version!r}",
+        )
+    return sys.modules["weft"]
+
+
+for _name, _method in (
+    ("__dlpack__", _dlpack),
+    ("__dlpack_device__", _dlpack_device),
+    ("__array_namespace__", _array_namespace),
+    # NumPy's operators leave the operation to the operand of higher priority: `array + tensor` is a tensor
+    ("__array_priority__", 1000),
+):
+    setattr(Tensor, _name, _method)

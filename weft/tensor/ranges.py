@@ -1,0 +1,164 @@
+"""Functions that make tensors by counting: ranges, grids and diagonals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import DType, default_float, kind, result_dtype, uint64
+from weft.base.shapes import Shape, normalize_shape
+from weft.errors import DomainError, DtypeError, ShapeError
+from weft.ops.op import type_of
+from weft.ops.public import public
+from weft.ops.view import broadcast_to, reshape
+from weft.tensor.convert import fill_array, integer, number, number_dtype
+from weft.tensor.creation import made, target_dtype
+from weft.tensor.tensor import Tensor
+
+
+@public
+def eye(
+    n_rows: Any,
+    n_cols: Any = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A matrix with ones on the k-th diagonal and zeros elsewhere.
+
+    >>> import weft
+    >>> weft.eye(2, 3, k=1)
+    tensor([[0., 1., 0.],
+            [0., 0., 1.]])
+    """
+    rows, cols = normalize_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    target = target_dtype(dtype, default_float(), device)
+    diagonal = max(-rows, min(integer("eye", "k", k), cols))
+    return made(
+        "eye", lambda shape: np.eye(*shape, diagonal, target), (rows, cols), requires_grad=requires_grad
+    )
+
+
+@public
+def arange(
+    start: Any,
+    /,
+    stop: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers from start, in steps, up to but without stop; ``arange(n)`` counts from 0.
+
+    >>> import weft
+    >>> weft.arange(3), weft.arange(1, 2, 0.25)
+    (tensor([0, 1, 2]), tensor([1.0000, 1.2500, 1.5000, 1.7500]))
+    """
+    first, last, by = (_real("arange", n, v) for n, v in (("start", start), ("stop", stop), ("step", step)))
+    if last is None:
+        first, last = 0, first
+    if by == 0:
+        raise DomainError("arange", "step must not be 0")
+    natural = result_dtype("arange", *{number_dtype(v) for v in (first, last, by)})
+    target = target_dtype(dtype, natural, device)
+    if kind(target) == "b":
+        raise DtypeError("arange", "dtype must be numeric, got bool")
+    return made(
+        "arange", _counted, (_count(first, last, by),), first, by, target, requires_grad=requires_grad
+    )
+
+
+def _real(op: str, name: str, value: Any) -> Any:
+    """A real number as a Python int or float; None stays."""
+    if value is None:
+        return None
+    found = number(op, name, value)
+    found = found.item() if isinstance(found, np.generic) else found
+    if isinstance(found, complex) or found != found or found in (math.inf, -math.inf):
+        raise DomainError(op, f"{name} must be a finite real number, got {found}")
+    return found
+
+
+def _count(first: Any, last: Any, step: Any) -> int:
+    """How many numbers there are from first in steps before last."""
+    if isinstance(first, int) and isinstance(last, int) and isinstance(step, int):
+        return len(range(first, last, step))
+    return max(0, math.ceil((last - first) / step))
+
+
+def _counted(shape: Shape, first: Any, step: Any, dtype: DType) -> Any:
+    (count,) = shape
+    if not (isinstance(first, int) and isinstance(step, int)):
+        return (first + step * np.arange(count, dtype=np.float64)).astype(dtype)
+    if count == 0 or kind(dtype) not in "iu":
+        return np.arange(first, first + step * count, step, np.float64).astype(dtype)
+    fill_array("arange", (first, first + step * (count - 1)), dtype)  # an error if they do not fit
+    # modulo 2**64, which holds for either sign, so that no step on the way overflows
+    values = np.arange(count, dtype=np.uint64) * np.uint64(step % 2**64) + np.uint64(first % 2**64)
+    return (values if dtype == uint64 else values.view(np.int64)).astype(dtype)
+
+
+@public
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Evenly spaced numbers from start to stop, with stop itself unless endpoint is False.
+
+    >>> import weft
+    >>> weft.linspace(0, 1, 3)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    first, last = number("linspace", "start", start), number("linspace", "stop", stop)
+    count = integer("linspace", "num", num)
+    if count < 0:
+        raise DomainError("linspace", f"num must not be negative, got {count}")
+    natural = result_dtype("linspace", default_float(), number_dtype(first), number_dtype(last))
+    target = target_dtype(dtype, natural, device)
+    return made("linspace", _spaced, (count,), first, last, endpoint, target, requires_grad=requires_grad)
+
+
+def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -> Any:
+    with np.errstate(all="ignore"):
+        values = np.linspace(first, last, shape[0], endpoint=endpoint)
+        return (np.floor(values) if kind(dtype) in "iu" else values).astype(dtype)
+
+
+@public
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+    """Coordinate tensors on the grid of several axes; "ij" puts the axes in order, "xy" swaps the first two.
+
+    >>> import weft
+    >>> x, y = weft.meshgrid(weft.tensor([1, 2]), weft.tensor([3, 4, 5]), indexing="ij")
+    >>> x.shape, y[0]
+    ((2, 3), tensor([3, 4, 5]))
+    """
+    if indexing not in ("xy", "ij"):
+        raise DomainError("meshgrid", f"indexing must be 'xy' or 'ij', got {indexing!r}")
+    for x in arrays:
+        if not isinstance(x, Tensor) or x.ndim > 1:
+            got = type_of(x) if isinstance(x, Tensor) else type(x).__name__
+            raise ShapeError("meshgrid", f"each axis must be a tensor of rank 1, got {got}")
+    rank = len(arrays)
+    order = (1, 0, *range(2, rank)) if indexing == "xy" and rank > 1 else tuple(range(rank))
+    shape = tuple(arrays[i].size for i in order)
+    return [
+        broadcast_to(
+            reshape(x, shape=tuple(x.size if order[a] == i else 1 for a in range(rank))), shape=shape
+        )
+        for i, x in enumerate(arrays)
+    ]

@@ -1,0 +1,254 @@
+"""Random tensors from a generator: ``weft.rand`` and its siblings.
+
+Each call takes the next key of the generator and hands over to ``weft.tensor.random``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.device import as_device
+from weft.base.dtypes import DEFAULT_INT, as_dtype, kind
+from weft.base.shapes import Shape, normalize_shape
+from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.exponential import log
+from weft.ops.index_axis import take
+from weft.ops.op import type_of
+from weft.ops.public import public
+from weft.ops.select import cast
+from weft.ops.sort import argsort
+from weft.ops.view_axes import moveaxis
+from weft.tensor import random
+from weft.tensor.convert import integer
+from weft.tensor.generator import Generator, next_key
+from weft.tensor.tensor import Tensor
+
+
+def _leaf(drawn: Tensor, device: Any, requires_grad: bool) -> Tensor:
+    as_device(device)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+def _size(op: str, size: tuple[Any, ...]) -> Shape:
+    """A shape given as one tuple, or as ints one after the other."""
+    return normalize_shape(op, size[0] if len(size) == 1 else size)
+
+
+def _template(op: str, x: Any) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise ArgumentError(op, f"must be a tensor, got {type(x).__name__}")
+    return x
+
+
+@public
+def rand(
+    *size: Any,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Uniform on [0, 1).
+
+    >>> import weft
+    >>> weft.rand(2, 3).shape, weft.rand((2, 3), dtype=weft.float64).dtype.name
+    ((2, 3), 'float64')
+    """
+    shape = _size("rand", size)
+    return _leaf(random.uniform(next_key(generator), shape, dtype=dtype), device, requires_grad)
+
+
+@public
+def randn(
+    *size: Any,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal with mean 0 and standard deviation 1.
+
+    >>> import weft
+    >>> weft.randn(2, 3).shape
+    (2, 3)
+    """
+    shape = _size("randn", size)
+    return _leaf(random.normal(next_key(generator), shape, dtype=dtype), device, requires_grad)
+
+
+@public
+def randint(
+    low: Any,
+    high: Any = None,
+    size: Any = None,
+    *,
+    dtype: Any = DEFAULT_INT,
+    device: Any = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Integers in low, ..., high - 1: ``randint(low, high, size)`` or, from 0, ``randint(high, size)``.
+
+    >>> import weft
+    >>> weft.randint(0, 10, (2, 3)).shape, weft.randint(10, (4,)).shape
+    ((2, 3), (4,))
+    """
+    if size is None and high is not None:
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    if size is None:
+        raise ArgumentError("randint", "size must be given", hint="randint(low, high, size)")
+    as_device(device)
+    return random.randint(next_key(generator), size, low, high, dtype)
+
+
+@public
+def randperm(
+    n: int, *, dtype: Any = DEFAULT_INT, device: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """The numbers 0, ..., n - 1 in random order.
+
+    >>> import weft
+    >>> sorted(weft.randperm(5).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    as_device(device)
+    order = random.permutation(next_key(generator), integer("randperm", "n", n))
+    target = as_dtype(dtype)
+    return order if target == order.dtype else cast(order, dtype=target)
+
+
+@public
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal with a mean and a standard deviation, numbers or tensors; gradients flow to tensors.
+
+    >>> import weft
+    >>> weft.normal(weft.zeros(3), 2.0).shape, weft.normal(0.0, 1.0, (2, 2)).shape
+    ((3,), (2, 2))
+    """
+    as_device(device)
+    return random.normal(next_key(generator), size, mean, std, dtype)
+
+
+@public
+def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability that each element of a tensor tells, else 0, in the tensor's dtype.
+
+    >>> import weft
+    >>> weft.bernoulli(weft.tensor([0.0, 1.0]))
+    tensor([0., 1.])
+    """
+    p = _template("bernoulli", p)
+    if kind(p.dtype) != "f":
+        raise ArgumentError("bernoulli", f"p must be a floating tensor, got {type_of(p)}")
+    return cast(random.bernoulli(next_key(generator), p), dtype=p.dtype)  # type: ignore[no-any-return]
+
+
+@public
+def multinomial(
+    probs: Any, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Indices drawn from each row of weights, which need not sum to 1; without replacement all differ.
+
+    >>> import weft
+    >>> weft.multinomial(weft.tensor([0.0, 1.0, 0.0]), 4, replacement=True)
+    tensor([1, 1, 1, 1])
+    """
+    probs = _template("multinomial", probs)
+    count = integer("multinomial", "num_samples", num_samples)
+    _check_weights(probs, count, replacement)
+    logits = log(probs.detach())
+    key = next_key(generator)
+    if replacement:
+        drawn = random.categorical(key, logits, shape=(count, *probs.shape[:-1]))
+        return moveaxis(drawn, 0, -1)  # type: ignore[no-any-return]
+    # The order of logits plus Gumbel noise is that of drawing one after the other (J. Yellott, 1977).
+    ranked = argsort(random.gumbel(key, probs.shape, logits), axis=-1, descending=True)
+    return take(ranked, np.arange(count), axis=-1)  # type: ignore[no-any-return]
+
+
+def _check_weights(probs: Tensor, count: int, replacement: bool) -> None:
+    if probs.ndim not in (1, 2) or kind(probs.dtype) != "f":
+        got = type_of(probs)
+        raise ShapeError("multinomial", f"probs must be a floating tensor of rank 1 or 2, got {got}")
+    if count < 1:
+        raise DomainError("multinomial", f"num_samples must be positive, got {count}")
+    if type(probs._data) is not np.ndarray:
+        return  # the values are not known while a transform or capture runs
+    weights = probs._data
+    if not bool(((weights >= 0) & np.isfinite(weights)).all()):
+        raise DomainError("multinomial", "probs must be finite and not negative")
+    possible = int((weights > 0).sum(-1).min(initial=probs.shape[-1]))
+    needed = 1 if replacement else count
+    if possible < needed:
+        raise DomainError(
+            "multinomial", f"each row must have {needed} weights that are not 0, got one with {possible}"
+        )
+
+
+@public
+def rand_like(
+    x: Any,
+    /,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Uniform on [0, 1), with the shape and dtype of a tensor.
+
+    >>> import weft
+    >>> weft.rand_like(weft.zeros(2, 3)).shape
+    (2, 3)
+    """
+    like = _template("rand_like", x)
+    target = like.dtype if dtype is None else dtype
+    return rand(like.shape, dtype=target, device=device, requires_grad=requires_grad, generator=generator)
+
+
+@public
+def randn_like(
+    x: Any,
+    /,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal with mean 0 and standard deviation 1, with the shape and dtype of a tensor.
+
+    >>> import weft
+    >>> weft.randn_like(weft.zeros(2, 3)).shape
+    (2, 3)
+    """
+    like = _template("randn_like", x)
+    target = like.dtype if dtype is None else dtype
+    return randn(like.shape, dtype=target, device=device, requires_grad=requires_grad, generator=generator)
+
+
+@public
+def randint_like(
+    x: Any, /, low: Any, high: Any = None, *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """Integers in low, ..., high - 1 (from 0 if one bound is given), with the shape and dtype of a tensor.
+
+    >>> import weft
+    >>> weft.randint_like(weft.tensor([1, 2, 3]), 10).shape
+    (3,)
+    """
+    like = _template("randint_like", x)
+    low, high = (0, low) if high is None else (low, high)
+    target = like.dtype if dtype is None else dtype
+    return randint(low, high, like.shape, dtype=target, generator=generator)

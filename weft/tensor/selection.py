@@ -1,0 +1,246 @@
+"""Keys of brackets: what ``x[1, ..., None, mask, ::2]`` selects, by NumPy's rules.
+
+A key is integers, slices, None, ``...``, boolean masks and integer tensors in any mixture. It is read
+for one shape into a ``Selection``, or found wrong in the user's terms.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import DTYPES, bool_, kind
+from weft.base.shapes import Shape, broadcast_shapes
+from weft.errors import ArgumentError, BoundsError, DomainError, DtypeError, WeftError
+from weft.ops.index import bounds_error, check_bounds
+from weft.ops.op import TensorLike, type_of
+from weft.ops.view_slice import Ints
+
+ndarray = np.ndarray
+asarray = np.asarray
+_ALLOWED = "must be integers, slices, None, ... or integer or bool tensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A key, read for one shape.
+
+    Attributes:
+        bounds: (start, stop, step) for each axis of x, as for ``range``.
+        shape: of x after slicing, without the axes of integers and with new ones.
+        axes: those axes of ``shape`` that integer tensors index.
+        indices: the integer tensors.
+        index_shape: the shape that the integer tensors broadcast to.
+        place: where the axes of ``index_shape`` stand in the result.
+        sources: the axis of x that each integer tensor indexes, -1 for the new axis of a 0-d mask.
+    """
+
+    bounds: tuple[tuple[int, int, int], ...]
+    shape: Shape
+    axes: Ints
+    indices: tuple[Any, ...]
+    index_shape: Shape
+    place: int
+    sources: Ints
+
+    @property
+    def slices(self) -> dict[str, Ints]:
+        """The attributes of the slice."""
+        starts, stops, steps = zip(*self.bounds, strict=True) if self.bounds else ((), (), ())
+        return {"starts": starts, "stops": stops, "steps": steps}
+
+    @property
+    def front(self) -> Ints:
+        """The order that brings the indexed axes to the front."""
+        return (*self.axes, *[i for i in range(len(self.shape)) if i not in self.axes])
+
+    def run(self, op: Any, *inputs: Any, shape: Shape) -> Any:
+        """Run an op with the indices; an index outside x is reported for the axis of x, not of the part."""
+        try:
+            return op(*inputs, *self.indices)
+        except BoundsError:
+            self.check_bounds(shape)
+            raise
+
+    def check_bounds(self, shape: Shape) -> None:
+        """Raise if an index whose values are known is outside a shape."""
+        for index, axis in zip(self.indices, self.sources, strict=True):
+            array = getattr(index, "_data", index)
+            if axis >= 0 and type(array) is ndarray and array.size:
+                check_bounds("index", [array], shape, [axis])
+
+    def is_whole(self, shape: Shape) -> bool:
+        """Whether the slice takes all of a shape, in order."""
+        return all(b == (0, s, 1) for b, s in zip(self.bounds, shape, strict=True))
+
+
+# Reading a key
+
+
+def _read_item(item: Any) -> Any:
+    """One item of a key: None, ``...``, a slice, an int, a boolean array, or integers as array or tensor."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, bool | np.bool_):
+        return asarray(item)
+    if isinstance(item, int | np.integer):
+        return int(item)
+    if isinstance(item, list | tuple):
+        return _read_array(_as_array(item))
+    if isinstance(item, TensorLike | ndarray):
+        return _read_array(item)
+    if hasattr(item, "__index__"):
+        return operator.index(item)
+    raise ArgumentError("index", f"{_ALLOWED}, got {item!r}")
+
+
+def _read_array(item: Any) -> Any:
+    """A mask as an array; integers as they are, or an int if they are one whose value is known."""
+    array = item if isinstance(item, ndarray) else item._data
+    letter = kind(item.dtype) if item.dtype in DTYPES else ""
+    if letter == "b":
+        return item if array is item else item._array("index")
+    if letter in ("i", "u"):
+        return int(array) if item.ndim == 0 and type(array) is ndarray else item
+    raise DtypeError("index", f"{_ALLOWED}, got {item.dtype.name}", hint="cast it with .astype(weft.int64)")
+
+
+def _as_array(items: Any) -> Any:
+    """A list of integers or truth values as an array."""
+    try:
+        array = asarray(items)
+    except ValueError:
+        raise ArgumentError("index", f"a list must be rectangular, got {items!r}") from None
+    return array.astype(np.int64) if array.size == 0 else array
+
+
+def _axes_taken(item: Any) -> int:
+    """How many axes an item of a key stands for."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if _is_mask(item) else 1
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, ndarray) and item.dtype == bool_
+
+
+def _is_fancy(item: Any) -> bool:
+    """Whether an item is an integer, or a tensor or array: what broadcasts together."""
+    return isinstance(item, TensorLike | ndarray | int)
+
+
+def _read_items(key: Any, shape: Shape) -> tuple[list[Any], bool]:
+    """The items of a key with full slices for ``...``, and whether those that index stand side by side."""
+    items = [_read_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    missing = len(shape) - sum(map(_axes_taken, items))
+    if missing < 0:
+        taken = len(shape) - missing
+        raise BoundsError(
+            "index", f"there must be at most {len(shape)} indices for shape {shape}, got {taken}"
+        )
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise ArgumentError("index", "there must be at most one ..., got more")
+    at = dots[0] if dots else len(items)
+    fancy = [i for i, item in enumerate(items) if _is_fancy(item)]
+    adjacent = not fancy or fancy[-1] - fancy[0] == len(fancy) - 1  # a ... parts them, even if it is empty
+    return [*items[:at], *[slice(None)] * missing, *items[at + 1 :]], adjacent
+
+
+def read_key(key: Any, shape: Shape) -> Selection:
+    """Read a key for a tensor of a shape, or raise an error that says what is wrong with it."""
+    items, adjacent = _read_items(key, shape)
+    reader = _Reader(shape)
+    for item in items:
+        reader.read(item)
+    return reader.selection(adjacent)
+
+
+class _Reader:
+    """Reads the items of a key one after the other; see ``Selection`` for what it gathers."""
+
+    __slots__ = ("axes", "bounds", "indices", "place", "shape", "sizes", "sources")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.bounds: list[tuple[int, int, int]] = []
+        self.sizes: list[int] = []
+        self.axes: list[int] = []
+        self.indices: list[Any] = []
+        self.sources: list[int] = []
+        self.place: int | None = None
+
+    def read(self, item: Any) -> None:
+        """Take in one item."""
+        axis = len(self.bounds)
+        if self.place is None and _is_fancy(item):
+            self.place = len(self.sizes)
+        if item is None:
+            self.sizes.append(1)
+        elif isinstance(item, slice):
+            self.bounds.append(_read_slice(item, self.shape[axis]))
+            self.sizes.append(len(range(*self.bounds[-1])))
+        elif isinstance(item, int):
+            self.bounds.append(read_int(item, axis, self.shape[axis]))
+        elif _is_mask(item):
+            self._add_indices(_read_mask(item, axis, self.shape), item.ndim)
+        else:
+            self._add_indices([item], 1)
+
+    def _add_indices(self, indices: list[Any], count: int) -> None:
+        """Take in indices of the next ``count`` axes; none of them means a new axis."""
+        axis = len(self.bounds)
+        taken = self.shape[axis : axis + count]
+        self.axes.extend(range(len(self.sizes), len(self.sizes) + len(indices)))
+        self.sizes.extend(taken or (1,))
+        self.bounds.extend((0, s, 1) for s in taken)
+        self.sources.extend(range(axis, axis + count) if count else (-1,))
+        self.indices.extend(indices)
+
+    def selection(self, adjacent: bool) -> Selection:
+        """What was read."""
+        common = broadcast_shapes("index", [i.shape for i in self.indices], list(map(type_of, self.indices)))
+        return Selection(
+            bounds=tuple(self.bounds),
+            shape=tuple(self.sizes),
+            axes=tuple(self.axes),
+            indices=tuple(self.indices),
+            index_shape=common,
+            place=self.place or 0 if adjacent else 0,
+            sources=tuple(self.sources),
+        )
+
+
+def read_int(index: int, axis: int, size: int) -> tuple[int, int, int]:
+    """The bounds of the one element at an index, which may be negative."""
+    if not -size <= index < size:
+        raise bounds_error("index", axis, size, index)
+    index += size if index < 0 else 0
+    return index, index + 1, 1
+
+
+def _read_slice(item: slice, size: int) -> tuple[int, int, int]:
+    try:
+        bounds = item.indices(size)
+    except ValueError:
+        raise DomainError("index", "the step of a slice must not be 0") from None
+    except TypeError as error:
+        if isinstance(error, WeftError):
+            raise
+        raise ArgumentError("index", f"the bounds of a slice must be ints or None, got {item!r}") from None
+    return bounds if len(range(*bounds)) else (0, 0, 1)
+
+
+def _read_mask(mask: Any, axis: int, shape: Shape) -> list[Any]:
+    covered = shape[axis : axis + mask.ndim]
+    if any(
+        m not in (0, s) for m, s in zip(mask.shape, covered, strict=True)
+    ):  # NumPy lets an empty mask pass
+        raise BoundsError(
+            "index", f"a mask must have the shape {covered} of the axes it covers, got {type_of(mask)}"
+        )
+    return list(mask.nonzero()) if mask.ndim else [np.zeros(int(mask), np.int64)]

@@ -1,0 +1,100 @@
+"""``jvp``: the derivative of a function along a direction, by forward mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
+from weft.errors import ArgumentError, ShapeError
+from weft.ops.op import type_of
+from weft.tensor.dispatch import recording
+from weft.tensor.mode import enable_grad
+from weft.tensor.tensor import Tensor, wrap
+from weft.transform.arguments import (
+    Places,
+    argument_names,
+    check_function,
+    flatten_differentiable,
+    flatten_outputs,
+    split_aux,
+    to_tensor,
+)
+from weft.transform.forward import Dual
+from weft.transform.levels import new_level
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """The value of f, and the derivative of its outputs along tangents of its arguments.
+
+    Args:
+        f: from trees of tensors to a tree of tensors.
+        primals: a tuple of the arguments of f.
+        tangents: a tuple of the directions, like primals.
+        has_aux: f returns ``(output, aux)``; then the result is ``(output, tangent, aux)``.
+
+    >>> import weft
+    >>> weft.jvp(lambda x: x * x, (weft.tensor(3.0),), (weft.tensor(1.0),))
+    (tensor(9.), tensor(6.))
+    """
+    check_function("jvp", f)
+    inputs, structure, directions = check_tangents("jvp", primals, tangents)
+    settle = _keep if recording() else Tensor.detach
+    with new_level() as level, enable_grad():
+        duals = [wrap(Dual(level, x, t)) for x, t in zip(inputs, directions, strict=True)]
+        out, aux = split_aux("jvp", f(*tree_unflatten(structure, duals)), has_aux)
+        outputs, out_structure = flatten_outputs("jvp", out)
+        pairs = [_split(level, o) for o in outputs]
+        aux = tree_map(lambda x: settle(_split(level, x)[0]) if isinstance(x, Tensor) else x, aux)
+    value = tree_unflatten(out_structure, [settle(p) for p, _ in pairs])
+    tangent = tree_unflatten(out_structure, [settle(t) for _, t in pairs])
+    return (value, tangent, aux) if has_aux else (value, tangent)
+
+
+def _keep(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _split(level: int, output: Tensor) -> tuple[Tensor, Tensor]:
+    """Value and tangent of what a function returned at a level."""
+    data = output._data
+    if type(data) is not Dual or data.level != level:
+        return output, _zeros(output)
+    return data.primal, _zeros(output) if data.tangent is None else data.tangent
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return wrap(np.zeros(like.shape, like.dtype))  # type: ignore[no-any-return]
+
+
+def check_tangents(op: str, primals: Any, tangents: Any) -> tuple[list[Tensor], Structure, list[Tensor]]:
+    """The tensors in primals, the structure of these, and the tensors in tangents, which must be alike."""
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise ArgumentError(
+                op,
+                f"{name} must be a tuple with one item an argument, got {type(given).__name__}",
+                hint="write jvp(f, (x,), (v,)) for a function of one argument",
+            )
+    if len(primals) != len(tangents):
+        raise ArgumentError(
+            op, f"there must be as many tangents as primals, got {len(tangents)} and {len(primals)}"
+        )
+    names = argument_names(len(primals))
+    inputs, structure = flatten_differentiable(op, primals, names)
+    given = flatten_like(op, structure, tuple(tangents), "tangents")
+    places = Places(primals, names)
+    directions = [
+        t if isinstance(t, Tensor) and type_of(t) == type_of(x) else _direction(op, x, t, places[i])
+        for i, (x, t) in enumerate(zip(inputs, given, strict=True))
+    ]
+    return inputs, structure, directions
+
+
+def _direction(op: str, primal: Tensor, tangent: Any, place: str) -> Tensor:
+    out = to_tensor(op, tangent, f"the tangent of {place}")
+    if out.shape != primal.shape:
+        raise ShapeError(op, f"the tangent of {place} must be of type {type_of(primal)}, got {type_of(out)}")
+    return out if out.dtype == primal.dtype else out.astype(primal.dtype)  # type: ignore[attr-defined]
