@@ -1,10 +1,11 @@
 """weft: a computation-graph framework. Ordinary Python on tensors, dynamic and static graphs, one cloth."""
 
-from weft import errors, testing
+import typing as _typing
+
+from weft import errors
 
 # dtypes
 from weft.base.device import Device
-from weft.base.device import Device as device
 from weft.base.dtypes import (
     bfloat16,
     complex64,
@@ -30,9 +31,11 @@ from weft.base.dtypes import bool_ as bool
 from weft.ops.contract import bilinear, bmm, dot, inner, kron, linear, matmul, mm, mv, outer, tensordot, vecdot
 
 # elementwise that are functions
-from weft.ops.elementwise import clip as clamp
 from weft.ops.compound import allclose, isclose, nan_to_num
-from weft.ops.elementwise import clip, complex, conj, imag, lerp, polygamma, real, where
+from weft.ops.arithmetic import clip, lerp
+from weft.ops.complex import complex, conj, imag, real
+from weft.ops.gamma import polygamma
+from weft.ops.select import where
 
 # reduce
 from weft.ops.reduce import all, amax, amin, any, argmax, argmin, count_nonzero, max, min, prod, sum
@@ -111,6 +114,33 @@ from weft.ops.convolution import (
     conv_transpose3d,
 )
 from weft.ops.einsum import einsum
+from weft.ops.loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    gaussian_nll_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+)
+from weft.ops.loss_margin import (
+    cdist,
+    cosine_embedding_loss,
+    cosine_similarity,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    multi_margin_loss,
+    multilabel_soft_margin_loss,
+    pairwise_distance,
+    soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from weft.ops.norm import group_norm, layer_norm, local_response_norm, normalize, rms_norm
 from weft.ops.pool import (
     avg_pool1d,
     avg_pool2d,
@@ -131,7 +161,19 @@ from weft.ops.pool_adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
+from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
 from weft.ops.softmax import log_softmax, softmax, softmin
+from weft.tensor.attention import scaled_dot_product_attention
+from weft.tensor.batch_norm import batch_norm, instance_norm
+from weft.tensor.dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    gumbel_softmax,
+)
+from weft.tensor.embedding import embedding
 
 # linalg, fft
 from weft import fft, linalg
@@ -256,10 +298,10 @@ from weft.tensor.functions import (
     subtract,
     tan,
     tanh,
+    true_divide,
     trunc,
 )
 from weft.tensor.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from weft.tensor.interop import API_VERSION as __array_api_version__
 from weft.tensor.casts import astype
 from weft.tensor.interop import from_dlpack
 from weft.tensor.namespace import (
@@ -292,6 +334,7 @@ from weft.ir.types import TensorType
 from weft.ops.op import no_gradient
 from weft import autograd
 from weft.tensor.anomaly import detect_anomaly
+from weft.tensor.autograd import stop_gradient
 from weft.tensor.checkpoint import checkpoint, checkpoint_sequential
 from weft.tensor.custom import custom_op, remove_custom_op
 from weft.tensor.function import Function
@@ -313,12 +356,54 @@ from weft.transform.reverse import grad, value_and_grad, vjp
 from weft.transform.vmap import vmap
 
 # random
+from weft.tensor import random
+from weft.tensor.generator import (
+    Generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from weft.tensor.printing import printoptions, set_printoptions
+from weft.tensor.sampling import (
+    bernoulli,
+    multinomial,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+)
 
 __version__ = "0.1.0"
+__array_api_version__ = "2024.12"
+
+if _typing.TYPE_CHECKING:
+    from weft import datasets, testing
+else:
+
+    def __getattr__(name: str) -> object:
+        """A module that most programs do without is imported at first use."""
+        if name in ("datasets", "testing"):
+            from importlib import import_module
+
+            return import_module(f"weft.{name}")
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+# Other names that people know
+clamp = clip
+device = Device
 
 __all__ = [
     "Device",
     "Function",
+    "Generator",
     "RaggedTensor",
     "SparseTensor",
     "Tensor",
@@ -339,6 +424,7 @@ __all__ = [
     "add",
     "all",
     "allclose",
+    "alpha_dropout",
     "amax",
     "amin",
     "angle",
@@ -363,8 +449,12 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "batch_norm",
+    "bernoulli",
     "bfloat16",
     "bilinear",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
     "bincount",
     "bitwise_and",
     "bitwise_invert",
@@ -379,6 +469,7 @@ __all__ = [
     "broadcast_to",
     "can_cast",
     "cat",
+    "cdist",
     "ceil",
     "celu",
     "checkpoint",
@@ -400,8 +491,11 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "count_nonzero",
     "crop",
+    "cross_entropy",
     "cummax",
     "cummin",
     "cumprod",
@@ -409,6 +503,7 @@ __all__ = [
     "cumulative_prod",
     "cumulative_sum",
     "custom_op",
+    "datasets",
     "detect_anomaly",
     "device",
     "diag",
@@ -420,9 +515,14 @@ __all__ = [
     "divide",
     "dot",
     "double",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "e",
     "einsum",
     "elu",
+    "embedding",
     "empty",
     "empty_like",
     "enable_grad",
@@ -449,25 +549,32 @@ __all__ = [
     "floor_divide",
     "fmod",
     "fold",
+    "fork_rng",
     "from_dlpack",
     "from_numpy",
     "full",
     "full_like",
     "gather",
+    "gaussian_nll_loss",
     "ge",
     "gelu",
     "get_default_dtype",
+    "get_rng_state",
     "glu",
     "grad",
     "greater",
     "greater_equal",
+    "group_norm",
     "gt",
+    "gumbel_softmax",
     "half",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
     "hessian",
+    "hinge_embedding_loss",
+    "huber_loss",
     "hypot",
     "iinfo",
     "imag",
@@ -475,7 +582,9 @@ __all__ = [
     "index_select",
     "inf",
     "inference_mode",
+    "initial_seed",
     "inner",
+    "instance_norm",
     "int16",
     "int32",
     "int64",
@@ -494,7 +603,10 @@ __all__ = [
     "jacobian",
     "jacrev",
     "jvp",
+    "kl_div",
     "kron",
+    "l1_loss",
+    "layer_norm",
     "le",
     "leaky_relu",
     "lerp",
@@ -505,6 +617,7 @@ __all__ = [
     "linear",
     "linearize",
     "linspace",
+    "local_response_norm",
     "log",
     "log10",
     "log1p",
@@ -521,6 +634,8 @@ __all__ = [
     "lp_pool1d",
     "lp_pool2d",
     "lt",
+    "manual_seed",
+    "margin_ranking_loss",
     "masked_fill",
     "masked_select",
     "matmul",
@@ -538,7 +653,11 @@ __all__ = [
     "mish",
     "mm",
     "moveaxis",
+    "mse_loss",
     "mul",
+    "multi_margin_loss",
+    "multilabel_soft_margin_loss",
+    "multinomial",
     "multiply",
     "mv",
     "nan",
@@ -550,9 +669,12 @@ __all__ = [
     "negative",
     "newaxis",
     "nextafter",
+    "nll_loss",
     "no_grad",
     "no_gradient",
     "nonzero",
+    "normal",
+    "normalize",
     "not_equal",
     "numel",
     "one_hot",
@@ -560,18 +682,29 @@ __all__ = [
     "ones_like",
     "outer",
     "pad",
+    "pairwise_distance",
     "permute_dims",
     "pi",
+    "poisson_nll_loss",
     "polygamma",
     "positive",
     "pow",
     "prelu",
+    "printoptions",
     "prod",
     "put_along_axis",
     "quantile",
     "ragged",
     "ragged_from_padded",
     "ragged_from_splits",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "random",
+    "randperm",
     "real",
     "reciprocal",
     "register_tree",
@@ -582,15 +715,20 @@ __all__ = [
     "repeat",
     "reshape",
     "result_type",
+    "rms_norm",
     "roll",
     "round",
     "rsqrt",
+    "scaled_dot_product_attention",
     "scatter",
     "scatter_add",
     "searchsorted",
+    "seed",
     "selu",
     "set_default_dtype",
     "set_grad_enabled",
+    "set_printoptions",
+    "set_rng_state",
     "short",
     "sigmoid",
     "sign",
@@ -598,6 +736,8 @@ __all__ = [
     "silu",
     "sin",
     "sinh",
+    "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -611,6 +751,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "stop_gradient",
     "sub",
     "subtract",
     "sum",
@@ -635,8 +776,11 @@ __all__ = [
     "tree_unflatten",
     "tril",
     "tril_indices",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "triu",
     "triu_indices",
+    "true_divide",
     "trunc",
     "uint16",
     "uint32",

@@ -7,7 +7,7 @@
 """
 
 from weft.tensor.anomaly import detect_anomaly
-from weft.tensor.autograd import backward, grad
+from weft.tensor.autograd import backward, grad, stop_gradient
 from weft.tensor.checkpoint import checkpoint, checkpoint_sequential
 from weft.tensor.function import Function, once_differentiable
 from weft.tensor.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
@@ -25,4 +25,5 @@ __all__ = [
     "no_grad",
     "once_differentiable",
     "set_grad_enabled",
+    "stop_gradient",
 ]

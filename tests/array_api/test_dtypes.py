@@ -89,12 +89,21 @@ def test_uint64_with_a_signed_integer_has_no_common_dtype(signed: str) -> None:
 def test_python_scalar_is_weak(name: str, scalar: Any) -> None:
     kinds = "bifc"
     letter = "b" if name == "bool" else "i" if "int" in name else "c" if "complex" in name else "f"
-    own, other = kinds.index(letter), kinds.index({bool: "b", int: "i", float: "f", complex: "c"}[type(scalar)])
+    own, other = (
+        kinds.index(letter),
+        kinds.index({bool: "b", int: "i", float: "f", complex: "c"}[type(scalar)]),
+    )
     default = ("bool", "int64", "float32", "complex128" if name == "float64" else "complex64")[other]
     expected = dtype_of(name if other <= own else default)
-    assert weft.result_type(dtype_of(name), scalar) == weft.result_type(scalar, weft.ones(1, dtype=name)) == expected
+    assert (
+        weft.result_type(dtype_of(name), scalar)
+        == weft.result_type(scalar, weft.ones(1, dtype=name))
+        == expected
+    )
     if expected != weft.bool:
-        assert (weft.ones(1, dtype=name) + scalar).dtype == (scalar + weft.ones(1, dtype=name)).dtype == expected
+        assert (
+            (weft.ones(1, dtype=name) + scalar).dtype == (scalar + weft.ones(1, dtype=name)).dtype == expected
+        )
 
 
 def test_result_type_does_not_depend_on_order_and_needs_an_argument() -> None:
@@ -135,7 +144,12 @@ def test_finfo(name: str) -> None:
 def test_iinfo(name: str) -> None:
     for argument in (dtype_of(name), name, weft.ones(2, dtype=name)):
         info, expected = weft.iinfo(argument), np.iinfo(name)
-        assert (info.bits, info.max, info.min, info.dtype) == (expected.bits, expected.max, expected.min, dtype_of(name))
+        assert (info.bits, info.max, info.min, info.dtype) == (
+            expected.bits,
+            expected.max,
+            expected.min,
+            dtype_of(name),
+        )
         assert all(type(v) is int for v in (info.bits, info.max, info.min))
 
 
@@ -168,7 +182,7 @@ def test_isdtype(name: str, kind: str) -> None:
 
 
 def test_isdtype_of_an_unknown_kind_is_an_error() -> None:
-    with pytest.raises(ValueError, match="kind must be one of bool, .* got 'floating'"):
+    with pytest.raises(ValueError, match=r"kind must be one of bool, .* got 'floating'"):
         weft.isdtype(weft.int8, "floating")
 
 
@@ -178,7 +192,11 @@ def test_isdtype_of_an_unknown_kind_is_an_error() -> None:
 @few
 @given(data=st.data(), source=st.sampled_from(ALL), target=st.sampled_from(ALL), copy=st.booleans())
 def test_astype(data: Any, source: str, target: str, copy: bool) -> None:
-    x = data.draw(arrays((source,), min_value=0, max_value=100, allow_nan=False) if source not in COMPLEX else arrays((source,)))
+    x = data.draw(
+        arrays((source,), min_value=0, max_value=100, allow_nan=False)
+        if source not in COMPLEX
+        else arrays((source,))
+    )
     if source in COMPLEX and target not in (*COMPLEX, "bool"):
         with pytest.raises(TypeError, match="dtype must be complex for complex values"):
             weft.astype(to_weft(x), dtype_of(target))
@@ -207,7 +225,14 @@ def test_what_is_not_a_dtype_is_refused(spec: Any) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "name"),
-    [(float, "float32"), (int, "int64"), (bool, "bool"), (complex, "complex64"), ("bfloat16", "bfloat16"), (np.int8, "int8")],
+    [
+        (float, "float32"),
+        (int, "int64"),
+        (bool, "bool"),
+        (complex, "complex64"),
+        ("bfloat16", "bfloat16"),
+        (np.int8, "int8"),
+    ],
 )
 def test_python_types_and_names_stand_for_dtypes(spec: Any, name: str) -> None:
     assert weft.ones(1, dtype=spec).dtype == dtype_of(name)
@@ -231,7 +256,11 @@ def test_default_dtype_can_be_changed_and_complex_follows() -> None:
 
 def test_inspection() -> None:
     info = weft.__array_namespace_info__()
-    assert info.capabilities() == {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+    assert info.capabilities() == {
+        "boolean indexing": True,
+        "data-dependent shapes": True,
+        "max dimensions": 64,
+    }
     assert info.default_device() == weft.ones(1).device
     assert info.devices() == [info.default_device()]
     assert info.default_dtypes(device="cpu") == {

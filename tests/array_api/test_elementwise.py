@@ -24,6 +24,7 @@ from tests.array_api.reference import (
     assert_agrees,
     assert_same,
     broadcastable,
+    call_both,
     few,
     strict,
     to_strict,
@@ -54,8 +55,27 @@ UNARY: dict[str, tuple[str, ...]] = {
     "square": NUMERIC,
     "trunc": REALS,
 }
-APPROXIMATE = """acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 sin sinh sqrt
-tan tanh""".split()
+APPROXIMATE = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]
 BINARY: dict[str, tuple[str, ...]] = {
     "add": NUMERIC,
     "bitwise_and": BITS,
@@ -122,7 +142,11 @@ FUNCTION_OF = {
     "truediv": "divide",
     "xor": "bitwise_xor",
 }
-IN_PLACE = {n: getattr(operator, f"i{n.rstrip('_')}") for n in OPERATORS if n not in ("eq", "ne", "lt", "le", "gt", "ge")}
+IN_PLACE = {
+    n: getattr(operator, f"i{n.rstrip('_')}")
+    for n in OPERATORS
+    if n not in ("eq", "ne", "lt", "le", "gt", "ge")
+}
 
 
 def defined(name: str, x: Any, y: Any) -> bool:
@@ -156,7 +180,10 @@ def test_unary_function(name: str, data: Any) -> None:
 @few
 @given(x=arrays(FLOATING))
 def test_approximate_unary_function(name: str, x: Array) -> None:
-    assert_agrees(name, x, ulps=ULPS)
+    ours, expected = call_both(name, x)
+    if name in ("expm1", "tanh") and x.dtype.kind == "c":
+        assume(bool(np.isfinite(np.asarray(expected)).all()))  # the rest is in test_special_cases
+    assert_same(ours, expected, ULPS)
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -252,7 +279,11 @@ def test_in_place_operator_changes_the_tensor_and_nothing_else(name: str, data: 
 @given(data=st.data())
 def test_clip(data: Any) -> None:
     x = data.draw(arrays(REALS))
-    bound = st.none() | scalars_for(x).filter(lambda s: s == s) | arrays((x.dtype.name,), x.shape, allow_nan=False)
+    bound = (
+        st.none()
+        | scalars_for(x).filter(lambda s: s == s)
+        | arrays((x.dtype.name,), x.shape, allow_nan=False)
+    )
     low, high = data.draw(bound), data.draw(bound)
     if low is not None and high is not None:
         with np.errstate(all="ignore"):
@@ -268,7 +299,9 @@ def test_clip(data: Any) -> None:
 @few
 @given(condition=arrays(("bool",), (3, 1)), data=st.data())
 def test_where_with_arrays_and_scalars(condition: Array, data: Any) -> None:
-    x, y = data.draw(broadcastable(ALL).filter(lambda p: np.broadcast_shapes(p[0].shape, p[1].shape) in ((), (1,), (3, 4))))
+    x, y = data.draw(
+        broadcastable(ALL).filter(lambda p: np.broadcast_shapes(p[0].shape, p[1].shape) in ((), (1,), (3, 4)))
+    )
     assert_agrees("where", condition, x, y)
     scalar = data.draw(scalars_for(x))
     if x.dtype.kind != "c":

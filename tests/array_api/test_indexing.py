@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import weft
-from tests.array_api.reference import ALL, INTEGERS, Array, arrays, assert_same, few, filled_shapes, strict, to_weft
+from tests.array_api.reference import (
+    ALL,
+    INTEGERS,
+    Array,
+    arrays,
+    assert_same,
+    few,
+    filled_shapes,
+    strict,
+    to_weft,
+)
 from tests.array_api.test_elementwise import scalars_for
 
 shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
@@ -53,12 +63,18 @@ def test_mask_of_another_shape_is_an_index_error(shape: tuple[int, ...]) -> None
 
 
 @few
-@given(x=arrays(ALL, filled_shapes.filter(lambda s: len(s) > 0)), dtype=st.sampled_from(INTEGERS), data=st.data())
+@given(
+    x=arrays(ALL, filled_shapes.filter(lambda s: len(s) > 0)), dtype=st.sampled_from(INTEGERS), data=st.data()
+)
 def test_get_by_integer_arrays_and_integers(x: Array, dtype: str, data: Any) -> None:
     def index(size: int) -> st.SearchStrategy[Any]:
         low = 0 if dtype.startswith("u") else -size
         plain = st.integers(-size, size - 1)
-        return plain | arrays((dtype,), (2, 1), min_value=low, max_value=size - 1) | arrays(("int64",), (3,), min_value=0, max_value=size - 1)
+        return (
+            plain
+            | arrays((dtype,), (2, 1), min_value=low, max_value=size - 1)
+            | arrays(("int64",), (3,), min_value=0, max_value=size - 1)
+        )
 
     key = tuple(data.draw(index(size)) for size in x.shape)
     check_get(x, key)

@@ -60,11 +60,23 @@ def loosely(ours: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("name", ["matmul", "linalg.matmul"])
 @pytest.mark.parametrize(
-    ("a", "b"), [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 1, 2, 3), (4, 3, 2)), ((0, 3), (3, 2)), ((2, 0), (0, 2))]
+    ("a", "b"),
+    [
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 2)),
+        ((2, 3), (3, 4)),
+        ((5, 2, 3), (3, 4)),
+        ((5, 1, 2, 3), (4, 3, 2)),
+        ((0, 3), (3, 2)),
+        ((2, 0), (0, 2)),
+    ],
 )
 @few
 @given(dtypes=promotable(NUMERIC), data=st.data())
-def test_matmul(name: str, a: tuple[int, ...], b: tuple[int, ...], dtypes: tuple[str, str], data: Any) -> None:
+def test_matmul(
+    name: str, a: tuple[int, ...], b: tuple[int, ...], dtypes: tuple[str, str], data: Any
+) -> None:
     x, y = data.draw(small((dtypes[0],), a)), data.draw(small((dtypes[1],), b))
     assert_agrees(name, x, y, ulps=16)
     assert_same(to_weft(x) @ to_weft(y), call_both(name, x, y)[1], 16)
@@ -113,7 +125,10 @@ def test_cross_of_vectors_that_are_not_of_length_3_is_an_error() -> None:
 
 
 @few
-@given(x=arrays(ALL, st.tuples(stacks, st.integers(0, 3), st.integers(0, 3)).map(lambda t: (*t[0], t[1], t[2]))), offset=st.integers(-9, 9))
+@given(
+    x=arrays(ALL, st.tuples(stacks, st.integers(0, 3), st.integers(0, 3)).map(lambda t: (*t[0], t[1], t[2]))),
+    offset=st.integers(-9, 9),
+)
 def test_diagonal_and_transpose(x: Array, offset: int) -> None:
     assert_agrees("linalg.diagonal", x, offset=offset)
     assert_agrees("linalg.matrix_transpose", x)
@@ -187,7 +202,11 @@ def test_inverse_determinant_and_power(x: Array, n: int) -> None:
 @given(x=matrices, columns=st.integers(0, 3), vector=st.booleans())
 def test_solve(x: Array, columns: int, vector: bool) -> None:
     n = x.shape[-1]
-    b = np.arange(n, dtype=x.dtype) if vector else np.resize(np.arange(5, dtype=x.dtype), (*x.shape[:-2], n, columns))
+    b = (
+        np.arange(n, dtype=x.dtype)
+        if vector
+        else np.resize(np.arange(5, dtype=x.dtype), (*x.shape[:-2], n, columns))
+    )
     loosely(*call_both("linalg.solve", x, b))
 
 
@@ -214,7 +233,11 @@ def test_matrix_norm(ord: Any, x: Array, keepdims: bool) -> None:
 
 @pytest.mark.parametrize("ord", [None, 0, 1, -1, 2, -2, 3, 0.5, float("inf"), -float("inf")])
 @few
-@given(x=small(FLOATING, (2, 3, 4)), keepdims=st.booleans(), axis=st.sampled_from([None, 0, -1, (0, 2), (1, 2, 0)]))
+@given(
+    x=small(FLOATING, (2, 3, 4)),
+    keepdims=st.booleans(),
+    axis=st.sampled_from([None, 0, -1, (0, 2), (1, 2, 0)]),
+)
 def test_vector_norm(ord: Any, x: Array, keepdims: bool, axis: Any) -> None:
     x = x + np.array(5, x.dtype)
     kwargs = {} if ord is None else {"ord": ord}

@@ -1,4 +1,4 @@
-"""Functions that move elements, and those that search, sort and find distinct ones, agree with the reference."""
+"""Functions that move, search and sort elements and find distinct ones agree with the reference."""
 
 from __future__ import annotations
 
@@ -198,7 +198,9 @@ def test_nonzero_of_a_0d_tensor_is_an_error() -> None:
 @given(x=arrays(ALL, filled_shapes))
 def test_distinct_values(name: str, x: Array) -> None:
     if x.dtype.kind in "fc":
-        x = np.asarray(x + np.array(0, x.dtype))  # one sign of zero, so that which of them stands for both is no question
+        x = np.asarray(
+            x + np.array(0, x.dtype)
+        )  # one sign of zero, so that which of them stands for both is no question
     ours, expected = call_both(name, x)
     if name != "unique_values":
         assert ours._fields == expected._fields

@@ -108,10 +108,14 @@ def expected(name: str, *inputs: Array) -> Any:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", [n for n in (*UNARY, *APPROXIMATE) if n in APPROXIMATE or "float32" in UNARY[n]])
+@pytest.mark.parametrize(
+    "name", [n for n in (*UNARY, *APPROXIMATE) if n in APPROXIMATE or "float32" in UNARY[n]]
+)
 def test_unary_function_at_special_values(name: str, dtype: str) -> None:
     x = grid(dtype)
-    assert_same(getattr(weft, name)(weft.tensor(x)), expected(name, x), ulps=4 if name in APPROXIMATE else None)
+    assert_same(
+        getattr(weft, name)(weft.tensor(x)), expected(name, x), ulps=4 if name in APPROXIMATE else None
+    )
     zeros = x[x == 0]
     ours = np.asarray(getattr(weft, name)(weft.tensor(zeros)))
     np.testing.assert_array_equal(np.signbit(ours), np.signbit(np.asarray(expected(name, zeros))))
@@ -131,7 +135,9 @@ def test_binary_function_at_special_values(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", COMPLEX)
-@pytest.mark.parametrize("name", [n for n in (*UNARY, *APPROXIMATE) if n in APPROXIMATE or "complex64" in UNARY[n]])
+@pytest.mark.parametrize(
+    "name", [n for n in (*UNARY, *APPROXIMATE) if n in APPROXIMATE or "complex64" in UNARY[n]]
+)
 def test_unary_function_at_complex_special_values(name: str, dtype: str) -> None:
     x = grid(dtype)
     if name in ("expm1", "tanh", "sign"):

@@ -69,7 +69,9 @@ def test_sum_and_product_over_axes(name: str, x: Array, keepdims: bool, data: An
     if x.size > 12:
         x = np.clip(x.real, -1.5, 1.5).astype(x.dtype) if x.dtype.kind in "fc" else np.sign(x).astype(x.dtype)
     kind = x.dtype.kind
-    dtype = data.draw(st.sampled_from([None, "float64"] if kind == "f" else [None, "int64"] if kind == "i" else [None]))
+    dtype = data.draw(
+        st.sampled_from([None, "float64"] if kind == "f" else [None, "int64"] if kind == "i" else [None])
+    )
     axis = data.draw(axes_of(x))
     ours, expected = call_both(name, x, axis=axis, dtype=dtype, keepdims=keepdims)
     reference = np.asarray(expected)
@@ -88,7 +90,9 @@ def test_moment_over_axes(name: str, x: Array, keepdims: bool, data: Any) -> Non
     wide = np.asarray(getattr(strict, name)(strict.asarray(x.astype("float64")), **kwargs))
     ours = getattr(weft, name)(weft.tensor(x), **kwargs)
     assert (ours.dtype, ours.shape) == (x.dtype, wide.shape)
-    np.testing.assert_allclose(np.asarray(ours), wide, rtol=1e-4, atol=2e-3 if x.dtype == np.float32 else 1e-6)
+    np.testing.assert_allclose(
+        np.asarray(ours), wide, rtol=1e-4, atol=2e-3 if x.dtype == np.float32 else 1e-6
+    )
 
 
 def test_variance_with_more_correction_than_elements_is_not_finite() -> None:

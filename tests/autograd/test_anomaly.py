@@ -35,7 +35,10 @@ def test_error_names_the_line_the_op_and_the_input() -> None:
     with pytest.raises(AnomalyError) as caught, weft.detect_anomaly():
         divide(x).sum().backward()
     error = caught.value
-    assert str(error).splitlines()[0] == "div: the gradient of input 1 (y) must not be NaN, got one at index (0,)"
+    assert (
+        str(error).splitlines()[0]
+        == "div: the gradient of input 1 (y) must not be NaN, got one at index (0,)"
+    )
     assert f"test_anomaly.py:{line_of(divide, '# here')}: ratio = shifted / shifted" in str(error)
     assert "backward began at test_anomaly.py" in str(error)
     assert x.grad is None
@@ -49,16 +52,18 @@ def test_backward_without_detection_gives_the_nan() -> None:
 
 def test_the_first_op_that_makes_a_nan_is_named_not_those_it_flows_through() -> None:
     x = leaf(0.0)
-    with pytest.raises(AnomalyError, match="^sqrt: "), weft.detect_anomaly():
-        y = weft.exp(x * 3.0) - 1.0
-        (weft.sqrt(y) * 0.0 / weft.sqrt(y * 0.0 + 1.0) * weft.tensor([float("inf")])).sum().backward()
+    with pytest.raises(AnomalyError, match=r"^mul: ") as caught, weft.detect_anomaly():
+        tripled = x * 3.0
+        square = tripled * tripled
+        weft.exp(weft.sqrt(square)).backward()  # the gradient of sqrt is infinite, and times zero is NaN
+    assert "square = tripled * tripled" in str(caught.value)
 
 
 def test_backward_outside_still_checks_what_was_recorded_inside() -> None:
     x = leaf(0.0)
     with weft.detect_anomaly():
         y = x / x
-    with pytest.raises(AnomalyError, match="^div: "):
+    with pytest.raises(AnomalyError, match=r"^div: "):
         y.backward()
 
 
@@ -86,7 +91,7 @@ def test_infinite_gradients_are_found_if_asked_for() -> None:
         weft.log(x).backward()
     assert x.grad.tolist() == [float("inf")]
     with (
-        pytest.raises(AnomalyError, match="^log: the gradient of input 0 .* must not be infinite"),
+        pytest.raises(AnomalyError, match=r"^log: the gradient of input 0 .* must not be infinite"),
         weft.detect_anomaly(check_inf=True),
     ):
         weft.log(x).backward()
@@ -115,18 +120,16 @@ def test_check_nan_off_lets_nan_pass_but_errors_name_the_forward_line() -> None:
 
 def test_seed_that_is_nan_is_blamed_itself() -> None:
     x = leaf(1.0)
-    with pytest.raises(AnomalyError, match="^backward: the gradient it starts from must not be NaN"):
-        with weft.detect_anomaly():
-            (x * 2.0).backward(weft.tensor([float("nan")]))
+    with pytest.raises(AnomalyError, match=r"^backward: the gradient it starts"), weft.detect_anomaly():
+        (x * 2.0).backward(weft.tensor([float("nan")]))
 
 
 def test_hook_that_makes_a_nan_is_blamed_itself() -> None:
     x = leaf(1.0)
-    with pytest.raises(AnomalyError, match="^mul: the gradient of the output, as a hook left it"):
-        with weft.detect_anomaly():
-            y = x * 2.0
-            y.register_hook(lambda g: g * float("nan"))
-            y.backward()
+    with pytest.raises(AnomalyError, match=r"^mul: the gradient of the output"), weft.detect_anomaly():
+        y = x * 2.0
+        y.register_hook(lambda g: g * float("nan"))
+        y.backward()
 
 
 def test_nan_in_the_gradient_of_a_gradient_names_the_forward_line() -> None:
@@ -152,7 +155,7 @@ def test_second_order_node_tells_in_which_backward_it_was_recorded() -> None:
 
 
 def test_anomaly_inside_grad_transform_is_found() -> None:
-    with pytest.raises(AnomalyError, match="^div"), weft.detect_anomaly():
+    with pytest.raises(AnomalyError, match=r"^div"), weft.detect_anomaly():
         weft.grad(lambda x: (x / x).sum())(weft.tensor([0.0, 1.0]))
 
 

@@ -84,6 +84,18 @@ def test_detach_cuts_one_path() -> None:
     assert not c.detach().requires_grad
 
 
+def test_stop_gradient_makes_constants_of_all_tensors_in_a_tree() -> None:
+    x = weft.tensor(3.0, requires_grad=True)
+    parts = weft.stop_gradient({"a": [x * 2.0, 5], "b": x})
+    assert not parts["a"][0].requires_grad
+    assert not parts["b"].requires_grad
+    assert parts["a"][1] == 5
+    (x * parts["b"]).backward()
+    assert x.grad.item() == 3.0
+    assert weft.grad(lambda t: t * weft.stop_gradient(t))(x.detach()).item() == 3.0
+    assert weft.jvp(lambda t: t * weft.stop_gradient(t), (x.detach(),), (weft.tensor(1.0),))[1].item() == 3.0
+
+
 def test_topological_numbers_on_a_diamond() -> None:
     x = weft.tensor(2.0, requires_grad=True)
     top = x * 1.0
@@ -132,14 +144,17 @@ def test_graph_is_built_anew_in_each_step() -> None:
         with weft.no_grad():
             w -= 0.2 * w.grad
         w.grad = None
-    assert w.is_leaf and w.requires_grad
+    assert w.is_leaf
+    assert w.requires_grad
     assert abs(w.item() - 1.0) < 1e-5
 
 
 def test_gradients_of_a_vector_need_the_gradient_of_the_output() -> None:
     x = weft.tensor([1.0, 2.0, 3.0], requires_grad=True)
     y = x * 2.0
-    with pytest.raises(weft.errors.GradientError, match="must be given for a tensor of more than one element"):
+    with pytest.raises(
+        weft.errors.GradientError, match="must be given for a tensor of more than one element"
+    ):
         y.backward()
     y.backward(weft.tensor([0.1, 1.0, 0.01]))
     assert x.grad.tolist() == pytest.approx([0.2, 2.0, 0.02])

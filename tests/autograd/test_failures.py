@@ -70,10 +70,13 @@ def test_error_in_a_hook_accumulates_nothing(where: str, error: BaseException, c
     place_hook(where, raising(error), x, w, h, y)
     with pytest.raises(type(error)):
         y.backward(create_graph=create_graph)
-    assert x.grad is before[0] and w.grad is before[1]
+    assert x.grad is before[0]
+    assert w.grad is before[1]
     assert h.grad is None
     assert (x.tolist(), w.tolist(), h.tolist(), y.item()) == values
-    assert x.is_leaf and x.requires_grad and h.grad_fn is not None
+    assert x.is_leaf
+    assert x.requires_grad
+    assert h.grad_fn is not None
 
 
 @pytest.mark.parametrize("where", PLACES)
@@ -95,7 +98,7 @@ def test_backward_with_retained_graph_works_once_the_hook_is_gone(where: str) ->
 
 
 def test_graph_that_failed_half_way_counts_as_used() -> None:
-    x, w, h, y = model()
+    x, _, h, y = model()
     before = x.grad.tolist()
     h.register_hook(raising(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):

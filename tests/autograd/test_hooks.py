@@ -192,7 +192,9 @@ def test_node_hook_sees_gradients_of_inputs_and_outputs() -> None:
     seen: list[Any] = []
     x, y = leaf(2.0), leaf(3.0)
     z = x * y
-    z.grad_fn.register_hook(lambda ins, outs: seen.append(([g.item() for g in ins], [g.item() for g in outs])))
+    z.grad_fn.register_hook(
+        lambda ins, outs: seen.append(([g.item() for g in ins], [g.item() for g in outs]))
+    )
     z.backward(weft.tensor([10.0]))
     assert seen == [([30.0, 20.0], [10.0])]
 
@@ -301,7 +303,8 @@ def test_retained_gradient_accumulates_like_that_of_a_leaf() -> None:
     z = (y * 3.0).sum()
     z.backward(retain_graph=True)
     z.backward()
-    assert y.retains_grad and y.grad.tolist() == [6.0]
+    assert y.retains_grad
+    assert y.grad.tolist() == [6.0]
     y.grad = None
     assert y.grad is None
 

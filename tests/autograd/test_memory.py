@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ def test_saved_values_are_released_while_backward_goes_on(traced: Callable[[], f
     y.backward(weft.tensor(data()))
     assert held[0] > 20  # x and all twenty results
     assert held[-1] < 8  # x, y, the seed and the gradient that flows
-    drops = sum(a > b for a, b in zip(held, held[1:], strict=False))
+    drops = sum(a > b for a, b in itertools.pairwise(held))
     assert drops >= 16  # all along the way, not at the end
 
 
@@ -85,7 +86,9 @@ def test_backward_needs_little_beyond_what_forward_kept() -> None:
     assert peak(lambda: y.backward(seed)) < 6
 
 
-def test_retained_graph_keeps_what_it_saved_and_the_last_backward_frees_it(traced: Callable[[], float]) -> None:
+def test_retained_graph_keeps_what_it_saved_and_the_last_backward_frees_it(
+    traced: Callable[[], float],
+) -> None:
     x = leaf()
     y = tanh_chain(x, 20)
     y.backward(weft.tensor(data()), retain_graph=True)

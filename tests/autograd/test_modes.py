@@ -29,7 +29,9 @@ def test_nothing_is_recorded_inside(mode: Callable[[], Any]) -> None:
     with mode():
         y = x * x
         assert not weft.is_grad_enabled()
-    assert not y.requires_grad and y.grad_fn is None and y.is_leaf
+    assert not y.requires_grad
+    assert y.grad_fn is None
+    assert y.is_leaf
     assert (x * x).requires_grad
 
 

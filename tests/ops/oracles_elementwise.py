@@ -17,7 +17,7 @@ def _of_integers(function: Callable[..., Any]) -> Callable[..., Any]:
 def _pow(x: Any, y: Any) -> Any:
     if y.dtype.kind != "i":
         return np.power(x, y)
-    exact = [int(a) ** int(b) if b >= 0 else int(np.trunc(1 / a**b)) if a in (1, -1) else 0 for a, b in _pairs(x, y)]
+    exact = [a**b if b >= 0 else a**-b if a in (1, -1) else 0 for a, b in _pairs(x, y)]
     return np.array(exact, x.dtype).reshape(np.broadcast_shapes(x.shape, y.shape))
 
 
@@ -33,7 +33,7 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """NumPy's, but for values that are not finite, where it follows Python instead of the array API standard."""
+    """NumPy's, but for values that are not finite, where it follows Python and not the standard."""
     if x.dtype.kind in "iu":
         return np.floor_divide(x, y)
     return np.where(np.isfinite(x) & np.isfinite(y), np.floor_divide(x, y), np.floor(x / y))
@@ -68,7 +68,9 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "real": np.real,
     "imag": np.imag,
     "conj": np.conj,
-    "complex": lambda x, y: x + np.multiply(1j, y) if np.isfinite(x + y).all() else np.vectorize(complex)(x, y),
+    "complex": lambda x, y: (
+        x + np.multiply(1j, y) if np.isfinite(x + y).all() else np.vectorize(complex)(x, y)
+    ),
     # exponentials
     "exp": np.exp,
     "exp2": np.exp2,

@@ -402,3 +402,337 @@ def log_softmax(x: Array, *, axis: int) -> Array:
 def glu(x: Array, *, axis: int = -1) -> Array:
     a, b = np.split(x, 2, axis=axis)
     return a * scipy.special.expit(b)
+
+
+# Norms
+
+
+@oracle
+def standardize(x: Array, *, axes: Any, eps: float, center: bool) -> Any:
+    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+    statistic = np.float32 if x.dtype == np.float16 else x.dtype
+    if any(x.shape[a] == 0 for a in axes):
+        return x, np.zeros(shape), np.zeros(shape)
+    wide = x.astype(np.float64)
+    mean = wide.mean(axis=axes, keepdims=True) if center else np.zeros(shape)
+    variance = ((wide - mean) ** 2).mean(axis=axes, keepdims=True)
+    out = (wide - mean) / np.sqrt(variance + eps)
+    return out.astype(x.dtype), mean.astype(statistic), variance.astype(statistic)
+
+
+@oracle
+def layer_norm(x: Array, w: Any = 1.0, b: Any = 0.0, *, normalized_shape: Any, eps: float = 1e-5) -> Array:
+    axes = tuple(range(-len(np.atleast_1d(normalized_shape)), 0))
+    mean = x.mean(axis=axes, keepdims=True)
+    return (x - mean) / np.sqrt(x.var(axis=axes, keepdims=True) + eps) * w + b
+
+
+@oracle
+def rms_norm(x: Array, w: Any = 1.0, *, normalized_shape: Any, eps: float | None = None) -> Array:
+    axes = tuple(range(-len(np.atleast_1d(normalized_shape)), 0))
+    eps = np.finfo(x.dtype).eps if eps is None else eps
+    return x / np.sqrt((x * x).mean(axis=axes, keepdims=True) + eps) * w
+
+
+@oracle
+def group_norm(x: Array, w: Any = None, b: Any = None, *, num_groups: int, eps: float = 1e-5) -> Array:
+    parts = [layer_norm(p, normalized_shape=p.shape[1:], eps=eps) for p in np.split(x, num_groups, axis=1)]
+    out = np.concatenate(parts, axis=1)
+    shape = (-1, *(1,) * (x.ndim - 2))
+    return out * (1.0 if w is None else w.reshape(shape)) + (0.0 if b is None else b.reshape(shape))
+
+
+@oracle
+def normalize(x: Array, *, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Array:
+    return x / np.maximum(np.linalg.norm(x, ord=p, axis=axis, keepdims=True), eps)
+
+
+@oracle
+def local_response_norm(
+    x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Array:
+    out = np.zeros_like(x)
+    for c in range(x.shape[1]):
+        near = x[:, max(0, c - size // 2) : c + (size - 1) // 2 + 1]
+        out[:, c] = x[:, c] / (k + alpha / size * (near**2).sum(axis=1)) ** beta
+    return out
+
+
+# Attention, one query after another
+
+
+@oracle
+def scaled_dot_product_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Any = None,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Array:
+    if enable_gqa:
+        k, v = (np.repeat(t, q.shape[-3] // t.shape[-3], axis=-3) for t in (k, v))
+    out = np.zeros((*q.shape[:-1], v.shape[-1]))
+    scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
+    full = None if mask is None else np.broadcast_to(mask, (*q.shape[:-1], k.shape[-2]))
+    for at in np.ndindex(q.shape[:-1]):
+        scores = k[at[:-1]] @ q[at] * scale
+        if is_causal:
+            scores[at[-1] + 1 :] = -np.inf
+        if full is not None:
+            scores = np.where(full[at], scores, -np.inf) if full.dtype == bool else scores + full[at]
+        if np.isfinite(scores).any():
+            e = np.exp(scores - scores.max())
+            out[at] = e / e.sum() @ v[at[:-1]]
+    return out
+
+
+# Losses
+
+
+@oracle
+def take_class(x: Array, target: Array, *, axis: int, ignore: int) -> Array:
+    out = np.zeros(target.shape, x.dtype)
+    for at in np.ndindex(target.shape):
+        if target[at] != ignore:
+            out[at] = x[(*at[:axis], target[at], *at[axis:])]
+    return out
+
+
+@oracle
+def put_class(x: Array, target: Array, *, classes: int, axis: int, ignore: int) -> Array:
+    out = np.zeros((*x.shape[:axis], classes, *x.shape[axis:]), x.dtype)
+    for at in np.ndindex(target.shape):
+        if target[at] != ignore:
+            out[(*at[:axis], target[at], *at[axis:])] = x[at]
+    return out
+
+
+def _reduce(losses: Array, reduction: str) -> Array:
+    return {"none": losses, "mean": losses.sum() / max(1, losses.size), "sum": losses.sum()}[reduction]
+
+
+def _elementwise_loss(formula: Callable[..., Array]) -> Callable[..., Array]:
+    def function(x: Array, t: Array, *more: Array, reduction: str = "mean", **attrs: Any) -> Array:
+        return _reduce(formula(x, t, *more, **attrs), reduction)
+
+    return function
+
+
+def _smooth_l1(x: Array, t: Array, beta: float = 1.0) -> Array:
+    gap = np.abs(x - t)
+    return np.where(gap < beta, 0.5 * gap**2 / (beta or 1.0), gap - 0.5 * beta)
+
+
+def _bce(x: Array, t: Array, w: Any = 1.0) -> Array:
+    return -w * (t * np.maximum(np.log(x), -100) + (1 - t) * np.maximum(np.log(1 - x), -100))
+
+
+def _bce_logits(x: Array, t: Array, w: Any = 1.0, p: Any = 1.0) -> Array:
+    return -w * (p * t * scipy.special.log_expit(x) + (1 - t) * scipy.special.log_expit(-x))
+
+
+def _poisson(x: Array, t: Array, log_input: bool = True, full: bool = False) -> Array:
+    out = np.exp(x) - t * x if log_input else x - t * np.log(x + 1e-8)
+    stirling = t * np.log(t) - t + 0.5 * np.log(2 * np.pi * t) if full else 0.0
+    return out + np.where(t > 1, stirling, 0.0) if full else out
+
+
+def _gaussian(x: Array, t: Array, v: Array, full: bool = False) -> Array:
+    v = v if v.ndim == x.ndim else v[..., None]
+    return 0.5 * (np.log(v) + (x - t) ** 2 / v) + (0.5 * np.log(2 * np.pi) if full else 0.0)
+
+
+def _cosine(x: Array, y: Array, axis: int = 1) -> Array:
+    lengths = [np.maximum(np.linalg.norm(v, axis=axis if v.ndim > 1 else -1), 1e-8) for v in (x, y)]
+    return (x * y).sum(axis=axis) / (lengths[0] * lengths[1])
+
+
+def _distance(x: Array, y: Array, p: float = 2.0, keepdims: bool = False) -> Array:
+    return np.linalg.norm(x - y + 1e-6, ord=p, axis=-1, keepdims=keepdims)
+
+
+def _triplet(
+    anchor: Array, near: Array, far: Array, /, margin: float = 1.0, p: float = 2.0, swap: bool = False
+) -> Array:
+    distance = _distance(anchor, far, p)
+    if swap:
+        distance = np.minimum(distance, _distance(near, far, p))
+    return np.maximum(_distance(anchor, near, p) - distance + margin, 0)
+
+
+_enter(
+    mse_loss=_elementwise_loss(lambda x, t: (x - t) ** 2),
+    l1_loss=_elementwise_loss(lambda x, t: np.abs(x - t)),
+    huber_loss=_elementwise_loss(lambda x, t, delta=1.0: scipy.special.huber(delta, x - t)),
+    smooth_l1_loss=_elementwise_loss(_smooth_l1),
+    binary_cross_entropy=_bce,
+    binary_cross_entropy_weighted=_elementwise_loss(_bce),
+    binary_cross_entropy_with_logits=_elementwise_loss(_bce_logits),
+    poisson_nll_loss=_elementwise_loss(_poisson),
+    gaussian_nll_loss=_elementwise_loss(_gaussian),
+    cosine_similarity=_cosine,
+    pairwise_distance=_distance,
+    cdist=lambda x, y, p=2.0: np.linalg.norm(x[..., :, None, :] - y[..., None, :, :], ord=p, axis=-1),
+    cosine_embedding_loss=_elementwise_loss(
+        lambda x, y, t, margin=0.0: np.where(t == 1, 1 - _cosine(x, y), np.maximum(_cosine(x, y) - margin, 0))
+    ),
+    margin_ranking_loss=_elementwise_loss(lambda x, y, t, margin=0.0: np.maximum(-t * (x - y) + margin, 0)),
+    triplet_margin_loss=_elementwise_loss(_triplet),
+    hinge_embedding_loss=_elementwise_loss(
+        lambda x, t, margin=1.0: np.where(t == 1, x, np.maximum(margin - x, 0))
+    ),
+    soft_margin_loss=_elementwise_loss(lambda x, t: np.logaddexp(0, -t * x)),
+    multilabel_soft_margin_loss=_elementwise_loss(lambda x, t, w=1.0: _bce_logits(x, t, w).mean(axis=-1)),
+)
+
+
+@oracle
+def kl_div(x: Array, t: Array, *, reduction: str = "mean", log_target: bool = False) -> Array:
+    losses = np.exp(t) * (t - x) if log_target else scipy.special.xlogy(t, t) - t * x
+    return losses.sum() / x.shape[0] if reduction == "batchmean" else _reduce(losses, reduction)
+
+
+@oracle
+def multi_margin_loss(x: Array, t: Array, w: Any = None, *, p: int = 1, margin: float = 1.0) -> Array:
+    out = 0.0
+    for row, c in zip(x, t, strict=True):
+        terms = [max(0.0, margin - row[c] + v) ** p for i, v in enumerate(row) if i != c]
+        out += sum(terms) / x.shape[1] * (1.0 if w is None else w[c])
+    return np.asarray(out / len(x))
+
+
+def _by_example(x: Array, target: Array, loss: Callable[[Array, Any], tuple[float, float]], reduction: str) -> Array:
+    """A loss of scores along the class axis and a target, for each example; mean by the sum of weights."""
+    axis = 0 if x.ndim == 1 else 1
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    soft = target.dtype.kind == "f"
+    losses, weights = np.zeros(shape), np.zeros(shape)
+    for at in np.ndindex(shape):
+        key = (*at[:axis], slice(None), *at[axis:])
+        losses[at], weights[at] = loss(x[key], target[key] if soft else target[at])
+    return {"none": losses, "sum": losses.sum(), "mean": losses.sum() / (weights.sum() or 1.0)}[reduction]
+
+
+@oracle
+def nll_loss(
+    x: Array, target: Array, w: Any = None, *, ignore_index: int = -100, reduction: str = "mean"
+) -> Array:
+    def loss(row: Array, c: int) -> tuple[float, float]:
+        factor = 0.0 if c == ignore_index else 1.0 if w is None else w[c]
+        return -row[c] * factor, factor
+
+    return _by_example(x, target, loss, reduction)
+
+
+@oracle
+def cross_entropy(
+    x: Array,
+    target: Array,
+    w: Any = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Array:
+    """Both kinds of target as probabilities; weights multiply the terms of their classes."""
+
+    def loss(row: Array, t: Any) -> tuple[float, float]:
+        weight = np.ones(len(row)) if w is None else w
+        soft = target.dtype.kind == "f"
+        if not soft and t == ignore_index:
+            return 0.0, 0.0
+        share = t if soft else np.eye(len(row))[t]
+        share = share * (1 - label_smoothing) + label_smoothing / len(row)
+        scores = scipy.special.log_softmax(row)
+        return -(share * scores * weight).sum(), 1.0 if soft else weight[t]
+
+    return _by_example(x, target, loss, reduction)
+
+
+# Resampling, each output by its definition
+
+
+def _hat(d: float) -> float:
+    return max(0.0, 1 - abs(d))
+
+
+def _keys(d: float, a: float) -> float:
+    d = abs(d)
+    if d <= 1:
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1
+    return a * (d**3 - 5 * d**2 + 8 * d - 4) if d < 2 else 0.0
+
+
+def _resize_row(row: Array, count: int, scale: float, mode: str, corners: bool, antialias: bool) -> Array:
+    """One axis: the kernel's weights at all elements, the border repeated (or cut off and normalised)."""
+    size = len(row)
+    out = np.zeros(count)
+    for i in range(count):
+        if mode.startswith("nearest"):
+            at = (i + (0.5 if mode == "nearest-exact" else 0.0)) * scale
+            out[i] = row[min(int(at), size - 1)]
+            continue
+        center = (i * (size - 1) / (count - 1) if count > 1 else 0.0) if corners else (i + 0.5) * scale - 0.5
+        if antialias:
+            wide = max(scale, 1.0)
+            kernel = (lambda d: _keys(d, -0.5)) if mode == "bicubic" else _hat
+            weights = np.array([kernel((j - center) / wide) for j in range(size)])
+            out[i] = weights @ row / weights.sum()
+        elif mode == "bicubic":
+            places = range(int(np.floor(center)) - 1, int(np.floor(center)) + 3)
+            out[i] = sum(_keys(center - j, -0.75) * row[min(max(j, 0), size - 1)] for j in places)
+        else:
+            out[i] = np.interp(center, np.arange(size), row)
+    return out
+
+
+@oracle
+def interpolate(
+    x: Array,
+    *,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool = False,
+    recompute_scale_factor: bool = False,
+    antialias: bool = False,
+) -> Array:
+    rank = x.ndim - 2
+    factors = None if scale_factor is None else _each(scale_factor, rank)
+    counts = _each(size, rank) if factors is None else tuple(int(n * f) for n, f in zip(x.shape[2:], factors, strict=True))
+    if mode == "area":
+        return ORACLES[f"adaptive_avg_pool{rank}d"](x, output_size=counts)
+    for axis in range(rank):
+        n, c = x.shape[axis + 2], counts[axis]
+        scale = n / c if factors is None or recompute_scale_factor else 1 / factors[axis]
+        x = np.apply_along_axis(_resize_row, axis + 2, x, c, scale, mode, align_corners, antialias)
+    return x
+
+
+@oracle
+def pixel_shuffle(x: Array, *, upscale_factor: int) -> Array:
+    r = upscale_factor
+    *lead, c, h, w = x.shape
+    out = np.zeros((*lead, c // r**2, h * r, w * r))
+    for k, i, j in product(range(c), range(h), range(w)):
+        out[..., k // r**2, i * r + k % r**2 // r, j * r + k % r] = x[..., k, i, j]
+    return out
+
+
+@oracle
+def pixel_unshuffle(x: Array, *, downscale_factor: int) -> Array:
+    r = downscale_factor
+    *lead, c, h, w = x.shape
+    out = np.zeros((*lead, c * r**2, h // r, w // r))
+    for k, i, j in product(range(c), range(h), range(w)):
+        out[..., k * r**2 + i % r * r + j % r, i // r, j // r] = x[..., k, i, j]
+    return out
+
+
+@oracle
+def channel_shuffle(x: Array, *, groups: int) -> Array:
+    each = x.shape[1] // groups
+    return np.stack([x[:, g * each + k] for k in range(each) for g in range(groups)], axis=1)

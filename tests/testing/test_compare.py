@@ -33,7 +33,11 @@ def test_equal_values_pass(actual: Any, expected: Any) -> None:
     ("actual", "expected", "message"),
     [
         (weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.5]), r"the value differs in 1 of 2 elements"),
-        (weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.5]), r"difference 0.5 at \(1,\), relative 0.2: got 2.0, expected 2.5"),
+        (
+            weft.tensor([1.0, 2.0]),
+            weft.tensor([1.0, 2.5]),
+            r"difference 0.5 at \(1,\), relative 0.2: got 2.0, expected 2.5",
+        ),
         ({"a": [weft.tensor(1.0)]}, {"a": [weft.tensor(2.0)]}, r"\['a'\]\[0\] differs in 1 of 1 elements"),
         (weft.tensor([1.0]), weft.tensor(1.0), r"must be of shape \(\), got \(1,\)"),
         (weft.tensor([1.0]), weft.tensor([1]), "must be of dtype int64, got float32"),

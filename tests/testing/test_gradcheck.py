@@ -60,9 +60,9 @@ def test_wrong_reverse_mode_is_shown() -> None:
 
 
 def test_wrong_forward_mode_is_shown() -> None:
-    with pytest.raises(GradientError, match="the forward-mode derivative must agree .* got 5 and 0.6"):
+    with pytest.raises(GradientError, match=r"the forward-mode derivative must agree .* got 5 and 0.6"):
         gradcheck(WrongBackward.apply, X, reverse=False)
-    with pytest.raises(GradientError, match="real part of output 0 at .* by imaginary part of inputs"):
+    with pytest.raises(GradientError, match=r"real part of output 0 at .* by imaginary part of inputs"):
         gradcheck(lambda z: z * z.detach(), np.array([2j]))
 
 

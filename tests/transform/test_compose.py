@@ -105,7 +105,9 @@ def test_inner_derivative_is_not_confused_with_outer(outer: Any, inner: Any) -> 
     assert_close(outer(lambda x: x * inner(lambda y: x * x)(x))(double(3.0)), double(0.0))
 
 
-@pytest.mark.parametrize("ways", list(itertools.product(WAYS, WAYS, WAYS))[::7], ids=lambda w: "-".join(map(name, w)))
+@pytest.mark.parametrize(
+    "ways", list(itertools.product(WAYS, WAYS, WAYS))[::7], ids=lambda w: "-".join(map(name, w))
+)
 def test_third_derivative_by_any_three_ways(ways: Any) -> None:
     first, second, third = ways
     f = first(second(third(lambda x: x * x * x * x + weft.exp(2.0 * x))))
@@ -187,7 +189,9 @@ def test_checkpoint_inside_and_outside_of_transforms(outer: Any, inner: Any) -> 
     assert_close(weft.autograd.grad(whole, w)[0], weft.autograd.grad(outer(inner(plain))(double(0.5)), w)[0])
 
 
-@pytest.mark.parametrize("inside", [weft.vmap, lambda f: lambda x: weft.jvp(f, (x,), (x,))[1]], ids=["vmap", "jvp"])
+@pytest.mark.parametrize(
+    "inside", [weft.vmap, lambda f: lambda x: weft.jvp(f, (x,), (x,))[1]], ids=["vmap", "jvp"]
+)
 def test_backward_inside_reaches_only_tensors_made_inside(inside: Any) -> None:
     w = weft.tensor(np.array([1.0, 2.0]), requires_grad=True)
     x = double([[1.0, 2.0], [3.0, 4.0]])
@@ -309,7 +313,9 @@ def run(e: Any, values: dict[int, Any]) -> Any:
 
 def expressions(depth: int, nested: int) -> st.SearchStrategy[Any]:
     """Expressions of the variables below depth, with derivatives nested at most so deep."""
-    atoms = st.builds(Variable, st.integers(0, depth - 1)) | st.builds(Number, st.sampled_from([-1.0, 0.5, 2.0]))
+    atoms = st.builds(Variable, st.integers(0, depth - 1)) | st.builds(
+        Number, st.sampled_from([-1.0, 0.5, 2.0])
+    )
 
     def grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         calls = st.builds(Call, st.sampled_from(["add", "mul"]), st.tuples(inner, inner))
@@ -323,7 +329,9 @@ def expressions(depth: int, nested: int) -> st.SearchStrategy[Any]:
     return st.recursive(atoms, grow, max_leaves=4)
 
 
-programs = st.builds(Derivative, st.just(1), expressions(2, 2), expressions(1, 0), st.integers(0, len(WAYS) - 1))
+programs = st.builds(
+    Derivative, st.just(1), expressions(2, 2), expressions(1, 0), st.integers(0, len(WAYS) - 1)
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -351,5 +359,7 @@ def test_backward_goes_through_a_random_program(program: Any) -> None:
     slope = substitute(derive(resolve(program), 0), 0, Number(0.75))
     x = weft.tensor(np.float64(0.75), requires_grad=True)
     y = run(program, {0: x})
-    gradient = weft.autograd.grad(y, x, allow_unused=True, materialize_grads=True)[0] if y.requires_grad else 0.0
+    gradient = (
+        weft.autograd.grad(y, x, allow_unused=True, materialize_grads=True)[0] if y.requires_grad else 0.0
+    )
     assert_close(gradient, evaluate(slope, {}), rtol=1e-7, atol=1e-9)

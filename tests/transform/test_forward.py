@@ -15,7 +15,9 @@ def tensor(*values: float) -> weft.Tensor:
 
 
 def test_value_and_tangent() -> None:
-    out, tangent = weft.jvp(lambda x, y: x * x * y, (tensor(1, 2), tensor(3, 4)), (tensor(1, 0), tensor(0, 1)))
+    out, tangent = weft.jvp(
+        lambda x, y: x * x * y, (tensor(1, 2), tensor(3, 4)), (tensor(1, 0), tensor(0, 1))
+    )
     assert_close((out, tangent), (tensor(3, 16), tensor(6, 4)))
     assert not tangent.requires_grad
 
@@ -49,7 +51,9 @@ def test_tangent_is_cast_to_the_dtype_of_its_argument() -> None:
 
 
 def test_aux_is_returned() -> None:
-    out, tangent, aux = weft.jvp(lambda x: (x * x, {"x": x, "n": 1}), (tensor(3),), (tensor(1),), has_aux=True)
+    out, tangent, aux = weft.jvp(
+        lambda x: (x * x, {"x": x, "n": 1}), (tensor(3),), (tensor(1),), has_aux=True
+    )
     assert_close((out, tangent, aux["x"]), (tensor(9), tensor(6), tensor(3)))
     assert aux["n"] == 1
 
@@ -79,9 +83,13 @@ def test_item_is_set_inside() -> None:
 def test_several_outputs_of_one_op() -> None:
     x, v = np.random.default_rng(0).standard_normal((2, 3, 3))
     x = x @ x.T + np.eye(3)
-    (values, _), (tangent, _) = weft.jvp(lambda a: tuple(weft.linalg.eigh(a)), (weft.tensor(x),), (weft.tensor(v + v.T),))
+    (values, _), (tangent, _) = weft.jvp(
+        lambda a: tuple(weft.linalg.eigh(a)), (weft.tensor(x),), (weft.tensor(v + v.T),)
+    )
     step = 1e-6
-    expected = (np.linalg.eigvalsh(x + step * (v + v.T)) - np.linalg.eigvalsh(x - step * (v + v.T))) / (2 * step)
+    expected = (np.linalg.eigvalsh(x + step * (v + v.T)) - np.linalg.eigvalsh(x - step * (v + v.T))) / (
+        2 * step
+    )
     assert_close(values, np.linalg.eigvalsh(x))
     assert_close(tangent, expected, rtol=1e-6, atol=1e-6)
 
@@ -138,11 +146,31 @@ def test_linearize_with_aux() -> None:
     [
         (lambda x: weft.jvp(lambda a: a, x, x), ArgumentError, "primals must be a tuple .* got Tensor"),
         (lambda x: weft.jvp(lambda a: a, (x,), x), ArgumentError, "tangents must be a tuple .* got Tensor"),
-        (lambda x: weft.jvp(lambda a: a, (x,), ()), ArgumentError, "as many tangents as primals, got 0 and 1"),
-        (lambda x: weft.jvp(lambda a: a, (x,), (x.sum(),)), ShapeError, r"argument 0 must be of type f64\[2\], got f64\[\]"),
-        (lambda x: weft.jvp(lambda a: a["a"], ({"a": x},), ({"b": x},)), ArgumentError, r"only in the second: \['b'\]"),
-        (lambda x: weft.jvp(lambda a: a["a"], ({"a": x},), ({"a": [x]},)), ArgumentError, r"tangent of argument 0\['a'\] must"),
-        (lambda x: weft.jvp(lambda a: a, (weft.tensor([1]),), (weft.tensor([1]),)), DtypeError, "argument 0 must be floating"),
+        (
+            lambda x: weft.jvp(lambda a: a, (x,), ()),
+            ArgumentError,
+            "as many tangents as primals, got 0 and 1",
+        ),
+        (
+            lambda x: weft.jvp(lambda a: a, (x,), (x.sum(),)),
+            ShapeError,
+            r"argument 0 must be of type f64\[2\], got f64\[\]",
+        ),
+        (
+            lambda x: weft.jvp(lambda a: a["a"], ({"a": x},), ({"b": x},)),
+            ArgumentError,
+            r"only in the second: \['b'\]",
+        ),
+        (
+            lambda x: weft.jvp(lambda a: a["a"], ({"a": x},), ({"a": [x]},)),
+            ArgumentError,
+            r"tangent of argument 0\['a'\] must",
+        ),
+        (
+            lambda x: weft.jvp(lambda a: a, (weft.tensor([1]),), (weft.tensor([1]),)),
+            DtypeError,
+            "argument 0 must be floating",
+        ),
         (lambda x: weft.jvp(lambda a: 1.0, (x,), (x,)), ArgumentError, "must return tensors, got float"),
         (lambda x: weft.jvp(lambda a: a.numpy(), (x,), (x,)), GradientError, "numpy: .* inside jvp"),
         (lambda x: weft.linearize(lambda a: a, x)[1](), ArgumentError, "as many tangents as primals"),

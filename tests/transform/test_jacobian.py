@@ -136,7 +136,11 @@ def test_all_four_ways_to_a_hessian_agree() -> None:
     def f(x: Any) -> Any:
         return (weft.tanh(tensor(A) @ x) * weft.exp(tensor(A) @ x)).sum()
 
-    ways = [outer(inner(f))(tensor(X)) for outer in (weft.jacfwd, weft.jacrev) for inner in (weft.jacfwd, weft.jacrev)]
+    ways = [
+        outer(inner(f))(tensor(X))
+        for outer in (weft.jacfwd, weft.jacrev)
+        for inner in (weft.jacfwd, weft.jacrev)
+    ]
     for way in ways:
         assert_close(way, weft.hessian(f)(tensor(X)))
         assert_close(way, way.numpy().T)

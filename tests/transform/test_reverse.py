@@ -119,7 +119,9 @@ def test_aux_is_returned_and_not_differentiated() -> None:
     assert_close(aux["twice"], tensor(2, 4))
     assert not aux["twice"].requires_grad
     (value, again), gradient = weft.value_and_grad(f, has_aux=True)(tensor(1, 2))
-    assert_close((value, again["twice"], gradient), (weft.tensor(np.float64(5.0)), tensor(2, 4), tensor(2, 4)))
+    assert_close(
+        (value, again["twice"], gradient), (weft.tensor(np.float64(5.0)), tensor(2, 4), tensor(2, 4))
+    )
 
 
 def test_function_may_change_its_argument() -> None:
@@ -227,6 +229,20 @@ def test_pullback_can_be_called_again() -> None:
     assert_close(pull(tensor(1, 1)), pull(tensor(1, 1)))
 
 
+def test_pullback_is_not_disturbed_by_changes_of_the_value() -> None:
+    x = weft.tensor(np.array([1.0, 2.0]), requires_grad=True)
+    out, pull = weft.vjp(lambda a: a * a, x)
+    out *= 10.0
+    assert_close(pull(tensor(1, 1))[0], tensor(2, 4))
+
+
+def test_closed_over_tensor_is_returned_as_it_is() -> None:
+    w = weft.tensor([1.0], requires_grad=True)
+    assert weft.grad(lambda x: (x.sum(), w), has_aux=True)(tensor(1))[1] is w
+    with weft.no_grad():
+        assert weft.grad(lambda x: (x.sum(), w), has_aux=True)(tensor(1))[1] is w
+
+
 def test_pullback_is_differentiable_by_its_argument() -> None:
     _, pull = weft.vjp(lambda a: a * a * a, tensor(1, 2))
     u = weft.tensor(np.array([1.0, 1.0]), requires_grad=True)
@@ -296,26 +312,66 @@ def test_threads_do_not_disturb_each_other() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: weft.grad(lambda a: a)(x), GradientError, r"grad: the function must return one real number, got f64\[2\]"),
+        (
+            lambda x: weft.grad(lambda a: a)(x),
+            GradientError,
+            r"grad: the function must return one real number, got f64\[2\]",
+        ),
         (lambda x: weft.grad(lambda a: 3.0)(x), GradientError, "must return a tensor, got float"),
         (lambda x: weft.grad(lambda a: None)(x), GradientError, "must return a tensor, got NoneType"),
-        (lambda x: weft.grad(lambda a: (a * (1 + 1j)).sum())(x), GradientError, r"one real number, got c128\[\]"),
-        (lambda x: weft.grad(lambda a: a.sum())(weft.tensor([1, 2])), DtypeError, r"argument 0 must be .* got i64\[2\]"),
+        (
+            lambda x: weft.grad(lambda a: (a * (1 + 1j)).sum())(x),
+            GradientError,
+            r"one real number, got c128\[\]",
+        ),
+        (
+            lambda x: weft.grad(lambda a: a.sum())(weft.tensor([1, 2])),
+            DtypeError,
+            r"argument 0 must be .* got i64\[2\]",
+        ),
         (
             lambda x: weft.grad(lambda a: a["x"].sum())({"x": x, "n": [weft.tensor(1)]}),
             DtypeError,
             r"argument 0\['n'\]\[0\] must be floating or complex to be differentiated, got i64\[\]",
         ),
-        (lambda x: weft.grad(lambda a: a[0].sum())([x, "s"]), ArgumentError, r"argument 0\[1\] must be a tensor, got str"),
-        (lambda x: weft.grad(lambda a: a.sum(), argnums=1)(x), ArgumentError, "one of the 1 positional arguments, got 1"),
+        (
+            lambda x: weft.grad(lambda a: a[0].sum())([x, "s"]),
+            ArgumentError,
+            r"argument 0\[1\] must be a tensor, got str",
+        ),
+        (
+            lambda x: weft.grad(lambda a: a.sum(), argnums=1)(x),
+            ArgumentError,
+            "one of the 1 positional arguments, got 1",
+        ),
         (lambda x: weft.grad(lambda a: a.sum())(), ArgumentError, "one of the 0 positional arguments, got 0"),
-        (lambda x: weft.grad(lambda a: a.sum(), argnums="0")(x), ArgumentError, "must be an int or a tuple of ints"),
-        (lambda x: weft.grad(lambda a, b: a.sum(), argnums=(0, -2))(x, x), ArgumentError, "argnums must be distinct"),
+        (
+            lambda x: weft.grad(lambda a: a.sum(), argnums="0")(x),
+            ArgumentError,
+            "must be an int or a tuple of ints",
+        ),
+        (
+            lambda x: weft.grad(lambda a, b: a.sum(), argnums=(0, -2))(x, x),
+            ArgumentError,
+            "argnums must be distinct",
+        ),
         (lambda x: weft.grad(3), ArgumentError, "grad: must be given a function, got int"),
-        (lambda x: weft.grad(lambda a: a.sum(), has_aux=True)(x), ArgumentError, r"must return \(output, aux\)"),
+        (
+            lambda x: weft.grad(lambda a: a.sum(), has_aux=True)(x),
+            ArgumentError,
+            r"must return \(output, aux\)",
+        ),
         (lambda x: weft.vjp(lambda a: (a, "s"), x), ArgumentError, r"vjp: .* got str at \[1\]"),
-        (lambda x: weft.vjp(lambda a: (a, a), x)[1](x), ArgumentError, "got tuple of 2 and Tensor at the gradient"),
-        (lambda x: weft.vjp(lambda a: a, x)[1](x.sum()), ShapeError, r"must be of type f64\[2\], got f64\[\]"),
+        (
+            lambda x: weft.vjp(lambda a: (a, a), x)[1](x),
+            ArgumentError,
+            "got tuple of 2 and Tensor at the gradient",
+        ),
+        (
+            lambda x: weft.vjp(lambda a: a, x)[1](x.sum()),
+            ShapeError,
+            r"must be of type f64\[2\], got f64\[\]",
+        ),
     ],
 )
 def test_mistake_is_reported(call: Any, error: type[Exception], message: str) -> None:
@@ -327,7 +383,12 @@ def test_error_inside_the_function_passes_through_and_leaves_recording_as_it_was
     def f(x: Any) -> Any:
         raise ZeroDivisionError("mine")
 
-    for transform in (weft.grad(f), weft.vmap(f), lambda x: weft.jvp(f, (x,), (x,)), lambda x: weft.vjp(f, x)):
+    for transform in (
+        weft.grad(f),
+        weft.vmap(f),
+        lambda x: weft.jvp(f, (x,), (x,)),
+        lambda x: weft.vjp(f, x),
+    ):
         with weft.no_grad():
             with pytest.raises(ZeroDivisionError, match="mine"):
                 transform(tensor(1, 2))

@@ -63,7 +63,9 @@ def test_argument_may_be_anything_where_it_is_not_mapped() -> None:
 
 def test_keywords_are_the_same_for_all_examples() -> None:
     x, y = array(4, 3), array(4)
-    out = weft.vmap(lambda a, *, b, scale=1.0: (a.sum() + b) * scale)(weft.tensor(x), b=weft.tensor(y), scale=3.0)
+    out = weft.vmap(lambda a, *, b, scale=1.0: (a.sum() + b) * scale)(
+        weft.tensor(x), b=weft.tensor(y), scale=3.0
+    )
     assert_close(out, (x.sum(axis=1)[:, None] + y) * 3)
 
 
@@ -114,7 +116,9 @@ def test_batches_of_none_and_one(size: int) -> None:
 def test_vmap_of_vmap_with_different_axes(outer: int, inner: int | None) -> None:
     x, y = array(2, 3, 4), array(2, 3, 4, seed=1)
     f = weft.vmap(
-        weft.vmap(lambda a, b: (a * b).sum(), in_axes=(0, inner)) if inner is not None else lambda a, b: (a * b).sum(),
+        weft.vmap(lambda a, b: (a * b).sum(), in_axes=(0, inner))
+        if inner is not None
+        else lambda a, b: (a * b).sum(),
         in_axes=(outer, outer),
     )
     left, right = np.moveaxis(x, outer, 0), np.moveaxis(y, outer, 0)
@@ -300,7 +304,11 @@ def test_draws_outside_are_as_before_after_an_error_inside() -> None:
         ),
         (lambda x: weft.vmap(lambda a: a, out_axes=None)(x), AxisError, "out_axes may be None only"),
         (lambda x: weft.vmap(lambda a: a, out_axes=(0, 0))(x), ArgumentError, "tuple of 2 and Tensor"),
-        (lambda x: weft.vmap(lambda a: (a, 1.0))(x), ArgumentError, r"must return tensors, got float at \[1\]"),
+        (
+            lambda x: weft.vmap(lambda a: (a, 1.0))(x),
+            ArgumentError,
+            r"must return tensors, got float at \[1\]",
+        ),
         (lambda x: weft.vmap(lambda a: None)(x), ArgumentError, "must return tensors, got None"),
         (lambda x: weft.vmap(3), ArgumentError, "must be given a function, got int"),
         (lambda x: weft.vmap(lambda a: a, randomness="no")(x), DomainError, "randomness must be one of"),
@@ -310,7 +318,7 @@ def test_draws_outside_are_as_before_after_an_error_inside() -> None:
         (lambda x: weft.vmap(lambda a: float(a.sum()))(x), GradientError, "float: .* inside vmap"),
         (lambda x: weft.vmap(lambda a: a.numpy())(x), GradientError, "numpy: .* inside vmap"),
         (lambda x: weft.vmap(lambda a: a.tolist())(x), GradientError, "tolist: .* inside vmap"),
-        (lambda x: weft.vmap(lambda a: np.exp(a))(x), GradientError, "inside vmap"),
+        (lambda x: weft.vmap(lambda a: np.asarray(a))(x), GradientError, "numpy: .* inside vmap"),
     ],
 )
 def test_mistake_is_reported_in_terms_of_vmap(call: Any, error: type[Exception], message: str) -> None:

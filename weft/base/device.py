@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from weft.errors import DeviceError
 
 
-@dataclass(frozen=True, slots=True)
 class Device:
-    """A place for data, such as ``cpu``. Equal to its name, so ``x.device == "cpu"`` holds."""
+    """A place for data, such as ``cpu``. Equal to its name, so ``x.device == "cpu"`` holds.
 
-    type: str
-    index: int | None = None
+    >>> import weft
+    >>> weft.ones(2).device, weft.ones(2).device == "cpu"
+    (device('cpu'), True)
+    """
+
+    __slots__ = ("index", "type")  # not a dataclass: making one takes longer than importing a module
+
+    def __init__(self, type: str, index: int | None = None) -> None:
+        self.type = type
+        self.index = index
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"

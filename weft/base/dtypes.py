@@ -200,6 +200,12 @@ def result_dtype(op: str, *dtypes: DType) -> DType:
     return out
 
 
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """The least and the largest value of an integer dtype."""
+    bits = dtype.itemsize * 8
+    return (0, 2**bits - 1) if _KIND[dtype] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
 def real_dtype(dtype: DType) -> DType:
     """The dtype of the real part: float32 for complex64, the dtype itself for a real one."""
     return {complex64: float32, complex128: float64}.get(dtype, dtype)

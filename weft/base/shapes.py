@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from weft.errors import ArgumentError, AxisError, ShapeError
 
 Shape = tuple[int, ...]
+_SEQUENCE = (tuple, list)  # for isinstance; a union written in place would be made anew at each call
 
 
 def broadcast_shapes(op: str, shapes: Sequence[Shape], names: Sequence[object] | None = None) -> Shape:
@@ -27,6 +28,15 @@ def broadcast_shapes(op: str, shapes: Sequence[Shape], names: Sequence[object] |
     return tuple(out)
 
 
+def as_ints(op: str, name: str, values: object) -> tuple[int, ...]:
+    """An int or a sequence of ints as a tuple, or an ArgumentError that names the argument."""
+    items = values if isinstance(values, _SEQUENCE) else (values,)
+    try:
+        return tuple(map(operator.index, items))
+    except TypeError:
+        raise ArgumentError(op, f"{name} must be an int or a tuple of ints, got {values!r}") from None
+
+
 def normalize_axis(op: str, axis: object, rank: int) -> int:
     """A non-negative axis, or an AxisError."""
     try:
@@ -43,7 +53,7 @@ def normalize_axes(op: str, axes: object, rank: int) -> tuple[int, ...]:
     """Sorted, distinct, non-negative axes; None means all of them."""
     if axes is None:
         return tuple(range(rank))
-    if not isinstance(axes, tuple | list):
+    if not isinstance(axes, _SEQUENCE):
         return (normalize_axis(op, axes, rank),)
     out = tuple(normalize_axis(op, a, rank) for a in axes)
     if len(set(out)) != len(out):
@@ -53,12 +63,8 @@ def normalize_axes(op: str, axes: object, rank: int) -> tuple[int, ...]:
 
 def normalize_shape(op: str, shape: object) -> Shape:
     """A shape as a tuple of ints, from an int or a sequence of ints."""
-    items: Iterable[object] = shape if isinstance(shape, tuple | list) else (shape,)
-    try:
-        out = tuple(operator.index(s) for s in items)  # type: ignore[arg-type]
-    except TypeError:
-        raise ArgumentError(op, f"shape must be an int or a tuple of ints, got {shape!r}") from None
-    if any(s < 0 for s in out):
+    out = as_ints(op, "shape", shape)
+    if out and min(out) < 0:
         raise ShapeError(op, f"sizes must not be negative, got {out}")
     return out
 

@@ -229,7 +229,7 @@ def prelu(x: Any, weight: Any, /) -> Any:
 
 
 @public
-@composite(samples=reals(1))
+@composite(samples=lambda: [Sample((real_array((3, 4)),), {"threshold": 0.5, "value": -3.0})])
 def threshold(x: Any, /, threshold: float, value: float) -> Any:
     """x where it is above a threshold, else a value.
 

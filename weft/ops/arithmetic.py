@@ -11,7 +11,7 @@ from weft.base.dtypes import DType, kind
 from weft.errors import DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
-from weft.ops.op import no_gradient
+from weft.ops.op import Op, no_gradient
 from weft.ops.public import public
 from weft.ops.samples import booleans, integers, join, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
@@ -112,7 +112,7 @@ def _power_by_exponent(x: Any, out: Any) -> Any:
     return select(zero, np.zeros((), x.dtype), out * log(select(zero, np.ones((), x.dtype), x)))
 
 
-pow = elementwise(
+pow: Op = elementwise(
     "pow",
     eval=_power,
     partials=(_power_by_base, _power_by_exponent),
@@ -139,7 +139,7 @@ def _floor_divide_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """The floor of x / y. Where x or y is not finite it is that of the rounded quotient, as the standard has it."""
+    """The floor of x / y; of the rounded quotient where x or y is not finite, as the standard has it."""
     out = np.floor_divide(x, y)
     if kind(out.dtype) != "f":
         return out
@@ -156,7 +156,7 @@ def _remainder_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
     return out if kind(e.dtype(x)) == "i" else e.select(e.eq(rest, 0), copy_sign(e, rest, y), out)
 
 
-floor_divide = elementwise(
+floor_divide: Op = elementwise(
     "floor_divide",
     eval=_floor_divide,
     partials=(0, 0),

@@ -44,7 +44,9 @@ def _truth(e: ScalarEmitter, x: Value) -> Value:
 logical_and = _comparison(
     "logical_and", np.logical_and, lambda e, x, y: e.and_(_truth(e, x), _truth(e, y)), "biufc"
 )
-logical_or = _comparison("logical_or", np.logical_or, lambda e, x, y: e.or_(_truth(e, x), _truth(e, y)), "biufc")
+logical_or = _comparison(
+    "logical_or", np.logical_or, lambda e, x, y: e.or_(_truth(e, x), _truth(e, y)), "biufc"
+)
 logical_xor = _comparison(
     "logical_xor", np.logical_xor, lambda e, x, y: e.xor(_truth(e, x), _truth(e, y)), "biufc"
 )
@@ -96,7 +98,9 @@ def _shift_samples() -> list[Sample]:
     ]
 
 
-def _shift_code(e: ScalarEmitter, instruction: Callable[..., Value], x: Value, y: Value, beyond: Value) -> Value:
+def _shift_code(
+    e: ScalarEmitter, instruction: Callable[..., Value], x: Value, y: Value, beyond: Value
+) -> Value:
     """A shift with a value for distances the instruction does not define."""
     last = e.dtype(x).itemsize * 8 - 1
     near = e.and_(e.le(0, y), e.le(y, last))

@@ -13,10 +13,11 @@ import numpy as np
 
 from weft.base.dtypes import complex_dtype, kind
 from weft.ops.families import elementwise
-from weft.ops.op import Sample
+from weft.ops.op import Op, Sample
 from weft.ops.public import public
 from weft.ops.samples import complex_array, integers, join, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
+from weft.ops.select import select, zeros_like
 
 
 def _complexes() -> list[Sample]:
@@ -36,7 +37,9 @@ def _pairs() -> list[Sample]:
         Sample((real_array((3, 4)), real_array((3, 4), seed=1))),
         Sample((real_array((2, 1)), real_array((), seed=1))),
         Sample((real_array((0, 2)), real_array((0, 2)))),
-        Sample((real_array((3,)).astype(np.float32), real_array((3,), seed=1).astype(np.float32)), smooth=False),
+        Sample(
+            (real_array((3,)).astype(np.float32), real_array((3,), seed=1).astype(np.float32)), smooth=False
+        ),
         Sample((np.array([np.inf, -0.0, 1.0]), np.array([-0.0, np.nan, np.inf])), smooth=False),
     ]
 
@@ -48,7 +51,7 @@ def _join_parts(x: Any, y: Any) -> Any:
     return out
 
 
-real_part = elementwise(
+real_part: Op = elementwise(
     "real",
     eval=lambda x: np.real(x).copy(),
     partials=None,
@@ -59,7 +62,7 @@ real_part = elementwise(
     samples=_complexes,
     scalar=lambda e, x: e.real(x),
 )
-imaginary_part = elementwise(
+imaginary_part: Op = elementwise(
     "imag",
     eval=lambda x: np.imag(x).copy(),
     partials=None,
@@ -70,7 +73,7 @@ imaginary_part = elementwise(
     samples=_complexes,
     scalar=lambda e, x: e.imag(x),
 )
-make_complex = elementwise(
+make_complex: Op = elementwise(
     "complex",
     eval=_join_parts,
     partials=None,
@@ -81,7 +84,7 @@ make_complex = elementwise(
     samples=_pairs,
     scalar=lambda e, x, y: e.complex(x, y),
 )
-conjugate = elementwise(
+conjugate: Op = elementwise(
     "conj",
     eval=np.conjugate,
     partials=None,
@@ -110,8 +113,9 @@ def _parts_tangent(tangents: Any) -> Any:
 def _tangential(x: Any, t: Any) -> Any:
     """What of t turns x, divided by |x|: the derivative of x / |x| along t, which is its own adjoint."""
     direction, length = sign(x), absolute(x)
-    radial = real_part(conjugate(direction) * t)
-    return (t - direction * radial) / (length + (length == 0))
+    origin = length == 0
+    turned = (t - direction * real_part(conjugate(direction) * t)) / (length + origin)
+    return select(origin, zeros_like(t), turned)
 
 
 def _cosine(e: ScalarEmitter, part: Value, length: Value) -> Value:
@@ -128,11 +132,12 @@ def _sign_code(e: ScalarEmitter, x: Value) -> Value:
         return e.complex(_cosine(e, e.real(x), length), _cosine(e, e.imag(x), length))
     if letter == "u":
         return e.min(x, 1)
-    unit = e.select(e.lt(0, x), e.constant(1, e.dtype(x)), e.select(e.lt(x, 0), e.constant(-1, e.dtype(x)), 0))
+    minus, plus = (e.constant(v, e.dtype(x)) for v in (-1, 1))
+    unit = e.select(e.lt(0, x), plus, e.select(e.lt(x, 0), minus, 0))
     return unit if letter == "i" else e.select(is_nan(e, x), x, unit)
 
 
-absolute = elementwise(
+absolute: Op = elementwise(
     "abs",
     eval=np.absolute,
     partials=(lambda x: sign(x),),
@@ -142,7 +147,7 @@ absolute = elementwise(
     samples=join(reals(1), integers(1), _complexes),
     scalar=lambda e, x: x if kind(e.dtype(x)) == "u" else e.abs(x),
 )
-sign = elementwise(
+sign: Op = elementwise(
     "sign",
     eval=np.sign,
     partials=(0,),
@@ -171,7 +176,7 @@ def _angle(x: Any) -> Any:
     return np.where(np.isnan(x), x, np.where(x < 0, np.asarray(np.pi, x.dtype), np.asarray(0, x.dtype)))
 
 
-angle = elementwise(
+angle: Op = elementwise(
     "angle",
     eval=_angle,
     partials=(0,),

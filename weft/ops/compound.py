@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import kind, real_dtype
+from weft.base.dtypes import DType, float64, kind
 from weft.ops.compare import equal, isfinite, isnan, less_equal
 from weft.ops.complex import absolute, imaginary_part, make_complex, real_part
 from weft.ops.op import Sample, composite
 from weft.ops.public import public
 from weft.ops.samples import complex_array, int_array, real_array
-from weft.ops.select import same_dtype, select
+from weft.ops.select import cast, same_dtype, select
 
 _NOT_FINITE = np.array([0.0, 1.0, np.nan, np.inf, -np.inf, -0.0, 1e300])
 
@@ -31,9 +31,7 @@ def _close_samples() -> list[Sample]:
 
 @composite(samples=_close_samples)
 @public
-def isclose(
-    x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Any:
+def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Whether ``|x1 - x2| <= atol + rtol * |x2|``, element by element; equal infinities are close.
 
     >>> import weft
@@ -48,14 +46,12 @@ def isclose(
 
 def _comparable(x1: Any, x2: Any) -> list[Any]:
     """Integers and bools as floats, whose difference does not wrap around."""
-    return [x if kind(x.dtype) in "fc" else x.astype(np.dtype(np.float64)) for x in (x1, x2)]
+    return [x if kind(x.dtype) in "fc" else cast(x, dtype=float64) for x in (x1, x2)]
 
 
 @composite(samples=_close_samples)
 @public
-def allclose(
-    x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Any:
+def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Whether all elements are close in the sense of ``isclose``.
 
     >>> import weft
@@ -91,7 +87,7 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf:
         return make_complex(*parts)
     if kind(x.dtype) != "f":
         return x
-    largest = float(_largest(x.dtype))
+    largest = _largest(x.dtype)
     for special, value in (
         (isnan(x), nan),
         (equal(x, np.inf), largest if posinf is None else posinf),
@@ -101,7 +97,8 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf:
     return x
 
 
-def _largest(dtype: Any) -> Any:
-    import ml_dtypes
+def _largest(dtype: DType) -> float:
+    """The largest finite number of a floating dtype."""
+    from ml_dtypes import finfo
 
-    return ml_dtypes.finfo(real_dtype(dtype)).max
+    return float(finfo(dtype).max)  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import kind
+from weft.base.dtypes import float16, float32, kind
 from weft.ops.compare import isnan
 from weft.ops.families import elementwise
 from weft.ops.samples import reals
@@ -51,7 +51,7 @@ def expm1_code(e: ScalarEmitter, x: Value) -> Value:
 
 
 def log1p_code(e: ScalarEmitter, x: Value) -> Value:
-    """log(1 + x) without cancellation (W. Kahan; D. Goldberg, What Every Computer Scientist ..., theorem 4)."""
+    """log(1 + x) without cancellation (W. Kahan; D. Goldberg, ACM Computing Surveys 23, 1991, theorem 4)."""
     if kind(e.dtype(x)) == "c":
         # |1 + x|^2 = 1 + (2a + a^2 + b^2)
         a, b = e.real(x), e.imag(x)
@@ -137,7 +137,7 @@ sqrt = elementwise(
 rsqrt = elementwise(
     "rsqrt",
     eval=lambda x: 1 / np.sqrt(x),
-    partials=(lambda out: out * out * out / -2,),
+    partials=(lambda x, out: out / (-2 * x),),
     accepts="fc",
     singular=True,
     samples=reals(1, 0.1, 3.0, complex=True),
@@ -146,8 +146,9 @@ rsqrt = elementwise(
 
 
 def _sigmoid(x: Any) -> Any:
-    small = np.exp(-np.abs(x))  # never overflows
-    return np.where(x >= 0, 1, small) / (1 + small)
+    if x.dtype == float16:  # where exp overflows long before sigmoid is 0
+        return _sigmoid(x.astype(float32)).astype(float16)
+    return 1 / (1 + np.exp(-x))  # an overflow to infinity gives 0, as it should
 
 
 def _sigmoid_code(e: ScalarEmitter, x: Value) -> Value:

@@ -1,8 +1,8 @@
 """The families of primitive ops: what is written for an op, and what is derived from it.
 
-    elementwise   eval, partials, scalar  ->  type rule, vjp, jvp, batching
-    linear        type rule, eval, transpose  ->  vjp is the transpose, jvp is the op itself
-    primitive     everything is written
+elementwise   eval, partials, scalar  ->  type rule, vjp, jvp, batching
+linear        type rule, eval, transpose  ->  vjp is the transpose, jvp is the op itself
+primitive     everything is written
 """
 
 from __future__ import annotations

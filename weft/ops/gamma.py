@@ -18,7 +18,7 @@ from weft.errors import DomainError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.families import elementwise, primitive
-from weft.ops.op import Sample
+from weft.ops.op import Op, Sample
 from weft.ops.public import public
 from weft.ops.samples import real_array, reals
 from weft.ops.scalar import (
@@ -31,19 +31,18 @@ from weft.ops.scalar import (
     polynomial,
     rational,
 )
-from weft.ops.select import cast
+from weft.ops.select import cast, select
 
-_BERNOULLI = (
-    (1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510),
-)  # B_2, B_4, ... as fractions  # fmt: skip
-_STIRLING = tuple(p / (q * 2 * k * (2 * k - 1)) for k, (p, q) in enumerate(_BERNOULLI, 1))
-_DIGAMMA_SERIES = tuple(-p / (q * 2 * k) for k, (p, q) in enumerate(_BERNOULLI, 1))
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)  # B_2, B_4, ...
+_STIRLING = tuple(b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1))
+_DIGAMMA_SERIES = tuple(-b / (2 * k) for k, b in enumerate(_BERNOULLI, 1))
 
 # lgamma(1 + u) / (u (u - 1)) - 0.5 for -0.3 <= u <= 2, in u + 0.5; error 2^-55.1
 _LGAMMA_NEAR = (
     (
-        0.2631532572219998, 1.0301557973166953, 1.013266883828789, -0.5876495593194074, -1.534645239347337,
-        -0.8916206869283381, -0.20201601710326525, -0.01679164176982297, -0.00035533472865364335,
+        0.2631532572219998, 1.0301557973166953, 1.013266883828789, -0.5876495593194074,
+        -1.534645239347337, -0.8916206869283381, -0.20201601710326525, -0.01679164176982297,
+        -0.00035533472865364335,
     ),
     (
         1.0, 6.1298645104530385, 14.701580747792825, 17.596349405634257, 11.15833441329378,
@@ -165,8 +164,8 @@ def _hurwitz_zeta(e: ScalarEmitter, s: int, x: Value) -> Value:
     far = e.add(x, terms)
     power, inverse = e.pow(far, -s), e.div(1, far)
     series, rising = [], float(s)
-    for k, (p, q) in enumerate(_BERNOULLI, 1):
-        series.append(p / q * rising / factorial(2 * k))
+    for k, b in enumerate(_BERNOULLI, 1):
+        series.append(b * rising / factorial(2 * k))
         rising *= (s + 2 * k - 1) * (s + 2 * k)
     total = e.mul(e.mul(power, inverse), polynomial(e, e.mul(inverse, inverse), series))
     total = e.add(e.add(total, e.mul(power, 0.5)), e.div(e.pow(far, 1 - s), s - 1))
@@ -196,7 +195,7 @@ def polygamma_code(e: ScalarEmitter, x: Value, n: int, choose: Choose = by_selec
     return e.cast(e.select(left, e.sub(turned, e.mul(out, sign)), out), e.dtype(x))
 
 
-lgamma = elementwise(
+lgamma: Op = elementwise(
     "lgamma",
     eval=kernel(lgamma_code),
     partials=(lambda x: digamma(x),),
@@ -205,7 +204,7 @@ lgamma = elementwise(
     samples=reals(1, 0.1, 4.0),
     scalar=lgamma_code,
 )
-digamma = elementwise(
+digamma: Op = elementwise(
     "digamma",
     eval=kernel(digamma_code),
     partials=(lambda x: polygamma_op(x, n=1),),
@@ -227,11 +226,11 @@ def _polygamma(x: Any, *, n: int) -> Any:
         return polygamma_code(NUMPY, np.asarray(x), n)
 
 
-polygamma_op = primitive(
+polygamma_op: Op = primitive(
     "polygamma",
     type_rule=_polygamma_type,
     eval=_polygamma,
-    vjp=(lambda g, x, n: g * polygamma_op(x, n=n + 1),),
+    vjp=(lambda g, x, n: select(g == 0, g, g * polygamma_op(x, n=n + 1)),),  # infinite at a pole
     batch=batch_elementwise,
     samples=lambda: [
         Sample((real_array((3, 4), 0.5, 4.0),), {"n": 1}),

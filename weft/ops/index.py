@@ -27,16 +27,34 @@ from weft.ops.op import Attrs, Op, Sample
 from weft.ops.samples import complex_array, int_array, like_array, real_array
 from weft.ops.select import select
 from weft.ops.view import reshape
+from weft.ops.view_slice import Ints
 
 # Checks
 
 
 def check_bounds(op: str, indices: Sequence[Any], shape: Shape, axes: Sequence[int] | None = None) -> None:
-    """Raise if an index array has a value outside its axis of a shape, by default the first axes."""
+    """Raise if an index whose values are known leaves its axis of a shape, by default the first axes.
+
+    An axis of -1 is one that the user does not know of.
+    """
     for axis, index in zip(range(len(indices)) if axes is None else axes, indices, strict=True):
-        size = shape[axis]
-        if not (-size <= (low := index.min()) and (high := index.max()) < size):
+        array = getattr(index, "_data", index)
+        if axis < 0 or not isinstance(array, np.ndarray | np.generic) or array.size == 0:
+            continue
+        size, low, high = shape[axis], array.min(), array.max()
+        if not (-size <= low and high < size):
             raise bounds_error(op, axis, size, low if low < -size else high)
+
+
+def index_with(
+    op: str, run: Any, inputs: Sequence[Any], indices: Sequence[Any], shape: Shape, axes: Ints
+) -> Any:
+    """Run a primitive; an index out of bounds is told in the name of op, for the axes the user knows."""
+    try:
+        return run(*inputs, *indices)
+    except BoundsError:
+        check_bounds(op, indices, shape, axes)
+        raise
 
 
 def bounds_error(op: str, axis: int, size: int, index: Any) -> BoundsError:

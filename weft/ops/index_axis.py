@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import as_dtype, bool_, int64, kind
+from weft.base.dtypes import INTEGERS, as_dtype, bool_, int64
 from weft.base.shapes import Shape, broadcast_shapes, normalize_axis, size_of
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.compare import equal
-from weft.ops.index import gather_nd, scatter_add_nd, scatter_nd
+from weft.ops.index import gather_nd, index_with, scatter_add_nd, scatter_nd
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.public import public
 from weft.ops.samples import int_array, real_array
@@ -25,11 +25,11 @@ from weft.ops.view import broadcast_to, permute, reshape
 
 def as_index(op: str, index: Any) -> Any:
     """An index as an integer array or tensor; lists of integers become arrays."""
-    if not hasattr(index, "dtype"):
+    if not hasattr(index, "dtype") or isinstance(index, np.generic):
         index = np.asarray(index)
         if index.size == 0:
             index = index.astype(np.int64)
-    if kind(index.dtype) not in "iu":
+    if index.dtype not in INTEGERS:
         raise DtypeError(op, f"indices must be integers, got {index.dtype.name}")
     return index
 
@@ -75,9 +75,10 @@ def take(x: Any, indices: Any, /, axis: int | None = None) -> Any:
     """
     index = as_index("take", indices)
     if axis is None:
-        return gather_nd(reshape(x, shape=(size_of(x.shape),)), index)
+        return take(reshape(x, shape=(size_of(x.shape),)), index, axis=0)
     where = normalize_axis("take", axis, x.ndim)
-    out, n = gather_nd(move_axis(x, where, 0), index), index.ndim
+    front = move_axis(x, where, 0)
+    out, n = index_with("take", gather_nd, [front], [index], x.shape, (where,)), index.ndim
     return permute(out, axes=(*range(n, n + where), *range(n), *range(n + where, out.ndim))) if where else out
 
 
@@ -116,9 +117,9 @@ def index_add(x: Any, index: Any, source: Any, *, axis: int, alpha: float = 1) -
     index = as_index("index_add", index)
     shape = (*x.shape[:where], size_of(index.shape), *x.shape[where + 1 :])
     v = as_values("index_add", source if alpha == 1 else source * alpha, x, shape)
-    out = scatter_add_nd(
-        move_axis(x, where, 0), move_axis(v, where, 0), reshape(index, shape=(shape[where],))
-    )
+    parts = [move_axis(x, where, 0), move_axis(v, where, 0)]
+    rows = reshape(index, shape=(shape[where],))
+    out = index_with("index_add", scatter_add_nd, parts, [rows], x.shape, (where,))
     return move_axis(out, 0, where)
 
 
@@ -177,7 +178,8 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Any:
     common = list(broadcast_shapes("take_along_axis", [tuple(r) for r in rest], (type_of(x), type_of(index))))
     x = broadcast_to(x, shape=(*common[:where], x.shape[where], *common[where:]))
     index = broadcast_to(index, shape=(*common[:where], index.shape[where], *common[where:]))
-    return gather_nd(x, *_positions("take_along_axis", x, where, index))
+    positions = _positions("take_along_axis", x, where, index)
+    return index_with("take_along_axis", gather_nd, [x], positions, x.shape, tuple(range(x.ndim)))
 
 
 @public

@@ -159,10 +159,8 @@ class Op:
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
         for x in inputs:
-            if type(x) is not ndarray:
-                if any(isinstance(y, TensorLike) for y in inputs):
-                    return self.on_tensors(*inputs, **attrs)
-                break
+            if isinstance(x, TensorLike):
+                return self.on_tensors(*inputs, **attrs)
         return self.eval(*inputs, **attrs)
 
     def __repr__(self) -> str:

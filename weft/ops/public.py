@@ -25,10 +25,10 @@ def public(function: F) -> F:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # from inside the function, not from calling it
             raise _misfit(function, str(error), kwargs) from None
-        except AttributeError:
-            if args and not hasattr(args[0], "dtype") and type(args[0]).__module__ == "builtins":
-                raise _not_a_tensor(function.__name__, args[0]) from None
-            raise
+        except AttributeError as error:
+            if any(error.obj is x for x in args) and type(error.obj).__module__ == "builtins":
+                raise _not_a_tensor(function.__name__, error.obj) from None
+            raise  # of something else, which a function of the user may have raised
 
     return call  # type: ignore[return-value]
 
@@ -41,7 +41,7 @@ def _misfit(function: Callable[..., Any], message: str, kwargs: dict[str, Any]) 
     from difflib import get_close_matches
 
     positional, keywords, _ = parameters(function)
-    known = (*positional, *keywords)
+    known = tuple(name for name in (*positional, *keywords) if name != "self")
     name = function.__name__
     for key in kwargs:
         if key not in known:

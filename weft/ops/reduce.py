@@ -84,9 +84,10 @@ def widened(x: Any) -> Any:
 
 def _reduce(ufunc: Any, x: Any, axes: Ints, keepdims: bool) -> Any:
     """Reduce by a ufunc, half precision in float32."""
-    wide = float32 if x.dtype in (float16, bfloat16) else x.dtype
-    out = ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=wide)
-    return out if out.dtype == x.dtype else out.astype(x.dtype)
+    dtype = x.dtype
+    if dtype is float16 or dtype is bfloat16:
+        return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=float32).astype(dtype)
+    return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
 
 
 reduce_sum: Op = linear(

@@ -25,7 +25,8 @@ def real_array(shape: Sequence[int], low: float = -2.0, high: float = 2.0, seed:
     """A float64 array of distinct values in [low, high], none of them within 1e-3 of an integer."""
     values = rng(seed).uniform(low, high, tuple(shape))
     near = np.abs(values - np.round(values)) < 1e-3
-    return np.where(near, np.clip(values + 5e-3, low, high), values)
+    out: Array = np.where(near, np.clip(values + 5e-3, low, high), values)
+    return out
 
 
 def complex_array(shape: Sequence[int], low: float = -2.0, high: float = 2.0, seed: int = 0) -> Array:
@@ -39,13 +40,17 @@ def like_array(x: Array, shape: Sequence[int], seed: int = 0) -> Array:
     return make(shape, seed=seed).astype(x.dtype)
 
 
-def int_array(shape: Sequence[int], low: int = -5, high: int = 6, seed: int = 0, dtype: str = "int64") -> Array:
+def int_array(
+    shape: Sequence[int], low: int = -5, high: int = 6, seed: int = 0, dtype: str = "int64"
+) -> Array:
     """An integer array with values in [low, high)."""
     out: Array = rng(seed).integers(low, high, tuple(shape)).astype(dtype)
     return out
 
 
-def reals(arity: int, low: float = -2.0, high: float = 2.0, *, edges: bool = True, complex: bool = False) -> Samples:
+def reals(
+    arity: int, low: float = -2.0, high: float = 2.0, *, edges: bool = True, complex: bool = False
+) -> Samples:
     """Samples of an elementwise op of ``arity`` inputs whose derivative exists on (low, high)."""
 
     def generate() -> Iterable[Sample]:

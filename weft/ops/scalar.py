@@ -269,7 +269,7 @@ def by_selecting(e: ScalarEmitter, x: Value, pieces: Pieces) -> Value:
 def by_masking(e: ScalarEmitter, x: Value, pieces: Pieces) -> Value:
     """Compute each piece on the elements that lie in it: what an array library does."""
     rank = np.searchsorted([end for end, _ in pieces[:-1]], x, side="right")
-    first = rank.flat[0] if rank.size else 0
+    first = int(rank.flat[0]) if rank.size else 0
     if (rank == first).all():
         return pieces[first][1](e, x)
     out = np.empty_like(x)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import as_dtype, bfloat16, float16, float32, int64, kind
-from weft.base.shapes import normalize_axis
+from weft.base.shapes import as_ints, normalize_axis
 from weft.errors import ArgumentError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
@@ -241,6 +241,7 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     tensor([3, 5, 7])
     """
     index = normalize_axis("diff", axis, x.ndim)
+    (n,) = as_ints("diff", "n", n)
     if n < 0:
         raise ArgumentError("diff", f"n must not be negative, got {n}")
     parts = [p for p in (prepend, x, append) if p is not None]

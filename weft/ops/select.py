@@ -13,7 +13,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise, batch_leading
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
-from weft.ops.op import Sample, TensorLike, no_gradient
+from weft.ops.op import Op, Sample, TensorLike, no_gradient
 from weft.ops.samples import complex_array, int_array, real_array
 
 
@@ -37,7 +37,7 @@ def _where_samples() -> list[Sample]:
     ]
 
 
-select = linear(
+select: Op = linear(
     "where",
     type_rule=_where_type,
     eval=lambda condition, x, y: np.where(condition, x, y),
@@ -64,7 +64,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Any:
     return select(condition, x1, x2)
 
 
-cast = linear(
+cast: Op = linear(
     "cast",
     type_rule=lambda x, *, dtype: TensorType(x.shape, dtype),
     eval=lambda x, *, dtype: cast_array(x, dtype),
@@ -116,7 +116,11 @@ def same_dtype(op: str, *inputs: Any) -> list[Any]:
         if not hasattr(x, "dtype"):
             common = result_dtype(op, common, scalar_dtype(x, common))
     return [
-        np.asarray(x, common) if not hasattr(x, "dtype") else x if x.dtype == common else cast(x, dtype=common)
+        np.asarray(x, common)
+        if not hasattr(x, "dtype")
+        else x
+        if x.dtype == common
+        else cast(x, dtype=common)
         for x in inputs
     ]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float32, int64, kind
-from weft.base.shapes import normalize_axis, size_of
+from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes, to_front
@@ -162,9 +162,10 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
     """
     _need_real("topk", x)
     index = normalize_axis("topk", axis, x.ndim)
+    (k,) = as_ints("topk", "k", k)
     if not 0 <= k <= x.shape[index]:
         raise DomainError("topk", f"k must be in 0..{x.shape[index]} for axis {index}, got {k}")
-    places = places_of_top(x, k=int(k), axis=index, largest=bool(largest))
+    places = places_of_top(x, k=k, axis=index, largest=bool(largest))
     return TopK(take_along_axis(x, places, axis=index), places)
 
 

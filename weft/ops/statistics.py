@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.base.dtypes import as_dtype, bfloat16, default_float, float16, float32, int64, kind
 from weft.base.shapes import normalize_axes, reduce_shape, size_of
-from weft.errors import ArgumentError, DtypeError
+from weft.errors import ArgumentError, DomainError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, isfinite, isnan
@@ -88,6 +88,8 @@ def var(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = 
 
 def _var(op: str, x: Any, axis: Any, correction: float, keepdims: bool) -> Any:
     axes = normalize_axes(op, axis, x.ndim)
+    if not isinstance(correction, int | float):
+        raise ArgumentError(op, f"correction must be a number, got {correction!r}")
     off = x - _mean(x, axes, True)
     squares = real(off * conj(off)) if kind(x.dtype) == "c" else off * off
     total = reduce_sum(squares, axes=axes, keepdims=bool(keepdims))
@@ -188,10 +190,14 @@ def quantile(x: Any, /, q: Any, axis: Any = None, *, keepdims: bool = False) -> 
     axes = normalize_axes("quantile", axis, x.ndim)
     need_elements("quantile", type_of(x), axes)
     q = q if hasattr(q, "dtype") else np.asarray(q)
-    if isinstance(q, np.ndarray) and not ((q >= 0) & (q <= 1)).all():
-        raise ArgumentError("quantile", f"q must be between 0 and 1, got {q.tolist()}")
+    if q.dtype.kind not in "iuf":
+        raise DtypeError("quantile", f"q must be real, got {q.dtype.name}")
+    known = getattr(q, "_data", q)
+    if isinstance(known, np.ndarray) and not ((known >= 0) & (known <= 1)).all():
+        raise DomainError("quantile", f"q must be between 0 and 1, got {known.tolist()}")
     rows, kept = _sorted_rows(x, axes)
-    out = _interpolate(rows, cast(q, dtype=x.dtype) * (rows.shape[0] - 1))
+    parts = reshape(cast(q, dtype=x.dtype), shape=(size_of(q.shape),))
+    out = _interpolate(rows, parts * (rows.shape[0] - 1))
     bad = reduce_any(isnan(rows), axes=(0,), keepdims=False)
     out = select(bad, np.asarray(_NAN, x.dtype), out)
     return reshape(out, shape=(*q.shape, *(reduce_shape(x.shape, axes, keepdims) if keepdims else kept)))
@@ -210,7 +216,7 @@ def _interpolate(rows: Any, position: Any) -> Any:
     below = floor(position)
     a = gather_nd(rows, cast(below, dtype=int64))
     b = gather_nd(rows, cast(ceil(position), dtype=int64))
-    part = reshape(position - below, shape=(*position.shape, *[1] * (rows.ndim - 1)))
+    part = reshape(position - below, shape=(position.shape[0], *[1] * (rows.ndim - 1)))
     return select(equal(part, np.zeros((), part.dtype)), a, a + (b - a) * part)
 
 

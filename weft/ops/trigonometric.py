@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
-from weft.ops.exponential import LN2, expm1_code, log1p_code, rsqrt
+from weft.ops.exponential import LN2, expm1_code, log1p_code, rsqrt, sqrt
 from weft.ops.families import elementwise
+from weft.ops.op import Op
 from weft.ops.samples import reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign
 
-sin = elementwise(
+sin: Op = elementwise(
     "sin",
     eval=np.sin,
     partials=(lambda x: cos(x),),
@@ -23,7 +24,7 @@ sin = elementwise(
     samples=reals(1, complex=True),
     scalar=lambda e, x: e.sin(x),
 )
-cos = elementwise(
+cos: Op = elementwise(
     "cos",
     eval=np.cos,
     partials=(lambda x: -sin(x),),
@@ -67,7 +68,7 @@ def _cosh_code(e: ScalarEmitter, x: Value) -> Value:
     return e.add(e.mul(e.mul(root, 0.5), root), e.div(e.div(0.5, root), root))
 
 
-sinh = elementwise(
+sinh: Op = elementwise(
     "sinh",
     eval=np.sinh,
     partials=(lambda x: cosh(x),),
@@ -75,7 +76,7 @@ sinh = elementwise(
     samples=reals(1, complex=True),
     scalar=_sinh_code,
 )
-cosh = elementwise(
+cosh: Op = elementwise(
     "cosh",
     eval=np.cosh,
     partials=(lambda x: sinh(x),),
@@ -83,6 +84,8 @@ cosh = elementwise(
     samples=reals(1, complex=True),
     scalar=_cosh_code,
 )
+
+
 def _tanh(x: Any) -> Any:
     """The hyperbolic tangent; far out on the real axis the zero of its imaginary part has the sign of x's."""
     out = np.tanh(x)
@@ -169,7 +172,7 @@ asinh = elementwise(
 acosh = elementwise(
     "acosh",
     eval=np.arccosh,
-    partials=(lambda x: rsqrt(x - 1) * rsqrt(x + 1),),
+    partials=(lambda x: 1 / (sqrt(x - 1) * sqrt(x + 1)),),
     accepts="fc",
     singular=True,
     samples=reals(1, 1.1, 3.0, complex=True),

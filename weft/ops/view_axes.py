@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
-from weft.base.shapes import broadcast_shapes, normalize_axes, normalize_axis, normalize_shape, size_of
-from weft.errors import ArgumentError, AxisError, ShapeError
+from weft.base.shapes import (
+    as_ints,
+    broadcast_shapes,
+    normalize_axes,
+    normalize_axis,
+    normalize_shape,
+    size_of,
+)
+from weft.errors import AxisError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.op import type_of
 from weft.ops.public import public
@@ -34,24 +40,18 @@ def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
 
 def _completed_shape(x: Any, shape: Any) -> Ints:
     """A shape whose -1, if there is one, stands for what is left of the elements of x."""
-    items = shape if isinstance(shape, tuple | list) else (shape,)
-    try:
-        sizes = [operator.index(s) for s in items]
-    except TypeError:
-        raise ArgumentError("reshape", f"shape must be an int or a tuple of ints, got {shape!r}") from None
+    sizes = as_ints("reshape", "shape", shape)
     total = size_of(x.shape)
+    out = sizes
     if -1 in sizes:
-        known = size_of(tuple(s for s in sizes if s != -1))
         if sizes.count(-1) > 1:
-            raise ShapeError("reshape", f"at most one size may be -1, got {tuple(sizes)}")
-        if known == 0 or total % known:
-            raise ShapeError(
-                "reshape", f"the number of elements must stay {total}, got {type_of(x)} to {tuple(sizes)}"
-            )
-        sizes[sizes.index(-1)] = total // known
-    out = normalize_shape("reshape", sizes)
-    if size_of(out) != total:
-        raise ShapeError("reshape", f"the number of elements must stay {total}, got {type_of(x)} to {out}")
+            raise ShapeError("reshape", f"at most one size may be -1, got {sizes}")
+        known = -size_of(sizes)
+        out = tuple(total // known if s == -1 and known > 0 else s for s in sizes)
+    if size_of(out) != total or min(out, default=0) < 0:
+        if min(sizes, default=0) < -1:
+            raise ShapeError("reshape", f"sizes must not be negative, got {sizes}")
+        raise ShapeError("reshape", f"the number of elements must stay {total}, got {type_of(x)} to {sizes}")
     return out
 
 
@@ -83,13 +83,13 @@ def unflatten(x: Any, /, axis: int, shape: Any) -> Any:
     (2, 3, 4)
     """
     index = normalize_axis("unflatten", axis, x.ndim)
-    sizes = list(shape)
+    sizes = list(as_ints("unflatten", "shape", shape))
     known = size_of(tuple(s for s in sizes if s != -1))
     if sizes.count(-1) == 1 and known:
         sizes[sizes.index(-1)] = x.shape[index] // known
     parts = normalize_shape("unflatten", sizes)
     if size_of(parts) != x.shape[index]:
-        raise ShapeError("unflatten", f"sizes must multiply to {x.shape[index]}, got {tuple(shape)}")
+        raise ShapeError("unflatten", f"sizes must multiply to {x.shape[index]}, got {shape}")
     return reshape_op(x, shape=(*x.shape[:index], *parts, *x.shape[index + 1 :]))
 
 
@@ -197,12 +197,11 @@ def expand(x: Any, /, *shape: Any) -> Any:
     >>> weft.expand(weft.ones((3, 1)), -1, 4).shape
     (3, 4)
     """
-    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    sizes = as_ints("expand", "shape", given)
     lead = len(sizes) - x.ndim
     if lead < 0:
-        raise ShapeError(
-            "expand", f"the shape must have at least {x.ndim} axes, got {type_of(x)} to {tuple(sizes)}"
-        )
+        raise ShapeError("expand", f"the shape must have at least {x.ndim} axes, got {type_of(x)} to {sizes}")
     kept = [x.shape[i - lead] if s == -1 and i >= lead else s for i, s in enumerate(sizes)]
     return broadcast_op(x, shape=normalize_shape("expand", kept))
 
@@ -218,9 +217,9 @@ def permute_dims(x: Any, /, axes: Any) -> Any:
     >>> weft.permute_dims(weft.ones((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
-    order = tuple(normalize_axis("permute_dims", a, x.ndim) for a in axes)
+    order = tuple(normalize_axis("permute_dims", a, x.ndim) for a in as_ints("permute_dims", "axes", axes))
     if sorted(order) != list(range(x.ndim)):
-        raise AxisError("permute_dims", f"axes must name each of {x.ndim} axes once, got {tuple(axes)}")
+        raise AxisError("permute_dims", f"axes must name each of {x.ndim} axes once, got {axes}")
     return permute(x, axes=order)
 
 

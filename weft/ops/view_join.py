@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.base.shapes import normalize_axes, normalize_axis, size_of
+from weft.base.shapes import as_ints, normalize_axes, normalize_axis, size_of
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.index_axis import as_index, take
 from weft.ops.op import Sample, composite, type_of
@@ -47,7 +46,7 @@ def split(x: Any, /, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...
     index = normalize_axis("split", axis, x.ndim)
     total = x.shape[index]
     if isinstance(size, tuple | list):
-        sizes = [operator.index(s) for s in size]
+        sizes = list(as_ints("split", "size", size))
         if sum(sizes) != total or any(s < 0 for s in sizes):
             raise ShapeError("split", f"sizes must add up to {total} along axis {index}, got {tuple(sizes)}")
     else:
@@ -61,10 +60,7 @@ def split(x: Any, /, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...
 
 
 def _positive(op: str, name: str, value: Any) -> int:
-    try:
-        out = operator.index(value)
-    except TypeError:
-        raise ArgumentError(op, f"{name} must be an int, got {value!r}") from None
+    (out,) = as_ints(op, name, value)
     if out < 1:
         raise DomainError(op, f"{name} must be positive, got {out}")
     return out
@@ -99,9 +95,7 @@ def tile(x: Any, /, repetitions: Any) -> Any:
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
     """
-    counts = [
-        operator.index(r) for r in (repetitions if isinstance(repetitions, tuple | list) else (repetitions,))
-    ]
+    counts = list(as_ints("tile", "repetitions", repetitions))
     if any(c < 0 for c in counts):
         raise DomainError("tile", f"repetitions must not be negative, got {tuple(counts)}")
     rank = max(len(counts), x.ndim)
@@ -183,11 +177,12 @@ def roll(x: Any, /, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return reshape(roll(reshape(x, shape=(size_of(x.shape),)), shift, 0), shape=x.shape)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
-    shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
+    shifts = as_ints("roll", "shift", shift)
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
         raise ArgumentError("roll", f"each axis needs one shift, got {shift} for {axis}")
     for s, a in zip(shifts, axes, strict=True):
-        x = _roll_axis(x, operator.index(s), normalize_axis("roll", a, x.ndim))
+        x = _roll_axis(x, s, normalize_axis("roll", a, x.ndim))
     return x
 
 

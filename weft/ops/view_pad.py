@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.base.shapes import normalize_axis
+from weft.base.shapes import as_ints, normalize_axis
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.op import Sample, composite, type_of
@@ -150,7 +149,7 @@ def crop(x: Any, /, offset: Sequence[int] | None = None, *, size: Sequence[int])
     tensor([[1, 2],
             [5, 6]])
     """
-    sizes = tuple(operator.index(s) for s in size)
+    sizes = as_ints("crop", "size", size)
     lead = x.ndim - len(sizes)
     if lead < 0:
         raise ShapeError("crop", f"size must have at most {x.ndim} entries, got {sizes} for {type_of(x)}")

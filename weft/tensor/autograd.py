@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.trees import tree_map
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import TensorLike, type_of
 from weft.ops.public import public
@@ -126,6 +127,19 @@ def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, in
     add_to_gradients(reached, create_graph=bool(create_graph))
     leaves = [x._node for x, _ in reached if type(x._node) is Leaf]
     Hooks(bool(create_graph), bool(create_graph)).after_accumulation(leaves)
+
+
+@public
+def stop_gradient(x: Any, /) -> Any:
+    """The same values as constants, for a tensor or all tensors in a tree of them: no gradient flows through.
+
+    >>> import weft
+    >>> x = weft.tensor(3.0, requires_grad=True)
+    >>> (x * weft.stop_gradient(x)).backward()
+    >>> x.grad
+    tensor(3.)
+    """
+    return tree_map(lambda leaf: leaf.detach() if hasattr(leaf, "detach") else leaf, x)
 
 
 def _tensors(op: str, name: str, given: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from weft.ir.types import TensorType
 from weft.ops.op import type_of
 from weft.tensor.dispatch import recording, wrap
 from weft.tensor.mode import no_grad, thread
-from weft.tensor.node import Node, Output
+from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor
 
@@ -131,7 +131,7 @@ class Call:
             for slot, data in zip(self.slots, self.kept, strict=True)
         ]
         rule = Backward(self.name, _run, (None, *self.slots), len(datas), self.materialize)
-        node = Node.construct(rule, edges, (self, *kept, tuple(map(type_of, datas))))
+        node = make_node(rule, edges, (self, *kept, tuple(map(type_of, datas))))
         return [
             wrap(d, None if self.constant[k] else node if len(datas) == 1 else Output(node, k))
             for k, d in enumerate(datas)
@@ -144,6 +144,8 @@ class Call:
 
     def backward(self, grads: Sequence[Any], kept: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
         """The gradient of each tensor among the arguments, from tensors; None where there is none."""
+        if self.function.backward is None:
+            raise GradientError(self.name, "backward must be defined, got a Function without")
         ctx = self.context(kept, needs)
         given = self.function.backward(ctx, *[None if k is None else grads[k] for k in self.outs])
         listed = tuple(given) if isinstance(given, tuple | list) else (given,)
@@ -198,6 +200,8 @@ def run_forward(function: Any, args: Sequence[Any]) -> tuple[Call, list[Any], Se
     """Run forward; gives the call, the data of the tensors it returned, and all it returned."""
     inputs = [wrap(a._data, a._node) if isinstance(a, Tensor) else a for a in args]
     datas = [a._data for a in inputs if isinstance(a, Tensor)]
+    if function.forward is None:
+        raise GradientError(function.__name__, "forward must be defined, got a Function without")
     ctx = Context()
     ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a.requires_grad for a in inputs])
     with no_grad():
@@ -283,23 +287,29 @@ def _run(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
     values = saved[1 : 1 + len(made.names)]
     kept = [v if v is None or isinstance(v, Tensor) else wrap(v) for v in values]
     if any(isinstance(x, Tensor) for x in grads):
-        return run_on_tensors(made, grads, kept, needs)
+        return run_on_tensors(made, grads, kept, needs, edges)
     with no_grad():
         found = made.backward([None if x is None else wrap(np.asarray(x)) for x in grads], kept, needs)
     return [None if f is None else f._data for f in found]
 
 
-def run_on_tensors(made: Call, grads: Sequence[Any], kept: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
-    """Backward on tensors, recorded unless it says that it can be differentiated only once."""
+def run_on_tensors(
+    made: Call, grads: Sequence[Any], kept: Sequence[Any], needs: Sequence[bool], edges: Sequence[Any] = ()
+) -> list[Any]:
+    """Backward on tensors, recorded unless it says that it can be differentiated only once.
+
+    Then what it gives may depend on all it was given and on the inputs, whose edges are these, in ways
+    that the graph does not know.
+    """
     if not getattr(made.function.backward, "once_differentiable", False) or not thread.recording:
         return made.backward(grads, kept, needs)
     with no_grad():
         found = made.backward(grads, kept, needs)
-    edges = tuple([t._node for t in (*grads, *kept) if t is not None and t._node is not None])
-    if not edges:
+    links = (*[None if t is None else t._node for t in grads], *edges)
+    if all(e is None for e in links):
         return found
     rule = Backward(f"{made.name}_backward", _refuse, (None,))
-    return [None if f is None else wrap(f._data, Node.construct(rule, edges, (made,))) for f in found]
+    return [None if f is None else wrap(f._data, make_node(rule, links, (made,))) for f in found]
 
 
 def _refuse(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> NoReturn:

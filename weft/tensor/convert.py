@@ -24,8 +24,8 @@ from weft.base.dtypes import (
     scalar_dtype,
 )
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
-from weft.ops.elementwise import cast_array
 from weft.ops.op import Array, TensorLike
+from weft.ops.select import cast_array
 
 NUMBERS = (bool, int, float, complex)  # each later one holds the earlier ones
 _NESTED = (list, tuple, range)
@@ -36,7 +36,7 @@ def number(op: str, name: str, value: Any) -> Any:
     """A Python number or NumPy scalar, from one of these or from a 0-d tensor that is concrete."""
     if isinstance(value, (*NUMBERS, np.generic)):
         return value
-    if isinstance(value, TensorLike | np.ndarray) and value.ndim == 0:
+    if getattr(value, "ndim", None) == 0:  # a tensor or an array
         return value.item()
     raise ArgumentError(op, f"{name} must be a number, got {type(value).__name__}")
 
@@ -72,6 +72,7 @@ def supported(op: str, dtype: DType) -> DType:
 def from_ndarray(op: str, array: Any, dtype: DType | None, copy: bool | None) -> Array:
     """A NumPy array or scalar as an array of one of weft's dtypes: copied unless copy is False."""
     array = np.asarray(array)
+    out: Array
     own = supported(op, array.dtype)
     target = own if dtype is None else dtype
     if copy is False:
@@ -79,12 +80,13 @@ def from_ndarray(op: str, array: Any, dtype: DType | None, copy: bool | None) ->
             raise DomainError(
                 op, f"copy must not be False to change the dtype, got {array.dtype} to {target.name}"
             )
-        return array.view(target)
+        out = array.view(target)
+        return out
     check_complex(op, own, target)
-    if not array.dtype.isnative:
-        array = array.astype(own)
+    if target == own:
+        return array.astype(own)
     with np.errstate(all="ignore"):
-        out: Array = cast_array(array.view(own), target)
+        out = cast_array(array.astype(own, copy=False), target)
     return out
 
 
@@ -186,12 +188,12 @@ def leaves(data: Sequence[Any]) -> Iterator[Any]:
 
 def infer_dtype(op: str, data: Sequence[Any], types: set[type]) -> DType:
     """The dtype of nested lists: that of the arrays and tensors in them, next to which numbers are weak."""
-    typed = tuple(t for t in types if issubclass(t, _TYPED))
+    typed = {t for t in types if issubclass(t, _TYPED)}
     bases = {next(base for base in NUMBERS if issubclass(t, base)) for t in types.difference(typed)}
     numbers = [base() for base in NUMBERS if base in bases]
     if not typed:
         return number_dtype(numbers[-1]) if numbers else default_float()
-    found = {supported(op, leaf.dtype) for leaf in leaves(data) if isinstance(leaf, typed)}
+    found = {supported(op, leaf.dtype) for leaf in leaves(data) if type(leaf) in typed}
     common = result_dtype(op, *found)
     return result_dtype(op, common, *[scalar_dtype(n, common) for n in numbers])
 

@@ -10,10 +10,11 @@ import numpy as np
 from weft.base.device import as_device
 from weft.base.dtypes import DType, as_dtype, default_float
 from weft.base.shapes import Shape, normalize_shape
-from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.errors import ArgumentError, DomainError, ShapeError, WeftError
 from weft.ops.op import type_of
 from weft.ops.public import public
 from weft.ops.view import stack
+from weft.tensor.casts import astype
 from weft.tensor.convert import (
     fill_array,
     from_ndarray,
@@ -25,6 +26,13 @@ from weft.tensor.convert import (
 )
 from weft.tensor.interop import from_dlpack
 from weft.tensor.tensor import Tensor, wrap
+
+
+def leaf(array: Any, requires_grad: bool = False) -> Tensor:
+    """A tensor of an array, made by no op."""
+    out: Tensor = wrap(array)
+    return out.requires_grad_(True) if requires_grad else out
+
 
 # From data
 
@@ -42,7 +50,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     >>> weft.tensor([1.0, 2.0], requires_grad=True)
     tensor([1., 2.], requires_grad=True)
     """
-    return _convert("tensor", data, dtype, device, True).detach().requires_grad_(requires_grad)
+    out: Tensor = _convert("tensor", data, dtype, device, True)
+    return out.detach().requires_grad_(requires_grad)
 
 
 @public
@@ -60,7 +69,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     >>> weft.asarray([1, 2.5])
     tensor([1.0000, 2.5000])
     """
-    return _convert("asarray", obj, dtype, device, copy)
+    out: Tensor = _convert("asarray", obj, dtype, device, copy)
+    return out
 
 
 @public
@@ -72,7 +82,8 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     >>> weft.as_tensor(x) is x
     True
     """
-    return _convert("as_tensor", data, dtype, device, None)
+    out: Tensor = _convert("as_tensor", data, dtype, device, None)
+    return out
 
 
 @public
@@ -87,30 +98,29 @@ def from_numpy(array: Any, /) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentError("from_numpy", f"must be a NumPy array, got {type(array).__name__}")
-    out: Tensor = wrap(from_ndarray("from_numpy", array, None, False))
-    return out
+    return leaf(from_ndarray("from_numpy", array, None, False))
 
 
-def _convert(op: str, data: Any, dtype: Any, device: Any, copy: bool | None) -> Tensor:
+def _convert(op: str, data: Any, dtype: Any, device: Any, copy: bool | None) -> Any:
     as_device(device)
     target = None if dtype is None else as_dtype(dtype)
     if not isinstance(data, Tensor):
         if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):
             data = from_dlpack(data, copy=copy is not False)
-            copy = None
+            copy = None if copy else copy
         else:
             array = from_python(op, data, target, copy)
-            return wrap(array) if array is not None else _assemble(op, data, target)  # type: ignore[no-any-return]
+            return _assemble(op, data, target) if array is None else leaf(array)
     if target is None or target == data.dtype:
         return data.clone() if copy else data
     if copy is False:
         raise DomainError(
             op, f"copy must not be False to change the dtype, got {data.dtype.name} to {target.name}"
         )
-    return data.astype(target)  # type: ignore[attr-defined,no-any-return]
+    return astype(data, target)
 
 
-def _assemble(op: str, data: Any, dtype: DType | None) -> Tensor:
+def _assemble(op: str, data: Any, dtype: DType | None) -> Any:
     """Nested lists that hold tensors, as one tensor to which gradients flow back."""
     common = infer_dtype(op, data, leaf_types(op, data)) if dtype is None else dtype
     parts = [
@@ -122,7 +132,7 @@ def _assemble(op: str, data: Any, dtype: DType | None) -> Tensor:
             raise ShapeError(
                 op, f"elements must have equal shapes, got {type_of(parts[0])} and {type_of(part)}"
             )
-    return stack(parts)  # type: ignore[no-any-return]
+    return stack(parts)
 
 
 def _holds_tensors(op: str, data: Any) -> bool:
@@ -136,10 +146,11 @@ def made(op: str, make: Callable[..., Any], *args: Any, requires_grad: bool = Fa
     """A new leaf of what a NumPy function makes; more than memory can hold is an error in the name of op."""
     try:
         array = make(*args)
+    except WeftError:
+        raise
     except (ValueError, MemoryError):
         raise ShapeError(op, f"the tensor must fit in memory, got shape {args[0]}") from None
-    out: Tensor = wrap(array)
-    return out.requires_grad_(True) if requires_grad else out
+    return leaf(array, requires_grad)
 
 
 def target_dtype(dtype: Any, default: DType, device: Any) -> DType:

@@ -18,11 +18,13 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.families import elementwise
 from weft.ops.op import OPS, NoGradient, Op, Sample, TensorLike, parameters, type_of
+from weft.ops.public import public
 from weft.tensor.dispatch import declared_rule
 
 _LITERALS = (bool, int, float, complex, str, bytes, type(None), np.dtype)
 
 
+@public
 def custom_op(
     name: str,
     *,
@@ -101,6 +103,7 @@ def _check_absent(name: str, **parts: Any) -> None:
             raise ArgumentError(name, f"{word} follows from partials, got both")
 
 
+@public
 def remove_custom_op(name: str) -> None:
     """Take a custom op out of the table; what was recorded with it still has its gradient.
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import kind
+from weft.base.dtypes import DType, bfloat16, float32, float64, kind
 from weft.errors import WeftError
 from weft.ops.op import NoGradient, Op, TensorLike, type_of
+from weft.ops.select import cast
 from weft.tensor.mode import switch, thread
-from weft.tensor.node import Node, Output
+from weft.tensor.node import Node, Output, make_node
 from weft.tensor.promotion import as_arrays, common_dtype, in_dtype
 from weft.tensor.rules import Backward, Plan, bind_declared, bind_elementwise, saved_by_partials
 
@@ -49,13 +51,17 @@ def recording() -> bool:
 
 
 def as_tensors(op: Op, inputs: Sequence[Any]) -> list[Any]:
-    """Inputs as tensors; arrays and numbers become constants."""
+    """Inputs as tensors; arrays and numbers become constants.
+
+    An array of the user is copied if the graph may keep it, so that it may change before backward.
+    """
     for x in inputs:
         if not isinstance(x, TensorLike):
             break
     else:
         return list(inputs)
-    return [x if isinstance(x, TensorLike) else wrap(x) for x in as_arrays(op, inputs)]
+    kept = recording() and any(isinstance(x, TensorLike) and x._node is not None for x in inputs)  # type: ignore[attr-defined]
+    return [x if isinstance(x, TensorLike) else wrap(x.copy() if kept else x) for x in as_arrays(op, inputs)]
 
 
 def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
@@ -97,22 +103,41 @@ def apply(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
     )
 
 
-def record(op: Op, edges: tuple[Any, ...], datas: list[Any], outs: tuple[Any, ...], attrs: Any) -> Node | None:
+def record(
+    op: Op, edges: tuple[Any, ...], datas: list[Any], outs: tuple[Any, ...], attrs: Any
+) -> Node | None:
     """A node for one application of op, or None if its output has no gradient."""
     if isinstance(op.vjp, NoGradient) or (op.outputs == 1 and kind(outs[0].dtype) not in "fc"):
         return None
-    complex_valued = any(kind(d.dtype) == "c" for d in datas)
+    dtypes = tuple([d.dtype for d in datas])
+    complex_valued = any(kind(dtype) == "c" for dtype in dtypes)
     if op.partials is not None and not (op.vjp is not None and complex_valued):
+        rule = elementwise_rule(op, complex_valued)
         shapes = tuple([d.shape for d in datas])
         same = all(s == shapes[0] for s in shapes)
         keep = saved_by_partials(op)
         kept = [d if k else None for d, k in zip((*datas, outs[0]), keep, strict=True)]
-        return Node(elementwise_rule(op, complex_valued), edges, (*kept, None if same else shapes))
-    rule, plan = declared_rule(op)
-    saved = plan.save(datas, outs, attrs)
-    if op.outputs > 1:
-        saved = (*saved, tuple(map(type_of, outs)))  # the engine fills gradients that did not arrive
-    return Node(rule, edges, saved)
+        saved: tuple[Any, ...] = (*kept, None if same else shapes)
+    else:
+        rule, plan = declared_rule(op)
+        saved = plan.save(datas, outs, attrs)
+        if op.outputs > 1:
+            saved = (*saved, tuple(map(type_of, outs)))  # the engine fills gradients that did not arrive
+    return make_node(rounding_back(rule, dtypes) if bfloat16 in dtypes else rule, edges, saved)
+
+
+@cache
+def rounding_back(rule: Backward, dtypes: tuple[DType, ...]) -> Backward:
+    """A rule whose gradients have the inputs' dtypes, though NumPy makes bfloat16 times 0.5 a float32."""
+
+    def run(g: Any, saved: Any, edges: Any) -> Sequence[Any]:
+        grads = rule.run(g, saved, edges)
+        return [
+            g if g is None or g.dtype == dtype else cast(g, dtype=dtype)
+            for g, dtype in zip(grads, dtypes, strict=True)
+        ]
+
+    return replace(rule, run=run)
 
 
 @cache
@@ -127,8 +152,27 @@ def declared_rule(op: Op) -> tuple[Backward, Plan]:
     return bind_declared(op)
 
 
+def _of_one_dtype(op: Op, inputs: Sequence[Any]) -> list[Any] | None:
+    """Inputs that are tensors of one dtype, or such and floats, which is what flows inside transforms."""
+    dtype, out = None, []
+    for x in inputs:
+        if isinstance(x, TensorLike):
+            if dtype is None:
+                dtype = x._data.dtype  # type: ignore[attr-defined]
+            elif x._data.dtype is not dtype:  # type: ignore[attr-defined]
+                return None
+            out.append(x)
+        elif type(x) is float and (dtype is float32 or dtype is float64):
+            out.append(wrap(asarray(x, dtype)))
+        else:
+            return None
+    return out if dtype is not None and kind(dtype) in op.accepts else None
+
+
 def promoted(op: Op, inputs: Sequence[Any]) -> list[Any]:
     """Inputs of an elementwise op as tensors of the one dtype it computes in."""
+    if (ready := _of_one_dtype(op, inputs)) is not None:
+        return ready
     tensors = as_tensors(op, inputs)
     dtype = common_dtype(op, [t._data.dtype for t in tensors])
     return [in_dtype(t, dtype) for t in tensors]

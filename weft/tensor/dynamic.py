@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import bfloat16, bool_, default_float, float32, int64, kind
-from weft.base.shapes import broadcast_shapes, normalize_axis, size_of
+from weft.base.shapes import as_ints, broadcast_shapes, normalize_axis, size_of
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.index_axis import as_index, take
@@ -74,6 +74,11 @@ def masked_select(x: Any, mask: Any, /) -> Any:
     return gather_nd(reshape(broadcast_to(x, shape=shape), shape=(size_of(shape),)), _ints(where))
 
 
+def _matrix(op: str, n: int, k: int, m: int | None) -> tuple[int, ...]:
+    """Rows, diagonal and columns, checked."""
+    return as_ints(op, "n, k and m", (n, k, n if m is None else m))
+
+
 @public
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """The rows and columns of the elements on and below the k-th diagonal of an n by m matrix.
@@ -82,7 +87,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
     >>> weft.tril_indices(2)
     (tensor([0, 1, 1]), tensor([0, 0, 1]))
     """
-    rows, columns = np.tril_indices(n, k, m)
+    rows, columns = np.tril_indices(*_matrix("tril_indices", n, k, m))
     return _ints(rows), _ints(columns)
 
 
@@ -94,7 +99,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
     >>> weft.triu_indices(2)
     (tensor([0, 0, 1]), tensor([0, 1, 1]))
     """
-    rows, columns = np.triu_indices(n, k, m)
+    rows, columns = np.triu_indices(*_matrix("triu_indices", n, k, m))
     return _ints(rows), _ints(columns)
 
 

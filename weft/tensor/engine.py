@@ -67,19 +67,31 @@ def run_backward(
     return []
 
 
-def useful_edges(roots: Iterable[Any], targets: set[Any]) -> dict[Any, tuple[Any, ...]]:
-    """The nodes on the way from roots to targets, each with its edges, None for those that lead to none."""
+def useful_edges(roots: Iterable[Any], targets: set[Any]) -> dict[Any, tuple[Any, ...]] | None:
+    """The nodes on the way from roots to targets, each with its edges, None for those that lead to none.
+
+    None instead if all ways from the roots lead to targets, which is common and needs no bookkeeping.
+    """
     lowest = min((node.nr for node in targets), default=0)  # what lies below leads to no target
     seen = set()
+    complete = True
     stack = [node_of(edge) for edge in roots]
     while stack:
         node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            if node.nr > lowest and type(node) is Node:
-                stack.extend([node_of(e) for e in node.edges if e is not None])
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.nr > lowest and type(node) is Node:
+            stack += [e.node if type(e) is Output else e for e in node.edges if e is not None]
+        elif complete:
+            complete = node in targets
+    return None if complete else _leading_to(targets, seen)
+
+
+def _leading_to(targets: set[Any], nodes: Iterable[Any]) -> dict[Any, tuple[Any, ...]]:
+    """Those of nodes that lead to a target, each with its edges, None for those that do not."""
     useful: dict[Any, tuple[Any, ...]] = {}
-    for node in sorted(seen, key=_by_number):
+    for node in sorted(nodes, key=_by_number):
         edges = node.edges if type(node) is Node else ()
         kept = tuple([e if e is not None and node_of(e) in useful else None for e in edges])
         if node in targets or any(e is not None for e in kept):
@@ -124,20 +136,17 @@ class _Sweep:
         self.leaves: dict[Leaf, Any] = {}
         self.retained: list[tuple[Any, Any]] = []  # tensors that keep their gradient, with what arrived
         self.pending: dict[Node, Any] = {}
-        self.owned: set[Any] = (
-            set()
-        )  # nodes and leaves whose sum no one else holds, so that it may grow in place
+        self.owned: set[Any] = set()  # nodes and leaves whose sum nobody else holds: it may grow in place
         self.heap: list[tuple[int, int, Node]] = []
-        self.tick = (
-            count().__next__
-        )  # keeps the order of nodes of equal number, and so sums, the same in each run
-        self.recomputed: dict[Any, Any] = {}  # what checkpoints computed again, by checkpoint
+        self.tick = count().__next__  # orders nodes of equal number, so that sums are the same in each run
+        self.recomputed: dict[Any, dict[int, Any]] = {}  # what checkpoints computed again
 
     def run(self, roots: list[tuple[Any, Any]]) -> None:
         """Sweep from the roots to the leaves."""
         if self.targets is not None:
             self.useful = useful_edges([edge for edge, _ in roots], {node for node, _ in self.targets})
-            roots = [(edge, g) for edge, g in roots if node_of(edge) in self.useful]
+            if self.useful is not None:
+                roots = [(edge, g) for edge, g in roots if node_of(edge) in self.useful]
         for edge, g in roots:
             check_seed(g)
             self.deliver(edge, g)
@@ -147,6 +156,7 @@ class _Sweep:
         """Run nodes until none has a gradient waiting."""
         heap, pending, leaves, owned, tick = self.heap, self.pending, self.leaves, self.owned, self.tick
         deliver, step, free, useful, stops = self.deliver, self.step, self.free, self.useful, self.stops
+        in_place = not self.on_tensors
         node: Any = None
         ready: Any = None  # the first node that the last one woke: in a chain it is next, and skips the heap
         try:
@@ -162,14 +172,21 @@ class _Sweep:
                 ready = None
                 g = pending.pop(node)
                 rule = node.rule
-                if not plain or not rule.plain or node in stops:
-                    step(node, g)
-                    continue
-                saved = node.saved
-                if type(saved) is not tuple:
-                    saved = self.saved_of(node)
-                edges = node.edges if useful is None else useful[node]
-                grads = rule.run(g, saved, edges)
+                if useful is None:
+                    edges = node.left
+                    if type(edges) is not tuple:
+                        edges = (edges, node.right)
+                else:
+                    edges = useful[node]
+                if plain and rule.plain and node not in stops:
+                    saved = node.saved
+                    if type(saved) is not tuple:
+                        saved = self.saved_of(node)
+                    grads = rule.run(g, saved, edges)
+                else:
+                    grads = step(node, g, edges)
+                    if grads is None:
+                        continue
                 if free:
                     node.saved = FREED
                 for edge, grad in zip(edges, grads):  # noqa: B905 - the lengths agree; the keyword costs 5 %
@@ -186,7 +203,8 @@ class _Sweep:
                             pending[edge] += grad
                         else:
                             pending[edge] = pending[edge] + grad
-                            owned.add(edge)
+                            if in_place:
+                                owned.add(edge)
                     elif type(edge) is Leaf and edge in owned:
                         leaves[edge] += grad
                     else:
@@ -235,19 +253,17 @@ class _Sweep:
             saved = saved.take(self.recomputed)
         return saved
 
-    def step(self, node: Node, g: Any) -> None:
-        """Run one node with everything that may be attached to it."""
-        rule, edges, hooks = node.rule, node.edges, self.hooks
+    def step(self, node: Node, g: Any, edges: tuple[Any, ...]) -> Sequence[Any] | None:
+        """Run one node with everything that may be attached to it; None if nothing asks for its inputs."""
+        rule, hooks = node.rule, self.hooks
         grads_out = g if rule.outputs > 1 else [g]
         if type(rule) is Instrumented:
             hooks.on_tensors_of(rule, grads_out)
             self._retain(rule, grads_out)
-        if self.useful is not None:
-            edges = self.useful[node]
-            if node in self.stops:
-                self.found |= {(node, k): grad for k, grad in enumerate(grads_out)}
-                if all(e is None for e in edges):
-                    return
+        if node in self.stops:
+            self.found |= {(node, k): grad for k, grad in enumerate(grads_out)}
+            if all(e is None for e in edges):
+                return None
         saved = self.saved_of(node)
         if rule.outputs > 1 and rule.materialize:
             grads_out = [
@@ -257,13 +273,7 @@ class _Sweep:
             grads_out = hooks.before_node(rule, grads_out)
         values = self._as_tensors(node, saved) if self.on_tensors else saved
         grads = run_rule(rule, grads_out if rule.outputs > 1 else grads_out[0], values, edges)
-        if type(rule) is Instrumented:
-            grads = hooks.after_node(rule, grads, grads_out)
-        if self.free:
-            node.saved = FREED
-        for edge, grad in zip(edges, grads, strict=True):
-            if edge is not None and grad is not None:
-                self.deliver(edge, grad)
+        return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
 
     def _retain(self, rule: Instrumented, grads_out: list[Any]) -> None:
         if self.targets is None:

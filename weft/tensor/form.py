@@ -1,4 +1,4 @@
-"""The form of a plain float array: its shape and dtype as one object, so that the hot path compares by ``is``.
+"""The form of a plain float array: shape and dtype as one object, so that the hot path compares by ``is``.
 
 A tensor whose ``_form`` is set holds a plain array of that form. None means not known yet, or no plain
 float32 or float64 array; then the general path finds out.
@@ -23,13 +23,15 @@ class Form:
     Attributes:
         dtype: float32 or float64.
         shape: the sizes.
+        is_scalar: whether there are none.
         constants: numbers as 0-d arrays of the dtype; zero is not among them, for 0.0 equals -0.0.
     """
 
-    __slots__ = ("constants", "dtype", "shape")
+    __slots__ = ("constants", "dtype", "is_scalar", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, constants: dict[Any, Any]) -> None:
         self.shape = shape
+        self.is_scalar = shape == ()
         self.dtype = dtype
         self.constants = constants
 

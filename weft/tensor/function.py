@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft.errors import ArgumentError
+from weft.ops.public import public
 from weft.tensor.call import call
 from weft.tensor.tensor import Tensor
 
@@ -18,7 +19,8 @@ class Function:
     ``forward(ctx, *args)`` gets the arguments of ``apply`` and returns tensors; nothing in it is recorded.
     ``backward(ctx, *grads)`` gets a gradient for each output and returns one for each argument, None for
     arguments that are no tensors. If it is written in weft's functions it can be differentiated again, and
-    gives the forward-mode derivative too, unless ``jvp(ctx, *tangents)`` does.
+    gives the forward-mode derivative too, unless ``jvp(ctx, *tangents)`` does. With a method
+    ``setup_context(ctx, inputs, output)``, forward takes no context.
 
     >>> import weft
     >>> class Square(weft.Function):
@@ -36,32 +38,21 @@ class Function:
     tensor(6.)
     """
 
+    forward: Callable[..., Any] | None = None
+    backward: Callable[..., Any] | None = None
     jvp: Callable[..., Any] | None = None
     setup_context: Callable[..., Any] | None = None
 
     def __init__(self, *_: object, **__: object) -> None:
-        raise ArgumentError(
-            type(self).__name__,
-            "a Function is not made, but applied",
-            hint=f"use {type(self).__name__}.apply(...)",
-        )
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        """The value, from the arguments of ``apply``."""
-        raise NotImplementedError
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """The gradients of the arguments, from those of the outputs."""
-        raise NotImplementedError
+        name = type(self).__name__
+        raise ArgumentError(name, "a Function is not made, but applied", hint=f"use {name}.apply(...)")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward, and record that backward is its gradient."""
         if kwargs:
             raise ArgumentError(cls.__name__, f"apply takes no keywords, got {next(iter(kwargs))!r}")
-        for i, a in enumerate(args):
+        for a in args:
             if isinstance(a, tuple | list) and any(isinstance(x, Tensor) and x.requires_grad for x in a):
                 raise ArgumentError(
                     cls.__name__,
@@ -72,6 +63,7 @@ class Function:
         return results
 
 
+@public
 def once_differentiable(backward: F) -> F:
     """Mark a backward that is not written in weft's functions: differentiating it is an error, not a zero.
 

@@ -17,7 +17,7 @@ import numpy as np
 from weft.base.dtypes import DType, bool_
 from weft.base.shapes import size_of
 from weft.errors import BoundsError, DtypeError
-from weft.ops.index import gather_nd, scatter_nd
+from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
 from weft.ops.op import TensorLike, type_of
 from weft.ops.select import cast_array, select
@@ -100,7 +100,7 @@ def _write(x: Any, key: Any, value: Any) -> None:
         data[key] = value
     except (IndexError, ValueError, TypeError, OverflowError):
         at = read_key(key, x.shape)
-        at.check_bounds(x.shape)
+        check_bounds("index", at.indices, x.shape, at.sources)
         _broadcast_values(x, at, value)
         raise
     if not in_place or x._node is not None:

@@ -19,8 +19,7 @@ from weft.tensor.convert import from_ndarray
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
-API_VERSION = "2024.12"
-_API_VERSIONS = ("2021.12", "2022.12", "2023.12", API_VERSION)
+_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _DLPACK_CPU = (1, 0)  # kDLCPU
 
 
@@ -79,7 +78,7 @@ def _dlpack(
 ) -> Any:
     """A capsule with this tensor's memory, for ``from_dlpack`` of another library.
 
-    From DLPack 1.0 on it is marked read-only; an older consumer gets a copy of memory that must not be written.
+    From DLPack 1.0 on it is marked read-only; older consumers get a copy of what must not be written.
     """
     if stream is not None:
         raise SharingError("__dlpack__", f"stream must be None on the cpu, got {stream!r}")

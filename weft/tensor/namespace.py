@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +21,7 @@ from weft.base.dtypes import (
     float64,
     int16,
     int64,
+    integer_range,
     kind,
     promote,
     real_dtype,
@@ -45,8 +45,7 @@ double, half = float64, float16
 long, short = int64, int16
 
 
-@dataclass(frozen=True, slots=True)
-class FloatInfo:
+class FloatInfo(NamedTuple):
     """The limits of a floating dtype; of a complex one, those of its parts."""
 
     bits: int
@@ -62,8 +61,7 @@ class FloatInfo:
         return self.smallest_normal
 
 
-@dataclass(frozen=True, slots=True)
-class IntInfo:
+class IntInfo(NamedTuple):
     """The limits of an integer dtype."""
 
     bits: int
@@ -113,8 +111,8 @@ def iinfo(type: Any, /) -> IntInfo:
     if kind(dtype) not in "iu":
         hint = "use weft.finfo" if kind(dtype) in "fc" else None
         raise DtypeError("iinfo", f"dtype must be integer, got {dtype.name}", hint=hint)
-    info = np.iinfo(dtype)
-    return IntInfo(int(info.bits), int(info.max), int(info.min), dtype)
+    least, largest = integer_range(dtype)
+    return IntInfo(dtype.itemsize * 8, largest, least, dtype)
 
 
 @public

@@ -71,22 +71,14 @@ class Instrumented(Backward):
         super().__init__(rule.name, rule.run, rule.slots, rule.outputs, rule.materialize)
         self.plain = False
         self.watch: Any = None  # set while anomalies are looked for
-        self.retaining: dict[
-            int, weakref.ref[Any]
-        ] = {}  # number of an output -> tensor that keeps its gradient
-        self.tensor_hooks: dict[int, dict[int, Hook]] = {}  # number of an output -> hooks on that tensor
+        # Both by the number of an output: the tensor that keeps its gradient, and the hooks on the tensor.
+        self.retaining: dict[int, weakref.ref[Any]] = {}
+        self.tensor_hooks: dict[int, dict[int, Hook]] = {}
         self.node_hooks: dict[int, Hook] = {}
         self.node_prehooks: dict[int, Hook] = {}
 
 
-class _Construct(type):
-    """Calls ``construct``, so that the hot path can allocate a node without it and fill the slots itself."""
-
-    def __call__(cls, *args: Any) -> Any:
-        return cls.construct(*args)  # type: ignore[attr-defined]
-
-
-class Node(metaclass=_Construct):
+class Node:
     """One operation of the dynamic graph, with what its gradient needs.
 
     >>> import weft
@@ -96,26 +88,24 @@ class Node(metaclass=_Construct):
     <AddBackward>
     >>> y.grad_fn.topological_nr, [f for f, _ in y.grad_fn.next_functions]
     (2, [<MulBackward>, <AccumulateGrad>])
+
+    Made by ``make_node``; it has no constructor, so that the hot path can fill the slots itself. Two edges
+    are kept apart as ``left`` and ``right``, which saves it a tuple; any other number is a tuple in ``left``.
     """
 
-    __slots__ = ("edges", "nr", "rule", "saved")
+    __slots__ = ("left", "nr", "right", "rule", "saved")
 
     rule: Backward
-    edges: tuple[Any, ...]
+    left: Any
+    right: Any
     saved: Any
     nr: int
 
-    @classmethod
-    def construct(cls, rule: Backward, edges: tuple[Any, ...], saved: Any) -> Node:
-        """A node of its parts."""
-        self = object.__new__(cls)
-        self.rule = rule
-        self.edges = edges
-        self.saved = saved
-        self.nr = 1 + max((e.nr for e in edges if e is not None), default=-1)
-        if switch.off and thread.observer is not None:
-            thread.observer(self)
-        return self
+    @property
+    def edges(self) -> tuple[Any, ...]:
+        """Where each input came from, None for what is not differentiated."""
+        left = self.left
+        return left if type(left) is tuple else (left, self.right)
 
     @property
     def name(self) -> str:
@@ -149,6 +139,22 @@ class Node(metaclass=_Construct):
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+def make_node(rule: Backward, edges: tuple[Any, ...], saved: Any) -> Node:
+    """A node of its parts, shown to the observer of this thread if there is one."""
+    node = Node()
+    node.rule = rule
+    node.left = edges
+    node.saved = saved
+    nr = -1
+    for edge in edges:
+        if edge is not None and edge.nr > nr:
+            nr = edge.nr
+    node.nr = nr + 1
+    if switch.off and thread.observer is not None:
+        thread.observer(node)
+    return node
 
 
 class Output:

@@ -21,6 +21,7 @@ from weft.tensor.convert import number_dtype, supported
 
 ndarray = np.ndarray
 NUMBERS = (bool, int, float, complex, np.generic)
+_TYPED: Any = (TensorLike, ndarray)
 _HINTS = {
     "sub": "use weft.logical_xor for bools",
     "neg": "use weft.logical_not for bools",
@@ -30,11 +31,11 @@ _HINTS = {
 
 
 def as_arrays(op: Op, inputs: Sequence[Any]) -> list[Any]:
-    """Inputs with numbers as 0-d arrays of the dtype they take next to the others; tensors and arrays as they are."""
-    dtypes = [supported(op.name, x.dtype) for x in inputs if isinstance(x, TensorLike | ndarray)]
+    """Inputs with numbers as 0-d arrays of the dtype they take next to the tensors and arrays."""
+    dtypes = [supported(op.name, x.dtype) for x in inputs if isinstance(x, _TYPED)]
     if not dtypes:
         dtypes = [number_dtype(python_number(x)) for x in inputs if isinstance(x, NUMBERS)]
-    out = []
+    out: list[Any] = []
     for x in inputs:
         if isinstance(x, TensorLike):
             out.append(x)
@@ -56,7 +57,9 @@ def number_array(op: Op, value: Any, like: DType) -> Any:
     except OverflowError:
         if op.result == "bool" and -(2**63) <= value < 2**63:
             return np.asarray(value, DEFAULT_INT)  # a comparison has an answer nonetheless
-        hint = f"use a larger dtype, such as .astype({'weft.int64' if kind(dtype) in 'iu' else 'weft.float64'})"
+        hint = (
+            f"use a larger dtype, such as .astype({'weft.int64' if kind(dtype) in 'iu' else 'weft.float64'})"
+        )
         raise DtypeError(op.name, f"the number must fit in {dtype.name}, got {value}", hint=hint) from None
 
 

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, default_float, kind, result_dtype, uint64
+from weft.base.dtypes import DEFAULT_INT, DType, default_float, integer_range, kind, result_dtype, uint64
 from weft.base.shapes import Shape, normalize_shape
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.op import type_of
 from weft.ops.public import public
 from weft.ops.view import broadcast_to, reshape
-from weft.tensor.convert import fill_array, integer, number, number_dtype
+from weft.tensor.convert import integer, number, number_dtype
 from weft.tensor.creation import made, target_dtype
 from weft.tensor.tensor import Tensor
+
+_SAFE = 2**62  # below this, NumPy counts in int64 without overflow
 
 
 @public
@@ -39,9 +41,12 @@ def eye(
     rows, cols = normalize_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
     target = target_dtype(dtype, default_float(), device)
     diagonal = max(-rows, min(integer("eye", "k", k), cols))
-    return made(
-        "eye", lambda shape: np.eye(*shape, diagonal, target), (rows, cols), requires_grad=requires_grad
-    )
+    return made("eye", _diagonal, (rows, cols), diagonal, target, requires_grad=requires_grad)
+
+
+def _diagonal(shape: Shape, k: int, dtype: DType) -> Any:
+    rows, cols = shape
+    return np.eye(rows, cols, k, dtype)
 
 
 @public
@@ -66,13 +71,12 @@ def arange(
         first, last = 0, first
     if by == 0:
         raise DomainError("arange", "step must not be 0")
-    natural = result_dtype("arange", *{number_dtype(v) for v in (first, last, by)})
-    target = target_dtype(dtype, natural, device)
+    exact = isinstance(first, int) and isinstance(last, int) and isinstance(by, int)
+    target = target_dtype(dtype, DEFAULT_INT if exact else default_float(), device)
     if kind(target) == "b":
         raise DtypeError("arange", "dtype must be numeric, got bool")
-    return made(
-        "arange", _counted, (_count(first, last, by),), first, by, target, requires_grad=requires_grad
-    )
+    count = len(range(first, last, by)) if exact else max(0, math.ceil((last - first) / by))
+    return made("arange", _counted, (count,), first, by, target, requires_grad=requires_grad)
 
 
 def _real(op: str, name: str, value: Any) -> Any:
@@ -86,20 +90,19 @@ def _real(op: str, name: str, value: Any) -> Any:
     return found
 
 
-def _count(first: Any, last: Any, step: Any) -> int:
-    """How many numbers there are from first in steps before last."""
-    if isinstance(first, int) and isinstance(last, int) and isinstance(step, int):
-        return len(range(first, last, step))
-    return max(0, math.ceil((last - first) / step))
-
-
 def _counted(shape: Shape, first: Any, step: Any, dtype: DType) -> Any:
+    """So many numbers from first in steps."""
     (count,) = shape
     if not (isinstance(first, int) and isinstance(step, int)):
         return (first + step * np.arange(count, dtype=np.float64)).astype(dtype)
+    end = first + step * count
     if count == 0 or kind(dtype) not in "iu":
-        return np.arange(first, first + step * count, step, np.float64).astype(dtype)
-    fill_array("arange", (first, first + step * (count - 1)), dtype)  # an error if they do not fit
+        return np.arange(first, end, step, dtype=np.float64).astype(dtype)
+    low, high = integer_range(dtype)
+    if not (low <= first <= high and low <= end - step <= high):
+        raise DomainError("arange", f"values must fit in {dtype.name}, got {first} to {end - step}")
+    if -_SAFE < first < _SAFE and -_SAFE < end < _SAFE:
+        return np.arange(first, end, step, dtype=np.int64).astype(dtype, copy=False)
     # modulo 2**64, which holds for either sign, so that no step on the way overflows
     values = np.arange(count, dtype=np.uint64) * np.uint64(step % 2**64) + np.uint64(first % 2**64)
     return (values if dtype == uint64 else values.view(np.int64)).astype(dtype)
@@ -135,6 +138,9 @@ def linspace(
 def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -> Any:
     with np.errstate(all="ignore"):
         values = np.linspace(first, last, shape[0], endpoint=endpoint)
+        if np.isfinite(first) and np.isfinite(last) and not np.isfinite(values).all():
+            part = np.linspace(0.0, 1.0, shape[0], endpoint=endpoint)
+            values = first * (1.0 - part) + last * part  # for ends so far apart that their distance overflows
         return (np.floor(values) if kind(dtype) in "iu" else values).astype(dtype)
 
 

@@ -44,6 +44,7 @@ class Recorded(TensorLike):
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
+    @public
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Ask for gradients of this leaf, or stop asking; returns the tensor itself.
 
@@ -114,6 +115,7 @@ class Recorded(TensorLike):
     def grad(self) -> None:
         self._grad = None
 
+    @public
     def zero_grad(self) -> None:
         """Forget the gradient, so that the next backward starts from none.
 
@@ -135,6 +137,7 @@ class Recorded(TensorLike):
         owner = node.rule.retaining.get(self.output_nr)
         return owner is not None and owner() is self
 
+    @public
     def retain_grad(self) -> None:
         """Keep the gradient of this tensor, though it is not a leaf.
 
@@ -152,6 +155,7 @@ class Recorded(TensorLike):
         if node is not None:
             node.instrument().retaining[self.output_nr] = weakref.ref(self)
 
+    @public
     def register_hook(self, hook: Callable[[Any], Any]) -> HookHandle:
         """Call ``hook(gradient)`` when the gradient of this tensor is complete; what it returns replaces it.
 
@@ -170,6 +174,7 @@ class Recorded(TensorLike):
         made: Any = self.grad_fn
         return add_hook(made.instrument().tensor_hooks.setdefault(self.output_nr, {}), hook)
 
+    @public
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> HookHandle:
         """Call ``hook(tensor)`` after backward added to this leaf's ``grad``."""
         node = self._node
@@ -208,6 +213,7 @@ class Recorded(TensorLike):
         roots = [(self._node, seed_gradient("backward", self, gradient))]
         start_backward(roots, retain_graph, create_graph, inputs)
 
+    @public
     def detach(self) -> Self:
         """The same values, cut from the graph, and constant to every transform around.
 
@@ -221,6 +227,7 @@ class Recorded(TensorLike):
         out: Self = wrap(data if type(data) is ndarray else data.detached())
         return out
 
+    @public
     def detach_(self) -> Self:
         """Cut this tensor itself from the graph; returns it."""
         self._data, self._node, self._form = self.detach()._data, None, None
@@ -242,7 +249,7 @@ class Recorded(TensorLike):
     def _rebind(self, op: str, value: Any) -> Self:
         """Make this tensor the result of a change, as ``x += y`` and ``x[i] = v`` do."""
         if type(self._node) is Leaf:
-            self.check_changeable(op)
+            self._check_changeable(op)
             self._data, self._form = value._data, value._form
             return self
         retains = self.retains_grad
@@ -253,7 +260,7 @@ class Recorded(TensorLike):
             self.retain_grad()
         return self
 
-    def check_changeable(self, op: str) -> None:
+    def _check_changeable(self, op: str) -> None:
         """Raise if this is a leaf whose gradient an in-place change would make meaningless."""
         if type(self._node) is Leaf and thread.recording:
             raise GradientError(

@@ -115,10 +115,11 @@ def bind_elementwise(op: Op, *, conjugate: bool = False) -> Backward:
 
     elif len(vjps) == 2:
         first, second = vjps
+        passes_first, passes_second = (p == 1 for p in op.partials)
 
         def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
-            gx = None if edges[0] is None else first(g, saved)
-            gy = None if edges[1] is None else second(g, saved)
+            gx = None if edges[0] is None else g if passes_first else first(g, saved)
+            gy = None if edges[1] is None else g if passes_second else second(g, saved)
             shapes = saved[3]
             if shapes is None:
                 return gx, gy
@@ -142,12 +143,13 @@ def bind_elementwise(op: Op, *, conjugate: bool = False) -> Backward:
 class Plan:
     """Which values a declared vjp asks for by name, and how to find them when the op runs."""
 
-    __slots__ = ("op", "slots", "sources")
+    __slots__ = ("getters", "op", "slots", "sources")
 
     def __init__(self, op: Op) -> None:
         self.op = op
         self.sources: list[tuple[str, Any]] = []
         self.slots: list[Any] = []
+        self.getters: list[Callable[..., Any]] = []
 
     def position(self, name: str) -> int:
         """The place in ``saved`` of the value called ``name``, added if it is new."""
@@ -155,6 +157,7 @@ class Plan:
         if source not in self.sources:
             self.sources.append(source)
             self.slots.append(slot)
+            self.getters.append(_getter(*source, len(self.op.inputs)))
         return self.sources.index(source)
 
     def _source(self, name: str) -> tuple[tuple[str, Any], Any]:
@@ -180,25 +183,26 @@ class Plan:
 
     def save(self, datas: Sequence[Any], outs: Sequence[Any], attrs: dict[str, Any]) -> Saved:
         """What backward needs of one call."""
-        return tuple(self._find(kind, key, datas, outs, attrs) for kind, key in self.sources)
+        return tuple([get(datas, outs, attrs) for get in self.getters])
 
-    def _find(self, kind: str, key: Any, datas: Sequence[Any], outs: Sequence[Any], attrs: Any) -> Any:
-        fixed = len(self.op.inputs)
-        match kind:
-            case "input":
-                return datas[key]
-            case "output":
-                return outs[key]
-            case "attr":
-                return attrs[key]
-            case "type":
-                return type_of(datas[key])
-            case "rest":
-                return tuple(datas[fixed:])
-            case "outputs":
-                return tuple(outs)
-            case _:
-                return tuple(map(type_of, datas[fixed:]))
+
+def _getter(kind: str, key: Any, fixed: int) -> Callable[..., Any]:
+    """How one saved value is found among the inputs' data, the outputs' and the attributes of a call."""
+    match kind:
+        case "input":
+            return lambda datas, outs, attrs: datas[key]
+        case "output":
+            return lambda datas, outs, attrs: outs[key]
+        case "attr":
+            return lambda datas, outs, attrs: attrs[key]
+        case "type":
+            return lambda datas, outs, attrs: type_of(datas[key])
+        case "rest":
+            return lambda datas, outs, attrs: tuple(datas[fixed:])
+        case "outputs":
+            return lambda datas, outs, attrs: tuple(outs)
+        case _:
+            return lambda datas, outs, attrs: tuple(map(type_of, datas[fixed:]))
 
 
 def bind_declared(op: Op) -> tuple[Backward, Plan]:

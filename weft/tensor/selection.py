@@ -15,7 +15,7 @@ import numpy as np
 from weft.base.dtypes import DTYPES, bool_, kind
 from weft.base.shapes import Shape, broadcast_shapes
 from weft.errors import ArgumentError, BoundsError, DomainError, DtypeError, WeftError
-from weft.ops.index import bounds_error, check_bounds
+from weft.ops.index import bounds_error, index_with
 from weft.ops.op import TensorLike, type_of
 from weft.ops.view_slice import Ints
 
@@ -58,19 +58,8 @@ class Selection:
         return (*self.axes, *[i for i in range(len(self.shape)) if i not in self.axes])
 
     def run(self, op: Any, *inputs: Any, shape: Shape) -> Any:
-        """Run an op with the indices; an index outside x is reported for the axis of x, not of the part."""
-        try:
-            return op(*inputs, *self.indices)
-        except BoundsError:
-            self.check_bounds(shape)
-            raise
-
-    def check_bounds(self, shape: Shape) -> None:
-        """Raise if an index whose values are known is outside a shape."""
-        for index, axis in zip(self.indices, self.sources, strict=True):
-            array = getattr(index, "_data", index)
-            if axis >= 0 and type(array) is ndarray and array.size:
-                check_bounds("index", [array], shape, [axis])
+        """Run an op of indices with those of the selection of a shape."""
+        return index_with("index", op, inputs, self.indices, shape, self.sources)
 
     def is_whole(self, shape: Shape) -> bool:
         """Whether the slice takes all of a shape, in order."""

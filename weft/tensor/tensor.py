@@ -17,6 +17,7 @@ from weft.base.device import CPU, Device, as_device
 from weft.base.dtypes import as_dtype, kind
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import type_of
+from weft.ops.public import public
 from weft.tensor import dispatch
 from weft.tensor.autograd import seed_gradient as seed_gradient
 from weft.tensor.mode import thread
@@ -90,10 +91,12 @@ class Tensor(Recorded, metaclass=_NotCalled):
         """Where the data lives."""
         return CPU
 
+    @public
     def numel(self) -> int:
         """The number of elements."""
         return self.size
 
+    @public
     def dim(self) -> int:
         """The rank: the number of axes."""
         return self.ndim
@@ -105,6 +108,7 @@ class Tensor(Recorded, metaclass=_NotCalled):
         data = self._data
         return data if type(data) is ndarray else data.concrete(op)
 
+    @public
     def item(self) -> Any:
         """The one element as a Python number."""
         array = self._array("item")
@@ -113,11 +117,13 @@ class Tensor(Recorded, metaclass=_NotCalled):
         value = array.item()
         return float(value) if type(value).__name__ == "bfloat16" else value
 
+    @public
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         array = self._array("tolist")
         return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
 
+    @public
     def numpy(self) -> Any:
         """The data as a read-only NumPy array that shares memory with the tensor."""
         if self._node is not None and thread.recording:
@@ -197,6 +203,7 @@ class Tensor(Recorded, metaclass=_NotCalled):
 
     # Copies and changes
 
+    @public
     def clone(self) -> Tensor:
         """A copy that the graph knows of: gradients flow through it."""
         return self.astype(self.dtype, copy=True)  # type: ignore[attr-defined,no-any-return]
@@ -226,6 +233,7 @@ class Tensor(Recorded, metaclass=_NotCalled):
             )
         return _rebuild, (self._array("pickle"), self.requires_grad)
 
+    @public
     def to(self, *target: Any, device: Any = None, dtype: Any = None, copy: bool = False) -> Tensor:
         """The tensor on another device or with another dtype: ``x.to("cpu")``, ``x.to(weft.float64)``."""
         for t in target:

@@ -53,7 +53,7 @@ class Batched(Traced):
         try:
             return self._run(op, inputs, attrs)
         except WeftError:
-            op.type_rule(*map(type_of, inputs), **attrs)  # raises in terms of one example if types are at fault
+            op.type_rule(*map(type_of, inputs), **attrs)  # raises in terms of one example if it can
             raise
 
     def _run(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Batched, ...]:

@@ -77,7 +77,8 @@ class Dual(Traced):
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Dual:
         """Value and tangent after a function that keeps their values."""
-        return Dual(self.level, function(self.primal), None if self.tangent is None else function(self.tangent))
+        tangent = None if self.tangent is None else function(self.tangent)
+        return Dual(self.level, function(self.primal), tangent)
 
     def detached(self) -> Any:
         """The value alone, a constant."""

@@ -18,7 +18,7 @@ from weft.ops.batching import move_axis, to_front
 from weft.ops.op import type_of
 from weft.tensor.call import INSIDE, Call, call, run_forward, run_on_tensors
 from weft.tensor.engine import node_of, run_backward, useful_edges
-from weft.tensor.function import Function
+from weft.tensor.function import Function, once_differentiable
 from weft.tensor.mode import enable_grad
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
@@ -108,8 +108,10 @@ def _transposed(made: Call, primals: list[Tensor], tangents: list[Any], outs: li
 def _check_linked(made: Call, grad: Tensor, leaves: set[Any]) -> None:
     """Raise if a gradient does not come from the output's gradient by weft's functions, nor is it zero."""
     edge = grad._node
-    if edge is not None and node_of(edge) in useful_edges([edge], leaves):
-        return
+    if edge is not None:
+        useful = useful_edges([edge], leaves)
+        if useful is None or node_of(edge) in useful:
+            return
     if type(grad._data) is not np.ndarray or grad._data.any():
         raise GradientError(
             made.name,
@@ -204,6 +206,8 @@ def _mapped(function: type[Function], size: int, axes: list[int | None]) -> type
             for i, slot in enumerate(made.slots)
         ]
 
+    if getattr(function.backward, "once_differentiable", False):
+        backward = once_differentiable(backward)
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     if function.jvp is not None:
         members["jvp"] = staticmethod(jvp)

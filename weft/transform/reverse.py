@@ -21,7 +21,7 @@ from weft.tensor.autograd import seed_gradient
 from weft.tensor.dispatch import recording
 from weft.tensor.engine import node_of, run_backward
 from weft.tensor.mode import enable_grad
-from weft.tensor.node import Leaf, Node
+from weft.tensor.node import Leaf, Node, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.arguments import (
@@ -40,7 +40,7 @@ _ALIAS = Backward("alias", lambda g, saved, edges: [g] * len(edges), ())
 def _alias(x: Tensor, linked: bool) -> Tensor:
     """A tensor of the same data with a node of its own, behind which is the graph of x if it is linked."""
     edges = (x._node,) if linked and x._node is not None else ()
-    return wrap(x._data, Node(_ALIAS, edges, ()))  # type: ignore[no-any-return]
+    return wrap(x._data, make_node(_ALIAS, edges, ()))  # type: ignore[no-any-return]
 
 
 class Tape:
@@ -57,14 +57,20 @@ class Tape:
         self._inputs = inputs
         self.aliases = [_alias(x, linked=self._outer) for x in inputs]
         self._nodes = [a._node for a in self.aliases]
-        self._known = frozenset(self._nodes) | (frozenset() if known is None else known._known)
+        self._known: frozenset[Node] = frozenset(self._nodes)
+        if known is not None:
+            self._known |= known._known
         self._linked = any(node.edges for node in self._known)
 
     def settle(self, tensor: Tensor) -> Tensor:
         """A result of the call as the caller may have it: in the graph only if it leads outside."""
+        node, plain = tensor._node, type(tensor._data) is np.ndarray
+        if type(node) is Leaf or (node is None and plain):
+            return tensor
         if not self._outer:
             return tensor.detach()
-        return wrap(self._settled(tensor), tensor._node if self._leads_outside([tensor]) else None)  # type: ignore[no-any-return]
+        outside = self._leads_outside([tensor])
+        return tensor if outside and plain else wrap(self._settled(tensor), node if outside else None)
 
     def _settled(self, tensor: Tensor) -> Any:
         """The data of a tensor; inside a transform around, its own tensors may be in our graph too."""
@@ -139,7 +145,8 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     check_function("vjp", f)
     tape, structure, out, aux = record("vjp", f, primals, has_aux=has_aux)
-    outputs, out_structure = flatten_outputs("vjp", out)
+    results, out_structure = flatten_outputs("vjp", out)
+    outputs = [wrap(o._data, o._node) for o in results]  # the user may change the tensors in place
 
     def vjp_function(gradient: Any, /) -> tuple[Any, ...]:
         given = flatten_like("vjp", out_structure, gradient, "the gradient")
@@ -148,7 +155,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         result: tuple[Any, ...] = tree_unflatten(structure, grads)
         return result
 
-    value = tree_unflatten(out_structure, [tape.settle(o) for o in outputs])
+    value = tree_unflatten(out_structure, [tape.settle(o) for o in results])
     return (value, vjp_function, aux) if has_aux else (value, vjp_function)
 
 

@@ -1,0 +1,306 @@
+"""Normalisation: subtract a mean, divide by a spread, scale and shift.
+
+All of them stand on one primitive, ``standardize``, which computes the variance in a second pass over the
+centred values. Those that keep running statistics are in ``weft.tensor.batch_norm``.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import DType, bfloat16, float16, float32, kind
+from weft.base.shapes import Shape, normalize_shape, reduce_shape
+from weft.errors import DomainError, DtypeError, ShapeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading, move_axis, shifted_axes
+from weft.ops.elementwise import maximum, pow, rsqrt
+from weft.ops.families import primitive
+from weft.ops.linalg_norm import vector_norm
+from weft.ops.op import Array, Sample, composite, type_of
+from weft.ops.public import public
+from weft.ops.reduce import reduce_sum
+from weft.ops.samples import real_array
+from weft.ops.select import cast
+from weft.ops.statistics import as_floating
+from weft.ops.view import reshape
+from weft.ops.windows import window_sum
+
+Ints = tuple[int, ...]
+
+# The primitive: x with mean 0 and variance 1 over axes, and the mean and variance it had
+
+
+def statistics_dtype(dtype: DType) -> DType:
+    """The dtype of means and variances: float32 for half precision, else the dtype itself."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
+def _standardized_type(
+    x: TensorType, *, axes: Ints, eps: float, center: bool
+) -> tuple[TensorType, TensorType, TensorType]:
+    if kind(x.dtype) != "f":
+        raise DtypeError("standardize", f"dtype must be floating, got {x.dtype.name}")
+    statistic = TensorType(reduce_shape(x.shape, axes, True), statistics_dtype(x.dtype))
+    return x, statistic, statistic
+
+
+def _standardize(x: Any, *, axes: Ints, eps: float, center: bool) -> Any:
+    wide = x.astype(statistics_dtype(x.dtype), copy=False)
+    count = wide.dtype.type(max(1, prod(x.shape[a] for a in axes)))
+    mean = np.add.reduce(wide, axis=axes, keepdims=True) / count if center else None
+    shift = None
+    out = wide
+    if mean is not None:
+        out = wide - mean
+        shift = np.add.reduce(out, axis=axes, keepdims=True) / count  # what rounding of the mean left over
+    variance = _sum_of_squares(out, axes) / count
+    if shift is not None:
+        variance -= shift * shift
+        if (np.abs(shift) > 8 * np.finfo(wide.dtype).eps * np.sqrt(variance)).any():
+            out -= shift
+    scale = 1 / np.sqrt(variance + wide.dtype.type(eps))
+    out = out * scale if mean is None else np.multiply(out, scale, out=out)
+    mean = np.zeros_like(variance) if mean is None else mean
+    return out.astype(x.dtype, copy=False), mean, variance
+
+
+def _sum_of_squares(x: Array, axes: Ints) -> Array:
+    """Over axes, which stay with size 1, without an array of squares."""
+    labels = list(range(x.ndim))
+    total = np.einsum(x, labels, x, labels, [a for a in labels if a not in axes])
+    return np.asarray(total).reshape(reduce_shape(x.shape, axes, True))
+
+
+def _in_dtype(x: Any, dtype: DType) -> Any:
+    return x if x.dtype == dtype else cast(x, dtype=dtype)
+
+
+def _average(x: Any, axes: Ints, count: int) -> Any:
+    return reduce_sum(x, axes=axes, keepdims=True) * (1 / count)
+
+
+def _standardize_vjp(g: Any, outs: Any, x_type: TensorType, axes: Ints, eps: float, center: bool) -> Any:
+    """Gradients of mean and variance are small arrays; they join the averages that are subtracted anyway."""
+    dtype = statistics_dtype(x_type.dtype)
+    out, g_out = _in_dtype(outs[0], dtype), _in_dtype(g[0], dtype)
+    count = max(1, prod(x_type.shape[a] for a in axes))
+    scale = rsqrt(outs[2] + eps)
+    along = _average(g_out * out, axes, count) - g[2] * (2 / count) / (scale * scale)
+    rest = g_out - out * along
+    if center:
+        rest = rest - (_average(g_out, axes, count) - g[1] * (1 / count) / scale)
+    return [_in_dtype(rest * scale, x_type.dtype)]
+
+
+def _standardize_jvp(primals: Any, tangents: Any, outs: Any, *, axes: Ints, eps: float, center: bool) -> Any:
+    dtype = outs[1].dtype
+    out, t = _in_dtype(outs[0], dtype), _in_dtype(tangents[0], dtype)
+    count = max(1, prod(primals[0].shape[a] for a in axes))
+    scale = rsqrt(outs[2] + eps)
+    along = _average(t * out, axes, count)
+    t_mean = _average(t, axes, count) if center else None
+    t_out = (t if t_mean is None else t - t_mean) - out * along
+    return [_in_dtype(t_out * scale, primals[0].dtype), t_mean, along * 2 / scale]
+
+
+def _standardize_samples() -> list[Sample]:
+    def attrs(*axes: int, eps: float = 1e-5, center: bool = True) -> dict[str, Any]:
+        return {"axes": axes, "eps": eps, "center": center}
+
+    return [
+        Sample((real_array((3, 4)),), attrs(1)),
+        Sample((real_array((3, 4)),), attrs(1, center=False, eps=0.1)),
+        Sample((real_array((2, 3, 4)),), attrs(0, 2)),
+        Sample((real_array((4, 3)).T,), attrs(0)),
+        Sample((real_array((4,), 1e6, 1e6 + 1).astype(np.float32),), attrs(0), smooth=False),
+        Sample((np.zeros((2, 3)),), attrs(1), smooth=False),
+        Sample((real_array((0, 3)),), attrs(1)),
+        Sample((real_array((3, 0)),), attrs(1)),
+        Sample((real_array((2, 8)).astype(np.float16),), attrs(1), smooth=False),
+    ]
+
+
+standardize = primitive(
+    "standardize",
+    type_rule=_standardized_type,
+    eval=_standardize,
+    vjp=_standardize_vjp,
+    jvp=_standardize_jvp,
+    batch=batch_leading(shifted_axes),
+    samples=_standardize_samples,
+    outputs=3,
+)
+
+
+# Checks and the affine part
+
+
+def need_positive(op: str, name: str, value: Any) -> None:
+    """Raise unless a value is a number of at least 0."""
+    if not value >= 0:
+        raise DomainError(op, f"{name} must not be negative, got {value}")
+
+
+def affine(x: Any, weight: Any, bias: Any) -> Any:
+    """``x * weight + bias`` where they are given, in x's dtype."""
+    if weight is not None:
+        x = x * _in_dtype(weight, x.dtype)
+    return x if bias is None else x + _in_dtype(bias, x.dtype)
+
+
+def per_channel(op: str, name: str, value: Any, channels: int, rank: int) -> Any:
+    """A vector with one element for each channel, shaped to broadcast against (N, C, *S); None stays None."""
+    if value is None:
+        return None
+    if value.shape != (channels,):
+        raise ShapeError(op, f"{name} must have one element for each of {channels} channels, got {type_of(value)}")
+    return reshape(value, shape=(channels, *(1,) * (rank - 2)))
+
+
+def _normalized_axes(op: str, x: Any, normalized_shape: Any, *parameters: Any) -> Ints:
+    shape: Shape = normalize_shape(op, normalized_shape)
+    if not shape or x.shape[x.ndim - len(shape) :] != shape:
+        raise ShapeError(op, f"the last axes must be {shape}, got {type_of(x)}")
+    for p in parameters:
+        if p is not None and p.shape != shape:
+            raise ShapeError(op, f"weight and bias must have the shape {shape}, got {type_of(p)}")
+    return tuple(range(x.ndim - len(shape), x.ndim))
+
+
+# Over features and groups
+
+
+@public
+def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """x with mean 0 and variance 1 over its last axes, times a weight, plus a bias.
+
+    >>> import weft
+    >>> weft.layer_norm(weft.tensor([[1.0, 3.0]]), 2)
+    tensor([[-1.0000,  1.0000]])
+    """
+    x = as_floating(x)
+    axes = _normalized_axes("layer_norm", x, normalized_shape, weight, bias)
+    need_positive("layer_norm", "eps", eps)
+    return affine(standardize(x, axes=axes, eps=float(eps), center=True)[0], weight, bias)
+
+
+composite(
+    "layer_norm",
+    samples=lambda: [
+        Sample((real_array((3, 4)), real_array((4,), seed=1), real_array((4,), seed=2)), {"normalized_shape": 4}),
+        Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
+        Sample((real_array((0, 4)), real_array((4,), seed=1)), {"normalized_shape": (4,)}),
+    ],
+)(lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: layer_norm(x, normalized_shape, w, b, eps))
+
+
+@public
+def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """x divided by the root of its mean square over the last axes, times a weight.
+
+    ``eps`` is added to the mean square; by default it is the smallest step from 1 in x's dtype.
+
+    >>> import weft
+    >>> weft.rms_norm(weft.tensor([[1.0, 7.0]]), 2)
+    tensor([[0.2000, 1.4000]])
+    """
+    x = as_floating(x)
+    axes = _normalized_axes("rms_norm", x, normalized_shape, weight)
+    step = _machine_eps(x.dtype) if eps is None else eps
+    need_positive("rms_norm", "eps", step)
+    return affine(standardize(x, axes=axes, eps=float(step), center=False)[0], weight, None)
+
+
+def _machine_eps(dtype: DType) -> float:
+    return 2.0**-7 if dtype == bfloat16 else float(np.finfo(dtype).eps)
+
+
+composite(
+    "rms_norm",
+    samples=lambda: [
+        Sample((real_array((3, 4)), real_array((4,), seed=1)), {"normalized_shape": 4}),
+        Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
+    ],
+)(lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps))
+
+
+@public
+def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """x (N, C, *S) with mean 0 and variance 1 over each group of channels, then a weight and bias per channel.
+
+    >>> import weft
+    >>> weft.group_norm(weft.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
+    x = as_floating(x)
+    if x.ndim < 2:
+        raise ShapeError("group_norm", f"the tensor must be (N, C, *S), got {type_of(x)}")
+    channels = x.shape[1]
+    if num_groups < 1 or channels % num_groups:
+        raise ShapeError("group_norm", f"channels must be a multiple of {num_groups} groups, got {type_of(x)}")
+    need_positive("group_norm", "eps", eps)
+    weight, bias = (per_channel("group_norm", n, p, channels, x.ndim) for n, p in (("weight", weight), ("bias", bias)))
+    grouped = reshape(x, shape=(x.shape[0], num_groups, prod(x.shape[1:]) // num_groups))
+    out = standardize(grouped, axes=(2,), eps=float(eps), center=True)[0]
+    return affine(reshape(out, shape=x.shape), weight, bias)
+
+
+composite(
+    "group_norm",
+    samples=lambda: [
+        Sample((real_array((2, 4, 3)), real_array((4,), seed=1), real_array((4,), seed=2)), {"num_groups": 2}),
+        Sample((real_array((2, 6)),), {"num_groups": 3, "eps": 0.1}),
+    ],
+)(lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps))
+
+# To unit length, and by neighbouring channels
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((3, 4)),)),
+        Sample((real_array((3, 4)),), {"p": 1.0, "axis": 0}),
+        Sample((np.zeros((2, 3)),), smooth=False),
+    ]
+)
+def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
+    """x divided by its p-norm along an axis, or by ``eps`` where the norm is smaller.
+
+    >>> import weft
+    >>> weft.normalize(weft.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    x = as_floating(x)
+    norm = vector_norm(x, axis=axis, keepdims=True, ord=p)
+    return x / maximum(norm, np.asarray(eps, norm.dtype))
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 5, 3)),), {"size": 3, "alpha": 0.5}),
+        Sample((real_array((2, 4, 3, 2)),), {"size": 2, "alpha": 0.1, "beta": 0.5, "k": 2.0}),
+    ]
+)
+def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """``x / (k + alpha * m) ** beta`` with the mean m of squares over ``size`` neighbouring channels.
+
+    >>> import weft
+    >>> weft.local_response_norm(weft.ones((1, 3, 1)), 3, alpha=3.0, beta=1.0)
+    tensor([[[0.3333],
+             [0.2500],
+             [0.3333]]])
+    """
+    if x.ndim < 3:
+        raise ShapeError("local_response_norm", f"the tensor must be (N, C, *S), got {type_of(x)}")
+    if size < 1:
+        raise DomainError("local_response_norm", f"size must be at least 1, got {size}")
+    squares = move_axis(x * x, 1, x.ndim - 1)
+    around = ((size // 2, (size - 1) // 2),)
+    total = window_sum(squares, kernel=(size,), stride=(1,), padding=around, dilation=(1,))
+    spread = move_axis(total, x.ndim - 1, 1) * (alpha / size) + k
+    return x * pow(spread, -beta)

@@ -1,0 +1,132 @@
+"""Normalisation that keeps running statistics: it changes the tensors it is given, as training does."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from weft.errors import ArgumentError, ShapeError
+from weft.ops.elementwise import rsqrt
+from weft.ops.norm import affine, need_positive, per_channel, standardize
+from weft.ops.op import type_of
+from weft.ops.public import public
+from weft.ops.reduce import reduce_sum
+from weft.ops.select import cast
+from weft.ops.statistics import as_floating
+from weft.ops.view import reshape
+from weft.tensor.mode import no_grad
+from weft.tensor.tensor import Tensor
+
+
+def _need_channels(op: str, x: Any, least: int) -> None:
+    if x.ndim < least:
+        expected = "(N, C, *S)" if least == 2 else "(N, C, *S) with at least one size"
+        raise ShapeError(op, f"the tensor must be {expected}, got {type_of(x)}")
+
+
+def _need_several(op: str, x: Any, count: int) -> None:
+    if count <= 1:
+        raise ShapeError(op, f"there must be more than one value for each channel in training, got {type_of(x)}")
+
+
+def _move_towards(op: str, running: Any, value: Any, momentum: float) -> None:
+    """Let a running statistic take a step towards a new value."""
+    if running is None:
+        return
+    if not isinstance(running, Tensor):
+        raise ArgumentError(op, f"running statistics must be tensors, got {type(running).__name__}")
+    with no_grad():
+        step = cast(reshape(value, shape=running.shape), dtype=running.dtype)
+        running.data = running * (1 - momentum) + step * momentum
+
+
+def _by_running(op: str, x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """Normalise by given statistics: one multiplication and one addition for each element."""
+    if mean is None or variance is None:
+        raise ArgumentError(op, "running_mean and running_var must be given unless batch statistics are used")
+    scale = rsqrt(variance + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale
+    return affine(x, scale, shift if bias is None else shift + bias)
+
+
+@public
+def batch_norm(
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """x (N, C, *S) with mean 0 and variance 1 over each channel, times a weight, plus a bias per channel.
+
+    In training, statistics are those of x, and the running ones (if given) move towards them by ``momentum``;
+    their variance is the unbiased one. Otherwise the running statistics are used.
+
+    >>> import weft
+    >>> mean, var = weft.zeros(1), weft.ones(1)
+    >>> weft.batch_norm(weft.tensor([[1.0], [3.0]]), mean, var, training=True)
+    tensor([[-1.0000],
+            [ 1.0000]])
+    >>> mean, var
+    (tensor([0.2000]), tensor([1.1000]))
+    """
+    x = as_floating(x)
+    _need_channels("batch_norm", x, 2)
+    need_positive("batch_norm", "eps", eps)
+    channels = x.shape[1]
+    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    shaped = {name: per_channel("batch_norm", name, p, channels, x.ndim) for name, p in given.items()}
+    if not training:
+        return _by_running("batch_norm", x, *shaped.values(), eps)
+    count = prod(x.shape) // channels if channels else 0
+    _need_several("batch_norm", x, count)
+    axes = (0, *range(2, x.ndim))
+    out, mean, variance = standardize(x, axes=axes, eps=float(eps), center=True)
+    _move_towards("batch_norm", running_mean, mean.detach(), momentum)
+    _move_towards("batch_norm", running_var, variance.detach() * (count / (count - 1)), momentum)
+    return affine(out, shaped["weight"], shaped["bias"])
+
+
+@public
+def instance_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """x (N, C, *S) with mean 0 and variance 1 over each channel of each example.
+
+    Running statistics, if given, move towards the averages over the examples, or are used themselves if
+    ``use_input_stats`` is False.
+
+    >>> import weft
+    >>> weft.instance_norm(weft.tensor([[[1.0, 3.0], [10.0, 30.0]]]))
+    tensor([[[-1.0000,  1.0000],
+             [-1.0000,  1.0000]]])
+    """
+    x = as_floating(x)
+    _need_channels("instance_norm", x, 3)
+    need_positive("instance_norm", "eps", eps)
+    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    shaped = {name: per_channel("instance_norm", name, p, x.shape[1], x.ndim) for name, p in given.items()}
+    if not use_input_stats:
+        return _by_running("instance_norm", x, *shaped.values(), eps)
+    count = prod(x.shape[2:])
+    _need_several("instance_norm", x, count)
+    out, mean, variance = standardize(x, axes=tuple(range(2, x.ndim)), eps=float(eps), center=True)
+    if running_mean is not None or running_var is not None:
+        _move_towards("instance_norm", running_mean, _over_examples(mean), momentum)
+        _move_towards("instance_norm", running_var, _over_examples(variance) * (count / (count - 1)), momentum)
+    return affine(out, shaped["weight"], shaped["bias"])
+
+
+def _over_examples(statistic: Any) -> Any:
+    return reduce_sum(statistic.detach(), axes=(0,), keepdims=False) * (1 / statistic.shape[0])

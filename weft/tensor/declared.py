@@ -1,0 +1,55 @@
+"""The flat path of ops whose derivative is declared, such as matmul, reshape and sum, on plain arrays.
+
+As in ``weft.tensor.fast``, anything unusual falls through to the general path, which decides and explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import float32, float64
+from weft.errors import WeftError
+from weft.ops.op import NoGradient, Op
+from weft.tensor.dispatch import declared_rule, record, wrap
+from weft.tensor.mode import switch, thread
+from weft.tensor.node import make_node
+from weft.tensor.tensor import Tensor
+
+ndarray = np.ndarray
+asarray = np.asarray
+
+
+def fast_declared(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that runs an op of one output on tensors of plain arrays, and leaves the rest to general."""
+    evaluate = op.eval
+    has_gradient = not isinstance(op.vjp, NoGradient)
+
+    def function(*inputs: Any, **attrs: Any) -> Any:
+        datas = []
+        edges = []
+        for x in inputs:
+            if not isinstance(x, Tensor) or type(x._data) is not ndarray:
+                return general(*inputs, **attrs)
+            datas.append(x._data)
+            edges.append(x._node)
+        try:
+            out = evaluate(*datas, **attrs)
+        except WeftError:
+            raise
+        except Exception:  # whatever it was, the general path says it in the user's terms
+            return general(*inputs, **attrs)
+        t = wrap(out if type(out) is ndarray else asarray(out))
+        if has_gradient and edges.count(None) != len(edges) and (not switch.off or thread.recording):
+            t._node = node_of_call(tuple(edges), datas, t._data, attrs)
+        return t
+
+    def node_of_call(edges: tuple[Any, ...], datas: list[Any], out: Any, attrs: dict[str, Any]) -> Any:
+        if out.dtype is float32 or out.dtype is float64:
+            rule, plan = declared_rule(op)
+            return make_node(rule, edges, plan.save(datas, (out,), attrs))
+        return record(op, edges, datas, (out,), attrs)
+
+    return function

@@ -1,0 +1,50 @@
+"""Rows of a table by their numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import kind
+from weft.errors import BoundsError, DomainError, DtypeError, ShapeError
+from weft.ops.index import gather_nd
+from weft.ops.op import type_of
+from weft.ops.public import public
+from weft.ops.select import select
+from weft.ops.view import reshape
+from weft.tensor.convert import integer
+from weft.tensor.tensor import Tensor
+
+
+@public
+def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
+    """The rows of a weight (rows, features) at indices; the row ``padding_idx`` gets no gradient.
+
+    >>> import weft
+    >>> table = weft.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
+    >>> weft.embedding(weft.tensor([2, 0]), table)
+    tensor([[3., 4.],
+            [0., 0.]])
+    """
+    if weight.ndim != 2:
+        raise ShapeError("embedding", f"the weight must be (rows, features), got {type_of(weight)}")
+    if kind(indices.dtype) not in "iu":
+        raise DtypeError("embedding", f"indices must be integers, got {indices.dtype.name}")
+    _check_range(indices, weight.shape[0])
+    rows = gather_nd(weight, indices)
+    if padding_idx is None:
+        return rows
+    number = integer("embedding", "padding_idx", padding_idx)
+    if not -weight.shape[0] <= number < weight.shape[0]:
+        raise DomainError("embedding", f"padding_idx must be a row of {type_of(weight)}, got {number}")
+    padded = reshape(indices == number % weight.shape[0], shape=(*indices.shape, 1))
+    return select(padded, rows.detach(), rows)
+
+
+def _check_range(indices: Any, rows: int) -> None:
+    """Raise if an index is outside the table, negative ones included; only known where there is data."""
+    data = indices._data if isinstance(indices, Tensor) else indices
+    if isinstance(data, np.ndarray) and data.size and not (data.min() >= 0 and data.max() < rows):
+        wrong = int(data.min()) if data.min() < 0 else int(data.max())
+        raise BoundsError("embedding", f"indices must be in 0..{rows - 1}, got {wrong}")
