@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "config", "base"),
     ("ir",),
     ("ops",),
-    ("tensor", "linalg", "fft", "autograd"),  # the last three: public names, nothing else
+    ("tensor", "linalg", "fft", "autograd", "functional"),  # the last four: public names, nothing else
     ("transform", "passes", "loop", "testing"),
     ("capture", "schedule"),
     ("backends",),
@@ -47,6 +47,7 @@ def imports_of(tree: ast.AST, modules: frozenset[str], inside: bool = False) -> 
     """Every weft module that a syntax tree imports, wherever the statement stands."""
     for child in ast.iter_child_nodes(tree):
         function = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        function = function or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test))
         if isinstance(child, ast.Import):
             names = [alias.name for alias in child.names]
         elif isinstance(child, ast.ImportFrom):

@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from weft import errors
+from weft import autograd, errors
 
 # dtypes
 from weft.base.device import Device
@@ -26,60 +26,17 @@ from weft.base.dtypes import (
     uint64,
 )
 from weft.base.dtypes import bool_ as bool
-
-# contract
-from weft.ops.contract import bilinear, bmm, dot, inner, kron, linear, matmul, mm, mv, outer, tensordot, vecdot
-
-# elementwise that are functions
-from weft.ops.compound import allclose, isclose, nan_to_num
-from weft.ops.arithmetic import clip, lerp
-from weft.ops.complex import complex, conj, imag, real
-from weft.ops.gamma import polygamma
-from weft.ops.select import where
-
-# reduce
-from weft.ops.reduce import all, amax, amin, any, argmax, argmin, count_nonzero, max, min, prod, sum
-from weft.ops.scan import cummax, cummin, cumprod, cumsum, cumulative_prod, cumulative_sum, diff
-from weft.ops.statistics import logsumexp, mean, median, nanmean, nansum, quantile, std, var
-
-# view
-from weft.ops.view import cat, concat, stack
-from weft.ops.view_axes import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    broadcast_arrays,
-    broadcast_to,
-    expand,
-    expand_dims,
-    flatten,
-    matrix_transpose,
-    moveaxis,
-    permute_dims,
-    reshape,
-    squeeze,
-    swapaxes,
-    transpose,
-    unflatten,
-    unsqueeze,
+from weft.base.trees import (
+    register_tree,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
 )
-from weft.ops.view_join import chunk, flip, repeat, roll, split, tile, unbind, unstack
-from weft.ops.view_pad import crop, diag, diag_embed, diagonal, pad, tril, triu
 
-# index, sort, search, sets
-from weft.ops.index_axis import (
-    gather,
-    index_add,
-    index_select,
-    masked_fill,
-    one_hot,
-    put_along_axis,
-    scatter,
-    scatter_add,
-    take,
-    take_along_axis,
-)
-from weft.ops.sort import argsort, isin, searchsorted, sort, topk
+# autograd
+from weft.ir.types import TensorType
 
 # neural networks
 from weft.ops.activation import (
@@ -105,6 +62,27 @@ from weft.ops.activation import (
     tanhshrink,
     threshold,
 )
+from weft.ops.arithmetic import clip
+from weft.ops.complex import complex, conj, imag, real
+
+# elementwise that are functions
+from weft.ops.compound import allclose, isclose, lerp, nan_to_num
+
+# contract
+from weft.ops.contract import (
+    bilinear,
+    bmm,
+    dot,
+    inner,
+    kron,
+    linear,
+    matmul,
+    mm,
+    mv,
+    outer,
+    tensordot,
+    vecdot,
+)
 from weft.ops.convolution import (
     conv1d,
     conv2d,
@@ -114,6 +92,22 @@ from weft.ops.convolution import (
     conv_transpose3d,
 )
 from weft.ops.einsum import einsum
+from weft.ops.gamma import polygamma
+from weft.ops.grid import affine_grid, grid_sample
+
+# index, sort, search, sets
+from weft.ops.index_axis import (
+    gather,
+    index_add,
+    index_select,
+    masked_fill,
+    one_hot,
+    put_along_axis,
+    scatter,
+    scatter_add,
+    take,
+    take_along_axis,
+)
 from weft.ops.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -141,6 +135,7 @@ from weft.ops.loss_margin import (
     triplet_margin_with_distance_loss,
 )
 from weft.ops.norm import group_norm, layer_norm, local_response_norm, normalize, rms_norm
+from weft.ops.op import no_gradient
 from weft.ops.pool import (
     avg_pool1d,
     avg_pool2d,
@@ -161,27 +156,53 @@ from weft.ops.pool_adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
-from weft.ops.softmax import log_softmax, softmax, softmin
-from weft.tensor.attention import scaled_dot_product_attention
-from weft.tensor.batch_norm import batch_norm, instance_norm
-from weft.tensor.dropout import (
-    alpha_dropout,
-    dropout,
-    dropout1d,
-    dropout2d,
-    dropout3d,
-    gumbel_softmax,
-)
-from weft.tensor.embedding import embedding
 
-# linalg, fft
-from weft import fft, linalg
+# reduce
+from weft.ops.reduce import all, amax, amin, any, argmax, argmin, count_nonzero, max, min, prod, sum
+from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
+from weft.ops.scan import cummax, cummin, cumprod, cumsum, cumulative_prod, cumulative_sum, diff
+from weft.ops.select import where
+from weft.ops.softmax import log_softmax, softmax, softmin
+from weft.ops.sort import argsort, isin, searchsorted, sort, topk
+from weft.ops.statistics import logsumexp, mean, median, nanmean, nansum, quantile, std, var
+
+# view
+from weft.ops.view import cat, concat, stack
+from weft.ops.view_axes import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    broadcast_arrays,
+    broadcast_to,
+    expand,
+    expand_dims,
+    flatten,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    reshape,
+    squeeze,
+    swapaxes,
+    transpose,
+    unflatten,
+    unsqueeze,
+)
+from weft.ops.view_join import chunk, flip, repeat, roll, split, tile, unbind, unstack
+from weft.ops.view_pad import crop, diag, diag_embed, diagonal, pad, tril, triu
+from weft.tensor import elementwise_methods as _elementwise_methods  # noqa: F401 - attaches methods
 
 # tensors
-from weft.tensor import methods as _methods
-from weft.tensor import elementwise_methods as _elementwise_methods
-from weft.tensor import operators as _operators
+from weft.tensor import methods as _methods  # noqa: F401 - attaches methods
+from weft.tensor import operators as _operators  # noqa: F401 - attaches methods
+
+# random
+from weft.tensor import random
+from weft.tensor.anomaly import detect_anomaly
+from weft.tensor.attention import scaled_dot_product_attention
+from weft.tensor.autograd import stop_gradient
+from weft.tensor.batch_norm import batch_norm, instance_norm
+from weft.tensor.casts import astype
+from weft.tensor.checkpoint import checkpoint, checkpoint_sequential
 from weft.tensor.creation import (
     as_tensor,
     asarray,
@@ -195,6 +216,15 @@ from weft.tensor.creation import (
     tensor,
     zeros,
     zeros_like,
+)
+from weft.tensor.custom import custom_op, remove_custom_op
+from weft.tensor.dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    gumbel_softmax,
 )
 
 # index, search, sets whose result's shape depends on values
@@ -211,6 +241,8 @@ from weft.tensor.dynamic import (
     unique_inverse,
     unique_values,
 )
+from weft.tensor.embedding import embedding
+from weft.tensor.function import Function
 
 # elementwise that are ops
 from weft.tensor.functions import (
@@ -301,9 +333,17 @@ from weft.tensor.functions import (
     true_divide,
     trunc,
 )
-from weft.tensor.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from weft.tensor.casts import astype
+from weft.tensor.generator import (
+    Generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 from weft.tensor.interop import from_dlpack
+from weft.tensor.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from weft.tensor.namespace import (
     __array_namespace_info__,
     can_cast,
@@ -324,49 +364,9 @@ from weft.tensor.namespace import (
     result_type,
     short,
 )
-from weft.tensor.ranges import arange, eye, linspace, meshgrid
-from weft.tensor.ragged import RaggedTensor, ragged, ragged_from_padded, ragged_from_splits
-from weft.tensor.sparse import SparseTensor, sparse_coo_tensor, to_sparse
-from weft.tensor.tensor import Tensor
-
-# autograd
-from weft.ir.types import TensorType
-from weft.ops.op import no_gradient
-from weft import autograd
-from weft.tensor.anomaly import detect_anomaly
-from weft.tensor.autograd import stop_gradient
-from weft.tensor.checkpoint import checkpoint, checkpoint_sequential
-from weft.tensor.custom import custom_op, remove_custom_op
-from weft.tensor.function import Function
-
-# transforms
-from weft.transform import functions as _functions
-from weft.base.trees import (
-    register_tree,
-    tree_flatten,
-    tree_leaves,
-    tree_map,
-    tree_structure,
-    tree_unflatten,
-)
-from weft.transform.jacobian import hessian, jacfwd, jacobian, jacrev
-from weft.transform.jvp import jvp
-from weft.transform.linearize import linearize
-from weft.transform.reverse import grad, value_and_grad, vjp
-from weft.transform.vmap import vmap
-
-# random
-from weft.tensor import random
-from weft.tensor.generator import (
-    Generator,
-    fork_rng,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
 from weft.tensor.printing import printoptions, set_printoptions
+from weft.tensor.ragged import RaggedTensor, ragged, ragged_from_padded, ragged_from_splits
+from weft.tensor.ranges import arange, eye, linspace, meshgrid
 from weft.tensor.sampling import (
     bernoulli,
     multinomial,
@@ -379,17 +379,27 @@ from weft.tensor.sampling import (
     randn_like,
     randperm,
 )
+from weft.tensor.sparse import SparseTensor, sparse_coo_tensor, to_sparse
+from weft.tensor.tensor import Tensor
+
+# transforms
+from weft.transform import functions as _functions  # noqa: F401 - enters rules
+from weft.transform.jacobian import hessian, jacfwd, jacobian, jacrev
+from weft.transform.jvp import jvp
+from weft.transform.linearize import linearize
+from weft.transform.reverse import grad, value_and_grad, vjp
+from weft.transform.vmap import vmap
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
 
 if _typing.TYPE_CHECKING:
-    from weft import datasets, testing
+    from weft import datasets, fft, functional, linalg, testing
 else:
 
     def __getattr__(name: str) -> object:
         """A module that most programs do without is imported at first use."""
-        if name in ("datasets", "testing"):
+        if name in ("datasets", "fft", "functional", "linalg", "testing"):
             from importlib import import_module
 
             return import_module(f"weft.{name}")
@@ -422,6 +432,7 @@ __all__ = [
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
     "add",
+    "affine_grid",
     "all",
     "allclose",
     "alpha_dropout",
@@ -472,14 +483,15 @@ __all__ = [
     "cdist",
     "ceil",
     "celu",
+    "channel_shuffle",
     "checkpoint",
     "checkpoint_sequential",
     "chunk",
     "clamp",
     "clip",
     "complex",
-    "complex128",
     "complex64",
+    "complex128",
     "concat",
     "conj",
     "conv1d",
@@ -554,6 +566,7 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "functional",
     "gather",
     "gaussian_nll_loss",
     "ge",
@@ -564,6 +577,7 @@ __all__ = [
     "grad",
     "greater",
     "greater_equal",
+    "grid_sample",
     "group_norm",
     "gt",
     "gumbel_softmax",
@@ -585,10 +599,11 @@ __all__ = [
     "initial_seed",
     "inner",
     "instance_norm",
+    "int8",
     "int16",
     "int32",
     "int64",
-    "int8",
+    "interpolate",
     "is_complex",
     "is_floating_point",
     "is_grad_enabled",
@@ -619,9 +634,9 @@ __all__ = [
     "linspace",
     "local_response_norm",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "log_softmax",
     "logaddexp",
     "logical_and",
@@ -685,6 +700,8 @@ __all__ = [
     "pairwise_distance",
     "permute_dims",
     "pi",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll_loss",
     "polygamma",
     "positive",
@@ -782,10 +799,10 @@ __all__ = [
     "triu_indices",
     "true_divide",
     "trunc",
+    "uint8",
     "uint16",
     "uint32",
     "uint64",
-    "uint8",
     "unbind",
     "unflatten",
     "unfold",

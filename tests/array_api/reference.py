@@ -125,7 +125,7 @@ def assert_same(ours: Any, reference: Any, ulps: float | None = None) -> None:
     a, b = np.asarray(ours), np.asarray(reference)
     assert (a.dtype, a.shape) == (b.dtype, b.shape)
     if ulps is not None and a.dtype.kind in "fc":
-        size = np.abs(b)
+        size = np.maximum(np.abs(b.real), np.abs(b.imag))
         with np.errstate(all="ignore"):
             close = np.abs(a - b) <= ulps * np.finfo(a.dtype).eps * size + np.finfo(a.dtype).tiny
         b = np.where(close & np.isfinite(size), a, b)

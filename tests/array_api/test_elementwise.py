@@ -173,6 +173,8 @@ def exact(name: str, *inputs: Array) -> float | None:
 @given(data=st.data())
 def test_unary_function(name: str, data: Any) -> None:
     x = data.draw(arrays(UNARY[name]))
+    if name == "sign" and x.dtype.kind == "c":
+        assume(not np.isinf(x).any())  # the direction of an infinite complex number is left open
     assert_agrees(name, x, ulps=exact(name, x))
 
 

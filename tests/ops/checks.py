@@ -39,6 +39,8 @@ class Entry:
 
 def entries() -> list[Entry]:
     """Every sample of every op and composite."""
+    assert weft.fft
+    assert weft.linalg  # imported at first use, and with them their ops
     rows = []
     for table in (OPS, COMPOSITES):
         for name, op in table.items():

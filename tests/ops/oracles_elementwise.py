@@ -68,9 +68,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "real": np.real,
     "imag": np.imag,
     "conj": np.conj,
-    "complex": lambda x, y: (
-        x + np.multiply(1j, y) if np.isfinite(x + y).all() else np.vectorize(complex)(x, y)
-    ),
+    "complex": lambda x, y: np.vectorize(complex, otypes=[complex])(x, y),
     # exponentials
     "exp": np.exp,
     "exp2": np.exp2,
@@ -123,6 +121,11 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "ceil": _of_integers(np.ceil),
     "trunc": _of_integers(np.trunc),
     "round": _of_integers(np.round),
+    # made of others
+    "isclose": np.isclose,
+    "allclose": np.allclose,
+    "nan_to_num": np.nan_to_num,
+    "lerp": lambda start, end, weight: (1 - weight) * start + weight * end,
     # special functions
     "erf": special.erf,
     "erfc": special.erfc,

@@ -63,7 +63,10 @@ def naive_conv(
     out = np.zeros((x.shape[0], w.shape[0], *positions), wide)
     each = w.shape[0] // groups
     for o, p, k in product(range(w.shape[0]), np.ndindex(*positions), np.ndindex(*w.shape[2:])):
-        at = [pi * s + ki * d - lo for pi, s, ki, d, (lo, _) in zip(p, stride, k, dilation, padding, strict=True)]
+        at = [
+            pi * s + ki * d - lo
+            for pi, s, ki, d, (lo, _) in zip(p, stride, k, dilation, padding, strict=True)
+        ]
         if any(a % e for a, e in zip(at, input_dilation, strict=True)):
             continue
         at = [a // e for a, e in zip(at, input_dilation, strict=True)]
@@ -162,7 +165,7 @@ def _places(size: int, k: int, s: int, pad: tuple[int, int], d: int) -> list[lis
 def _window_places(
     sizes: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any
 ) -> tuple[tuple[int, ...], list[tuple[tuple[int, ...], list[Any]]]]:
-    """How many windows there are, and for each its index and its taps: (tap, position or None in the padding)."""
+    """How many windows there are, and for each its index and taps: (tap, position or None if padding)."""
     axes = [_places(*a) for a in zip(sizes, kernel, stride, padding, dilation, strict=True)]
     counts = tuple(map(len, axes))
     out = []
@@ -240,7 +243,11 @@ def _pool_windows(
         extra = 0
         reach = (k - 1) * c + 1
         # one more window is allowed if it starts before the end of the input
-        while ceil_mode and (size + 2 * b + extra - reach) % a and (size + 2 * b - reach) // a * a + a < size + b:
+        while (
+            ceil_mode
+            and (size + 2 * b + extra - reach) % a
+            and (size + 2 * b - reach) // a * a + a < size + b
+        ):
             extra += 1
         pads.append((b, b + extra))
     return {"kernel": kernel, "stride": s, "padding": tuple(pads), "dilation": d}
@@ -281,7 +288,9 @@ def _avg_pool_nd(rank: int) -> Callable[..., Any]:
         if count_include_pad:
             p = _each(padding, rank)
             inner = tuple((lo - a, hi - a) for (lo, hi), a in zip(attrs["padding"], p, strict=True))
-            counts = window_sum(np.ones([n + 2 * a for n, a in zip(sizes, p, strict=True)]), **{**attrs, "padding": inner})
+            counts = window_sum(
+                np.ones([n + 2 * a for n, a in zip(sizes, p, strict=True)]), **{**attrs, "padding": inner}
+            )
         else:
             counts = window_sum(ones, **attrs)
         return window_sum(x, **attrs) / (counts if divisor_override is None else divisor_override)
@@ -304,7 +313,9 @@ def _adaptive_nd(rank: int, reduce: str) -> Callable[..., Any]:
         out, index = np.zeros((*lead, *counts)), np.zeros((*lead, *counts), np.int64)
         flat = np.arange(int(np.prod(sizes))).reshape(sizes)
         for p in np.ndindex(*counts):
-            cut = tuple(slice(i * n // c, -(-(i + 1) * n // c)) for i, n, c in zip(p, sizes, counts, strict=True))
+            cut = tuple(
+                slice(i * n // c, -(-(i + 1) * n // c)) for i, n, c in zip(p, sizes, counts, strict=True)
+            )
             part = x[(..., *cut)].reshape(*lead, -1)
             out[(..., *p)] = part.mean(-1) if reduce == "mean" else part.max(-1)
             index[(..., *p)] = flat[cut].ravel()[part.argmax(-1)]
@@ -355,7 +366,9 @@ _enter(
     relu6=lambda x: np.where(x <= 0, 0, np.where(x >= 6, 6, x)),
     prelu=lambda x, y: np.where(x > 0, x, y * x),
     leaky_relu=lambda x: np.where(x > 0, x, 0.01 * x),
-    prelu_channels=lambda x, w: np.where(x > 0, x, x * (w.reshape(-1, *(1,) * (x.ndim - 2)) if w.size > 1 else w)),
+    prelu_channels=lambda x, w: np.where(
+        x > 0, x, x * (w.reshape(-1, *(1,) * (x.ndim - 2)) if w.size > 1 else w)
+    ),
     elu=lambda x, y: np.where(x > 0, x, y * np.expm1(x)),
     hardtanh=np.clip,
     softplus=lambda x: np.logaddexp(x, 0),
@@ -366,9 +379,11 @@ _enter(
     threshold=lambda x, threshold, value: np.where(x > threshold, x, value),
     selu=lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
     celu=lambda x: np.where(x > 0, x, np.expm1(x)),
-    gelu=lambda x, approximate="none": 0.5 * x * (1 + scipy.special.erf(x / np.sqrt(2)))
-    if approximate == "none"
-    else 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    gelu=lambda x, approximate="none": (
+        0.5 * x * (1 + scipy.special.erf(x / np.sqrt(2)))
+        if approximate == "none"
+        else 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    ),
     silu=lambda x: x * scipy.special.expit(x),
     logsigmoid=scipy.special.log_expit,
     mish=lambda x: x * np.tanh(np.logaddexp(x, 0)),
@@ -604,7 +619,9 @@ def multi_margin_loss(x: Array, t: Array, w: Any = None, *, p: int = 1, margin: 
     return np.asarray(out / len(x))
 
 
-def _by_example(x: Array, target: Array, loss: Callable[[Array, Any], tuple[float, float]], reduction: str) -> Array:
+def _by_example(
+    x: Array, target: Array, loss: Callable[[Array, Any], tuple[float, float]], reduction: str
+) -> Array:
     """A loss of scores along the class axis and a target, for each example; mean by the sum of weights."""
     axis = 0 if x.ndim == 1 else 1
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -702,7 +719,11 @@ def interpolate(
 ) -> Array:
     rank = x.ndim - 2
     factors = None if scale_factor is None else _each(scale_factor, rank)
-    counts = _each(size, rank) if factors is None else tuple(int(n * f) for n, f in zip(x.shape[2:], factors, strict=True))
+    counts = (
+        _each(size, rank)
+        if factors is None
+        else tuple(int(n * f) for n, f in zip(x.shape[2:], factors, strict=True))
+    )
     if mode == "area":
         return ORACLES[f"adaptive_avg_pool{rank}d"](x, output_size=counts)
     for axis in range(rank):
@@ -736,3 +757,60 @@ def pixel_unshuffle(x: Array, *, downscale_factor: int) -> Array:
 def channel_shuffle(x: Array, *, groups: int) -> Array:
     each = x.shape[1] // groups
     return np.stack([x[:, g * each + k] for k in range(each) for g in range(groups)], axis=1)
+
+
+def _fold_back(c: float, low: float, high: float) -> float:
+    while low < high and not low <= c <= high:
+        c = 2 * low - c if c < low else 2 * high - c
+    return c
+
+
+def _grid_place(c: float, size: int, padding: str, corners: bool) -> float:
+    if padding == "reflection":
+        c = _fold_back(c, *((0.0, size - 1.0) if corners else (-0.5, size - 0.5)))
+    return c if padding == "zeros" else min(max(c, 0.0), size - 1.0)
+
+
+@oracle
+def grid_sample(
+    x: Array,
+    grid: Array,
+    *,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool = False,
+) -> Array:
+    """Each place by the weights that the kernel gives to the elements around it."""
+    sizes = x.shape[2:]
+    out = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
+    for n, *o in np.ndindex(grid.shape[:-1]):
+        taps: list[list[tuple[int, float]]] = []
+        for c, size in zip(grid[(n, *o)][::-1], sizes, strict=True):
+            at = (c + 1) / 2 * (size - 1) if align_corners else ((c + 1) * size - 1) / 2
+            if mode != "bicubic":
+                at = _grid_place(at, size, padding_mode, align_corners)
+            near = range(int(np.floor(at)) - 1, int(np.floor(at)) + 3)
+            kernel = (lambda d: _keys(d, -0.75)) if mode == "bicubic" else _hat
+            weights = [(j, float(j == round(at)) if mode == "nearest" else kernel(at - j)) for j in near]
+            if mode == "bicubic":
+                weights = [(int(_grid_place(j, size, padding_mode, align_corners)), w) for j, w in weights]
+            taps.append(weights)
+        for combination in product(*taps):
+            place = tuple(j for j, _ in combination)
+            if all(0 <= j < size for j, size in zip(place, sizes, strict=True)):
+                out[(n, slice(None), *o)] += (
+                    np.prod([w for _, w in combination]) * x[(n, slice(None), *place)]
+                )
+    return out
+
+
+@oracle
+def affine_grid(theta: Array, *, size: Sequence[int], align_corners: bool = False) -> Array:
+    out = np.zeros((size[0], *size[2:], len(size) - 2))
+    for n, *o in np.ndindex(out.shape[:-1]):
+        place = []
+        for i, count in zip(o, size[2:], strict=True):
+            ends = -1 + 2 * i / (count - 1) if count > 1 else 0.0
+            place.append(ends if align_corners else (2 * i + 1) / count - 1)
+        out[(n, *o)] = theta[n] @ np.array([*place[::-1], 1.0])
+    return out

@@ -31,7 +31,6 @@ COMPLEX: tuple[DType, ...] = (complex64, complex128)
 DTYPES: tuple[DType, ...] = (bool_, *INTEGERS, *FLOATS, *COMPLEX)
 
 DEFAULT_INT: DType = int64
-DEFAULT_COMPLEX: DType = complex64
 
 _KIND = {bool_: "b"} | dict.fromkeys(SIGNED, "i") | dict.fromkeys(UNSIGNED, "u")
 _KIND |= dict.fromkeys(FLOATS, "f") | dict.fromkeys(COMPLEX, "c")

@@ -11,7 +11,7 @@ import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from weft.errors import ArgumentError, DomainError
 
@@ -21,8 +21,7 @@ Unflatten = Callable[[Any, Sequence[Any]], Any]
 IsLeaf = Callable[[Any], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class _Container:
+class _Container(NamedTuple):
     """One container of a tree: its type, how each child is reached, and what else it takes to rebuild it."""
 
     kind: type

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-import weft
+from weft.tensor.creation import tensor
+from weft.tensor.tensor import Tensor
 
 _HERE = Path(__file__).parent
 
@@ -15,8 +16,8 @@ _HERE = Path(__file__).parent
 class Digits(NamedTuple):
     """Images of handwritten digits, float32[1797, 8, 8] from 0 to 1, and their labels, int64[1797]."""
 
-    images: weft.Tensor
-    labels: weft.Tensor
+    images: Tensor
+    labels: Tensor
 
 
 def digits() -> Digits:
@@ -29,4 +30,4 @@ def digits() -> Digits:
     """
     with np.load(_HERE / "digits.npz", allow_pickle=False) as file:
         images, labels = file["images"], file["labels"]
-    return Digits(weft.tensor(images.astype(np.float32) / 16), weft.tensor(labels.astype(np.int64)))
+    return Digits(tensor(images.astype(np.float32) / 16), tensor(labels.astype(np.int64)))

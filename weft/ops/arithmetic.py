@@ -313,14 +313,3 @@ def _bound(x: Any, bound: Any) -> Any:
         limits = np.iinfo(x.dtype)
         bound = builtins.min(builtins.max(bound, limits.min), limits.max)
     return np.asarray(bound, x.dtype)
-
-
-@public
-def lerp(start: Any, end: Any, weight: Any, /) -> Any:
-    """The point that divides the way from ``start`` to ``end``: ``start + weight * (end - start)``.
-
-    >>> import weft
-    >>> weft.lerp(weft.tensor([0.0, 10.0]), weft.tensor([1.0, 20.0]), 0.5)
-    tensor([ 0.5000, 15.0000])
-    """
-    return start + weight * (end - start)

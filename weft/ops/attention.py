@@ -86,13 +86,15 @@ def attend(
         raise ArgumentError(_OP, "attn_mask must be None if is_causal is set, got both")
     if enable_gqa:
         if min(query.ndim, key.ndim, value.ndim) < 3:
-            raise ShapeError(_OP, f"grouped queries need an axis of heads, got {type_of(query)} and {type_of(key)}")
+            raise ShapeError(
+                _OP, f"grouped queries need an axis of heads, got {type_of(query)} and {type_of(key)}"
+            )
         key, value = (_repeat_heads(x, query.shape[-3]) for x in (key, value))
     factor = 1 / sqrt(max(1, query.shape[-1])) if scale is None else scale
     scores = matrix_multiply(query * factor, transpose_last(key))
     alive = None
     if is_causal:
-        scores = scores + _causal_bias(*scores.shape[-2:], scores.dtype)
+        scores = scores + _causal_bias(scores.shape[-2], scores.shape[-1], scores.dtype)
     elif attn_mask is not None:
         bias, alive = _as_bias(attn_mask, scores.dtype, scores.shape)
         scores = scores + bias

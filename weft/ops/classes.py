@@ -11,7 +11,7 @@ from weft.errors import BoundsError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear
-from weft.ops.op import Array, Sample, no_gradient
+from weft.ops.op import Array, Op, Sample, no_gradient
 from weft.ops.samples import int_array, real_array
 
 
@@ -37,7 +37,8 @@ def _valid_targets(target: Array, classes: int, ignore: int) -> tuple[Array, Arr
     wrong = outside & (target != ignore)
     if wrong.any():
         raise BoundsError(
-            "take_class", f"class numbers must be in 0..{classes - 1} or {ignore}, got {int(target[wrong][0])}"
+            "take_class",
+            f"class numbers must be in 0..{classes - 1} or {ignore}, got {int(target[wrong][0])}",
         )
     kept = target != ignore
     return np.where(kept, target, 0), kept
@@ -67,7 +68,7 @@ def _put(x: Any, target: Any, *, classes: int, axis: int, ignore: int) -> Any:
     return out
 
 
-take_class = linear(
+take_class: Op = linear(
     "take_class",
     type_rule=_taken_type,
     eval=_take,
@@ -87,7 +88,7 @@ take_class = linear(
     ],
 )
 
-put_class = linear(
+put_class: Op = linear(
     "put_class",
     type_rule=_put_type,
     eval=_put,

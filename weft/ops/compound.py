@@ -11,7 +11,7 @@ from weft.ops.compare import equal, isfinite, isnan, less_equal
 from weft.ops.complex import absolute, imaginary_part, make_complex, real_part
 from weft.ops.op import Sample, composite
 from weft.ops.public import public
-from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.samples import complex_array, int_array, real_array, reals
 from weft.ops.select import cast, same_dtype, select
 
 _NOT_FINITE = np.array([0.0, 1.0, np.nan, np.inf, -np.inf, -0.0, 1e300])
@@ -19,14 +19,15 @@ _NOT_FINITE = np.array([0.0, 1.0, np.nan, np.inf, -np.inf, -0.0, 1e300])
 
 def _close_samples() -> list[Sample]:
     x = real_array((3, 4))
-    return [
-        Sample((x, x + np.where(real_array((3, 4), seed=1) > 0, 1e-9, 1e-2))),
-        Sample((_NOT_FINITE, _NOT_FINITE[::-1].copy())),
-        Sample((_NOT_FINITE, _NOT_FINITE), {"equal_nan": True}),
-        Sample((int_array((4,)), int_array((4,), seed=1)), {"atol": 1.0}),
-        Sample((complex_array((3,)), complex_array((3,)) + 1e-3), {"rtol": 1e-2}),
-        Sample((real_array((0, 2)), real_array((2,)))),
+    calls: list[tuple[tuple[Any, Any], dict[str, Any]]] = [
+        ((x, x + np.where(real_array((3, 4), seed=1) > 0, 1e-9, 1e-2)), {}),
+        ((_NOT_FINITE, _NOT_FINITE[::-1].copy()), {}),
+        ((_NOT_FINITE, _NOT_FINITE), {"equal_nan": True}),
+        ((int_array((4,)), int_array((4,), seed=1)), {"atol": 1.0}),
+        ((complex_array((3,)), complex_array((3,)) + 1e-3), {"rtol": 1e-2}),
+        ((real_array((0, 2)), real_array((2,))), {}),
     ]
+    return [Sample(inputs, attrs, smooth=False) for inputs, attrs in calls]
 
 
 @composite(samples=_close_samples)
@@ -102,3 +103,15 @@ def _largest(dtype: DType) -> float:
     from ml_dtypes import finfo
 
     return float(finfo(dtype).max)  # type: ignore[no-untyped-call]
+
+
+@composite(samples=reals(3, edges=False, complex=True))
+@public
+def lerp(start: Any, end: Any, weight: Any, /) -> Any:
+    """The point that divides the way from ``start`` to ``end``: ``start + weight * (end - start)``.
+
+    >>> import weft
+    >>> weft.lerp(weft.tensor([0.0, 10.0]), weft.tensor([1.0, 20.0]), 0.5)
+    tensor([ 0.5000, 15.0000])
+    """
+    return start + weight * (end - start)

@@ -25,7 +25,9 @@ from weft.ops.view_slice import flip_axes
 def check_types(op: str, x: TensorType, w: TensorType, groups: int) -> None:
     """Raise in the name of op if x and w cannot be convolved."""
     if x.ndim != w.ndim or x.ndim < 2:
-        raise ShapeError(op, f"input and weight must be (N, C, *S) and (O, C, *K) of one rank, got {x} and {w}")
+        raise ShapeError(
+            op, f"input and weight must be (N, C, *S) and (O, C, *K) of one rank, got {x} and {w}"
+        )
     if x.dtype != w.dtype:
         raise DtypeError(op, f"dtypes must be equal, got {x.dtype.name} and {w.dtype.name}")
     if kind(x.dtype) == "b":
@@ -77,7 +79,9 @@ def _input_gradient(
     groups: int,
 ) -> Any:
     pads = []
-    axes = zip(x_type.shape[2:], g.shape[2:], w.shape[2:], stride, padding, dilation, input_dilation, strict=True)
+    axes = zip(
+        x_type.shape[2:], g.shape[2:], w.shape[2:], stride, padding, dilation, input_dilation, strict=True
+    )
     for size, positions, taps, s, (low, _), d, e in axes:
         before = (taps - 1) * d - low
         after = (size - 1) * e + dilated_size(taps, d) - dilated_size(positions, s) - before
@@ -105,7 +109,9 @@ def _weight_gradient(
     groups: int,
 ) -> Any:
     pads = []
-    axes = zip(x.shape[2:], g.shape[2:], w_type.shape[2:], stride, padding, dilation, input_dilation, strict=True)
+    axes = zip(
+        x.shape[2:], g.shape[2:], w_type.shape[2:], stride, padding, dilation, input_dilation, strict=True
+    )
     for size, positions, taps, s, (low, _), d, e in axes:
         after = (taps - 1) * d + dilated_size(positions, s) - dilated_size(size, e) - low
         pads.append((low, after))
@@ -149,7 +155,8 @@ def _batch_conv(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | N
 
 def _batch_weight(op: Op, x: Any, w: Any, attrs: Attrs) -> Any:
     """One input with a batch of weights: outputs are numbered by group, then example, then channel."""
-    groups, size, outputs = attrs["groups"], *w.shape[:2]
+    groups: int = attrs["groups"]
+    size, outputs = w.shape[:2]
     each = outputs // groups
     w = reshape(w, shape=(size, groups, each, *w.shape[2:]))
     w = permute(w, axes=(1, 0, *range(2, w.ndim)))
@@ -206,7 +213,7 @@ def _conv_samples() -> list[Sample]:
     ]
 
 
-conv = linear(
+conv: Op = linear(
     "conv",
     type_rule=_conv_type,
     eval=convolve,
@@ -221,5 +228,7 @@ def convolve_types(op: str, x: Any, w: Any, attrs: Attrs) -> TensorType:
     check_types(op, type_of(x), type_of(w), attrs["groups"])
     out = _conv_type(type_of(x), type_of(w), **attrs)
     if 0 in out.shape[2:]:
-        raise ShapeError(op, f"the window must fit into the padded input, got {type_of(x)} and weight {type_of(w)}")
+        raise ShapeError(
+            op, f"the window must fit into the padded input, got {type_of(x)} and weight {type_of(w)}"
+        )
     return out

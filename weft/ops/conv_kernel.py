@@ -16,7 +16,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from weft.base.dtypes import bfloat16, float16, float32
 
-Array = np.ndarray[Any, Any]
+Array = Any  # a NumPy array; its stubs do not know indices that are computed
+
 Ints = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
 
@@ -24,7 +25,9 @@ _BUFFER_BYTES = 1 << 22
 _POINTWISE_COLUMNS = 64  # below this many positions an example, batching examples beats a product for each
 
 
-def output_size(size: int, kernel: int, stride: int, low: int, high: int, dilation: int, input_dilation: int) -> int:
+def output_size(
+    size: int, kernel: int, stride: int, low: int, high: int, dilation: int, input_dilation: int
+) -> int:
     """The number of window positions along one axis; 0 where the window does not fit."""
     padded = dilated_size(size, input_dilation) + low + high
     return max(0, (padded - dilated_size(kernel, dilation)) // stride + 1)
@@ -39,7 +42,7 @@ def convolve(
     x: Array, w: Array, *, stride: Ints, padding: Padding, dilation: Ints, input_dilation: Ints, groups: int
 ) -> Array:
     """The convolution of x (N, C, *S) with w (O, C / groups, *K); see ``weft.ops.conv``."""
-    if x.dtype == float16 or x.dtype == bfloat16:
+    if x.dtype in (float16, bfloat16):
         wide = convolve(
             x.astype(float32),
             w.astype(float32),
@@ -64,11 +67,20 @@ def convolve(
 
 def _adds_less(inputs: Ints, outputs: Ints, input_dilation: Ints) -> bool:
     """Whether adding products up moves less memory than copying windows; an add costs about two copies."""
-    return 2 * prod(outputs[:2]) * prod(inputs[2:]) * prod(input_dilation) <= prod(inputs[:2]) * prod(outputs[2:])
+    return 2 * prod(outputs[:2]) * prod(inputs[2:]) * prod(input_dilation) <= prod(inputs[:2]) * prod(
+        outputs[2:]
+    )
 
 
 def _convolve_dilated(
-    x: Array, w: Array, shape: Ints, stride: Ints, padding: Padding, dilation: Ints, input_dilation: Ints, groups: int
+    x: Array,
+    w: Array,
+    shape: Ints,
+    stride: Ints,
+    padding: Padding,
+    dilation: Ints,
+    input_dilation: Ints,
+    groups: int,
 ) -> Array:
     out = np.zeros(shape, x.dtype)
     axes = zip(x.shape[2:], w.shape[2:], shape[2:], stride, padding, dilation, input_dilation, strict=True)
@@ -125,7 +137,7 @@ def pad_array(x: Array, padding: Padding, value: Any = 0) -> Array:
         return x
     lead = x.ndim - len(padding)
     sizes = [n + lo + hi for n, (lo, hi) in zip(x.shape[lead:], padding, strict=True)]
-    out = np.full((*x.shape[:lead], *sizes), value, x.dtype)
+    out: Array = np.full((*x.shape[:lead], *sizes), value, x.dtype)
     pairs = list(zip(x.shape[lead:], sizes, padding, strict=True))
     source = tuple(slice(max(0, -lo), max(0, n - max(0, -hi))) for n, _, (lo, hi) in pairs)
     target = tuple(slice(max(0, lo), max(0, m - max(0, hi))) for _, m, (lo, hi) in pairs)
@@ -175,7 +187,7 @@ def _by_columns(windows: Array, kernel: Array, shape: Ints) -> Array:
 
 
 def _by_rows(windows: Array, kernel: Array, shape: Ints) -> Array:
-    """One row for each position, chunk by chunk over examples and channels: for windows wider than the output."""
+    """One row for each position, chunk by chunk over examples and channels: for large windows."""
     n, rank = shape[0], len(shape) - 2
     groups, outputs, channels = kernel.shape[:3]
     taps, positions = prod(kernel.shape[3:]), prod(shape[2:])
@@ -198,7 +210,7 @@ def _by_rows(windows: Array, kernel: Array, shape: Ints) -> Array:
 def _by_adding(
     x: Array, w: Array, shape: Ints, padding: Padding, dilation: Ints, input_dilation: Ints, groups: int
 ) -> Array:
-    """Products of every element with every tap first, then added where they belong: for few output channels."""
+    """Products of all elements with all taps first, then added where they belong: for few outputs."""
     n, outputs, channels = x.shape[0], w.shape[0] // groups, w.shape[1]
     sizes, taps = x.shape[2:], w.shape[2:]
     x = x.reshape(n, groups, channels, prod(sizes))
@@ -207,13 +219,15 @@ def _by_adding(
     spans = [dilated_size(s, e) for s, e in zip(sizes, input_dilation, strict=True)]
     reach = [(k - 1) * d for k, d in zip(taps, dilation, strict=True)]
     cut = tuple(
-        (lo - r, p - (lo - r) - (s + r)) for p, (lo, _), r, s in zip(shape[2:], padding, reach, spans, strict=True)
+        (lo - r, p - (lo - r) - (s + r))
+        for p, (lo, _), r, s in zip(shape[2:], padding, reach, spans, strict=True)
     )
     out = np.empty(shape, x.dtype)
     chunk = max(1, min(n, _BUFFER_BYTES // (matrix.size // channels * prod(sizes) * x.itemsize)))
     for i in range(0, n, chunk):
         products = np.matmul(matrix, x[i : i + chunk]).reshape(-1, groups, *taps, outputs, *sizes)
-        total = np.zeros((len(products), groups, outputs, *map(sum, zip(spans, reach, strict=True))), x.dtype)
+        sums = [s + r for s, r in zip(spans, reach, strict=True)]
+        total: Array = np.zeros((len(products), groups, outputs, *sums), x.dtype)
         for tap in np.ndindex(taps):
             starts = [r - k * d for r, k, d in zip(reach, tap, dilation, strict=True)]
             place = tuple(slice(a, a + s, e) for a, s, e in zip(starts, spans, input_dilation, strict=True))

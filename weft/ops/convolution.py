@@ -37,7 +37,9 @@ def _check_groups(op: str, groups: Any) -> int:
     return count
 
 
-def _convolution(op: str, rank: int, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Any:
+def _convolution(
+    op: str, rank: int, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+) -> Any:
     x, w, *rest = same_dtype(op, x, w, *([] if bias is None else [bias]))
     _check_rank(op, rank, x, w)
     stride, dilation = (per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1))
@@ -101,12 +103,17 @@ def _transposed(
     x, w, *rest = same_dtype(op, x, w, *([] if bias is None else [bias]))
     _check_rank(op, rank, x, w)
     stride, dilation = (per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1))
-    padding, extra = (per_axis(op, "padding", padding, rank, 0), per_axis(op, "output_padding", output_padding, rank, 0))
+    padding, extra = (
+        per_axis(op, "padding", padding, rank, 0),
+        per_axis(op, "output_padding", output_padding, rank, 0),
+    )
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise DomainError(op, f"output_padding must be less than stride or dilation, got {output_padding!r}")
     count = _check_groups(op, groups)
     if w.shape[0] % count:
-        raise ShapeError(op, f"input channels must be a multiple of groups, got weight {type_of(w)} in {count} groups")
+        raise ShapeError(
+            op, f"input channels must be a multiple of groups, got weight {type_of(w)} in {count} groups"
+        )
     reach = [(k - 1) * d for k, d in zip(w.shape[2:], dilation, strict=True)]
     attrs = {
         "stride": (1,) * rank,
@@ -157,7 +164,7 @@ def conv1d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """The convolution (without turning the window around) of x (N, C, L) with a weight (O, C / groups, K).
+    """The convolution (windows are not turned around) of x (N, C, L) with a weight (O, C / groups, K).
 
     ``padding`` is a number of zeros on both sides, "valid" for none, or "same" to keep the length.
 
@@ -179,7 +186,7 @@ def conv2d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """The convolution (without turning the window around) of x (N, C, H, W) with a weight (O, C / groups, *K).
+    """The convolution (windows are not turned around) of x (N, C, H, W) with a weight (O, C / groups, *K).
 
     ``padding`` is a number of zeros on both sides of each axis, "valid" for none, or "same" to keep the size.
 
@@ -201,7 +208,7 @@ def conv3d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """The convolution (without turning the window around) of x (N, C, D, H, W) with a weight (O, C / groups, *K).
+    """The convolution (windows are not turned around) of x (N, C, D, H, W) with a weight (O, C / groups, *K).
 
     >>> import weft
     >>> weft.conv3d(weft.ones((1, 2, 4, 5, 6)), weft.ones((3, 2, 3, 3, 3)), padding="same").shape

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.contract import matrix_multiply
@@ -21,8 +20,7 @@ from weft.ops.view_pad import diagonal
 Labels = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Term:
+class _Term(NamedTuple):
     """A tensor with a label for each axis, no label twice."""
 
     tensor: Any
@@ -56,7 +54,9 @@ def _parse(equation: str, operands: Sequence[Any]) -> tuple[list[list[str]], lis
     for part, x in zip(parts, operands, strict=True):
         labels = _split_labels(part, x.ndim, equation)
         if len(labels) != x.ndim:
-            raise ShapeError("einsum", f"a term must have a label for each axis, got {part!r} for {type_of(x)}")
+            raise ShapeError(
+                "einsum", f"a term must have a label for each axis, got {part!r} for {type_of(x)}"
+            )
         terms.append(labels)
     hidden = sorted({v for labels in terms for v in labels if v[0] == "."}, key=lambda v: -int(v[3:]))
     if arrow:
@@ -73,7 +73,9 @@ def _explicit_output(right: str, terms: list[list[str]], hidden: list[str], equa
     output = [*before, *(hidden if dots else []), *after]
     known = {v for labels in terms for v in labels}
     if len(set(output)) != len(output) or not set(output) <= known:
-        raise ArgumentError("einsum", f"output labels must be distinct labels of the inputs, got {equation!r}")
+        raise ArgumentError(
+            "einsum", f"output labels must be distinct labels of the inputs, got {equation!r}"
+        )
     return output
 
 
@@ -201,8 +203,12 @@ def einsum(equation: str, *operands: Any) -> Any:
     tensor(5.)
     """
     if not isinstance(equation, str):
-        raise ArgumentError("einsum", f"the first argument must be an equation such as 'ij,jk->ik', got {equation!r}")
-    tensors = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], list | tuple) else list(operands)
+        raise ArgumentError(
+            "einsum", f"the first argument must be an equation such as 'ij,jk->ik', got {equation!r}"
+        )
+    tensors = (
+        list(operands[0]) if len(operands) == 1 and isinstance(operands[0], list | tuple) else list(operands)
+    )
     if not tensors:
         raise ArgumentError("einsum", "at least one tensor is needed, got none")
     labels, output = _parse(equation, tensors)

@@ -13,13 +13,13 @@ from weft.ops.activation import logsigmoid, relu, soft_rectify
 from weft.ops.classes import put_class, take_class
 from weft.ops.elementwise import equal, maximum, minimum
 from weft.ops.index import gather_nd
-from weft.ops.linalg_norm import vector_norm
 from weft.ops.loss import paired, reduced
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.select import same_dtype, select
+from weft.ops.vector_norm import vector_norm
 from weft.ops.view import reshape
 
 # Distances
@@ -187,7 +187,8 @@ def triplet_margin_with_distance_loss(
 
     >>> import weft
     >>> a, p, n = weft.zeros((1, 2)), weft.zeros((1, 2)), weft.tensor([[0.0, 0.25]])
-    >>> weft.triplet_margin_with_distance_loss(a, p, n, distance_function=lambda x, y: abs(x - y).sum(axis=-1))
+    >>> city = lambda x, y: abs(x - y).sum(axis=-1)
+    >>> weft.triplet_margin_with_distance_loss(a, p, n, distance_function=city)
     tensor(0.7500)
     """
     if not margin > 0:
@@ -203,7 +204,12 @@ def triplet_margin_with_distance_loss(
 
 
 @public
-@composite(samples=lambda: [Sample((real_array((4,)), _signs(4))), Sample((real_array((4,)), _signs(4)), {"margin": 0.5})])
+@composite(
+    samples=lambda: [
+        Sample((real_array((4,)), _signs(4))),
+        Sample((real_array((4,)), _signs(4)), {"margin": 0.5}),
+    ]
+)
 def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:
     """x where the target is 1, and how far x is below ``margin`` where it is -1.
 
@@ -217,7 +223,12 @@ def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: st
 
 
 @public
-@composite(samples=lambda: [Sample((real_array((4,)), _signs(4))), Sample((real_array((4,)) * 1000, _signs(4)), smooth=False)])
+@composite(
+    samples=lambda: [
+        Sample((real_array((4,)), _signs(4))),
+        Sample((real_array((4,)) * 1000, _signs(4)), smooth=False),
+    ]
+)
 def soft_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
     """``log(1 + exp(-target * x))`` for targets 1 and -1.
 
@@ -240,7 +251,9 @@ def multi_margin_loss(
     tensor(0.)
     """
     if x.ndim not in (1, 2) or target.shape != x.shape[:-1]:
-        raise ShapeError("multi_margin_loss", f"needs (N, C) and (N,), got {type_of(x)} and {type_of(target)}")
+        raise ShapeError(
+            "multi_margin_loss", f"needs (N, C) and (N,), got {type_of(x)} and {type_of(target)}"
+        )
     if p not in (1, 2):
         raise DomainError("multi_margin_loss", f"p must be 1 or 2, got {p}")
     axis, classes = x.ndim - 1, x.shape[-1]
@@ -258,7 +271,10 @@ composite(
     "multi_margin_loss",
     samples=lambda: [
         Sample((real_array((4, 3)), np.array([0, 2, 1, 2]))),
-        Sample((real_array((4, 3)), np.array([0, 2, 1, 2]), real_array((3,), 0.5, 2.0, seed=1)), {"p": 2, "margin": 0.7}),
+        Sample(
+            (real_array((4, 3)), np.array([0, 2, 1, 2]), real_array((3,), 0.5, 2.0, seed=1)),
+            {"p": 2, "margin": 0.7},
+        ),
     ],
 )(lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w))
 
@@ -267,7 +283,10 @@ composite(
 @composite(
     samples=lambda: [
         Sample((real_array((4, 3)), (real_array((4, 3), seed=1) > 0).astype(np.float64))),
-        Sample((real_array((4, 3)), (real_array((4, 3), seed=1) > 0) * 1.0, real_array((3,), 0.5, 2.0)), {"reduction": "none"}),
+        Sample(
+            (real_array((4, 3)), (real_array((4, 3), seed=1) > 0) * 1.0, real_array((3,), 0.5, 2.0)),
+            {"reduction": "none"},
+        ),
     ]
 )
 def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:

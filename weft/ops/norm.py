@@ -18,13 +18,14 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.elementwise import maximum, pow, rsqrt
 from weft.ops.families import primitive
-from weft.ops.linalg_norm import vector_norm
 from weft.ops.op import Array, Sample, composite, type_of
 from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.select import cast
+from weft.ops.softmax import as_real
 from weft.ops.statistics import as_floating
+from weft.ops.vector_norm import vector_norm
 from weft.ops.view import reshape
 from weft.ops.windows import window_sum
 
@@ -156,7 +157,9 @@ def per_channel(op: str, name: str, value: Any, channels: int, rank: int) -> Any
     if value is None:
         return None
     if value.shape != (channels,):
-        raise ShapeError(op, f"{name} must have one element for each of {channels} channels, got {type_of(value)}")
+        raise ShapeError(
+            op, f"{name} must have one element for each of {channels} channels, got {type_of(value)}"
+        )
     return reshape(value, shape=(channels, *(1,) * (rank - 2)))
 
 
@@ -181,7 +184,7 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
     >>> weft.layer_norm(weft.tensor([[1.0, 3.0]]), 2)
     tensor([[-1.0000,  1.0000]])
     """
-    x = as_floating(x)
+    x = as_real("layer_norm", x)
     axes = _normalized_axes("layer_norm", x, normalized_shape, weight, bias)
     need_positive("layer_norm", "eps", eps)
     return affine(standardize(x, axes=axes, eps=float(eps), center=True)[0], weight, bias)
@@ -190,7 +193,9 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
 composite(
     "layer_norm",
     samples=lambda: [
-        Sample((real_array((3, 4)), real_array((4,), seed=1), real_array((4,), seed=2)), {"normalized_shape": 4}),
+        Sample(
+            (real_array((3, 4)), real_array((4,), seed=1), real_array((4,), seed=2)), {"normalized_shape": 4}
+        ),
         Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
         Sample((real_array((0, 4)), real_array((4,), seed=1)), {"normalized_shape": (4,)}),
     ],
@@ -207,7 +212,7 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     >>> weft.rms_norm(weft.tensor([[1.0, 7.0]]), 2)
     tensor([[0.2000, 1.4000]])
     """
-    x = as_floating(x)
+    x = as_real("rms_norm", x)
     axes = _normalized_axes("rms_norm", x, normalized_shape, weight)
     step = _machine_eps(x.dtype) if eps is None else eps
     need_positive("rms_norm", "eps", step)
@@ -229,20 +234,24 @@ composite(
 
 @public
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """x (N, C, *S) with mean 0 and variance 1 over each group of channels, then a weight and bias per channel.
+    """x (N, C, *S) with mean 0 and variance 1 over groups of channels, then a weight and bias per channel.
 
     >>> import weft
     >>> weft.group_norm(weft.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
     tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
-    x = as_floating(x)
+    x = as_real("group_norm", x)
     if x.ndim < 2:
         raise ShapeError("group_norm", f"the tensor must be (N, C, *S), got {type_of(x)}")
     channels = x.shape[1]
     if num_groups < 1 or channels % num_groups:
-        raise ShapeError("group_norm", f"channels must be a multiple of {num_groups} groups, got {type_of(x)}")
+        raise ShapeError(
+            "group_norm", f"channels must be a multiple of {num_groups} groups, got {type_of(x)}"
+        )
     need_positive("group_norm", "eps", eps)
-    weight, bias = (per_channel("group_norm", n, p, channels, x.ndim) for n, p in (("weight", weight), ("bias", bias)))
+    weight, bias = (
+        per_channel("group_norm", n, p, channels, x.ndim) for n, p in (("weight", weight), ("bias", bias))
+    )
     grouped = reshape(x, shape=(x.shape[0], num_groups, prod(x.shape[1:]) // num_groups))
     out = standardize(grouped, axes=(2,), eps=float(eps), center=True)[0]
     return affine(reshape(out, shape=x.shape), weight, bias)
@@ -251,7 +260,9 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
 composite(
     "group_norm",
     samples=lambda: [
-        Sample((real_array((2, 4, 3)), real_array((4,), seed=1), real_array((4,), seed=2)), {"num_groups": 2}),
+        Sample(
+            (real_array((2, 4, 3)), real_array((4,), seed=1), real_array((4,), seed=2)), {"num_groups": 2}
+        ),
         Sample((real_array((2, 6)),), {"num_groups": 3, "eps": 0.1}),
     ],
 )(lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps))

@@ -12,8 +12,7 @@ and an attribute ``axis`` gets just these, and only what is named is kept alive 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,11 +41,13 @@ class Container(TensorLike):
         raise ArgumentError(op.name, f"inputs must be dense tensors, got {type(self).__name__}")
 
 
-@dataclass(frozen=True, slots=True)
 class NoGradient:
     """States that an input has no gradient, and why."""
 
-    reason: str
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
 
 
 def no_gradient(reason: str) -> NoGradient:
@@ -54,18 +55,17 @@ def no_gradient(reason: str) -> NoGradient:
     return NoGradient(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One call that the generated tests make.
 
     Attributes:
         inputs: arrays.
         attrs: attributes of a primitive, or keyword arguments of a composite.
-        smooth: whether finite differences hold here; False at kinks, poles and for values that are not finite.
+        smooth: whether finite differences hold here; False at kinks, poles and values that are not finite.
     """
 
     inputs: tuple[Array, ...]
-    attrs: Attrs = field(default_factory=dict)
+    attrs: Attrs = {}  # noqa: RUF012 - nobody changes it
     smooth: bool = True
 
 
@@ -193,8 +193,7 @@ def _first_use(op: Op) -> Callable[..., Any]:
     return on_tensors
 
 
-@dataclass(frozen=True, slots=True)
-class Composite:
+class Composite(NamedTuple):
     """A named function of other ops; everything about it is derived from them."""
 
     name: str

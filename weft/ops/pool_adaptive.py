@@ -97,7 +97,7 @@ def _max(op: str, rank: int, x: Any, output_size: Any, return_indices: bool) -> 
 
 
 def _flat_bins(sizes: Shape, counts: Ints) -> Array:
-    """The elements of each bin over several axes, counted over the flattened axes; shorter bins repeat one."""
+    """The elements of each bin over several axes, counted over all of them; shorter bins repeat one."""
     flat = np.zeros((1, 1), np.int64)
     for size, count in zip(sizes, counts, strict=True):
         index, _ = _bins(size, count)

@@ -62,7 +62,9 @@ def _cubic_taps(size: int, count: int, scale: float, align_corners: bool) -> Tap
     return np.clip(places, 0, size - 1), _cubic(at[:, None] - places, -0.75)
 
 
-def _smoothed_taps(size: int, count: int, scale: float, reach: float, kernel: Callable[[Array], Array]) -> Taps:
+def _smoothed_taps(
+    size: int, count: int, scale: float, reach: float, kernel: Callable[[Array], Array]
+) -> Taps:
     """Taps of a kernel that is widened by the scale, so that nothing is skipped when an image shrinks."""
     stretch = max(scale, 1.0)
     centers = (np.arange(count) + 0.5) * scale
@@ -73,11 +75,11 @@ def _smoothed_taps(size: int, count: int, scale: float, reach: float, kernel: Ca
     return np.minimum(places, size - 1), weights / weights.sum(axis=1, keepdims=True)
 
 
-def _triangle(distance: Array) -> Array:
+def _triangle(distance: Any) -> Any:
     return np.maximum(1 - np.abs(distance), 0.0)
 
 
-def _nearest_places(size: int, count: int, scale: float, exact: bool) -> Array:
+def _nearest_places(size: int, count: int, scale: float, exact: bool) -> Any:
     if count == 2 * size:
         return np.arange(count) // 2
     # in float32, so that a scale such as 1 / 3 rounds to the same places everywhere
@@ -141,10 +143,12 @@ def _target(op: str, x: Any, size: Any, scale_factor: Any, recompute: bool) -> t
 def _check_mode(op: str, x: Any, mode: str, align_corners: bool | None, antialias: bool) -> None:
     rank = x.ndim - 2
     if rank not in (1, 2, 3) or 0 in x.shape[2:]:
-        raise ShapeError(op, f"the input must be (N, C, *S) with 1 to 3 sizes that are not 0, got {type_of(x)}")
+        raise ShapeError(
+            op, f"the input must be (N, C, *S) with 1 to 3 sizes that are not 0, got {type_of(x)}"
+        )
     if mode not in _MODES:
         raise DomainError(op, f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
-    if mode in _LINEAR.values() and mode != _LINEAR[rank] or (mode == "bicubic" and rank != 2):
+    if (mode in _LINEAR.values() and mode != _LINEAR[rank]) or (mode == "bicubic" and rank != 2):
         raise ShapeError(op, f"mode {mode!r} does not fit {rank} sizes, got {type_of(x)}")
     smooth = mode in _LINEAR.values() or mode == "bicubic"
     if align_corners is not None and not smooth:
@@ -155,29 +159,30 @@ def _check_mode(op: str, x: Any, mode: str, align_corners: bool | None, antialia
         raise DtypeError(op, f"dtype must be floating for mode {mode!r}, got {x.dtype.name}")
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 2, *(4, 5, 3)[:rank])),), settings)
-        for rank, settings in [
-            (1, {"size": 7}),
-            (2, {"scale_factor": 2}),
-            (3, {"size": (3, 2, 5), "mode": "nearest-exact"}),
-            (1, {"size": 9, "mode": "linear"}),
-            (1, {"size": 3, "mode": "linear", "align_corners": True}),
-            (1, {"size": 1, "mode": "linear", "align_corners": True}),
-            (2, {"scale_factor": (1.6, 0.7), "mode": "bilinear"}),
-            (2, {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True}),
-            (2, {"size": (7, 3), "mode": "bilinear", "align_corners": True}),
-            (3, {"size": (3, 6, 4), "mode": "trilinear"}),
-            (2, {"size": (7, 3), "mode": "bicubic"}),
-            (2, {"size": (7, 3), "mode": "bicubic", "align_corners": True}),
-            (2, {"size": (2, 8), "mode": "bilinear", "antialias": True}),
-            (2, {"size": (2, 2), "mode": "bicubic", "antialias": True}),
-            (2, {"size": (3, 3), "mode": "area"}),
-        ]
+def _interpolate_samples() -> list[Sample]:
+    corners = {"align_corners": True}
+    cases: list[tuple[int, dict[str, Any]]] = [
+        (1, {"size": 7}),
+        (2, {"scale_factor": 2}),
+        (3, {"size": (3, 2, 5), "mode": "nearest-exact"}),
+        (1, {"size": 9, "mode": "linear"}),
+        (1, {"size": 3, "mode": "linear", **corners}),
+        (1, {"size": 1, "mode": "linear", **corners}),
+        (2, {"scale_factor": (1.6, 0.7), "mode": "bilinear"}),
+        (2, {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True}),
+        (2, {"size": (7, 3), "mode": "bilinear", **corners}),
+        (3, {"size": (3, 6, 4), "mode": "trilinear"}),
+        (2, {"size": (7, 3), "mode": "bicubic"}),
+        (2, {"size": (7, 3), "mode": "bicubic", **corners}),
+        (2, {"size": (2, 8), "mode": "bilinear", "antialias": True}),
+        (2, {"size": (2, 2), "mode": "bicubic", "antialias": True}),
+        (2, {"size": (3, 3), "mode": "area"}),
     ]
-)
+    return [Sample((real_array((2, 2, *(4, 5, 3)[:rank])),), settings) for rank, settings in cases]
+
+
+@public
+@composite(samples=_interpolate_samples)
 def interpolate(
     x: Any,
     size: Any = None,

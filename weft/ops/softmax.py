@@ -99,10 +99,18 @@ log_softmax_op = primitive(
 )
 
 
-def _prepared(x: Any, dtype: Any) -> Any:
+def as_real(op: str, x: Any) -> Any:
+    """x as floats if it is of integers, or an error if it is complex."""
+    x = as_floating(x)
+    if kind(x.dtype) != "f":
+        raise DtypeError(op, f"dtype must be floating, got {x.dtype.name}")
+    return x
+
+
+def _prepared(op: str, x: Any, dtype: Any) -> Any:
     if dtype is not None and as_dtype(dtype) != x.dtype:
-        return cast(x, dtype=as_dtype(dtype))
-    return as_floating(x)
+        x = cast(x, dtype=as_dtype(dtype))
+    return as_real(op, x)
 
 
 @public
@@ -113,7 +121,7 @@ def softmax(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
     >>> weft.softmax(weft.tensor([1000.0, 1000.0]))
     tensor([0.5000, 0.5000])
     """
-    x = _prepared(x, dtype)
+    x = _prepared("softmax", x, dtype)
     return softmax_op(x, axis=normalize_axis("softmax", axis, x.ndim))
 
 
@@ -125,7 +133,7 @@ def log_softmax(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
     >>> weft.log_softmax(weft.tensor([0.0, 1000.0]))
     tensor([-1000.,     0.])
     """
-    x = _prepared(x, dtype)
+    x = _prepared("log_softmax", x, dtype)
     return log_softmax_op(x, axis=normalize_axis("log_softmax", axis, x.ndim))
 
 
@@ -138,4 +146,4 @@ def softmin(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
     >>> weft.softmin(weft.tensor([0.0, 100.0]))
     tensor([1.0000e+00, 3.7835e-44])
     """
-    return softmax(-_prepared(x, dtype), axis=axis)
+    return softmax(-_prepared("softmin", x, dtype), axis=axis)

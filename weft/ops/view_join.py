@@ -134,7 +134,7 @@ def repeat(x: Any, /, repeats: Any, axis: int | None = None) -> Any:
     if (counts < 0).any():
         raise DomainError("repeat", f"repeats must not be negative, got {counts.tolist()}")
     if counts.size != 1:
-        return take(x, np.repeat(np.arange(size), counts), axis=where)
+        return take(x, np.repeat(np.arange(size), counts.astype(np.int64)), axis=where)
     n, before, after = int(counts.reshape(())), x.shape[:where], x.shape[where + 1 :]
     spaced = reshape(x, shape=(*before, size, 1, *after))
     return reshape(broadcast_to(spaced, shape=(*before, size, n, *after)), shape=(*before, size * n, *after))

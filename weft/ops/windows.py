@@ -17,7 +17,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.conv_kernel import Ints, Padding, output_size, pad_array, window_view
 from weft.ops.families import linear
-from weft.ops.op import Array, Attrs, Sample
+from weft.ops.op import Array, Attrs, Op, Sample
 from weft.ops.samples import complex_array, like_array, real_array
 
 
@@ -47,8 +47,8 @@ def _tap_key(axis: int, rank: int, start: int, count: int, step: int) -> tuple[A
 
 
 def reduce_windows(
-    ufunc: Any, x: Array, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints, fill: Any
-) -> Array:
+    ufunc: Any, x: Any, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints, fill: Any
+) -> Any:
     """Windows reduced by a binary ufunc, one axis after another."""
     rank = len(kernel)
     counts = window_positions(_spatial(x, rank), kernel, stride, padding, dilation)
@@ -72,7 +72,9 @@ def _widened(x: Array) -> Array:
 # The windows themselves, and their overlap added up
 
 
-def _windows_type(x: TensorType, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> TensorType:
+def _windows_type(
+    x: TensorType, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
+) -> TensorType:
     rank = len(kernel)
     _need_axes("windows", x, rank)
     counts = window_positions(_spatial(x, rank), kernel, stride, padding, dilation)
@@ -97,7 +99,9 @@ def _added_type(
     return TensorType((*x.shape[: x.ndim - 2 * len(sizes)], *sizes), x.dtype)
 
 
-def _overlap_add(x: Any, *, sizes: Shape, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+def _overlap_add(
+    x: Any, *, sizes: Shape, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
+) -> Any:
     rank = len(sizes)
     x, dtype = _widened(x), x.dtype
     padded = [n + lo + hi for n, (lo, hi) in zip(sizes, padding, strict=True)]
@@ -143,7 +147,7 @@ def _transposed_samples(taps: bool) -> list[Sample]:
     return out
 
 
-windows = linear(
+windows: Op = linear(
     "windows",
     type_rule=_windows_type,
     eval=_windows,
@@ -161,7 +165,7 @@ windows = linear(
     samples=_samples,
 )
 
-overlap_add = linear(
+overlap_add: Op = linear(
     "overlap_add",
     type_rule=_added_type,
     eval=_overlap_add,
@@ -186,7 +190,9 @@ def pooled_type(x: TensorType, *, kernel: Ints, stride: Ints, padding: Padding, 
 
 
 def _window_sum(x: Any, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
-    return reduce_windows(np.add, _widened(x), kernel, stride, padding, dilation, 0).astype(x.dtype, copy=False)
+    return reduce_windows(np.add, _widened(x), kernel, stride, padding, dilation, 0).astype(
+        x.dtype, copy=False
+    )
 
 
 def _spread_type(
@@ -206,7 +212,9 @@ def _window_spread(
     out = _widened(x)
     if out.size == 0:
         return np.zeros((*x.shape[: x.ndim - rank], *sizes), dtype)
-    for axis, (size, (lo, hi), k, s, d) in enumerate(zip(sizes, padding, kernel, stride, dilation, strict=True)):
+    for axis, (size, (lo, hi), k, s, d) in enumerate(
+        zip(sizes, padding, kernel, stride, dilation, strict=True)
+    ):
         where = out.ndim - rank + axis
         count = out.shape[where]
         total = np.zeros((*out.shape[:where], size + lo + hi, *out.shape[where + 1 :]), out.dtype)
@@ -216,7 +224,7 @@ def _window_spread(
     return pad_array(out, tuple((-lo, -hi) for lo, hi in padding)).astype(dtype, copy=False)
 
 
-window_sum = linear(
+window_sum: Op = linear(
     "window_sum",
     type_rule=pooled_type,
     eval=_window_sum,
@@ -234,7 +242,7 @@ window_sum = linear(
     samples=_samples,
 )
 
-window_spread = linear(
+window_spread: Op = linear(
     "window_spread",
     type_rule=_spread_type,
     eval=_window_spread,

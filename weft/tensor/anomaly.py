@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +22,6 @@ from weft.tensor.node import Instrumented, Node
 from weft.tensor.rules import Backward
 
 
-@dataclass(frozen=True, slots=True)
 class Watch:
     """What is looked for in the gradients that a node makes, and where its op stood.
 
@@ -34,10 +32,15 @@ class Watch:
         within: the op in whose backward this one was recorded, or "".
     """
 
-    nan: bool
-    inf: bool
-    location: tuple[str, int] | None = None
-    within: str = ""
+    __slots__ = ("inf", "location", "nan", "within")
+
+    def __init__(
+        self, nan: bool, inf: bool, location: tuple[str, int] | None = None, within: str = ""
+    ) -> None:
+        self.nan = nan
+        self.inf = inf
+        self.location = location
+        self.within = within
 
 
 class _Thread(threading.local):

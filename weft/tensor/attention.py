@@ -26,8 +26,8 @@ def scaled_dot_product_attention(
         query: (..., L, E).
         key: (..., S, E).
         value: (..., S, V).
-        attn_mask: broadcasts to (..., L, S): bool, True where a query may look at a key, or floating, added to
-            the scores. A query that may look at nothing gets zeros.
+        attn_mask: broadcasts to (..., L, S): bool, True where a query may look at a key, or floating, added
+            to the scores. A query that may look at nothing gets zeros.
         dropout_p: probability with which a weight is dropped.
         is_causal: let query i look at keys 0..i only.
         scale: of the scores, 1 / sqrt(E) by default.

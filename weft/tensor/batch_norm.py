@@ -6,13 +6,13 @@ from math import prod
 from typing import Any
 
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.elementwise import rsqrt
+from weft.ops.elementwise import mul, rsqrt
 from weft.ops.norm import affine, need_positive, per_channel, standardize
 from weft.ops.op import type_of
 from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
 from weft.ops.select import cast
-from weft.ops.statistics import as_floating
+from weft.ops.softmax import as_real
 from weft.ops.view import reshape
 from weft.tensor.mode import no_grad
 from weft.tensor.tensor import Tensor
@@ -26,7 +26,9 @@ def _need_channels(op: str, x: Any, least: int) -> None:
 
 def _need_several(op: str, x: Any, count: int) -> None:
     if count <= 1:
-        raise ShapeError(op, f"there must be more than one value for each channel in training, got {type_of(x)}")
+        raise ShapeError(
+            op, f"there must be more than one value for each channel in training, got {type_of(x)}"
+        )
 
 
 def _move_towards(op: str, running: Any, value: Any, momentum: float) -> None:
@@ -37,11 +39,12 @@ def _move_towards(op: str, running: Any, value: Any, momentum: float) -> None:
         raise ArgumentError(op, f"running statistics must be tensors, got {type(running).__name__}")
     with no_grad():
         step = cast(reshape(value, shape=running.shape), dtype=running.dtype)
-        running.data = running * (1 - momentum) + step * momentum
+        running.data = mul(running, 1 - momentum) + step * momentum
 
 
-def _by_running(op: str, x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+def _by_running(op: str, x: Any, given: dict[str, Any], eps: float) -> Any:
     """Normalise by given statistics: one multiplication and one addition for each element."""
+    mean, variance, weight, bias = (given[n] for n in ("running_mean", "running_var", "weight", "bias"))
     if mean is None or variance is None:
         raise ArgumentError(op, "running_mean and running_var must be given unless batch statistics are used")
     scale = rsqrt(variance + eps)
@@ -74,14 +77,14 @@ def batch_norm(
     >>> mean, var
     (tensor([0.2000]), tensor([1.1000]))
     """
-    x = as_floating(x)
+    x = as_real("batch_norm", x)
     _need_channels("batch_norm", x, 2)
     need_positive("batch_norm", "eps", eps)
     channels = x.shape[1]
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     shaped = {name: per_channel("batch_norm", name, p, channels, x.ndim) for name, p in given.items()}
     if not training:
-        return _by_running("batch_norm", x, *shaped.values(), eps)
+        return _by_running("batch_norm", x, shaped, eps)
     count = prod(x.shape) // channels if channels else 0
     _need_several("batch_norm", x, count)
     axes = (0, *range(2, x.ndim))
@@ -112,19 +115,21 @@ def instance_norm(
     tensor([[[-1.0000,  1.0000],
              [-1.0000,  1.0000]]])
     """
-    x = as_floating(x)
+    x = as_real("instance_norm", x)
     _need_channels("instance_norm", x, 3)
     need_positive("instance_norm", "eps", eps)
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     shaped = {name: per_channel("instance_norm", name, p, x.shape[1], x.ndim) for name, p in given.items()}
     if not use_input_stats:
-        return _by_running("instance_norm", x, *shaped.values(), eps)
+        return _by_running("instance_norm", x, shaped, eps)
     count = prod(x.shape[2:])
     _need_several("instance_norm", x, count)
     out, mean, variance = standardize(x, axes=tuple(range(2, x.ndim)), eps=float(eps), center=True)
     if running_mean is not None or running_var is not None:
         _move_towards("instance_norm", running_mean, _over_examples(mean), momentum)
-        _move_towards("instance_norm", running_var, _over_examples(variance) * (count / (count - 1)), momentum)
+        _move_towards(
+            "instance_norm", running_var, _over_examples(variance) * (count / (count - 1)), momentum
+        )
     return affine(out, shaped["weight"], shaped["bias"])
 
 

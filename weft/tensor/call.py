@@ -8,7 +8,6 @@ the tensors, so that it makes no reference cycle and no later change reaches it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -59,7 +58,6 @@ class Context:
         self._materialize = bool(value)
 
 
-@dataclass(frozen=True, slots=True)
 class Call:
     """One application of a Function.
 
@@ -88,8 +86,15 @@ class Call:
     names: tuple[str | None, ...]
     slots: tuple[int | None, ...]
     kept: tuple[Any, ...]
-    attributes: dict[str, Any] = field(repr=False)
-    materialize: bool = True
+    attributes: dict[str, Any]
+    materialize: bool
+
+    def __init__(self, **parts: Any) -> None:
+        self.__dict__.update(parts)
+
+    def with_kept(self, kept: Sequence[Any]) -> Call:
+        """The same call with other data for the tensors that are neither inputs nor outputs."""
+        return Call(**{**self.__dict__, "kept": tuple(kept)})
 
     @property
     def name(self) -> str:
@@ -162,8 +167,8 @@ class Call:
                     f"backward must return None for what is no tensor, got a gradient of argument {i}",
                 )
         return [
-            self._checked(listed[place], kind, place) if needed else None
-            for place, kind, needed in zip(self.places, self.types, needs, strict=True)
+            self._checked(listed[place], expected, place) if needed else None
+            for place, expected, needed in zip(self.places, self.types, needs, strict=True)
         ]
 
     def _checked(self, grad: Any, expected: TensorType, place: int) -> Any:
@@ -234,7 +239,7 @@ def _describe(
     kept += [(k, v) for k, v in vars(ctx).items() if k not in _OWN and isinstance(v, Tensor)]
     slots = tuple(_slot(t, inputs, datas, outputs) for _, t in kept)
     return Call(
-        function,
+        function=function,
         places=tuple(i for i, a in enumerate(args) if isinstance(a, Tensor)),
         count=len(args),
         types=tuple(map(type_of, datas)),

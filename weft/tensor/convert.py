@@ -84,7 +84,8 @@ def from_ndarray(op: str, array: Any, dtype: DType | None, copy: bool | None) ->
         return out
     check_complex(op, own, target)
     if target == own:
-        return array.astype(own)
+        out = array.astype(own)
+        return out
     with np.errstate(all="ignore"):
         out = cast_array(array.astype(own, copy=False), target)
     return out

@@ -13,7 +13,8 @@ from weft.base.shapes import Shape, normalize_shape
 from weft.errors import ArgumentError, DomainError, ShapeError, WeftError
 from weft.ops.op import type_of
 from weft.ops.public import public
-from weft.ops.view import stack
+from weft.ops.select import cast
+from weft.ops.view import broadcast_to, stack
 from weft.tensor.casts import astype
 from weft.tensor.convert import (
     fill_array,
@@ -217,11 +218,20 @@ def full(
     >>> weft.full((2,), 7), weft.full((), 0.5)
     (tensor([7, 7]), tensor(0.5000))
     """
+    if isinstance(fill_value, Tensor) and fill_value.ndim == 0:
+        target = target_dtype(dtype, fill_value.dtype, device)
+        return _filled(normalize_shape("full", shape), fill_value, target, requires_grad)
     value = number("full", "fill_value", fill_value)
     value = fill_array("full", value, target_dtype(dtype, number_dtype(value), device))
     return made(
         "full", np.full, normalize_shape("full", shape), value, value.dtype, requires_grad=requires_grad
     )
+
+
+def _filled(shape: Shape, value: Tensor, dtype: DType, requires_grad: bool) -> Tensor:
+    """One element in a shape, with the gradient of that element."""
+    out: Tensor = broadcast_to(cast(value, dtype=dtype), shape=shape)
+    return out.detach().requires_grad_() if requires_grad else out
 
 
 def _like(op: str, x: Any, dtype: Any, device: Any) -> tuple[Shape, DType]:
@@ -274,5 +284,7 @@ def full_like(
     tensor([3., 3.])
     """
     shape, target = _like("full_like", x, dtype, device)
+    if isinstance(fill_value, Tensor) and fill_value.ndim == 0:
+        return _filled(shape, fill_value, target, requires_grad)
     value = fill_array("full_like", number("full_like", "fill_value", fill_value), target)
     return made("full_like", np.full, shape, value, target, requires_grad=requires_grad)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -137,7 +136,7 @@ def rounding_back(rule: Backward, dtypes: tuple[DType, ...]) -> Backward:
             for g, dtype in zip(grads, dtypes, strict=True)
         ]
 
-    return replace(rule, run=run)
+    return Backward(rule.name, run, rule.slots, rule.outputs, rule.materialize)
 
 
 @cache

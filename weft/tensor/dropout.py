@@ -119,7 +119,9 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Any = N
 
 
 @public
-def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, axis: int = -1, *, key: Any = None) -> Any:
+def gumbel_softmax(
+    logits: Any, tau: float = 1.0, hard: bool = False, axis: int = -1, *, key: Any = None
+) -> Any:
     """A relaxed draw of one category along an axis: the softmax of logits plus Gumbel noise, divided by tau.
 
     With ``hard`` the value is one-hot while the gradient stays that of the relaxed draw.

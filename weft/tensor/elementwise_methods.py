@@ -63,7 +63,7 @@ def _attach() -> None:
         "clamp": arithmetic.clip,
     }
     functions |= {"clip": arithmetic.clip, "clamp": arithmetic.clip}
-    functions |= {"lerp": arithmetic.lerp, "nan_to_num": compound.nan_to_num}
+    functions |= {"lerp": compound.lerp, "nan_to_num": compound.nan_to_num}
     for name, function in functions.items():
         setattr(Tensor, name, function)
         setattr(Tensor, f"{name}_", _in_place(f"{name}_", function))

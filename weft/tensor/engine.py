@@ -113,6 +113,7 @@ class _Sweep:
         "heap",
         "hooks",
         "leaves",
+        "lowest",
         "on_tensors",
         "owned",
         "pending",
@@ -131,6 +132,7 @@ class _Sweep:
         self.hooks = Hooks(on_tensors, hang)
         self.targets = None if targets is None else [(node_of(e), _output_number(e)) for e in targets]
         self.stops = {node for node, _ in self.targets or () if type(node) is Node}
+        self.lowest = min((node.nr for node, _ in self.targets or ()), default=0)  # below no target lies
         self.useful: dict[Any, tuple[Any, ...]] | None = None
         self.found: dict[tuple[Any, int], Any] = {}
         self.leaves: dict[Leaf, Any] = {}
@@ -262,7 +264,7 @@ class _Sweep:
             self._retain(rule, grads_out)
         if node in self.stops:
             self.found |= {(node, k): grad for k, grad in enumerate(grads_out)}
-            if all(e is None for e in edges):
+            if node.nr == self.lowest or all(e is None for e in edges):
                 return None
         saved = self.saved_of(node)
         if rule.outputs > 1 and rule.materialize:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DTYPES, kind
-from weft.errors import WeftError
+from weft.errors import ArgumentError, WeftError
 from weft.ops.op import Container, NoGradient, Op, set_tensor_layer
 from weft.tensor.declared import fast_declared
 from weft.tensor.dispatch import apply, as_tensors, elementwise_rule, promoted, recording, wrap
@@ -27,6 +27,8 @@ from weft.tensor.tensor import Tensor
 ndarray = np.ndarray
 asarray = np.asarray
 Function = Callable[..., Any]
+
+MISSING: Any = object()  # stands for an argument that was not given
 
 # Allocates without the check that keeps users from calling the class; a third faster than object.__new__.
 blank_tensor = type.__call__.__get__(Tensor)
@@ -51,6 +53,15 @@ def _named(function: Any, op: Op) -> Function:
     return named
 
 
+def misfit(op: Op, given: tuple[Any, ...], unknown: dict[str, Any]) -> ArgumentError:
+    """The error of a call that does not fit the signature of an elementwise op."""
+    if unknown:
+        hint = "tensors are given by position"
+        return ArgumentError(op.name, f"takes no keywords, got {', '.join(unknown)}=", hint=hint)
+    count, takes = sum(x is not MISSING for x in given), len(op.inputs)
+    return ArgumentError(op.name, f"takes {takes} tensor{'s' if takes > 1 else ''}, got {count}")
+
+
 def _general(op: Op) -> Function:
     def function(*inputs: Any, **attrs: Any) -> Any:
         for x in inputs:
@@ -68,6 +79,8 @@ def _promoting(op: Op) -> Function:
         for x in inputs:
             if isinstance(x, Container):
                 return x.apply_op(op, inputs, {})
+            if x is MISSING:
+                raise misfit(op, inputs, {})
         return apply(op, promoted(op, inputs), {})
 
     return function
@@ -86,7 +99,9 @@ def _unary(op: Op, general: Function) -> Function:
     rule = elementwise_rule(op, complex_valued=False)
     nothing = (None, None, None)
 
-    def function(x: Any, /) -> Any:
+    def function(x: Any = MISSING, /, *more: Any, **unknown: Any) -> Any:
+        if more or unknown:
+            raise misfit(op, (x, *more), unknown)
         try:
             form = x._form
             if form is None:
@@ -249,7 +264,9 @@ def _without_gradient(op: Op, general: Function) -> Function:
     ufunc = op.eval
     direct = frozenset(dtype for dtype in DTYPES if kind(dtype) in op.accepts)
 
-    def unary(x: Any, /) -> Any:
+    def unary(x: Any = MISSING, /, *more: Any, **unknown: Any) -> Any:
+        if more or unknown:
+            raise misfit(op, (x, *more), unknown)
         try:
             a = x._data
             if type(a) is ndarray and a.dtype in direct:

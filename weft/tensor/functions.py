@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import ArgumentError
 from weft.ops import arithmetic, compare, exponential, gamma, rounding, special, trigonometric
 from weft.ops import complex as complexes
 from weft.ops.op import Op
-from weft.tensor.fast import build
+from weft.tensor.fast import MISSING, build, misfit
 
 Function = Callable[..., Any]
 UFUNCS: dict[Any, Function] = {}  # NumPy's ufuncs, each with the function of the same meaning
@@ -24,8 +23,7 @@ __test__: dict[str, str] = {}  # the examples, where doctest finds them
 
 def public(op: Op, text: str, *values: str, gives: str) -> Function:
     """The function on tensors of an op, with a sentence and an example: values and what they give."""
-    op.on_tensors = build(op)
-    function: Function = (_of_one if len(op.inputs) == 1 else _of_two)(op, op.on_tensors)
+    function: Function = _of_one(op) if len(op.inputs) == 1 else _of_two(op)
     name = _PUBLIC_NAMES.get(op.name, op.name)
     call = f"weft.{name}({', '.join(f'weft.tensor({v})' for v in values)})"
     function.__name__ = function.__qualname__ = name
@@ -44,24 +42,21 @@ _PUBLIC_NAMES = {
     "left_shift": "bitwise_left_shift",
     "right_shift": "bitwise_right_shift",
 }
-_MISSING = object()
 
 
-def _of_one(op: Op, call: Function) -> Any:
-    def function(x: Any = _MISSING, /, *more: Any, **unknown: Any) -> Any:
-        if more or unknown or x is _MISSING:
-            raise _misfit(op, (x, *more), unknown)
-        return call(x)
-
+def _of_one(op: Op) -> Any:
+    op.on_tensors = function = build(op)
     function.__wrapped__ = _one  # type: ignore[attr-defined]
     return function
 
 
-def _of_two(op: Op, call: Function) -> Any:
-    def function(x1: Any = _MISSING, x2: Any = _MISSING, /, *more: Any, **unknown: Any) -> Any:
-        if more or unknown or x2 is _MISSING:
-            raise _misfit(op, (x1, x2, *more), unknown)
-        return call(x1, x2)
+def _of_two(op: Op) -> Any:
+    """Apart from the op's own function, which operators share, so that these do not pay for the check."""
+
+    def function(x1: Any = MISSING, x2: Any = MISSING, /, *more: Any, **unknown: Any) -> Any:
+        if more or unknown:
+            raise misfit(op, (x1, x2, *more), unknown)
+        return op.on_tensors(x1, x2)
 
     function.__wrapped__ = _two  # type: ignore[attr-defined]
     return function
@@ -73,14 +68,6 @@ def _one(x: Any, /) -> Any:
 
 def _two(x1: Any, x2: Any, /) -> Any:
     """The signature that tools see of a function of two tensors."""
-
-
-def _misfit(op: Op, given: tuple[Any, ...], unknown: dict[str, Any]) -> ArgumentError:
-    if unknown:
-        hint = "tensors are given by position"
-        return ArgumentError(op.name, f"takes no keywords, got {', '.join(unknown)}=", hint=hint)
-    count, takes = sum(x is not _MISSING for x in given), len(op.inputs)
-    return ArgumentError(op.name, f"takes {takes} tensor{'s' if takes > 1 else ''}, got {count}")
 
 
 # Arithmetic

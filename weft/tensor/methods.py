@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from weft.errors import ShapeError
 from weft.ops import (
+    activation,
+    contract,
     index_axis,
-    linalg_det,
-    linalg_norm,
-    linalg_products,
     reduce,
     scan,
+    softmax,
     sort,
     statistics,
     view_axes,
@@ -20,6 +21,7 @@ from weft.ops import (
     view_pad,
 )
 from weft.ops.op import type_of
+from weft.ops.vector_norm import vector_norm
 from weft.tensor import dynamic, indexing
 from weft.tensor.tensor import Tensor
 
@@ -76,20 +78,35 @@ def _flip(self: Tensor, *axis: Any) -> Any:
     return view_join.flip(self, _ints(axis) if axis else None)
 
 
+def _of_linalg(name: str) -> Callable[..., Any]:
+    """A function of ``weft.linalg`` as a method; that module is imported when it is first used."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module("weft.linalg"), name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"See ``weft.linalg.{name}``."
+    return method
+
+
 def _norm(self: Tensor, ord: float = 2, axis: Any = None, keepdims: bool = False) -> Any:
     """The norm of the elements as a vector; norms of matrices are in ``weft.linalg``."""
-    return linalg_norm.vector_norm(self, axis=axis, keepdims=keepdims, ord=ord)
+    return vector_norm(self, axis=axis, keepdims=keepdims, ord=ord)
 
 
 _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
     "__getitem__": indexing.getitem,
     "__setitem__": indexing.setitem,
     "contiguous": _contiguous,
+    "det": _of_linalg("det"),
     "flip": _flip,
     "norm": _norm,
     "permute": _permute,
     "reshape": _reshape,
+    "slogdet": _of_linalg("slogdet"),
+    "t": _transposed_matrix,
     "tile": _tile,
+    "trace": _of_linalg("trace"),
     "view": _reshape,
 }
 _FUNCTIONS: dict[Any, str] = {
@@ -99,10 +116,11 @@ _FUNCTIONS: dict[Any, str] = {
     index_axis: "gather index_add index_select masked_fill scatter scatter_add take take_along_axis",
     reduce: "all amax amin any argmax argmin count_nonzero max min prod sum",
     scan: "cummax cummin cumprod cumsum diff",
-    linalg_det: "det slogdet",
-    linalg_products: "trace",
     statistics: "logsumexp mean median quantile std var",
     sort: "argsort sort topk",
+    activation: "relu",
+    contract: "bmm dot matmul mm mv outer",
+    softmax: "log_softmax softmax",
     dynamic: "argwhere bincount masked_select nonzero unique",
 }
 

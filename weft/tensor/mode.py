@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from weft.errors import ArgumentError
+from weft.ops.public import public
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -46,6 +47,7 @@ switch = _Switch()
 running_levels: set[int] = set()  # of the transforms that run, in all threads; each number is used once
 
 
+@public
 def is_grad_enabled() -> bool:
     """Whether operations on tensors that require grad record, in this thread.
 

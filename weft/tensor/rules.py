@@ -7,7 +7,6 @@ gradient of the outputs into gradients of the inputs. It runs on arrays or on te
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -25,7 +24,6 @@ Run = Callable[[Any, Saved, Edges], Sequence[Any]]
 REST = "rest"  # the slot of a tuple of the variadic inputs
 
 
-@dataclass(slots=True, eq=False)
 class Backward:
     """A bound backward rule.
 
@@ -38,15 +36,17 @@ class Backward:
         plain: whether the engine may run it on the fast path.
     """
 
-    name: str
-    run: Run
-    slots: tuple[Any, ...]
-    outputs: int = 1
-    materialize: bool = True
-    plain: bool = field(init=False)
+    __slots__ = ("materialize", "name", "outputs", "plain", "run", "slots")
 
-    def __post_init__(self) -> None:
-        self.plain = self.outputs == 1
+    def __init__(
+        self, name: str, run: Run, slots: tuple[Any, ...], outputs: int = 1, materialize: bool = True
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.slots = slots
+        self.outputs = outputs
+        self.materialize = materialize
+        self.plain = outputs == 1
 
 
 def multiply_unless_zero(g: Any, partial: Any) -> Any:

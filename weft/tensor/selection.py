@@ -7,8 +7,7 @@ for one shape into a ``Selection``, or found wrong in the user's terms.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,7 @@ asarray = np.asarray
 _ALLOWED = "must be integers, slices, None, ... or integer or bool tensors"
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """A key, read for one shape.
 
     Attributes:

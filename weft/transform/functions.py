@@ -8,7 +8,6 @@ so whatever happens there, a gradient or another transform, meets the user's bac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -129,22 +128,12 @@ def apply_batched(top: Batched, function: type[Function], args: Sequence[Any]) -
     values = [a if p is None else p.value for a, p in zip(args, parts, strict=True)]
     mapped = _mapped(function, top.value.shape[top.axis], [p and p.axis for p in parts])
     outs, below = call(mapped, values)
-    batch: _Batch = below.attributes["batch"]
-    kept = below.tensors_at(_tensors(values), outs)[len(batch.made.places) + len(outs) :]
-    datas = [_at(top.level, v, a)._data for v, a in zip(outs, batch.out_axes, strict=True)]
-    at_level = [_at(top.level, v, a) for v, a in zip(kept, batch.kept_axes, strict=True)]
-    made = replace(batch.made, kept=tuple(None if t is None else t._data for t in at_level))
-    return made.results(made.record(_tensors(args), datas), batch.others), made
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """A call on one example, and where the examples lie in what it returned and kept."""
-
-    made: Call
-    out_axes: tuple[int | None, ...]
-    kept_axes: tuple[int | None, ...]
-    others: tuple[Any, ...]  # what it returned besides tensors, in its place
+    batch = below.attributes
+    kept = below.tensors_at(_tensors(values), outs)[len(batch["made"].places) + len(outs) :]
+    datas = [_at(top.level, v, a)._data for v, a in zip(outs, batch["out_axes"], strict=True)]
+    at_level = [_at(top.level, v, a) for v, a in zip(kept, batch["kept_axes"], strict=True)]
+    made: Call = batch["made"].with_kept([None if t is None else t._data for t in at_level])
+    return made.results(made.record(_tensors(args), datas), batch["others"]), made
 
 
 def _mapped(function: type[Function], size: int, axes: list[int | None]) -> type[Function]:
@@ -159,22 +148,19 @@ def _mapped(function: type[Function], size: int, axes: list[int | None]) -> type
                 for d, c in zip(datas, made.constant, strict=True)
             ]
             kept = [(None, None) if d is None else _value_and_axis(level, wrap(d)) for d in made.kept]
-        ctx.batch = _Batch(
-            replace(made, kept=(None,) * len(kept)),
-            tuple(axis for _, axis in outs),
-            tuple(axis for _, axis in kept),
-            tuple(None if isinstance(r, Tensor) else r for r in results),
-        )
+        ctx.made = made.with_kept([None] * len(kept))  # the call on one example
+        ctx.out_axes, ctx.kept_axes = [axis for _, axis in outs], [axis for _, axis in kept]
+        ctx.others = [None if isinstance(r, Tensor) else r for r in results]
         ctx.save_for_backward(*_tensors(values), *[v for v, _ in outs], *[v for v, _ in kept])
         ctx.set_materialize_grads(made.materialize)
         ctx.mark_non_differentiable(*[v for (v, _), c in zip(outs, made.constant, strict=True) if c])
         return tuple(v for v, _ in outs)
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        made = ctx.batch.made
+        made = ctx.made
         results: list[Any] = [None] * len(axes)
         with new_level() as level:
-            given = [_at(level, g, a) for g, a in zip(grads, ctx.batch.out_axes, strict=True)]
+            given = [_at(level, g, a) for g, a in zip(grads, ctx.out_axes, strict=True)]
             needs = [ctx.needs_input_grad[place] for place in made.places]
             for place, g in zip(
                 made.places, run_on_tensors(made, given, kept_at(level, ctx), needs), strict=True
@@ -183,7 +169,7 @@ def _mapped(function: type[Function], size: int, axes: list[int | None]) -> type
         return tuple(results)
 
     def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
-        made = ctx.batch.made
+        made = ctx.made
         with new_level() as level:
             inner = made.context(kept_at(level, ctx), [t is not None for t in _at_places(made, tangents)])
             pushed = made.function.jvp(
@@ -192,15 +178,15 @@ def _mapped(function: type[Function], size: int, axes: list[int | None]) -> type
             tensors = [t for t, k in zip(_listed(made, pushed), made.outs, strict=True) if k is not None]
             return tuple(
                 t if t is None or a is None else _stacked(level, t, a, size)
-                for t, a in zip(tensors, ctx.batch.out_axes, strict=True)
+                for t, a in zip(tensors, ctx.out_axes, strict=True)
             )
 
     def kept_at(level: int, ctx: Any) -> list[Any]:
         """What the call on one example kept, at another level."""
-        made = ctx.batch.made
-        places = [*[axes[p] for p in made.places], *ctx.batch.out_axes, *ctx.batch.kept_axes]
+        made = ctx.made
+        places = [*[axes[p] for p in made.places], *ctx.out_axes, *ctx.kept_axes]
         tensors = [_at(level, v, a) for v, a in zip(ctx.saved_tensors, places, strict=True)]
-        inputs, outs = len(made.places), len(ctx.batch.out_axes)
+        inputs, outs = len(made.places), len(ctx.out_axes)
         return [
             tensors[inputs + outs + i] if slot is None else tensors[slot if slot >= 0 else inputs + ~slot]
             for i, slot in enumerate(made.slots)

@@ -1,0 +1,202 @@
+"""Products of vectors and matrices by name, and the layers without state that they make."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import bfloat16, float16, float32, kind
+from weft.base.shapes import broadcast_shapes, normalize_axis
+from weft.errors import ArgumentError, AxisError, DtypeError, ShapeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_elementwise, move_axis
+from weft.ops.broadcast import unbroadcast
+from weft.ops.families import linear as linear_op
+from weft.ops.op import Attrs, Op, Sample, composite, type_of
+from weft.ops.public import public
+from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.select import same_dtype
+from weft.ops.view import permute, reshape
+
+
+# Products of fixed rank
+
+
+def _need_rank(op: str, rank: int, *inputs: Any) -> None:
+    for x in inputs:
+        if x.ndim != rank:
+            both = " and ".join(str(type_of(x)) for x in inputs)
+            axes = f"{rank} axis" if rank == 1 else f"{rank} axes"
+            raise ShapeError(
+                op, f"the tensors must have {axes}, got {both}", hint="weft.matmul takes any rank"
+            )
+
+
+@public
+@composite(samples=lambda: [Sample((real_array((2, 3)), real_array((3, 4), seed=1)))])
+def mm(x1: Any, x2: Any, /) -> Any:
+    """The product of two matrices.
+
+    >>> import weft
+    >>> weft.mm(weft.ones((2, 3)), weft.ones((3, 1)))
+    tensor([[3.],
+            [3.]])
+    """
+    _need_rank("mm", 2, x1, x2)
+    return matmul(x1, x2)
+
+
+@public
+@composite(samples=lambda: [Sample((real_array((5, 2, 3)), real_array((5, 3, 4), seed=1)))])
+def bmm(x1: Any, x2: Any, /) -> Any:
+    """The products of two batches of matrices, (B, n, k) and (B, k, m).
+
+    >>> import weft
+    >>> weft.bmm(weft.ones((5, 2, 3)), weft.ones((5, 3, 4))).shape
+    (5, 2, 4)
+    """
+    _need_rank("bmm", 3, x1, x2)
+    if x1.shape[0] != x2.shape[0]:
+        raise ShapeError("bmm", f"batch sizes must agree, got {type_of(x1)} and {type_of(x2)}")
+    return matmul(x1, x2)
+
+
+@public
+@composite(samples=lambda: [Sample((real_array((2, 3)), real_array((3,), seed=1)))])
+def mv(x1: Any, x2: Any, /) -> Any:
+    """The product of a matrix and a vector.
+
+    >>> import weft
+    >>> weft.mv(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 1.0]))
+    tensor([3., 7.])
+    """
+    _need_rank("mv", 2, x1)
+    _need_rank("mv", 1, x2)
+    return matmul(x1, x2)
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((4,)), real_array((4,), seed=1))),
+        Sample((complex_array((4,)), complex_array((4,), seed=1))),
+        Sample((int_array((4,)), int_array((4,), seed=1))),
+        Sample((real_array((0,)), real_array((0,)))),
+    ]
+)
+def dot(x1: Any, x2: Any, /) -> Any:
+    """The sum of products of two vectors, without conjugation.
+
+    >>> import weft
+    >>> weft.dot(weft.tensor([1, 2, 3]), weft.tensor([4, 5, 6]))
+    tensor(32)
+    """
+    _need_rank("dot", 1, x1, x2)
+    return matmul(x1, x2)
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 3)), real_array((4, 3), seed=1))),
+        Sample((real_array((3,)), real_array((3,), seed=1))),
+        Sample((real_array(()), real_array((2, 3), seed=1))),
+    ]
+)
+def inner(x1: Any, x2: Any, /) -> Any:
+    """The sum of products over the last axis of both sides; a 0-d side just scales the other.
+
+    >>> import weft
+    >>> weft.inner(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 1.0]))
+    tensor([3., 7.])
+    """
+    if x1.ndim == 0 or x2.ndim == 0:
+        return x1 * x2
+    return tensordot(x1, x2, axes=((-1,), (-1,)))
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 3)), real_array((3, 2), seed=1))),
+        Sample((real_array((2,)), real_array((3, 2), seed=1))),
+    ]
+)
+def kron(x1: Any, x2: Any, /) -> Any:
+    """The Kronecker product: every element of one side times the whole of the other.
+
+    >>> import weft
+    >>> weft.kron(weft.tensor([1, 10]), weft.tensor([1, 2, 3]))
+    tensor([ 1,  2,  3, 10, 20, 30])
+    """
+    x1, x2 = same_dtype("kron", x1, x2)
+    rank = max(x1.ndim, x2.ndim)
+    rows, columns = ((1,) * (rank - x.ndim) + x.shape for x in (x1, x2))
+    left = reshape(x1, shape=tuple(s for r in rows for s in (r, 1)))
+    right = reshape(x2, shape=tuple(s for c in columns for s in (1, c)))
+    return reshape(left * right, shape=tuple(r * c for r, c in zip(rows, columns, strict=True)))
+
+
+# Layers without state
+
+
+def _need_features(op: str, x: Any, size: int) -> None:
+    if x.ndim == 0 or x.shape[-1] != size:
+        raise ShapeError(op, f"the last axis must have {size} features as the weight says, got {type_of(x)}")
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 3)), real_array((4, 3), seed=1), real_array((4,), seed=2))),
+        Sample((real_array((5, 2, 3)), real_array((4, 3), seed=1))),
+        Sample((real_array((3,)), real_array((4, 3), seed=1), real_array((4,), seed=2))),
+        Sample((real_array((0, 3)), real_array((4, 3)))),
+        Sample((real_array((2, 3)), real_array((3,), seed=1))),
+    ]
+)
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """``x @ weight.T + bias``: x (..., in), weight (out, in) or (in,), bias (out,).
+
+    >>> import weft
+    >>> weft.linear(weft.tensor([1.0, 2.0]), weft.tensor([[1.0, 1.0], [0.0, 3.0]]), weft.tensor([10.0, 20.0]))
+    tensor([13., 26.])
+    """
+    if weight.ndim not in (1, 2):
+        raise ShapeError("linear", f"the weight must be (out, in) or (in,), got {type_of(weight)}")
+    _need_features("linear", x, weight.shape[-1])
+    out = matmul(x, transpose_last(weight) if weight.ndim == 2 else weight)
+    return out if bias is None else out + bias
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample(
+            (real_array((2, 3)), real_array((2, 4), seed=1), real_array((5, 3, 4), seed=2), real_array((5,)))
+        ),
+        Sample((real_array((3,)), real_array((4,), seed=1), real_array((5, 3, 4), seed=2))),
+    ]
+)
+def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Any:
+    """``x1 @ weight[o] @ x2 + bias[o]`` for every output o: weight (out, in1, in2).
+
+    >>> import weft
+    >>> weft.bilinear(weft.ones((6, 2)), weft.ones((6, 3)), weft.ones((4, 2, 3))).shape
+    (6, 4)
+    """
+    if weight.ndim != 3:
+        raise ShapeError("bilinear", f"the weight must be (out, in1, in2), got {type_of(weight)}")
+    outputs, first, second = weight.shape
+    _need_features("bilinear", x1, first)
+    _need_features("bilinear", x2, second)
+    flat = reshape(permute(weight, axes=(1, 0, 2)), shape=(first, outputs * second))
+    partial = matmul(x1, flat)
+    partial = reshape(partial, shape=(*partial.shape[:-1], outputs, second))
+    out = matmul(partial, reshape(x2, shape=(*x2.shape, 1)))
+    out = reshape(out, shape=out.shape[:-1])
+    return out if bias is None else out + bias
