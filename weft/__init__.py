@@ -69,20 +69,7 @@ from weft.ops.complex import complex, conj, imag, real
 from weft.ops.compound import allclose, isclose, lerp, nan_to_num
 
 # contract
-from weft.ops.contract import (
-    bilinear,
-    bmm,
-    dot,
-    inner,
-    kron,
-    linear,
-    matmul,
-    mm,
-    mv,
-    outer,
-    tensordot,
-    vecdot,
-)
+from weft.ops.contract import matmul, outer, tensordot, vecdot
 from weft.ops.convolution import (
     conv1d,
     conv2d,
@@ -111,16 +98,15 @@ from weft.ops.index_axis import (
 from weft.ops.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
-    cross_entropy,
     gaussian_nll_loss,
     huber_loss,
     kl_div,
     l1_loss,
     mse_loss,
-    nll_loss,
     poisson_nll_loss,
     smooth_l1_loss,
 )
+from weft.ops.loss_class import cross_entropy, nll_loss
 from weft.ops.loss_margin import (
     cdist,
     cosine_embedding_loss,
@@ -156,6 +142,7 @@ from weft.ops.pool_adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
+from weft.ops.products import bilinear, bmm, dot, inner, kron, linear, mm, mv
 
 # reduce
 from weft.ops.reduce import all, amax, amin, any, argmax, argmin, count_nonzero, max, min, prod, sum

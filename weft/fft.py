@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.base.device import as_device
 from weft.base.dtypes import as_dtype, default_float, kind
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, DtypeError
 from weft.ops.fft_functions import (
     fft,
@@ -34,7 +35,6 @@ from weft.ops.fft_functions import (
     rfft2,
     rfftn,
 )
-from weft.ops.public import public
 from weft.tensor.tensor import Tensor, wrap
 
 __all__ = [

@@ -31,23 +31,21 @@ from weft.ops.activation import (
     tanhshrink,
     threshold,
 )
-from weft.ops.contract import bilinear, linear
 from weft.ops.convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from weft.ops.grid import affine_grid, grid_sample
 from weft.ops.index_axis import one_hot
 from weft.ops.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
-    cross_entropy,
     gaussian_nll_loss,
     huber_loss,
     kl_div,
     l1_loss,
     mse_loss,
-    nll_loss,
     poisson_nll_loss,
     smooth_l1_loss,
 )
+from weft.ops.loss_class import cross_entropy, nll_loss
 from weft.ops.loss_margin import (
     cdist,
     cosine_embedding_loss,
@@ -82,6 +80,7 @@ from weft.ops.pool_adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
+from weft.ops.products import bilinear, linear
 from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
 from weft.ops.softmax import log_softmax, softmax, softmin
 from weft.ops.view_pad import pad

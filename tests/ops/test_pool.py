@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.ops.oracles_network import ORACLES
+from tests.ops.oracles_pool import ORACLES
 
 
 @st.composite

@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, DtypeError
 
 DType = np.dtype[Any]
@@ -122,6 +123,7 @@ def get_default_dtype() -> DType:
     return default_float()
 
 
+@public
 def set_default_dtype(dtype: object) -> None:
     """Set the dtype of floats made without one; that of complex numbers follows.
 
@@ -229,6 +231,7 @@ def dtypes_of_kind(op: str, kind: object) -> tuple[DType, ...]:
     return (as_dtype(kind),)
 
 
+@public
 def isdtype(dtype: object, kind: object) -> bool:
     """Whether a dtype is of a kind: a name of the array API standard, a dtype, or a tuple of such.
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
 
 T = TypeVar("T", bound=type)
@@ -72,6 +73,7 @@ class _Star:
 _registered: dict[type, tuple[Flatten, Unflatten]] = {}
 
 
+@public
 def register_tree(kind: T, flatten: Flatten, unflatten: Unflatten) -> T:
     """Make instances of a class containers of trees.
 
@@ -162,6 +164,7 @@ def _rebuild(item: _Container, children: list[Any]) -> Any:
     return _rebuild_dataclass(item, children)
 
 
+@public
 def tree_flatten(tree: Any, *, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Structure]:
     """The leaves of a tree, in order, and its structure.
 
@@ -185,6 +188,7 @@ def tree_flatten(tree: Any, *, is_leaf: IsLeaf | None = None) -> tuple[list[Any]
     return leaves, Structure(tuple(items))
 
 
+@public
 def tree_unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     """The tree of a structure with these leaves.
 
@@ -209,6 +213,7 @@ def tree_unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     return built[0]
 
 
+@public
 def tree_leaves(tree: Any, *, is_leaf: IsLeaf | None = None) -> list[Any]:
     """The leaves of a tree, in order.
 
@@ -219,6 +224,7 @@ def tree_leaves(tree: Any, *, is_leaf: IsLeaf | None = None) -> list[Any]:
     return tree_flatten(tree, is_leaf=is_leaf)[0]
 
 
+@public
 def tree_structure(tree: Any, *, is_leaf: IsLeaf | None = None) -> Structure:
     """The structure of a tree.
 
@@ -229,6 +235,7 @@ def tree_structure(tree: Any, *, is_leaf: IsLeaf | None = None) -> Structure:
     return tree_flatten(tree, is_leaf=is_leaf)[1]
 
 
+@public
 def tree_map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
     """A tree of what function gives for each leaf, and the leaves at the same place of the other trees.
 

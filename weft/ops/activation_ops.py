@@ -11,39 +11,22 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import float32
-from weft.base.shapes import normalize_axis
-from weft.errors import DomainError, ShapeError
-from weft.ops.elementwise import absolute, exp, expm1, minimum, sigmoid, tanh
+from weft.ops.elementwise import exp, expm1, minimum, sigmoid
 from weft.ops.families import elementwise
-from weft.ops.op import Array, Sample, composite, type_of
-from weft.ops.public import public
-from weft.ops.samples import join, real_array, reals
+from weft.ops.op import Array, Sample
+from weft.ops.samples import real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value
-from weft.ops.select import same_dtype, select, weight
+from weft.ops.select import weight
 from weft.ops.special import erfc, erfc_code
-from weft.ops.statistics import as_floating
-from weft.ops.view import reshape
-from weft.ops.view_slice import slice_axis
-
-# Primitives: kernels without branches, since NumPy selects ten times slower than it computes
-
-
-def _relu_code(e: ScalarEmitter, x: Value) -> Value:
-    return e.max(x, 0)
-
 
 rectify = elementwise(
     "relu",
     eval=lambda x: np.maximum(x, np.zeros((), x.dtype)),
-    partials=(lambda x, out: weight(out > 0, out),),
+    partials=(lambda out: weight(out > 0, out),),
     accepts="iuf",
     samples=reals(1),
-    scalar=_relu_code,
+    scalar=lambda e, x: e.max(x, 0),
 )
-
-
-def _leaky_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
-    return e.add(e.max(x, 0), e.mul(y, e.min(x, 0)))
 
 
 leaky = elementwise(
@@ -52,7 +35,7 @@ leaky = elementwise(
     partials=(lambda x, y: weight(x > 0, x) + y * weight(x <= 0, x), lambda x: _negative_part(x)),
     accepts="f",
     samples=reals(2, edges=False),
-    scalar=_leaky_code,
+    scalar=lambda e, x, y: e.add(e.max(x, 0), e.mul(y, e.min(x, 0))),
 )
 
 

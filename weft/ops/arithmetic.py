@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, kind
+from weft.base.public import public
 from weft.errors import DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
 from weft.ops.op import Op, no_gradient
-from weft.ops.public import public
 from weft.ops.samples import booleans, integers, join, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
 from weft.ops.select import cast, select, weight

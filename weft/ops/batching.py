@@ -28,7 +28,9 @@ def to_front(x: Any, axis: int | None, size: int) -> Any:
     return broadcast_to(x, shape=(size, *x.shape))
 
 
-def batch_elementwise(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+def batch_elementwise(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> Any:
     """Put batch axes first and pad ranks after them, so that broadcasting does the rest."""
     from weft.ops.view import reshape  # the ops there use the rules here
 

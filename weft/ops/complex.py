@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import complex_dtype, kind
+from weft.base.public import public
 from weft.ops.families import elementwise
 from weft.ops.op import Op, Sample
-from weft.ops.public import public
 from weft.ops.samples import complex_array, integers, join, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
 from weft.ops.select import select, zeros_like

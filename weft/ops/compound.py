@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, float64, kind
+from weft.base.public import public
 from weft.ops.compare import equal, isfinite, isnan, less_equal
 from weft.ops.complex import absolute, imaginary_part, make_complex, real_part
 from weft.ops.op import Sample, composite
-from weft.ops.public import public
 from weft.ops.samples import complex_array, int_array, real_array, reals
 from weft.ops.select import cast, same_dtype, select
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, kind
+from weft.base.public import public
 from weft.base.shapes import broadcast_shapes, normalize_axis
 from weft.errors import ArgumentError, AxisError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -17,7 +18,6 @@ from weft.ops.batching import batch_elementwise, move_axis
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear as linear_op
 from weft.ops.op import Attrs, Op, Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view import permute, reshape
@@ -168,6 +168,17 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     return reshape(out, shape=out.shape[:-1]) if x2.ndim == 1 else out
 
 
+def need_rank(op: str, rank: int, *inputs: Any) -> None:
+    """Raise unless all inputs have a rank."""
+    for x in inputs:
+        if x.ndim != rank:
+            both = " and ".join(str(type_of(x)) for x in inputs)
+            axes = f"{rank} axis" if rank == 1 else f"{rank} axes"
+            raise ShapeError(
+                op, f"the tensors must have {axes}, got {both}", hint="weft.matmul takes any rank"
+            )
+
+
 @public
 @composite(
     samples=lambda: [
@@ -184,7 +195,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     tensor([[  1,  10, 100],
             [  2,  20, 200]])
     """
-    _need_rank("outer", 1, x1, x2)
+    need_rank("outer", 1, x1, x2)
     x1, x2 = same_dtype("outer", x1, x2)
     return reshape(x1, shape=(*x1.shape, 1)) * reshape(x2, shape=(1, *x2.shape))
 

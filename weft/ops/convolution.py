@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.conv import conv, convolve_types, swap_channels
 from weft.ops.conv_kernel import Ints, Padding
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import real_array
 from weft.ops.select import same_dtype
 from weft.ops.view import reshape

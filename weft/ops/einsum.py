@@ -7,10 +7,10 @@ from itertools import combinations
 from math import prod
 from typing import Any, NamedTuple
 
+from weft.base.public import public
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.contract import matrix_multiply
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import bool_, complex_dtype, kind, real_dtype
+from weft.base.public import parameters
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.op import NoGradient, Op, Rule, Samples, parameters, register
+from weft.ops.op import NoGradient, Op, Rule, Samples, register
 
 _NAMES = ("x", "y", "z")
 _KIND_WORDS = {"b": "bool", "iu": "integer", "f": "floating", "c": "complex"}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.base.dtypes import complex_dtype, default_float, kind
+from weft.base.public import public
 from weft.base.shapes import normalize_axes, normalize_axis
 from weft.errors import ArgumentError, AxisError, DomainError, DtypeError, ShapeError
 from weft.ops.complex import conj
@@ -20,7 +21,6 @@ from weft.ops.fft import (
     transform,
 )
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast
 from weft.ops.view_join import roll

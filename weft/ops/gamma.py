@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import default_float, float64, kind
+from weft.base.public import public
 from weft.errors import DomainError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.families import elementwise, primitive
 from weft.ops.op import Op, Sample
-from weft.ops.public import public
 from weft.ops.samples import real_array, reals
 from weft.ops.scalar import (
     NUMPY,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import int64, kind
+from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
@@ -16,7 +17,6 @@ from weft.ops.contract import matmul, transpose_last
 from weft.ops.elementwise import absolute, clip_between, floor, fmod, round
 from weft.ops.index import gather_nd
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.view import reshape

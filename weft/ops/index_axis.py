@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import INTEGERS, as_dtype, bool_, int64
+from weft.base.public import public
 from weft.base.shapes import Shape, broadcast_shapes, normalize_axis, size_of
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.compare import equal
 from weft.ops.index import gather_nd, index_with, scatter_add_nd, scatter_nd
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
 from weft.ops.view import broadcast_to, permute, reshape

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import kind, real_dtype
+from weft.base.public import public
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.contract import adjoint, transpose_last
@@ -23,7 +24,6 @@ from weft.ops.linalg_kernels import cofactor_matrix
 from weft.ops.linalg_solve import invert
 from weft.ops.linalg_svd import svd_decompose
 from weft.ops.op import Array, Op, Sample, type_of
-from weft.ops.public import public
 from weft.ops.reduce import prod
 from weft.ops.samples import real_array
 from weft.ops.select import select

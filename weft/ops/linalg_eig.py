@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import complex_dtype, real_dtype
+from weft.base.public import public
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.contract import adjoint
@@ -31,7 +32,6 @@ from weft.ops.linalg_common import (
 )
 from weft.ops.linalg_solve import solve_system
 from weft.ops.op import Array, Sample, type_of
-from weft.ops.public import public
 from weft.ops.samples import real_array
 from weft.ops.select import cast
 from weft.ops.view_pad import diag_embed, diagonal

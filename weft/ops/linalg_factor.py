@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.public import public
 from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
@@ -24,7 +25,6 @@ from weft.ops.linalg_common import (
 )
 from weft.ops.linalg_solve import triangular_solve
 from weft.ops.op import Array, Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import real_array
 from weft.ops.view import join
 from weft.ops.view_pad import diag_embed, diagonal, tril, triu

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import real_dtype
+from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
 from weft.errors import ArgumentError, ShapeError
 from weft.ir.types import TensorType
@@ -21,7 +22,6 @@ from weft.ops.linalg_kernels import exponential
 from weft.ops.linalg_solve import invert
 from weft.ops.linalg_svd import singular_values
 from weft.ops.op import Array, Sample, composite, no_gradient, type_of
-from weft.ops.public import public
 from weft.ops.reduce import max, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select, zeros_like

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import float32
+from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.complex import absolute
@@ -14,7 +15,6 @@ from weft.ops.linalg_common import check_square, floating, well_conditioned
 from weft.ops.linalg_solve import invert
 from weft.ops.linalg_svd import singular_values
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.reduce import max, min, sum
 from weft.ops.samples import real_array
 from weft.ops.vector_norm import vector_norm

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.base.shapes import broadcast_shapes, normalize_axis, size_of
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -17,7 +18,6 @@ from weft.ops.families import linear
 from weft.ops.linalg_common import floating, well_conditioned
 from weft.ops.linalg_solve import invert, solve_system
 from weft.ops.op import Op, Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.reduce import sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import same_dtype

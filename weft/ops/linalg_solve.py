@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -23,7 +24,6 @@ from weft.ops.linalg_common import (
 )
 from weft.ops.linalg_kernels import substitute
 from weft.ops.op import Array, Sample, composite
-from weft.ops.public import public
 from weft.ops.samples import complex_array, real_array
 from weft.ops.view import reshape
 from weft.ops.view_pad import tril, triu

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import kind, real_dtype
+from weft.base.public import public
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.contract import adjoint, transpose_last
@@ -29,7 +30,6 @@ from weft.ops.linalg_common import (
 )
 from weft.ops.linalg_factor import fold_complement
 from weft.ops.op import Array, Sample, type_of
-from weft.ops.public import public
 from weft.ops.samples import real_array
 from weft.ops.select import select
 from weft.ops.view import reshape

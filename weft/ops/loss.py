@@ -11,20 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.errors import DomainError, ShapeError
-from weft.ops.activation import soft_rectify
-from weft.ops.classes import take_class
-from weft.ops.elementwise import absolute, exp, log, maximum, minimum, not_equal
+from weft.ops.activation_ops import soft_rectify
+from weft.ops.elementwise import absolute, exp, log, maximum, minimum
 from weft.ops.families import elementwise
-from weft.ops.index import gather_nd
 from weft.ops.op import Array, Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import int_array, real_array
+from weft.ops.samples import real_array
 from weft.ops.scalar import ScalarEmitter, Value
-from weft.ops.select import cast, same_dtype, select
-from weft.ops.softmax import as_real, log_softmax_op
+from weft.ops.select import same_dtype, select
 from weft.ops.statistics import as_floating
 from weft.ops.view import reshape
 
@@ -144,13 +140,13 @@ _LEAST_LOG = -100.0  # logarithms of 0 are cut here, so that a loss stays finite
 def _binary_entropy(x: Array, y: Array) -> Array:
     positive = np.maximum(np.log(x), x.dtype.type(_LEAST_LOG))
     negative = np.maximum(np.log1p(-x), x.dtype.type(_LEAST_LOG))
-    out: Array = (y - 1) * negative - y * positive
+    out: Array = (1 - y) * -negative - y * positive
     return out
 
 
 def _binary_entropy_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
     positive, negative = e.max(e.log(x), _LEAST_LOG), e.max(e.log(e.sub(1, x)), _LEAST_LOG)
-    return e.sub(e.mul(e.sub(y, 1), negative), e.mul(y, positive))
+    return e.sub(e.mul(e.sub(1, y), e.neg(negative)), e.mul(y, positive))
 
 
 def _cut_log(x: Any) -> Any:

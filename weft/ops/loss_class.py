@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from math import log as _log
-from math import pi
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.errors import DomainError, ShapeError
-from weft.ops.activation import soft_rectify
 from weft.ops.classes import take_class
-from weft.ops.elementwise import absolute, exp, log, maximum, minimum, not_equal
-from weft.ops.families import elementwise
+from weft.ops.elementwise import not_equal
 from weft.ops.index import gather_nd
-from weft.ops.op import Array, Sample, composite, type_of
-from weft.ops.public import public
+from weft.ops.loss import paired, reduced, total
+from weft.ops.op import Sample, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import int_array, real_array
-from weft.ops.scalar import ScalarEmitter, Value
-from weft.ops.select import cast, same_dtype, select
+from weft.ops.select import cast, select
 from weft.ops.softmax import as_real, log_softmax_op
-from weft.ops.statistics import as_floating
 from weft.ops.view import reshape
-
 
 # Classes
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DomainError, ShapeError
-from weft.ops.activation import logsigmoid, relu, soft_rectify
+from weft.ops.activation import logsigmoid, relu
+from weft.ops.activation_ops import soft_rectify
 from weft.ops.classes import put_class, take_class
 from weft.ops.elementwise import equal, maximum, minimum
 from weft.ops.index import gather_nd
 from weft.ops.loss import paired, reduced
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.select import same_dtype, select

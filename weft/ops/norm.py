@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, bfloat16, float16, float32, kind
+from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape, reduce_shape
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -19,7 +20,6 @@ from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.elementwise import maximum, pow, rsqrt
 from weft.ops.families import primitive
 from weft.ops.op import Array, Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.select import cast

@@ -22,7 +22,6 @@ from weft.ir.types import TensorType
 Array = np.ndarray[Any, Any]
 Attrs = dict[str, Any]
 ndarray = np.ndarray
-_VARARGS = 0x04  # inspect.CO_VARARGS, without the cost of importing inspect
 
 
 class TensorLike:
@@ -158,6 +157,7 @@ class Op:
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+        """Run on tensors, recording, if any input is one; else evaluate on arrays and numbers."""
         for x in inputs:
             if isinstance(x, TensorLike):
                 return self.on_tensors(*inputs, **attrs)
@@ -219,12 +219,3 @@ def composite(
 def type_of(x: Any) -> TensorType:
     """The type of an array or a tensor."""
     return TensorType(x.shape, x.dtype)
-
-
-def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """Names of a function's positional parameters, its keyword-only ones, and its ``*rest`` or ""."""
-    code = function.__code__
-    count, keywords = code.co_argcount, code.co_kwonlyargcount
-    names = code.co_varnames
-    takes_rest = bool(code.co_flags & _VARARGS)
-    return names[:count], names[count : count + keywords], names[count + keywords] if takes_rest else ""

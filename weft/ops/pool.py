@@ -11,21 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import int64, kind
+from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.base.shapes import Shape
 from weft.errors import DomainError, DtypeError, ShapeError
-from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
-from weft.ops.conv_kernel import Ints, Padding, pad_array
+from weft.ops.conv_kernel import Ints
 from weft.ops.convolution import per_axis
 from weft.ops.elementwise import absolute, pow
-from weft.ops.families import primitive
-from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Array, Attrs, Sample, composite, no_gradient, type_of
-from weft.ops.public import public
-from weft.ops.samples import int_array, real_array, rng
+from weft.ops.op import Array, Attrs, Sample, composite, type_of
+from weft.ops.pool_max import max_indices, max_values, separated, window_attrs
+from weft.ops.samples import real_array
 from weft.ops.view import permute, reshape
-from weft.ops.windows import overlap_add, pooled_type, reduce_windows, window_positions, window_sum, windows
+from weft.ops.windows import overlap_add, window_positions, window_sum, windows
 
 # From the user's arguments to attributes
 
@@ -49,7 +46,7 @@ def _pool_attrs(
     if ceil_mode:
         axes = zip(x.shape[x.ndim - rank :], kernel, stride, pads, dilation, strict=True)
         both = tuple(_cover(*axis) for axis in axes)
-    attrs = _window_attrs(kernel, stride, both, dilation)
+    attrs = window_attrs(kernel, stride, both, dilation)
     if 0 in window_positions(x.shape[x.ndim - rank :], **attrs):
         raise ShapeError(op, f"the window {kernel} must fit into the padded input, got {type_of(x)}")
     return attrs
@@ -76,7 +73,7 @@ def _max(
     return_indices: bool,
 ) -> Any:
     attrs = _pool_attrs(op, rank, x, kernel, stride, padding, dilation, ceil_mode)
-    _max_type(type_of(x), **attrs)
+    max_values.type_rule(type_of(x), **attrs)
     out = max_values(x, **attrs)
     return (out, max_indices(x, **attrs)) if return_indices else out
 
@@ -324,7 +321,7 @@ def lp_pool2d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ce
 
 
 def _column_attrs(op: str, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Attrs:
-    return _window_attrs(
+    return window_attrs(
         per_axis(op, "kernel_size", kernel, 2, 1),
         per_axis(op, "stride", stride, 2, 1),
         tuple((p, p) for p in per_axis(op, "padding", padding, 2, 0)),

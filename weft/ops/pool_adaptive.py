@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.base.shapes import Shape
 from weft.errors import DtypeError, ShapeError
 from weft.ops.batching import move_axis
@@ -16,8 +17,8 @@ from weft.ops.convolution import per_axis
 from weft.ops.elementwise import select
 from weft.ops.index import gather_nd
 from weft.ops.op import Array, Attrs, Sample, composite, type_of
-from weft.ops.pool import max_indices, max_values, need_floating, need_pool_rank, separated
-from weft.ops.public import public
+from weft.ops.pool import need_floating, need_pool_rank
+from weft.ops.pool_max import max_indices, max_values, separated
 from weft.ops.reduce import argmax, reduce_sum
 from weft.ops.view import permute, reshape
 from weft.ops.windows import window_sum

@@ -9,19 +9,16 @@ import numpy as np
 
 from weft.base.dtypes import int64, kind
 from weft.base.shapes import Shape
-from weft.errors import DomainError, DtypeError, ShapeError
+from weft.errors import DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.conv_kernel import Ints, Padding, pad_array
-from weft.ops.convolution import per_axis
-from weft.ops.elementwise import absolute, pow
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Array, Attrs, Sample, composite, no_gradient, type_of
-from weft.ops.public import public
-from weft.ops.samples import int_array, real_array, rng
-from weft.ops.view import permute, reshape
-from weft.ops.windows import overlap_add, pooled_type, reduce_windows, window_positions, window_sum, windows
+from weft.ops.op import Array, Attrs, Sample, no_gradient
+from weft.ops.samples import int_array, rng
+from weft.ops.view import reshape
+from weft.ops.windows import pooled_type, reduce_windows, window_positions
 
 # The largest element of each window, and where it is
 
@@ -122,7 +119,8 @@ def _max_jvp(primals: Any, tangents: Any, out: Any, **attrs: Any) -> Any:
     return reshape(gather_nd(tangent, rows, flat), shape=out.shape)
 
 
-def _window_attrs(kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Attrs:
+def window_attrs(kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Attrs:
+    """The attributes of an op on windows."""
     return {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
 
 
@@ -135,17 +133,17 @@ def separated(shape: Shape) -> Array:
 def _max_samples() -> list[Sample]:
     ties, infinite = np.array([[1.0, 1.0, 0.0, 0.0, 0.0]]), np.full((1, 4), -np.inf)
     return [
-        Sample((separated((2, 6)),), _window_attrs((3,), (1,), ((0, 0),), (1,))),
-        Sample((separated((2, 5, 6)),), _window_attrs((2, 3), (2, 1), ((1, 0), (1, 1)), (1, 2))),
-        Sample((separated((2, 4, 3, 4)),), _window_attrs((2, 2, 2), (2, 1, 2), ((0, 0),) * 3, (1, 1, 1))),
-        Sample((separated((0, 4)),), _window_attrs((2,), (2,), ((0, 0),), (1,))),
-        Sample((separated((2, 1)),), _window_attrs((2,), (2,), ((0, 0),), (1,))),
-        Sample((separated((6, 4)).T,), _window_attrs((3,), (3,), ((0, 0),), (1,))),
-        Sample((ties,), _window_attrs((2,), (1,), ((0, 0),), (1,)), smooth=False),
-        Sample((infinite,), _window_attrs((2,), (1,), ((1, 1),), (1,)), smooth=False),
-        Sample((int_array((2, 6)),), _window_attrs((2,), (2,), ((1, 1),), (1,))),
+        Sample((separated((2, 6)),), window_attrs((3,), (1,), ((0, 0),), (1,))),
+        Sample((separated((2, 5, 6)),), window_attrs((2, 3), (2, 1), ((1, 0), (1, 1)), (1, 2))),
+        Sample((separated((2, 4, 3, 4)),), window_attrs((2, 2, 2), (2, 1, 2), ((0, 0),) * 3, (1, 1, 1))),
+        Sample((separated((0, 4)),), window_attrs((2,), (2,), ((0, 0),), (1,))),
+        Sample((separated((2, 1)),), window_attrs((2,), (2,), ((0, 0),), (1,))),
+        Sample((separated((6, 4)).T,), window_attrs((3,), (3,), ((0, 0),), (1,))),
+        Sample((ties,), window_attrs((2,), (1,), ((0, 0),), (1,)), smooth=False),
+        Sample((infinite,), window_attrs((2,), (1,), ((1, 1),), (1,)), smooth=False),
+        Sample((int_array((2, 6)),), window_attrs((2,), (2,), ((1, 1),), (1,))),
         Sample(
-            (separated((2, 6)).astype(np.float32),), _window_attrs((2,), (2,), ((0, 0),), (1,)), smooth=False
+            (separated((2, 6)).astype(np.float32),), window_attrs((2,), (2,), ((0, 0),), (1,)), smooth=False
         ),
     ]
 

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
-from math import prod
 from typing import Any
 
-import numpy as np
-
-from weft.base.dtypes import bfloat16, float16, float32, kind
-from weft.base.shapes import broadcast_shapes, normalize_axis
-from weft.errors import ArgumentError, AxisError, DtypeError, ShapeError
-from weft.ir.types import TensorType
-from weft.ops.batching import batch_elementwise, move_axis
-from weft.ops.broadcast import unbroadcast
-from weft.ops.families import linear as linear_op
-from weft.ops.op import Attrs, Op, Sample, composite, type_of
-from weft.ops.public import public
+from weft.base.public import public
+from weft.errors import ShapeError
+from weft.ops.contract import matmul, need_rank, tensordot, transpose_last
+from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view import permute, reshape
 
-
 # Products of fixed rank
-
-
-def _need_rank(op: str, rank: int, *inputs: Any) -> None:
-    for x in inputs:
-        if x.ndim != rank:
-            both = " and ".join(str(type_of(x)) for x in inputs)
-            axes = f"{rank} axis" if rank == 1 else f"{rank} axes"
-            raise ShapeError(
-                op, f"the tensors must have {axes}, got {both}", hint="weft.matmul takes any rank"
-            )
 
 
 @public
@@ -46,7 +25,7 @@ def mm(x1: Any, x2: Any, /) -> Any:
     tensor([[3.],
             [3.]])
     """
-    _need_rank("mm", 2, x1, x2)
+    need_rank("mm", 2, x1, x2)
     return matmul(x1, x2)
 
 
@@ -59,7 +38,7 @@ def bmm(x1: Any, x2: Any, /) -> Any:
     >>> weft.bmm(weft.ones((5, 2, 3)), weft.ones((5, 3, 4))).shape
     (5, 2, 4)
     """
-    _need_rank("bmm", 3, x1, x2)
+    need_rank("bmm", 3, x1, x2)
     if x1.shape[0] != x2.shape[0]:
         raise ShapeError("bmm", f"batch sizes must agree, got {type_of(x1)} and {type_of(x2)}")
     return matmul(x1, x2)
@@ -74,8 +53,8 @@ def mv(x1: Any, x2: Any, /) -> Any:
     >>> weft.mv(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 1.0]))
     tensor([3., 7.])
     """
-    _need_rank("mv", 2, x1)
-    _need_rank("mv", 1, x2)
+    need_rank("mv", 2, x1)
+    need_rank("mv", 1, x2)
     return matmul(x1, x2)
 
 
@@ -95,7 +74,7 @@ def dot(x1: Any, x2: Any, /) -> Any:
     >>> weft.dot(weft.tensor([1, 2, 3]), weft.tensor([4, 5, 6]))
     tensor(32)
     """
-    _need_rank("dot", 1, x1, x2)
+    need_rank("dot", 1, x1, x2)
     return matmul(x1, x2)
 
 

@@ -20,6 +20,7 @@ from weft.base.dtypes import (
     kind,
     uint64,
 )
+from weft.base.public import public
 from weft.base.shapes import normalize_axes, normalize_axis, reduce_shape, size_of
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -27,7 +28,6 @@ from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, not_equal
 from weft.ops.families import linear, primitive
 from weft.ops.op import Op, Sample, no_gradient, type_of
-from weft.ops.public import public
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, weight
 from weft.ops.view import broadcast_to, permute, reshape

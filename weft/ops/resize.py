@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.base.shapes import Shape
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
@@ -21,7 +22,6 @@ from weft.ops.convolution import per_axis
 from weft.ops.index import gather_nd
 from weft.ops.op import Array, Sample, composite, type_of
 from weft.ops.pool_adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from weft.ops.public import public
 from weft.ops.samples import real_array
 from weft.ops.view import broadcast_to, permute, reshape
 

@@ -21,8 +21,8 @@ class ScalarEmitter(Protocol):
     """The instructions. An operand may be a Python number: it is a constant of the other operand's dtype.
 
     Operands of one instruction have one dtype, for there is no promotion here (the condition of ``select`` is
-    a bool). Arithmetic and functions take complex numbers wherever mathematics does.
-    No instruction may be reassociated or contracted: error-free transformations are built from them.
+    a bool). Arithmetic and functions take complex numbers wherever mathematics does. A product and a sum may
+    be fused; nothing may be reassociated, because ``x + 1 - 1`` is meant as it stands.
     """
 
     def dtype(self, x: Value) -> DType:
@@ -230,25 +230,37 @@ class NumpyEmitter:
         return out
 
 
-def _constants(*operands: Value) -> list[Value]:
-    """Operands with Python numbers as constants of the others' dtype."""
-    dtype = next(x.dtype for x in operands if hasattr(x, "dtype"))
-    return [x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in operands]
+_TYPED = (np.ndarray, np.generic)
 
 
-def _instruction(ufunc: Any) -> Any:
-    return lambda self, *operands: ufunc(*_constants(*operands))
+def _constants(x: Value, y: Value) -> tuple[Value, Value]:
+    """Two operands, a Python number among them as a constant of the other's dtype."""
+    if not isinstance(y, _TYPED):
+        return x, np.asarray(y, x.dtype)
+    return (x, y) if isinstance(x, _TYPED) else (np.asarray(x, y.dtype), y)
+
+
+def _of_one(ufunc: Any) -> Any:
+    return lambda self, x: ufunc(x)
+
+
+def _of_two(ufunc: Any) -> Any:
+    return lambda self, x, y: ufunc(*_constants(x, y))
 
 
 for _name, _ufunc in {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "rem": np.fmod, "neg": np.negative,
-    "abs": np.absolute, "min": np.minimum, "max": np.maximum, "sqrt": np.sqrt, "floor": np.floor,
-    "trunc": np.trunc, "round": np.rint, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
-    "tanh": np.tanh, "atan2": np.arctan2, "pow": np.power, "eq": np.equal, "lt": np.less,
-    "le": np.less_equal, "and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor,
-    "not_": np.invert, "shl": np.left_shift, "shr": np.right_shift, "real": np.real, "imag": np.imag,
+    "neg": np.negative, "abs": np.absolute, "sqrt": np.sqrt, "floor": np.floor, "trunc": np.trunc,
+    "round": np.rint, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
+    "not_": np.invert, "real": np.real, "imag": np.imag,
 }.items():  # fmt: skip
-    setattr(NumpyEmitter, _name, _instruction(_ufunc))
+    setattr(NumpyEmitter, _name, _of_one(_ufunc))
+for _name, _ufunc in {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "rem": np.fmod, "min": np.minimum,
+    "max": np.maximum, "atan2": np.arctan2, "pow": np.power, "eq": np.equal, "lt": np.less,
+    "le": np.less_equal, "and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor,
+    "shl": np.left_shift, "shr": np.right_shift,
+}.items():  # fmt: skip
+    setattr(NumpyEmitter, _name, _of_two(_ufunc))
 
 
 # Functions that are computed differently on different ranges
@@ -267,25 +279,33 @@ def by_selecting(e: ScalarEmitter, x: Value, pieces: Pieces) -> Value:
 
 
 def by_masking(e: ScalarEmitter, x: Value, pieces: Pieces) -> Value:
-    """Compute each piece on the elements that lie in it: what an array library does."""
-    rank = np.searchsorted([end for end, _ in pieces[:-1]], x, side="right")
-    first = int(rank.flat[0]) if rank.size else 0
-    if (rank == first).all():
-        return pieces[first][1](e, x)
+    """Compute each piece on the elements that lie in it: what an array library does. x has one axis."""
     out = np.empty_like(x)
-    for i, (_, code) in enumerate(pieces):
-        mask = rank == i
-        if mask.any():
-            out[mask] = code(e, x[mask])
+    left = np.ones(x.shape, np.bool_)
+    for end, code in pieces:
+        inside = left if end == np.inf else left & (x < end)
+        where = np.flatnonzero(inside)
+        if where.size == x.size:
+            return code(e, x)
+        if where.size:
+            out[where] = code(e, x[where])
+        left = left & ~inside
     return out
+
+
+_BLOCK = 65536  # elements that a kernel works on at a time, so that what it computes stays in the cache
 
 
 def kernel(code: Callable[..., Value]) -> Callable[..., Any]:
     """A reference kernel from scalar code that takes ``choose=``."""
 
     def eval(x: Any) -> Any:
+        flat = np.ravel(x)
         with np.errstate(all="ignore"):
-            return code(NUMPY, np.asarray(x), choose=by_masking)
+            blocks = [
+                code(NUMPY, flat[i : i + _BLOCK], choose=by_masking) for i in range(0, flat.size, _BLOCK)
+            ]
+        return np.concatenate(blocks).reshape(x.shape) if blocks else np.empty_like(x)
 
     return eval
 

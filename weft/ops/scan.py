@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import as_dtype, bfloat16, float16, float32, int64, kind
+from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis
 from weft.errors import ArgumentError, DtypeError
 from weft.ir.types import TensorType
@@ -14,7 +15,6 @@ from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Op, Sample, composite, no_gradient
-from weft.ops.public import public
 from weft.ops.reduce import widened
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, same_dtype

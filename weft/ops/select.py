@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, bool_, default_float, float32, kind, result_dtype, scalar_dtype
+from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
@@ -53,6 +54,7 @@ select: Op = linear(
 )
 
 
+@public
 def where(condition: Any, x1: Any, x2: Any, /) -> Any:
     """Elements of ``x1`` where ``condition`` holds, else of ``x2``.
 

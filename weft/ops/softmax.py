@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import as_dtype, bfloat16, float16, float32, kind
+from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
@@ -14,7 +15,6 @@ from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.elementwise import exp
 from weft.ops.families import primitive
 from weft.ops.op import Array, Sample, composite
-from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.select import cast

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float32, int64, kind
+from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -17,7 +18,6 @@ from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Attrs, Op, Sample, composite, no_gradient, type_of
-from weft.ops.public import public
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import same_dtype, select
 from weft.ops.view import reshape

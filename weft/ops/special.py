@@ -23,6 +23,7 @@ from weft.ops.scalar import (
     Value,
     by_selecting,
     copy_sign,
+    integer_of_size,
     kernel,
     rational,
 )
@@ -69,9 +70,11 @@ def _excess(e: ScalarEmitter, x: Value) -> Value:
 
 
 def _upper_half(e: ScalarEmitter, x: Value) -> Value:
-    """The leading bits of x, so few that their square plus 0.5625 is exact (G. Veltkamp's splitting)."""
-    scaled = e.mul(x, 2.0**28 + 1 if e.dtype(x) == float64 else 2.0**13 + 1)
-    return e.sub(scaled, e.sub(scaled, x))
+    """The leading bits of x, so few that their square plus 0.5625 is exact."""
+    dtype = e.dtype(x)
+    bits = integer_of_size(dtype)
+    mask = -(1 << (28 if dtype == float64 else 13))
+    return e.bitcast(e.and_(e.bitcast(x, bits), mask), dtype)
 
 
 def _decay(e: ScalarEmitter, x: Value, correction: Value) -> Value:

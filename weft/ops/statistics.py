@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import as_dtype, bfloat16, default_float, float16, float32, int64, kind
+from weft.base.public import public
 from weft.base.shapes import normalize_axes, reduce_shape, size_of
 from weft.errors import ArgumentError, DomainError, DtypeError
 from weft.ir.types import TensorType
@@ -17,7 +18,6 @@ from weft.ops.exponential import exp, sqrt
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.op import Op, Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.reduce import need_elements, reduce_any, reduce_sum, restore
 from weft.ops.rounding import ceil, floor
 from weft.ops.samples import complex_array, real_array

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, kind, real_dtype
+from weft.base.public import public
 from weft.base.shapes import normalize_axes
 from weft.errors import ArgumentError
 from weft.ops.arithmetic import pow, square
@@ -14,7 +15,6 @@ from weft.ops.complex import absolute, imaginary_part, real_part
 from weft.ops.exponential import sqrt
 from weft.ops.linalg_common import floating
 from weft.ops.op import Sample, composite
-from weft.ops.public import public
 from weft.ops.reduce import max, min, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select

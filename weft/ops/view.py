@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.base.shapes import Shape, normalize_axis, size_of
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -17,7 +18,6 @@ from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
 from weft.ops.op import Attrs, Op, Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view_slice import Ints, slice_axis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.base.public import public
 from weft.base.shapes import (
     as_ints,
     broadcast_shapes,
@@ -15,7 +16,6 @@ from weft.base.shapes import (
 from weft.errors import AxisError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.view import broadcast_to as broadcast_op
 from weft.ops.view import permute
 from weft.ops.view import reshape as reshape_op

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axes, normalize_axis, size_of
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.index_axis import as_index, take
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import real_array
 from weft.ops.view import broadcast_to, join, reshape
 from weft.ops.view_slice import flip_axes, slice_axis

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.op import Sample, composite, type_of
-from weft.ops.public import public
 from weft.ops.samples import real_array
 from weft.ops.select import select
 from weft.ops.view import broadcast_to, join, reshape

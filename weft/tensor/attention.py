@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.base.public import public
 from weft.ops.attention import attend
-from weft.ops.public import public
 from weft.tensor.dropout import dropout
 
 

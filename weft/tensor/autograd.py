@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.base.trees import tree_map
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import TensorLike, type_of
-from weft.ops.public import public
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.dispatch import wrap
 from weft.tensor.engine import run_backward

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from weft.base.public import public
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.elementwise import mul, rsqrt
 from weft.ops.norm import affine, need_positive, per_channel, standardize
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.reduce import reduce_sum
 from weft.ops.select import cast
 from weft.ops.softmax import as_real

@@ -183,7 +183,7 @@ class Call:
             return grad
         if kind(type_of(grad).dtype) == "c" or kind(expected.dtype) not in "fc":
             raise DtypeError(self.name, f"{what}, got {type_of(grad)}")
-        return grad.astype(expected.dtype)  # type: ignore[attr-defined]
+        return grad.astype(expected.dtype)
 
 
 Inside = Callable[[Any, Any, Sequence[Any]], tuple[Any, Call]]

@@ -18,8 +18,8 @@ from weft.base.dtypes import (
     int32,
     int64,
 )
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
-from weft.ops.public import public
 from weft.ops.select import cast
 from weft.tensor.convert import check_complex
 from weft.tensor.tensor import Tensor
@@ -75,7 +75,7 @@ def _cast_to(dtype: DType) -> Callable[[Tensor], Tensor]:
     return method
 
 
-_METHODS: dict[str, Any] = {"astype": _astype, "to_device": _to_device, "cpu": _cpu, "type_as": _type_as}
+_METHODS: dict[str, Any] = {"astype": astype, "to_device": _to_device, "cpu": _cpu, "type_as": _type_as}
 _SHORT = {
     "bfloat16": bfloat16,
     "bool": bool_,

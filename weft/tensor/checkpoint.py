@@ -14,9 +14,9 @@ from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.tensor.dispatch import recording, wrap
 from weft.tensor.engine import node_of
 from weft.tensor.generator import (

@@ -9,10 +9,10 @@ import numpy as np
 
 from weft.base.device import as_device
 from weft.base.dtypes import DType, as_dtype, default_float
+from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.errors import ArgumentError, DomainError, ShapeError, WeftError
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.select import cast
 from weft.ops.view import broadcast_to, stack
 from weft.tensor.casts import astype

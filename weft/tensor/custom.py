@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import parameters, public
 from weft.errors import ArgumentError, GradientError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.families import elementwise
-from weft.ops.op import OPS, NoGradient, Op, Sample, TensorLike, parameters, type_of
-from weft.ops.public import public
+from weft.ops.op import OPS, NoGradient, Op, Sample, TensorLike, type_of
 from weft.tensor.dispatch import declared_rule
 
 _LITERALS = (bool, int, float, complex, str, bytes, type(None), np.dtype)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from weft.base.public import public
 from weft.base.shapes import Shape, normalize_axis
 from weft.errors import DomainError, ShapeError
 from weft.ops.index_axis import one_hot
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.reduce import argmax
 from weft.ops.select import weight
 from weft.ops.softmax import softmax

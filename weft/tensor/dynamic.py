@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import bfloat16, bool_, default_float, float32, int64, kind
+from weft.base.public import public
 from weft.base.shapes import as_ints, broadcast_shapes, normalize_axis, size_of
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.index_axis import as_index, take
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.view import broadcast_to, reshape
 from weft.tensor.dispatch import wrap
 from weft.tensor.tensor import Tensor

@@ -72,8 +72,8 @@ def _attach() -> None:
         setattr(Tensor, name, _in_place(name, function))
     for function in (complexes.conj, compound.isclose, compound.allclose):
         setattr(Tensor, function.__name__, function)
-    Tensor.real = property(complexes.real)  # type: ignore[attr-defined]
-    Tensor.imag = property(complexes.imag)  # type: ignore[attr-defined]
+    for function in (complexes.real, complexes.imag):
+        setattr(Tensor, function.__name__, property(function))
 
 
 # NumPy's ufuncs

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.errors import BoundsError, DomainError, DtypeError, ShapeError
 from weft.ops.index import gather_nd
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.select import select
 from weft.ops.view import reshape
 from weft.tensor.convert import integer

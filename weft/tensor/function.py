@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from weft.base.public import public
 from weft.errors import ArgumentError
-from weft.ops.public import public
 from weft.tensor.call import call
 from weft.tensor.tensor import Tensor
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from weft.base.dtypes import uint64
 from weft.base.philox import MASK
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.tensor.convert import integer
 from weft.tensor.random import new_key
 from weft.tensor.tensor import Tensor

@@ -13,8 +13,8 @@ import numpy as np
 
 from weft.base.device import as_device
 from weft.base.dtypes import bfloat16, uint16
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError, SharingError
-from weft.ops.public import public
 from weft.tensor.convert import from_ndarray
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap

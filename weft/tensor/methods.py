@@ -6,11 +6,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from weft.base.public import public
 from weft.errors import ShapeError
 from weft.ops import (
     activation,
     contract,
     index_axis,
+    products,
     reduce,
     scan,
     softmax,
@@ -44,6 +46,11 @@ def _reshape(self: Tensor, *shape: Any, copy: bool | None = None) -> Any:
     return view_axes.reshape(self, _ints(shape))
 
 
+def _view(self: Tensor, *shape: Any) -> Any:
+    """The elements in another shape, as ``reshape`` gives it."""
+    return view_axes.reshape(self, _ints(shape))
+
+
 def _permute(self: Tensor, *axes: Any) -> Any:
     """The tensor with its axes in another order: ``x.permute(2, 0, 1)``."""
     return view_axes.permute_dims(self, _ints(axes))
@@ -71,6 +78,11 @@ def _transposed_matrix(self: Tensor) -> Any:
             "T", f"the tensor must have two axes, got {type_of(self)}", hint="use .mT or .permute()"
         )
     return view_axes.matrix_transpose(self)
+
+
+def _t(self: Tensor) -> Any:
+    """The matrix transposed, as ``T`` gives it."""
+    return _transposed_matrix(self)
 
 
 def _flip(self: Tensor, *axis: Any) -> Any:
@@ -104,10 +116,10 @@ _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
     "permute": _permute,
     "reshape": _reshape,
     "slogdet": _of_linalg("slogdet"),
-    "t": _transposed_matrix,
+    "t": _t,
     "tile": _tile,
     "trace": _of_linalg("trace"),
-    "view": _reshape,
+    "view": _view,
 }
 _FUNCTIONS: dict[Any, str] = {
     view_axes: "broadcast_to expand flatten moveaxis squeeze swapaxes transpose unflatten unsqueeze",
@@ -119,7 +131,8 @@ _FUNCTIONS: dict[Any, str] = {
     statistics: "logsumexp mean median quantile std var",
     sort: "argsort sort topk",
     activation: "relu",
-    contract: "bmm dot matmul mm mv outer",
+    contract: "matmul outer",
+    products: "bmm dot mm mv",
     softmax: "log_softmax softmax",
     dynamic: "argwhere bincount masked_select nonzero unique",
 }
@@ -127,6 +140,9 @@ _FUNCTIONS: dict[Any, str] = {
 
 def _attach_all() -> None:
     for name, function in _SPELLED_FOR_METHODS.items():
+        if not name.startswith("__"):  # brackets take no keywords, and are hot
+            function.__name__ = name
+            function = public(function)
         attach(name, function)
     for module, names in _FUNCTIONS.items():
         for name in names.split():

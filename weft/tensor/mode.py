@@ -16,8 +16,8 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, TypeVar
 
+from weft.base.public import public
 from weft.errors import ArgumentError
-from weft.ops.public import public
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -28,8 +28,8 @@ from weft.base.dtypes import (
     result_dtype,
     scalar_dtype,
 )
+from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError
-from weft.ops.public import public
 from weft.tensor.convert import NUMBERS, number_dtype
 from weft.tensor.tensor import Tensor
 

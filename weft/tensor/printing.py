@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.base.device import CPU
 from weft.base.dtypes import DEFAULT_INT, DType, bool_, default_complex, default_float, kind
+from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
 from weft.ops.op import type_of
 
@@ -41,6 +42,7 @@ _PROFILES = {
 _options: list[PrintOptions] = [_PROFILES["default"]]
 
 
+@public
 def set_printoptions(
     precision: int | None = None,
     threshold: int | None = None,

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.base.trees import register_tree
 from weft.errors import ArgumentError, BoundsError, DtypeError, ShapeError
 from weft.ops.contract import matrix_multiply
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.op import Attrs, Container, Op, type_of
-from weft.ops.public import public
 from weft.ops.reduce import max as reduce_max
 from weft.ops.reduce import min as reduce_min
 from weft.ops.reduce import prod as reduce_prod
@@ -110,7 +110,7 @@ class RaggedTensor(Container):
         if not -rows <= int(i) < rows:
             raise BoundsError("index", f"row must be in {-rows}..{rows - 1}, got {int(i)}")
         i = int(i) % rows
-        return self.values[int(self._splits[i]) : int(self._splits[i + 1])]  # type: ignore[index]
+        return self.values[int(self._splits[i]) : int(self._splits[i + 1])]
 
     def take_rows(self, rows: Sequence[int]) -> RaggedTensor:
         """The rows of the given numbers, in that order."""
@@ -207,7 +207,8 @@ class RaggedTensor(Container):
     def mean(self) -> Tensor:
         """The mean of each row; NaN for an empty one."""
         lengths = np.diff(self._splits).astype(self.dtype).reshape(-1, *[1] * (self.values.ndim - 1))
-        return self.sum() / wrap(lengths)  # type: ignore[operator,no-any-return]
+        mean: Tensor = self.sum() / wrap(lengths)
+        return mean
 
     def max(self) -> Tensor:
         """The largest element of each row; -inf for an empty one."""

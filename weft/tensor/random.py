@@ -25,6 +25,7 @@ from weft.base.dtypes import (
     uint64,
 )
 from weft.base.philox import FOLD, MASK, SPLIT
+from weft.base.public import public
 from weft.base.shapes import Shape, broadcast_shapes, normalize_axis, normalize_shape, size_of
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops import distribution
@@ -32,7 +33,6 @@ from weft.ops.arithmetic import add, maximum, minimum, mul, neg, sub
 from weft.ops.compare import less
 from weft.ops.index_axis import take
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.quantile import normal_quantile
 from weft.ops.random import check_keys, derive, random_bits
 from weft.ops.reduce import argmax

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DEFAULT_INT, DType, default_float, integer_range, kind, result_dtype, uint64
+from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.view import broadcast_to, reshape
 from weft.tensor.convert import integer, number, number_dtype
 from weft.tensor.creation import made, target_dtype

@@ -13,9 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import TensorLike, type_of
-from weft.ops.public import public
 from weft.tensor.accumulate import gradient_of
 from weft.tensor.autograd import no_graph, seed_gradient, start_backward
 from weft.tensor.dispatch import wrap

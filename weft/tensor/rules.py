@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import parameters
 from weft.ops.broadcast import unbroadcast
 from weft.ops.compare import isfinite
-from weft.ops.op import NoGradient, Op, parameters, type_of
+from weft.ops.op import NoGradient, Op, type_of
 from weft.ops.select import select
 
 Saved = tuple[Any, ...]

@@ -11,12 +11,12 @@ import numpy as np
 
 from weft.base.device import as_device
 from weft.base.dtypes import DEFAULT_INT, as_dtype, kind
+from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.exponential import log
 from weft.ops.index_axis import take
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.ops.select import cast
 from weft.ops.sort import argsort
 from weft.ops.view_axes import moveaxis

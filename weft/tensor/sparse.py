@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import as_dtype, default_float, int64, kind
+from weft.base.public import public
 from weft.base.shapes import Shape, normalize_axes, normalize_axis, normalize_shape, size_of
 from weft.base.trees import register_tree
 from weft.errors import ArgumentError, BoundsError, DtypeError, ShapeError
@@ -19,7 +20,6 @@ from weft.ops import arithmetic as ops
 from weft.ops.contract import matrix_multiply, transpose_last
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.op import Attrs, Container, Op, type_of
-from weft.ops.public import public
 from weft.ops.reduce import reduce_sum as reduce_sum_op
 from weft.ops.reduce import sum as reduce_sum
 from weft.ops.select import cast as cast_op

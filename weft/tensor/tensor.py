@@ -15,11 +15,12 @@ import numpy as np
 
 from weft.base.device import CPU, Device, as_device
 from weft.base.dtypes import as_dtype, kind
+from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import type_of
-from weft.ops.public import public
 from weft.tensor import dispatch
 from weft.tensor.autograd import seed_gradient as seed_gradient
+from weft.tensor.interface import Attached
 from weft.tensor.mode import thread
 from weft.tensor.node import Leaf
 from weft.tensor.recorded import Recorded
@@ -37,7 +38,7 @@ class _NotCalled(type):
         return super().__call__(*args, **kwargs)
 
 
-class Tensor(Recorded, metaclass=_NotCalled):
+class Tensor(Recorded, Attached, metaclass=_NotCalled):
     """An array of numbers that knows how it was computed.
 
     >>> import weft
@@ -184,7 +185,7 @@ class Tensor(Recorded, metaclass=_NotCalled):
     def __iter__(self) -> Iterator[Tensor]:
         if self.ndim == 0:
             raise ArgumentError("iter", "a 0-d tensor cannot be iterated over")
-        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
+        return (self[i] for i in range(self.shape[0]))
 
     def __hash__(self) -> int:
         return id(self)
@@ -206,7 +207,7 @@ class Tensor(Recorded, metaclass=_NotCalled):
     @public
     def clone(self) -> Tensor:
         """A copy that the graph knows of: gradients flow through it."""
-        return self.astype(self.dtype, copy=True)  # type: ignore[attr-defined,no-any-return]
+        return self.astype(self.dtype, copy=True)
 
     def __copy__(self) -> Tensor:
         if type(self._node) is Leaf:
@@ -245,7 +246,7 @@ class Tensor(Recorded, metaclass=_NotCalled):
             as_device(device)
         if dtype is None and not copy:
             return self
-        return self.astype(self.dtype if dtype is None else as_dtype(dtype), copy=copy)  # type: ignore[attr-defined,no-any-return]
+        return self.astype(self.dtype if dtype is None else as_dtype(dtype), copy=copy)
 
     def _is_unshared(self) -> bool:
         """Whether this tensor is the only holder of its array, so that it may be written in place."""

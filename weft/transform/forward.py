@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import parameters
 from weft.errors import GradientError
-from weft.ops.op import NoGradient, Op, parameters
+from weft.ops.op import NoGradient, Op
 from weft.ops.view import broadcast_to
 from weft.tensor.dispatch import apply, declared_rule, recording, wrap
 from weft.tensor.engine import run_backward

@@ -227,7 +227,7 @@ def _summed(level: int, grad: Tensor, axis: int | None, size: int) -> Tensor:
     """The gradient of an argument from that of one example: stacked, or summed where examples share it."""
     if axis is not None:
         return _stacked(level, grad, axis, size)
-    return _stacked(level, grad, 0, size).sum(axis=0)  # type: ignore[attr-defined,no-any-return]
+    return _stacked(level, grad, 0, size).sum(axis=0)
 
 
 INSIDE[Dual] = apply_dual

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.base.shapes import size_of
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.errors import DtypeError
@@ -28,6 +29,7 @@ from weft.transform.reverse import vjp
 from weft.transform.vmap import vmap
 
 
+@public
 def jacrev(
     f: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -74,6 +76,7 @@ def jacrev(
     return function
 
 
+@public
 def jacfwd(
     f: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -119,6 +122,7 @@ def jacfwd(
     return function
 
 
+@public
 def jacobian(
     f: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -135,6 +139,7 @@ def jacobian(
     return jacrev(f, argnums, has_aux, chunk_size)
 
 
+@public
 def hessian(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:

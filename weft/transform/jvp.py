@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.op import type_of
@@ -26,6 +27,7 @@ from weft.transform.forward import Dual
 from weft.transform.levels import new_level
 
 
+@public
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of f, and the derivative of its outputs along tangents of its arguments.
 
@@ -97,4 +99,4 @@ def _direction(op: str, primal: Tensor, tangent: Any, place: str) -> Tensor:
     out = to_tensor(op, tangent, f"the tangent of {place}")
     if out.shape != primal.shape:
         raise ShapeError(op, f"the tangent of {place} must be of type {type_of(primal)}, got {type_of(out)}")
-    return out if out.dtype == primal.dtype else out.astype(primal.dtype)  # type: ignore[attr-defined]
+    return out if out.dtype == primal.dtype else out.astype(primal.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.base.trees import tree_unflatten
 from weft.tensor.autograd import seed_gradient
 from weft.tensor.mode import enable_grad
@@ -17,6 +18,7 @@ from weft.transform.jvp import check_tangents
 from weft.transform.reverse import Tape, record
 
 
+@public
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and the function from tangents of its arguments to tangents of its outputs.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.public import public
 from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
 from weft.errors import GradientError
 from weft.ops.op import type_of
@@ -129,6 +130,7 @@ def record(
     return tape, structure, out, tree_map(lambda x: tape.settle(x) if isinstance(x, Tensor) else x, aux)
 
 
+@public
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and the function from gradients of its outputs to gradients of its arguments.
 
@@ -159,6 +161,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (value, vjp_function, aux) if has_aux else (value, vjp_function)
 
 
+@public
 def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Any:
     """A function that gives the value of f and its gradient.
 
@@ -202,6 +205,7 @@ def _scalar_output(op: str, out: Any) -> Tensor:
     return out
 
 
+@public
 def grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from weft.base.public import public
 from weft.base.trees import spread_prefix, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, AxisError, DomainError, ShapeError
 from weft.ops.batching import move_axis, to_front
@@ -23,6 +24,7 @@ from weft.transform.levels import new_level
 _RANDOMNESS = ("error", "same", "different")
 
 
+@public
 def vmap(
     f: Callable[..., Any],
     in_axes: Any = 0,

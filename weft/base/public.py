@@ -7,11 +7,28 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft.errors import ArgumentError
-from weft.ops.op import parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_RENAMED = {"dim": "axis", "keepdim": "keepdims", "input": "x", "dims": "axis", "size": "shape"}
+_VARARGS = 0x04  # inspect.CO_VARARGS, without the cost of importing inspect
+_RENAMED = {
+    "dim": "axis",
+    "keepdim": "keepdims",
+    "input": "x",
+    "dims": "axis",
+    "size": "shape",
+    "in_dims": "in_axes",
+    "out_dims": "out_axes",
+}
+
+
+def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Names of a function's positional parameters, its keyword-only ones, and its ``*rest`` or ""."""
+    code = function.__code__
+    count, keywords = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    takes_rest = bool(code.co_flags & _VARARGS)
+    return names[:count], names[count : count + keywords], names[count + keywords] if takes_rest else ""
 
 
 def public(function: F) -> F:
@@ -34,7 +51,9 @@ def public(function: F) -> F:
 
 
 def _not_a_tensor(name: str, x: object) -> ArgumentError:
-    return ArgumentError(name, f"takes tensors, got {type(x).__name__}", hint="make it one with weft.tensor(...)")
+    return ArgumentError(
+        name, f"takes tensors, got {type(x).__name__}", hint="make it one with weft.tensor(...)"
+    )
 
 
 def _misfit(function: Callable[..., Any], message: str, kwargs: dict[str, Any]) -> ArgumentError:
