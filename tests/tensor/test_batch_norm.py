@@ -42,6 +42,18 @@ def test_instance_norm_averages_statistics_over_examples() -> None:
     np.testing.assert_allclose(var.numpy(), x.numpy().var(axis=2, ddof=1).mean(axis=0))
 
 
+def test_running_statistics_can_be_mapped_over_but_not_shared_by_a_map() -> None:
+    x, mean, var = weft.randn(2, 5, 3), weft.zeros((2, 3)), weft.ones((2, 3))
+
+    def normalized(x: Any, mean: Any, var: Any) -> Any:
+        return weft.batch_norm(x, mean, var, training=True), mean
+
+    _, moved = weft.vmap(normalized)(x, mean, var)
+    np.testing.assert_allclose(moved.numpy(), 0.1 * x.numpy().mean(axis=1), rtol=1e-5)
+    with pytest.raises(weft.errors.ArgumentError, match="must be mapped over"):
+        weft.vmap(normalized, in_axes=(0, None, None))(x, mean[0], var[0])
+
+
 @pytest.mark.parametrize("offset", [1e4, -1e6])
 def test_variance_survives_a_large_mean(offset: float) -> None:
     x = (np.random.default_rng(0).normal(size=(2, 512)) + offset).astype(np.float32)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bfloat16, float16, float32, kind
+from weft.base.dtypes import bfloat16, float16, float32, float64, kind
 from weft.base.public import public
 from weft.base.shapes import broadcast_shapes, normalize_axis
 from weft.errors import ArgumentError, AxisError, DtypeError, ShapeError
@@ -55,6 +55,8 @@ def _matmul_type(x: TensorType, y: TensorType) -> TensorType:
 def _multiply_arrays(x: Any, y: Any) -> Any:
     """The matrix product of arrays, by BLAS wherever that is exact enough."""
     dtype = x.dtype
+    if dtype is float32 or dtype is float64:
+        return _multiply(x, y)
     if kind(dtype) in "iu" and _fits_double(x, y):
         wide = _multiply(x.astype(np.float64), y.astype(np.float64))
         return wide.astype(np.int64).astype(dtype)

@@ -163,27 +163,32 @@ def _by_columns(windows: Array, kernel: Array, shape: Ints) -> Array:
     groups, outputs = kernel.shape[:2]
     depth = prod(kernel.shape[2:])
     matrix = np.ascontiguousarray(kernel.reshape(groups, outputs, depth))
-    order = (1, 2, *range(3 + rank, 3 + 2 * rank), 0, *range(3, 3 + rank))
-    windows = windows.transpose(order)
-    lead = windows.ndim - rank - 1
-    row = groups * depth * prod(shape[3:]) * windows.itemsize
-    rows = max(1, min(shape[2], _BUFFER_BYTES // row))
-    examples = max(1, min(n, _BUFFER_BYTES // (row * rows))) if rows == shape[2] else 1
+    windows = windows.transpose(1, 2, *range(3 + rank, 3 + 2 * rank), 0, *range(3, 3 + rank))
+    examples, rows = _chunk_sizes(n, shape[2], groups * depth * prod(shape[3:]) * windows.itemsize)
     out = np.empty(shape, windows.dtype)
     grouped = out.reshape(n, groups, outputs, *shape[2:])
-    buffer = np.empty((*windows.shape[:lead], examples, rows, *shape[3:]), windows.dtype)
-    for i in range(0, n, examples):
-        for j in range(0, shape[2], rows):
-            part = windows[(slice(None),) * lead + (slice(i, i + examples), slice(j, j + rows))]
-            chunk = buffer[(slice(None),) * lead + (slice(part.shape[lead]), slice(part.shape[lead + 1]))]
-            np.copyto(chunk, part)
-            columns = chunk.reshape(groups, depth, -1)
-            if examples == 1 and rows == shape[2]:
-                np.matmul(matrix, columns, out=grouped[i].reshape(groups, outputs, -1))
-                continue
-            product_ = np.matmul(matrix, columns).reshape(groups, outputs, *part.shape[lead:])
-            grouped[i : i + examples, :, :, j : j + rows] = np.moveaxis(product_, 2, 0)
+    buffer = np.empty((*windows.shape[: 2 + rank], examples, rows, *shape[3:]), windows.dtype)
+    taps = (slice(None),) * (2 + rank)
+    for i, j in product(range(0, n, examples), range(0, shape[2], rows)):
+        part = windows[(*taps, slice(i, i + examples), slice(j, j + rows))]
+        block = part.shape[2 + rank :]
+        chunk = buffer[(*taps, slice(block[0]), slice(block[1]))]
+        np.copyto(chunk, part)
+        columns = chunk.reshape(groups, depth, prod(block))
+        if examples == 1 and rows == shape[2]:
+            np.matmul(matrix, columns, out=grouped[i].reshape(groups, outputs, prod(block)))
+            continue
+        found = np.matmul(matrix, columns).reshape(groups, outputs, *block)
+        grouped[i : i + examples, :, :, j : j + rows] = found.transpose(2, 0, 1, *range(3, 3 + rank))
     return out
+
+
+def _chunk_sizes(examples: int, rows: int, row_bytes: int) -> tuple[int, int]:
+    """How many examples, and rows of each, fit into the buffer; rows of one example come first."""
+    fitting = max(1, min(rows, _BUFFER_BYTES // row_bytes))
+    if fitting < rows:
+        return 1, fitting
+    return max(1, min(examples, _BUFFER_BYTES // (row_bytes * rows))), rows
 
 
 def _by_rows(windows: Array, kernel: Array, shape: Ints) -> Array:

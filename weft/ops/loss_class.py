@@ -10,7 +10,6 @@ from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.errors import DomainError, ShapeError
 from weft.ops.classes import take_class
-from weft.ops.elementwise import not_equal
 from weft.ops.index import gather_nd
 from weft.ops.loss import paired, reduced, total
 from weft.ops.op import Sample, composite, type_of
@@ -48,9 +47,8 @@ def _check_numbers(op: str, x: Any, target: Any, axis: int) -> None:
 def _number_weights(target: Any, weight: Any, ignore_index: int, dtype: Any) -> Any:
     """The weight of each class number: 0 where it is ignored."""
     limits = np.iinfo(target.dtype)
-    if not limits.min <= ignore_index <= limits.max:
-        ignore_index = limits.max
-    kept = not_equal(target, np.asarray(ignore_index, target.dtype))
+    possible = limits.min <= ignore_index <= limits.max
+    kept = target != int(ignore_index) if possible else target == target
     if weight is None:
         return cast(kept, dtype=dtype)
     safe = select(kept, target, np.zeros((), target.dtype))

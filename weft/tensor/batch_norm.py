@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from weft.base.public import public
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.elementwise import mul, rsqrt
@@ -39,7 +41,14 @@ def _move_towards(op: str, running: Any, value: Any, momentum: float) -> None:
         raise ArgumentError(op, f"running statistics must be tensors, got {type(running).__name__}")
     with no_grad():
         step = cast(reshape(value, shape=running.shape), dtype=running.dtype)
-        running.data = mul(running, 1 - momentum) + step * momentum
+        moved = mul(running, 1 - momentum) + step * momentum
+    if getattr(moved._data, "place", "") == "vmap" and isinstance(running._data, np.ndarray):
+        raise ArgumentError(
+            op,
+            "running statistics must be mapped over where the input is, got some shared by all examples",
+            hint="give every example its own, or None",
+        )
+    running.data = moved
 
 
 def _by_running(op: str, x: Any, given: dict[str, Any], eps: float) -> Any:

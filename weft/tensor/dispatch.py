@@ -114,7 +114,7 @@ def record(
         rule = elementwise_rule(op, complex_valued)
         shapes = tuple([d.shape for d in datas])
         same = all(s == shapes[0] for s in shapes)
-        keep = saved_by_partials(op)
+        keep = saved_by_partials(op, tuple([e is not None for e in edges]))
         kept = [d if k else None for d, k in zip((*datas, outs[0]), keep, strict=True)]
         saved: tuple[Any, ...] = (*kept, None if same else shapes)
     else:

@@ -95,7 +95,7 @@ def _leaving(general: Function, leaves: Callable[[Any], bool]) -> Function:
 
 def _unary(op: Op, general: Function) -> Function:
     ufunc = op.eval
-    keep_x, keep_out = saved_by_partials(op)
+    keep_x, keep_out = saved_by_partials(op, (True,))
     rule = elementwise_rule(op, complex_valued=False)
     nothing = (None, None, None)
 
@@ -146,10 +146,10 @@ def _unary(op: Op, general: Function) -> Function:
 
 def _binary(op: Op, general: Function) -> Function:
     ufunc = op.eval
-    keep_x, keep_y, keep_out = saved_by_partials(op)
+    keep_x, keep_y, keep_out = saved_by_partials(op, (True, True))
     rule = elementwise_rule(op, complex_valued=False)
     keeps_nothing = not (keep_x or keep_y or keep_out)
-    keeps_inputs = keep_x and keep_y and not keep_out
+    is_product = saved_by_partials(op, (True, False)) == (False, True, False) and keep_x and not keep_out
     nothing = (None, None, None, None)
 
     def function(x: Any, y: Any, /) -> Any:
@@ -197,8 +197,8 @@ def _binary(op: Op, general: Function) -> Function:
             node.right = right
             if keeps_nothing:
                 node.saved = nothing
-            elif keeps_inputs:
-                node.saved = (a, b, None, None)
+            elif is_product:
+                node.saved = (None if right is None else a, None if left is None else b, None, None)
             else:
                 node.saved = (a if keep_x else None, b if keep_y else None, out if keep_out else None, None)
             return t
@@ -232,7 +232,8 @@ def _binary(op: Op, general: Function) -> Function:
         t._form = form_of(out)
         edges = (x._node, y._node)
         if edges != (None, None) and recording():
-            kept = (a if keep_x else None, b if keep_y else None, out if keep_out else None)
+            keep = saved_by_partials(op, (edges[0] is not None, edges[1] is not None))
+            kept = [d if k else None for d, k in zip((a, b, out), keep, strict=True)]
             t._node = make_node(rule, edges, (*kept, (a.shape, b.shape)))
         return t
 

@@ -7,6 +7,7 @@ gradient of the outputs into gradients of the inputs. It runs on arrays or on te
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Any
 
@@ -93,11 +94,15 @@ def _scaled_by(factor: float) -> Callable[[Any, Saved], Any]:
     return lambda g, saved: g * factor
 
 
-def saved_by_partials(op: Op) -> tuple[bool, ...]:
-    """For each input and then the output of an elementwise op, whether backward needs its data."""
+@cache
+def saved_by_partials(op: Op, differentiated: tuple[bool, ...]) -> tuple[bool, ...]:
+    """For each input and then the output of an elementwise op, whether backward needs its data.
+
+    Only the partials by inputs that are differentiated count: ``x * mask`` need not keep x.
+    """
     names: set[str] = set()
-    for partial in op.partials or ():
-        if callable(partial):
+    for partial, counts in zip(op.partials or (), differentiated, strict=True):
+        if counts and callable(partial):
             names.update(parameters(partial)[0])
     return tuple(name in names for name in (*op.inputs, "out"))
 

@@ -36,6 +36,7 @@ from weft.transform.arguments import (
 )
 
 _ALIAS = Backward("alias", lambda g, saved, edges: [g] * len(edges), ())
+_open: set[Node] = set()  # aliases of calls that are running: their gradients are still to be asked for
 
 
 def _alias(x: Tensor, linked: bool) -> Tensor:
@@ -50,15 +51,15 @@ class Tape:
     The aliases of another tape may be ``known``: then they are not outside this one.
     """
 
-    __slots__ = ("_inputs", "_known", "_linked", "_nodes", "_op", "_outer", "aliases")
+    __slots__ = ("_inputs", "_known", "_linked", "_op", "_outer", "aliases", "nodes")
 
     def __init__(self, op: str, inputs: Sequence[Tensor], known: Tape | None = None) -> None:
         self._op = op
         self._outer = recording()
         self._inputs = inputs
         self.aliases = [_alias(x, linked=self._outer) for x in inputs]
-        self._nodes = [a._node for a in self.aliases]
-        self._known: frozenset[Node] = frozenset(self._nodes)
+        self.nodes = [a._node for a in self.aliases]
+        self._known: frozenset[Node] = frozenset(self.nodes)
         if known is not None:
             self._known |= known._known
         self._linked = any(node.edges for node in self._known)
@@ -79,7 +80,7 @@ class Tape:
         return data if type(data) is np.ndarray else data.map(self.settle)
 
     def _leads_outside(self, tensors: Iterable[Tensor]) -> bool:
-        """Whether the graph of some tensor ends anywhere but in our aliases: at a leaf or in another tape."""
+        """Whether the graph of some tensor ends where a gradient may be asked for: a leaf, a call around."""
         waiting = [t._node for t in tensors if t._node is not None]
         if self._linked and waiting:
             return True
@@ -88,7 +89,7 @@ class Tape:
             node = node_of(waiting.pop())
             if node in seen:
                 continue
-            if type(node) is Leaf or not node.edges:
+            if type(node) is Leaf or node in _open:
                 return True
             seen.add(node)
             waiting.extend(e for e in node.edges if e is not None)
@@ -105,7 +106,7 @@ class Tape:
             any(g._node is not None for _, g in roots) or (self._outer and self._leads_outside(outputs))
         )
         found = run_backward(
-            roots, retain_graph=again or connected, create_graph=connected, targets=self._nodes
+            roots, retain_graph=again or connected, create_graph=connected, targets=self.nodes
         )
         return [
             wrap(np.zeros(x.shape, x.dtype)) if g is None else self._result(g, connected)
@@ -124,8 +125,12 @@ def record(
     """Run f on aliases of trees of tensors; gives tape, structure of the trees, output and aux."""
     inputs, structure = flatten_differentiable(op, trees, names or argument_names(len(trees)))
     tape = Tape(op, inputs)
-    with enable_grad():
-        result = f(*tree_unflatten(structure, tape.aliases))
+    try:
+        _open.update(tape.nodes)
+        with enable_grad():
+            result = f(*tree_unflatten(structure, tape.aliases))
+    finally:
+        _open.difference_update(tape.nodes)
     out, aux = split_aux(op, result, has_aux)
     return tape, structure, out, tree_map(lambda x: tape.settle(x) if isinstance(x, Tensor) else x, aux)
 
