@@ -367,3 +367,12 @@ def test_recording_is_off_only_in_its_own_thread() -> None:
         worker.join()
     assert seen == [True]
     assert (x * x).requires_grad
+
+
+def test_product_keeps_only_what_its_gradient_needs() -> None:
+    x, mask = weft.ones(3, requires_grad=True), weft.ones(3)
+    assert (x * mask).grad_fn.saved == (None, mask._data, None, None)
+    assert (mask * x).grad_fn.saved == (mask._data, None, None, None)
+    assert (x * weft.ones((2, 3))).grad_fn.saved[0] is None
+    assert (x * 2.0).grad_fn.saved[0] is None
+    assert (x + mask).grad_fn.saved == (None, None, None, None)

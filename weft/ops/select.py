@@ -108,6 +108,12 @@ def weight(condition: Any, like: Any) -> Any:
 
 def same_dtype(op: str, *inputs: Any) -> list[Any]:
     """Inputs in their common dtype; Python numbers are weak, and so are NumPy's next to tensors."""
+    first = getattr(inputs[0], "dtype", None)
+    for x in inputs:
+        if first is None or getattr(x, "dtype", None) is not first:
+            break
+    else:
+        return list(inputs)
     if any(isinstance(x, TensorLike) for x in inputs):
         inputs = tuple(map(python_number, inputs))
     dtypes = [x.dtype for x in inputs if hasattr(x, "dtype")]
