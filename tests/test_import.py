@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import weft
 
 ROOT = Path(__file__).parent.parent
 ROUNDS = 8
@@ -58,11 +61,11 @@ def run_python(code: str, **settings: str) -> str:
 def test_import_takes_at_most_half_longer_than_numpy(tmp_path: Path) -> None:
     cache = {"PYTHONPYCACHEPREFIX": str(tmp_path)}  # as installed: both packages have their bytecode
     run_python("import numpy, weft", **cache)
-    weft, numpy = float("inf"), float("inf")
+    ours, numpy = float("inf"), float("inf")
     for _ in range(ROUNDS):  # in turns, and the smallest of each
-        weft = min(weft, float(run_python(TIMED.format(module="weft"), **cache)))
+        ours = min(ours, float(run_python(TIMED.format(module="weft"), **cache)))
         numpy = min(numpy, float(run_python(TIMED.format(module="numpy"), **cache)))
-    assert weft <= LIMIT * numpy, f"import weft takes {weft * 1e3:.0f} ms, numpy {numpy * 1e3:.0f} ms"
+    assert ours <= LIMIT * numpy, f"import weft takes {ours * 1e3:.0f} ms, numpy {numpy * 1e3:.0f} ms"
 
 
 def test_import_loads_no_heavy_module() -> None:
@@ -75,3 +78,26 @@ def test_import_loads_nothing_but_weft_its_dependencies_and_the_standard_library
     added = json.loads(run_python(ADDED))
     foreign = {m.split(".")[0] for m in added} - {"weft"} - set(sys.stdlib_module_names)
     assert foreign == set()
+
+
+def lazy_imports() -> dict[str, str]:
+    """The names that a type checker is told of under TYPE_CHECKING, each with its module."""
+    tree = ast.parse((ROOT / "weft" / "__init__.py").read_text())
+    block = next(n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))
+    found = [n for n in block.body if isinstance(n, ast.ImportFrom)]
+    return {a.name: f"{n.module}.{a.name}" if n.module in ("weft", "weft.tensor") else str(n.module)
+            for n in found for a in n.names}  # fmt: skip
+
+
+def test_type_checkers_are_told_of_what_is_imported_at_first_use() -> None:
+    assert lazy_imports() == {**weft._MODULES, **weft._HOME}
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in weft.__all__ if not hasattr(weft, name)] == []
+    assert set(weft.__all__) <= set(dir(weft))
+
+
+def test_import_leaves_the_garbage_collector_as_it_was() -> None:
+    assert run_python("import gc, weft; print(gc.isenabled())").strip() == "True"
+    assert run_python("import gc; gc.disable(); import weft; print(gc.isenabled())").strip() == "False"

@@ -1,401 +1,456 @@
-"""weft: a computation-graph framework. Ordinary Python on tensors, dynamic and static graphs, one cloth."""
+"""weft: a computation-graph framework. Ordinary Python on tensors, dynamic and static graphs, one cloth.
 
+What every program needs is imported at once; the rest at first use, so that ``import weft`` stays quick.
+``tests/test_import.py`` checks that both lists below say the same.
+"""
+
+import gc as _gc
 import typing as _typing
 
-from weft import autograd, errors
+# A collection during import finds nothing, and would take a fifth of the time.
+_collecting = _gc.isenabled()
+_gc.disable()
+try:
+    import numpy as _numpy  # noqa: F401 - first: imported deep inside, it takes CPython longer
 
-# dtypes
-from weft.base.device import Device
-from weft.base.dtypes import (
-    bfloat16,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    get_default_dtype,
-    int8,
-    int16,
-    int32,
-    int64,
-    isdtype,
-    set_default_dtype,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from weft.base.dtypes import bool_ as bool
-from weft.base.trees import (
-    register_tree,
-    tree_flatten,
-    tree_leaves,
-    tree_map,
-    tree_structure,
-    tree_unflatten,
-)
-
-# autograd
-from weft.ir.types import TensorType
-
-# neural networks
-from weft.ops.activation import (
-    celu,
-    elu,
-    gelu,
-    glu,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
-    logsigmoid,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    silu,
-    softplus,
-    softshrink,
-    softsign,
-    tanhshrink,
-    threshold,
-)
-from weft.ops.arithmetic import clip
-from weft.ops.complex import complex, conj, imag, real
-
-# elementwise that are functions
-from weft.ops.compound import allclose, isclose, lerp, nan_to_num
-
-# contract
-from weft.ops.contract import matmul, outer, tensordot, vecdot
-from weft.ops.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
-from weft.ops.einsum import einsum
-from weft.ops.gamma import polygamma
-from weft.ops.grid import affine_grid, grid_sample
-
-# index, sort, search, sets
-from weft.ops.index_axis import (
-    gather,
-    index_add,
-    index_select,
-    masked_fill,
-    one_hot,
-    put_along_axis,
-    scatter,
-    scatter_add,
-    take,
-    take_along_axis,
-)
-from weft.ops.loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    gaussian_nll_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
-)
-from weft.ops.loss_class import cross_entropy, nll_loss
-from weft.ops.loss_margin import (
-    cdist,
-    cosine_embedding_loss,
-    cosine_similarity,
-    hinge_embedding_loss,
-    margin_ranking_loss,
-    multi_margin_loss,
-    multilabel_soft_margin_loss,
-    pairwise_distance,
-    soft_margin_loss,
-    triplet_margin_loss,
-    triplet_margin_with_distance_loss,
-)
-from weft.ops.norm import group_norm, layer_norm, local_response_norm, normalize, rms_norm
-from weft.ops.op import no_gradient
-from weft.ops.pool import (
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    fold,
-    lp_pool1d,
-    lp_pool2d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    unfold,
-)
-from weft.ops.pool_adaptive import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-)
-from weft.ops.products import bilinear, bmm, dot, inner, kron, linear, mm, mv
-
-# reduce
-from weft.ops.reduce import all, amax, amin, any, argmax, argmin, count_nonzero, max, min, prod, sum
-from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
-from weft.ops.scan import cummax, cummin, cumprod, cumsum, cumulative_prod, cumulative_sum, diff
-from weft.ops.select import where
-from weft.ops.softmax import log_softmax, softmax, softmin
-from weft.ops.sort import argsort, isin, searchsorted, sort, topk
-from weft.ops.statistics import logsumexp, mean, median, nanmean, nansum, quantile, std, var
-
-# view
-from weft.ops.view import cat, concat, stack
-from weft.ops.view_axes import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    broadcast_arrays,
-    broadcast_to,
-    expand,
-    expand_dims,
-    flatten,
-    matrix_transpose,
-    moveaxis,
-    permute_dims,
-    reshape,
-    squeeze,
-    swapaxes,
-    transpose,
-    unflatten,
-    unsqueeze,
-)
-from weft.ops.view_join import chunk, flip, repeat, roll, split, tile, unbind, unstack
-from weft.ops.view_pad import crop, diag, diag_embed, diagonal, pad, tril, triu
-from weft.tensor import elementwise_methods as _elementwise_methods  # noqa: F401 - attaches methods
-
-# tensors
-from weft.tensor import methods as _methods  # noqa: F401 - attaches methods
-from weft.tensor import operators as _operators  # noqa: F401 - attaches methods
-
-# random
-from weft.tensor import random
-from weft.tensor.anomaly import detect_anomaly
-from weft.tensor.attention import scaled_dot_product_attention
-from weft.tensor.autograd import stop_gradient
-from weft.tensor.batch_norm import batch_norm, instance_norm
-from weft.tensor.casts import astype
-from weft.tensor.checkpoint import checkpoint, checkpoint_sequential
-from weft.tensor.creation import (
-    as_tensor,
-    asarray,
-    empty,
-    empty_like,
-    from_numpy,
-    full,
-    full_like,
-    ones,
-    ones_like,
-    tensor,
-    zeros,
-    zeros_like,
-)
-from weft.tensor.custom import custom_op, remove_custom_op
-from weft.tensor.dropout import (
-    alpha_dropout,
-    dropout,
-    dropout1d,
-    dropout2d,
-    dropout3d,
-    gumbel_softmax,
-)
-
-# index, search, sets whose result's shape depends on values
-from weft.tensor.dynamic import (
-    argwhere,
-    bincount,
-    masked_select,
-    nonzero,
-    tril_indices,
-    triu_indices,
-    unique,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-)
-from weft.tensor.embedding import embedding
-from weft.tensor.function import Function
-
-# elementwise that are ops
-from weft.tensor.functions import (
-    abs,
-    absolute,
-    acos,
-    acosh,
-    add,
-    angle,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    bitwise_and,
-    bitwise_invert,
-    bitwise_left_shift,
-    bitwise_not,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    ceil,
-    copysign,
-    cos,
-    cosh,
-    digamma,
-    div,
-    divide,
-    eq,
-    equal,
-    erf,
-    erfc,
-    erfinv,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    floor_divide,
-    fmod,
-    ge,
-    greater,
-    greater_equal,
-    gt,
-    hypot,
-    isfinite,
-    isinf,
-    isnan,
-    le,
-    less,
-    less_equal,
-    lgamma,
-    log,
-    log1p,
-    log2,
-    log10,
-    logaddexp,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    lt,
-    maximum,
-    minimum,
-    mul,
-    multiply,
-    ne,
-    neg,
-    negative,
-    nextafter,
-    not_equal,
-    positive,
-    pow,
-    reciprocal,
-    remainder,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    signbit,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    sub,
-    subtract,
-    tan,
-    tanh,
-    true_divide,
-    trunc,
-)
-from weft.tensor.generator import (
-    Generator,
-    fork_rng,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
-from weft.tensor.interop import from_dlpack
-from weft.tensor.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from weft.tensor.namespace import (
-    __array_namespace_info__,
-    can_cast,
-    double,
-    e,
-    finfo,
-    half,
-    iinfo,
-    inf,
-    is_complex,
-    is_floating_point,
-    is_tensor,
-    long,
-    nan,
-    newaxis,
-    numel,
-    pi,
-    result_type,
-    short,
-)
-from weft.tensor.printing import printoptions, set_printoptions
-from weft.tensor.ragged import RaggedTensor, ragged, ragged_from_padded, ragged_from_splits
-from weft.tensor.ranges import arange, eye, linspace, meshgrid
-from weft.tensor.sampling import (
-    bernoulli,
-    multinomial,
-    normal,
-    rand,
-    rand_like,
-    randint,
-    randint_like,
-    randn,
-    randn_like,
-    randperm,
-)
-from weft.tensor.sparse import SparseTensor, sparse_coo_tensor, to_sparse
-from weft.tensor.tensor import Tensor
-
-# transforms
-from weft.transform import functions as _functions  # noqa: F401 - enters rules
-from weft.transform.jacobian import hessian, jacfwd, jacobian, jacrev
-from weft.transform.jvp import jvp
-from weft.transform.linearize import linearize
-from weft.transform.reverse import grad, value_and_grad, vjp
-from weft.transform.vmap import vmap
+    from weft import errors
+    from weft.base.device import Device
+    from weft.base.dtypes import (
+        bfloat16,
+        complex64,
+        complex128,
+        float16,
+        float32,
+        float64,
+        get_default_dtype,
+        int8,
+        int16,
+        int32,
+        int64,
+        isdtype,
+        set_default_dtype,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
+    from weft.base.dtypes import bool_ as bool
+    from weft.ir.types import TensorType
+    from weft.ops.arithmetic import clip
+    from weft.ops.complex import complex, conj, imag, real
+    from weft.ops.compound import allclose, isclose, lerp, nan_to_num
+    from weft.ops.contract import matmul, outer, tensordot, vecdot
+    from weft.ops.gamma import polygamma
+    from weft.ops.index_axis import (
+        gather,
+        index_add,
+        index_select,
+        masked_fill,
+        one_hot,
+        put_along_axis,
+        scatter,
+        scatter_add,
+        take,
+        take_along_axis,
+    )
+    from weft.ops.op import no_gradient
+    from weft.ops.reduce import all, amax, amin, any, argmax, argmin, count_nonzero, max, min, prod, sum
+    from weft.ops.scan import cummax, cummin, cumprod, cumsum, cumulative_prod, cumulative_sum, diff
+    from weft.ops.select import where
+    from weft.ops.sort import argsort, isin, searchsorted, sort, topk
+    from weft.ops.statistics import logsumexp, mean, median, nanmean, nansum, quantile, std, var
+    from weft.ops.view import cat, concat, stack
+    from weft.ops.view_axes import (
+        atleast_1d,
+        atleast_2d,
+        atleast_3d,
+        broadcast_arrays,
+        broadcast_to,
+        expand,
+        expand_dims,
+        flatten,
+        matrix_transpose,
+        moveaxis,
+        permute_dims,
+        reshape,
+        squeeze,
+        swapaxes,
+        transpose,
+        unflatten,
+        unsqueeze,
+    )
+    from weft.ops.view_join import chunk, flip, repeat, roll, split, tile, unbind, unstack
+    from weft.ops.view_pad import crop, diag, diag_embed, diagonal, pad, tril, triu
+    from weft.tensor import elementwise_methods as _elementwise_methods  # noqa: F401 - attaches methods
+    from weft.tensor import methods as _methods  # noqa: F401 - attaches methods
+    from weft.tensor import operators as _operators  # noqa: F401 - attaches operators
+    from weft.tensor.anomaly import detect_anomaly
+    from weft.tensor.autograd import stop_gradient
+    from weft.tensor.casts import astype
+    from weft.tensor.creation import (
+        as_tensor,
+        asarray,
+        empty,
+        empty_like,
+        from_numpy,
+        full,
+        full_like,
+        ones,
+        ones_like,
+        tensor,
+        zeros,
+        zeros_like,
+    )
+    from weft.tensor.functions import (
+        abs,
+        absolute,
+        acos,
+        acosh,
+        add,
+        angle,
+        asin,
+        asinh,
+        atan,
+        atan2,
+        atanh,
+        bitwise_and,
+        bitwise_invert,
+        bitwise_left_shift,
+        bitwise_not,
+        bitwise_or,
+        bitwise_right_shift,
+        bitwise_xor,
+        ceil,
+        copysign,
+        cos,
+        cosh,
+        digamma,
+        div,
+        divide,
+        eq,
+        equal,
+        erf,
+        erfc,
+        erfinv,
+        exp,
+        exp2,
+        expm1,
+        floor,
+        floor_divide,
+        fmod,
+        ge,
+        greater,
+        greater_equal,
+        gt,
+        hypot,
+        isfinite,
+        isinf,
+        isnan,
+        le,
+        less,
+        less_equal,
+        lgamma,
+        log,
+        log1p,
+        log2,
+        log10,
+        logaddexp,
+        logical_and,
+        logical_not,
+        logical_or,
+        logical_xor,
+        lt,
+        maximum,
+        minimum,
+        mul,
+        multiply,
+        ne,
+        neg,
+        negative,
+        nextafter,
+        not_equal,
+        positive,
+        pow,
+        reciprocal,
+        remainder,
+        round,
+        rsqrt,
+        sigmoid,
+        sign,
+        signbit,
+        sin,
+        sinh,
+        sqrt,
+        square,
+        sub,
+        subtract,
+        tan,
+        tanh,
+        true_divide,
+        trunc,
+    )
+    from weft.tensor.interop import from_dlpack
+    from weft.tensor.mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+    from weft.tensor.namespace import (
+        __array_namespace_info__,
+        can_cast,
+        double,
+        e,
+        finfo,
+        half,
+        iinfo,
+        inf,
+        is_complex,
+        is_floating_point,
+        is_tensor,
+        long,
+        nan,
+        newaxis,
+        numel,
+        pi,
+        result_type,
+        short,
+    )
+    from weft.tensor.ranges import arange, eye, linspace, meshgrid
+    from weft.tensor.tensor import Tensor
+finally:
+    if _collecting:
+        _gc.enable()
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
 
-if _typing.TYPE_CHECKING:
-    from weft import datasets, fft, functional, linalg, testing
-else:
-
-    def __getattr__(name: str) -> object:
-        """A module that most programs do without is imported at first use."""
-        if name in ("datasets", "fft", "functional", "linalg", "testing"):
-            from importlib import import_module
-
-            return import_module(f"weft.{name}")
-        raise AttributeError(f"module 'weft' has no attribute {name!r}")
-
-
 # Other names that people know
 clamp = clip
 device = Device
+
+if _typing.TYPE_CHECKING:
+    from weft import autograd, datasets, fft, functional, linalg, testing
+    from weft.base.trees import (
+        register_tree,
+        tree_flatten,
+        tree_leaves,
+        tree_map,
+        tree_structure,
+        tree_unflatten,
+    )
+    from weft.ops.activation import (
+        celu,
+        elu,
+        gelu,
+        glu,
+        hardshrink,
+        hardsigmoid,
+        hardswish,
+        hardtanh,
+        leaky_relu,
+        logsigmoid,
+        mish,
+        prelu,
+        relu,
+        relu6,
+        selu,
+        silu,
+        softplus,
+        softshrink,
+        softsign,
+        tanhshrink,
+        threshold,
+    )
+    from weft.ops.convolution import (
+        conv1d,
+        conv2d,
+        conv3d,
+        conv_transpose1d,
+        conv_transpose2d,
+        conv_transpose3d,
+    )
+    from weft.ops.einsum import einsum
+    from weft.ops.grid import affine_grid, grid_sample
+    from weft.ops.loss import (
+        binary_cross_entropy,
+        binary_cross_entropy_with_logits,
+        gaussian_nll_loss,
+        huber_loss,
+        kl_div,
+        l1_loss,
+        mse_loss,
+        poisson_nll_loss,
+        smooth_l1_loss,
+    )
+    from weft.ops.loss_class import cross_entropy, nll_loss
+    from weft.ops.loss_margin import (
+        cdist,
+        cosine_embedding_loss,
+        cosine_similarity,
+        hinge_embedding_loss,
+        margin_ranking_loss,
+        multi_margin_loss,
+        multilabel_soft_margin_loss,
+        pairwise_distance,
+        soft_margin_loss,
+        triplet_margin_loss,
+        triplet_margin_with_distance_loss,
+    )
+    from weft.ops.norm import group_norm, layer_norm, local_response_norm, normalize, rms_norm
+    from weft.ops.pool import (
+        avg_pool1d,
+        avg_pool2d,
+        avg_pool3d,
+        fold,
+        lp_pool1d,
+        lp_pool2d,
+        max_pool1d,
+        max_pool2d,
+        max_pool3d,
+        unfold,
+    )
+    from weft.ops.pool_adaptive import (
+        adaptive_avg_pool1d,
+        adaptive_avg_pool2d,
+        adaptive_avg_pool3d,
+        adaptive_max_pool1d,
+        adaptive_max_pool2d,
+        adaptive_max_pool3d,
+    )
+    from weft.ops.products import bilinear, bmm, dot, inner, kron, linear, mm, mv
+    from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
+    from weft.ops.softmax import log_softmax, softmax, softmin
+    from weft.tensor import random
+    from weft.tensor.attention import scaled_dot_product_attention
+    from weft.tensor.batch_norm import batch_norm, instance_norm
+    from weft.tensor.checkpoint import checkpoint, checkpoint_sequential
+    from weft.tensor.custom import custom_op, remove_custom_op
+    from weft.tensor.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, gumbel_softmax
+    from weft.tensor.dynamic import (
+        argwhere,
+        bincount,
+        masked_select,
+        nonzero,
+        tril_indices,
+        triu_indices,
+        unique,
+        unique_all,
+        unique_counts,
+        unique_inverse,
+        unique_values,
+    )
+    from weft.tensor.embedding import embedding
+    from weft.tensor.function import Function
+    from weft.tensor.generator import (
+        Generator,
+        fork_rng,
+        get_rng_state,
+        initial_seed,
+        manual_seed,
+        seed,
+        set_rng_state,
+    )
+    from weft.tensor.printing import printoptions, set_printoptions
+    from weft.tensor.ragged import RaggedTensor, ragged, ragged_from_padded, ragged_from_splits
+    from weft.tensor.sampling import (
+        bernoulli,
+        multinomial,
+        normal,
+        rand,
+        rand_like,
+        randint,
+        randint_like,
+        randn,
+        randn_like,
+        randperm,
+    )
+    from weft.tensor.sparse import SparseTensor, sparse_coo_tensor, to_sparse
+    from weft.transform.jacobian import hessian, jacfwd, jacobian, jacrev
+    from weft.transform.jvp import jvp
+    from weft.transform.linearize import linearize
+    from weft.transform.reverse import grad, value_and_grad, vjp
+    from weft.transform.vmap import vmap
+else:
+    _MODULES = {
+        "autograd": "weft.autograd",
+        "datasets": "weft.datasets",
+        "fft": "weft.fft",
+        "functional": "weft.functional",
+        "linalg": "weft.linalg",
+        "random": "weft.tensor.random",
+        "testing": "weft.testing",
+    }
+    _NAMES = {
+        "weft.base.trees": "register_tree tree_flatten tree_leaves tree_map tree_structure tree_unflatten",
+        "weft.ops.activation": (
+            "celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish prelu "
+            "relu relu6 selu silu softplus softshrink softsign tanhshrink threshold"
+        ),
+        "weft.ops.convolution": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+        "weft.ops.einsum": "einsum",
+        "weft.ops.grid": "affine_grid grid_sample",
+        "weft.ops.loss": (
+            "binary_cross_entropy binary_cross_entropy_with_logits gaussian_nll_loss huber_loss kl_div "
+            "l1_loss mse_loss poisson_nll_loss smooth_l1_loss"
+        ),
+        "weft.ops.loss_class": "cross_entropy nll_loss",
+        "weft.ops.loss_margin": (
+            "cdist cosine_embedding_loss cosine_similarity hinge_embedding_loss margin_ranking_loss "
+            "multi_margin_loss multilabel_soft_margin_loss pairwise_distance soft_margin_loss "
+            "triplet_margin_loss triplet_margin_with_distance_loss"
+        ),
+        "weft.ops.norm": "group_norm layer_norm local_response_norm normalize rms_norm",
+        "weft.ops.pool": (
+            "avg_pool1d avg_pool2d avg_pool3d fold lp_pool1d lp_pool2d max_pool1d max_pool2d max_pool3d "
+            "unfold"
+        ),
+        "weft.ops.pool_adaptive": (
+            "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
+            "adaptive_max_pool2d adaptive_max_pool3d"
+        ),
+        "weft.ops.products": "bilinear bmm dot inner kron linear mm mv",
+        "weft.ops.resize": "channel_shuffle interpolate pixel_shuffle pixel_unshuffle",
+        "weft.ops.softmax": "log_softmax softmax softmin",
+        "weft.tensor.attention": "scaled_dot_product_attention",
+        "weft.tensor.batch_norm": "batch_norm instance_norm",
+        "weft.tensor.checkpoint": "checkpoint checkpoint_sequential",
+        "weft.tensor.custom": "custom_op remove_custom_op",
+        "weft.tensor.dropout": "alpha_dropout dropout dropout1d dropout2d dropout3d gumbel_softmax",
+        "weft.tensor.dynamic": (
+            "argwhere bincount masked_select nonzero tril_indices triu_indices unique unique_all "
+            "unique_counts unique_inverse unique_values"
+        ),
+        "weft.tensor.embedding": "embedding",
+        "weft.tensor.function": "Function",
+        "weft.tensor.generator": (
+            "Generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state"
+        ),
+        "weft.tensor.printing": "printoptions set_printoptions",
+        "weft.tensor.ragged": "RaggedTensor ragged ragged_from_padded ragged_from_splits",
+        "weft.tensor.sampling": (
+            "bernoulli multinomial normal rand rand_like randint randint_like randn randn_like randperm"
+        ),
+        "weft.tensor.sparse": "SparseTensor sparse_coo_tensor to_sparse",
+        "weft.transform.jacobian": "hessian jacfwd jacobian jacrev",
+        "weft.transform.jvp": "jvp",
+        "weft.transform.linearize": "linearize",
+        "weft.transform.reverse": "grad value_and_grad vjp",
+        "weft.transform.vmap": "vmap",
+    }
+    _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+    def __getattr__(name: str) -> object:
+        """Import a module or a name that most programs do without, at first use."""
+        from importlib import import_module
+
+        if name in _MODULES:
+            found = import_module(_MODULES[name])
+        elif name in _HOME:
+            found = getattr(import_module(_HOME[name]), name)
+        else:
+            raise AttributeError(f"module 'weft' has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES, *_HOME})
+
 
 __all__ = [
     "Device",

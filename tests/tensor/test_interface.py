@@ -14,8 +14,10 @@ NOT_METHODS = {"__array_priority__", "__array_ufunc__", "__hash__"}
 
 
 def methods_in(module: object) -> set[str]:
-    """Names of all functions in the classes of a module's source."""
-    source = Path(str(module.__file__)).read_text()  # type: ignore[attr-defined]
+    """Names of all functions in the classes of a module's source, or of its stub if it has one."""
+    path = Path(str(module.__file__))  # type: ignore[attr-defined]
+    stub = path.with_suffix(".pyi")
+    source = (stub if stub.exists() else path).read_text()
     classes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef)]
     return {f.name for c in classes for f in ast.walk(c) if isinstance(f, ast.FunctionDef)}
 

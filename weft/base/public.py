@@ -59,13 +59,14 @@ def _not_a_tensor(name: str, x: object) -> ArgumentError:
 def _misfit(function: Callable[..., Any], message: str, kwargs: dict[str, Any]) -> ArgumentError:
     from difflib import get_close_matches
 
-    positional, keywords, _ = parameters(function)
+    positional, keywords, rest = parameters(function)
     known = tuple(name for name in (*positional, *keywords) if name != "self")
     name = function.__name__
     for key in kwargs:
         if key not in known:
             meant = _RENAMED.get(key, key)
             close = [meant] if meant in known else get_close_matches(key, known, 1)
-            hint = f"did you mean {close[0]}=?" if close else f"it takes {', '.join(known)}"
+            takes = ", ".join((*known, f"*{rest}") if rest else known)
+            hint = f"did you mean {close[0]}=?" if close else f"it takes {takes}"
             return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)
     return ArgumentError(name, message.partition("() ")[2] or message)

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.base.dtypes import DType, kind
 from weft.base.public import public
-from weft.errors import DtypeError
+from weft.errors import ArgumentError, DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
 from weft.ops.op import Op, no_gradient
@@ -303,6 +303,8 @@ def _range_of(dtype: DType) -> tuple[Any, Any]:
 
 def _bound(x: Any, bound: Any) -> Any:
     """An end of the range in the dtype of x."""
+    if not hasattr(bound, "dtype") and not isinstance(bound, int | float):
+        raise ArgumentError("clip", f"bounds must be numbers or tensors, got {type(bound).__name__}")
     if hasattr(bound, "dtype"):
         if kind(bound.dtype) != kind(x.dtype) and kind(bound.dtype) in "fc":
             raise DtypeError("clip", f"bounds must be of the kind of {x.dtype.name}, got {bound.dtype.name}")

@@ -162,6 +162,10 @@ def matmul(x1: Any, x2: Any, /) -> Any:
         if side.ndim == 0:
             both = f"{type_of(x1)} and {type_of(x2)}"
             raise ShapeError("matmul", f"both sides must have at least one axis, got {both}")
+    k, n = x1.shape[-1], x2.shape[0 if x2.ndim == 1 else -2]
+    if k != n:
+        both = f"{type_of(x1)} and {type_of(x2)}"
+        raise ShapeError("matmul", f"inner dimensions must agree, got {both} ({k} vs {n})")
     left = reshape(x1, shape=(1, *x1.shape)) if x1.ndim == 1 else x1
     right = reshape(x2, shape=(*x2.shape, 1)) if x2.ndim == 1 else x2
     out = matrix_multiply(left, right)

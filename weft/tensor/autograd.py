@@ -8,7 +8,6 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.base.public import public
-from weft.base.trees import tree_map
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import TensorLike, type_of
 from weft.tensor.accumulate import add_to_gradients
@@ -139,6 +138,8 @@ def stop_gradient(x: Any, /) -> Any:
     >>> x.grad
     tensor(3.)
     """
+    from weft.base.trees import tree_map  # imported at first use
+
     return tree_map(lambda leaf: leaf.detach() if hasattr(leaf, "detach") else leaf, x)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.public import public
 from weft.ops import arithmetic, compound, contract
 from weft.ops import complex as complexes
 from weft.ops.select import cast
@@ -22,12 +23,14 @@ from weft.tensor.tensor import Tensor
 Function = Callable[..., Any]
 
 
-def _add(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+@public
+def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
     """``self + alpha * other``."""
     return f.add(self, other if alpha == 1 else f.mul(other, alpha))
 
 
-def _sub(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+@public
+def sub(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
     """``self - alpha * other``."""
     return f.sub(self, other if alpha == 1 else f.mul(other, alpha))
 
@@ -56,9 +59,9 @@ def _copied(self: Tensor, source: Any) -> Any:
 def _attach() -> None:
     functions: dict[str, Function] = {name: v for name, v in vars(f).items() if hasattr(v, "__wrapped__")}
     functions |= {
-        "add": _add,
-        "sub": _sub,
-        "subtract": _sub,
+        "add": add,
+        "sub": sub,
+        "subtract": sub,
         "clip": arithmetic.clip,
         "clamp": arithmetic.clip,
     }

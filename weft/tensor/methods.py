@@ -9,13 +9,10 @@ from typing import Any
 from weft.base.public import public
 from weft.errors import ShapeError
 from weft.ops import (
-    activation,
     contract,
     index_axis,
-    products,
     reduce,
     scan,
-    softmax,
     sort,
     statistics,
     view_axes,
@@ -23,8 +20,7 @@ from weft.ops import (
     view_pad,
 )
 from weft.ops.op import type_of
-from weft.ops.vector_norm import vector_norm
-from weft.tensor import dynamic, indexing
+from weft.tensor import indexing
 from weft.tensor.tensor import Tensor
 
 
@@ -90,19 +86,21 @@ def _flip(self: Tensor, *axis: Any) -> Any:
     return view_join.flip(self, _ints(axis) if axis else None)
 
 
-def _of_linalg(name: str) -> Callable[..., Any]:
-    """A function of ``weft.linalg`` as a method; that module is imported when it is first used."""
+def _at_first_use(module: str, name: str) -> Callable[..., Any]:
+    """A function as a method, whose module is imported when it is first called."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module("weft.linalg"), name)(self, *args, **kwargs)
+        return getattr(import_module(module), name)(self, *args, **kwargs)
 
     method.__name__ = name
-    method.__doc__ = f"See ``weft.linalg.{name}``."
+    method.__doc__ = f"See ``{name}`` of ``{module}``."
     return method
 
 
 def _norm(self: Tensor, ord: float = 2, axis: Any = None, keepdims: bool = False) -> Any:
     """The norm of the elements as a vector; norms of matrices are in ``weft.linalg``."""
+    from weft.ops.vector_norm import vector_norm  # imported at first use
+
     return vector_norm(self, axis=axis, keepdims=keepdims, ord=ord)
 
 
@@ -110,15 +108,12 @@ _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
     "__getitem__": indexing.getitem,
     "__setitem__": indexing.setitem,
     "contiguous": _contiguous,
-    "det": _of_linalg("det"),
     "flip": _flip,
     "norm": _norm,
     "permute": _permute,
     "reshape": _reshape,
-    "slogdet": _of_linalg("slogdet"),
     "t": _t,
     "tile": _tile,
-    "trace": _of_linalg("trace"),
     "view": _view,
 }
 _FUNCTIONS: dict[Any, str] = {
@@ -130,11 +125,14 @@ _FUNCTIONS: dict[Any, str] = {
     scan: "cummax cummin cumprod cumsum diff",
     statistics: "logsumexp mean median quantile std var",
     sort: "argsort sort topk",
-    activation: "relu",
     contract: "matmul outer",
-    products: "bmm dot mm mv",
-    softmax: "log_softmax softmax",
-    dynamic: "argwhere bincount masked_select nonzero unique",
+}
+_AT_FIRST_USE = {
+    "weft.linalg": "det slogdet trace",
+    "weft.ops.activation": "relu",
+    "weft.ops.products": "bmm dot mm mv",
+    "weft.ops.softmax": "log_softmax softmax",
+    "weft.tensor.dynamic": "argwhere bincount masked_select nonzero unique",
 }
 
 
@@ -147,6 +145,9 @@ def _attach_all() -> None:
     for module, names in _FUNCTIONS.items():
         for name in names.split():
             attach(name, getattr(module, name))
+    for path, names in _AT_FIRST_USE.items():
+        for name in names.split():
+            attach(name, _at_first_use(path, name))
     attach("T", property(_transposed_matrix))
     attach("mT", property(_matrix_transpose))
 

@@ -14,6 +14,7 @@ from weft.ops.op import type_of
 from weft.tensor.dispatch import recording
 from weft.tensor.mode import enable_grad
 from weft.tensor.tensor import Tensor, wrap
+from weft.transform import functions as _functions  # noqa: F401 - enters the rules of weft.Function
 from weft.transform.arguments import (
     Places,
     argument_names,

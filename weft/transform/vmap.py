@@ -17,6 +17,7 @@ from weft.ops.view_slice import slice_axis
 from weft.tensor.generator import current_key_rules, using_key_rules
 from weft.tensor.random import split
 from weft.tensor.tensor import Tensor, wrap
+from weft.transform import functions as _functions  # noqa: F401 - enters the rules of weft.Function
 from weft.transform.arguments import Places, argument_names, check_function, flatten_outputs, to_tensor
 from weft.transform.batch import Batched
 from weft.transform.levels import new_level
