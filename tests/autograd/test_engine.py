@@ -49,7 +49,7 @@ def run_in_small_stack(work: Callable[[], None]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    before = threading.stack_size(256 * 1024)
+    before = threading.stack_size(8 * 1024 * 1024)  # CPython itself takes some of it to free a chain
     try:
         thread = threading.Thread(target=target)
         thread.start()

@@ -22,10 +22,14 @@ def methods_in(module: object) -> set[str]:
     return {f.name for c in classes for f in ast.walk(c) if isinstance(f, ast.FunctionDef)}
 
 
+class _Empty:
+    pass
+
+
 def attached() -> set[str]:
     """What Tensor has that its own source does not define."""
     slots = {name for kind in (Recorded, Tensor) for name in kind.__annotations__} | {"__weakref__"}
-    special = set(vars(type("Empty", (), {}))) | {"__slots__", "__annotations__"}
+    special = set(vars(_Empty)) | {"__slots__", "__annotations__"}
     have = {name for kind in (Recorded, Tensor) for name in vars(kind)}
     return have - slots - special - NOT_METHODS - methods_in(tensor_module) - methods_in(recorded)
 
