@@ -24,17 +24,22 @@ import os
 import sys
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
 
 
 def user_location(depth: int = 1) -> tuple[str, int] | None:
-    """File and line of the nearest caller outside the weft package, or None."""
+    """File and line of the nearest caller outside weft and Python's own library, or None."""
     frame = sys._getframe(depth)
+    nearest = None
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
-            return name, frame.f_lineno
+            if not name.startswith(_LIBRARY) or name.startswith(_INSTALLED):
+                return name, frame.f_lineno
+            nearest = nearest or (name, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
-    return None
+    return nearest
 
 
 def format_location(location: tuple[str, int]) -> str:
