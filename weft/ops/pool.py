@@ -1,6 +1,6 @@
 """Pooling over sliding windows: the largest element, the average, the p-norm; and windows as columns.
 
-Functions take torch's arguments: sizes as one int or one for each axis, on x (N, C, *S) or (C, *S).
+Sizes are given as one int or one for each axis, on x (N, C, *S) or (C, *S).
 Pooling into a fixed number of bins is in ``pool_adaptive``.
 """
 

@@ -1,6 +1,6 @@
 """How tensors print: the elements, aligned and shortened, then what is not obvious from them.
 
-The look is that of PyTorch: ``tensor([5.])``, four digits after the point, scientific notation where the
+The look is the usual one: ``tensor([5.])``, four digits after the point, scientific notation where the
 range of values needs it, long tensors shown by their edges.
 """
 
