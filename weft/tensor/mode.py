@@ -106,12 +106,12 @@ class Scope:
     """A context manager that is a decorator too. Subclasses may be entered again, and by several threads."""
 
     def __enter__(self) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of scope says it
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of scope says it
 
     def __call__(self, function: F) -> F:
         """The function, run inside this scope; a generator is inside it while it runs, not while it waits."""
