@@ -183,3 +183,14 @@ def test_truth_of_an_empty_tensor(name: str, result: bool) -> None:
 
 def test_nan_and_infinity_are_true() -> None:
     assert bool(weft.all(weft.tensor([nan, inf, -inf])))
+
+
+@pytest.mark.parametrize("dtype", [weft.float32, weft.float64])
+@pytest.mark.parametrize("exponent", [0.5, [0.5], [0.5, 0.5], [0.25, 0.25], 1.5])
+def test_power_of_negative_zero_and_infinity_is_positive_for_any_shape_of_exponent(
+    exponent: object, dtype: object
+) -> None:
+    out = weft.tensor([-0.0, -float("inf")], dtype=dtype) ** weft.tensor(exponent, dtype=dtype)
+    assert out.tolist() == [0.0, float("inf")]
+    assert not weft.signbit(out).any()
+    assert out.dtype == dtype

@@ -85,7 +85,11 @@ reciprocal = elementwise(
 
 def _power(x: Any, y: Any) -> Any:
     if kind(y.dtype) != "i":
-        return np.power(x, y)
+        out = np.power(x, y)
+        if y.size == 1 and kind(y.dtype) == "f" and (y == 0.5).all():
+            # For one exponent of 1/2 NumPy takes the square root, which differs at -0 and -inf.
+            out = np.where(x == -np.inf, np.asarray(np.inf, out.dtype), out + 0)
+        return out
     # An integer to a negative power is 1 / x**-y rounded towards zero, as the scalar code says.
     unit = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
     return np.where(y < 0, unit, np.power(x, np.maximum(y, 0)))

@@ -64,9 +64,9 @@ def _attach() -> None:
         "subtract": sub,
         "clip": arithmetic.clip,
         "clamp": arithmetic.clip,
+        "lerp": compound.lerp,
+        "nan_to_num": compound.nan_to_num,
     }
-    functions |= {"clip": arithmetic.clip, "clamp": arithmetic.clip}
-    functions |= {"lerp": compound.lerp, "nan_to_num": compound.nan_to_num}
     for name, function in functions.items():
         setattr(Tensor, name, function)
         setattr(Tensor, f"{name}_", _in_place(f"{name}_", function))
