@@ -9,9 +9,13 @@
     ├── DomainError       (ValueError)    an argument of the right kind with an impossible value
     ├── DeviceError       (ValueError)    a device that is not there, or tensors on different devices
     ├── SharingError      (BufferError)   memory that cannot be shared with another library
-    └── GradientError     (RuntimeError)  a gradient that cannot be had
-        ├── FreedGraphError               backward through a graph that was already freed
-        └── AnomalyError                  a gradient went NaN under ``weft.detect_anomaly()``
+    ├── GradientError     (RuntimeError)  a gradient that cannot be had
+    │   ├── FreedGraphError               backward through a graph that was already freed
+    │   └── AnomalyError                  a gradient went NaN under ``weft.detect_anomaly()``
+    ├── GraphError        (ValueError)    a graph that is not well formed, or is used wrongly
+    │   └── ParseError                    text that is no graph
+    └── CaptureError      (RuntimeError)  Python that cannot become a graph, or a value that outlived its capture
+        └── TraceGuardError               a call that goes another way than the one that was traced
 
 Each is also the builtin error in brackets, so ``except ValueError`` keeps working. The text is always
 **op: what must hold, got what**, then the user's line, then a hint.
@@ -40,6 +44,18 @@ def user_location(depth: int = 1) -> tuple[str, int] | None:
             nearest = nearest or (name, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return nearest
+
+
+def user_frame(depth: int = 1) -> tuple[str, int, str] | None:
+    """File, line and function of the nearest caller outside weft and Python's own library, or None."""
+    frame = sys._getframe(depth)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
+            if not name.startswith(_LIBRARY) or name.startswith(_INSTALLED):
+                return name, frame.f_lineno, frame.f_code.co_name
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def format_location(location: tuple[str, int]) -> str:
@@ -204,4 +220,50 @@ class AnomalyError(GradientError):
     Traceback (most recent call last):
     weft.errors.AnomalyError: div: the gradient of input 1 (y) must not be NaN, got one at index (0,)
     ...
+    """
+
+
+class GraphError(WeftError, ValueError):
+    """A graph is not well formed, or is used in a way that it does not allow.
+
+    >>> import weft
+    >>> graph = weft.make_graph(lambda x: x + 1.0)(weft.ones(2))
+    >>> weft.Session(graph).run(graph.outputs, {})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.GraphError: run: every placeholder that the fetches need must be fed, got none for x
+    ...
+    """
+
+
+class ParseError(GraphError):
+    """Text is not a graph; the line and column are in the message.
+
+    >>> import weft
+    >>> weft.parse_graph("graph f( {")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.ParseError: parse_graph: ...
+    """
+
+
+class CaptureError(WeftError, RuntimeError):
+    """Python code cannot become a graph, or a tensor of a graph is used after its capture ended.
+
+    >>> import weft
+    >>> kept = []
+    >>> graph = weft.make_graph(lambda x: kept.append(x) or x)(weft.ones(2))
+    >>> kept[0] + 1.0  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.CaptureError: add: tensors of a capture must not be used after it ended, got one that escaped
+    ...
+    """
+
+
+class TraceGuardError(CaptureError):
+    """A traced function was called with values that take another way than the one that was traced.
+
+    >>> import weft
+    >>> f = weft.jit.trace(lambda x: x * 2.0 if x.sum() > 0 else -x, weft.ones(2))
+    >>> f(-weft.ones(2))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.TraceGuardError: trace: ...
     """

@@ -33,21 +33,31 @@ def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str
 
 def public(function: F) -> F:
     """Mark a function as public: unknown keywords and missing arguments are reported in weft's form."""
+    plain = getattr(function, "__wrapped__", function)
+    frames = 1 if plain is function else 2  # of a call that does not fit: this one, and that of a wrapper
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            if _depth(error) != frames:
                 raise  # from inside the function, not from calling it
-            raise _misfit(function, str(error), kwargs) from None
+            raise _misfit(plain, str(error), kwargs) from None
         except AttributeError as error:
             if any(error.obj is x for x in args) and type(error.obj).__module__ == "builtins":
                 raise _not_a_tensor(function.__name__, error.obj) from None
             raise  # of something else, which a function of the user may have raised
 
     return call  # type: ignore[return-value]
+
+
+def _depth(error: TypeError) -> int:
+    """The number of frames an error came through."""
+    trace, count = error.__traceback__, 0
+    while trace is not None:
+        trace, count = trace.tb_next, count + 1
+    return count
 
 
 def _not_a_tensor(name: str, x: object) -> ArgumentError:

@@ -149,6 +149,7 @@ def primitive(
     scalar: Rule | None = None,
     linear: str = "",
     outputs: int = 1,
+    effect: bool = False,
 ) -> Op:
     """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
     inputs, attrs, variadic = parameters(eval)
@@ -167,5 +168,6 @@ def primitive(
             samples=samples,
             outputs=outputs,
             variadic=variadic,
+            effect=effect,
         )
     )

@@ -11,6 +11,7 @@ and an attribute ``axis`` gets just these, and only what is named is kept alive 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -92,13 +93,16 @@ class Op:
         accepts: kinds of dtype an elementwise op takes ("biufc"); integers outside it become floats.
         result: how an elementwise op's output dtype follows: "same", "bool", "real" or "complex".
         samples: calls for the generated tests.
-        outputs: number of outputs.
+        outputs: number of outputs; 0 for an op that gives as many as its type rule says, in a tuple.
+        effect: whether it does something besides giving its outputs, such as print; it is then never
+            left out, merged with another, or moved across one like it.
     """
 
     __slots__ = (
         "accepts",
         "attrs",
         "batch",
+        "effect",
         "eval",
         "inputs",
         "jvp",
@@ -136,6 +140,7 @@ class Op:
         singular: bool = False,
         outputs: int = 1,
         variadic: str = "",
+        effect: bool = False,
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -154,6 +159,7 @@ class Op:
         self.samples = samples
         self.outputs = outputs
         self.variadic = variadic
+        self.effect = effect
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
@@ -193,6 +199,24 @@ def _first_use(op: Op) -> Callable[..., Any]:
     return on_tensors
 
 
+class _Staging:
+    """Which threads capture a graph: there every op goes into the graph, on whatever data."""
+
+    __slots__ = ("threads",)
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+
+
+staging = _Staging()
+_scope_layer: list[Callable[..., Any]] = []
+
+
+def set_scope_layer(run: Callable[..., Any]) -> None:
+    """Called once by the layer that captures: ``run(composite, args, kwargs)`` runs one while some thread does."""
+    _scope_layer[:] = [run]
+
+
 class Composite(NamedTuple):
     """A named function of other ops; everything about it is derived from them."""
 
@@ -204,14 +228,24 @@ class Composite(NamedTuple):
 def composite(
     name: str | None = None, *, samples: Samples | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a plain function of ops under a name, with the samples its tests run on."""
+    """Register a plain function of ops under a name, with the samples its tests run on.
+
+    A graph keeps a call of it as one named call, which a pass expands.
+    """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         key = name or function.__name__
         if key in COMPOSITES:
             raise ValueError(f"composite {key!r} is declared twice")
-        COMPOSITES[key] = Composite(key, function, samples)
-        return function
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if staging.threads:
+                return _scope_layer[0](entry, args, kwargs)
+            return function(*args, **kwargs)
+
+        COMPOSITES[key] = entry = Composite(key, function, samples)
+        return call
 
     return enter
 

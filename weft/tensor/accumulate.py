@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from weft.errors import GradientError
+from weft.ops.op import staging
 from weft.tensor.dispatch import wrap
+from weft.tensor.mode import thread
 
 # Held while sums are made and set, so that gradients of several threads all count. It is re-entrant because
 # a finalizer may run anywhere, and may run backward.
@@ -24,7 +26,16 @@ _lock = threading.RLock()
 
 def gradient_of(tensor: Any) -> Any:
     """The gradient a tensor holds, or None; the slot stays unset until there is one."""
+    if staging.threads and thread.capture is not None:
+        thread.capture.before_grad_read(tensor)
     return getattr(tensor, "_grad", None)
+
+
+def set_gradient(tensor: Any, gradient: Any) -> None:
+    """Give a tensor a gradient, or None."""
+    if staging.threads and thread.capture is not None:
+        thread.capture.before_grad_write(tensor)
+    tensor._grad = gradient
 
 
 def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) -> None:
@@ -35,6 +46,9 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
     with _lock:
         sums = [_sum(gradient_of(tensor), grad, create_graph) for tensor, grad in pairs]
         owners = [tensor for tensor, _ in pairs]
+        if staging.threads and thread.capture is not None:
+            for tensor in owners:
+                thread.capture.before_grad_write(tensor)
         # One call into C, which neither an interrupt nor another thread can divide.
         deque(map(setattr, owners, repeat("_grad"), sums), maxlen=0)
 

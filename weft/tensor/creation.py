@@ -12,7 +12,7 @@ from weft.base.dtypes import DType, as_dtype, default_float
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.errors import ArgumentError, DomainError, ShapeError, WeftError
-from weft.ops.op import type_of
+from weft.ops.op import staging, type_of
 from weft.ops.select import cast
 from weft.ops.view import broadcast_to, stack
 from weft.tensor.casts import astype
@@ -26,12 +26,15 @@ from weft.tensor.convert import (
     number_dtype,
 )
 from weft.tensor.interop import from_dlpack
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
 
 def leaf(array: Any, requires_grad: bool = False) -> Tensor:
     """A tensor of an array, made by no op."""
     out: Tensor = wrap(array)
+    if staging.threads and thread.capture is not None:
+        out._data = thread.capture.constant(array)  # made in a capture: its value cannot change
     return out.requires_grad_(True) if requires_grad else out
 
 

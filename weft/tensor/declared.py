@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.base.dtypes import float32, float64
 from weft.errors import WeftError
-from weft.ops.op import NoGradient, Op
+from weft.ops.op import NoGradient, Op, staging
 from weft.tensor.dispatch import declared_rule, record, wrap
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import make_node
@@ -28,6 +28,8 @@ def fast_declared(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
     has_gradient = not isinstance(op.vjp, NoGradient)
 
     def function(*inputs: Any, **attrs: Any) -> Any:
+        if staging.threads:
+            return general(*inputs, **attrs)
         datas = []
         edges = []
         for x in inputs:

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.base.dtypes import DType, bfloat16, float32, float64, kind
 from weft.errors import WeftError
-from weft.ops.op import NoGradient, Op, TensorLike, type_of
+from weft.ops.op import NoGradient, Op, TensorLike, staging, type_of
 from weft.ops.select import cast
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import Node, Output, make_node
@@ -44,6 +44,16 @@ def wrap(data: Any, node: Any = None) -> Any:
     return t
 
 
+def stage(tensor: Any) -> bool:
+    """Whether this thread captures a graph; the tensor then stands for its value there."""
+    capture = thread.capture
+    if capture is None:
+        return False
+    if type(tensor._data) is ndarray and not capture.root.region:
+        capture.root.adopt(tensor)
+    return True
+
+
 def recording() -> bool:
     """Whether this thread records."""
     return not switch.off or thread.recording
@@ -60,17 +70,27 @@ def as_tensors(op: Op, inputs: Sequence[Any]) -> list[Any]:
     else:
         return list(inputs)
     kept = recording() and any(isinstance(x, TensorLike) and x._node is not None for x in inputs)  # type: ignore[attr-defined]
+    if staging.threads and thread.capture is not None:
+        return [x if isinstance(x, TensorLike) else captured_constant(x) for x in as_arrays(op, inputs)]
     return [x if isinstance(x, TensorLike) else wrap(x.copy() if kept else x) for x in as_arrays(op, inputs)]
+
+
+def captured_constant(array: Any) -> Any:
+    """An array as a constant of the graph that this thread captures; numbers are shared."""
+    capture = thread.capture
+    return wrap(capture.constant(array.copy()) if array.ndim else capture.number(array))
 
 
 def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
     """Run an op on the data of tensors, whatever that is; gives the data of the outputs."""
     datas = [t._data for t in inputs]
-    top = None  # the innermost transform that has a hand in it
+    top = capture = thread.capture if staging.threads else None  # the innermost that has a hand in it
     for data in datas:
         if type(data) is not ndarray and (top is None or data.level > top.level):
             top = data
     if top is not None:
+        if top is capture:
+            datas = []  # it takes tensors as they are, and may change what they hold
         outs: tuple[Any, ...] = top.interpret(op, inputs, attrs)
         return outs
     try:
@@ -93,6 +113,8 @@ def apply(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
     node = None
     if edges.count(None) < len(edges) and recording():
         node = record(op, edges, [t._data for t in inputs], outs, attrs)
+    if node is not None and staging.threads and thread.capture is not None:
+        thread.capture.note(node)
     if op.outputs == 1:
         return wrap(outs[0], node)
     if node is None:
@@ -120,7 +142,8 @@ def record(
     else:
         rule, plan = declared_rule(op)
         saved = plan.save(datas, outs, attrs)
-        if op.outputs > 1:
+        if op.outputs != 1:
+            rule = rule if op.outputs else rule.of_outputs(len(outs))
             saved = (*saved, tuple(map(type_of, outs)))  # the engine fills gradients that did not arrive
     return make_node(rounding_back(rule, dtypes) if bfloat16 in dtypes else rule, edges, saved)
 
@@ -162,7 +185,8 @@ def _of_one_dtype(op: Op, inputs: Sequence[Any]) -> list[Any] | None:
                 return None
             out.append(x)
         elif type(x) is float and (dtype is float32 or dtype is float64):
-            out.append(wrap(asarray(x, dtype)))
+            number = asarray(x, dtype)
+            out.append(captured_constant(number) if staging.threads and thread.capture else wrap(number))
         else:
             return None
     return out if dtype is not None and kind(dtype) in op.accepts else None

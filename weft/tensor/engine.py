@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import FreedGraphError
+from weft.ops.op import staging
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
 from weft.tensor.dispatch import wrap
@@ -50,7 +51,8 @@ def run_backward(
     (edges), nothing accumulates: their gradients are returned in order, as tensors, None where a target
     is not reached; only the nodes that lead to a target run.
     """
-    on_tensors = create_graph or any(type(g._data) is not ndarray for _, g in roots)
+    staged = bool(staging.threads) and thread.capture is not None
+    on_tensors = create_graph or staged or any(type(g._data) is not ndarray for _, g in roots)
     before = thread.recording
     try:
         if create_graph:
@@ -274,7 +276,12 @@ class _Sweep:
         if type(rule) is Instrumented:
             grads_out = hooks.before_node(rule, grads_out)
         values = self._as_tensors(node, saved) if self.on_tensors else saved
-        grads = run_rule(rule, grads_out if rule.outputs > 1 else grads_out[0], values, edges)
+        given = grads_out if rule.outputs > 1 else grads_out[0]
+        if staging.threads and thread.capture is not None:
+            with thread.capture.differentiating(node):
+                grads = run_rule(rule, given, values, edges)
+        else:
+            grads = run_rule(rule, given, values, edges)
         return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
 
     def _retain(self, rule: Instrumented, grads_out: list[Any]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.base.dtypes import DTYPES, kind
 from weft.errors import ArgumentError, WeftError
-from weft.ops.op import Container, NoGradient, Op, set_tensor_layer
+from weft.ops.op import Container, NoGradient, Op, set_tensor_layer, staging
 from weft.tensor.declared import fast_declared
 from weft.tensor.dispatch import apply, as_tensors, elementwise_rule, promoted, recording, wrap
 from weft.tensor.form import constant, form_of
@@ -103,6 +103,8 @@ def _unary(op: Op, general: Function) -> Function:
         if more or unknown:
             raise misfit(op, (x, *more), unknown)
         try:
+            if staging.threads:
+                return general(x)
             form = x._form
             if form is None:
                 return fresh(x)
@@ -154,6 +156,8 @@ def _binary(op: Op, general: Function) -> Function:
 
     def function(x: Any, y: Any, /) -> Any:
         try:
+            if staging.threads:
+                return general(x, y)
             form = x._form
             if type(y) is Tensor:
                 if form is None or y._form is not form:
@@ -209,6 +213,8 @@ def _binary(op: Op, general: Function) -> Function:
 
     def mixed(x: Any, y: Any) -> Any:
         """Arrays that are not known to be of one form: new ones, ones that broadcast, integers."""
+        if staging.threads:
+            return general(x, y)
         if isinstance(x, Tensor) and isinstance(y, Tensor | int | float):
             fresh = x._form is None or (isinstance(y, Tensor) and y._form is None)
             left, right = _find_form(x), _find_form(y)
@@ -269,6 +275,8 @@ def _without_gradient(op: Op, general: Function) -> Function:
         if more or unknown:
             raise misfit(op, (x, *more), unknown)
         try:
+            if staging.threads:
+                return general(x)
             a = x._data
             if type(a) is ndarray and a.dtype in direct:
                 return wrap(asarray(ufunc(a)))
@@ -278,6 +286,8 @@ def _without_gradient(op: Op, general: Function) -> Function:
 
     def binary(x: Any, y: Any, /) -> Any:
         try:
+            if staging.threads:
+                return general(x, y)
             a = x._data
             if isinstance(y, Tensor):
                 b = y._data

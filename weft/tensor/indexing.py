@@ -19,11 +19,11 @@ from weft.base.shapes import size_of
 from weft.errors import BoundsError, DtypeError
 from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
-from weft.ops.op import TensorLike, type_of
+from weft.ops.op import TensorLike, staging, type_of
 from weft.ops.select import cast_array, select
 from weft.ops.view import permute, reshape
 from weft.ops.view_slice import slice_axes, slice_axis, update_slice
-from weft.tensor.dispatch import recording, wrap
+from weft.tensor.dispatch import recording, stage, wrap
 from weft.tensor.selection import Selection, read_int, read_key
 
 ndarray = np.ndarray
@@ -42,6 +42,8 @@ def _plain(item: Any) -> Any:
 
 def getitem(x: Any, key: Any) -> Any:
     """``x[key]``: the method of Tensor."""
+    if staging.threads:
+        stage(x)
     data = x._data
     if type(data) is ndarray and (x._node is None or not recording()):
         try:
@@ -80,6 +82,8 @@ def _indexed_first(x: Any, at: Selection) -> Any:
 
 def setitem(x: Any, key: Any, value: Any) -> None:
     """``x[key] = value``: the method of Tensor."""
+    if staging.threads:
+        stage(x)
     recorded = recording() and (x._node is not None or getattr(value, "_node", None) is not None)
     tensors = [t for t in (x, value, *(key if type(key) is tuple else (key,))) if isinstance(t, TensorLike)]
     if recorded or any(type(t._data) is not ndarray for t in tensors):  # type: ignore[attr-defined]

@@ -15,10 +15,10 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
-from weft.ops.op import TensorLike, type_of
-from weft.tensor.accumulate import gradient_of
+from weft.ops.op import TensorLike, staging, type_of
+from weft.tensor.accumulate import gradient_of, set_gradient
 from weft.tensor.autograd import no_graph, seed_gradient, start_backward
-from weft.tensor.dispatch import wrap
+from weft.tensor.dispatch import stage, wrap
 from weft.tensor.mode import thread
 from weft.tensor.node import HookHandle, Instrumented, Leaf, Node, Output, add_hook
 
@@ -109,11 +109,11 @@ class Recorded(TensorLike):
                 raise ShapeError("grad", f"must be of type {type_of(self)}, got {type_of(value)}")
             if value is self:
                 raise GradientError("grad", "a tensor must not be its own gradient")
-        self._grad = value
+        set_gradient(self, value)
 
     @grad.deleter
     def grad(self) -> None:
-        self._grad = None
+        set_gradient(self, None)
 
     @public
     def zero_grad(self) -> None:
@@ -126,7 +126,7 @@ class Recorded(TensorLike):
         >>> print(x.grad)
         None
         """
-        self._grad = None
+        set_gradient(self, None)
 
     @property
     def retains_grad(self) -> bool:
@@ -223,6 +223,8 @@ class Recorded(TensorLike):
         >>> x.grad
         tensor(3.)
         """
+        if staging.threads:
+            stage(self)
         data = self._data
         out: Self = wrap(data if type(data) is ndarray else data.detached())
         return out
@@ -230,7 +232,9 @@ class Recorded(TensorLike):
     @public
     def detach_(self) -> Self:
         """Cut this tensor itself from the graph; returns it."""
-        self._data, self._node, self._form = self.detach()._data, None, None
+        cut = self.detach()._data
+        self._before_write()
+        self._data, self._node, self._form = cut, None, None
         return self
 
     @property
@@ -244,12 +248,25 @@ class Recorded(TensorLike):
             raise ArgumentError("data", f"must be a tensor, got {type(value).__name__}")
         if type_of(value) != type_of(self):
             raise ShapeError("data", f"must be a tensor of type {type_of(self)}, got {type_of(value)}")
+        if staging.threads:
+            stage(value)
+        self._before_write()
         self._data, self._form = value._data, value._form  # type: ignore[attr-defined]
+
+    def _before_write(self) -> None:
+        """Tell a capture of this thread that the value is about to change."""
+        if staging.threads and thread.capture is not None:
+            stage(self)
+            thread.capture.before_data_write(self)
 
     def _rebind(self, op: str, value: Any) -> Self:
         """Make this tensor the result of a change, as ``x += y`` and ``x[i] = v`` do."""
         if type(self._node) is Leaf:
             self._check_changeable(op)
+        if staging.threads:
+            stage(value)
+        self._before_write()
+        if type(self._node) is Leaf:
             self._data, self._form = value._data, value._form
             return self
         retains = self.retains_grad

@@ -50,6 +50,10 @@ class Backward:
         self.materialize = materialize
         self.plain = outputs == 1
 
+    def of_outputs(self, count: int) -> Backward:
+        """The same rule for a call that has so many outputs."""
+        return Backward(self.name, self.run, self.slots, count, self.materialize)
+
 
 def multiply_unless_zero(g: Any, partial: Any) -> Any:
     """``g * partial``, but 0 where g is 0, even if partial is infinite or NaN there."""

@@ -17,7 +17,7 @@ from weft.base.device import CPU, Device, as_device
 from weft.base.dtypes import as_dtype, kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
-from weft.ops.op import type_of
+from weft.ops.op import staging, type_of
 from weft.tensor import dispatch
 from weft.tensor.autograd import seed_gradient as seed_gradient
 from weft.tensor.interface import Attached
@@ -106,6 +106,8 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
 
     def _array(self, op: str) -> Any:
         """The concrete array, or an error if there is none while a transform or capture runs."""
+        if staging.threads:
+            dispatch.stage(self)  # a value that is read in a capture is guarded there
         data = self._data
         return data if type(data) is ndarray else data.concrete(op)
 
@@ -212,6 +214,8 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
     def __copy__(self) -> Tensor:
         if type(self._node) is Leaf:
             return self.detach().requires_grad_()
+        if staging.threads:
+            dispatch.stage(self)
         return wrap(self._data, self._node)  # type: ignore[no-any-return]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:

@@ -122,9 +122,9 @@ def loop_over_batch(
     runs = []
     for i in range(size):
         result = op(*[v if a is None else v[i] for v, a in zip(front, axes, strict=True)], **attrs)
-        runs.append(result if op.outputs > 1 else (result,))
+        runs.append(result if op.outputs != 1 else (result,))
     outs = tuple(_stacked(op, column) for column in zip(*runs, strict=True))
-    return (outs, (0,) * op.outputs) if op.outputs > 1 else (outs[0], 0)
+    return (outs, (0,) * len(outs)) if op.outputs != 1 else (outs[0], 0)
 
 
 def _stacked(op: Op, results: Sequence[Tensor]) -> Any:
@@ -143,5 +143,5 @@ def _empty_batch(op: Op, front: Sequence[Tensor], axes: Sequence[int | None], at
         for v, a in zip(front, axes, strict=True)
     ]
     result = op.type_rule(*types, **attrs)
-    outs = [wrap(np.zeros((0, *t.shape), t.dtype)) for t in (result if op.outputs > 1 else (result,))]
-    return (tuple(outs), (0,) * op.outputs) if op.outputs > 1 else (outs[0], 0)
+    outs = [wrap(np.zeros((0, *t.shape), t.dtype)) for t in (result if op.outputs != 1 else (result,))]
+    return (tuple(outs), (0,) * len(outs)) if op.outputs != 1 else (outs[0], 0)

@@ -62,7 +62,7 @@ class Dual(Traced):
             primals.append(data.primal if ours else t)
             tangents.append(data.tangent if ours else None)
         result = apply(op, primals, attrs)
-        outs = result if op.outputs > 1 else (result,)
+        outs = result if op.outputs != 1 else (result,)
         if not recording():  # results are constants, to this transform as to the tape
             return tuple(o._data for o in outs)
         pushed = push_forward(op, primals, tangents, outs, attrs)
@@ -104,8 +104,8 @@ def push_forward(
     if isinstance(op.vjp, NoGradient) or all(t is None for t in tangents):
         return [None] * len(outs)
     if op.jvp is not None and (op.partials is None or kind(primals[0].dtype) == "c"):
-        pushed = op.jvp(primals, tangents, outs if op.outputs > 1 else outs[0], **attrs)
-        return pushed if op.outputs > 1 else [pushed]
+        pushed = op.jvp(primals, tangents, outs if op.outputs != 1 else outs[0], **attrs)
+        return pushed if op.outputs != 1 else [pushed]
     if op.linear == "joint":
         return [op(*_or_zeros(primals, tangents), **attrs)]
     if op.linear == "each":
@@ -114,7 +114,7 @@ def push_forward(
         total = _sum(_partial_terms(op, primals, tangents, outs[0]))
         assert outs[0] is not None
         return [total if total.shape == outs[0].shape else broadcast_to(total, shape=outs[0].shape)]
-    return [transposed_vjp(op, primals, tangents, outs, attrs, k) for k in range(op.outputs)]
+    return [transposed_vjp(op, primals, tangents, outs, attrs, k) for k in range(len(outs))]
 
 
 def _sum(terms: list[Any]) -> Any:
@@ -171,7 +171,7 @@ def transposed_vjp(
     seeds = [wrap(np.ones(o.shape, o.dtype)) for o in outs if o is not None]
     seeds[k]._node = leaf = Leaf(seeds[k])
     edges = tuple(None if t is None else leaf for t in tangents)
-    grads = rule.run(seeds if op.outputs > 1 else seeds[0], saved, edges)
+    grads = rule.run(seeds if op.outputs != 1 else seeds[0], saved, edges)
     roots = [
         (g._node, t)
         for g, t in zip(grads, tangents, strict=True)

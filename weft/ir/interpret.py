@@ -1,0 +1,125 @@
+"""The reference interpreter: runs a graph on arrays, one node after another in Kahn's order, by the ops' kernels.
+
+It is the truth that every faster way is compared with. Named sizes are bound by the arrays that come in, and sizes
+that only a run tells (how often a loop ran) by the arrays that its nodes make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.sizes import Size, bind
+from weft.errors import GraphError, ShapeError, WeftError
+from weft.ir.graph import Array, Graph, Node, Value, has_sizes, substitute_sizes
+from weft.ir.order import kahn_order, needed_nodes
+
+
+def interpret(
+    graph: Graph, inputs: Sequence[Array], fetches: Sequence[Value] | None = None, sizes: Mapping[str, int] = {}
+) -> list[Array]:
+    """The arrays of the results of a graph (its outputs and updates), or of other values, on arrays.
+
+    >>> import numpy as np, weft
+    >>> graph = weft.make_graph(lambda x: x * 2.0 + 1.0)(weft.ones(3))
+    >>> from weft.ir.interpret import interpret
+    >>> interpret(graph, [np.ones(3, np.float32)])
+    [array([3., 3., 3.], dtype=float32)]
+    """
+    results = graph.results if fetches is None else tuple(fetches)
+    run = _Run(graph, sizes)
+    run.bind_inputs(inputs)
+    for node in kahn_order(needed_nodes(graph.nodes, results, effects=fetches is None)):
+        run.step(node)
+    return [run.values[v] for v in results]
+
+
+class _Run:
+    """The values of one run."""
+
+    __slots__ = ("graph", "sizes", "values")
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int]) -> None:
+        self.graph = graph
+        self.sizes = dict(sizes)
+        self.values: dict[Value, Array] = dict(graph.constants)
+
+    def bind_inputs(self, arrays: Sequence[Array]) -> None:
+        inputs = self.graph.inputs
+        if len(arrays) != len(inputs):
+            raise GraphError(self.graph.name, f"takes {len(inputs)} inputs, got {len(arrays)}")
+        for value, array in zip(inputs, arrays, strict=True):
+            self.bind(value, array, f"input {value.name or inputs.index(value)}")
+
+    def bind(self, value: Value, array: Array, what: str) -> None:
+        """Give a value its array, and the sizes it names theirs."""
+        wanted = value.type
+        if array.dtype != wanted.dtype or array.ndim != wanted.ndim:
+            got = f"{array.dtype.name}{list(array.shape)}"
+            raise ShapeError(self.graph.name, f"{what} must be {wanted}, got {got}")
+        for size, actual in zip(wanted.shape, array.shape, strict=True):
+            if size == actual:
+                continue
+            known = bind(size, self.sizes)
+            if isinstance(known, Size):
+                solve(known, actual, self.sizes)
+            elif known != actual:
+                raise ShapeError(
+                    self.graph.name, f"{what} must be {wanted} with {self._named()}, got {list(array.shape)}"
+                )
+        self.values[value] = array
+
+    def _named(self) -> str:
+        return ", ".join(f"{k}={v}" for k, v in self.sizes.items()) or "these sizes"
+
+    def step(self, node: Node) -> None:
+        """Run one node."""
+        arrays = [self.values[v] for v in node.inputs]
+        attrs = node.attrs
+        if self.sizes:
+            attrs = self._resolved(node)
+        try:
+            with np.errstate(all="ignore"):
+                result = node.op.eval(*arrays, **attrs)
+        except WeftError as error:
+            if node.location is not None and not getattr(error, "in_graph", False):
+                error.location = node.location.place
+                error.in_graph = True  # type: ignore[attr-defined]
+            raise
+        outs = (result,) if node.op.outputs == 1 else result
+        for value, out in zip(node.outputs, outs, strict=True):
+            array = out if type(out) is np.ndarray else np.asarray(out)
+            self.bind(value, array, f"the result of {node.op.name}")
+
+    def _resolved(self, node: Node) -> Mapping[str, Any]:
+        """The attributes with numbers for sizes, in regions too."""
+        attrs = node.attrs
+        if has_sizes(attrs):
+            attrs = {k: bind(a, self.sizes) for k, a in attrs.items()}
+        if not node.regions:
+            return attrs
+        return {k: _region(a, self.sizes) for k, a in attrs.items()}
+
+
+def _region(x: Any, sizes: Mapping[str, int]) -> Any:
+    if type(x) is Graph:
+        return substitute_sizes(x, sizes)
+    if type(x) is tuple and x and type(x[0]) is Graph:
+        return tuple(substitute_sizes(g, sizes) for g in x)
+    return x
+
+
+def solve(size: Size, actual: int, sizes: dict[str, int]) -> None:
+    """Find the one name that is open in ``size == actual``, and enter it; several open ones wait for others."""
+    open_names = size.names()
+    if len(open_names) != 1:
+        return
+    (name,) = open_names
+    base = size.substitute({name: 0})
+    slope = size.substitute({name: 1}) - base
+    value = (actual - base) // slope if slope else -1
+    if value < 0 or size.substitute({name: value}) != actual:
+        raise ShapeError("size", f"{size} must be the size of an axis, got {actual}, which no {name} gives")
+    sizes[name] = value

@@ -1,0 +1,83 @@
+"""Slots: what captured code may change, such as the data of a tensor, its gradient, or an attribute of an object.
+
+Before a slot is changed the running capture is told, so that it knows the old content, can put it back when
+the capture ends, and can make the new content an output of the graph.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from weft.tensor.dispatch import wrap
+
+
+class Slot:
+    """A place that holds a tensor, None, or something else; two slots of one place have the same key."""
+
+    __slots__ = ("key",)
+
+    key: tuple[Any, ...]
+
+    def get(self) -> Any:
+        """What it holds now, as something that later changes do not reach."""
+        raise NotImplementedError
+
+    def put(self, content: Any) -> None:
+        """Let it hold something else."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """In words, for messages."""
+        raise NotImplementedError
+
+
+class DataSlot(Slot):
+    """The value of a tensor: its data and its place in the dynamic graph."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.key = ("data", id(tensor))
+
+    def get(self) -> Any:
+        return wrap(self.tensor._data, self.tensor._node)
+
+    def put(self, content: Any) -> None:
+        tensor = self.tensor
+        tensor._data, tensor._node, tensor._form = content._data, content._node, None
+
+    def describe(self) -> str:
+        return "a tensor"
+
+
+class GradSlot(Slot):
+    """The gradient of a tensor; None where there is none."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.key = ("grad", id(tensor))
+
+    def get(self) -> Any:
+        return getattr(self.tensor, "_grad", None)
+
+    def put(self, content: Any) -> None:
+        self.tensor._grad = content
+
+    def describe(self) -> str:
+        return "the gradient of a tensor"
+
+
+class External:
+    """A tensor from outside that captured code uses, by weak reference: one that dies with the capture is a constant."""
+
+    __slots__ = ("array", "node", "reference", "value")
+
+    def __init__(self, tensor: Any, value: Any) -> None:
+        self.reference = weakref.ref(tensor)
+        self.array = tensor._data
+        self.node = tensor._node
+        self.value = value
