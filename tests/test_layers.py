@@ -17,10 +17,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("ir",),
     ("ops",),
     ("tensor", "linalg", "fft", "autograd", "functional"),  # the last four: public names, nothing else
-    ("transform", "passes", "loop", "testing"),
+    ("transform", "loop", "testing"),
+    ("passes",),
     ("capture", "schedule"),
     ("backends",),
-    ("compile",),
+    ("compile", "jit"),
     ("parallel", "nn", "optim", "data", "datasets", "io", "viewer"),
     ("cli",),
 )

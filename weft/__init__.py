@@ -35,6 +35,7 @@ try:
         uint64,
     )
     from weft.base.dtypes import bool_ as bool
+    from weft.compile import compile
     from weft.ir.types import TensorType
     from weft.ops.arithmetic import clip
     from weft.ops.complex import complex, conj, imag, real
@@ -225,7 +226,7 @@ clamp = clip
 device = Device
 
 if _typing.TYPE_CHECKING:
-    from weft import autograd, datasets, fft, functional, linalg, testing
+    from weft import autograd, datasets, fft, functional, jit, linalg, nn, optim, passes, testing
     from weft.base.trees import (
         register_tree,
         tree_flatten,
@@ -234,6 +235,12 @@ if _typing.TYPE_CHECKING:
         tree_structure,
         tree_unflatten,
     )
+    from weft.capture.aot import aot
+    from weft.capture.make import make_graph
+    from weft.capture.session import Session
+    from weft.capture.static import assign, gradients, group, placeholder
+    from weft.ir.graph import Graph
+    from weft.ir.parse import parse_graph
     from weft.ops.activation import (
         celu,
         elu,
@@ -316,6 +323,7 @@ if _typing.TYPE_CHECKING:
     from weft.ops.products import bilinear, bmm, dot, inner, kron, linear, mm, mv
     from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
     from weft.ops.softmax import log_softmax, softmax, softmin
+    from weft.passes.check import check_passes
     from weft.tensor import random
     from weft.tensor.attention import scaled_dot_product_attention
     from weft.tensor.batch_norm import batch_norm, instance_norm
@@ -361,6 +369,8 @@ if _typing.TYPE_CHECKING:
         randperm,
     )
     from weft.tensor.sparse import SparseTensor, sparse_coo_tensor, to_sparse
+    from weft.transform.control_branches import cond, switch
+    from weft.transform.control_loops import fori_loop, scan, while_loop
     from weft.transform.jacobian import hessian, jacfwd, jacobian, jacrev
     from weft.transform.jvp import jvp
     from weft.transform.linearize import linearize
@@ -372,12 +382,22 @@ else:
         "datasets": "weft.datasets",
         "fft": "weft.fft",
         "functional": "weft.functional",
+        "jit": "weft.jit",
         "linalg": "weft.linalg",
+        "nn": "weft.nn",
+        "optim": "weft.optim",
+        "passes": "weft.passes",
         "random": "weft.tensor.random",
         "testing": "weft.testing",
     }
     _NAMES = {
+        "weft.capture.aot": "aot",
+        "weft.capture.make": "make_graph",
+        "weft.capture.session": "Session",
+        "weft.capture.static": "assign gradients group placeholder",
         "weft.base.trees": "register_tree tree_flatten tree_leaves tree_map tree_structure tree_unflatten",
+        "weft.ir.graph": "Graph",
+        "weft.ir.parse": "parse_graph",
         "weft.ops.activation": (
             "celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish prelu "
             "relu relu6 selu silu softplus softshrink softsign tanhshrink threshold"
@@ -407,6 +427,7 @@ else:
         "weft.ops.products": "bilinear bmm dot inner kron linear mm mv",
         "weft.ops.resize": "channel_shuffle interpolate pixel_shuffle pixel_unshuffle",
         "weft.ops.softmax": "log_softmax softmax softmin",
+        "weft.passes.check": "check_passes",
         "weft.tensor.attention": "scaled_dot_product_attention",
         "weft.tensor.batch_norm": "batch_norm instance_norm",
         "weft.tensor.checkpoint": "checkpoint checkpoint_sequential",
@@ -427,6 +448,8 @@ else:
             "bernoulli multinomial normal rand rand_like randint randint_like randn randn_like randperm"
         ),
         "weft.tensor.sparse": "SparseTensor sparse_coo_tensor to_sparse",
+        "weft.transform.control_branches": "cond switch",
+        "weft.transform.control_loops": "fori_loop scan while_loop",
         "weft.transform.jacobian": "hessian jacfwd jacobian jacrev",
         "weft.transform.jvp": "jvp",
         "weft.transform.linearize": "linearize",
@@ -454,55 +477,55 @@ else:
 
 # fmt: off
 __all__ = [
-    "Device", "Function", "Generator", "RaggedTensor", "SparseTensor", "Tensor", "TensorType",
+    "Device", "Function", "Generator", "Graph", "RaggedTensor", "Session", "SparseTensor", "Tensor", "TensorType",
     "__array_api_version__", "__array_namespace_info__", "__version__", "abs", "absolute", "acos", "acosh",
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all", "allclose", "alpha_dropout",
-    "amax", "amin", "angle", "any", "arange", "argmax", "argmin", "argsort", "argwhere", "as_tensor",
-    "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d",
-    "autograd", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bernoulli", "bfloat16", "bilinear",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all", "allclose", "alpha_dropout", "amax",
+    "amin", "angle", "any", "aot", "arange", "argmax", "argmin", "argsort", "argwhere", "as_tensor", "asarray", "asin",
+    "asinh", "assign", "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "autograd",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bernoulli", "bfloat16", "bilinear",
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "bincount", "bitwise_and", "bitwise_invert",
     "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm", "bool",
     "broadcast_arrays", "broadcast_to", "can_cast", "cat", "cdist", "ceil", "celu", "channel_shuffle",
-    "checkpoint", "checkpoint_sequential", "chunk", "clamp", "clip", "complex", "complex64", "complex128",
-    "concat", "conj", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-    "conv_transpose3d", "copysign", "cos", "cosh", "cosine_embedding_loss", "cosine_similarity",
-    "count_nonzero", "crop", "cross_entropy", "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod",
-    "cumulative_sum", "custom_op", "datasets", "detect_anomaly", "device", "diag", "diag_embed", "diagonal",
-    "diff", "digamma", "div", "divide", "dot", "double", "dropout", "dropout1d", "dropout2d", "dropout3d",
-    "e", "einsum", "elu", "embedding", "empty", "empty_like", "enable_grad", "eq", "equal", "erf", "erfc",
-    "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expm1", "eye", "fft", "finfo", "flatten",
-    "flip", "float16", "float32", "float64", "floor", "floor_divide", "fmod", "fold", "fork_rng",
-    "from_dlpack", "from_numpy", "full", "full_like", "functional", "gather", "gaussian_nll_loss", "ge",
-    "gelu", "get_default_dtype", "get_rng_state", "glu", "grad", "greater", "greater_equal", "grid_sample",
-    "group_norm", "gt", "gumbel_softmax", "half", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-    "hessian", "hinge_embedding_loss", "huber_loss", "hypot", "iinfo", "imag", "index_add", "index_select",
-    "inf", "inference_mode", "initial_seed", "inner", "instance_norm", "int8", "int16", "int32", "int64",
-    "interpolate", "is_complex", "is_floating_point", "is_grad_enabled", "is_tensor", "isclose", "isdtype",
-    "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian", "jacrev", "jvp", "kl_div", "kron", "l1_loss",
-    "layer_norm", "le", "leaky_relu", "lerp", "less", "less_equal", "lgamma", "linalg", "linear", "linearize",
-    "linspace", "local_response_norm", "log", "log1p", "log2", "log10", "log_softmax", "logaddexp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsumexp", "long", "lp_pool1d",
-    "lp_pool2d", "lt", "manual_seed", "margin_ranking_loss", "masked_fill", "masked_select", "matmul",
-    "matrix_transpose", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median",
-    "meshgrid", "min", "minimum", "mish", "mm", "moveaxis", "mse_loss", "mul", "multi_margin_loss",
-    "multilabel_soft_margin_loss", "multinomial", "multiply", "mv", "nan", "nan_to_num", "nanmean", "nansum",
-    "ne", "neg", "negative", "newaxis", "nextafter", "nll_loss", "no_grad", "no_gradient", "nonzero",
-    "normal", "normalize", "not_equal", "numel", "one_hot", "ones", "ones_like", "outer", "pad",
-    "pairwise_distance", "permute_dims", "pi", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss",
-    "polygamma", "positive", "pow", "prelu", "printoptions", "prod", "put_along_axis", "quantile", "ragged",
-    "ragged_from_padded", "ragged_from_splits", "rand", "rand_like", "randint", "randint_like", "randn",
-    "randn_like", "random", "randperm", "real", "reciprocal", "register_tree", "relu", "relu6", "remainder",
-    "remove_custom_op", "repeat", "reshape", "result_type", "rms_norm", "roll", "round", "rsqrt",
-    "scaled_dot_product_attention", "scatter", "scatter_add", "searchsorted", "seed", "selu",
+    "check_passes", "checkpoint", "checkpoint_sequential", "chunk", "clamp", "clip", "compile", "complex",
+    "complex128", "complex64", "concat", "cond", "conj", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cosh", "cosine_embedding_loss",
+    "cosine_similarity", "count_nonzero", "crop", "cross_entropy", "cummax", "cummin", "cumprod", "cumsum",
+    "cumulative_prod", "cumulative_sum", "custom_op", "datasets", "detect_anomaly", "device", "diag", "diag_embed",
+    "diagonal", "diff", "digamma", "div", "divide", "dot", "double", "dropout", "dropout1d", "dropout2d",
+    "dropout3d", "e", "einsum", "elu", "embedding", "empty", "empty_like", "enable_grad", "eq", "equal", "erf",
+    "erfc", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expm1", "eye", "fft", "finfo", "flatten",
+    "flip", "float16", "float32", "float64", "floor", "floor_divide", "fmod", "fold", "fori_loop", "fork_rng",
+    "from_dlpack", "from_numpy", "full", "full_like", "functional", "gather", "gaussian_nll_loss", "ge", "gelu",
+    "get_default_dtype", "get_rng_state", "glu", "grad", "gradients", "greater", "greater_equal", "grid_sample", "group", "group_norm",
+    "gt", "gumbel_softmax", "half", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hessian",
+    "hinge_embedding_loss", "huber_loss", "hypot", "iinfo", "imag", "index_add", "index_select", "inf",
+    "inference_mode", "initial_seed", "inner", "instance_norm", "int16", "int32", "int64", "int8", "interpolate",
+    "is_complex", "is_floating_point", "is_grad_enabled", "is_tensor", "isclose", "isdtype", "isfinite", "isin",
+    "isinf", "isnan", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "kl_div", "kron", "l1_loss", "layer_norm",
+    "le", "leaky_relu", "lerp", "less", "less_equal", "lgamma", "linalg", "linear", "linearize", "linspace",
+    "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsumexp", "long", "lp_pool1d", "lp_pool2d", "lt",
+    "make_graph", "manual_seed", "margin_ranking_loss", "masked_fill", "masked_select", "matmul",
+    "matrix_transpose", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "mean", "median", "meshgrid",
+    "min", "minimum", "mish", "mm", "moveaxis", "mse_loss", "mul", "multi_margin_loss",
+    "multilabel_soft_margin_loss", "multinomial", "multiply", "mv", "nan", "nan_to_num", "nanmean", "nansum", "ne",
+    "neg", "negative", "newaxis", "nextafter", "nll_loss", "nn", "no_grad", "no_gradient", "nonzero", "normal",
+    "normalize", "not_equal", "numel", "one_hot", "ones", "ones_like", "optim", "outer", "pad",
+    "pairwise_distance", "parse_graph", "passes", "permute_dims", "pi", "pixel_shuffle", "pixel_unshuffle", "placeholder",
+    "poisson_nll_loss", "polygamma", "positive", "pow", "prelu", "printoptions", "prod", "put_along_axis",
+    "quantile", "ragged", "ragged_from_padded", "ragged_from_splits", "rand", "rand_like", "randint",
+    "randint_like", "randn", "randn_like", "random", "randperm", "real", "reciprocal", "register_tree", "relu",
+    "relu6", "remainder", "remove_custom_op", "repeat", "reshape", "result_type", "rms_norm", "roll", "round",
+    "rsqrt", "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "seed", "selu",
     "set_default_dtype", "set_grad_enabled", "set_printoptions", "set_rng_state", "short", "sigmoid", "sign",
     "signbit", "silu", "sin", "sinh", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus",
-    "softshrink", "softsign", "sort", "sparse_coo_tensor", "split", "sqrt", "square", "squeeze", "stack",
-    "std", "stop_gradient", "sub", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh",
+    "softshrink", "softsign", "sort", "sparse_coo_tensor", "split", "sqrt", "square", "squeeze", "stack", "std",
+    "stop_gradient", "sub", "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan", "tanh",
     "tanhshrink", "tensor", "tensordot", "testing", "threshold", "tile", "to_sparse", "topk", "transpose",
     "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tril", "tril_indices",
-    "triplet_margin_loss", "triplet_margin_with_distance_loss", "triu", "triu_indices", "true_divide",
-    "trunc", "uint8", "uint16", "uint32", "uint64", "unbind", "unflatten", "unfold", "unique", "unique_all",
-    "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "value_and_grad", "var",
-    "vecdot", "vjp", "vmap", "where", "zeros", "zeros_like",
+    "triplet_margin_loss", "triplet_margin_with_distance_loss", "triu", "triu_indices", "true_divide", "trunc",
+    "uint16", "uint32", "uint64", "uint8", "unbind", "unflatten", "unfold", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "value_and_grad", "var", "vecdot",
+    "vjp", "vmap", "where", "while_loop", "zeros", "zeros_like",
 ]

@@ -14,6 +14,7 @@
     │   └── AnomalyError                  a gradient went NaN under ``weft.detect_anomaly()``
     ├── GraphError        (ValueError)    a graph that is not well formed, or is used wrongly
     │   └── ParseError                    text that is no graph
+    ├── CheckError        (AssertionError)  an ``assert`` of captured code that failed when the graph ran
     └── CaptureError      (RuntimeError)  Python that cannot become a graph, or a value that outlived its capture
         └── TraceGuardError               a call that goes another way than the one that was traced
 
@@ -27,9 +28,25 @@ import linecache
 import os
 import sys
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
+_MOST_FILES = 10_000
+
+
+_WEFT, _PYTHON, _USER = range(3)
+_owners: dict[str, int] = {}  # by name of a file, whose code it is
+
+
+def _owner(name: str) -> int:
+    """Whose code a file is: weft's, that of Python's own library, or the user's."""
+    if name.startswith((PACKAGE, "<frozen")):
+        owner = _WEFT
+    else:
+        owner = _PYTHON if name.startswith(_LIBRARY) and not name.startswith(_INSTALLED) else _USER
+    if len(_owners) < _MOST_FILES:
+        _owners[name] = owner
+    return owner
 
 
 def user_location(depth: int = 1) -> tuple[str, int] | None:
@@ -38,9 +55,10 @@ def user_location(depth: int = 1) -> tuple[str, int] | None:
     nearest = None
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
-            if not name.startswith(_LIBRARY) or name.startswith(_INSTALLED):
-                return name, frame.f_lineno
+        owner = _owner(name)
+        if owner == _USER:
+            return name, frame.f_lineno
+        if owner == _PYTHON:
             nearest = nearest or (name, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return nearest
@@ -51,9 +69,9 @@ def user_frame(depth: int = 1) -> tuple[str, int, str] | None:
     frame = sys._getframe(depth)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
-            if not name.startswith(_LIBRARY) or name.startswith(_INSTALLED):
-                return name, frame.f_lineno, frame.f_code.co_name
+        owner = _owners.get(name)  # written out: this runs for each node of a graph that is captured
+        if (_owner(name) if owner is None else owner) == _USER:
+            return name, frame.f_lineno, frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
@@ -245,16 +263,28 @@ class ParseError(GraphError):
     """
 
 
+class CheckError(WeftError, AssertionError):
+    """An ``assert`` on a tensor, in code that became a graph, failed when the graph ran.
+
+    >>> import weft
+    >>> @weft.compile
+    ... def root(x):
+    ...     assert (x >= 0.0).all(), "must not be negative"
+    ...     return x.sqrt()
+    >>> root(-weft.ones(2))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.CheckError: assert: must not be negative
+    ...
+    """
+
+
 class CaptureError(WeftError, RuntimeError):
     """Python code cannot become a graph, or a tensor of a graph is used after its capture ended.
 
     >>> import weft
-    >>> kept = []
-    >>> graph = weft.make_graph(lambda x: kept.append(x) or x)(weft.ones(2))
-    >>> kept[0] + 1.0  # doctest: +ELLIPSIS
+    >>> weft.make_graph(lambda x: x.numpy())(weft.ones(2))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    weft.errors.CaptureError: add: tensors of a capture must not be used after it ended, got one that escaped
-    ...
+    weft.errors.CaptureError: numpy: needs a value that is known while ...
     """
 
 

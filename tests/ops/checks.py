@@ -46,7 +46,9 @@ def entries() -> list[Entry]:
     rows = []
     for table in (OPS, COMPOSITES):
         for name, op in table.items():
-            call = op if isinstance(op, Op) else op.function
+            call = op if isinstance(op, Op) else op.sampled
+            if isinstance(op, Op) and not op.inputs and not op.variadic:
+                call = op.on_tensors  # without a tensor among the inputs, the op itself gives arrays
             rows += [Entry(name, call, sample, op) for sample in (op.samples() if op.samples else ())]
     return rows
 

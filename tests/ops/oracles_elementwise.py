@@ -49,6 +49,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "div": np.true_divide,
     "neg": np.negative,
     "positive": np.positive,
+    "stop_gradient": np.positive,
     "square": np.square,
     "reciprocal": lambda x: 1 / x,
     "pow": _pow,

@@ -150,7 +150,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "vector_norm": _vector_norm,
     "matrix_norm": _matrix_norm,
     "linalg_norm": np.linalg.norm,
-    "cond": np.linalg.cond,
+    "linalg_cond": np.linalg.cond,
     "fft": _along(lambda x, axes, norm: scipy.fft.fftn(x, axes=axes, norm=norm)),
     "ifft": _along(lambda x, axes, norm: scipy.fft.ifftn(x, axes=axes, norm=norm)),
     "rfft": _along(scipy.fft.rfft),

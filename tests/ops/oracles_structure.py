@@ -153,6 +153,8 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "update_slice": _update_slice,
     "pad": _pad,
     "pad_mode": _pad_mode,
+    "iota": lambda *, size, dtype: np.array(list(range(size)), dtype),
+    "size": lambda *, value, dtype: np.array(value, dtype),
     "concat": lambda *xs, axis: np.concatenate(xs, axis),
     "stack": lambda *xs, axis: np.stack(xs, axis),
     "tile": lambda x, repetitions: np.tile(x, repetitions),
@@ -218,6 +220,8 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "cummax": lambda x, axis: _running_extreme(x, axis, largest=True),
     "cummin": lambda x, axis: _running_extreme(x, axis, largest=False),
     "diff": lambda x, axis, n=1: np.diff(x, axis=axis, n=n),
+    # rows
+    "rows": lambda x, count: tuple(x),
     # order
     "argsort": _order,
     "sort": lambda x, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Sequence
 from math import prod
 
+from weft.base.size_bounds import surely_less
+from weft.base.sizes import Size
 from weft.errors import ArgumentError, AxisError, ShapeError
 
 Shape = tuple[int, ...]
@@ -29,10 +31,12 @@ def broadcast_shapes(op: str, shapes: Sequence[Shape], names: Sequence[object] |
 
 
 def as_ints(op: str, name: str, values: object) -> tuple[int, ...]:
-    """An int or a sequence of ints as a tuple, or an ArgumentError that names the argument."""
+    """An int or a sequence of ints, or named sizes, as a tuple; else an error that names the argument."""
     items = values if isinstance(values, _SEQUENCE) else (values,)
     try:
         return tuple(map(operator.index, items))
+    except ShapeError:  # of a size that is not known, which stays
+        return tuple([i if isinstance(i, Size) else as_ints(op, name, i)[0] for i in items])  # type: ignore[misc]
     except TypeError:
         raise ArgumentError(op, f"{name} must be an int or a tuple of ints, got {values!r}") from None
 
@@ -64,9 +68,17 @@ def normalize_axes(op: str, axes: object, rank: int) -> tuple[int, ...]:
 def normalize_shape(op: str, shape: object) -> Shape:
     """A shape as a tuple of ints, from an int or a sequence of ints."""
     out = as_ints(op, "shape", shape)
-    if out and min(out) < 0:
+    if any_below(out, 0):
         raise ShapeError(op, f"sizes must not be negative, got {out}")
     return out
+
+
+def any_below(sizes: Shape, least: int) -> bool:
+    """Whether some size is surely less than another; of named ones it may not be known."""
+    try:
+        return min(sizes, default=least) < least
+    except ShapeError:
+        return any(surely_less(size, least) for size in sizes)
 
 
 def reduce_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:

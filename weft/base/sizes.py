@@ -1,40 +1,100 @@
 """Named sizes: a size of a shape that is not known yet, such as ``batch``, and arithmetic on them.
 
-A ``Size`` is a polynomial with whole coefficients over *atoms*: names, and quotients rounded down. Two sizes are
-equal if their polynomials are; a size that has no name left is a plain ``int``, so shapes mix both freely.
-A named size stands for any number from 0 on: what cannot be decided for all of them is an error that says so.
+A ``Size`` is a polynomial with whole coefficients over *atoms*: names, quotients rounded down, and
+``max(x,0)``. Two sizes are equal if their polynomials are; a size that has no name left is a plain ``int``,
+so shapes mix both freely. A named size stands for any number from 0 on: what cannot be decided for all of
+them is an error that says so. ``size_bounds`` tells what is larger, ``size_text`` reads the text of a size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import gcd
 from typing import Any
+
+import numpy as np
 
 from weft.errors import ShapeError
 
 Terms = dict[tuple["Atom", ...], int]
 
 
-class Quotient:
-    """``numerator // denominator``, where it has no simpler form."""
+class Compound:
+    """An expression that is no polynomial, and has no simpler form: an atom of a size."""
 
-    __slots__ = ("denominator", "numerator")
+    __slots__ = ("parts", "text")
 
-    def __init__(self, numerator: Any, denominator: Any) -> None:
-        self.numerator = numerator
-        self.denominator = denominator
+    def __init__(self, text: str, *parts: Any) -> None:
+        self.parts = parts
+        self.text = text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quotient) and str(self) == str(other)
+        return isinstance(other, Compound) and self.text == other.text
 
     def __hash__(self) -> int:
-        return hash(str(self))
+        return hash(self.text)
 
     def __str__(self) -> str:
-        return f"({self.numerator})//({self.denominator})"
+        return self.text
+
+    def rebuilt(self, *parts: Any) -> Any:
+        """The same expression of other parts."""
+        raise NotImplementedError
 
 
-Atom = str | Quotient
+class Quotient(Compound):
+    """``numerator // denominator``."""
+
+    __slots__ = ()
+
+    def __init__(self, numerator: Any, denominator: Any) -> None:
+        super().__init__(f"{_operand(numerator)}//{_operand(denominator)}", numerator, denominator)
+
+    def rebuilt(self, *parts: Any) -> Any:
+        """The quotient of other parts."""
+        return parts[0] // parts[1]
+
+
+class Positive(Compound):
+    """``max(x,0)``."""
+
+    __slots__ = ()
+
+    def __init__(self, x: Any) -> None:
+        super().__init__(f"max({x},0)", x)
+
+    def rebuilt(self, *parts: Any) -> Any:
+        """The larger of 0 and another part."""
+        from weft.base.size_bounds import positive  # which builds on this module
+
+        return positive(parts[0])
+
+
+Atom = str | Compound
+
+
+def _operand(x: Any) -> str:
+    """An operand of a quotient as text, in brackets where it needs them."""
+    text = str(x)
+    simple = text.isidentifier() or text.isdecimal()
+    return text if simple else f"({text})"
+
+
+def _rank(atom: Atom) -> tuple[bool, str]:
+    """The place of an atom in a product: names come first."""
+    return not isinstance(atom, str), str(atom)
+
+
+def _factor(atom: Atom, alone: bool) -> str:
+    """An atom as text, in brackets where it stands in a product."""
+    return f"({atom})" if type(atom) is Quotient and not alone else str(atom)
+
+
+def _term(atoms: tuple[Atom, ...], factor: int) -> str:
+    if not atoms:
+        return str(factor)
+    text = "*".join([_factor(a, alone=len(atoms) == 1 and factor == 1) for a in atoms])
+    return text if factor == 1 else f"-{text}" if factor == -1 else f"{factor}*{text}"
 
 
 class Size:
@@ -42,22 +102,22 @@ class Size:
 
     >>> from weft.base.sizes import named_size
     >>> batch = named_size("batch")
-    >>> print(2 * batch + 1)
-    2*batch+1
+    >>> print(2 * batch + 1, (batch + 3) // 2, sep=", ")
+    2*batch+1, (batch+1)//2+1
     >>> batch - batch
     0
     """
 
     __slots__ = ("_terms", "_text")
 
+    __array_ufunc__ = None  # an array leaves arithmetic with a size to the size
+
     def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-        ordered = sorted(terms.items(), key=lambda item: (-len(item[0]), [str(a) for a in item[0]]))
+        ordered = sorted(terms.items(), key=lambda item: (-len(item[0]), item[1] < 0, [*map(_rank, item[0])]))
+        self._terms = dict(ordered)  # in one order, so that what is decided on them does not depend on it
         text = ""
         for atoms, factor in ordered:
-            names = "*".join(map(str, atoms))
-            part = names if factor == 1 and names else f"{factor}*{names}" if names else str(factor)
-            part = f"-{names}" if factor == -1 and names else part
+            part = _term(atoms, factor)
             text += part if not text or part.startswith("-") else f"+{part}"
         self._text = text
 
@@ -77,23 +137,26 @@ class Size:
         out: set[str] = set()
         for atoms in self._terms:
             for atom in atoms:
-                if isinstance(atom, str):
-                    out.add(atom)
-                else:
-                    out |= size_names((atom.numerator, atom.denominator))
+                out |= {atom} if isinstance(atom, str) else size_names(atom.parts)
         return out
 
     def substitute(self, values: Mapping[str, Any]) -> Any:
         """The size with values, ints or sizes, for names; names without one stay."""
+
+        def value(atom: Atom) -> Any:
+            if isinstance(atom, str):
+                return values[atom] if atom in values else named_size(atom)
+            return atom.rebuilt(*[bind(part, values) for part in atom.parts])
+
+        return self._evaluate(value)
+
+    def _evaluate(self, value: Callable[[Atom], Any]) -> Any:
+        """The polynomial at values of its atoms."""
         total: Any = 0
         for atoms, factor in self._terms.items():
             product: Any = factor
             for atom in atoms:
-                if isinstance(atom, str):
-                    product = product * values.get(atom, named_size(atom))
-                else:
-                    parts = [bind(x, values) for x in (atom.numerator, atom.denominator)]
-                    product = product * (parts[0] // parts[1])
+                product = product * value(atom)
             total = total + product
         return total
 
@@ -106,27 +169,32 @@ class Size:
         out = dict(self._terms)
         for atoms, factor in terms.items():
             out[atoms] = out.get(atoms, 0) + factor
-        return _simplest(out)
+        return simplest(out)
 
     def __radd__(self, other: Any) -> Any:
         return self + other if _terms_of(other) is not None else self._as_number("add", other, swap=True)
 
     def __mul__(self, other: Any) -> Any:
+        if isinstance(other, tuple | list):
+            return NotImplemented
         terms = _terms_of(other)
         if terms is None:
             return self._as_number("mul", other, swap=False)
         out: Terms = {}
         for left, a in self._terms.items():
             for right, b in terms.items():
-                atoms = tuple(sorted(left + right, key=str))
+                atoms = tuple(sorted(left + right, key=_rank))
                 out[atoms] = out.get(atoms, 0) + a * b
-        return _simplest(out)
+        return simplest(out)
 
     def __rmul__(self, other: Any) -> Any:
         return self * other if _terms_of(other) is not None else self._as_number("mul", other, swap=True)
 
     def __neg__(self) -> Any:
         return self * -1
+
+    def __pos__(self) -> Any:
+        return self
 
     def __sub__(self, other: Any) -> Any:
         return self + -other if _terms_of(other) is not None else self._as_number("sub", other, swap=False)
@@ -136,41 +204,57 @@ class Size:
 
     def __floordiv__(self, other: Any) -> Any:
         if _terms_of(other) is None:
-            return self._as_number("floordiv", other, swap=False)
+            return self._as_number("floor_divide", other, swap=False)
         return _quotient(self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
         if _terms_of(other) is None:
-            return self._as_number("floordiv", other, swap=True)
+            return self._as_number("floor_divide", other, swap=True)
         return _quotient(other, self)
 
     def __mod__(self, other: Any) -> Any:
+        if _terms_of(other) is None:
+            return self._as_number("remainder", other, swap=False)
         return self - (self // other) * other
 
     def __rmod__(self, other: Any) -> Any:
+        if _terms_of(other) is None:
+            return self._as_number("remainder", other, swap=True)
         return other - (other // self) * self
 
     def __divmod__(self, other: Any) -> Any:
         quotient = self // other
         return quotient, self - quotient * other
 
-    def __pow__(self, power: int) -> Any:
+    def __rdivmod__(self, other: Any) -> Any:
+        quotient = other // self
+        return quotient, other - quotient * self
+
+    def __pow__(self, power: Any) -> Any:
+        if not isinstance(power, int) or power < 0:
+            return self._as_number("pow", power, swap=False)
         out: Any = 1
         for _ in range(power):
             out = out * self
         return out
 
+    def __rpow__(self, base: Any) -> Any:
+        return self._as_number("pow", base, swap=True)
+
     def __truediv__(self, other: Any) -> Any:
-        return self._as_number("truediv", other, swap=False)
+        return self._as_number("div", other, swap=False)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return self._as_number("truediv", other, swap=True)
+        return self._as_number("div", other, swap=True)
 
     def __float__(self) -> float:
-        raise self._unknown("float")
+        raise self._unknown("float()")
+
+    def __int__(self) -> int:
+        raise self._unknown("int()")
 
     def __index__(self) -> int:
-        raise TypeError(f"the size {self} is not known yet")
+        raise self._unknown("a place that takes a number only")
 
     def _as_number(self, operator: str, other: Any, *, swap: bool) -> Any:
         """The result with a number or tensor, by the layer that can compute with a size."""
@@ -187,63 +271,47 @@ class Size:
 
     # Order: decided where it holds for all values of the names
 
-    def _bounds(self) -> tuple[int | None, int | None]:
-        """The least and the greatest value, None where there is none; names are 0 or more."""
-        low: int | None = 0
-        high: int | None = 0
-        for atoms, factor in self._terms.items():
-            if not atoms:
-                low = None if low is None else low + factor
-                high = None if high is None else high + factor
-            elif factor > 0:
-                high = None
-            else:
-                low = None
-        return low, high
-
     def __lt__(self, other: Any) -> bool:
         if _terms_of(other) is None:
             return NotImplemented
-        low, high = _bounds_of(self - other)
-        if high is not None and high < 0:
-            return True
-        if low is not None and low >= 0:
-            return False
-        raise self._unknown(f"{self} < {other}")
-
-    def __ge__(self, other: Any) -> bool:
-        return not self < other
+        return self._exceeds(other - self, f"{self} < {other}")
 
     def __gt__(self, other: Any) -> bool:
         if _terms_of(other) is None:
             return NotImplemented
-        low, high = _bounds_of(self - other)
-        if low is not None and low > 0:
-            return True
-        if high is not None and high <= 0:
-            return False
-        raise self._unknown(f"{self} > {other}")
+        return self._exceeds(self - other, f"{self} > {other}")
+
+    def __ge__(self, other: Any) -> bool:
+        return NotImplemented if _terms_of(other) is None else not self < other
 
     def __le__(self, other: Any) -> bool:
-        return not self > other
+        return NotImplemented if _terms_of(other) is None else not self > other
 
     def __bool__(self) -> bool:
-        return True  # as in ``if size``, which asks whether an axis is not empty
+        return self > 0 or self < 0
 
+    def _exceeds(self, difference: Any, question: str) -> bool:
+        """Whether a difference is above 0, where bounds tell."""
+        from weft.base.size_bounds import lower_bound  # which builds on this module
 
-def _bounds_of(difference: Any) -> tuple[int | None, int | None]:
-    return (difference, difference) if isinstance(difference, int) else difference._bounds()
+        low, high = lower_bound(difference), lower_bound(-difference)
+        if low is not None and low > 0:
+            return True
+        if high is not None and high >= 0:
+            return False
+        raise self._unknown(question)
 
 
 def _terms_of(x: Any) -> Terms | None:
     if isinstance(x, Size):
         return x._terms
-    if isinstance(x, int) and not isinstance(x, bool):
-        return {(): x}
+    if isinstance(x, int | np.integer) and not isinstance(x, bool):
+        return {(): int(x)}
     return None
 
 
-def _simplest(terms: Terms) -> Any:
+def simplest(terms: Terms) -> Any:
+    """The int or size that a polynomial is."""
     kept = {atoms: factor for atoms, factor in terms.items() if factor}
     if not kept:
         return 0
@@ -252,35 +320,71 @@ def _simplest(terms: Terms) -> Any:
     return Size(kept)
 
 
+# Division
+
+
 def _quotient(numerator: Any, denominator: Any) -> Any:
-    """``numerator // denominator``, simplified where the division has no rest for any value of the names."""
+    """``numerator // denominator`` in its simplest form: what divides without rest is taken out."""
     if numerator == denominator:
         return 1
     top, bottom = _terms_of(numerator), _terms_of(denominator)
-    assert top is not None and bottom is not None
-    if len(bottom) == 1:
-        ((divisor, factor),) = bottom.items()
-        exact: Terms = {}
-        rest: Terms = {}
-        for atoms, value in top.items():
-            left = list(atoms)
-            fits = value % factor == 0
-            for atom in divisor:
-                if atom in left:
-                    left.remove(atom)
-                else:
-                    fits = False
-            if fits:
-                exact[tuple(left)] = exact.get(tuple(left), 0) + value // factor
-            else:
-                rest[atoms] = value
-        remaining = _simplest(rest)
-        if isinstance(remaining, int) and isinstance(denominator, int):
-            return _simplest(exact) + remaining // denominator
-        if exact:
-            return _simplest(exact) + _simplest({(Quotient(remaining, denominator),): 1})
-    return _simplest({(Quotient(numerator, denominator),): 1})
+    assert top is not None
+    assert bottom is not None
+    if not bottom or bottom == {(): 0}:
+        raise ZeroDivisionError(f"{numerator} // 0")
+    if len(bottom) > 1:
+        return simplest({(Quotient(numerator, denominator),): 1})
+    ((divisor, factor),) = bottom.items()
+    exact, rest = _divided(top, divisor, factor)
+    whole, remaining = simplest(exact), simplest(rest)
+    if remaining == 0:
+        return whole
+    if isinstance(denominator, int):
+        return whole + _fraction(remaining, denominator)
+    return whole + simplest({(Quotient(remaining, denominator),): 1})
 
+
+def _divided(top: Terms, divisor: tuple[Atom, ...], factor: int) -> tuple[Terms, Terms]:
+    """The terms that a one-term divisor divides, divided, and those that are left."""
+    exact: Terms = {}
+    rest: Terms = {}
+    for atoms, value in top.items():
+        left = list(atoms)
+        fits = True
+        for atom in divisor:
+            if atom in left:
+                left.remove(atom)
+            else:
+                fits = False
+        count, over = divmod(value, factor) if fits else (0, value)
+        if count:
+            exact[tuple(left)] = exact.get(tuple(left), 0) + count
+        if over:
+            rest[atoms] = over
+    return exact, rest
+
+
+def _fraction(top: Any, bottom: int) -> Any:
+    """``top // bottom`` where no term of top divides as a whole; common factors are taken out."""
+    if not isinstance(top, Size):
+        return top // bottom
+    if bottom < 0:
+        return _quotient(-top, -bottom)
+    constant = top._terms.get((), 0)
+    common = gcd(bottom, *[f for atoms, f in top._terms.items() if atoms])
+    if common > 1:
+        reduced = {atoms: f // common for atoms, f in top._terms.items()}  # of the constant, rounded down
+        return _quotient(simplest(reduced), bottom // common)
+    if len(top._terms) == 1 + (constant != 0):
+        ((atoms, factor),) = [item for item in top._terms.items() if item[0]]
+        if factor == 1 and len(atoms) == 1 and isinstance(atoms[0], Quotient):
+            inner, by = atoms[0].parts
+            if isinstance(by, int) and by > 0:
+                return _quotient(inner + constant * by, by * bottom)
+    return simplest({(Quotient(top, bottom),): 1})
+
+
+# Names and numbers
 
 _number_rules: list[Callable[[str, Size, Any, bool], Any]] = []
 
@@ -288,6 +392,11 @@ _number_rules: list[Callable[[str, Size, Any, bool], Any]] = []
 def set_number_rule(rule: Callable[[str, Size, Any, bool], Any]) -> None:
     """Called by the layer that can compute with a size: ``rule(operator, size, other, swap)``."""
     _number_rules[:] = [rule]
+
+
+def term_count(x: Any) -> int:
+    """The number of terms of an int or a size."""
+    return len(x._terms) if isinstance(x, Size) else 1
 
 
 def named_size(name: str) -> Size:
@@ -304,6 +413,31 @@ def size_names(values: Iterable[Any]) -> set[str]:
     return out
 
 
+def solve(size: Size, actual: int, sizes: dict[str, int]) -> None:
+    """Enter the value of the one name in ``size == actual``; where the size does not tell it, others must.
+
+    That is so where it has several names, or is not linear in the one it has.
+    """
+    named = [item for item in size._terms.items() if item[0]]
+    if len(named) != 1 or len(named[0][0]) != 1:
+        return
+    ((name,), factor) = named[0]
+    if not isinstance(name, str):
+        return
+    value, rest = divmod(actual - size._terms.get((), 0), factor)
+    if rest or value < 0:
+        raise ShapeError("size", f"{size} must be the size of an axis, got {actual}, which no {name} gives")
+    sizes[name] = value
+
+
+def is_known(shape: Iterable[Any]) -> bool:
+    """Whether all sizes of a shape are numbers."""
+    for size in shape:  # noqa: SIM110 - a third of the time of any()
+        if isinstance(size, Size):
+            return False
+    return True
+
+
 def bind(value: Any, values: Mapping[str, Any]) -> Any:
     """A literal with values for names in every size it holds, in tuples too."""
     if isinstance(value, Size):
@@ -311,3 +445,22 @@ def bind(value: Any, values: Mapping[str, Any]) -> Any:
     if type(value) is tuple:
         return tuple([bind(v, values) for v in value])
     return value
+
+
+def parse_size(text: str) -> Any:
+    """The size that a text as printed stands for: an int or a ``Size``.
+
+    >>> from weft.base.sizes import parse_size
+    >>> parse_size("2*batch+1") - 1
+    2*batch
+    """
+    from weft.base.size_text import parse_size
+
+    return parse_size(text)
+
+
+def scan_size(text: str, start: int = 0) -> tuple[Any, int]:
+    """The size that stands in a text from a position on, and the position after it."""
+    from weft.base.size_text import scan_size
+
+    return scan_size(text, start)

@@ -8,7 +8,7 @@ around it is an input of the node and of the region. Nodes stand in an order in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -51,6 +51,21 @@ class Value(_Frozen):
 
     def __repr__(self) -> str:
         return f"%{self.name or '?'}: {self.type}"
+
+
+class Operand(NamedTuple):
+    """Stands for the input of a call with a number, where the arguments of the call name it."""
+
+    index: int  # type: ignore[assignment]  # not the method of a tuple
+
+
+def operands_of(arguments: Any) -> Iterator[int]:
+    """The numbers of the operands that stand in arguments, in order."""
+    if isinstance(arguments, Operand):
+        yield arguments.index
+    elif isinstance(arguments, tuple):
+        for item in arguments:
+            yield from operands_of(item)
 
 
 class Node(_Frozen):
@@ -118,6 +133,12 @@ class Graph(_Frozen):
         nodes: in an order in which they can run.
         outputs: the values that a call gives.
         updates: pairs of an input and the value it has after the call.
+
+    >>> import weft
+    >>> with weft.Graph("double") as g:
+    ...     y = weft.placeholder("x", (2,)) * 2.0
+    >>> g, g.run(y, {"x": [1.0, 2.0]})
+    (<graph double: 1 inputs, 1 nodes, 1 outputs>, tensor([2., 4.]))
     """
 
     __slots__ = ("__weakref__", "constants", "inputs", "name", "nodes", "outputs", "roles", "updates")
@@ -183,6 +204,19 @@ class Graph(_Frozen):
             return function.__get__(self)
         raise AttributeError(f"a graph has no {name!r}")
 
+    def __enter__(self) -> Graph:
+        """Begin the block in which this graph is written: what is computed there becomes its nodes."""
+        graph: Graph = self.enter_graph()
+        return graph
+
+    def __exit__(self, *reason: Any) -> None:
+        """End the block: the graph is complete."""
+        self.exit_graph(*reason)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on tensors for its arguments, by position or name; its updates are applied."""
+        return self.call_graph(*args, **kwargs)
+
     def __str__(self) -> str:
         from weft.ir.text import format_graph
 
@@ -192,7 +226,26 @@ class Graph(_Frozen):
         return f"<graph {self.name}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
 
 
-_METHODS: dict[str, str] = {}  # by name of a method, the module with the function
+_METHODS: dict[str, str] = {  # by name of a method, the module with the function
+    "enter_graph": "weft.capture.block",
+    "exit_graph": "weft.capture.block",
+    "call_graph": "weft.capture.calling",
+    "run": "weft.capture.calling",
+    "to_text": "weft.ir.text",
+    "constant_data": "weft.ir.text",
+    "same": "weft.ir.compare",
+    "difference": "weft.ir.compare",
+    "verify": "weft.ir.verify",
+    "value": "weft.ir.surgery",
+    "clone": "weft.ir.surgery",
+    "extract": "weft.ir.surgery",
+    "cut": "weft.ir.surgery",
+    "replace_values": "weft.ir.surgery",
+    "stats": "weft.ir.stats",
+    "optimize": "weft.passes.pipeline",
+    "history": "weft.passes.pipeline",
+    "rewrite": "weft.passes.replace",
+}
 _set = object.__setattr__
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from weft.base.sizes import Size, bind
+from weft.base.sizes import solve as solve
 from weft.errors import GraphError, ShapeError, WeftError
 from weft.ir.graph import Array, Graph, Node, Value, has_sizes, substitute_sizes
 from weft.ir.order import kahn_order, needed_nodes
+from weft.ir.types import TensorType
 
 
 def interpret(
@@ -50,8 +52,12 @@ class _Run:
         inputs = self.graph.inputs
         if len(arrays) != len(inputs):
             raise GraphError(self.graph.name, f"takes {len(inputs)} inputs, got {len(arrays)}")
-        for value, array in zip(inputs, arrays, strict=True):
-            self.bind(value, array, f"input {value.name or inputs.index(value)}")
+        pairs = [(v, a, f"input {v.name or i}") for i, (v, a) in enumerate(zip(inputs, arrays, strict=True))]
+        for value, array, what in pairs:
+            self.bind(value, array, what)
+        if self.sizes:  # a later input may have told the names that an earlier one left open
+            for value, array, what in pairs:
+                self.bind(value, array, what)
 
     def bind(self, value: Value, array: Array, what: str) -> None:
         """Give a value its array, and the sizes it names theirs."""
@@ -78,15 +84,19 @@ class _Run:
         """Run one node."""
         arrays = [self.values[v] for v in node.inputs]
         attrs = node.attrs
-        if self.sizes:
-            attrs = self._resolved(node)
         try:
+            if self.sizes:
+                attrs = self._resolved(node)
+                _check_types(node, arrays, attrs)
             with np.errstate(all="ignore"):
                 result = node.op.eval(*arrays, **attrs)
         except WeftError as error:
-            if node.location is not None and not getattr(error, "in_graph", False):
-                error.location = node.location.place
-                error.in_graph = True  # type: ignore[attr-defined]
+            raise _placed(error, node) from None
+        except Exception:
+            try:
+                _check_types(node, arrays, attrs)  # raises in the user's terms if the types are at fault
+            except WeftError as error:
+                raise _placed(error, node) from None
             raise
         outs = (result,) if node.op.outputs == 1 else result
         for value, out in zip(node.outputs, outs, strict=True):
@@ -103,23 +113,23 @@ class _Run:
         return {k: _region(a, self.sizes) for k, a in attrs.items()}
 
 
+def _placed(error: WeftError, node: Node) -> WeftError:
+    """The error with the line of the user that made the node, unless a node inside of it gave its own."""
+    if node.location is not None and not getattr(error, "in_graph", False):
+        error.location = node.location.place
+        error.in_graph = True  # type: ignore[attr-defined]
+    return error
+
+
+def _check_types(node: Node, arrays: Sequence[Array], attrs: Mapping[str, Any]) -> None:
+    """Let the type rule decide what it could not while sizes had names only."""
+    if not node.op.accepts and not node.regions:
+        node.op.type_rule(*[TensorType(a.shape, a.dtype) for a in arrays], **attrs)
+
+
 def _region(x: Any, sizes: Mapping[str, int]) -> Any:
     if type(x) is Graph:
         return substitute_sizes(x, sizes)
     if type(x) is tuple and x and type(x[0]) is Graph:
         return tuple(substitute_sizes(g, sizes) for g in x)
     return x
-
-
-def solve(size: Size, actual: int, sizes: dict[str, int]) -> None:
-    """Find the one name that is open in ``size == actual``, and enter it; several open ones wait for others."""
-    open_names = size.names()
-    if len(open_names) != 1:
-        return
-    (name,) = open_names
-    base = size.substitute({name: 0})
-    slope = size.substitute({name: 1}) - base
-    value = (actual - base) // slope if slope else -1
-    if value < 0 or size.substitute({name: value}) != actual:
-        raise ShapeError("size", f"{size} must be the size of an axis, got {actual}, which no {name} gives")
-    sizes[name] = value

@@ -7,15 +7,21 @@ from heapq import heapify, heappop, heappush
 
 from weft.errors import GraphError
 from weft.ir.graph import Node, Value
+from weft.ir.told import first_tellers, sizes_asked, sizes_told
+
+_SHOWN = 8  # nodes of a cycle that are named
 
 
 def kahn_order(nodes: Sequence[Node]) -> list[Node]:
     """Nodes in an order in which each comes after those it uses; as given where they are in order."""
     producer = {out: i for i, node in enumerate(nodes) for out in node.outputs}
+    tellers = first_tellers(nodes)
     waits: list[int] = []
     users: list[list[int]] = [[] for _ in nodes]
     for i, node in enumerate(nodes):
         needed = {producer[v] for v in node.inputs if v in producer}
+        if tellers:
+            needed.update(tellers[name] for name in sizes_asked(node) if name in tellers)
         waits.append(len(needed))
         for j in needed:
             users[j].append(i)
@@ -37,17 +43,34 @@ def kahn_order(nodes: Sequence[Node]) -> list[Node]:
 def _cycle(nodes: Sequence[Node], producer: dict[Value, int], waits: list[int]) -> str:
     """The nodes on one cycle, in words."""
     i = next(i for i, count in enumerate(waits) if count)
-    path: list[int] = []
+    path: dict[int, None] = {}
     while i not in path:
-        path.append(i)
+        path[i] = None
         i = next(producer[v] for v in nodes[i].inputs if v in producer and waits[producer[v]])
-    ring = [*path[path.index(i) :], i]
-    return " <- ".join(f"{nodes[k].op.name} (node {k})" for k in ring)
+    ring = list(path)[list(path).index(i) :]
+    shown = [f"{nodes[k].op.name} (node {k})" for k in (*ring[:_SHOWN], i)]
+    if len(ring) > _SHOWN:
+        shown.insert(_SHOWN, f"... and {len(ring) - _SHOWN} more ...")
+    return " <- ".join(shown)
 
 
 def needed_nodes(nodes: Sequence[Node], results: Sequence[Value], *, effects: bool = True) -> list[Node]:
     """The nodes that results need, in the same order; those with effects too, unless said otherwise."""
     wanted = set(results)
+    tellers = first_tellers(nodes)
+    while True:
+        kept = _leading_to(nodes, set(wanted), effects)
+        if not tellers:
+            return kept
+        told = {name for node in kept for name in sizes_told(node)}
+        asked = {name for node in kept for name in sizes_asked(node)} - told
+        missing = [nodes[tellers[name]] for name in asked if name in tellers]
+        if not missing:
+            return kept
+        wanted.update(v for node in missing for v in node.outputs)
+
+
+def _leading_to(nodes: Sequence[Node], wanted: set[Value], effects: bool) -> list[Node]:
     kept = []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.outputs) or (effects and not node.is_pure):

@@ -355,6 +355,6 @@ def glu(x: Any, /, axis: int = -1) -> Any:
     """
     where = normalize_axis("glu", axis, x.ndim)
     size = x.shape[where]
-    if size % 2:
+    if size % 2 != 0:
         raise ShapeError("glu", f"the size along axis {where} must be even, got {type_of(x)}")
     return slice_axis(x, where, 0, size // 2) * sigmoid(slice_axis(x, where, size // 2, size))

@@ -24,6 +24,7 @@ add = elementwise(
     accepts="biufc",  # of bools: or
     samples=join(reals(2, complex=True), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.or_(x, y) if kind(e.dtype(x)) == "b" else e.add(x, y),
+    commutative="bits",
 )
 sub = elementwise(
     "sub",
@@ -39,6 +40,7 @@ mul = elementwise(
     accepts="biufc",  # of bools: and
     samples=join(reals(2, complex=True), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.and_(x, y) if kind(e.dtype(x)) == "b" else e.mul(x, y),
+    commutative="bits",
 )
 div = elementwise(
     "div",
@@ -201,6 +203,7 @@ maximum = elementwise(
     accepts="biuf",
     samples=join(reals(2), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.or_(x, y) if kind(e.dtype(x)) == "b" else e.max(x, y),
+    commutative="value",
 )
 minimum = elementwise(
     "minimum",
@@ -209,6 +212,7 @@ minimum = elementwise(
     accepts="biuf",
     samples=join(reals(2), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.and_(x, y) if kind(e.dtype(x)) == "b" else e.min(x, y),
+    commutative="value",
 )
 clip_between = elementwise(
     "clip",

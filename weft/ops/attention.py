@@ -10,12 +10,16 @@ import numpy as np
 
 from weft.base.dtypes import bool_, kind
 from weft.base.shapes import broadcast_shapes
+from weft.base.size_bounds import size_max
+from weft.base.sizes import Size
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ops.contract import matrix_multiply, transpose_last
-from weft.ops.op import Array, Sample, composite, type_of
+from weft.ops.exponential import rsqrt
+from weft.ops.op import Sample, composite, type_of
 from weft.ops.reduce import reduce_any
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
+from weft.ops.size import size_value, triangle
 from weft.ops.softmax import softmax_op
 from weft.ops.view import broadcast_to, reshape
 
@@ -34,21 +38,26 @@ def _check(query: Any, key: Any, value: Any) -> None:
         raise DtypeError(_OP, f"dtype must be floating, got {query.dtype.name}")
 
 
+def _default_scale(query: Any) -> Any:
+    features = size_max(1, query.shape[-1])
+    return rsqrt(size_value(features, query.dtype)) if isinstance(features, Size) else 1 / sqrt(features)
+
+
 def _repeat_heads(x: Any, heads: int) -> Any:
     """Keys or values of grouped queries: each head repeated for the queries that share it."""
     *lead, own, length, features = x.shape
     if heads == own:
         return x
-    if own == 0 or heads % own:
+    if own == 0 or heads % own != 0:
         raise ShapeError(_OP, f"query heads must be a multiple of key and value heads, got {heads} and {own}")
     x = reshape(x, shape=(*lead, own, 1, length, features))
     x = broadcast_to(x, shape=(*lead, own, heads // own, length, features))
     return reshape(x, shape=(*lead, heads, length, features))
 
 
-def _causal_bias(length: int, source: int, dtype: Any) -> Array:
+def _causal_bias(length: int, source: int, dtype: Any) -> Any:
     """0 where a query may look at a key (not after it), else -inf."""
-    return np.where(np.tri(length, source, dtype=np.bool_), 0.0, -np.inf).astype(dtype)
+    return select(triangle(length, source, 0), np.asarray(0.0, dtype), np.asarray(-np.inf, dtype))
 
 
 def _as_bias(mask: Any, dtype: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
@@ -69,6 +78,24 @@ def _as_bias(mask: Any, dtype: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return select(alive, bias, zero), alive
 
 
+def _attention_samples() -> list[Sample]:
+    q, k, v = real_array((2, 3, 4)), real_array((2, 5, 4), seed=1), real_array((2, 5, 3), seed=2)
+    some = real_array((3, 5), seed=3) > 0
+    some[1] = False  # a query that may look at nothing
+    grouped = [real_array((2, h, 3, 4), seed=h) for h in (4, 2, 1)]
+    return [
+        Sample((q, k, v)),
+        Sample((q, k, v), {"is_causal": True, "scale": 0.7}),
+        Sample((q, k, v, some)),
+        Sample((q, k, v, some[:1] | True)),
+        Sample((q, k, v, real_array((2, 3, 5), seed=4))),
+        Sample((q[0], k[0], v[0])),
+        Sample((grouped[0], grouped[1], grouped[2]), {"enable_gqa": True}),
+        Sample((real_array((0, 4)), k[0], v[0])),
+    ]
+
+
+@composite(_OP, samples=_attention_samples)
 def attend(
     query: Any,
     key: Any,
@@ -90,7 +117,7 @@ def attend(
                 _OP, f"grouped queries need an axis of heads, got {type_of(query)} and {type_of(key)}"
             )
         key, value = (_repeat_heads(x, query.shape[-3]) for x in (key, value))
-    factor = 1 / sqrt(max(1, query.shape[-1])) if scale is None else scale
+    factor = _default_scale(query) if scale is None else scale
     scores = matrix_multiply(query * factor, transpose_last(key))
     alive = None
     if is_causal:
@@ -101,23 +128,3 @@ def attend(
     weights = softmax_op(scores, axis=scores.ndim - 1)
     out = matrix_multiply(weights if drop is None else drop(weights), value)
     return out if alive is None else select(alive, out, np.zeros((), out.dtype))
-
-
-def _attention_samples() -> list[Sample]:
-    q, k, v = real_array((2, 3, 4)), real_array((2, 5, 4), seed=1), real_array((2, 5, 3), seed=2)
-    some = real_array((3, 5), seed=3) > 0
-    some[1] = False  # a query that may look at nothing
-    grouped = [real_array((2, h, 3, 4), seed=h) for h in (4, 2, 1)]
-    return [
-        Sample((q, k, v)),
-        Sample((q, k, v), {"is_causal": True, "scale": 0.7}),
-        Sample((q, k, v, some)),
-        Sample((q, k, v, some[:1] | True)),
-        Sample((q, k, v, real_array((2, 3, 5), seed=4))),
-        Sample((q[0], k[0], v[0])),
-        Sample((grouped[0], grouped[1], grouped[2]), {"enable_gqa": True}),
-        Sample((real_array((0, 4)), k[0], v[0])),
-    ]
-
-
-composite(_OP, samples=_attention_samples)(attend)

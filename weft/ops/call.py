@@ -5,23 +5,34 @@ Text shows it as ``gelu(%x, approximate="tanh")``; the pass ``inline`` puts its 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from weft.ir.graph import Graph
+from weft.errors import GraphError, ShapeError
+from weft.ir.graph import Graph, operands_of
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
 from weft.ops.op import Array, no_gradient
 
 
-class Operand(NamedTuple):
-    """Stands for the input with a number, where the arguments of a call name it."""
-
-    index: int
-
-
 def _type(*xs: TensorType, function: str, arguments: tuple[Any, ...], body: Graph) -> tuple[TensorType, ...]:
+    _check_arguments(function, arguments, len(xs))
+    wanted = [v.type for v in body.inputs]
+    if list(xs) != wanted:
+        types = [", ".join(map(str, ts)) or "none" for ts in (wanted, xs)]
+        raise ShapeError(function, f"operands must be of the types {types[0]}, got {types[1]}")
     return tuple(v.type for v in body.outputs)
+
+
+def _check_arguments(function: Any, arguments: Any, count: int) -> None:
+    if not isinstance(function, str):
+        raise GraphError("call", f"the function must be a name, got {function!r}")
+    pairs = isinstance(arguments, tuple) and all(isinstance(a, tuple) and len(a) == 2 for a in arguments)
+    if not pairs or not all(isinstance(name, str) for name, _ in arguments):
+        raise GraphError(function, f"arguments must be pairs of a name and a literal, got {arguments!r}")
+    for index in operands_of(arguments):
+        if not 0 <= index < count:
+            raise GraphError(function, f"arguments must name its {count} operands, got number {index}")
 
 
 def _call(*xs: Array, function: str, arguments: tuple[Any, ...], body: Graph) -> tuple[Array, ...]:

@@ -22,19 +22,28 @@ def _complex_pair() -> list[Sample]:
     return [Sample((x, np.where([True, False, True], x, 0)))]
 
 
-def _comparison(name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biuf") -> Op:
+def _comparison(
+    name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biuf", commutative: str = "bits"
+) -> Op:
     samples = join(reals(2), integers(2), booleans(2), *([_complex_pair] if "c" in accepts else []))
     return elementwise(
-        name, eval=ufunc, partials=_TRUTH, accepts=accepts, result="bool", samples=samples, scalar=scalar
+        name,
+        eval=ufunc,
+        partials=_TRUTH,
+        accepts=accepts,
+        result="bool",
+        samples=samples,
+        scalar=scalar,
+        commutative=commutative,
     )
 
 
 equal = _comparison("equal", np.equal, lambda e, x, y: e.eq(x, y), "biufc")
 not_equal = _comparison("not_equal", np.not_equal, lambda e, x, y: e.not_(e.eq(x, y)), "biufc")
-less = _comparison("less", np.less, lambda e, x, y: e.lt(x, y))
-less_equal = _comparison("less_equal", np.less_equal, lambda e, x, y: e.le(x, y))
-greater = _comparison("greater", np.greater, lambda e, x, y: e.lt(y, x))
-greater_equal = _comparison("greater_equal", np.greater_equal, lambda e, x, y: e.le(y, x))
+less = _comparison("less", np.less, lambda e, x, y: e.lt(x, y), commutative="")
+less_equal = _comparison("less_equal", np.less_equal, lambda e, x, y: e.le(x, y), commutative="")
+greater = _comparison("greater", np.greater, lambda e, x, y: e.lt(y, x), commutative="")
+greater_equal = _comparison("greater_equal", np.greater_equal, lambda e, x, y: e.le(y, x), commutative="")
 
 
 def _truth(e: ScalarEmitter, x: Value) -> Value:
@@ -87,7 +96,15 @@ signbit = _predicate("signbit", np.signbit, sign_bit, "f")
 
 def _bitwise(name: str, ufunc: Any, scalar: Callable[..., Any]) -> Op:
     samples = join(integers(ufunc.nin), booleans(ufunc.nin))
-    return elementwise(name, eval=ufunc, partials=_BITS, accepts="biu", samples=samples, scalar=scalar)
+    return elementwise(
+        name,
+        eval=ufunc,
+        partials=_BITS,
+        accepts="biu",
+        samples=samples,
+        scalar=scalar,
+        commutative="bits" if ufunc.nin == 2 else "",
+    )
 
 
 def _shift_samples() -> list[Sample]:

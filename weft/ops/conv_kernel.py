@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from weft.base.dtypes import bfloat16, float16, float32
+from weft.base.size_bounds import positive
 
 Array = Any  # a NumPy array; its stubs do not know indices that are computed
 
@@ -30,12 +31,12 @@ def output_size(
 ) -> int:
     """The number of window positions along one axis; 0 where the window does not fit."""
     padded = dilated_size(size, input_dilation) + low + high
-    return max(0, (padded - dilated_size(kernel, dilation)) // stride + 1)
+    return positive((padded - dilated_size(kernel, dilation)) // stride + 1)  # type: ignore[no-any-return]
 
 
 def dilated_size(size: int, dilation: int) -> int:
     """The length of ``size`` elements set ``dilation`` apart."""
-    return (size - 1) * dilation + 1 if size else 0
+    return size + positive(size - 1) * (dilation - 1)  # type: ignore[no-any-return]
 
 
 def convolve(

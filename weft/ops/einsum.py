@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from weft.base.public import public
+from weft.base.size_bounds import typical
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.contract import matrix_multiply
 from weft.ops.op import Sample, composite, type_of
@@ -149,8 +150,8 @@ def _cheapest_pair(terms: list[_Term], output: set[str], sizes: dict[str, int]) 
         a, b = (terms[i] for i in pair)
         needed = _needed(terms, pair, output)
         union = set(a.labels) | set(b.labels)
-        result = prod(sizes[v] for v in union & needed)
-        return result - prod(a.tensor.shape) - prod(b.tensor.shape), prod(sizes[v] for v in union)
+        result, work = (prod(typical(sizes[v]) for v in labels) for labels in (union & needed, union))
+        return result - prod(map(typical, a.tensor.shape)) - prod(map(typical, b.tensor.shape)), work
 
     return min(combinations(range(len(terms)), 2), key=cost)
 
@@ -189,6 +190,7 @@ def _einsum_samples() -> list[Sample]:
     return [Sample(arrays, {"equation": equation}) for equation, arrays in cases]
 
 
+@composite("einsum", samples=_einsum_samples, sampled=lambda *xs, equation: einsum(equation, *xs))
 @public
 def einsum(equation: str, *operands: Any) -> Any:
     """The sum of products over the labels that do not appear in the output.
@@ -221,6 +223,3 @@ def einsum(equation: str, *operands: Any) -> Any:
         merged = _contract(terms[i], terms[j], _needed(terms, (i, j), wanted), sizes)
         terms = [t for k, t in enumerate(terms) if k not in (i, j)] + [merged]
     return _arranged(_reduced(terms[0], wanted, sizes), *([v] for v in output))
-
-
-composite("einsum", samples=_einsum_samples)(lambda *xs, equation: einsum(equation, *xs))

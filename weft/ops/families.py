@@ -36,6 +36,8 @@ def elementwise(
     singular: bool = False,
     jvp: Rule | None = None,
     vjp: Any = None,
+    commutative: str = "",
+    total: bool = True,
 ) -> Op:
     """Declare an op that works element by element, with broadcasting.
 
@@ -54,6 +56,8 @@ def elementwise(
         jvp: written out for complex inputs where partials do not hold (functions that are not
             holomorphic), and for all inputs where partials are None.
         vjp: likewise.
+        commutative: "bits" if x and y may be swapped, "value" if a zero may then have the other sign.
+        total: whether there is a result for all inputs.
     """
     count = eval.nin if isinstance(eval, np.ufunc) else arity or len(parameters(eval)[0])
     inputs = _NAMES[:count]
@@ -83,6 +87,8 @@ def elementwise(
             result=result,
             singular=singular,
             samples=samples,
+            commutative=commutative,
+            total=total,
         )
     )
 
@@ -111,6 +117,9 @@ def linear(
     samples: Samples,
     scalar: Rule | None = None,
     over: str = "each",
+    masks: bool = False,
+    moves: bool = False,
+    total: bool = True,
 ) -> Op:
     """Declare an op that is linear in its inputs: its vjp is the transpose, its jvp the op itself.
 
@@ -124,6 +133,9 @@ def linear(
         samples: calls for the generated tests.
         scalar: scalar code, for an op that works element by element.
         over: "each" if linear in each input for fixed others, "joint" if in all inputs together.
+        masks: whether it chooses between inputs, so that no gradient may reach what was not chosen.
+        moves: whether it only moves elements.
+        total: whether there is a result for all inputs.
     """
     return primitive(
         name,
@@ -134,6 +146,9 @@ def linear(
         samples=samples,
         scalar=scalar,
         linear=over,
+        masks=masks,
+        moves=moves,
+        total=total,
     )
 
 
@@ -150,6 +165,9 @@ def primitive(
     linear: str = "",
     outputs: int = 1,
     effect: bool = False,
+    masks: bool = False,
+    moves: bool = False,
+    total: bool = False,
 ) -> Op:
     """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
     inputs, attrs, variadic = parameters(eval)
@@ -169,5 +187,8 @@ def primitive(
             outputs=outputs,
             variadic=variadic,
             effect=effect,
+            masks=masks,
+            moves=moves,
+            total=total,
         )
     )

@@ -10,13 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import complex64, complex128, complex_dtype, float32, float64, real_dtype
+from weft.base.dtypes import complex64, complex128, complex_dtype, float32, float64, int64, real_dtype
+from weft.base.size_bounds import surely_less
+from weft.base.sizes import Size
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
+from weft.ops.compare import equal, logical_or
 from weft.ops.families import linear
 from weft.ops.op import Array, Op, Sample
 from weft.ops.samples import complex_array, real_array
+from weft.ops.select import select
+from weft.ops.size import count_to
+from weft.ops.view import reshape
 
 SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 REAL, COMPLEX = (float32, float64), (complex64, complex128)
@@ -78,9 +84,13 @@ inverse_transform: Op = linear(
 )
 
 
-def _weights(g: Any, axis: int, n: int, inner: float) -> Array:
+def _weights(g: Any, axis: int, n: int, inner: float) -> Any:
     """1 at the frequencies that stand for themselves, ``inner`` at those that stand for a conjugate pair."""
     size = n // 2 + 1
+    if isinstance(n, Size):
+        alone = logical_or(equal(count_to(size, int64), 0), equal(count_to(size, int64) * 2, n))
+        weights = select(alone, np.asarray(1, real_dtype(g.dtype)), np.asarray(inner, real_dtype(g.dtype)))
+        return reshape(weights, shape=tuple(size if i == axis else 1 for i in range(g.ndim)))
     weights = np.full(size, inner, real_dtype(g.dtype))
     weights[0] = 1
     if n % 2 == 0:
@@ -95,7 +105,7 @@ def _rfft_type(x: TensorType, *, axis: int, norm: str) -> TensorType:
 
 def _irfft_type(x: TensorType, *, axis: int, n: int, norm: str) -> TensorType:
     _check_input("irfft", x, (axis,), COMPLEX)
-    if n < 1 or x.shape[axis] != n // 2 + 1:
+    if surely_less(n, 1) or x.shape[axis] != n // 2 + 1:
         raise ShapeError("irfft", f"axis {axis} must have n // 2 + 1 elements, got {x} for n = {n}")
     return TensorType(_resized(x.shape, axis, n), real_dtype(x.dtype))
 

@@ -9,6 +9,8 @@ from typing import Any
 from weft.base.dtypes import complex_dtype, default_float, kind
 from weft.base.public import public
 from weft.base.shapes import normalize_axes, normalize_axis
+from weft.base.size_bounds import positive, size_min, surely_less
+from weft.base.sizes import is_known
 from weft.errors import ArgumentError, AxisError, DomainError, DtypeError, ShapeError
 from weft.ops.complex import conj
 from weft.ops.fft import (
@@ -77,9 +79,11 @@ def _fit(x: Any, axis: int, n: int | None) -> Any:
     size = x.shape[axis]
     if n is None or n == size:
         return x
-    if n < size:
+    if surely_less(n, size):
         return slice_axis(x, axis, 0, n)
-    high = tuple(n - size if i == axis else 0 for i in range(x.ndim))
+    if not is_known((size,)):
+        x = slice_axis(x, axis, 0, size_min(n, size))
+    high = tuple(positive(n - size) if i == axis else 0 for i in range(x.ndim))
     none = (0,) * x.ndim
     return pad_axes(x, low=none, high=high, interior=none, value=0)
 

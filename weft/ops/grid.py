@@ -19,6 +19,7 @@ from weft.ops.index import gather_nd
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
+from weft.ops.size import positions
 from weft.ops.view import reshape
 from weft.ops.view_slice import slice_axis
 
@@ -72,7 +73,7 @@ def _pick(x: Any, places: Sequence[Any], sizes: Shape) -> Any:
         here = (at >= 0) & (at < size)
         kept = here if kept is None else kept & here
         safe.append(_clipped(cast(at, dtype=int64), 0, size - 1))
-    rows = gather_nd(x, np.arange(n).reshape(n, *(1,) * rank), *safe)
+    rows = gather_nd(x, positions(n, rank), *safe)
     assert kept is not None
     return select(reshape(kept, shape=(*kept.shape, 1)), rows, np.zeros((), rows.dtype))
 

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bfloat16, float16, float32, kind
+from weft.base.dtypes import bfloat16, float16, float32, int64, kind
 from weft.base.shapes import Shape, broadcast_shapes, size_of
+from weft.base.size_bounds import surely_less
+from weft.base.sizes import is_known
 from weft.errors import BoundsError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import move_axis, to_front
@@ -26,6 +28,7 @@ from weft.ops.families import linear
 from weft.ops.op import Attrs, Op, Sample
 from weft.ops.samples import complex_array, int_array, like_array, real_array
 from weft.ops.select import select
+from weft.ops.size import count_to, filled, positions
 from weft.ops.view import reshape
 from weft.ops.view_slice import Ints
 
@@ -171,7 +174,7 @@ def _with_examples(size: int, indices: Sequence[Any], axes: Sequence[int | None]
     """Indices of a batch, after an index that tells the examples apart."""
     aligned = _aligned(indices, axes)
     rank = max(max(i.ndim for i in aligned), 1)
-    return [np.arange(size).reshape(size, *[1] * (rank - 1)), *aligned]
+    return [positions(size, rank - 1), *aligned]
 
 
 def _result_rank(indices: Sequence[Any]) -> int:
@@ -224,6 +227,8 @@ def _scatter_samples() -> list[Sample]:
 
 def _zeros(kind: TensorType) -> Any:
     """Zeros that take no memory; a constant wherever they flow."""
+    if not is_known(kind.shape):
+        return filled(kind.shape, 0, kind.dtype)
     return np.broadcast_to(np.zeros((), kind.dtype), kind.shape)
 
 
@@ -238,6 +243,7 @@ gather_nd: Op = linear(
     transpose=_gather_transpose,
     batch=_batch_gather,
     samples=_gather_samples,
+    total=False,
 )
 
 
@@ -249,6 +255,7 @@ scatter_add_nd: Op = linear(
     batch=_batch_scatter,
     samples=_scatter_samples,
     over="joint",
+    total=False,
 )
 
 
@@ -256,7 +263,7 @@ def _scatter_transpose(g: Any, v_type: TensorType, indices: tuple[Any, ...]) -> 
     rest = scatter_nd(g, _zeros(v_type), *indices)
     taken = gather_nd(g, *indices)
     shape = broadcast_shapes("scatter", [i.shape for i in indices])
-    if size_of(shape) > 1:
+    if not surely_less(size_of(shape), 2):
         wins = reshape(
             _winners(g.shape[: len(indices)], shape, indices),
             shape=(*shape, *[1] * (taken.ndim - len(shape))),
@@ -267,8 +274,8 @@ def _scatter_transpose(g: Any, v_type: TensorType, indices: tuple[Any, ...]) -> 
 
 def _winners(places: Shape, shape: Shape, indices: tuple[Any, ...]) -> Any:
     """Whether each write is the last one to its place: write the numbers of the writes, and look."""
-    numbers = np.arange(size_of(shape)).reshape(shape)
-    return equal(gather_nd(scatter_nd(np.full(places, -1), numbers, *indices), *indices), numbers)
+    numbers = reshape(count_to(size_of(shape), int64), shape=shape)
+    return equal(gather_nd(scatter_nd(filled(places, -1, int64), numbers, *indices), *indices), numbers)
 
 
 scatter_nd: Op = linear(
@@ -279,4 +286,5 @@ scatter_nd: Op = linear(
     batch=_batch_scatter,
     samples=_scatter_samples,
     over="joint",
+    total=False,
 )

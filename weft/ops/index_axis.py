@@ -13,6 +13,8 @@ import numpy as np
 from weft.base.dtypes import INTEGERS, as_dtype, bool_, int64
 from weft.base.public import public
 from weft.base.shapes import Shape, broadcast_shapes, normalize_axis, size_of
+from weft.base.size_bounds import surely_less
+from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.compare import equal
@@ -20,6 +22,7 @@ from weft.ops.index import gather_nd, index_with, scatter_add_nd, scatter_nd
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
+from weft.ops.size import count_to, positions
 from weft.ops.view import broadcast_to, permute, reshape
 
 
@@ -46,7 +49,8 @@ def as_values(op: str, value: Any, like: Any, shape: Shape) -> Any:
         v not in (1, s) for v, s in zip(value.shape[::-1], shape[::-1], strict=False)
     ):
         raise ShapeError(op, f"values must broadcast to shape {shape}, got {type_of(value)}")
-    return broadcast_to(value, shape=shape)
+    spread = broadcast_to if is_known(shape) else broadcast_to.on_tensors
+    return spread(value, shape=shape)
 
 
 # Whole slices along an axis
@@ -134,11 +138,11 @@ def _positions(op: str, x: Any, axis: int, index: Any) -> tuple[Any, ...]:
         if i == axis:
             out.append(index)
             continue
-        if size > x.shape[i]:
+        if surely_less(x.shape[i], size):
             raise ShapeError(
                 op, f"the index must not be longer than x but along axis {axis}, got {type_of(index)}"
             )
-        out.append(np.arange(size).reshape(size, *[1] * (len(shape) - 1 - i)))
+        out.append(positions(size, len(shape) - 1 - i))
     return tuple(out)
 
 
@@ -305,5 +309,5 @@ def one_hot(x: Any, /, num_classes: int = -1, *, dtype: Any = None) -> Any:
         num_classes = int(index.max()) + 1 if index.size else 0
     if not isinstance(num_classes, int) or num_classes < 0:
         raise ArgumentError("one_hot", f"num_classes must be a number of classes, got {num_classes!r}")
-    hot = equal(reshape(index, shape=(*index.shape, 1)), np.arange(num_classes).astype(index.dtype))
+    hot = equal(reshape(index, shape=(*index.shape, 1)), count_to(num_classes, index.dtype))
     return cast(hot, dtype=int64 if dtype is None else as_dtype(dtype))

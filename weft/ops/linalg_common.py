@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import complex64, complex128, default_float, float32, float64, kind
+from weft.base.dtypes import bool_, complex64, complex128, default_float, float32, float64, kind
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
@@ -20,6 +20,7 @@ from weft.ops.op import Array, type_of
 from weft.ops.reduce import all as reduce_all
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, same_dtype, select
+from weft.ops.size import unit_matrix
 from weft.ops.view import reshape
 
 PRECISIONS = (float32, float64, complex64, complex128)
@@ -151,8 +152,7 @@ def inverse_of(x: Any, unused: Any) -> Any:
 
 def inverse_gaps(gaps: Any, unused: Any) -> Any:
     """``1 / gaps`` off the diagonal, 0 on it."""
-    eye = np.eye(gaps.shape[-1], dtype=bool)
-    return select(eye, np.zeros((), gaps.dtype), inverse_of(gaps, unused))
+    return select(unit_matrix(gaps.shape[-1], bool_), np.zeros((), gaps.dtype), inverse_of(gaps, unused))
 
 
 def differences(v: Any) -> Any:

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.base.dtypes import kind, real_dtype
+from weft.base.dtypes import bool_, int64, kind, real_dtype
 from weft.base.public import public
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
+from weft.ops.compare import equal, logical_or
 from weft.ops.contract import adjoint, transpose_last
 from weft.ops.families import primitive
 from weft.ops.linalg_common import (
@@ -27,6 +28,7 @@ from weft.ops.op import Array, Op, Sample, type_of
 from weft.ops.reduce import prod
 from weft.ops.samples import real_array
 from weft.ops.select import select
+from weft.ops.size import count_to, positions, unit_matrix
 from weft.ops.view import reshape
 from weft.ops.view_pad import diag_embed, diagonal
 
@@ -90,10 +92,10 @@ def _cofactors_vjp(g: Any, x: Any) -> Any:
     """
     u, s, vh = svd_decompose(x, full_matrices=True)
     n = s.shape[-1]
-    index = np.arange(n)
-    left_out = (index == index[:, None, None]) | (index == index[:, None])
+    here = count_to(n, int64)
+    left_out = logical_or(equal(here, positions(n, 2)), equal(here, positions(n, 1)))
     p = prod(select(left_out, np.ones((), s.dtype), reshape(s, shape=(*s.shape[:-1], 1, 1, n))), axis=-1)
-    p = select(np.eye(n, dtype=bool), np.zeros((), s.dtype), p)
+    p = select(unit_matrix(n, bool_), np.zeros((), s.dtype), p)
     b = transpose_last(u) @ g @ transpose_last(vh)
     inner = diag_embed(scale_columns(p, diagonal(b)).sum(axis=-1)) - p * transpose_last(b)
     return as_matrices(determinant(u @ vh).conj()) * (u @ inner @ vh)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.public import public
+from weft.base.size_bounds import size_min
 from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
@@ -119,7 +120,7 @@ class QRResult(NamedTuple):
 def _qr_type(x: TensorType, *, complete: bool) -> tuple[TensorType, TensorType]:
     check_matrix("qr", x)
     *lead, m, n = x.shape
-    k = m if complete else min(m, n)
+    k = m if complete else size_min(m, n)
     return TensorType((*lead, m, k), x.dtype), TensorType((*lead, k, n), x.dtype)
 
 

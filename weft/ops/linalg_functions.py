@@ -10,6 +10,7 @@ import numpy as np
 from weft.base.dtypes import real_dtype
 from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
+from weft.base.size_bounds import size_max
 from weft.errors import ArgumentError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import square
@@ -25,6 +26,7 @@ from weft.ops.op import Array, Sample, composite, no_gradient, type_of
 from weft.ops.reduce import max, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select, zeros_like
+from weft.ops.size import size_value, unit_matrix
 from weft.ops.view import join, reshape
 from weft.ops.view_slice import slice_axis
 
@@ -40,7 +42,8 @@ class LstsqResult(NamedTuple):
 
 def _default_rtol(x: Any) -> Any:
     """The relative size below which rounding cannot tell a singular value from 0."""
-    return np.asarray(np.finfo(x.dtype).eps * np.max(x.shape[-2:]), real_dtype(x.dtype))
+    dtype = real_dtype(x.dtype)
+    return size_value(size_max(*x.shape[-2:]), dtype) * np.asarray(np.finfo(x.dtype).eps, dtype)
 
 
 def _cutoff(op: str, x: Any, rtol: Any) -> Any:
@@ -222,7 +225,7 @@ def matrix_power(x: Any, /, n: int) -> Any:
             power = x if power is None else power @ x
         n >>= 1
         x = x @ x if n else x
-    return select(np.zeros((), bool), x, np.eye(x.shape[-1], dtype=x.dtype)) if power is None else power
+    return select(np.zeros((), bool), x, unit_matrix(x.shape[-1], x.dtype)) if power is None else power
 
 
 def _exponential_block(x: Any, e: Any) -> Any:

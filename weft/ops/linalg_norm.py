@@ -129,7 +129,7 @@ def _cond_samples() -> list[Sample]:
     ]
 
 
-@composite(samples=_cond_samples)
+@composite("linalg_cond", samples=_cond_samples)
 @public
 def cond(x: Any, /, p: Any = None) -> Any:
     """The condition number: the largest singular value over the smallest, infinite for a singular matrix.

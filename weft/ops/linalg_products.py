@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.base.public import public
 from weft.base.shapes import broadcast_shapes, normalize_axis, size_of
+from weft.base.size_bounds import typical
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
@@ -96,6 +97,7 @@ def _multi_dot_samples() -> list[Sample]:
     return [Sample(chain), Sample((real_array((2,)), *chain, real_array((4,), seed=3))), Sample(chain[:1])]
 
 
+@composite(samples=_multi_dot_samples, sampled=lambda *arrays: multi_dot(arrays))
 @public
 def multi_dot(arrays: Sequence[Any], /) -> Any:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
@@ -115,7 +117,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
             raise ShapeError("multi_dot", f"must be a chain of matrices, got {type_of(x)} at place {i}")
     shapes = [x.shape for x in arrays]
     shapes[0], shapes[-1] = (1, *shapes[0])[-2:], (*shapes[-1], 1)[:2]
-    sizes = [*(rows for rows, _ in shapes), shapes[-1][1]]
+    sizes = [typical(s) for s in (*(rows for rows, _ in shapes), shapes[-1][1])]
     return _product(arrays, _best_splits(sizes), 0, len(arrays) - 1)
 
 
@@ -140,9 +142,6 @@ def _product(arrays: list[Any], splits: dict[tuple[int, int], int], i: int, j: i
         return arrays[i]
     k = splits[i, j]
     return matmul(_product(arrays, splits, i, k), _product(arrays, splits, k + 1, j))
-
-
-composite("multi_dot", samples=_multi_dot_samples)(lambda *arrays: multi_dot(arrays))
 
 
 # Tensors as matrices

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.base.dtypes import kind, real_dtype
 from weft.base.public import public
+from weft.base.size_bounds import size_min
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.contract import adjoint, transpose_last
@@ -48,7 +49,7 @@ class SVDResult(NamedTuple):
 def _svd_type(x: TensorType, *, full_matrices: bool) -> tuple[TensorType, ...]:
     check_matrix("svd", x)
     *lead, m, n = x.shape
-    k = min(m, n)
+    k = size_min(m, n)
     rows, columns = (m, n) if full_matrices else (k, k)
     values = TensorType((*lead, k), real_dtype(x.dtype))
     return TensorType((*lead, m, rows), x.dtype), values, TensorType((*lead, columns, n), x.dtype)
@@ -88,9 +89,9 @@ def _reduced_svd_vjp(gu: Any, gs: Any, gv: Any, u: Any, s: Any, v: Any) -> Any:
         inner = inner + diag_embed(quarter * reshape(inverse_of(column, no_u & no_v), shape=s.shape))
     vh = adjoint(v)
     out = u @ inner @ vh
-    if u.shape[-2] > s.shape[-1]:
+    if u.shape[-2] != s.shape[-1]:
         out = out + (gu - u @ uh_gu) @ (inverse_of(column, no_u) * vh)
-    if v.shape[-2] > s.shape[-1]:
+    if v.shape[-2] != s.shape[-1]:
         out = out + (u * transpose_last(inverse_of(column, no_v))) @ adjoint(gv - v @ vh_gv)
     return out
 
@@ -128,7 +129,7 @@ svd_decompose = primitive(
 
 def _svdvals_type(x: TensorType) -> TensorType:
     check_matrix("svdvals", x)
-    return TensorType((*x.shape[:-2], min(x.shape[-2:])), real_dtype(x.dtype))
+    return TensorType((*x.shape[:-2], size_min(*x.shape[-2:])), real_dtype(x.dtype))
 
 
 def _svdvals(x: Array) -> Any:

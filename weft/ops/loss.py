@@ -203,6 +203,12 @@ def _logit_samples() -> list[Sample]:
     ]
 
 
+@composite(
+    samples=_logit_samples,
+    sampled=lambda x, t, w=None, p=None, *, reduction="mean": binary_cross_entropy_with_logits(
+        x, t, w, reduction, p
+    ),
+)
 @public
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
@@ -220,11 +226,6 @@ def binary_cross_entropy_with_logits(
         losses = x * (1 - target) + ((pos_weight - 1) * target + 1) * soft_rectify(-x)
     losses = losses if weight is None else losses * weight
     return reduced("binary_cross_entropy_with_logits", losses, reduction)
-
-
-composite("binary_cross_entropy_with_logits", samples=_logit_samples)(
-    lambda x, t, w=None, p=None, *, reduction="mean": binary_cross_entropy_with_logits(x, t, w, reduction, p)
-)
 
 
 @public
@@ -294,6 +295,15 @@ def poisson_nll_loss(
     return reduced("poisson_nll_loss", losses, reduction)
 
 
+@composite(
+    samples=lambda: [
+        Sample((real_array((3, 4)), real_array((3, 4), seed=1), real_array((3, 4), 0.5, 2.0, seed=2))),
+        Sample(
+            (real_array((3, 4)), real_array((3, 4), seed=1), real_array((3,), 0.5, 2.0, seed=2)),
+            {"full": True},
+        ),
+    ],
+)
 @public
 def gaussian_nll_loss(
     x: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
@@ -317,15 +327,3 @@ def gaussian_nll_loss(
     gap = x - target
     losses = (log(spread) + gap * gap / spread) * 0.5
     return reduced("gaussian_nll_loss", losses + _HALF_LOG_TAU if full else losses, reduction)
-
-
-composite(
-    "gaussian_nll_loss",
-    samples=lambda: [
-        Sample((real_array((3, 4)), real_array((3, 4), seed=1), real_array((3, 4), 0.5, 2.0, seed=2))),
-        Sample(
-            (real_array((3, 4)), real_array((3, 4), seed=1), real_array((3,), 0.5, 2.0, seed=2)),
-            {"full": True},
-        ),
-    ],
-)(lambda x, t, v, *, full=False: gaussian_nll_loss(x, t, v, full))

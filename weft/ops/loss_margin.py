@@ -20,6 +20,7 @@ from weft.ops.op import Sample, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.select import same_dtype, select
+from weft.ops.size import filled
 from weft.ops.vector_norm import vector_norm
 from weft.ops.view import reshape
 
@@ -241,6 +242,16 @@ def soft_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
     return reduced("soft_margin_loss", soft_rectify(-x * target), reduction)
 
 
+@composite(
+    samples=lambda: [
+        Sample((real_array((4, 3)), np.array([0, 2, 1, 2]))),
+        Sample(
+            (real_array((4, 3)), np.array([0, 2, 1, 2]), real_array((3,), 0.5, 2.0, seed=1)),
+            {"p": 2, "margin": 0.7},
+        ),
+    ],
+    sampled=lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w),
+)
 @public
 def multi_margin_loss(
     x: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
@@ -260,24 +271,12 @@ def multi_margin_loss(
     axis, classes = x.ndim - 1, x.shape[-1]
     own = take_class(x, target, axis=axis, ignore=-1)
     gaps = relu(x - reshape(own, shape=(*own.shape, 1)) + margin)
-    itself = put_class(np.ones(own.shape, x.dtype), target, classes=classes, axis=axis, ignore=-1)
+    itself = put_class(filled(own.shape, 1, x.dtype), target, classes=classes, axis=axis, ignore=-1)
     gaps = gaps * (1 - itself)
     losses = gaps if p == 1 else gaps * gaps
     if weight is not None:
         losses = losses * reshape(gather_nd(weight, target), shape=(*target.shape, 1))
     return reduced("multi_margin_loss", reduce_sum(losses, axes=(axis,), keepdims=False) / classes, reduction)
-
-
-composite(
-    "multi_margin_loss",
-    samples=lambda: [
-        Sample((real_array((4, 3)), np.array([0, 2, 1, 2]))),
-        Sample(
-            (real_array((4, 3)), np.array([0, 2, 1, 2]), real_array((3,), 0.5, 2.0, seed=1)),
-            {"p": 2, "margin": 0.7},
-        ),
-    ],
-)(lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w))
 
 
 @public

@@ -14,6 +14,8 @@ import numpy as np
 from weft.base.dtypes import DType, bfloat16, float16, float32, kind
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape, reduce_shape
+from weft.base.size_bounds import size_max
+from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
@@ -80,26 +82,30 @@ def _in_dtype(x: Any, dtype: DType) -> Any:
 
 
 def _average(x: Any, axes: Ints, count: int) -> Any:
-    return reduce_sum(x, axes=axes, keepdims=True) * (1 / count)
+    return _share(reduce_sum(x, axes=axes, keepdims=True), count)
+
+
+def _share(x: Any, count: Any) -> Any:
+    return x / count if isinstance(count, Size) else x * (1 / count)
 
 
 def _standardize_vjp(g: Any, outs: Any, x_type: TensorType, axes: Ints, eps: float, center: bool) -> Any:
     """Gradients of mean and variance are small arrays; they join the averages that are subtracted anyway."""
     dtype = statistics_dtype(x_type.dtype)
     out, g_out = _in_dtype(outs[0], dtype), _in_dtype(g[0], dtype)
-    count = max(1, prod(x_type.shape[a] for a in axes))
+    count = size_max(1, prod(x_type.shape[a] for a in axes))
     scale = rsqrt(outs[2] + eps)
-    along = _average(g_out * out, axes, count) - g[2] * (2 / count) / (scale * scale)
+    along = _average(g_out * out, axes, count) - _share(g[2] * 2, count) / (scale * scale)
     rest = g_out - out * along
     if center:
-        rest = rest - (_average(g_out, axes, count) - g[1] * (1 / count) / scale)
+        rest = rest - (_average(g_out, axes, count) - _share(g[1], count) / scale)
     return [_in_dtype(rest * scale, x_type.dtype)]
 
 
 def _standardize_jvp(primals: Any, tangents: Any, outs: Any, *, axes: Ints, eps: float, center: bool) -> Any:
     dtype = outs[1].dtype
     out, t = _in_dtype(outs[0], dtype), _in_dtype(tangents[0], dtype)
-    count = max(1, prod(primals[0].shape[a] for a in axes))
+    count = size_max(1, prod(primals[0].shape[a] for a in axes))
     scale = rsqrt(outs[2] + eps)
     along = _average(t * out, axes, count)
     t_mean = _average(t, axes, count) if center else None
@@ -133,6 +139,7 @@ standardize = primitive(
     batch=batch_leading(shifted_axes),
     samples=_standardize_samples,
     outputs=3,
+    total=True,
 )
 
 
@@ -176,6 +183,18 @@ def _normalized_axes(op: str, x: Any, normalized_shape: Any, *parameters: Any) -
 # Over features and groups
 
 
+@composite(
+    samples=lambda: [
+        Sample(
+            (real_array((3, 4)), real_array((4,), seed=1), real_array((4,), seed=2)), {"normalized_shape": 4}
+        ),
+        Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
+        Sample((real_array((0, 4)), real_array((4,), seed=1)), {"normalized_shape": (4,)}),
+    ],
+    sampled=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: layer_norm(
+        x, normalized_shape, w, b, eps
+    ),
+)
 @public
 def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """x with mean 0 and variance 1 over its last axes, times a weight, plus a bias.
@@ -190,18 +209,13 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
     return affine(standardize(x, axes=axes, eps=float(eps), center=True)[0], weight, bias)
 
 
-composite(
-    "layer_norm",
+@composite(
     samples=lambda: [
-        Sample(
-            (real_array((3, 4)), real_array((4,), seed=1), real_array((4,), seed=2)), {"normalized_shape": 4}
-        ),
+        Sample((real_array((3, 4)), real_array((4,), seed=1)), {"normalized_shape": 4}),
         Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
-        Sample((real_array((0, 4)), real_array((4,), seed=1)), {"normalized_shape": (4,)}),
     ],
-)(lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: layer_norm(x, normalized_shape, w, b, eps))
-
-
+    sampled=lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps),
+)
 @public
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     """x divided by the root of its mean square over the last axes, times a weight.
@@ -223,15 +237,15 @@ def _machine_eps(dtype: DType) -> float:
     return 2.0**-7 if dtype == bfloat16 else float(np.finfo(dtype).eps)
 
 
-composite(
-    "rms_norm",
+@composite(
     samples=lambda: [
-        Sample((real_array((3, 4)), real_array((4,), seed=1)), {"normalized_shape": 4}),
-        Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
+        Sample(
+            (real_array((2, 4, 3)), real_array((4,), seed=1), real_array((4,), seed=2)), {"num_groups": 2}
+        ),
+        Sample((real_array((2, 6)),), {"num_groups": 3, "eps": 0.1}),
     ],
-)(lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps))
-
-
+    sampled=lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps),
+)
 @public
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """x (N, C, *S) with mean 0 and variance 1 over groups of channels, then a weight and bias per channel.
@@ -256,16 +270,6 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     out = standardize(grouped, axes=(2,), eps=float(eps), center=True)[0]
     return affine(reshape(out, shape=x.shape), weight, bias)
 
-
-composite(
-    "group_norm",
-    samples=lambda: [
-        Sample(
-            (real_array((2, 4, 3)), real_array((4,), seed=1), real_array((4,), seed=2)), {"num_groups": 2}
-        ),
-        Sample((real_array((2, 6)),), {"num_groups": 3, "eps": 0.1}),
-    ],
-)(lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps))
 
 # To unit length, and by neighbouring channels
 

@@ -31,6 +31,18 @@ class TensorLike:
     __slots__ = ()
 
 
+class WeakNumber:
+    """Marks a number whose value only a run tells; next to tensors it is weak, as Python's numbers are."""
+
+    __slots__ = ()
+
+    example: Any  # a Python number of its kind
+
+    def in_dtype(self, dtype: Any) -> Any:
+        """Its value as a tensor of a dtype."""
+        raise NotImplementedError  # the layer that makes such numbers says it
+
+
 class Container(TensorLike):
     """A tensor that is made of others, such as a sparse one: it says itself what an op does to it."""
 
@@ -96,17 +108,27 @@ class Op:
         outputs: number of outputs; 0 for an op that gives as many as its type rule says, in a tuple.
         effect: whether it does something besides giving its outputs, such as print; it is then never
             left out, merged with another, or moved across one like it.
+        masks: whether its gradient is 0 where an input was not chosen, as that of ``where`` is: what comes
+            before then keeps these zeros, even times an infinite slope.
+        moves: whether it only moves elements: each of its output is one of an input, or a fixed value.
+        commutative: "bits" if its two inputs may be swapped, "value" if a zero may then have the other
+            sign, else "".
+        total: whether it has a result for all values of inputs of the right types, so that it may run though
+            nobody knows yet whether it is needed.
     """
 
     __slots__ = (
         "accepts",
         "attrs",
         "batch",
+        "commutative",
         "effect",
         "eval",
         "inputs",
         "jvp",
         "linear",
+        "masks",
+        "moves",
         "name",
         "on_tensors",
         "outputs",
@@ -115,6 +137,7 @@ class Op:
         "samples",
         "scalar",
         "singular",
+        "total",
         "type_rule",
         "variadic",
         "vjp",
@@ -141,6 +164,10 @@ class Op:
         outputs: int = 1,
         variadic: str = "",
         effect: bool = False,
+        masks: bool = False,
+        moves: bool = False,
+        commutative: str = "",
+        total: bool = False,
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -160,6 +187,10 @@ class Op:
         self.outputs = outputs
         self.variadic = variadic
         self.effect = effect
+        self.masks = masks
+        self.moves = moves
+        self.commutative = commutative
+        self.total = total
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
@@ -180,7 +211,7 @@ _tensor_layer: list[Callable[[Op], Callable[..., Any]]] = []
 
 def register(op: Op) -> Op:
     """Enter an op into the table; a name is taken once."""
-    if op.name in OPS:
+    if op.name in OPS or op.name in COMPOSITES:
         raise ValueError(f"op {op.name!r} is declared twice")
     OPS[op.name] = op
     return op
@@ -218,24 +249,32 @@ def set_scope_layer(run: Callable[..., Any]) -> None:
 
 
 class Composite(NamedTuple):
-    """A named function of other ops; everything about it is derived from them."""
+    """A named function of other ops; everything about it is derived from them.
+
+    Attributes:
+        name: as printed in graphs.
+        function: as users call it.
+        samples: calls for the generated tests.
+        sampled: how these call it, where its tensors are not its first arguments.
+    """
 
     name: str
     function: Callable[..., Any]
     samples: Samples | None
+    sampled: Callable[..., Any]
 
 
 def composite(
-    name: str | None = None, *, samples: Samples | None = None
+    name: str | None = None, *, samples: Samples | None = None, sampled: Callable[..., Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a plain function of ops under a name, with the samples its tests run on.
+    """Register a plain function of ops under a name, with the samples its tests run on, and how these call it.
 
     A graph keeps a call of it as one named call, which a pass expands.
     """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         key = name or function.__name__
-        if key in COMPOSITES:
+        if key in COMPOSITES or key in OPS:
             raise ValueError(f"composite {key!r} is declared twice")
 
         @functools.wraps(function)
@@ -244,7 +283,7 @@ def composite(
                 return _scope_layer[0](entry, args, kwargs)
             return function(*args, **kwargs)
 
-        COMPOSITES[key] = entry = Composite(key, function, samples)
+        COMPOSITES[key] = entry = Composite(key, function, samples, sampled or function)
         return call
 
     return enter

@@ -11,16 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import kind
+from weft.base.dtypes import DType, kind
 from weft.base.public import public
 from weft.base.shapes import Shape
+from weft.base.sizes import is_known
 from weft.errors import DomainError, DtypeError, ShapeError
-from weft.ops.conv_kernel import Ints
+from weft.ops.arithmetic import maximum, minimum
+from weft.ops.conv_kernel import Ints, output_size
 from weft.ops.convolution import per_axis
 from weft.ops.elementwise import absolute, pow
 from weft.ops.op import Array, Attrs, Sample, composite, type_of
 from weft.ops.pool_max import max_indices, max_values, separated, window_attrs
 from weft.ops.samples import real_array
+from weft.ops.select import cast
+from weft.ops.size import positions
 from weft.ops.view import permute, reshape
 from weft.ops.windows import overlap_add, window_positions, window_sum, windows
 
@@ -78,6 +82,17 @@ def _max(
     return (out, max_indices(x, **attrs)) if return_indices else out
 
 
+def _divisor_of_sizes(sizes: Shape, attrs: Attrs, pads: Ints, count_include_pad: bool, dtype: DType) -> Any:
+    """The same as a tensor, where a size is not known."""
+    out: Any = np.ones((1,) * len(sizes), dtype)
+    axes = zip(sizes, attrs["kernel"], attrs["stride"], attrs["padding"], pads, strict=True)
+    for axis, (size, k, s, (lo, hi), pad) in enumerate(axes):
+        starts = positions(output_size(size, k, s, lo, hi, 1, 1), len(sizes) - 1 - axis) * s - lo
+        first, last = (-pad, size + pad) if count_include_pad else (0, size)
+        out = cast(minimum(starts + k, last) - maximum(starts, first), dtype=dtype) * out
+    return out
+
+
 def _divisor(sizes: Shape, attrs: Attrs, pads: Ints, count_include_pad: bool) -> Array:
     """The number of elements that each window averages: those in the input, or in it and its padding."""
     out = np.ones((1,) * len(sizes))
@@ -108,9 +123,10 @@ def _average(
         if divisor_override == 0:
             raise DomainError(op, "divisor_override must not be 0")
         return total / divisor_override
-    counts = _divisor(
-        x.shape[x.ndim - rank :], attrs, per_axis(op, "padding", padding, rank, 0), bool(count_include_pad)
-    )
+    sizes, pads = x.shape[x.ndim - rank :], per_axis(op, "padding", padding, rank, 0)
+    if not is_known(sizes):
+        return total / _divisor_of_sizes(sizes, attrs, pads, bool(count_include_pad), x.dtype)
+    counts = _divisor(sizes, attrs, pads, bool(count_include_pad))
     if (counts == counts.flat[0]).all():
         return total * (1.0 / float(counts.flat[0]))
     return total * (1.0 / counts).astype(x.dtype)
@@ -377,7 +393,7 @@ def fold(
     attrs = _column_attrs("fold", kernel_size, stride, padding, dilation)
     sizes = per_axis("fold", "output_size", output_size, 2, 1)
     counts, kernel, lead = window_positions(sizes, **attrs), attrs["kernel"], x.ndim - 2
-    if x.shape[lead] % prod(kernel) or x.shape[lead + 1] != prod(counts):
+    if x.shape[lead] % prod(kernel) != 0 or x.shape[lead + 1] != prod(counts):
         expected = f"(C * {prod(kernel)}, {prod(counts)})"
         raise ShapeError("fold", f"the last axes must be {expected} to give {sizes}, got {type_of(x)}")
     view = reshape(x, shape=(*x.shape[:lead], x.shape[lead] // prod(kernel), *kernel, *counts))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import kind
+from weft.base.dtypes import int64, kind
 from weft.base.public import public
 from weft.base.shapes import Shape
 from weft.errors import DtypeError, ShapeError
@@ -20,6 +20,7 @@ from weft.ops.op import Array, Attrs, Sample, composite, type_of
 from weft.ops.pool import need_floating, need_pool_rank
 from weft.ops.pool_max import max_indices, max_values, separated
 from weft.ops.reduce import argmax, reduce_sum
+from weft.ops.size import count_to
 from weft.ops.view import permute, reshape
 from weft.ops.windows import window_sum
 
@@ -90,7 +91,7 @@ def _max(op: str, rank: int, x: Any, output_size: Any, return_indices: bool) -> 
     rows = reshape(x, shape=(prod(x.shape[:lead]), prod(sizes)))
     bins = gather_nd(permute(rows, axes=(1, 0)), flat)  # (bins, elements, rows)
     winner = argmax(bins, axis=1)
-    each, every = np.arange(flat.shape[0])[:, None], np.arange(rows.shape[0])
+    each, every = np.arange(flat.shape[0])[:, None], count_to(rows.shape[0], int64)
     out = reshape(permute(gather_nd(bins, each, winner, every), axes=(1, 0)), shape=shape)
     if not return_indices:
         return out

@@ -17,6 +17,7 @@ from weft.ops.families import primitive
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.op import Array, Attrs, Sample, no_gradient
 from weft.ops.samples import int_array, rng
+from weft.ops.size import filled, positions
 from weft.ops.view import reshape
 from weft.ops.windows import pooled_type, reduce_windows, window_positions
 
@@ -103,14 +104,14 @@ def _at_places(x: Any, places: Any, rank: int) -> tuple[Any, Any, Any]:
     """x and places with all axes before the windowed ones made one, and the windowed ones made one."""
     rows = prod(places.shape[: places.ndim - rank])
     flat = reshape(places, shape=(rows, prod(places.shape[places.ndim - rank :])))
-    return reshape(x, shape=(rows, prod(x.shape[x.ndim - rank :]))), np.arange(rows).reshape(rows, 1), flat
+    return reshape(x, shape=(rows, prod(x.shape[x.ndim - rank :]))), positions(rows, 1), flat
 
 
 def _max_vjp(g: Any, x: Any, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
     rank = len(kernel)
     places = max_indices(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     g, rows, flat = _at_places(g, places, rank)
-    zeros = np.zeros((flat.shape[0], prod(x.shape[x.ndim - rank :])), g.dtype)
+    zeros = filled((flat.shape[0], prod(x.shape[x.ndim - rank :])), 0, g.dtype)
     return reshape(scatter_add_nd(zeros, g, rows, flat), shape=x.shape)
 
 
@@ -165,4 +166,5 @@ max_values = primitive(
     jvp=_max_jvp,
     batch=batch_leading(),
     samples=_max_samples,
+    total=True,
 )

@@ -83,6 +83,7 @@ random_bits = primitive(
     vjp=no_gradient("random bits"),
     batch=batch_leading(),
     samples=_bits_samples,
+    total=True,
 )
 
 # Keys from keys
@@ -131,4 +132,5 @@ derive = primitive(
     vjp=no_gradient("a random key"),
     batch=_batch_derive,
     samples=_derive_samples,
+    total=True,
 )

@@ -22,6 +22,7 @@ from weft.base.dtypes import (
 )
 from weft.base.public import public
 from weft.base.shapes import normalize_axes, normalize_axis, reduce_shape, size_of
+from weft.base.sizes import Size
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
@@ -30,6 +31,7 @@ from weft.ops.families import linear, primitive
 from weft.ops.op import Op, Sample, no_gradient, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, weight
+from weft.ops.size import filled
 from weft.ops.view import broadcast_to, permute, reshape
 from weft.ops.view_slice import Ints, flip_axes, pad_axes, slice_axis
 
@@ -135,8 +137,10 @@ def _products_of_others(x: Any, axes: Ints) -> Any:
 def _others_in_row(x: Any) -> Any:
     """Products of all others along the last axis: up a tree of pairs, then down again."""
     size = x.shape[-1]
+    if isinstance(size, Size):
+        return _others_in_long_row(x)
     if size <= 1:
-        return np.ones(x.shape, x.dtype)
+        return filled(x.shape, 1, x.dtype)
     zeros = (0,) * (x.ndim - 1)
     even = pad_axes(x, low=(*zeros, 0), high=(*zeros, 1), interior=(*zeros, 0), value=1) if size % 2 else x
     pairs = reshape(even, shape=(*x.shape[:-1], (size + 1) // 2, 2))
@@ -144,6 +148,16 @@ def _others_in_row(x: Any) -> Any:
     partners = flip_axes(pairs, [x.ndim])
     out = reshape(reshape(above, shape=(*above.shape, 1)) * partners, shape=even.shape)
     return slice_axis(out, x.ndim - 1, 0, size) if size % 2 else out
+
+
+def _others_in_long_row(x: Any) -> Any:
+    """The same where the length is not known: what comes before times what comes after."""
+    from weft.ops.scan import running_prod, shift  # which builds on this module
+
+    axis = x.ndim - 1
+    before = shift(running_prod(x, axis=axis), axis, 1, 1)
+    after = flip_axes(shift(running_prod(flip_axes(x, [axis]), axis=axis), axis, 1, 1), [axis])
+    return before * after
 
 
 def _halves(pairs: Any, k: int) -> Any:
@@ -167,6 +181,7 @@ reduce_prod: Op = primitive(
     vjp=(_prod_vjp,),
     batch=batch_leading(shifted_axes),
     samples=_prod_samples,
+    total=True,
 )
 
 
@@ -192,13 +207,20 @@ def _extreme(name: str, ufunc: Any) -> Op:
         need_elements(name, x, axes)
         return _reduced_type(x, axes=axes, keepdims=keepdims)
 
+    def reduce(x: Any, *, axes: Ints, keepdims: bool) -> Any:
+        if x.size == 0:  # NumPy finds no identity even where there is nothing to give
+            need_elements(name, type_of(x), axes)
+            return np.zeros(reduce_shape(x.shape, axes, keepdims), x.dtype)
+        return ufunc.reduce(x, axis=axes, keepdims=keepdims)
+
     return primitive(
         name,
         type_rule=type_rule,
-        eval=lambda x, *, axes, keepdims: ufunc.reduce(x, axis=axes, keepdims=keepdims),
+        eval=reduce,
         vjp=(_extreme_vjp,),
         batch=batch_leading(shifted_axes),
         samples=_reduce_samples,
+        total=True,
     )
 
 
@@ -271,6 +293,7 @@ def _truth(name: str, ufunc: Any) -> Op:
             Sample((complex_array((2, 3)) * [0, 1, 1],), {"axes": (0,), "keepdims": False}),
             Sample((np.array([np.nan, 0.0]),), {"axes": (), "keepdims": False}),
         ],
+        total=True,
     )
 
 
@@ -335,6 +358,7 @@ def _place(name: str, function: Any) -> Op:
             Sample((np.array([1.0, np.nan, 3.0]),), {"axis": 0, "keepdims": False}),
             Sample((real_array((0, 2)),), {"axis": 1, "keepdims": False}),
         ],
+        total=True,
     )
 
 

@@ -242,7 +242,7 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
     (1, 3, 8, 10)
     """
     (r,) = per_axis("pixel_shuffle", "upscale_factor", upscale_factor, 1, 1)
-    if x.ndim < 3 or x.shape[-3] % (r * r):
+    if x.ndim < 3 or x.shape[-3] % (r * r) != 0:
         raise ShapeError("pixel_shuffle", f"channels must be a multiple of {r * r}, got {type_of(x)}")
     *lead, channels, height, width = x.shape
     n = len(lead)

@@ -9,15 +9,18 @@ import numpy as np
 from weft.base.dtypes import as_dtype, bfloat16, float16, float32, int64, kind
 from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis
-from weft.errors import ArgumentError, DtypeError
+from weft.base.size_bounds import positive, size_min
+from weft.base.sizes import Size
+from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
-from weft.ops.op import Op, Sample, composite, no_gradient
+from weft.ops.op import Op, Sample, composite, no_gradient, type_of
 from weft.ops.reduce import widened
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, same_dtype
+from weft.ops.size import filled, positions
 from weft.ops.view import join, reshape
 from weft.ops.view_slice import pad_axes, slice_axis
 
@@ -58,10 +61,10 @@ running_sum: Op = linear(
 def shift(x: Any, axis: int, steps: int, value: Any = 0) -> Any:
     """x moved on along an axis (back for negative steps), with a value where nothing moved to."""
     size = x.shape[axis]
-    steps = max(-size, min(size, steps))
+    on, back = size_min(max(steps, 0), size), size_min(max(-steps, 0), size)
     zeros, ahead, behind = (0,) * x.ndim, [0] * x.ndim, [0] * x.ndim
-    ahead[axis], behind[axis] = max(steps, 0), max(-steps, 0)
-    kept = slice_axis(x, axis, max(-steps, 0), size - max(steps, 0))
+    ahead[axis], behind[axis] = on, back
+    kept = slice_axis(x, axis, back, size - on)
     return pad_axes(kept, low=tuple(ahead), high=tuple(behind), interior=zeros, value=value)
 
 
@@ -74,6 +77,8 @@ def _running_prod_vjp(g: Any, x: Any, out: Any, axis: int) -> Any:
     if kind(x.dtype) == "c":
         x, out = x.conj(), out.conj()
     r, factor, reach = g, shift(x, axis, -1), 1
+    if isinstance(x.shape[axis], Size):
+        raise ShapeError("cumprod", f"its gradient needs a known size along axis {axis}, got {type_of(x)}")
     while reach < x.shape[axis]:
         r = r + factor * shift(r, axis, -reach)
         factor = factor * shift(factor, axis, -reach)
@@ -94,6 +99,7 @@ running_prod: Op = primitive(
     vjp=(_running_prod_vjp,),
     batch=batch_leading(shifted_axes),
     samples=_prod_samples,
+    total=True,
 )
 
 
@@ -109,7 +115,7 @@ def _scan_input(op: str, x: Any, axis: int | None, dtype: Any) -> tuple[Any, int
 def _with_initial(out: Any, axis: int, value: int, include: bool) -> Any:
     if not include:
         return out
-    first = np.full((*out.shape[:axis], 1, *out.shape[axis + 1 :]), value, out.dtype)
+    first = filled((*out.shape[:axis], 1, *out.shape[axis + 1 :]), value, out.dtype)
     return join(first, out, axis=axis)
 
 
@@ -170,7 +176,7 @@ def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Any:
 
 def _place_of_running(x: Any, *, axis: int, largest: bool) -> Any:
     best = (np.maximum if largest else np.minimum).accumulate(x, axis=axis)
-    numbers = np.arange(x.shape[axis]).reshape(-1, *[1] * (x.ndim - 1 - axis))
+    numbers = positions(x.shape[axis], x.ndim - 1 - axis)
     found = np.where((x == best) | (x != x), numbers, 0)
     return np.maximum.accumulate(found, axis=axis).astype(int64)
 
@@ -187,6 +193,7 @@ place_of_running: Op = primitive(
         Sample((np.array([1.0, 3.0, 3.0, 2.0]),), {"axis": 0, "largest": True}),
         Sample((real_array((0, 2)),), {"axis": 0, "largest": True}),
     ],
+    total=True,
 )
 
 
@@ -249,7 +256,8 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
         x = join(*same_dtype("diff", *parts), axis=index)
     for _ in range(n):
         size = x.shape[index]
-        x = _subtract(slice_axis(x, index, min(1, size), size), slice_axis(x, index, 0, max(size - 1, 0)))
+        later = slice_axis(x, index, size_min(1, size), size)
+        x = _subtract(later, slice_axis(x, index, 0, positive(size - 1)))
     return x
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise, batch_leading
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
-from weft.ops.op import Op, Sample, TensorLike, no_gradient
+from weft.ops.op import Op, Sample, TensorLike, WeakNumber, no_gradient
 from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.size import filled
 
 
 def _where_type(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
@@ -51,6 +53,7 @@ select: Op = linear(
     samples=_where_samples,
     scalar=lambda e, condition, x, y: e.select(condition, x, y),
     over="joint",
+    masks=True,
 )
 
 
@@ -98,7 +101,7 @@ def cast_gradient(g: Any, dtype: DType) -> Any:
 
 def zeros_like(g: Any) -> Any:
     """Zeros of the type of an array or tensor, as an array (a constant wherever it flows)."""
-    return np.zeros(g.shape, g.dtype)
+    return filled(g.shape, 0, g.dtype)
 
 
 def weight(condition: Any, like: Any) -> Any:
@@ -117,6 +120,8 @@ def same_dtype(op: str, *inputs: Any) -> list[Any]:
     if any(isinstance(x, TensorLike) for x in inputs):
         inputs = tuple(map(python_number, inputs))
     dtypes = [x.dtype for x in inputs if hasattr(x, "dtype")]
+    if any(isinstance(x, WeakNumber) for x in inputs):
+        return _next_to(op, inputs)
     if not dtypes:
         dtypes = [default_float() if isinstance(x, float) else np.asarray(x).dtype for x in inputs]
     common = result_dtype(op, *dtypes)
@@ -130,6 +135,16 @@ def same_dtype(op: str, *inputs: Any) -> list[Any]:
         if x.dtype == common
         else cast(x, dtype=common)
         for x in inputs
+    ]
+
+
+def _next_to(op: str, inputs: Sequence[Any]) -> list[Any]:
+    """Inputs in their common dtype, where some are numbers whose value only a run tells."""
+    examples = [x.example if isinstance(x, WeakNumber) else x for x in inputs]
+    likes = same_dtype(op, *[np.zeros((), x.dtype) if hasattr(x, "dtype") else x for x in examples])
+    common = likes[0].dtype
+    return [
+        x.in_dtype(common) if isinstance(x, WeakNumber) else same_dtype(op, x, likes[0])[0] for x in inputs
     ]
 
 

@@ -86,6 +86,7 @@ softmax_op = primitive(
     jvp=lambda primals, tangents, out, *, axis: _softmax_rule(tangents[0], out, axis),
     batch=batch_leading(shifted_axes),
     samples=_samples,
+    total=True,
 )
 
 log_softmax_op = primitive(
@@ -96,6 +97,7 @@ log_softmax_op = primitive(
     jvp=lambda primals, tangents, out, *, axis: tangents[0] - _total(exp(out) * tangents[0], axis),
     batch=batch_leading(shifted_axes),
     samples=_samples,
+    total=True,
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from weft.base.dtypes import bfloat16, float32, int64, kind
 from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis, size_of
+from weft.base.size_bounds import surely_less
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes, to_front
@@ -61,6 +62,7 @@ order_axis: Op = primitive(
     vjp=no_gradient("returns indices"),
     batch=batch_leading(shifted_axes),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
+    total=True,
 )
 
 
@@ -76,6 +78,7 @@ sort_axis: Op = primitive(
     vjp=(_sort_vjp,),
     batch=batch_leading(shifted_axes),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
+    total=True,
 )
 
 
@@ -129,9 +132,19 @@ def _places_of_top(x: Any, *, k: int, axis: int, largest: bool) -> Any:
     return np.take_along_axis(some, order, axis).astype(int64, copy=False)
 
 
+def _top_type(x: TensorType, *, k: int, axis: int, largest: bool) -> TensorType:
+    _check_k(x.shape[axis], axis, k)
+    return TensorType((*x.shape[:axis], k, *x.shape[axis + 1 :]), int64)
+
+
+def _check_k(size: int, axis: int, k: int) -> None:
+    if surely_less(k, 0) or surely_less(size, k):
+        raise DomainError("topk", f"k must be in 0..{size} for axis {axis}, got {k}")
+
+
 places_of_top: Op = primitive(
     "topk_index",
-    type_rule=lambda x, *, k, axis, largest: TensorType((*x.shape[:axis], k, *x.shape[axis + 1 :]), int64),
+    type_rule=_top_type,
     eval=_places_of_top,
     vjp=no_gradient("returns indices"),
     batch=batch_leading(shifted_axes),
@@ -163,8 +176,7 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
     _need_real("topk", x)
     index = normalize_axis("topk", axis, x.ndim)
     (k,) = as_ints("topk", "k", k)
-    if not 0 <= k <= x.shape[index]:
-        raise DomainError("topk", f"k must be in 0..{x.shape[index]} for axis {index}, got {k}")
+    _check_k(x.shape[index], index, k)
     places = places_of_top(x, k=k, axis=index, largest=bool(largest))
     return TopK(take_along_axis(x, places, axis=index), places)
 

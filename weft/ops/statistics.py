@@ -9,6 +9,7 @@ import numpy as np
 from weft.base.dtypes import as_dtype, bfloat16, default_float, float16, float32, int64, kind
 from weft.base.public import public
 from weft.base.shapes import normalize_axes, reduce_shape, size_of
+from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
@@ -22,6 +23,7 @@ from weft.ops.reduce import need_elements, reduce_any, reduce_sum, restore
 from weft.ops.rounding import ceil, floor
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select, weight
+from weft.ops.size import size_value
 from weft.ops.sort import sort_axis
 from weft.ops.view import permute, reshape
 from weft.ops.view_slice import Ints
@@ -55,7 +57,7 @@ def _narrow(out: Any, like: Any) -> Any:
 def _mean(x: Any, axes: Ints, keepdims: bool) -> Any:
     total = reduce_sum(x, axes=axes, keepdims=keepdims)
     count = size_of(tuple(x.shape[a] for a in axes))
-    return total / count if count else total * _NAN
+    return total / count if count != 0 else total * _NAN
 
 
 @public
@@ -93,7 +95,11 @@ def _var(op: str, x: Any, axis: Any, correction: float, keepdims: bool) -> Any:
     off = x - _mean(x, axes, True)
     squares = real(off * conj(off)) if kind(x.dtype) == "c" else off * off
     total = reduce_sum(squares, axes=axes, keepdims=bool(keepdims))
-    count = size_of(tuple(x.shape[a] for a in axes)) - correction
+    size = size_of(tuple(x.shape[a] for a in axes))
+    if isinstance(size, Size):
+        count = size_value(size, total.dtype) - correction
+        return total / select(count > 0, count, np.asarray(_NAN, total.dtype))
+    count = size - correction
     return total / count if count > 0 else total * _NAN
 
 
@@ -149,6 +155,7 @@ log_sum_exp: Op = primitive(
         ),
         Sample((real_array((0, 2)),), {"axes": (0,), "keepdims": False}, smooth=False),
     ],
+    total=True,
 )
 
 

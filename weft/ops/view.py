@@ -50,6 +50,7 @@ reshape: Op = linear(
         Sample((real_array((0, 3)),), {"shape": (3, 0, 2)}),
         Sample((real_array((4, 3)).T,), {"shape": (12,)}),
     ],
+    moves=True,
 )
 
 
@@ -68,6 +69,7 @@ permute: Op = linear(
         Sample((real_array(()),), {"axes": ()}),
         Sample((real_array((0, 3)),), {"axes": (1, 0)}),
     ],
+    moves=True,
 )
 
 
@@ -97,6 +99,7 @@ broadcast_to: Op = linear(
         Sample((real_array(()),), {"shape": (2,)}),
         Sample((real_array((1, 3)),), {"shape": (0, 3)}),
     ],
+    moves=True,
 )
 
 # Joining
@@ -139,6 +142,7 @@ join: Op = linear(
         Sample((complex_array((2,)), complex_array((1,), seed=1)), {"axis": 0}),
     ],
     over="joint",
+    moves=True,
 )
 
 
@@ -182,6 +186,7 @@ def _stack_samples() -> list[Sample]:
     return [Sample(pair, {"axis": a}) for a in (0, 1, -1)] + [Sample((real_array(()),) * 3, {"axis": 0})]
 
 
+@composite("stack", samples=_stack_samples, sampled=lambda *xs, axis: stack(xs, axis=axis))
 @public
 def stack(arrays: Any, /, axis: int = 0) -> Any:
     """Tensors of one shape joined along a new axis.
@@ -199,6 +204,3 @@ def stack(arrays: Any, /, axis: int = 0) -> Any:
     index = normalize_axis("stack", axis, len(shape) + 1)
     rows = [reshape(x, shape=(*shape[:index], 1, *shape[index:])) for x in same_dtype("stack", *xs)]
     return rows[0] if len(rows) == 1 else join(*rows, axis=index)
-
-
-composite("stack", samples=_stack_samples)(lambda *xs, axis: stack(xs, axis=axis))

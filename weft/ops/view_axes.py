@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.base.public import public
 from weft.base.shapes import (
+    any_below,
     as_ints,
     broadcast_shapes,
     normalize_axes,
@@ -13,6 +14,7 @@ from weft.base.shapes import (
     normalize_shape,
     size_of,
 )
+from weft.base.size_bounds import surely_less
 from weft.errors import AxisError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.op import type_of
@@ -47,9 +49,9 @@ def _completed_shape(x: Any, shape: Any) -> Ints:
         if sizes.count(-1) > 1:
             raise ShapeError("reshape", f"at most one size may be -1, got {sizes}")
         known = -size_of(sizes)
-        out = tuple(total // known if s == -1 and known > 0 else s for s in sizes)
-    if size_of(out) != total or min(out, default=0) < 0:
-        if min(sizes, default=0) < -1:
+        out = tuple(total // known if s == -1 and not surely_less(known, 1) else s for s in sizes)
+    if size_of(out) != total or any_below(out, 0):
+        if any_below(sizes, -1):
             raise ShapeError("reshape", f"sizes must not be negative, got {sizes}")
         raise ShapeError("reshape", f"the number of elements must stay {total}, got {type_of(x)} to {sizes}")
     return out

@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import int64
 from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axes, normalize_axis, size_of
+from weft.base.size_bounds import size_max
+from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import real_array
+from weft.ops.size import count_to
 from weft.ops.view import broadcast_to, join, reshape
 from weft.ops.view_slice import flip_axes, slice_axis
 
@@ -188,6 +193,9 @@ def roll(x: Any, /, shift: Any, axis: Any = None) -> Any:
 
 def _roll_axis(x: Any, shift: int, axis: int) -> Any:
     size = x.shape[axis]
+    if isinstance(size, Size):
+        places = remainder(count_to(size, int64) - shift, size_max(size, 1))
+        return take(x, places, axis=axis)
     cut = -shift % size if size else 0
     if cut == 0:
         return x

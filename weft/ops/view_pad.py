@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import int64
 from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis
+from weft.base.size_bounds import positive, size_max, size_min, surely_less
+from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.arithmetic import minimum, remainder
 from weft.ops.batching import move_axis
+from weft.ops.index import gather_nd
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import select
+from weft.ops.size import count_to, triangle
 from weft.ops.view import broadcast_to, join, reshape
 from weft.ops.view_slice import Ints, flip_axes, pad_axes, slice_axes, slice_axis
 
@@ -23,6 +29,18 @@ _MODES = ("constant", "reflect", "replicate", "circular")
 _MODE_NAMES = {"edge": "replicate", "wrap": "circular"} | {m: m for m in _MODES}
 
 
+@composite(
+    "pad_mode",
+    samples=lambda: [
+        Sample((real_array((2, 3)),), {"pad_width": ((1, 0), (2, 2)), "mode": "reflect"}),
+        Sample((real_array((2, 3)),), {"pad_width": 7, "mode": "reflect"}),
+        Sample((real_array((2, 3)),), {"pad_width": (1, 4), "mode": "replicate"}),
+        Sample((real_array((2, 3)),), {"pad_width": ((0, 1), (2, 8)), "mode": "circular"}),
+        Sample((real_array((1, 3)),), {"pad_width": 2, "mode": "reflect"}),
+        Sample((real_array((0, 3)),), {"pad_width": ((0, 0), (2, 1)), "mode": "replicate"}),
+    ],
+    sampled=lambda x, pad_width, mode: pad(x, pad_width, mode),
+)
 @public
 def pad(x: Any, /, pad_width: Any, mode: str = "constant", value: Any = 0) -> Any:
     """x with a border around it.
@@ -51,19 +69,6 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", value: Any = 0) -> An
         if low[axis] or high[axis]:
             x = grow(x, axis, low[axis], high[axis])
     return x
-
-
-composite(
-    "pad_mode",
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"pad_width": ((1, 0), (2, 2)), "mode": "reflect"}),
-        Sample((real_array((2, 3)),), {"pad_width": 7, "mode": "reflect"}),
-        Sample((real_array((2, 3)),), {"pad_width": (1, 4), "mode": "replicate"}),
-        Sample((real_array((2, 3)),), {"pad_width": ((0, 1), (2, 8)), "mode": "circular"}),
-        Sample((real_array((1, 3)),), {"pad_width": 2, "mode": "reflect"}),
-        Sample((real_array((0, 3)),), {"pad_width": ((0, 0), (2, 1)), "mode": "replicate"}),
-    ],
-)(lambda x, pad_width, mode: pad(x, pad_width, mode))
 
 
 def _widths(x: Any, pad_width: Any) -> tuple[Ints, Ints]:
@@ -101,6 +106,10 @@ def _need_elements(x: Any, axis: int, mode: str) -> int:
 def _reflect(x: Any, axis: int, low: int, high: int) -> Any:
     """Mirror at the edges, again and again where the border is wider than the axis."""
     size = _need_elements(x, axis, "reflect")
+    if isinstance(size, Size):
+        period = size_max(2 * size - 2, 1)
+        here = remainder(count_to(size + low + high, int64) - low, period)
+        return _picked(x, axis, minimum(here, period - here))
     if size == 1:
         return _replicate(x, axis, low, high)
     while low or high:
@@ -123,8 +132,15 @@ def _replicate(x: Any, axis: int, low: int, high: int) -> Any:
     return join(edge(0, low), x, edge(size - 1, high), axis=axis)
 
 
+def _picked(x: Any, axis: int, places: Any) -> Any:
+    """The elements at places along an axis, where its size is not known."""
+    return move_axis(gather_nd(move_axis(x, axis, 0), places), 0, axis)
+
+
 def _circular(x: Any, axis: int, low: int, high: int) -> Any:
     size = _need_elements(x, axis, "circular")
+    if isinstance(size, Size):
+        return _picked(x, axis, remainder(count_to(size + low + high, int64) - low, size_max(size, 1)))
     before, after = [x] * (low // size), [x] * (high // size)
     if low % size:
         before.insert(0, slice_axis(x, axis, size - low % size, size))
@@ -161,7 +177,7 @@ def crop(x: Any, /, offset: Sequence[int] | None = None, *, size: Sequence[int])
     if len(first) != len(sizes):
         raise ArgumentError("crop", f"offset and size must have as many entries, got {first} and {sizes}")
     for n, a, s in zip(x.shape[lead:], first, sizes, strict=True):
-        if a < 0 or s < 0 or a + s > n:
+        if surely_less(a, 0) or surely_less(s, 0) or surely_less(n, a + s):
             raise ShapeError("crop", f"the block must lie inside {type_of(x)}, got size {sizes} at {first}")
     stops = tuple(a + s for a, s in zip(first, sizes, strict=True))
     return slice_axes(x, starts=(*[0] * lead, *first), stops=(*x.shape[:lead], *stops), steps=(1,) * x.ndim)
@@ -185,7 +201,7 @@ def tril(x: Any, /, k: int = 0) -> Any:
     tensor([[1., 0.],
             [1., 1.]])
     """
-    return _masked("tril", x, lambda n, m: np.tri(n, m, k, dtype=np.bool_))
+    return _masked("tril", x, lambda n, m: triangle(n, m, k))
 
 
 @public
@@ -198,7 +214,7 @@ def triu(x: Any, /, k: int = 0) -> Any:
     tensor([[1., 1.],
             [0., 1.]])
     """
-    return _masked("triu", x, lambda n, m: ~np.tri(n, m, k - 1, dtype=np.bool_))
+    return _masked("triu", x, lambda n, m: ~triangle(n, m, k - 1))
 
 
 def _masked(op: str, x: Any, mask: Any) -> Any:
@@ -232,12 +248,23 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> An
     x = move_axis(move_axis(x, a, x.ndim - 1), b - (b > a), x.ndim - 2)
     x = move_axis(x, x.ndim - 1, x.ndim - 2)
     rows, columns = x.shape[-2:]
+    if not is_known((rows, columns)):
+        return _diagonal_of_sizes(x, offset)
     first = offset if offset >= 0 else -offset * columns
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     flat = reshape(x, shape=(*x.shape[:-2], rows * columns))
     # the next element of a diagonal is one row and one column on
     stop = first + (count - 1) * (columns + 1) + 1 if count else 0
     return slice_axis(flat, flat.ndim - 1, first if count else 0, stop, columns + 1)
+
+
+def _diagonal_of_sizes(x: Any, offset: int) -> Any:
+    """The diagonal of the last two axes where a size is not known: element by element."""
+    rows, columns = x.shape[-2:]
+    below, right = max(-offset, 0), max(offset, 0)
+    here = count_to(positive(size_min(rows - below, columns - right)), int64)
+    front = move_axis(move_axis(x, x.ndim - 1, 0), x.ndim - 1, 0)
+    return move_axis(gather_nd(front, here + below, here + right), 0, x.ndim - 2)
 
 
 @public
@@ -260,7 +287,7 @@ def diag_embed(x: Any, /, offset: int = 0) -> Any:
     size = x.shape[-1]
     n = size + abs(offset)
     low = offset if offset >= 0 else -offset * n
-    used = low + size + max(size - 1, 0) * n
+    used = low + size + positive(size - 1) * n
     zeros, last = (0,) * (x.ndim - 1), n * n - used
     flat = pad_axes(x, low=(*zeros, low), high=(*zeros, last), interior=(*zeros, n), value=0)
     return reshape(flat, shape=(*x.shape[:-1], n, n))

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from weft.base.shapes import Shape
-from weft.errors import ShapeError
+from weft.base.size_bounds import positive, range_length, size_min
+from weft.base.sizes import is_known
+from weft.errors import BoundsError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.families import linear, primitive
 from weft.ops.op import Attrs, Op, Sample
 from weft.ops.samples import complex_array, like_array, real_array
+from weft.ops.size import filled
 
 Ints = tuple[int, ...]
 
@@ -30,7 +33,18 @@ def _as_key(starts: Ints, stops: Ints, steps: Ints) -> tuple[slice, ...]:
 
 
 def _sliced_shape(starts: Ints, stops: Ints, steps: Ints) -> Shape:
-    return tuple(len(range(*bounds)) for bounds in zip(starts, stops, steps, strict=True))
+    return tuple(range_length(*bounds) for bounds in zip(starts, stops, steps, strict=True))
+
+
+def _slice_type(x: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> TensorType:
+    for axis, (size, start, stop, step) in enumerate(zip(x.shape, starts, stops, steps, strict=True)):
+        if is_known((size, start, stop)) and len(range(start, stop, step)):
+            last = range(start, stop, step)[-1]
+            if not (0 <= start < size and 0 <= last < size):
+                got = last if 0 <= start < size else start
+                allowed = f"in 0..{size - 1} for axis {axis} of size {size}"
+                raise BoundsError("slice", f"index must be {allowed}, got {got}")
+    return TensorType(_sliced_shape(starts, stops, steps), x.dtype)
 
 
 def _batch_slice(attrs: Attrs, inputs: Any) -> Attrs:
@@ -63,11 +77,12 @@ def _slice_samples(*, with_part: bool = False) -> list[Sample]:
 
 slice_axes: Op = linear(
     "slice",
-    type_rule=lambda x, *, starts, stops, steps: TensorType(_sliced_shape(starts, stops, steps), x.dtype),
+    type_rule=_slice_type,
     eval=lambda x, *, starts, stops, steps: x[_as_key(starts, stops, steps)],
     transpose=(lambda g, x_type, starts, stops, steps: _unslice(g, x_type.shape, starts, stops, steps),),
     batch=batch_leading(_batch_slice),
     samples=_slice_samples,
+    moves=True,
 )
 
 
@@ -82,9 +97,10 @@ def flip_axes(x: Any, axes: Sequence[int]) -> Any:
     """x with the order of elements reversed along axes."""
     if not axes:
         return x
-    starts = tuple(s - 1 if i in axes and s else 0 for i, s in enumerate(x.shape))
-    stops = tuple(-1 if i in axes and s else s for i, s in enumerate(x.shape))
-    steps = tuple(-1 if i in axes and s else 1 for i, s in enumerate(x.shape))
+    flipped = [i in axes and s != 0 for i, s in enumerate(x.shape)]
+    starts = tuple(s - 1 if f else 0 for f, s in zip(flipped, x.shape, strict=True))
+    stops = tuple(-1 if f else s for f, s in zip(flipped, x.shape, strict=True))
+    steps = tuple(-1 if f else 1 for f in flipped)
     return slice_axes(x, starts=starts, stops=stops, steps=steps)
 
 
@@ -93,18 +109,20 @@ def _unslice(g: Any, shape: Shape, starts: Ints, stops: Ints, steps: Ints) -> An
     g = flip_axes(g, [i for i, s in enumerate(steps) if s < 0])
     low, high, interior = [], [], []
     for size, count, start, step in zip(shape, g.shape, starts, steps, strict=True):
-        first = min(start, start + (count - 1) * step) if count else size
-        last = max(start, start + (count - 1) * step) if count else size - 1
+        first = start if step > 0 else start + (count - 1) * step
+        first = first if count != 0 else size
+        first = size_min(first, size) if step < -1 else first  # of a slice that may turn out to be empty
+        between = (step if step > 0 else -step) - 1 if count != 0 and count != 1 else 0
         low.append(first)
-        high.append(size - 1 - last)
-        interior.append(abs(step) - 1 if count > 1 else 0)
+        high.append(size - first - count - positive(count - 1) * between)
+        interior.append(between)
     if g.shape == shape:
         return g
     return pad_axes(g, low=tuple(low), high=tuple(high), interior=tuple(interior), value=0)
 
 
 def _update_type(x: TensorType, v: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> TensorType:
-    part = TensorType(_sliced_shape(starts, stops, steps), x.dtype)
+    part = _slice_type(x, starts=starts, stops=stops, steps=steps)
     if v != part:
         raise ShapeError("update_slice", f"the new part must be of type {part}, got {v}")
     return x
@@ -122,20 +140,22 @@ update_slice: Op = linear(
     eval=_update,
     transpose=(
         lambda g, v_type, starts, stops, steps: update_slice(
-            g, np.zeros(v_type.shape, v_type.dtype), starts=starts, stops=stops, steps=steps
+            g, filled(v_type.shape, 0, v_type.dtype), starts=starts, stops=stops, steps=steps
         ),
         lambda g, starts, stops, steps: slice_axes(g, starts=starts, stops=stops, steps=steps),
     ),
     batch=batch_leading(_batch_slice),
     samples=lambda: _slice_samples(with_part=True),
     over="joint",
+    moves=True,
 )
 
 # Padding: low elements before, high after and interior between the elements of each axis
 
 
 def _padded_shape(shape: Shape, low: Ints, high: Ints, interior: Ints) -> Shape:
-    return tuple(a + n + max(n - 1, 0) * i + b for n, a, b, i in zip(shape, low, high, interior, strict=True))
+    between = [positive(n - 1) * i if i != 0 else 0 for n, i in zip(shape, interior, strict=True)]
+    return tuple(a + n + i + b for n, a, b, i in zip(shape, low, high, between, strict=True))
 
 
 def _pad_type(x: TensorType, *, low: Ints, high: Ints, interior: Ints, value: Any) -> TensorType:
@@ -149,9 +169,12 @@ def _pad(x: Any, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Any:
     return out
 
 
-def _unpad(g: Any, low: Ints, high: Ints, interior: Ints) -> Any:
+def _unpad(g: Any, x_type: TensorType, low: Ints, high: Ints, interior: Ints) -> Any:
+    steps = tuple(i + 1 for i in interior)
     stops = tuple(s - b for s, b in zip(g.shape, high, strict=True))
-    return slice_axes(g, starts=low, stops=stops, steps=tuple(i + 1 for i in interior))
+    if not is_known(g.shape):  # from the first on, so that the lengths are plain to see
+        stops = tuple(a + n * s for a, n, s in zip(low, x_type.shape, steps, strict=True))
+    return slice_axes(g, starts=low, stops=stops, steps=steps)
 
 
 def _pad_tangent(
@@ -186,4 +209,6 @@ pad_axes: Op = primitive(
     jvp=_pad_tangent,
     batch=batch_leading(_batch_pad),
     samples=_pad_samples,
+    moves=True,
+    total=True,
 )

@@ -49,13 +49,18 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
         if staging.threads and thread.capture is not None:
             for tensor in owners:
                 thread.capture.before_grad_write(tensor)
+            if not create_graph:
+                sums = [total.detach() for total in sums]  # the graph would know no better
         # One call into C, which neither an interrupt nor another thread can divide.
         deque(map(setattr, owners, repeat("_grad"), sums), maxlen=0)
 
 
 def _check_level(data: Any, gradient: Any) -> None:
     """Raise if a gradient belongs to a transform that the tensor is outside of: it would outlive it there."""
-    if type(gradient) is not np.ndarray and (type(data) is np.ndarray or data.level < gradient.level):
+    if type(gradient) is np.ndarray or (type(data) is not np.ndarray and data.level >= gradient.level):
+        return
+    capture = thread.capture if staging.threads else None
+    if capture is None or gradient.level != capture.level:  # a capture takes note of it
         raise GradientError(
             "backward",
             f"gradients must not be added to a tensor from outside, got backward inside {gradient.place}",

@@ -116,17 +116,20 @@ def check_seed(grad: Any) -> None:
         raise AnomalyError("backward", f"the gradient it starts from must not be {found}")
 
 
-def run_rule(rule: Backward, grads_out: Any, saved: tuple[Any, ...], edges: Sequence[Any]) -> Sequence[Any]:
+def run_rule(
+    rule: Backward, grads_out: Any, saved: tuple[Any, ...], edges: Sequence[Any], *, careful: bool = False
+) -> Sequence[Any]:
     """Run the rule of a node and check what it gives, if the node or the thread is watched."""
+    run = rule.careful if careful and rule.careful is not None else rule.run
     own = rule.watch if type(rule) is Instrumented else None
     watch = own or _thread.watch
     if watch is None:
-        return rule.run(grads_out, saved, tuple(edges))
+        return run(grads_out, saved, tuple(edges))
     _check(rule, grads_out if rule.outputs > 1 else [grads_out], watch, "output", [True] * rule.outputs)
     before = _thread.running
     try:
         _thread.running = rule if own is not None else None  # type: ignore[assignment]
-        grads = rule.run(grads_out, saved, tuple(edges))
+        grads = run(grads_out, saved, tuple(edges))
     finally:
         _thread.running = before
     _check(rule, grads, watch, "input", [e is not None for e in edges])

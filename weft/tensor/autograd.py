@@ -11,7 +11,7 @@ from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import TensorLike, type_of
 from weft.tensor.accumulate import add_to_gradients
-from weft.tensor.dispatch import wrap
+from weft.tensor.dispatch import as_constant, filled_like, wrap
 from weft.tensor.engine import run_backward
 from weft.tensor.hooks import Hooks
 from weft.tensor.node import Leaf
@@ -64,7 +64,7 @@ def grad(
     )
     if materialize_grads:
         return tuple(
-            wrap(np.zeros(x.shape, x.dtype)) if g is None else g
+            filled_like(x, 0) if g is None else g
             for g, x in zip(found, variables, strict=True)
         )
     for i, (g, x) in enumerate(zip(found, variables, strict=True)):
@@ -186,9 +186,9 @@ def no_graph(op: str, which: str = "") -> GradientError:
 def seed_gradient(op: str, output: Any, gradient: Any) -> Any:
     """The gradient that backward starts from, checked against its output."""
     if gradient is None:
-        gradient = wrap(_implicit_gradient(op, output))
+        gradient = as_constant(_implicit_gradient(op, output))
     elif not isinstance(gradient, TensorLike):
-        gradient = wrap(_as_array(op, gradient))
+        gradient = as_constant(_as_array(op, gradient))
     if gradient.shape != output.shape:
         raise ShapeError(op, f"the gradient must be of type {type_of(output)}, got {type_of(gradient)}")
     if gradient.dtype != output.dtype:

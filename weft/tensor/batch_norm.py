@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.public import public
+from weft.base.size_bounds import size_max, surely_less
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.elementwise import mul, rsqrt
 from weft.ops.norm import affine, need_positive, per_channel, standardize
@@ -27,7 +28,7 @@ def _need_channels(op: str, x: Any, least: int) -> None:
 
 
 def _need_several(op: str, x: Any, count: int) -> None:
-    if count <= 1:
+    if surely_less(count, 2):
         raise ShapeError(
             op, f"there must be more than one value for each channel in training, got {type_of(x)}"
         )
@@ -94,12 +95,12 @@ def batch_norm(
     shaped = {name: per_channel("batch_norm", name, p, channels, x.ndim) for name, p in given.items()}
     if not training:
         return _by_running("batch_norm", x, shaped, eps)
-    count = prod(x.shape) // channels if channels else 0
+    count = prod(x.shape) // channels if channels != 0 else 0
     _need_several("batch_norm", x, count)
     axes = (0, *range(2, x.ndim))
     out, mean, variance = standardize(x, axes=axes, eps=float(eps), center=True)
     _move_towards("batch_norm", running_mean, mean.detach(), momentum)
-    _move_towards("batch_norm", running_var, variance.detach() * (count / (count - 1)), momentum)
+    _move_towards("batch_norm", running_var, variance.detach() * (count / size_max(count - 1, 1)), momentum)
     return affine(out, shaped["weight"], shaped["bias"])
 
 
@@ -136,9 +137,8 @@ def instance_norm(
     out, mean, variance = standardize(x, axes=tuple(range(2, x.ndim)), eps=float(eps), center=True)
     if running_mean is not None or running_var is not None:
         _move_towards("instance_norm", running_mean, _over_examples(mean), momentum)
-        _move_towards(
-            "instance_norm", running_var, _over_examples(variance) * (count / (count - 1)), momentum
-        )
+        spread = _over_examples(variance) * (count / size_max(count - 1, 1))
+        _move_towards("instance_norm", running_var, spread, momentum)
     return affine(out, shaped["weight"], shaped["bias"])
 
 

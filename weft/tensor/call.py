@@ -15,7 +15,7 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.op import type_of
+from weft.ops.op import staging, type_of
 from weft.tensor.dispatch import recording, wrap
 from weft.tensor.mode import no_grad, thread
 from weft.tensor.node import Output, make_node
@@ -188,6 +188,12 @@ class Call:
 
 Inside = Callable[[Any, Any, Sequence[Any]], tuple[Any, Call]]
 INSIDE: dict[type, Inside] = {}  # how a call runs where the data are of some kind other than arrays
+_region_rule: list[Callable[[Any, Sequence[Any]], tuple[Any, Call]]] = []
+
+
+def set_region_rule(rule: Callable[[Any, Sequence[Any]], tuple[Any, Call]]) -> None:
+    """Called once by the layer that traces regions: how a call runs in one."""
+    _region_rule[:] = [rule]
 
 
 def call(function: Any, args: Sequence[Any]) -> tuple[Any, Call]:
@@ -197,6 +203,8 @@ def call(function: Any, args: Sequence[Any]) -> tuple[Any, Call]:
         top = max(traced, key=lambda data: data.level)
         if inside := INSIDE.get(type(top)):
             return inside(top, function, args)
+    if staging.threads and thread.capture is not None and thread.capture.region and recording():
+        return _region_rule[0](function, args)
     made, datas, others = run_forward(function, args)
     return made.results(made.record([a for a in args if isinstance(a, Tensor)], datas), others), made
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError
-from weft.ops.op import type_of
+from weft.ops.op import staging, type_of
 from weft.tensor.dispatch import recording, wrap
 from weft.tensor.engine import node_of
 from weft.tensor.generator import (
@@ -26,7 +26,7 @@ from weft.tensor.generator import (
     fork_rng,
     using_key_rules,
 )
-from weft.tensor.mode import enable_grad, observing, resumed, running_levels
+from weft.tensor.mode import call_user, enable_grad, observing, resumed, running_levels, thread
 from weft.tensor.node import Leaf, Node
 from weft.tensor.tensor import Tensor
 
@@ -63,10 +63,10 @@ def checkpoint(
     if not callable(function):
         raise ArgumentError("checkpoint", f"the function must be callable, got {type(function).__name__}")
     if not recording():
-        return function(*args, **kwargs)
+        return call_user(function, *args, **kwargs)
     region = _Region(function, args, kwargs, preserve_rng_state)
     with observing(region.drop):
-        out = function(*args, **kwargs)
+        out = call_user(function, *args, **kwargs)
     region.close()
     return out
 
@@ -199,7 +199,7 @@ class _Region:
             transforms,
             draws as generator,
         ):
-            self._function(*args, **kwargs)
+            call_user(self._function, *args, **kwargs)
         if len(saved) != len(self._trail):
             raise _differs(f"{len(self._trail)} ops", f"{len(saved)}")
         if generator is not None:
@@ -217,6 +217,8 @@ class _Region:
                 raise _differs(f"{name} of the same tensors", "another tensor")
 
     def _compare_draws(self, generator: Generator) -> None:
+        if staging.threads and thread.capture is not None:
+            return  # a graph has the draws of one thread
         end = generator.get_state().tolist()
         if end != self._start.tolist() and end != self._end.tolist():  # type: ignore[union-attr]
             raise GradientError(

@@ -11,9 +11,11 @@ from weft.base.device import as_device
 from weft.base.dtypes import DType, as_dtype, default_float
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
+from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DomainError, ShapeError, WeftError
 from weft.ops.op import staging, type_of
 from weft.ops.select import cast
+from weft.ops.size import filled
 from weft.ops.view import broadcast_to, stack
 from weft.tensor.casts import astype
 from weft.tensor.convert import (
@@ -146,8 +148,20 @@ def _holds_tensors(op: str, data: Any) -> bool:
 # By filling
 
 
+# the number that a function fills with
+_FILLS: dict[Any, int | None] = {np.empty: 0, np.zeros: 0, np.ones: 1, np.full: None}
+
+
+def as_leaf(tensor: Tensor, requires_grad: bool) -> Tensor:
+    """The result of an op as if it had been made from data."""
+    return tensor.detach().requires_grad_() if requires_grad else tensor
+
+
 def made(op: str, make: Callable[..., Any], *args: Any, requires_grad: bool = False) -> Tensor:
     """A new leaf of what a NumPy function makes; more than memory can hold is an error in the name of op."""
+    if make in _FILLS and not is_known(args[0]):
+        value = args[1] if make is np.full else _FILLS[make]
+        return as_leaf(filled(args[0], value, args[-1]), requires_grad)
     try:
         array = make(*args)
     except WeftError:
@@ -233,8 +247,7 @@ def full(
 
 def _filled(shape: Shape, value: Tensor, dtype: DType, requires_grad: bool) -> Tensor:
     """One element in a shape, with the gradient of that element."""
-    out: Tensor = broadcast_to(cast(value, dtype=dtype), shape=shape)
-    return out.detach().requires_grad_() if requires_grad else out
+    return as_leaf(broadcast_to(cast(value, dtype=dtype), shape=shape), requires_grad)
 
 
 def _like(op: str, x: Any, dtype: Any, device: Any) -> tuple[Shape, DType]:

@@ -17,6 +17,7 @@ from weft.base.dtypes import DType, bfloat16, float32, float64, kind
 from weft.errors import WeftError
 from weft.ops.op import NoGradient, Op, TensorLike, staging, type_of
 from weft.ops.select import cast
+from weft.ops.size import filled
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import Node, Output, make_node
 from weft.tensor.promotion import as_arrays, common_dtype, in_dtype
@@ -34,6 +35,8 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
 
 TENSOR: Any = None  # the Tensor class, set by weft.tensor.tensor, which builds on this module
 
+FORMAT: Any = None  # how a tensor of a capture is written in an f-string, set by weft.capture.runtime_text
+
 
 def wrap(data: Any, node: Any = None) -> Any:
     """A tensor of data, an output of node."""
@@ -44,10 +47,19 @@ def wrap(data: Any, node: Any = None) -> Any:
     return t
 
 
+def filled_like(x: Any, value: int) -> Any:
+    """A tensor of one number in the shape and dtype of another, of data or of a type."""
+    out = filled(x.shape, value, x.dtype)
+    return out if isinstance(out, TensorLike) else as_constant(out)
+
+
 def stage(tensor: Any) -> bool:
     """Whether this thread captures a graph; the tensor then stands for its value there."""
     capture = thread.capture
     if capture is None:
+        data = tensor._data
+        if type(data) is not ndarray and hasattr(data, "lent") and data.lent() is not None:
+            data.await_other_thread("capture")
         return False
     if type(tensor._data) is ndarray and not capture.root.region:
         capture.root.adopt(tensor)
@@ -79,6 +91,11 @@ def captured_constant(array: Any) -> Any:
     """An array as a constant of the graph that this thread captures; numbers are shared."""
     capture = thread.capture
     return wrap(capture.constant(array.copy()) if array.ndim else capture.number(array))
+
+
+def as_constant(array: Any) -> Any:
+    """A tensor of an array that nobody else has: a constant of the graph that this thread captures, if it does."""
+    return captured_constant(array) if staging.threads and thread.capture is not None else wrap(array)
 
 
 def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
@@ -152,14 +169,25 @@ def record(
 def rounding_back(rule: Backward, dtypes: tuple[DType, ...]) -> Backward:
     """A rule whose gradients have the inputs' dtypes, though NumPy makes bfloat16 times 0.5 a float32."""
 
-    def run(g: Any, saved: Any, edges: Any) -> Sequence[Any]:
-        grads = rule.run(g, saved, edges)
-        return [
-            g if g is None or g.dtype == dtype else cast(g, dtype=dtype)
-            for g, dtype in zip(grads, dtypes, strict=True)
-        ]
+    def rounding(run: Any) -> Any:
+        def rounded(g: Any, saved: Any, edges: Any) -> Sequence[Any]:
+            return [
+                g if g is None or g.dtype == dtype else cast(g, dtype=dtype)
+                for g, dtype in zip(run(g, saved, edges), dtypes, strict=True)
+            ]
 
-    return Backward(rule.name, run, rule.slots, rule.outputs, rule.materialize)
+        return rounded
+
+    return Backward(
+        rule.name,
+        rounding(rule.run),
+        rule.slots,
+        rule.outputs,
+        rule.materialize,
+        masks=rule.masks,
+        careful=None if rule.careful is None else rounding(rule.careful),
+        keeps_zeros=rule.keeps_zeros,
+    )
 
 
 @cache

@@ -16,8 +16,11 @@ from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.index_axis import as_index, take
 from weft.ops.op import type_of
-from weft.ops.view import broadcast_to, reshape
+from weft.ops.reduce import amax
+from weft.ops.view import broadcast_to, reshape, stack
+from weft.tensor.counted import distinct, ones_of, positions
 from weft.tensor.dispatch import wrap
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 
 
@@ -44,6 +47,8 @@ def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     """
     if x.ndim == 0:
         raise ShapeError("nonzero", f"the tensor must have at least one axis, got {type_of(x)}")
+    if thread.capture is not None:
+        return tuple(positions(x))
     return tuple(map(_ints, _concrete("nonzero", x).nonzero()))
 
 
@@ -56,6 +61,8 @@ def argwhere(x: Any, /) -> Tensor:
     tensor([[0, 1],
             [1, 0]])
     """
+    if thread.capture is not None and x.ndim:
+        return stack(positions(x), axis=1)  # type: ignore[no-any-return]
     return _ints(np.argwhere(_concrete("argwhere", x)))
 
 
@@ -70,8 +77,11 @@ def masked_select(x: Any, mask: Any, /) -> Any:
     if mask.dtype != bool_:
         raise DtypeError("masked_select", f"the mask must be bool, got {mask.dtype.name}")
     shape = broadcast_shapes("masked_select", [x.shape, mask.shape], [type_of(x), type_of(mask)])
+    flat = reshape(broadcast_to(x, shape=shape), shape=(size_of(shape),))
+    if thread.capture is not None:
+        return gather_nd(flat, *positions(reshape(broadcast_to(mask, shape=shape), shape=(size_of(shape),))))
     where = np.broadcast_to(_concrete("masked_select", mask), shape).reshape(-1).nonzero()[0]
-    return gather_nd(reshape(broadcast_to(x, shape=shape), shape=(size_of(shape),)), _ints(where))
+    return gather_nd(flat, _ints(where))
 
 
 def _matrix(op: str, n: int, k: int, m: int | None) -> tuple[int, ...]:
@@ -130,6 +140,8 @@ class UniqueInverse(NamedTuple):
 
 
 def _unique(op: str, x: Any) -> UniqueAll:
+    if thread.capture is not None:
+        return UniqueAll(*distinct(x))
     array = _concrete(op, x)
     keys = array.astype(float32) if array.dtype == bfloat16 else array
     found = np.unique(keys, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
@@ -223,6 +235,8 @@ def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0) -> Any:
     index = as_index("bincount", x)
     if index.ndim != 1:
         raise ShapeError("bincount", f"the tensor must be a vector, got {type_of(index)}")
+    if thread.capture is not None:
+        return _bincount_captured(index, weights, minlength)
     places = _concrete("bincount", index)
     if places.size and places.min() < 0:
         raise DomainError("bincount", f"numbers must not be negative, got {places.min()}")
@@ -236,3 +250,11 @@ def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0) -> Any:
     dtype = weights.dtype if kind(weights.dtype) in "fc" else default_float()
     weights = weights if weights.dtype == dtype else weights.astype(dtype)
     return scatter_add_nd(np.zeros(size, dtype), weights, index)
+
+
+def _bincount_captured(index: Any, weights: Any, minlength: int) -> Any:
+    """As ``bincount``, in a capture: the largest number is guarded, since the size follows from it."""
+    size = max(minlength, int(amax(index)) + 1 if size_of(index.shape) else 0)
+    dtype = int64 if weights is None else weights.dtype if kind(weights.dtype) in "fc" else default_float()
+    amounts = ones_of(index.shape, dtype) if weights is None else weights.astype(dtype)
+    return scatter_add_nd(np.zeros(size, dtype), amounts, index)

@@ -12,6 +12,7 @@ values are freed on the way; the gradients of tensors are then set all at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from heapq import heappop, heappush, heappushpop
 from itertools import count
 from operator import attrgetter
@@ -23,7 +24,7 @@ from weft.errors import FreedGraphError
 from weft.ops.op import staging
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
-from weft.tensor.dispatch import wrap
+from weft.tensor.dispatch import filled_like, wrap
 from weft.tensor.hooks import Hooks
 from weft.tensor.mode import set_recording, thread
 from weft.tensor.node import FREED, Instrumented, Leaf, Node, Output
@@ -58,7 +59,7 @@ def run_backward(
         if create_graph:
             set_recording(True)
         sweep = _Sweep(on_tensors=on_tensors, hang=create_graph, free=not retain_graph, targets=targets)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), thread.capture.going_back() if staged else nullcontext():
             sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
             if targets is not None:
                 return sweep.results()
@@ -116,11 +117,13 @@ class _Sweep:
         "hooks",
         "leaves",
         "lowest",
+        "masked",
         "on_tensors",
         "owned",
         "pending",
         "recomputed",
         "retained",
+        "special",
         "stops",
         "targets",
         "tick",
@@ -134,6 +137,8 @@ class _Sweep:
         self.hooks = Hooks(on_tensors, hang)
         self.targets = None if targets is None else [(node_of(e), _output_number(e)) for e in targets]
         self.stops = {node for node, _ in self.targets or () if type(node) is Node}
+        self.masked: set[Any] = set()  # nodes to which zeros came that mean: this was not chosen
+        self.special = set(self.stops)  # nodes that take the general path
         self.lowest = min((node.nr for node, _ in self.targets or ()), default=0)  # below no target lies
         self.useful: dict[Any, tuple[Any, ...]] | None = None
         self.found: dict[tuple[Any, int], Any] = {}
@@ -159,7 +164,7 @@ class _Sweep:
     def run_pending(self, *, plain: bool) -> None:
         """Run nodes until none has a gradient waiting."""
         heap, pending, leaves, owned, tick = self.heap, self.pending, self.leaves, self.owned, self.tick
-        deliver, step, free, useful, stops = self.deliver, self.step, self.free, self.useful, self.stops
+        deliver, step, free, useful, special = self.deliver, self.step, self.free, self.useful, self.special
         in_place = not self.on_tensors
         node: Any = None
         ready: Any = None  # the first node that the last one woke: in a chain it is next, and skips the heap
@@ -182,7 +187,7 @@ class _Sweep:
                         edges = (edges, node.right)
                 else:
                     edges = useful[node]
-                if plain and rule.plain and node not in stops:
+                if plain and rule.plain and node not in special:
                     saved = node.saved
                     if type(saved) is not tuple:
                         saved = self.saved_of(node)
@@ -277,11 +282,16 @@ class _Sweep:
             grads_out = hooks.before_node(rule, grads_out)
         values = self._as_tensors(node, saved) if self.on_tensors else saved
         given = grads_out if rule.outputs > 1 else grads_out[0]
+        careful = node in self.masked
+        if rule.masks or (careful and rule.keeps_zeros):
+            before = [node_of(e) for e in edges if e is not None]
+            self.masked.update(before)
+            self.special.update(before)
         if staging.threads and thread.capture is not None:
             with thread.capture.differentiating(node):
-                grads = run_rule(rule, given, values, edges)
+                grads = run_rule(rule, given, values, edges, careful=careful)
         else:
-            grads = run_rule(rule, given, values, edges)
+            grads = run_rule(rule, given, values, edges, careful=careful)
         return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
 
     def _retain(self, rule: Instrumented, grads_out: list[Any]) -> None:
@@ -291,8 +301,7 @@ class _Sweep:
                     self.retained.append((owner, self.hooks.settled(self.hooks.tensor(grads_out[k]))))
 
     def _zeros(self, kind: Any) -> Any:
-        zeros = np.zeros(kind.shape, kind.dtype)
-        return wrap(zeros) if self.on_tensors else zeros
+        return filled_like(kind, 0) if self.on_tensors else np.zeros(kind.shape, kind.dtype)
 
     def _as_tensors(self, node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
         """Saved data as tensors, which hang in the graph where they hung when the op ran if one is wanted."""

@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from weft.base.dtypes import uint64
 from weft.base.philox import MASK
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
-from weft.ops.op import type_of
+from weft.ops.op import staging, type_of
 from weft.tensor.convert import integer
+from weft.tensor.dispatch import captured_constant
+from weft.tensor.mode import thread
 from weft.tensor.random import new_key
 from weft.tensor.tensor import Tensor
 
@@ -43,6 +47,9 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Start again from a seed; returns the generator itself."""
         number = _checked_seed("manual_seed", seed)
+        if (root := _capturing_root()) is not None:
+            root.set_state(self, captured_constant(np.array([number, 0], np.uint64)))
+            return self
         with self._lock:
             self._seed, self._index = number, 0
         return self
@@ -58,7 +65,10 @@ class Generator:
         return self._seed
 
     def next_key(self) -> Tensor:
-        """The key of the next draw."""
+        """The key of the next draw; in a capture it follows from the state that each call finds."""
+        if (root := _capturing_root()) is not None:
+            key: Tensor = root.draw_key(self)
+            return key
         with self._lock:
             seed, index = self._seed, self._index
             self._index = index + 1
@@ -66,6 +76,9 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """Seed and number of draws, to go back to with ``set_state``."""
+        if (root := _capturing_root()) is not None:
+            state: Tensor = root.state_of(self)
+            return state
         with self._lock:
             return new_key(self._seed, self._index)
 
@@ -74,13 +87,32 @@ class Generator:
         if not isinstance(state, Tensor) or state.dtype != uint64 or state.shape != (2,):
             got = type_of(state) if isinstance(state, Tensor) else type(state).__name__
             raise ArgumentError("set_rng_state", f"state must be a u64[2], got {got}")
-        seed, index = (int(word) for word in state.numpy())
+        if (root := _capturing_root()) is not None:
+            root.set_state(self, state)
+        else:
+            self._set_state_array(state.numpy())
+        return self
+
+    def _state_array(self) -> Any:
+        """Seed and number of draws as an array."""
+        with self._lock:
+            return np.array([self._seed, self._index], np.uint64)
+
+    def _set_state_array(self, state: Any) -> None:
+        seed, index = (int(word) for word in state)
         with self._lock:
             self._seed, self._index = seed, index
-        return self
 
     def __repr__(self) -> str:
         return f"Generator(seed={self._seed}, draws={self._index})"
+
+
+def _capturing_root() -> Any:
+    """The root of the capture of this thread, if it is one whose graph can read and change generators."""
+    if not staging.threads or thread.capture is None:
+        return None
+    root = thread.capture.root
+    return root if hasattr(root, "draw_key") else None
 
 
 def _checked_seed(op: str, seed: Any) -> int:

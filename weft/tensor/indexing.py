@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.base.dtypes import DType, bool_
 from weft.base.shapes import size_of
+from weft.base.size_bounds import range_length
 from weft.errors import BoundsError, DtypeError
 from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
@@ -23,7 +24,8 @@ from weft.ops.op import TensorLike, staging, type_of
 from weft.ops.select import cast_array, select
 from weft.ops.view import permute, reshape
 from weft.ops.view_slice import slice_axes, slice_axis, update_slice
-from weft.tensor.dispatch import recording, stage, wrap
+from weft.tensor.dispatch import captured_constant, recording, stage, wrap
+from weft.tensor.mode import thread
 from weft.tensor.selection import Selection, read_int, read_key
 
 ndarray = np.ndarray
@@ -87,13 +89,20 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     recorded = recording() and (x._node is not None or getattr(value, "_node", None) is not None)
     tensors = [t for t in (x, value, *(key if type(key) is tuple else (key,))) if isinstance(t, TensorLike)]
     if recorded or any(type(t._data) is not ndarray for t in tensors):  # type: ignore[attr-defined]
-        x._rebind("setitem", updated(x, key, _as_values(value, x.dtype)))
+        new = updated(x, key, _as_values(value, x.dtype))
+        x._rebind("setitem", new if isinstance(new, TensorLike) else _constant(new))
         return
     del tensors
     plain = tuple(map(_plain, key)) if type(key) is tuple else _plain(key)
     array = _as_values(value, x.dtype)
     array = array._data if isinstance(array, TensorLike) else array  # type: ignore[attr-defined]
     _write(x, plain, array)
+
+
+def _constant(array: Any) -> Any:
+    """An array, where it takes the place of a whole tensor."""
+    captures = staging.threads and thread.capture is not None
+    return captured_constant(array) if captures else wrap(array)
 
 
 def _write(x: Any, key: Any, value: Any) -> None:
@@ -137,7 +146,7 @@ def updated(x: Any, key: Any, value: Any) -> Any:
         value = permute(value, axes=(*range(at.place, at.place + n), *rest)) if at.place else value
         value = at.run(scatter_nd, _indexed_first(x, at), value, shape=x.shape)
         value = permute(value, axes=tuple(int(i) for i in np.argsort(at.front)))
-    value = reshape(value, shape=tuple(len(range(*b)) for b in at.bounds))
+    value = reshape(value, shape=tuple(range_length(*b) for b in at.bounds))
     return value if at.is_whole(x.shape) else update_slice(x, value, **at.slices)
 
 

@@ -45,6 +45,20 @@ class _Switch:
 
 thread = _Thread()
 switch = _Switch()
+_call_layer: list[Callable[..., Any]] = []
+
+
+def set_call_layer(call: Callable[..., Any]) -> None:
+    """Called once by the layer that captures from source: ``call(function, *args)`` calls one in a capture."""
+    _call_layer[:] = [call]
+
+
+def call_user(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the user; in a capture from source its control flow goes into the graph."""
+    if thread.capture is None or not _call_layer or thread.capture.root.region:
+        return function(*args, **kwargs)
+    return _call_layer[0](function, *args, **kwargs)
+
 running_levels: set[int] = set()  # of the transforms that run, in all threads; each number is used once
 
 

@@ -6,7 +6,7 @@ range of values needs it, long tensors shown by their edges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -104,34 +104,40 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 def format_tensor(t: Any) -> str:
     """The text of a tensor, as ``repr`` gives it."""
-    options = _options[0]
     data = t._data
+    notes = ["" if t.device == CPU else f"device='{t.device}'"], [gradient_note(t)]
     if type(data) is not np.ndarray:
-        return _with_notes(f"{_PREFIX}<{type_of(data)} inside {data.place}>", _gradient_notes(t), options)
+        return _with_notes(f"{_PREFIX}<{type_of(data)} inside {data.place}>", notes[1], _options[0])
+    return format_array(data, *notes)
+
+
+def format_array(data: Array, before: Sequence[str] = (), after: Sequence[str] = ()) -> str:
+    """The text of a tensor of an array, with notes before and after that of its dtype."""
+    options = _options[0]
     if data.size == 0:
         size = f"size={data.shape}" if len(data.shape) != 1 else ""
-        return _with_notes(_PREFIX + "[]", [size, *_notes(t, obvious=(default_float(),))], options)
+        notes = [size, *before, _dtype_note(data, (default_float(),)), *after]
+        return _with_notes(_PREFIX + "[]", notes, options)
     text = _format_array(data, options, len(_PREFIX))
     obvious = (default_float(), DEFAULT_INT, default_complex(), bool_)
-    return _with_notes(_PREFIX + text, _notes(t, obvious), options)
+    return _with_notes(_PREFIX + text, [*before, _dtype_note(data, obvious), *after], options)
 
 
 # What is not obvious from the elements
 
 
-def _notes(t: Any, obvious: tuple[DType, ...]) -> list[str]:
-    device = "" if t.device == CPU else f"device='{t.device}'"
-    dtype = "" if t.dtype in obvious else f"dtype=weft.{t.dtype.name}"
-    return [device, dtype, *_gradient_notes(t)]
+def _dtype_note(data: Array, obvious: tuple[DType, ...]) -> str:
+    return "" if data.dtype in obvious else f"dtype=weft.{data.dtype.name}"
 
 
-def _gradient_notes(t: Any) -> list[str]:
+def gradient_note(t: Any) -> str:
+    """What the text of a tensor says of its place in the graph."""
     if not t.requires_grad:
-        return []
-    return ["requires_grad=True" if t.is_leaf else f"grad_fn={t.grad_fn!r}"]
+        return ""
+    return "requires_grad=True" if t.is_leaf else f"grad_fn={t.grad_fn!r}"
 
 
-def _with_notes(text: str, notes: list[str], options: PrintOptions) -> str:
+def _with_notes(text: str, notes: Sequence[str], options: PrintOptions) -> str:
     """Append notes, each on a line of its own where it does not fit the line."""
     column = len(text) - (text.rfind("\n") + 1)
     for note in filter(None, notes):

@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DEFAULT_INT, DType, default_float, kind, result_dtype, scalar_dtype
+from weft.base.sizes import Size
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.families import describe_kinds
-from weft.ops.op import Op, TensorLike
+from weft.ops.op import Op, TensorLike, WeakNumber
 from weft.ops.select import cast, python_number
+from weft.ops.size import size_value
 from weft.tensor.convert import number_dtype, supported
 
 ndarray = np.ndarray
 NUMBERS = (bool, int, float, complex, np.generic)
 _TYPED: Any = (TensorLike, ndarray)
+_WEAK: Any = (*NUMBERS, WeakNumber)
 _HINTS = {
     "sub": "use weft.logical_xor for bools",
     "neg": "use weft.logical_not for bools",
@@ -34,7 +37,7 @@ def as_arrays(op: Op, inputs: Sequence[Any]) -> list[Any]:
     """Inputs with numbers as 0-d arrays of the dtype they take next to the tensors and arrays."""
     dtypes = [supported(op.name, x.dtype) for x in inputs if isinstance(x, _TYPED)]
     if not dtypes:
-        dtypes = [number_dtype(python_number(x)) for x in inputs if isinstance(x, NUMBERS)]
+        dtypes = [number_dtype(_example(x)) for x in inputs if isinstance(x, _WEAK)]
     out: list[Any] = []
     for x in inputs:
         if isinstance(x, TensorLike):
@@ -43,10 +46,19 @@ def as_arrays(op: Op, inputs: Sequence[Any]) -> list[Any]:
             out.append(x.astype(supported(op.name, x.dtype), copy=False))
         elif isinstance(x, NUMBERS):
             out.append(number_array(op, python_number(x), result_dtype(op.name, *dtypes)))
+        elif isinstance(x, WeakNumber):
+            out.append(x.in_dtype(scalar_dtype(x.example, result_dtype(op.name, *dtypes))))
+        elif isinstance(x, Size):
+            out.append(size_value(x, scalar_dtype(1, result_dtype(op.name, *(dtypes or [DEFAULT_INT])))))
         else:
             hint = "make it one with weft.tensor(...)" if isinstance(x, list | tuple) else None
             raise ArgumentError(op.name, f"inputs must be tensors, got {type(x).__name__}", hint=hint)
     return out
+
+
+def _example(x: Any) -> Any:
+    """A Python number of the kind of a number."""
+    return x.example if isinstance(x, WeakNumber) else python_number(x)
 
 
 def number_array(op: Op, value: Any, like: DType) -> Any:

@@ -32,13 +32,15 @@ from weft.ops import distribution
 from weft.ops.arithmetic import add, maximum, minimum, mul, neg, sub
 from weft.ops.compare import less
 from weft.ops.index_axis import take
-from weft.ops.op import type_of
+from weft.ops.op import staging, type_of
 from weft.ops.quantile import normal_quantile
 from weft.ops.random import check_keys, derive, random_bits
 from weft.ops.reduce import argmax
 from weft.ops.select import cast
 from weft.ops.sort import argsort
 from weft.tensor.convert import integer
+from weft.tensor.dispatch import captured_constant
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
 # Keys
@@ -59,8 +61,10 @@ def key(seed: int) -> Tensor:
 
 
 def new_key(low: int, high: int) -> Tensor:
-    """A key of two words."""
-    out: Tensor = wrap(np.array([low, high], np.uint64))
+    """A key of two words; a constant of the graph where this thread captures one."""
+    words = np.array([low, high], np.uint64)
+    captures = staging.threads and thread.capture is not None
+    out: Tensor = captured_constant(words) if captures else wrap(words)
     return out
 
 

@@ -10,11 +10,16 @@ import numpy as np
 from weft.base.dtypes import DEFAULT_INT, DType, default_float, integer_range, kind, result_dtype, uint64
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
+from weft.base.size_bounds import range_length
+from weft.base.sizes import Size, is_known
 from weft.errors import DomainError, DtypeError, ShapeError
+from weft.ops.compare import equal
 from weft.ops.op import type_of
+from weft.ops.select import cast
+from weft.ops.size import count_to
 from weft.ops.view import broadcast_to, reshape
 from weft.tensor.convert import integer, number, number_dtype
-from weft.tensor.creation import made, target_dtype
+from weft.tensor.creation import as_leaf, made, target_dtype
 from weft.tensor.tensor import Tensor
 
 _SAFE = 2**62  # below this, NumPy counts in int64 without overflow
@@ -40,6 +45,9 @@ def eye(
     """
     rows, cols = normalize_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
     target = target_dtype(dtype, default_float(), device)
+    if not is_known((rows, cols)):
+        distance = count_to(cols, DEFAULT_INT) - reshape(count_to(rows, DEFAULT_INT), shape=(rows, 1))
+        return as_leaf(cast(equal(distance, integer("eye", "k", k)), dtype=target), requires_grad)
     diagonal = max(-rows, min(integer("eye", "k", k), cols))
     return made("eye", _diagonal, (rows, cols), diagonal, target, requires_grad=requires_grad)
 
@@ -71,6 +79,8 @@ def arange(
         first, last = 0, first
     if by == 0:
         raise DomainError("arange", "step must not be 0")
+    if not is_known((first, last, by)):
+        return _arange_of_sizes(first, last, by, target_dtype(dtype, DEFAULT_INT, device), requires_grad)
     exact = isinstance(first, int) and isinstance(last, int) and isinstance(by, int)
     target = target_dtype(dtype, DEFAULT_INT if exact else default_float(), device)
     if kind(target) == "b":
@@ -79,10 +89,20 @@ def arange(
     return made("arange", _counted, (count,), first, by, target, requires_grad=requires_grad)
 
 
+def _arange_of_sizes(first: Any, last: Any, by: Any, dtype: DType, requires_grad: bool) -> Tensor:
+    """``arange`` where a bound is a named size."""
+    if not (isinstance(by, int) and isinstance(first, int | Size) and isinstance(last, int | Size)):
+        got = f"{first}, {last}, {by}"
+        raise DomainError("arange", f"bounds must be integers next to a named size, got {got}")
+    steps = count_to(range_length(first, last, by), dtype)
+    steps = steps * by if by != 1 else steps
+    return as_leaf(steps + first if isinstance(first, Size) or first else steps, requires_grad)
+
+
 def _real(op: str, name: str, value: Any) -> Any:
-    """A real number as a Python int or float; None stays."""
-    if value is None:
-        return None
+    """A real number as a Python int or float; None and named sizes stay."""
+    if value is None or isinstance(value, Size):
+        return value
     found = number(op, name, value)
     found = found.item() if isinstance(found, np.generic) else found
     if isinstance(found, complex) or found != found or found in (math.inf, -math.inf):

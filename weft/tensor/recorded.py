@@ -61,6 +61,7 @@ class Recorded(TensorLike):
                     "the tensor must be a leaf, got the result of an op",
                     hint="use .detach()",
                 )
+            self._before_write()
             self._node = None
         elif kind(self._data.dtype) not in "fc":
             raise DtypeError(
@@ -69,6 +70,7 @@ class Recorded(TensorLike):
                 hint="cast with .astype(weft.float32) first",
             )
         else:
+            self._before_write()
             self._node = Leaf(self)
         return self
 
@@ -255,8 +257,7 @@ class Recorded(TensorLike):
 
     def _before_write(self) -> None:
         """Tell a capture of this thread that the value is about to change."""
-        if staging.threads and thread.capture is not None:
-            stage(self)
+        if staging.threads and stage(self):
             thread.capture.before_data_write(self)
 
     def _rebind(self, op: str, value: Any) -> Self:

@@ -24,6 +24,7 @@ Edges = tuple[Any, ...]
 Run = Callable[[Any, Saved, Edges], Sequence[Any]]
 
 REST = "rest"  # the slot of a tuple of the variadic inputs
+NEEDED = "needed"  # the last parameter of a rule that asks which inputs need a gradient
 
 
 class Backward:
@@ -36,23 +37,51 @@ class Backward:
         outputs: number of outputs.
         materialize: whether outputs to which no gradient came get one of zeros, if there are several.
         plain: whether the engine may run it on the fast path.
+        masks: whether zeros in its gradients mean that an input was not chosen.
+        careful: the same as run, but where the gradient is 0 its product with any slope is 0; None if run is so
+            already, or if there is no slope for each element.
+        keeps_zeros: whether elements whose gradient is 0 have inputs whose gradient is 0.
     """
 
-    __slots__ = ("materialize", "name", "outputs", "plain", "run", "slots")
+    __slots__ = (
+        "careful",
+        "keeps_zeros",
+        "masks",
+        "materialize",
+        "name",
+        "outputs",
+        "plain",
+        "run",
+        "slots",
+    )
 
     def __init__(
-        self, name: str, run: Run, slots: tuple[Any, ...], outputs: int = 1, materialize: bool = True
+        self,
+        name: str,
+        run: Run,
+        slots: tuple[Any, ...],
+        outputs: int = 1,
+        materialize: bool = True,
+        *,
+        masks: bool = False,
+        careful: Run | None = None,
+        keeps_zeros: bool = False,
     ) -> None:
         self.name = name
         self.run = run
         self.slots = slots
         self.outputs = outputs
         self.materialize = materialize
-        self.plain = outputs == 1
+        self.plain = outputs == 1 and not masks
+        self.masks = masks
+        self.careful = careful
+        self.keeps_zeros = keeps_zeros
 
     def of_outputs(self, count: int) -> Backward:
         """The same rule for a call that has so many outputs."""
-        return Backward(self.name, self.run, self.slots, count, self.materialize)
+        return Backward(
+            self.name, self.run, self.slots, count, self.materialize, keeps_zeros=self.keeps_zeros
+        )
 
 
 def multiply_unless_zero(g: Any, partial: Any) -> Any:
@@ -64,7 +93,9 @@ def multiply_unless_zero(g: Any, partial: Any) -> Any:
     return g * select(lost, np.zeros((), partial.dtype), partial)
 
 
-def _vjp_of_partial(op: Op, partial: Any, conjugate: bool) -> Callable[[Any, Saved], Any]:
+def _vjp_of_partial(
+    op: Op, partial: Any, conjugate: bool, *, careful: bool = False
+) -> Callable[[Any, Saved], Any]:
     """A function of (gradient, saved) that multiplies by a partial; saved is (x, y, ..., out, shapes)."""
     if isinstance(partial, int | float):
         return _scaled_by(partial)
@@ -72,17 +103,17 @@ def _vjp_of_partial(op: Op, partial: Any, conjugate: bool) -> Callable[[Any, Sav
     positions = [names.index(p) for p in parameters(partial)[0]]
     pick = itemgetter(*positions) if positions else None
     single = positions[0] if len(positions) == 1 else None
-    if op.singular or conjugate:
-        multiply = multiply_unless_zero if op.singular else None
+    if op.singular or conjugate or careful:
+        multiply = multiply_unless_zero if op.singular or careful else None
 
-        def careful(g: Any, saved: Saved) -> Any:
+        def product(g: Any, saved: Saved) -> Any:
             args = [saved[i] for i in positions]
             p = partial(*args)
             if conjugate and not isinstance(p, int | float):
                 p = p.conj()
             return multiply(g, p) if multiply else g * p
 
-        return careful
+        return product
     if single is not None:
         return lambda g, saved: g * partial(saved[single])
     if pick is None:
@@ -113,8 +144,15 @@ def saved_by_partials(op: Op, differentiated: tuple[bool, ...]) -> tuple[bool, .
 
 def bind_elementwise(op: Op, *, conjugate: bool = False) -> Backward:
     """The rule of an elementwise op; saved is (*inputs, out, shapes), shapes None if nothing broadcast."""
+    run = _elementwise_run(op, conjugate, careful=False)
+    careful = None if op.singular else _elementwise_run(op, conjugate, careful=True)
+    slots = (*range(len(op.inputs)), ~0, None)
+    return Backward(op.name, run, slots, careful=careful, keeps_zeros=True)
+
+
+def _elementwise_run(op: Op, conjugate: bool, *, careful: bool) -> Run:
     assert op.partials is not None
-    vjps = [_vjp_of_partial(op, p, conjugate) for p in op.partials]
+    vjps = [_vjp_of_partial(op, p, conjugate, careful=careful) for p in op.partials]
     run: Run
 
     if len(vjps) == 1:
@@ -147,7 +185,7 @@ def bind_elementwise(op: Op, *, conjugate: bool = False) -> Backward:
                 return grads
             return [None if gi is None else unbroadcast(gi, s) for gi, s in zip(grads, shapes, strict=True)]
 
-    return Backward(op.name, run, (*range(len(op.inputs)), ~0, None))
+    return run
 
 
 class Plan:
@@ -218,14 +256,23 @@ def _getter(kind: str, key: Any, fixed: int) -> Callable[..., Any]:
 def bind_declared(op: Op) -> tuple[Backward, Plan]:
     """The rule of an op whose vjp is declared, and the plan of what it saves."""
     plan = Plan(op)
+    keeps = op.linear == "joint" or (op.linear == "each" and len(op.inputs) == 1 and not op.variadic)
     if callable(op.vjp):
-        joint, where = op.vjp, [plan.position(n) for n in parameters(op.vjp)[0][1:]]
+        names = parameters(op.vjp)[0][1:]
+        joint, where = op.vjp, [plan.position(n) for n in names if n != NEEDED]
+        asks = NEEDED in names
 
         def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
-            grads: Sequence[Any] = joint(g, *[saved[i] for i in where])
+            values = [saved[i] for i in where]
+            if asks:
+                values.append(tuple([e is not None for e in edges]))
+            grads: Sequence[Any] = joint(g, *values)
             return grads
 
-        return Backward(op.name, run, tuple(plan.slots), op.outputs), plan
+        materialize = op.outputs != 0  # a rule for any number of outputs gets None where no gradient came
+        return Backward(
+            op.name, run, tuple(plan.slots), op.outputs, materialize, keeps_zeros=keeps
+        ), plan
 
     rules = [
         None if isinstance(rule, NoGradient) else (rule, [plan.position(n) for n in parameters(rule)[0][1:]])
@@ -238,4 +285,6 @@ def bind_declared(op: Op) -> tuple[Backward, Plan]:
             for rule, edge in zip(rules, edges, strict=True)
         ]
 
-    return Backward(op.name, run_each, tuple(plan.slots), op.outputs), plan
+    return Backward(
+        op.name, run_each, tuple(plan.slots), op.outputs, masks=op.masks, keeps_zeros=keeps
+    ), plan

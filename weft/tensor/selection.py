@@ -13,10 +13,13 @@ import numpy as np
 
 from weft.base.dtypes import DTYPES, bool_, kind
 from weft.base.shapes import Shape, broadcast_shapes
+from weft.base.size_bounds import range_length, size_max, size_min
+from weft.base.sizes import Size
 from weft.errors import ArgumentError, BoundsError, DomainError, DtypeError, WeftError
 from weft.ops.index import bounds_error, index_with
 from weft.ops.op import TensorLike, type_of
 from weft.ops.view_slice import Ints
+from weft.tensor.mode import thread
 
 ndarray = np.ndarray
 asarray = np.asarray
@@ -75,6 +78,8 @@ def _read_item(item: Any) -> Any:
         return asarray(item)
     if isinstance(item, int | np.integer):
         return int(item)
+    if isinstance(item, Size):
+        return item
     if isinstance(item, list | tuple):
         return _read_array(_as_array(item))
     if isinstance(item, TensorLike | ndarray):
@@ -89,7 +94,7 @@ def _read_array(item: Any) -> Any:
     array = item if isinstance(item, ndarray) else item._data
     letter = kind(item.dtype) if item.dtype in DTYPES else ""
     if letter == "b":
-        return item if array is item else item._array("index")
+        return item if array is item or thread.capture is not None else item._array("index")
     if letter in ("i", "u"):
         return int(array) if item.ndim == 0 and type(array) is ndarray else item
     raise DtypeError("index", f"{_ALLOWED}, got {item.dtype.name}", hint="cast it with .astype(weft.int64)")
@@ -112,12 +117,12 @@ def _axes_taken(item: Any) -> int:
 
 
 def _is_mask(item: Any) -> bool:
-    return isinstance(item, ndarray) and item.dtype == bool_
+    return isinstance(item, ndarray | TensorLike) and bool(item.dtype == bool_)  # type: ignore[union-attr]
 
 
 def _is_fancy(item: Any) -> bool:
     """Whether an item is an integer, or a tensor or array: what broadcasts together."""
-    return isinstance(item, TensorLike | ndarray | int)
+    return isinstance(item, TensorLike | ndarray | int | Size)
 
 
 def _read_items(key: Any, shape: Shape) -> tuple[list[Any], bool]:
@@ -170,8 +175,8 @@ class _Reader:
             self.sizes.append(1)
         elif isinstance(item, slice):
             self.bounds.append(_read_slice(item, self.shape[axis]))
-            self.sizes.append(len(range(*self.bounds[-1])))
-        elif isinstance(item, int):
+            self.sizes.append(range_length(*self.bounds[-1]))
+        elif isinstance(item, int | Size):
             self.bounds.append(read_int(item, axis, self.shape[axis]))
         elif _is_mask(item):
             self._add_indices(_read_mask(item, axis, self.shape), item.ndim)
@@ -202,15 +207,44 @@ class _Reader:
         )
 
 
-def read_int(index: int, axis: int, size: int) -> tuple[int, int, int]:
-    """The bounds of the one element at an index, which may be negative."""
+def read_int(index: Any, axis: int, size: Any) -> tuple[Any, Any, int]:
+    """The bounds of the one element at an index, maybe a negative one; of a named size, a run checks them."""
+    if isinstance(size, Size) or isinstance(index, Size):
+        index += size if not isinstance(index, Size) and index < 0 else 0
+        return index, index + 1, 1
     if not -size <= index < size:
         raise bounds_error("index", axis, size, index)
     index += size if index < 0 else 0
     return index, index + 1, 1
 
 
+def _slice_of_size(item: slice, size: Any) -> tuple[Any, Any, int]:
+    """The bounds of a slice of a named size, or with named sizes as bounds: those of ``slice.indices``."""
+    step = 1 if item.step is None else operator.index(item.step)
+    if step == 0:
+        raise DomainError("index", "the step of a slice must not be 0")
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def counted(bound: Any, default: Any) -> Any:
+        """A bound counted from the start, not below the lowest."""
+        if bound is None:
+            return default
+        if not isinstance(bound, Size):
+            bound = operator.index(bound)
+            bound = bound if bound >= 0 else bound + size
+        return size_max(low, bound)
+
+    # a bound that passes the other one is set to it, so that the difference is the length
+    if step > 0:
+        stop = size_min(high, counted(item.stop, high))
+        return size_min(stop, counted(item.start, low)), stop, step
+    start = size_min(high, counted(item.start, high))
+    return start, size_min(start, counted(item.stop, low)), step
+
+
 def _read_slice(item: slice, size: int) -> tuple[int, int, int]:
+    if isinstance(size, Size) or isinstance(item.start, Size) or isinstance(item.stop, Size):
+        return _slice_of_size(item, size)
     try:
         bounds = item.indices(size)
     except ValueError:
@@ -230,4 +264,8 @@ def _read_mask(mask: Any, axis: int, shape: Shape) -> list[Any]:
         raise BoundsError(
             "index", f"a mask must have the shape {covered} of the axes it covers, got {type_of(mask)}"
         )
+    if mask.ndim and not isinstance(mask, ndarray):
+        from weft.tensor.counted import positions
+
+        return positions(mask)
     return list(mask.nonzero()) if mask.ndim else [np.zeros(int(mask), np.int64)]

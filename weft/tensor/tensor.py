@@ -16,7 +16,8 @@ import numpy as np
 from weft.base.device import CPU, Device, as_device
 from weft.base.dtypes import as_dtype, kind
 from weft.base.public import public
-from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
+from weft.errors import ArgumentError, DtypeError, GradientError, GraphError, ShapeError
+from weft.ops.effects import set_text_layer
 from weft.ops.op import staging, type_of
 from weft.tensor import dispatch
 from weft.tensor.autograd import seed_gradient as seed_gradient
@@ -91,6 +92,20 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
     def device(self) -> Device:
         """Where the data lives."""
         return CPU
+
+    @property
+    def name(self) -> str:
+        """What a tensor of a graph is called there, "" without a name; it can be set in the graph's block."""
+        name: str = getattr(self._data, "name", "")
+        return name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        if staging.threads:
+            dispatch.stage(self)
+        if not hasattr(self._data, "rename"):
+            raise GraphError("name", "must be set in the block of a graph, got a tensor that is in none")
+        self._data.rename(name)
 
     @public
     def numel(self) -> int:
@@ -193,6 +208,8 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return id(self)
 
     def __format__(self, spec: str) -> str:
+        if staging.threads and thread.capture is not None and dispatch.FORMAT is not None:
+            return dispatch.FORMAT(self, spec)  # type: ignore[no-any-return]
         if self.ndim == 0 and type(self._data) is ndarray:
             return format(self.item(), spec)
         if spec:
@@ -200,6 +217,8 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return str(self)
 
     def __repr__(self) -> str:
+        if staging.threads and thread.capture is not None and dispatch.FORMAT is not None:
+            return dispatch.FORMAT(self, None)  # type: ignore[no-any-return]
         from weft.tensor.printing import format_tensor
 
         return format_tensor(self)
@@ -257,8 +276,15 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return sys.getrefcount(self._data) <= UNSHARED_COUNT and self._data.base is None
 
 
+def _text(array: Any, note: str) -> str:
+    from weft.tensor.printing import format_array
+
+    return format_array(array, (), (note,))
+
+
 wrap = dispatch.wrap
 dispatch.TENSOR = Tensor
+set_text_layer(_text)
 
 
 def _rebuild(array: Any, requires_grad: bool) -> Tensor:

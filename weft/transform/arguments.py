@@ -11,6 +11,7 @@ from weft.base.dtypes import as_dtype, default_float, kind
 from weft.base.trees import Structure, tree_flatten
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.op import type_of
+from weft.tensor.mode import call_user
 from weft.tensor.tensor import Tensor, wrap
 
 
@@ -133,6 +134,6 @@ def fixing_others(
         full = list(args)
         for i, x in zip(positions, chosen, strict=True):
             full[i] = x
-        return f(*full, **kwargs)
+        return call_user(f, *full, **kwargs)
 
     return function

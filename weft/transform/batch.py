@@ -46,7 +46,7 @@ class Batched(Traced):
         """Number of elements of one example."""
         return size_of(self.shape)
 
-    def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Batched, ...]:
+    def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Any, ...]:
         """Run op on the whole batch by its batching rule."""
         if self.level not in running_levels:
             raise self.escaped(op.name)
@@ -56,7 +56,7 @@ class Batched(Traced):
             op.type_rule(*map(type_of, inputs), **attrs)  # raises in terms of one example if it can
             raise
 
-    def _run(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Batched, ...]:
+    def _run(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Any, ...]:
         level = self.level
         if op.accepts and (aligned := self._aligned(inputs)) is not None:
             return (Batched(level, op.on_tensors(*aligned), 0),)
@@ -71,7 +71,9 @@ class Batched(Traced):
         outs, out_axes = rule(op, self.value.shape[self.axis], values, axes, attrs)
         if op.outputs == 1:
             return (Batched(level, outs, out_axes),)
-        return tuple(Batched(level, o, a) for o, a in zip(outs, out_axes, strict=True))
+        return tuple(
+            o._data if a is None else Batched(level, o, a) for o, a in zip(outs, out_axes, strict=True)
+        )
 
     def _aligned(self, inputs: Sequence[Tensor]) -> list[Tensor] | None:
         """The values of an elementwise op, if they broadcast as they are: the common case, made cheap."""

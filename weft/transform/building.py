@@ -9,24 +9,29 @@ from around it is imported, and becomes an input of the region and an operand of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from weft import errors
+from weft.base.dtypes import kind
 from weft.base.shapes import size_of
-from weft.errors import CaptureError
+from weft.errors import CaptureError, GraphError
 from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.location import Location
 from weft.ir.types import TensorType
+from weft.ops.call import call
 from weft.ops.op import Op, staging
+from weft.ops.stop import stop_gradient
+from weft.tensor.dispatch import evaluate
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
+from weft.transform.fresh import counting_sizes_anew, learn_sizes, replayed_attrs
 from weft.transform.levels import Traced, new_level
-from weft.transform.scopes import Scope, fold_scopes
+from weft.transform.scopes import Scope, add_scope, fold_scopes
 from weft.transform.slots import DataSlot, External, GradSlot, Slot
 
 ndarray = np.ndarray
@@ -35,14 +40,15 @@ ndarray = np.ndarray
 class Captured(Traced):
     """Stands for a value of a graph that is being captured."""
 
-    __slots__ = ("capture", "value")
+    __slots__ = ("capture", "cut", "value")
 
     place = "capture"
 
-    def __init__(self, capture: Capture, value: Value) -> None:
+    def __init__(self, capture: Capture, value: Value, cut: bool = False) -> None:
         self.level = capture.level
         self.capture = capture
         self.value = value
+        self.cut = cut  # whether no gradient is to flow through it, though one could by the graph alone
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,9 +65,37 @@ class Captured(Traced):
         """Number of elements."""
         return size_of(self.value.type.shape)
 
+    @property
+    def name(self) -> str:
+        """The name of the value."""
+        return self.value.name
+
+    def rename(self, name: str) -> None:
+        """Give the value a name, if the capture allows it."""
+        self.capture.rename(self.value, name)
+
     def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Any, ...]:
         """Only reached where the capture is not the innermost running one of this thread."""
-        raise self.escaped(op.name)
+        self.await_other_thread(op.name)
+        for t in inputs:  # copies of tensors that another thread lent to its graph get the array itself
+            data = t._data
+            if type(data) is Captured and not data.capture.root.has_lent(t):
+                data.await_other_thread(op.name)
+                t._data = data.lent()
+        return evaluate(op, inputs, attrs)
+
+    def lent(self) -> Any:
+        """The array of a tensor that another thread lent to its graph: here it is as before; else None."""
+        root = self.capture.root
+        if root.ident == get_ident():
+            return None
+        return next((e.array for e in root.externals if e.value is self.value), None)
+
+    def await_other_thread(self, op: str) -> None:
+        """Return when another thread that captures has given the tensor back; an error if none has it."""
+        if self.lent() is None:
+            raise self.escaped(op)
+        self.capture.root.wait()
 
     def escaped(self, op: str) -> CaptureError:
         """The error where a value is used after its capture, naming the line that made it."""
@@ -70,7 +104,7 @@ class Captured(Traced):
         return CaptureError(
             op,
             f"tensors of a capture must not be used after it ended, got one that escaped{where}",
-            hint="return it from the captured function, instead of storing it outside",
+            hint=self.capture.escape_hint,
         )
 
     def lift(self, constant: Tensor) -> Tensor:
@@ -78,15 +112,21 @@ class Captured(Traced):
         return wrap(self.capture.current().as_captured(constant), constant._node)  # type: ignore[no-any-return]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Any:
-        """The value after a function that keeps it."""
-        return function(wrap(self))._data
-
-    def detached(self) -> Captured:
-        """Itself: gradients are the tape's."""
+        """Itself: it holds no tensors of its own."""
         return self
+
+    def detached(self) -> Any:
+        """The same value, through which no gradient flows."""
+        array = self.lent()
+        if array is not None:
+            return array
+        return self if self.cut else Captured(self.capture, self.value, cut=True)
 
     def concrete(self, op: str) -> Any:
         """The array, if the capture knows it and may rely on it: it then holds a guard."""
+        array = self.lent()
+        if array is not None:
+            return array
         if self.level not in running_levels:
             raise self.escaped(op)
         return self.capture.current().concrete(op, self)
@@ -106,21 +146,30 @@ class Capture:
         examples: arrays for the inputs of a root that runs on data, so that values can be looked at.
     """
 
+    escape_hint = "return it from the captured function, instead of storing it outside"
+
     def __init__(self, name: str, level: int, parent: Capture | None, *, region: bool) -> None:
         self.name = name
+        self.ident = get_ident()
         self.level = level
         self.parent = parent
         self.region = region
+        self.closed = False  # whether arrays that the code makes are constants of this very capture
         self.inputs: list[Value] = []
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = {}
         self.externals: list[External] = []
+        self._lent: dict[int, External] = {}  # those that are tensors of the outside, by id
         self.journal: dict[tuple[Any, ...], tuple[Slot, Any]] = {}
         self.examples: dict[Value, Array] | None = None
         self.scopes: list[Scope] = []
         self.made: dict[Value, Node] = {}
-        self._scalars: dict[tuple[Any, ...], Captured] = {}
-        self._imports: dict[int, tuple[Any, Value]] = {}  # by id of the data, which is kept alive here
+        self._scalars: dict[tuple[Any, ...], Value] = {}
+        self.notes: dict[str, Any] = {}  # what upper layers keep with it, by their name
+        self._imports: dict[tuple[int, int], tuple[Any, Any, Value]] = {}  # by ids of data and node, kept alive
+        self._stopped: dict[Value, Value] = {}
+        self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []
+        self._marks = region and thread.recording  # whether the graph must say where gradients stop
         self._known: dict[Value, Array] = {}
         self._tape: dict[Any, Location | None] = {}
         self._phase: Location | None = None
@@ -129,6 +178,19 @@ class Capture:
     def current(self) -> Capture:
         """The innermost capture of this thread, which takes what is done now."""
         return thread.capture or self
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give a value a name."""
+        raise GraphError("name", "must be set in the block of a graph that is written by hand, got another capture")
+
+    def has_lent(self, tensor: Tensor) -> bool:
+        """Whether a tensor from outside stands for its value in this root."""
+        external = self._lent.get(id(tensor))
+        return external is not None and external.reference() is tensor
+
+    def wait(self) -> None:
+        """Called by another thread that met a tensor of this root: returns when it has its data back."""
+        raise CaptureError(self.name, "a tensor that one thread captures must not be used in another, got one")
 
     @property
     def root(self) -> Capture:
@@ -158,17 +220,25 @@ class Capture:
         if type(data) is not ndarray and data.level not in running_levels:
             raise data.escaped("capture")
         if type(data) is ndarray:
+            if self.closed:
+                return self._own_constant(data)
             if not self.root.region:
                 self.root.adopt(tensor)
                 return self.value_of(tensor)
         return self._import(tensor)
 
+    def _own_constant(self, array: Array) -> Value:
+        key = (id(array), 0)
+        if key not in self._imports:
+            self._imports[key] = (array, None, self.constant(array).value)
+        return self._imports[key][2]
+
     def number(self, array: Array) -> Captured:
         """A number that code wrote, as a 0-d array: one constant for equal ones."""
         key = (array.dtype, array.tobytes())
         if key not in self._scalars:
-            self._scalars[key] = self.constant(array)
-        return self._scalars[key]
+            self._scalars[key] = self.constant(array).value
+        return Captured(self, self._scalars[key])
 
     def constant(self, array: Array, name: str = "") -> Captured:
         """A new constant."""
@@ -180,28 +250,57 @@ class Capture:
         """Let a tensor from outside stand for its value in this root, until the capture ends."""
         data = tensor._data
         value = Value(TensorType(data.shape, data.dtype))
-        self.externals.append(External(tensor, value))
+        external = self._lent[id(tensor)] = External(tensor, value)
+        self.externals.append(external)
         tensor._data, tensor._form = Captured(self, value), None
 
     def _import(self, tensor: Tensor) -> Value:
         data = tensor._data
-        known = self._imports.get(id(data))
-        if known is not None:
-            return known[1]
+        key = (id(data), id(tensor._node))
+        if key in self._imports:
+            return self._imports[key][2]
         if self.parent is not None and type(data) is Captured and data.level < self.parent.level:
             tensor = wrap(self.parent.as_captured(tensor), tensor._node)
         value = Value(TensorType(data.shape, data.dtype))
         external = External(tensor, value)
         external.array = tensor if tensor._node is not None or type(data) is not ndarray else data
         self.externals.append(external)
-        self._imports[id(data)] = (data, value)
+        self._imports[key] = (data, tensor._node, value)
         return value
 
     # Nodes
 
     def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Any, ...]:
         """Append a node for an op on tensors; gives the data of its outputs."""
-        return self.emit(op, [self.value_of(t) for t in inputs], attrs)
+        values = [self.value_of(t) for t in inputs]
+        if not self._marks:
+            return self.emit(op, values, attrs)
+        cuts = [is_cut(t) for t in inputs]
+        lives = [not cut and self._flows(v) for cut, v in zip(cuts, values, strict=True)]
+        if thread.recording and any(lives):
+            values = [self._stop(v) if cut else v for cut, v in zip(cuts, values, strict=True)]
+            return self.emit(op, values, attrs)
+        outs = self.emit(op, values, attrs)
+        if any(cuts) or any(lives):
+            outs = tuple([Captured(self, o.value, cut=kind(o.dtype) in "fc") for o in outs])
+        return outs
+
+    def _flows(self, value: Value) -> bool:
+        """Whether a gradient could flow to a value by the graph alone."""
+        return kind(value.type.dtype) in "fc" and value not in self.constants
+
+    def _stop(self, value: Value) -> Value:
+        """The value behind a node that lets no gradient through; one for each value."""
+        if not self._flows(value):
+            return value
+        if value not in self._stopped:
+            self._stopped[value] = self.emit(stop_gradient, [value], {})[0].value
+        return self._stopped[value]
+
+    def result_of(self, tensor: Tensor) -> Value:
+        """The value of a tensor as a result of this graph, behind a stop if no gradient flows through it."""
+        value = self.value_of(tensor)
+        return self._stop(value) if self._marks and is_cut(tensor) else value
 
     def emit(self, op: Op, values: Sequence[Value], attrs: Attrs) -> tuple[Captured, ...]:
         """Append a node on values."""
@@ -225,9 +324,24 @@ class Capture:
         node = self.made.get(value)
         return None if node is None else node.location
 
+    def recorded(self, node: Any) -> bool:
+        """Whether a node of the tape was recorded in this very capture."""
+        return node in self._tape
+
     def note(self, node: Any) -> None:
         """Remember where a node of the tape was recorded."""
         self._tape[node] = self.location()
+
+    @contextmanager
+    def going_back(self) -> Iterator[None]:
+        """Tell what a sweep backward adds itself from what the user wrote on the line that starts it."""
+        before = self._phase
+        here = self.location()
+        self._phase = None if here is None else here._replace(phase="backward")
+        try:
+            yield
+        finally:
+            self._phase = before
 
     @contextmanager
     def differentiating(self, node: Any) -> Iterator[None]:
@@ -249,13 +363,16 @@ class Capture:
 
     def before_write(self, slot: Slot) -> None:
         """Told before a slot changes: remembers what it holds, unless that was made in this very capture."""
+        for attempt in self._attempts:
+            if slot.key not in attempt:
+                attempt[slot.key] = (slot, slot.get())
         if slot.key in self.journal:
             return
         held = slot.get()
         data = getattr(held, "_data", None)
         if isinstance(slot, DataSlot) and type(data) is Captured and data.capture is self:
-            adopted = not self.region and any(e.reference() is slot.tensor for e in self.externals)
-            if not adopted:
+            lent = self._lent.get(id(slot.tensor))
+            if lent is None or lent.reference() is not slot.tensor:
                 return
         self.journal[slot.key] = (slot, held)
 
@@ -269,6 +386,8 @@ class Capture:
 
     def before_grad_read(self, tensor: Tensor) -> None:
         """Told before the gradient of a tensor is read."""
+        if self.parent is not None:
+            self.parent.before_grad_read(tensor)
 
     def take_changes(self) -> list[tuple[Slot, Any]]:
         """The changed slots with what they hold, which is then put back as it was before."""
@@ -277,6 +396,31 @@ class Capture:
             slot.put(held)
         self.journal.clear()
         return changes
+
+    def mark(self) -> tuple[Any, ...]:
+        """How the capture stands now, to go back to; from now on every change is remembered."""
+        self._attempts.append({})
+        tables = (self.constants, self.journal, self.made, self._scalars, self._imports, self._known)
+        lists = (self.inputs, self.nodes, self.externals, self.scopes)
+        copies = [(t, dict(t)) for t in (*tables, self._tape, self._stopped, self._lent)]
+        return copies, [(x, len(x)) for x in lists]
+
+    def go_back(self, mark: tuple[Any, ...]) -> None:
+        """Be as it was at a mark."""
+        tables, lists = mark
+        for slot, held in reversed(self._attempts[-1].values()):
+            slot.put(held)
+        start = next(n for x, n in lists if x is self.externals)
+        if not self.region:
+            for external in self.externals[start:]:
+                tensor = external.reference()
+                if tensor is not None:
+                    tensor._data, tensor._form = external.array, None
+        for table, copy in tables:
+            table.clear()
+            table.update(copy)
+        for x, length in lists:
+            del x[length:]
 
     # Looking at values
 
@@ -315,6 +459,7 @@ class Capture:
 
     def settle(self) -> list[tuple[External, Tensor | None]]:
         """Give tensors from outside their data back; those that died are constants, the others are returned."""
+        self.notes.clear()
         alive = []
         for external in self.externals:
             tensor = external.reference()
@@ -329,6 +474,9 @@ class Capture:
             else:
                 tensor._data, tensor._form = external.array, None
                 alive.append((external, tensor))
+        if self.region:  # nothing of it may keep tensors alive that the root then takes for inputs
+            self._tape.clear()
+            self._imports.clear()
         return alive
 
     def graph(
@@ -353,11 +501,14 @@ def capturing(
     name: str, *, region: bool = False, make: Callable[..., Capture] = Capture
 ) -> Iterator[Capture]:
     """Capture what this thread does: a root, or a region of the capture that runs (or of none)."""
+    if region:
+        from weft.transform import function_region  # noqa: F401 - how a weft.Function runs there, built on this
     outer = thread.capture if region else None
     if not region and thread.capture is not None:
         outer = None
     before, added = thread.capture, get_ident() not in staging.threads
-    with new_level() as level:
+    outermost = not region and before is None
+    with new_level() as level, counting_sizes_anew() if outermost else nullcontext():
         capture = make(name, level, outer, region=region)
         thread.capture = capture
         staging.threads.add(get_ident())
@@ -384,16 +535,34 @@ def not_capturing() -> Iterator[None]:
         thread.capture = before
 
 
+def is_cut(tensor: Tensor) -> bool:
+    """Whether no gradient is to flow through a tensor of a capture."""
+    return type(tensor._data) is Captured and tensor._data.cut
+
+
 def trace_graph(
-    function: Callable[..., Any], types: Sequence[TensorType], name: str = "graph", names: Sequence[str] = ()
+    function: Callable[..., Any],
+    types: Sequence[TensorType],
+    name: str = "graph",
+    names: Sequence[str] = (),
+    *,
+    closed: bool = False,
 ) -> tuple[Graph, list[Tensor]]:
     """The closed graph of a function of tensors that returns a tensor or a sequence of them.
+
+    Args:
+        function: of tensors.
+        types: of its arguments.
+        name: of the graph.
+        names: of the inputs.
+        closed: the function uses nothing from around it: arrays that it makes are constants.
 
     Returns:
         The graph, whose inputs are those of the types and then what the function used from around it, and
         the tensors that these last inputs stand for.
     """
     with capturing(name, region=True) as capture:
+        capture.closed = closed
         given = [capture.input(t, n) for t, n in zip(types, names or [""] * len(types), strict=True)]
         out = function(*given)
         listed = out if isinstance(out, tuple | list) else (out,)
@@ -408,11 +577,51 @@ def trace_graph(
 
 
 def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """Run a graph on tensors by its ops, so that it records, or becomes part of another graph or transform."""
-    values: dict[Value, Any] = {v: wrap(a) for v, a in graph.constants.items()}
+    """Run a graph on tensors by its ops, so that it records, or becomes part of another graph or transform.
+
+    In a capture the new nodes keep the locations of the old ones, and calls stay calls.
+    """
+    capture = thread.capture if staging.threads else None
+    before = None if capture is None else capture._phase
+    try:
+        return _replay(graph, inputs, capture, "" if before is None else before.phase)
+    finally:
+        if capture is not None:
+            capture._phase = before
+
+
+def _replay(graph: Graph, inputs: Sequence[Any], capture: Capture | None, phase: str) -> list[Any]:
+    values: dict[Value, Any] = {v: _replayed_constant(a, capture) for v, a in graph.constants.items()}
     values |= dict(zip(graph.inputs, inputs, strict=True))
+    sizes: dict[str, Any] = {}
+    for value, given_one in zip(graph.inputs, inputs, strict=True):
+        learn_sizes(value, given_one._data.shape, sizes)
     for node in graph.nodes:
-        result = node.op.on_tensors(*[values[v] for v in node.inputs], **node.attrs)
-        outs = (result,) if node.op.outputs == 1 else result
-        values |= dict(zip(node.outputs, outs, strict=True))
+        given = [values[v] for v in node.inputs]
+        if capture is not None and node.location is not None:
+            capture._phase = node.location._replace(phase=phase) if phase else node.location
+        if node.op is call:
+            outs = _replay_call(node, given, capture, phase)
+        else:
+            result = node.op.on_tensors(*given, **replayed_attrs(node, sizes))
+            outs = (result,) if node.op.outputs == 1 else result
+        for value, out in zip(node.outputs, outs, strict=True):
+            learn_sizes(value, out._data.shape, sizes)
+            values[value] = out
     return [values[v] for v in graph.results]
+
+
+def _replayed_constant(array: Array, capture: Capture | None) -> Any:
+    if capture is None:
+        return wrap(array)
+    return wrap(capture.constant(array) if array.ndim else capture.number(array))
+
+
+def _replay_call(node: Node, given: Sequence[Any], capture: Capture | None, phase: str) -> Sequence[Any]:
+    """Run the body of a call op by op; what it adds to a capture is folded into a call again."""
+    start, before = 0 if capture is None else len(capture.nodes), [t._data for t in given]
+    outs = _replay(node.attrs["body"], given, capture, phase)
+    if capture is not None:
+        name, arguments = node.attrs["function"], node.attrs["arguments"]
+        add_scope(capture, start, name, arguments, given, before, outs)
+    return outs

@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from weft.base.dtypes import kind
 from weft.base.public import parameters
 from weft.errors import GradientError
 from weft.ops.op import NoGradient, Op
 from weft.ops.view import broadcast_to
-from weft.tensor.dispatch import apply, declared_rule, recording, wrap
+from weft.tensor.dispatch import apply, declared_rule, filled_like, recording, wrap
 from weft.tensor.engine import run_backward
 from weft.tensor.mode import running_levels
 from weft.tensor.node import Leaf
@@ -127,7 +125,7 @@ def _sum(terms: list[Any]) -> Any:
 def _or_zeros(primals: list[Tensor], tangents: Tangents) -> list[Any]:
     """Tangents, with zeros for the missing ones; inputs that have no tangent (masks, indices) as they are."""
     return [
-        t if t is not None else np.zeros(p.shape, p.dtype) if kind(p.dtype) in "fc" else p
+        t if t is not None else filled_like(p, 0) if kind(p.dtype) in "fc" else p
         for p, t in zip(primals, tangents, strict=True)
     ]
 
@@ -168,7 +166,7 @@ def transposed_vjp(
         return None
     rule, plan = declared_rule(op)
     saved = plan.save(primals, outs, attrs)
-    seeds = [wrap(np.ones(o.shape, o.dtype)) for o in outs if o is not None]
+    seeds = [wrap(filled_like(o, 1)._data) for o in outs if o is not None]
     seeds[k]._node = leaf = Leaf(seeds[k])
     edges = tuple(None if t is None else leaf for t in tangents)
     grads = rule.run(seeds if op.outputs != 1 else seeds[0], saved, edges)

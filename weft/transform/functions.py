@@ -16,6 +16,7 @@ from weft.errors import ArgumentError, GradientError
 from weft.ops.batching import move_axis, to_front
 from weft.ops.op import type_of
 from weft.tensor.call import INSIDE, Call, call, run_forward, run_on_tensors
+from weft.tensor.dispatch import filled_like
 from weft.tensor.engine import node_of, run_backward, useful_edges
 from weft.tensor.function import Function, once_differentiable
 from weft.tensor.mode import enable_grad
@@ -66,7 +67,7 @@ def _push(made: Call, primals: list[Tensor], tangents: list[Any], outs: list[Ten
     ctx = made.context(made.tensors_at(primals, outs), [t is not None for t in tangents])
     given: list[Any] = [None] * made.count
     for place, t, x in zip(made.places, tangents, primals, strict=True):
-        given[place] = wrap(np.zeros(x.shape, x.dtype)) if t is None and made.materialize else t
+        given[place] = filled_like(x, 0) if t is None and made.materialize else t
     pushed = made.function.jvp(ctx, *given)
     listed = list(pushed) if isinstance(pushed, tuple | list) else [pushed]
     if len(listed) != len(made.outs):
@@ -83,7 +84,7 @@ def _push(made: Call, primals: list[Tensor], tangents: list[Any], outs: list[Ten
 
 def _transposed(made: Call, primals: list[Tensor], tangents: list[Any], outs: list[Tensor]) -> list[Any]:
     """Tangents by differentiating backward, a linear function of the gradients, by these."""
-    seeds = [wrap(np.ones(o.shape, o.dtype)) for o in outs]
+    seeds = [filled_like(o, 1) for o in outs]
     leaves: list[Any] = [None if c else Leaf(s) for s, c in zip(seeds, made.constant, strict=True)]
     for seed, leaf in zip(seeds, leaves, strict=True):
         seed._node = leaf

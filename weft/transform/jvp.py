@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.base.public import public
 from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.op import type_of
-from weft.tensor.dispatch import recording
-from weft.tensor.mode import enable_grad
+from weft.tensor.dispatch import filled_like, recording
+from weft.tensor.mode import call_user, enable_grad
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform import functions as _functions  # noqa: F401 - enters the rules of weft.Function
 from weft.transform.arguments import (
@@ -47,7 +45,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     settle = _keep if recording() else Tensor.detach
     with new_level() as level, enable_grad():
         duals = [wrap(Dual(level, x, t)) for x, t in zip(inputs, directions, strict=True)]
-        out, aux = split_aux("jvp", f(*tree_unflatten(structure, duals)), has_aux)
+        out, aux = split_aux("jvp", call_user(f, *tree_unflatten(structure, duals)), has_aux)
         outputs, out_structure = flatten_outputs("jvp", out)
         pairs = [_split(level, o) for o in outputs]
         aux = tree_map(lambda x: settle(_split(level, x)[0]) if isinstance(x, Tensor) else x, aux)
@@ -69,7 +67,7 @@ def _split(level: int, output: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _zeros(like: Tensor) -> Tensor:
-    return wrap(np.zeros(like.shape, like.dtype))  # type: ignore[no-any-return]
+    return filled_like(like, 0)  # type: ignore[no-any-return]
 
 
 def check_tangents(op: str, primals: Any, tangents: Any) -> tuple[list[Tensor], Structure, list[Tensor]]:

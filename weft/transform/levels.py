@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from weft.errors import GradientError
+from weft.errors import GradientError, WeftError
 from weft.tensor.mode import running_levels
 
 _numbers = itertools.count(1)
@@ -38,7 +38,7 @@ class Traced:
     place = "a transform"
     level: int
 
-    def escaped(self, op: str) -> GradientError:
+    def escaped(self, op: str) -> WeftError:
         """The error to raise where the transform this belongs to is not running any more."""
         return GradientError(
             op,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.base.trees import tree_unflatten
 from weft.tensor.autograd import seed_gradient
+from weft.tensor.dispatch import filled_like
 from weft.tensor.mode import enable_grad
-from weft.tensor.tensor import wrap
 from weft.transform.arguments import check_function, flatten_outputs
 from weft.transform.jvp import check_tangents
 from weft.transform.reverse import Tape, record
@@ -35,7 +33,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     # A vjp is linear in the gradients it is given, so its own vjp, by these, is the jvp.
     smooth = [o for o in outputs if kind(o.dtype) in "fc"]
     transposed = Tape(
-        "linearize", [seed_gradient("linearize", o, np.ones(o.shape)) for o in smooth], known=tape
+        "linearize", [seed_gradient("linearize", o, filled_like(o, 1)) for o in smooth], known=tape
     )
     with enable_grad():
         grads = tape.pull(smooth, transposed.aliases, again=True)
@@ -43,7 +41,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     def jvp_function(*tangents: Any) -> Any:
         _, _, directions = check_tangents("linearize", primals, tangents)
         found = iter(transposed.pull(grads, directions, again=True))
-        pushed = [next(found) if kind(o.dtype) in "fc" else wrap(np.zeros(o.shape, o.dtype)) for o in outputs]
+        pushed = [next(found) if kind(o.dtype) in "fc" else filled_like(o, 0) for o in outputs]
         return tree_unflatten(out_structure, pushed)
 
     value = tree_unflatten(out_structure, [tape.settle(o) for o in outputs])

@@ -19,9 +19,9 @@ from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
 from weft.errors import GradientError
 from weft.ops.op import type_of
 from weft.tensor.autograd import seed_gradient
-from weft.tensor.dispatch import recording
+from weft.tensor.dispatch import filled_like, recording
 from weft.tensor.engine import node_of, run_backward
-from weft.tensor.mode import enable_grad
+from weft.tensor.mode import call_user, enable_grad
 from weft.tensor.node import Leaf, Node, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
@@ -109,7 +109,7 @@ class Tape:
             roots, retain_graph=again or connected, create_graph=connected, targets=self.nodes
         )
         return [
-            wrap(np.zeros(x.shape, x.dtype)) if g is None else self._result(g, connected)
+            filled_like(x, 0) if g is None else self._result(g, connected)
             for g, x in zip(found, self._inputs, strict=True)
         ]
 
@@ -128,7 +128,7 @@ def record(
     try:
         _open.update(tape.nodes)
         with enable_grad():
-            result = f(*tree_unflatten(structure, tape.aliases))
+            result = call_user(f, *tree_unflatten(structure, tape.aliases))
     finally:
         _open.difference_update(tape.nodes)
     out, aux = split_aux(op, result, has_aux)

@@ -1,7 +1,7 @@
 """Scopes: which nodes of a capture one call of a composite made, and how they become one ``call`` node.
 
-The tape sees the ops of a composite one by one. When the graph is frozen, the nodes of a call are folded into one
-node that is printed as the call; what the gradient needs of its inside are further outputs.
+The tape sees the ops of a composite one by one. When the graph is frozen, the nodes of a call are folded into
+one node that is printed as the call; what the gradient needs of its inside are further outputs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import numpy as np
 
 from weft.base.public import parameters
 from weft.base.sizes import Size
-from weft.ir.graph import Array, Graph, Node, Value
+from weft.ir.compare import same_literal
+from weft.ir.graph import Array, Graph, Node, Operand, Value
 from weft.ir.order import needed_nodes
-from weft.ops.call import Operand, call
-from weft.ops.op import Composite, TensorLike, set_scope_layer
+from weft.ops.call import call
+from weft.ops.op import Composite, Container, TensorLike, set_scope_layer
 from weft.tensor.mode import thread
 
 _LITERALS = (bool, int, float, complex, str, type(None), np.dtype, Size)
@@ -46,45 +47,75 @@ def run_scope(
 ) -> Any:
     """Call a function in a capture as a scope with a name."""
     start = len(capture.nodes)
-    level = capture.level
     known = _encode(function, args, kwargs)
     before = [t._data for t in known[1]] if known is not None else []
     out = function(*args, **kwargs)
-    listed = out if isinstance(out, tuple | list) else (out,)
-    if known is None or len(capture.nodes) - start < 2 or thread.capture is not capture:
-        return out
-    datas = [*before, *[getattr(t, "_data", None) for t in listed]]
-    if any(getattr(d, "level", -1) != level and type(d) is not np.ndarray for d in datas):
-        return out  # a transform inside the capture has a hand in it
-    operands = tuple(capture.value_of(t) for t in known[1])
-    results = tuple(capture.value_of(t) for t in listed)
-    capture.scopes.append(Scope(start, len(capture.nodes), name, known[0], operands, results))
+    if known is not None and thread.capture is capture:
+        listed = out if isinstance(out, tuple | list) else (out,)
+        add_scope(capture, start, name, known[0], known[1], before, listed)
     return out
+
+
+def add_scope(
+    capture: Any,
+    start: int,
+    name: str,
+    arguments: tuple[Any, ...],
+    operands: Sequence[Any],
+    before: Sequence[Any],
+    results: Sequence[Any],
+) -> None:
+    """Remember that the nodes from ``start`` on are one call, on tensors that had the data ``before``."""
+    if len(capture.nodes) - start < 2:
+        return
+    datas = [*before, *[getattr(t, "_data", None) for t in results]]
+    if any(d is None or getattr(d, "level", 0) > capture.level for d in datas):
+        return  # no tensor, or a transform inside the capture has a hand in it
+    used = tuple(capture.value_of(t) for t in operands)
+    made = tuple(capture.value_of(t) for t in results)
+    capture.scopes.append(Scope(start, len(capture.nodes), name, arguments, used, made))
 
 
 def _encode(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], list[Any]] | None:
-    """The arguments of a call as (name, literal or Operand), and the tensors; None if one is no literal."""
+    """The arguments of a call as (name, literal or Operand), and the tensors; None if one is no literal.
+
+    What a parameter is by default is left out.
+    """
     plain = getattr(function, "__wrapped__", function)
-    names, _, rest = parameters(plain)
+    names, _, _ = parameters(plain)
     tensors: list[Any] = []
 
     def literal(x: Any) -> Any:
-        if isinstance(x, TensorLike):
+        if isinstance(x, TensorLike) and not isinstance(x, Container):
             tensors.append(x)
             return Operand(len(tensors) - 1)
         if isinstance(x, tuple | list):
             return tuple(literal(i) for i in x)
         if isinstance(x, _LITERALS):
-            return x
+            return x.item() if isinstance(x, np.generic) else x
         raise TypeError
 
     try:
         given = [(names[i] if i < len(names) else "", literal(a)) for i, a in enumerate(args)]
-        return (*given, *[(k, literal(v)) for k, v in kwargs.items()]), tensors
+        given += [(k, literal(v)) for k, v in kwargs.items()]
     except TypeError:
         return None
+    if len(args) > len(names):
+        return tuple(given), tensors
+    usual = _defaults(plain)
+    return tuple([(k, v) for k, v in given if k not in usual or not same_literal(v, usual[k])]), tensors
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """The defaults of the parameters of a function that can be given by name."""
+    names, _, _ = parameters(function)
+    values = function.__defaults__ or ()
+    by_name = dict(zip(names[len(names) - len(values) :], values, strict=True))
+    for name in names[: function.__code__.co_posonlyargcount]:
+        by_name.pop(name, None)
+    return by_name | (function.__kwdefaults__ or {})
 
 
 def fold_scopes(
@@ -97,54 +128,80 @@ def fold_scopes(
 ) -> list[Node]:
     """Nodes with those of each scope as one call; without those that results do not need, if asked."""
     kept = set(needed_nodes(nodes, results)) if prune else set(nodes)
-    out: list[Node] = []
-    at = 0
-    users = _last_users(nodes, kept, results)
-    for scope in _outermost(scopes, 0, len(nodes)):
-        out += [n for n in nodes[at : scope.start] if n in kept]
-        out += _fold(nodes, scope, scopes, constants, kept, users)
-        at = scope.stop
-    return out + [n for n in nodes[at:] if n in kept]
+    return _Folding(nodes, constants, kept, results).nodes_between(0, len(nodes), _nested(scopes))
 
 
-def _last_users(nodes: Sequence[Node], kept: set[Node], results: Sequence[Value]) -> dict[Value, int]:
-    """For each value the position of its last user; past the end for results."""
-    users = {v: i for i, n in enumerate(nodes) if n in kept for v in n.inputs}
-    return users | dict.fromkeys(results, len(nodes))
+class _Nested(NamedTuple):
+    """A scope and those of the calls inside it."""
+
+    scope: Scope
+    inner: list[_Nested]
 
 
-def _outermost(scopes: Sequence[Scope], start: int, stop: int) -> list[Scope]:
-    inside = sorted((s for s in scopes if start <= s.start and s.stop <= stop), key=lambda s: (s.start, -s.stop))
-    out: list[Scope] = []
-    for scope in inside:
-        if not out or scope.start >= out[-1].stop:
-            out.append(scope)
-    return out
+def _nested(scopes: Sequence[Scope]) -> list[_Nested]:
+    """Scopes as a tree; of two with the same nodes, the one that ended later is around the other."""
+    order = sorted(range(len(scopes)), key=lambda i: (scopes[i].start, -scopes[i].stop, -i))
+    top: list[_Nested] = []
+    around: list[_Nested] = []
+    for i in order:
+        found = _Nested(scopes[i], [])
+        while around and around[-1].scope.stop <= found.scope.start:
+            around.pop()
+        (around[-1].inner if around else top).append(found)
+        around.append(found)
+    return top
 
 
-def _fold(
-    nodes: Sequence[Node],
-    scope: Scope,
-    scopes: Sequence[Scope],
-    constants: Mapping[Value, Array],
-    kept: set[Node],
-    users: dict[Value, int],
-) -> list[Node]:
-    """The call node of a scope, or its nodes where a call would say no more."""
-    own = [n for n in nodes[scope.start : scope.stop] if n in kept]
-    inner = [s for s in scopes if s is not scope and scope.start <= s.start and s.stop <= scope.stop]
-    made = {v: None for n in own for v in n.outputs}
-    outs = [v for v in dict.fromkeys(scope.results) if v in made and v in users]
-    outs += [v for v in made if users.get(v, -1) >= scope.stop and v not in outs]
-    if len(own) < 2 or not outs or not all(n.is_pure for n in own):
-        return _fold_inner(nodes, scope, inner, constants, kept, users)
-    used = dict.fromkeys(v for n in own for v in n.inputs if v not in made and v not in constants)
-    inputs = list(dict.fromkeys([*[v for v in scope.operands if v not in made], *used]))
-    body_nodes = _fold_inner(nodes, scope, inner, constants, kept, users | dict.fromkeys(outs, scope.stop))
-    body = copy_graph(scope.name, inputs, body_nodes, outs, constants)
-    arguments = _renumber(scope.arguments, [inputs.index(v) for v in scope.operands])
-    attrs = {"function": scope.name, "arguments": arguments, "body": body}
-    return [Node(call, inputs, attrs, outs, own[0].location)]
+class _Folding:
+    """One freezing of a graph: which nodes are kept, and who uses their values last."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        constants: Mapping[Value, Array],
+        kept: set[Node],
+        results: Sequence[Value],
+    ) -> None:
+        self.nodes = nodes
+        self.constants = constants
+        self.kept = kept
+        self.last_use = {v: i for i, n in enumerate(nodes) if n in kept for v in n.inputs}
+        self.last_use |= dict.fromkeys(results, len(nodes))
+
+    def nodes_between(self, start: int, stop: int, scopes: Sequence[_Nested]) -> list[Node]:
+        """The nodes of a range, with those of scopes folded."""
+        out: list[Node] = []
+        for nested in scopes:
+            out += [n for n in self.nodes[start : nested.scope.start] if n in self.kept]
+            out += self.fold(nested)
+            start = nested.scope.stop
+        return out + [n for n in self.nodes[start:stop] if n in self.kept]
+
+    def fold(self, nested: _Nested) -> list[Node]:
+        """The call node of a scope, or its nodes where a call would say no more."""
+        scope = nested.scope
+        own = [n for n in self.nodes[scope.start : scope.stop] if n in self.kept]
+        made = dict.fromkeys(v for n in own for v in n.outputs)
+        outs = self.outputs(scope, made)
+        changed = any(v in made for v in scope.operands)  # in place: then the call is more than its operands
+        if len(own) < 2 or not outs or changed or not all(n.is_pure for n in own):
+            return self.nodes_between(scope.start, scope.stop, nested.inner)
+        used = [v for n in own for v in n.inputs if v not in made and v not in self.constants]
+        inputs = list(dict.fromkeys([*scope.operands, *used]))
+        body_nodes = self.nodes_between(scope.start, scope.stop, nested.inner)
+        body = copy_graph(scope.name, inputs, body_nodes, outs, self.constants, names=False)
+        arguments = _renumber(scope.arguments, [inputs.index(v) for v in scope.operands])
+        attrs = {"function": scope.name, "arguments": arguments, "body": body}
+        return [Node(call, inputs, attrs, outs, own[0].location)]
+
+    def outputs(self, scope: Scope, made: Mapping[Value, None]) -> list[Value]:
+        """What a call gives: its results that are used, and what else later nodes use, as a gradient does."""
+        outs = [v for v in dict.fromkeys(scope.results) if v in made and v in self.last_use]
+        given = set(outs)
+        outs += [v for v in made if self.last_use.get(v, -1) >= scope.stop and v not in given]
+        for v in outs:
+            self.last_use[v] = max(self.last_use[v], scope.stop)  # the calls inside must give it too
+        return outs
 
 
 def _renumber(x: Any, numbers: Sequence[int]) -> Any:
@@ -153,48 +210,35 @@ def _renumber(x: Any, numbers: Sequence[int]) -> Any:
     return tuple(_renumber(i, numbers) for i in x) if isinstance(x, tuple) else x
 
 
-def _fold_inner(
-    nodes: Sequence[Node],
-    scope: Scope,
-    inner: Sequence[Scope],
-    constants: Mapping[Value, Array],
-    kept: set[Node],
-    users: dict[Value, int],
-) -> list[Node]:
-    out: list[Node] = []
-    at = scope.start
-    for s in _outermost(inner, scope.start, scope.stop):
-        out += [n for n in nodes[at : s.start] if n in kept]
-        out += _fold(nodes, s, inner, constants, kept, users)
-        at = s.stop
-    return out + [n for n in nodes[at : scope.stop] if n in kept]
-
-
 def copy_graph(
     name: str,
     inputs: Sequence[Value],
     nodes: Sequence[Node],
     outputs: Sequence[Value],
     constants: Mapping[Value, Array],
+    *,
+    names: bool = True,
 ) -> Graph:
-    """A graph of nodes with values of its own."""
+    """A graph of nodes with values of its own, which keep their names unless said otherwise."""
     fresh: dict[Value, Value] = {}
 
     def value(v: Value) -> Value:
         if v not in fresh:
-            fresh[v] = Value(v.type, v.name)
+            fresh[v] = Value(v.type, v.name if names else "")
         return fresh[v]
 
     copies = [
-        Node(n.op, [value(v) for v in n.inputs], n.attrs, [value(v) for v in n.outputs], n.location) for n in nodes
+        Node(n.op, [value(v) for v in n.inputs], n.attrs, [value(v) for v in n.outputs], n.location)
+        for n in nodes
     ]
-    used = {v for n in nodes for v in n.inputs}.union(outputs) - set(inputs)
+    used = dict.fromkeys([*[v for n in nodes for v in n.inputs], *outputs])
+    given = set(inputs)
     return Graph(
         name,
         [value(v) for v in inputs],
         copies,
         [value(v) for v in outputs],
-        constants={value(v): a for v, a in constants.items() if v in used},
+        constants={value(v): constants[v] for v in used if v in constants and v not in given},
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+
 from weft.base.public import public
 from weft.base.trees import spread_prefix, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, AxisError, DomainError, ShapeError
@@ -15,6 +17,7 @@ from weft.ops.op import type_of
 from weft.ops.view import concat
 from weft.ops.view_slice import slice_axis
 from weft.tensor.generator import current_key_rules, using_key_rules
+from weft.tensor.mode import call_user
 from weft.tensor.random import split
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform import functions as _functions  # noqa: F401 - enters the rules of weft.Function
@@ -67,7 +70,7 @@ def vmap(
                 for i, x in batched.items():
                     part = x if stop - start == size else slice_axis(x, 0, start, stop)
                     inputs[i] = wrap(Batched(level, part, 0))
-                out = f(*tree_unflatten(structure, inputs), **kwargs)
+                out = call_user(f, *tree_unflatten(structure, inputs), **kwargs)
                 return _Outputs(level, stop - start, out, out_axes)
 
         if chunk_size is None or size <= chunk_size:
@@ -89,7 +92,10 @@ def _drawing(randomness: str, level: int, size: int) -> AbstractContextManager[N
             )
         if randomness == "same":
             return key
-        return wrap(Batched(level, split(key, size), 0))  # type: ignore[no-any-return]
+        keys, data = split(key, size), key._data
+        if type(data) is np.ndarray or data.level < level:
+            return wrap(Batched(level, keys, 0))  # type: ignore[no-any-return]
+        return keys[wrap(Batched(level, wrap(np.arange(size)), 0))]  # a region inside holds no batches
 
     return using_key_rules((*current_key_rules(), rule))
 

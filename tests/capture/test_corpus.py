@@ -1,0 +1,131 @@
+"""Small programs in plain Python: the same values and gradients eager, traced, from source, and through text."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.capture import programs
+from tests.capture.programs.registry import PROGRAMS, Program
+from weft.errors import TraceGuardError
+
+for module in pkgutil.iter_modules(programs.__path__):
+    importlib.import_module(f"{programs.__name__}.{module.name}")
+
+every_program = pytest.mark.parametrize("name", sorted(PROGRAMS))
+
+
+def tensors(run: tuple[Any, ...], *, grad: bool = False) -> list[weft.Tensor]:
+    return [weft.tensor(a, requires_grad=grad and a.dtype.kind == "f") for a in run]
+
+
+def arrays(result: Any) -> list[Any]:
+    return [leaf.detach().numpy() for leaf in weft.tree_leaves(result)]
+
+
+def gradients(function: Any, run: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """Values, and gradients of a weighted sum of the outputs by the inputs."""
+    inputs = tensors(run, grad=True)
+    outputs = [o for o in weft.tree_leaves(function(*inputs)) if o.requires_grad]
+    total = sum(((o * (k + 1.5)).sum() for k, o in enumerate(outputs)), weft.zeros(()))
+    if outputs:
+        total.backward()
+    return [o.detach().numpy() for o in outputs], [None if x.grad is None else x.grad.numpy() for x in inputs]
+
+
+def assert_same(got: list[Any], expected: list[Any]) -> None:
+    assert len(got) == len(expected)
+    for a, b in zip(got, expected, strict=True):
+        if a is None or b is None:
+            zero = a if b is None else b
+            assert zero is None or not np.any(zero)
+            continue
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def test_corpus_is_large() -> None:
+    assert len(PROGRAMS) >= 150
+
+
+@every_program
+def test_source_gives_the_values_of_eager(name: str) -> None:
+    program = PROGRAMS[name]
+    scripted = weft.jit.script(program.function)
+    for run in program.inputs:
+        assert_same(arrays(scripted(*tensors(run))), arrays(program.function(*tensors(run))))
+
+
+@every_program
+def test_compiled_function_gives_the_gradients_of_eager(name: str) -> None:
+    program = PROGRAMS[name]
+    if not program.differentiable:
+        pytest.skip("has no gradient")
+    compiled = weft.compile(program.function)
+    for run in program.inputs:
+        values, slopes = gradients(compiled, run)
+        expected_values, expected_slopes = gradients(program.function, run)
+        assert_same(values, expected_values)
+        assert_same(slopes, expected_slopes)
+
+
+@every_program
+def test_trace_gives_the_values_of_eager_or_raises(name: str) -> None:
+    program = PROGRAMS[name]
+    traced = weft.jit.trace(program.function, *tensors(program.inputs[0]))
+    assert_same(arrays(traced(*tensors(program.inputs[0]))), arrays(program.function(*tensors(program.inputs[0]))))
+    for run in program.inputs[1:]:
+        try:
+            got = arrays(traced(*tensors(run)))
+        except TraceGuardError as error:
+            assert error.location is not None
+            continue
+        assert_same(got, arrays(program.function(*tensors(run))))
+
+
+def graph_of(program: Program) -> weft.Graph:
+    return weft.make_graph(program.function)(*tensors(program.inputs[0]))
+
+
+@every_program
+def test_text_parses_back_to_a_graph_with_the_values_of_eager(name: str) -> None:
+    program = PROGRAMS[name]
+    if not program.abstract:
+        pytest.skip("looks at values")
+    graph = graph_of(program)
+    parsed = weft.parse_graph(graph.to_text(), graph.constant_data())
+    parsed.verify()
+    for run in program.inputs:
+        got = [np.asarray(a) for a in weft.tree_leaves(interpreted(parsed, run))]
+        assert_same(got, arrays(program.function(*tensors(run))))
+
+
+@every_program
+def test_optimised_graph_gives_the_values_of_eager(name: str) -> None:
+    program = PROGRAMS[name]
+    if not program.abstract:
+        pytest.skip("looks at values")
+    optimised = graph_of(program).optimize(debug=True)
+    for run in program.inputs:
+        assert_same(interpreted(optimised, run), arrays(program.function(*tensors(run))))
+
+
+@every_program
+def test_loops_stay_loops(name: str) -> None:
+    program = PROGRAMS[name]
+    if program.loops is None:
+        pytest.skip("says nothing of loops")
+    graph = graph_of(program)
+    loops = [n for n in graph.walk() if n.op.name in ("scan", "while_loop")]
+    assert len(loops) == program.loops
+
+
+def interpreted(graph: weft.Graph, run: tuple[Any, ...]) -> list[Any]:
+    from weft.ir.interpret import interpret
+
+    return interpret(graph, list(run))[: len(graph.outputs)]

@@ -1,0 +1,73 @@
+"""Layers in graphs give what they give eagerly, compiled and ahead of time; loops over time stay loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.nn.expected import part
+from tests.nn.test_layers import LAYERS, weighted_sum
+from weft import nn
+
+
+def results(layer: Any, run: Any, inputs: list[Any]) -> list[Any]:
+    """Outputs, gradients and buffers of one call in training."""
+    layer.zero_grad()
+    outs = weft.tree_leaves(run(*inputs))
+    weighted_sum(outs).backward()
+    return [*outs, *[p.grad for p in layer.parameters()], *layer.buffers()]
+
+
+@pytest.mark.parametrize("capture", ["compile", "aot", "trace"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_in_a_graph_gives_what_it_gives_eagerly(name: str, capture: str) -> None:
+    inputs = [weft.tensor(x) for x in part(f"{name}/in/").values()]
+    found = []
+    for captured in (False, True):
+        layer = LAYERS[name]()
+        layer.load_state_dict(part(f"{name}/state/"))
+        run = layer
+        if captured:
+            run = {
+                "compile": weft.compile,
+                "aot": lambda f: weft.aot(f, *inputs, argnums=()),
+                "trace": lambda f: weft.jit.trace(f, *inputs),
+            }[capture](layer)
+        found.append(results(layer, run, inputs))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.RNN(3, 4), lambda: nn.GRU(3, 4), lambda: nn.LSTM(3, 4)])
+def test_recurrent_layer_is_one_loop_of_any_length(make: Any) -> None:
+    layer = make()
+    sizes = []
+    for length in (5, 200):
+        graph = weft.make_graph(layer)(weft.TensorType((length, 2, 3), weft.float32))
+        sizes.append(len(graph.nodes))
+        assert [n.op.name for n in graph.nodes].count("scan") == 1
+    assert sizes[0] == sizes[1]
+
+
+def test_capture_of_a_transformer_step_takes_less_than_a_second() -> None:
+    import time
+
+    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+    model = nn.TransformerEncoder(layer, 12)
+    optimizer = weft.optim.AdamW(model.parameters())
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(x, is_causal=True).square().mean()
+        loss.backward()
+        weft.optim.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    start = time.process_time()
+    graph = weft.make_graph(step)(weft.ones((2, 4, 16)))
+    assert time.process_time() - start < 1.0
+    assert len(graph.updates) > 400

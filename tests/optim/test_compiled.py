@@ -1,0 +1,180 @@
+"""Training steps as one graph: the same way as eager, captured once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft import nn, optim
+from weft.optim import lr_scheduler
+
+
+def make(optimizer: Callable[[Any], Any]) -> tuple[Any, Any]:
+    weft.manual_seed(1)
+    model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 2))
+    return model, optimizer(model.parameters())
+
+
+def step_of(model: Any, optimizer: Any, *, clip: float | None = 1.0) -> Callable[..., Any]:
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = weft.cross_entropy(model(x), y)
+        loss.backward()
+        if clip is not None:
+            optim.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def data(i: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(i)
+    return weft.tensor(rng.normal(size=(6, 3)).astype(np.float32)), weft.tensor(rng.integers(0, 2, 6))
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "sgd": lambda p: optim.SGD(p, lr=0.1),
+    "momentum": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    "dampened": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
+    "adam": lambda p: optim.Adam(p, lr=0.05, weight_decay=0.1),
+    "amsgrad": lambda p: optim.Adam(p, lr=0.05, amsgrad=True),
+    "adamw": lambda p: optim.AdamW(p, lr=0.05),
+}
+
+
+def close(a: Any, b: Any) -> None:
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=2e-4, atol=2e-6)
+
+
+def same_state(a: Any, b: Any) -> None:
+    for (name, x), (other, y) in zip(a.state_dict().items(), b.state_dict().items(), strict=True):
+        assert name == other
+        close(x, y)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_compiled_step_goes_the_way_of_the_eager_step(name: str) -> None:
+    eager_model, eager_optimizer = make(OPTIMIZERS[name])
+    model, optimizer = make(OPTIMIZERS[name])
+    eager, compiled = step_of(eager_model, eager_optimizer), weft.compile(step_of(model, optimizer))
+    for run, schedule in (
+        (eager, lr_scheduler.StepLR(eager_optimizer, 2, 0.5)),
+        (compiled, lr_scheduler.StepLR(optimizer, 2, 0.5)),
+    ):
+        weft.manual_seed(3)
+        for i in range(6):
+            run(*data(i))
+            schedule.step()
+    same_state(eager_model, model)
+    assert len(compiled.versions) == 1
+
+
+def test_settings_other_than_the_rate_are_guarded() -> None:
+    model, optimizer = make(OPTIMIZERS["momentum"])
+    compiled = weft.compile(step_of(model, optimizer))
+    compiled(*data(0))
+    optimizer.param_groups[0]["momentum"] = 0.5
+    compiled(*data(1))
+    assert len(compiled.versions) == 2
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_state_that_is_loaded_is_noticed(name: str) -> None:
+    model, optimizer = make(OPTIMIZERS[name])
+    compiled = weft.compile(step_of(model, optimizer))
+    for i in range(3):
+        compiled(*data(i))
+    twin_model, twin = make(OPTIMIZERS[name])
+    twin_compiled = weft.compile(step_of(twin_model, twin))
+    twin_compiled(*data(0))
+    twin_model.load_state_dict(model.state_dict())
+    twin.load_state_dict(optimizer.state_dict())
+    for run in (compiled, twin_compiled):
+        weft.manual_seed(9)
+        run(*data(4))
+    same_state(model, twin_model)
+
+
+def test_eager_and_compiled_steps_mix() -> None:
+    expected_model, expected_optimizer = make(OPTIMIZERS["adam"])
+    model, optimizer = make(OPTIMIZERS["adam"])
+    eager = step_of(expected_model, expected_optimizer)
+    plain = step_of(model, optimizer)
+    compiled = weft.compile(plain)
+    weft.manual_seed(4)
+    for i in range(6):
+        eager(*data(i))
+    weft.manual_seed(4)
+    for i in range(6):
+        (compiled if i % 2 else plain)(*data(i))
+    same_state(expected_model, model)
+
+
+def test_train_and_eval_switch_between_versions() -> None:
+    model, optimizer = make(OPTIMIZERS["sgd"])
+    compiled = weft.compile(step_of(model, optimizer))
+    for mode in (True, False, True, False):
+        model.train(mode)
+        compiled(*data(0))
+    assert len(compiled.versions) == 2
+    assert model[1].num_batches_tracked.item() == 2
+
+
+def test_gradients_accumulate_over_compiled_calls() -> None:
+    eager_model, _ = make(OPTIMIZERS["sgd"])
+    model, _ = make(OPTIMIZERS["sgd"])
+
+    def accumulate(model: Any) -> Callable[..., None]:
+        def run(x: Any, y: Any) -> None:
+            (weft.cross_entropy(model(x), y) / 3.0).backward()
+
+        return run
+
+    for run in (accumulate(eager_model), weft.compile(accumulate(model))):
+        weft.manual_seed(2)
+        for i in range(3):
+            run(*data(i))
+    for a, b in zip(eager_model.parameters(), model.parameters(), strict=True):
+        close(a.grad, b.grad)
+
+
+def test_a_frozen_parameter_stays() -> None:
+    model, optimizer = make(OPTIMIZERS["adam"])
+    compiled = weft.compile(step_of(model, optimizer))
+    compiled(*data(0))
+    model[0].weight.requires_grad_(False)
+    before = model[0].weight.numpy().copy()
+    steps = [optimizer.state[p]["step"].item() for p in model.parameters()]
+    compiled(*data(1))
+    np.testing.assert_array_equal(model[0].weight.numpy(), before)
+    assert [optimizer.state[p]["step"].item() for p in model.parameters()] == [
+        steps[0],
+        *[2.0] * (len(steps) - 1),
+    ]
+
+
+def test_several_models_in_one_step() -> None:
+    results = []
+    for capture in (False, True):
+        weft.manual_seed(0)
+        one, two = nn.Linear(3, 3), nn.Linear(3, 1)
+        first, second = optim.SGD(one.parameters(), lr=0.1), optim.Adam(two.parameters(), lr=0.1)
+
+        def step(x: Any, one=one, two=two, first=first, second=second) -> Any:
+            first.zero_grad()
+            second.zero_grad()
+            loss = (two(one(x).tanh()) ** 2).mean()
+            loss.backward()
+            first.step()
+            second.step()
+            return loss
+
+        run = weft.compile(step) if capture else step
+        losses = [run(data(i)[0]).item() for i in range(4)]
+        results.append(losses)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5)

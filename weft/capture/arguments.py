@@ -1,0 +1,235 @@
+"""The arguments of a captured function: taken apart into tensors and plain values, compared, and named.
+
+Two calls with the same *key* can share a graph: the same containers, tensors of the same types, equal plain
+values, the same other objects, and the same tensor in the same places.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.base.dtypes import default_float
+from weft.base.trees import Structure, tree_flatten, tree_unflatten
+from weft.errors import ArgumentError
+from weft.ops.op import Container
+from weft.tensor.convert import from_ndarray
+from weft.tensor.form import form_of
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor, wrap
+
+_BY_VALUE = (bool, int, float, complex, str, bytes, np.generic, np.dtype, range, frozenset)
+_PLAIN_TYPES = frozenset({bool, int, str, bytes, np.dtype, range, frozenset})
+
+
+class Arguments(NamedTuple):
+    """The arguments of one call.
+
+    Attributes:
+        leaves: of the tree ``(args, kwargs)``; arrays have become tensors.
+        structure: of that tree.
+        tensors: those among the leaves, each once.
+        key: what the call has in common with others that can share its graph.
+        converted: whether arrays have become tensors, so that the tree is not the user's own.
+        traced: whether some tensor holds something else than an array, inside a transform such as vmap.
+    """
+
+    leaves: list[Any]
+    structure: Structure
+    tensors: list[Any]
+    key: tuple[Any, ...]
+    converted: bool
+    traced: bool
+
+
+def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Take the arguments of a call apart."""
+    leaves, structure = tree_flatten((args, kwargs), is_leaf=is_container)
+    converted = any(type(x) is np.ndarray for x in leaves)
+    if converted:
+        leaves = [
+            wrap(from_ndarray("compile", x, None, None)) if type(x) is np.ndarray else x for x in leaves
+        ]
+    tensors: dict[int, Any] = {}
+    key: list[Any] = [_Shape(structure)]
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            place = len(tensors)
+            if tensors.setdefault(id(leaf), leaf) is leaf and len(tensors) > place:
+                key.append(tensor_key(leaf))
+            else:
+                key.append(list(tensors).index(id(leaf)))
+        else:
+            key.append(value_key(leaf))
+    found = list(tensors.values())
+    traced = any(type(t._data) is not np.ndarray for t in found)
+    return Arguments(leaves, structure, found, tuple(key), converted, traced)
+
+
+def quick_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """A key that is cheap to make, for arguments that are different float tensors; else None."""
+    key: list[Any] = [thread.recording, default_float()]
+    for x in args:
+        if type(x) is not Tensor:
+            return None
+        form = x._form
+        if form is None:
+            form = x._form = form_of(x._data)
+            if form is None:
+                return None
+        key.append(form)
+        key.append(x._node is None)
+    return tuple(key) if len(args) < 2 or len(set(map(id, args))) == len(args) else None
+
+
+def is_container(x: Any) -> bool:
+    """Whether something is a sparse or ragged tensor, which is no tree."""
+    return isinstance(x, Container)
+
+
+class TensorKey(NamedTuple):
+    """What matters of a tensor to a graph: its type (a form if it has one), and whether it requires grad."""
+
+    type: Any
+    requires_grad: bool
+
+
+def tensor_key(tensor: Any) -> TensorKey:
+    """The key of a tensor."""
+    data = tensor._data
+    return TensorKey(tensor._form or form_of(data) or (data.shape, data.dtype), tensor._node is not None)
+
+
+def without_gradients(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key that leaves open which tensors require grad."""
+    return tuple(part.type if isinstance(part, TensorKey) else part for part in key)
+
+
+def value_key(x: Any) -> Any:
+    """What matters of an argument that is no tensor: its value, or which object it is."""
+    kind = type(x)
+    if kind in _PLAIN_TYPES:
+        return kind, x
+    if kind is float:
+        return (kind, x) if x and x == x else (kind, math.copysign(1.0, x), x == x)
+    if kind is complex:
+        return kind, value_key(x.real), value_key(x.imag)
+    if isinstance(x, np.generic):
+        return kind, x.tobytes()
+    return _Same(x)
+
+
+class _Shape:
+    """The structure of arguments; what its containers hold besides leaves need not be hashable."""
+
+    __slots__ = ("structure",)
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shape) and self.structure == other.structure
+
+    def __hash__(self) -> int:
+        return len(self.structure.items)
+
+
+class _Same:
+    """An object that is equal to itself alone, kept alive so that no other takes its id."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.obj is other.obj
+
+    def __hash__(self) -> int:
+        return id(self.obj)
+
+
+def rebuild(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as the function gets them."""
+    args, kwargs = tree_unflatten(arguments.structure, arguments.leaves)
+    return args, kwargs
+
+
+def containers(tree: Any) -> dict[int, Any]:
+    """What makes up a tree and is no leaf, by id."""
+    found: dict[int, Any] = {}
+
+    def visit(x: Any) -> bool:
+        found[id(x)] = x
+        return is_container(x)
+
+    for leaf in tree_flatten(tree, is_leaf=visit)[0]:
+        found.pop(id(leaf), None)
+    return found
+
+
+def leaf_names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """The name of each leaf of the arguments: its parameter, then the way to it, as in ``params.w``."""
+    named = [(name, value) for name, value in bound_names(function, args, kwargs)]
+    out: list[str] = []
+    for name, value in named:
+        out += [name + readable(path) for path in tree_flatten(value, is_leaf=is_container)[1].paths()]
+    return out
+
+
+def readable(path: str) -> str:
+    """``['w'][0]`` as ``.w.0``."""
+    return path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "")
+
+
+def bound_names(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """Each argument with the name of its parameter, in the order given."""
+    positional: list[str] = []
+    rest = "x"
+    try:
+        for p in inspect.signature(function).parameters.values():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                positional.append(p.name)
+            elif p.kind is p.VAR_POSITIONAL:
+                rest = p.name
+    except (TypeError, ValueError):
+        pass
+    names = [
+        positional[i] if i < len(positional) else f"{rest}{i - len(positional)}" for i in range(len(args))
+    ]
+    return [*zip(names, args, strict=True), *kwargs.items()]
+
+
+_WAITING = 0x20 | 0x80 | 0x200  # flags of generators, coroutines and asynchronous generators, as in inspect
+
+
+def as_function(op: str, function: Any) -> Any:
+    """Something that can be called, and runs when it is: a module without ``__call__`` is its ``forward``."""
+    if not callable(function):
+        function = getattr(function, "forward", function)
+    check_callable(op, function)
+    return function
+
+
+def check_callable(op: str, function: Any) -> None:
+    """Raise if something cannot be called, or does not run when it is."""
+    if not callable(function):
+        raise ArgumentError(op, f"takes a function or a module, got {type(function).__name__}")
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & _WAITING:
+        hint = "return a list or a tensor"
+        raise ArgumentError(
+            op, f"takes a function that returns, got the generator {name_of(function)}", hint=hint
+        )
+
+
+def name_of(function: Any) -> str:
+    """The name of a function, or of the class of a module."""
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name

@@ -1,0 +1,76 @@
+"""What leaves a capture, described without holding tensors: those which nobody else holds die with it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft.base.trees import Structure
+from weft.ir.graph import Value
+from weft.tensor.engine import node_of
+from weft.tensor.node import FREED, Leaf
+
+
+class LeafOut(NamedTuple):
+    """A leaf of something that leaves a capture.
+
+    Attributes:
+        value: in the graph, of a tensor or a number.
+        reference: to the tensor.
+        identity: its id, which tells equal ones apart.
+        edge: its place in the dynamic graph.
+        plain: the leaf itself, if it is nothing of the graph.
+        kind: of a number.
+    """
+
+    value: Value | None = None
+    reference: Any = None
+    identity: int = 0
+    edge: Any = None
+    plain: Any = None
+    kind: type | None = None
+
+
+class TreeOut(NamedTuple):
+    """A tree that leaves a capture."""
+
+    structure: Structure
+    leaves: list[LeafOut]
+
+
+class Change(NamedTuple):
+    """A slot that captured code changed, what it held before, and what it holds now."""
+
+    slot: Any
+    old: Any
+    new: TreeOut
+
+
+class Backward(NamedTuple):
+    """The backward graph of a capture, before it is split from the forward one.
+
+    Attributes:
+        forward: how many nodes belong to the forward pass.
+        seeds: inputs, a gradient for each of ``roots``.
+        roots: ids of the tensors that gradients flow to.
+        targets: for each tensor from outside that requires grad, by id of its value, its gradient or None.
+    """
+
+    forward: int
+    seeds: tuple[Value, ...]
+    roots: tuple[int, ...]
+    targets: dict[Value, Value]
+
+
+def is_freed(edge: Any) -> bool:
+    """Whether backward has used up some of the graph behind an edge."""
+    seen: set[Any] = set()
+    waiting = [edge]
+    while waiting:
+        node = node_of(waiting.pop())
+        if node is None or node in seen or isinstance(node, Leaf):
+            continue
+        if node.saved is FREED:
+            return True
+        seen.add(node)
+        waiting += node.edges
+    return False

@@ -1,0 +1,155 @@
+"""Capturing a call: run a function in a root, describe what leaves it, and write its gradient.
+
+What comes out of a capture is described without holding tensors, so that those which only the captured code
+held die, and are constants of the graph. ``weft.capture.ending`` then puts the program together.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from weft.base.trees import tree_flatten
+from weft.capture.arguments import Arguments, containers, is_container, leaf_names, rebuild
+from weft.capture.described import Backward, Change, LeafOut, TreeOut, is_freed
+from weft.capture.ending import Ending
+from weft.capture.number import Number
+from weft.capture.program import Program
+from weft.capture.root import Root, lock
+from weft.errors import CaptureError
+from weft.ir.graph import Value
+from weft.tensor.engine import run_backward
+from weft.tensor.mode import thread
+from weft.tensor.node import Leaf
+from weft.tensor.tensor import Tensor, wrap
+from weft.transform.building import Captured, capturing
+from weft.transform.slots import DataSlot
+
+
+@contextmanager
+def enter(name: str, *, staged: bool, looks: bool) -> Iterator[Root]:
+    """Begin a root capture.
+
+    Args:
+        name: of the graph.
+        staged: whether control flow on tensors goes into the graph; else their truth is asked for.
+        looks: whether the values of arguments may be looked at, which leaves guards.
+    """
+    with lock, capturing(name, make=Root) as root:
+        assert isinstance(root, Root)
+        root.stages_control = staged
+        root.examples = {} if looks else None
+        yield root
+
+
+def capture_call(
+    root: Root, function: Callable[..., Any], arguments: Arguments, own: tuple[Any, Any] | None
+) -> Program:
+    """The program of a call in a root; ``own`` are the arguments as given, if no array became a tensor."""
+    args, kwargs = rebuild(arguments) if own is None else own
+    root.read_function(function)
+    root.containers = containers((args, kwargs))
+    for name, leaf in zip(leaf_names(function, args, kwargs), arguments.leaves, strict=True):
+        if isinstance(leaf, Tensor):
+            root.name_outside(leaf, name)
+        root.read_function(leaf)
+    for i, tensor in enumerate(arguments.tensors):
+        root.arguments[id(tensor)] = i
+        root.adopt(tensor)
+    return record(root, function, args, kwargs, arguments.tensors, gradients=thread.recording)
+
+
+def record(
+    root: Root,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tensors: Sequence[Any] = (),
+    *,
+    gradients: bool = False,
+) -> Program:
+    """Run a function in a root, and make a program of what it did, with its gradients if wanted."""
+    returned = _describe(call(function, args, kwargs), root.result_of)
+    changes = _take_changes(root)
+    backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
+    return Ending(root, tensors).program(returned, changes, backward)
+
+
+def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function in a capture, converted by need."""
+    from weft.capture import runtime
+
+    run = getattr(runtime, "call", None)
+    return function(*args, **kwargs) if run is None else run(function, *args, **kwargs)
+
+
+def _describe(tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
+    leaves, structure = tree_flatten(tree, is_leaf=is_container)
+    return TreeOut(structure, [_describe_leaf(leaf, value_of) for leaf in leaves])
+
+
+def _describe_leaf(leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
+    if isinstance(leaf, Tensor):
+        return LeafOut(value_of(leaf), weakref.ref(leaf), id(leaf), leaf._node)
+    if isinstance(leaf, Number):
+        return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
+    if is_container(leaf):
+        hint = "return its parts, or make it dense"
+        raise CaptureError("capture", f"results must be dense tensors, got {type(leaf).__name__}", hint=hint)
+    return LeafOut(plain=leaf)
+
+
+def _take_changes(root: Root) -> list[Change]:
+    held = {key: old for key, (_, old) in root.journal.items()}
+    changes = root.take_changes()
+    return [Change(slot, held[slot.key], _describe_content(root, slot, new)) for slot, new in changes]
+
+
+def _describe_content(root: Root, slot: Any, new: Any) -> TreeOut:
+    tree = _describe(new, root.value_of)
+    if isinstance(slot, DataSlot):  # a tensor that stands for the data alone
+        return tree._replace(leaves=[leaf._replace(identity=-id(slot)) for leaf in tree.leaves])
+    return tree
+
+
+# The gradient of a program, written on the tape of its capture
+
+
+def _differentiate(root: Root, trees: Sequence[TreeOut]) -> Backward | None:
+    """Write the gradient of everything that leaves a capture with a graph behind it."""
+    leaves = {leaf.identity: leaf for tree in trees for leaf in tree.leaves if _has_graph(root, leaf)}
+    outside = [(e, t) for e in root.externals if (t := e.reference()) is not None and t._node is not None]
+    if not leaves or not outside:
+        return None
+    forward = len(root.nodes)
+    seeds = [Value(leaf.value.type, "grad") for leaf in leaves.values() if leaf.value is not None]
+    roots = [(leaf.edge, wrap(Captured(root, s))) for leaf, s in zip(leaves.values(), seeds, strict=True)]
+    with _without_hooks([t._node for _, t in outside]):
+        found = run_backward(
+            roots, retain_graph=False, create_graph=False, targets=[t._node for _, t in outside]
+        )
+    grads = {e.value: root.value_of(g) for (e, _), g in zip(outside, found, strict=True) if g is not None}
+    return Backward(forward, tuple(seeds), tuple(leaves), grads) if grads else None
+
+
+def _has_graph(root: Root, leaf: LeafOut) -> bool:
+    if leaf.edge is None or isinstance(leaf.edge, Leaf) or is_freed(leaf.edge):
+        return False
+    tensor = leaf.reference()
+    return tensor is None or not root.is_outside(tensor)
+
+
+@contextmanager
+def _without_hooks(edges: Sequence[Any]) -> Iterator[None]:
+    """Leave the hooks of leaves out: they run when a gradient reaches the leaf itself."""
+    leaves = [e for e in edges if isinstance(e, Leaf)]
+    hooks = [leaf.hooks for leaf in leaves]
+    for leaf in leaves:
+        leaf.hooks = {}
+    try:
+        yield
+    finally:
+        for leaf, own in zip(leaves, hooks, strict=True):
+            leaf.hooks = own

@@ -1,0 +1,339 @@
+"""Calls in converted code: the functions a function calls are converted when they are called.
+
+weft's own functions, builtins, NumPy and the standard library are called as they are; functions of the user
+that are handed to weft (``weft.vmap(f)``, ``weft.cond(p, f, g)``) are converted first.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from weft.base.dtypes import result_dtype
+from weft.base.sizes import is_known
+from weft.base.trees import tree_leaves
+from weft.capture.convert import convert, is_converted
+from weft.capture.convert_source import is_library
+from weft.capture.number import Number, is_number, number_of
+from weft.capture.runtime_access import before_item, check_growth, getattr_
+from weft.capture.runtime_branch import is_staged
+from weft.capture.runtime_builtins import HANDLERS, handles, item
+from weft.capture.runtime_effects import check_repeatable
+from weft.capture.runtime_lists import stacked
+from weft.capture.runtime_places import (
+    CONTAINERS,
+    before_change,
+    is_made_inside,
+    note_made,
+    note_outside,
+    note_read,
+)
+from weft.capture.runtime_sequences import plain_items
+from weft.capture.runtime_wrappers import unwrapped
+from weft.capture.slots import CellSlot, ItemSlot
+from weft.capture.undefined import Undefined
+from weft.errors import CaptureError
+from weft.ops.rows import rows
+from weft.ops.view import stack
+from weft.tensor.convert import number_dtype
+from weft.tensor.mode import set_call_layer, thread
+from weft.tensor.tensor import Tensor
+
+_BUILTIN = (types.BuiltinFunctionType, type)
+_FUNCTIONS = (types.FunctionType, types.MethodType)
+_DEEPEST = 24  # regions, one in another, that calls of one function may open
+
+
+def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """``function(*args, **kwargs)``."""
+    if thread.capture is None:
+        return function(*args, **kwargs)
+    if isinstance(function, _BUILTIN):
+        return _call_builtin(function, args, kwargs)
+    if isinstance(function, types.MethodType) and isinstance(function.__self__, CONTAINERS):
+        return call_method(function.__self__, function.__name__, *args, **kwargs)
+    for x in args:
+        if isinstance(x, list):
+            note_read(x)
+    if _is_weft(function):
+        return _call_weft(function, args, kwargs)
+    function = unwrapped(function)
+    if isinstance(function, functools.partial):
+        return call(function.func, *function.args, *args, **{**function.keywords, **kwargs})
+    converted = _converted(function)
+    if converted is None:
+        check_repeatable(function, args, kwargs)
+        return function(*args, **kwargs)
+    return _call_converted(function, converted, args, kwargs)
+
+
+def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    handler = HANDLERS.get(function)
+    if handler is not None:
+        return handler(*args, **kwargs)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, CONTAINERS):
+        return call_method(owner, function.__name__, *args, **kwargs)
+    check_repeatable(function, args, kwargs)
+    out = function(*args, **kwargs)
+    if isinstance(function, type) and type(out).__module__ != "builtins" and not isinstance(out, Tensor):
+        note_made(out)
+    return out
+
+
+def _is_weft(function: Any) -> bool:
+    module = getattr(function, "__module__", None)
+    if not isinstance(module, str) or not (module == "weft" or module.startswith("weft.")):
+        return False
+    code = getattr(function, "__code__", None)
+    return code is None or is_library(code.co_filename)
+
+
+def _converted(function: Any) -> Callable[..., Any] | None:
+    found: Callable[..., Any] | None = convert(function)
+    return found
+
+
+# Functions that call functions
+
+
+@handles(map)
+def _map(function: Any, *iterables: Any) -> Any:
+    return map(lambda *items: call(function, *items), *map(plain_items, iterables))
+
+
+@handles(filter)
+def _filter(function: Any, iterable: Any) -> Any:
+    return filter(None if function is None else lambda x: call(function, x), plain_items(iterable))
+
+
+# Recursion
+
+
+def _call_converted(function: Any, converted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a converted function; one that calls itself in ever deeper branches is told that it never ends."""
+    capture = thread.capture
+    if not is_converted(function):  # a function made by captured code closes over what the capture made
+        enter(function, converted)
+    if not capture.region:
+        return converted(*args, **kwargs)
+    code = getattr(function, "__code__", function)
+    captures = capture.root.notes.setdefault("running", {}).setdefault(code, [])
+    captures.append(capture)
+    try:
+        if len({id(c) for c in captures}) > _DEEPEST:
+            raise _endless(function)
+        return converted(*args, **kwargs)
+    finally:
+        captures.pop()
+
+
+def _endless(function: Any) -> CaptureError:
+    name = getattr(function, "__name__", "the function")
+    return CaptureError(
+        name,
+        f"must not call itself without end while it is captured, got {_DEEPEST} calls in branches of each "
+        "other: a tensor decides the depth",
+        hint="write the recursion as a `while` loop, or let a plain Python number end it",
+    )
+
+
+# weft's own functions
+
+
+def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of weft: the user's functions among the arguments are converted."""
+    name = getattr(function, "__name__", "")
+    owner = getattr(function, "__self__", None)
+    if name == "item" and isinstance(owner, Tensor) and not args and not kwargs:
+        return item(owner)
+    if name == "tolist" and isinstance(owner, Tensor) and is_staged(owner) and _is_short(owner):
+        return _nested(owner)
+    if name in ("stack", "vstack") and args and isinstance(args[0], list) and not isinstance(owner, Tensor):
+        found = stacked(args[0])
+        if found is not None:
+            return _stack_again(function, name, found, args[1:], kwargs)
+    given = [_argument(x, name) for x in args]
+    return function(*given, **{k: _argument(x, name) for k, x in kwargs.items()})
+
+
+_MOST_NUMBERS = 256  # that tolist() makes Numbers of; of more the values are looked at
+
+
+def _is_short(tensor: Tensor) -> bool:
+    return is_known(tensor.shape) and tensor.size <= _MOST_NUMBERS
+
+
+def _nested(tensor: Tensor) -> Any:
+    """Nested lists of Numbers."""
+    if tensor.ndim == 0:
+        return item(tensor)
+    parts = rows.on_tensors(tensor, count=tensor.shape[0]) if tensor.shape[0] else ()
+    return note_made([_nested(part) for part in parts])
+
+
+def _stack_again(function: Any, name: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The stack of a list whose rows come from one tensor."""
+    axis = kwargs.get("axis", args[0] if args else 0)
+    if name == "stack" and not isinstance(axis, Number):
+        at = axis if axis >= 0 else axis + found.ndim
+        return found if at == 0 else found.moveaxis(0, at)
+    return function(found, *args, **kwargs)
+
+
+_MAKERS = frozenset({"tensor", "asarray", "as_tensor", "full", "full_like", "from_numpy", "scalar_tensor"})
+
+
+def _argument(x: Any, name: str) -> Any:
+    if isinstance(x, Number) and name in _MAKERS:
+        return x.in_dtype(_alone(x))
+    if isinstance(x, list | tuple) and name in _MAKERS and any(isinstance(y, Number) for y in tree_leaves(x)):
+        return _stacked_numbers(x)
+    if isinstance(x, _FUNCTIONS) and not _is_weft(x):
+        converted = _converted(x)
+        return x if converted is None else converted
+    return x
+
+
+def _stacked_numbers(x: Any) -> Any:
+    """Nested lists of numbers, some of which only a run tells, as a tensor."""
+    if not isinstance(x, list | tuple):
+        return number_of(x).in_dtype(_alone(number_of(x))) if is_number(x) else x
+    parts = [_stacked_numbers(y) for y in x]
+    common = result_dtype("tensor", *[p.dtype for p in parts])
+    return stack([p if p.dtype == common else p.astype(common) for p in parts])
+
+
+def _alone(number: Number) -> Any:
+    """The dtype of a Python number without tensors beside it."""
+    return number_dtype(number.example)
+
+
+# Methods
+
+
+def call_method(obj: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """``obj.name(*args, **kwargs)``."""
+    if thread.capture is None:
+        return getattr(obj, name)(*args, **kwargs)
+    if isinstance(obj, list):
+        return _call_list(obj, name, args, kwargs)
+    if isinstance(obj, dict):
+        return _call_dict(obj, name, args, kwargs)
+    if isinstance(obj, set):
+        if name in _SET_CHANGES:
+            check_growth(obj, name)
+            before_change(obj)
+        return getattr(obj, name)(*args, **kwargs)
+    return call(getattr_(obj, name), *args, **kwargs)
+
+
+_LIST_CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"})
+_DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault"})
+_SET_CHANGES = frozenset({"add", "discard", "remove", "pop", "clear", "update", "difference_update"})
+
+
+def _call_list(obj: list[Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name not in _LIST_CHANGES:
+        note_read(obj)
+        out = getattr(obj, name)(*args, **kwargs)
+        return note_made(out) if isinstance(out, list) else out
+    check_growth(obj, name)
+    before_change(obj)
+    if name not in ("append", "extend"):
+        note_read(obj)
+    return getattr(obj, name)(*args, **kwargs)
+
+
+def _call_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if name not in _DICT_CHANGES:
+        _note_dict(obj, name, args)
+        out = getattr(obj, name)(*args, **kwargs)
+        return note_made(out) if type(out) is dict else out
+    if is_made_inside(obj) or thread.capture.region:
+        before_change(obj)
+    elif name == "update" and (not args or isinstance(args[0], dict)):
+        for key in {**(args[0] if args else {}), **kwargs}:
+            before_item(obj, key)
+    elif name in ("setdefault", "pop"):
+        thread.capture.before_write(ItemSlot(obj, args[0]))
+    else:
+        check_growth(obj, name)
+    return getattr(obj, name)(*args, **kwargs)
+
+
+def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:
+    """Tell the root what is read of a dict from outside."""
+    root = thread.capture.root
+    if is_made_inside(obj) or not hasattr(root, "read_contents"):
+        return
+    if name == "get":
+        if args[0] in obj:
+            root.read_item(obj, args[0], obj[args[0]])
+        else:
+            root.read_contents(obj)
+    elif name in ("items", "keys", "values"):
+        root.read_contents(obj)
+
+
+# The start and the end of a function
+
+
+def returned(value: Any) -> Any:
+    """What a function gives at its end: None if it was never set."""
+    if type(value) is Undefined:
+        if value.why:
+            raise value.error()
+        return None
+    return value
+
+
+def enter(function: Any, converted: Any, args: Any = ()) -> None:
+    """Note what a converted function reads of its globals and of the functions around it."""
+    capture = thread.capture
+    if capture is None or not hasattr(capture.root, "read_global"):
+        return
+    plain = _plain_function(function)
+    if plain is None:
+        return
+    root, scope = capture.root, plain.__globals__
+    globals_read, cells_read = _names_read(plain.__code__)
+    for name in globals_read:
+        if name in scope:
+            root.read_global(scope, name, scope[name])
+            note_outside(scope[name])
+    cells = dict(zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True))
+    for name in cells_read:
+        content = CellSlot(cells[name]).get()
+        if not is_made_inside(content):
+            root.read_cell(cells[name], name, content)
+            note_outside(content)
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_read(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The globals and free variables that code, and the functions made in it, read."""
+    import dis
+
+    found: dict[str, None] = {}
+    waiting = [code]
+    while waiting:
+        at = waiting.pop()
+        found |= {
+            i.argval: None for i in dis.get_instructions(at) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        }
+        waiting += [c for c in at.co_consts if isinstance(c, types.CodeType)]
+    return tuple(found), code.co_freevars
+
+
+def _plain_function(function: Any) -> types.FunctionType | None:
+    """The function behind a method or a callable object."""
+    if not isinstance(function, _FUNCTIONS):
+        function = type(function).__dict__.get("__call__")
+    function = getattr(function, "__func__", function)
+    return function if isinstance(function, types.FunctionType) else None
+
+
+set_call_layer(call)

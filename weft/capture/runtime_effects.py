@@ -1,0 +1,76 @@
+"""Effects that a capture cannot keep: random numbers of others, clocks, input, and writing to files.
+
+What would be baked into the graph and differ at each call is an error. What happens outside of Python's
+objects, such as writing to a file, is warned of with the line: only the capture does it, not each call.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import warnings
+from typing import Any
+
+from weft import errors
+from weft.capture.runtime_places import is_made_inside
+from weft.errors import CaptureError
+
+_RANDOM = ("random", "numpy.random", "secrets", "uuid")
+_WRITES = ("write", "writelines", "truncate")
+_CLOCKS = ("time", "datetime")
+
+
+def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise or warn where a call would do or give something else at each call of the captured function."""
+    owner = getattr(function, "__self__", None)
+    name = getattr(function, "__name__", type(function).__name__)
+    module = _module(type(owner)) if _is_object(owner) else _module(function)
+    if _is_of(module, _RANDOM) and name not in _QUIET and not is_made_inside(owner):
+        raise _changing(name, "use weft.rand, weft.randn or another random function of weft")
+    if function is builtins.input:
+        raise _changing(name, "pass what was typed as an argument")
+    if _is_of(module, _CLOCKS) and name in _TIMES:
+        _warn(name, "reads a clock")
+    elif isinstance(owner, io.IOBase) and name in _WRITES:
+        _warn("file.write", "writes to a file")
+    elif function is builtins.open and _is_to_write(args, kwargs):
+        _warn("open", "opens a file to write")
+
+
+_QUIET = frozenset({"seed", "default_rng", "Random", "RandomState", "Generator", "getstate", "get_state"})
+_TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "time_ns", "now", "today", "utcnow"})
+
+
+def _is_object(owner: Any) -> bool:
+    """Whether a function is a method of an object, and not one of a module."""
+    return owner is not None and type(owner).__name__ != "module"
+
+
+def _module(x: Any) -> str:
+    found = getattr(x, "__module__", None)
+    return found if isinstance(found, str) else ""
+
+
+def _is_of(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == p or module.startswith(f"{p}.") for p in packages)
+
+
+def _changing(name: str, hint: str) -> CaptureError:
+    return CaptureError(
+        name,
+        "captured code must give the same at each call for the same inputs, got a call whose result changes",
+        hint=hint,
+    )
+
+
+def _is_to_write(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
+    return isinstance(mode, str) and any(letter in mode for letter in "wax+")
+
+
+def _warn(op: str, what: str) -> None:
+    where = errors.user_location(2)
+    place = "" if where is None else f"\n  at {errors.format_location(where)}"
+    message = f"{op}: captured code {what}, which happens during the capture and not at each call{place}"
+    file, line = where or ("<unknown>", 1)
+    warnings.warn_explicit(message, RuntimeWarning, file, line)

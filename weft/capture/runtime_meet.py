@@ -1,0 +1,259 @@
+"""Where the two ways of an ``if`` meet: each variable becomes one thing again, or an error that names it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft import errors
+from weft.base.trees import tree_flatten
+from weft.capture.number import KINDS, Number, number_of
+from weft.capture.runtime_places import Places, take_places, write_place
+from weft.capture.runtime_state import (
+    Carried,
+    Fixed,
+    Mismatch,
+    Part,
+    Plan,
+    is_leaf,
+    join,
+    number_kind,
+    plan_of,
+    rebuild,
+)
+from weft.capture.undefined import Undefined, is_undefined
+from weft.errors import CaptureError
+from weft.ir.graph import Value
+from weft.ir.types import TensorType
+from weft.ops.op import type_of
+from weft.ops.select import cast
+from weft.ops.view import broadcast_to
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor
+from weft.transform.building import Capture
+from weft.transform.control import run_cond
+from weft.transform.control_regions import Region
+
+_OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
+
+
+def is_ours(name: str) -> bool:
+    """Whether a variable is one that conversion made: flags of jumps, and the value to return."""
+    return _OURS.match(name) is not None
+
+
+def is_result(name: str) -> bool:
+    """Whether a variable holds what the function is to return."""
+    return name.startswith("_value") and is_ours(name)
+
+
+class Statement(NamedTuple):
+    """A statement of the user, for messages."""
+
+    kind: str
+    location: tuple[str, int] | None
+
+    @classmethod
+    def here(cls, kind: str) -> Statement:
+        """The statement that the user's code is at."""
+        return cls(kind, errors.user_location(2))
+
+    def __str__(self) -> str:
+        if self.location is None:
+            return f"the `{self.kind}`"
+        return f"the `{self.kind}` at {os.path.basename(self.location[0])}:{self.location[1]}"
+
+
+class Way(NamedTuple):
+    """How a branch ended: values of the variables, places it changed, the number of each output by id."""
+
+    values: tuple[Any, ...]
+    places: Places
+    numbers: dict[int, int]
+
+
+def meet(
+    predicate: Any,
+    branches: Sequence[Callable[[], tuple[Any, ...]]],
+    state: tuple[Any, ...],
+    names: Sequence[str],
+    at: Statement,
+) -> tuple[Any, ...]:
+    """The variables after an ``if`` whose predicate is a tensor: a ``cond`` goes into the graph."""
+    ways: list[Way] = []
+    merger = _Merger(names, at, ways)
+    functions = [_traced(branch, state, ways) for branch in branches]
+    outs = run_cond(predicate, functions, [], join=merger.join)
+    values = merger.results(outs)
+    for (slot, _), content in zip(merger.places.values(), values[len(names) :], strict=True):
+        write_place(slot, content)
+    return tuple(values[: len(names)])
+
+
+def _traced(
+    branch: Callable[[], tuple[Any, ...]], state: tuple[Any, ...], ways: list[Way]
+) -> Callable[[list[Any]], list[Any]]:
+    """A branch as a function that gives the tensors of what it assigned."""
+
+    def run(_: list[Any]) -> list[Any]:
+        values = branch()
+        places = take_places(thread.capture)
+        tensors: list[Any] = []
+        numbers: dict[int, int] = {}
+        changed = [v for v, before in zip(values, state, strict=True) if v is not before]
+        for value in (*changed, *[content for _, content in places.values()]):
+            for leaf in tree_flatten(value, is_leaf=is_leaf)[0]:
+                if is_leaf(leaf) and id(leaf) not in numbers:
+                    numbers[id(leaf)] = len(tensors)
+                    tensors.append(leaf.tensor if isinstance(leaf, Number) else leaf)
+        ways.append(Way(values, places, numbers))
+        return tensors
+
+    return run
+
+
+class _Merger:
+    """Finds what each variable is after both branches, and lets them give it."""
+
+    def __init__(self, names: Sequence[str], at: Statement, ways: list[Way]) -> None:
+        self.names = names
+        self.at = at
+        self.ways = ways
+        self.places: Places = {}
+        self.found: list[Any] = []  # for each variable and place a Plan, or its value as Fixed
+
+    def join(self, regions: Sequence[Region]) -> None:
+        """Give the regions the outputs that are wanted of them."""
+        for way in self.ways:
+            self.places |= {k: (slot, None) for k, (slot, _) in way.places.items() if k not in self.places}
+        outputs: list[list[Value]] = [[], []]
+        constant: list[list[bool]] = [[], []]
+        for i, name in enumerate(self.names):
+            self._add(name, [way.values[i] for way in self.ways], regions, outputs, constant)
+        for key, (slot, _) in self.places.items():
+            contents = [way.places[key][1] if key in way.places else slot.get() for way in self.ways]
+            self._add(slot.describe(), contents, regions, outputs, constant)
+        for region, values, flags in zip(regions, outputs, constant, strict=True):
+            region.outputs[:] = values
+            region.constant[:] = flags
+
+    def _add(
+        self, name: str, pair: list[Any], regions: Sequence[Region], outputs: Any, constant: Any
+    ) -> None:
+        plan = self._merge(name, pair)
+        self.found.append(plan)
+        if isinstance(plan, Fixed):
+            return
+        for k, (value, region, way) in enumerate(zip(pair, regions, self.ways, strict=True)):
+            leaves = (
+                [None] * len(plan.parts) if is_undefined(value) else tree_flatten(value, is_leaf=is_leaf)[0]
+            )
+            for leaf, part in zip(leaves, plan.parts, strict=True):
+                if isinstance(part, Carried):
+                    found, cut = _value_in(region, way, leaf, part)
+                    outputs[k].append(found)
+                    constant[k].append(cut)
+
+    def _merge(self, name: str, pair: list[Any]) -> Plan | Fixed:
+        a, b = pair
+        if a is b:
+            return Fixed(a)
+        missing = [is_undefined(v) for v in pair]
+        if all(missing):
+            return Fixed(a if a.why else b)
+        if any(missing):
+            return self._one_sided(name, a if missing[1] else b, assigned_if=missing[1])
+        try:
+            return _join_values(a, b)
+        except Mismatch as found:
+            return self._conflict(name, found, pair)
+
+    def _one_sided(self, name: str, value: Any, *, assigned_if: bool) -> Plan | Fixed:
+        if is_ours(name):
+            return plan_of(value)
+        why = f"is assigned only where {self.at} is {'true' if assigned_if else 'false'}"
+        return Fixed(Undefined(name, why, f"give {name} a value before the `{self.at.kind}`"))
+
+    def _conflict(self, name: str, found: Mismatch, pair: list[Any]) -> Fixed:
+        what = "what the function returns" if is_result(name) else name
+        ways = f"{found.first} where {self.at} is true and {found.second} where it is false"
+        why = f"must be the same on both ways, got {ways}"
+        hint = "give it one shape and dtype on both ways, or compute it with weft.where"
+        if all(isinstance(v, list) for v in pair) and len(pair[0]) != len(pair[1]):
+            hint = "append on both ways, such as weft.where(condition, x, 0), or keep a mask beside the list"
+        plain = all(not any(is_leaf(x) for x in tree_flatten(v, is_leaf=is_leaf)[0]) for v in pair)
+        if plain and not any(v is None for v in pair) and not is_ours(name):
+            hint = "what a tensor decides must be a tensor or a number"
+            return Fixed(Undefined(what, why, hint))  # harmless unless something reads it
+        raise CaptureError(self.at.kind, f"{what} {why}", hint=hint)
+
+    def results(self, outs: Sequence[Any]) -> list[Any]:
+        """The values of all variables and places, with the outputs of the node in them."""
+        rest = iter(outs)
+        return [
+            p.value if isinstance(p, Fixed) else rebuild(p, [next(rest) for _ in p.types]) for p in self.found
+        ]
+
+
+def _join_values(a: Any, b: Any) -> Plan | Fixed:
+    """What a variable is that is one of two values; a leaf that is one object on both ways is no output."""
+    leaves_a, structure = tree_flatten(a, is_leaf=is_leaf)
+    leaves_b, other = tree_flatten(b, is_leaf=is_leaf)
+    plan = join(plan_of(a), plan_of(b))
+    if structure != other:
+        return plan
+    pairs = zip(leaves_a, leaves_b, plan.parts, strict=True)
+    parts: tuple[Part, ...] = tuple(Fixed(x) if x is y else part for x, y, part in pairs)
+    return Plan(structure, parts)
+
+
+def _value_in(region: Region, way: Way, leaf: Any, part: Carried) -> tuple[Value, bool]:
+    """The value that a leaf is in a region, of the type wanted, and whether no gradient flows through it."""
+    capture = region.capture
+    if leaf is None:
+        return zeros_in(capture, part.type), True
+    if number_kind(leaf) is not None:
+        return capture.number(np.asarray(leaf, part.type.dtype)).value, True
+    if id(leaf) in way.numbers:
+        place = way.numbers[id(leaf)]
+        value, cut = _given(region)[place]
+    else:
+        tensor = leaf.tensor if isinstance(leaf, Number) else leaf
+        value, cut = Value(type_of(tensor)), tensor._node is None
+        region.imports.append((value, tensor))
+    if value.type.dtype != part.type.dtype:
+        value = capture.emit(cast, [value], {"dtype": part.type.dtype})[0].value
+    return value, cut
+
+
+def _given(region: Region) -> list[tuple[Value, bool]]:
+    return list(zip(region.outputs, region.constant, strict=True))
+
+
+def zeros_in(capture: Capture, t: TensorType) -> Value:
+    """A value of zeros in a capture."""
+    zero = capture.number(np.zeros((), t.dtype)).value
+    if not t.shape:
+        return zero
+    (out,) = capture.emit(broadcast_to, [zero], {"shape": t.shape})
+    return out.value
+
+
+def as_predicate(test: Any) -> Any:
+    """A tensor or Number as one truth value: a 0-d bool tensor; more elements are the usual error."""
+    if isinstance(test, Number):
+        return truth_of(test.tensor)
+    if not isinstance(test, Tensor):
+        return number_of(bool(test)).tensor
+    if test.size != 1:
+        bool(test)  # raises in the user's terms
+    return truth_of(test.reshape(()) if test.ndim else test)
+
+
+def truth_of(tensor: Any) -> Any:
+    """A tensor as truth values."""
+    return tensor if tensor.dtype == KINDS[bool] else tensor != 0

@@ -1,0 +1,49 @@
+"""``getattr``, ``hasattr``, ``setattr``, ``delattr`` in converted code: attributes whose name is a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.capture.runtime_access import delattr_, getattr_, setattr_
+from weft.capture.runtime_builtins import handles
+from weft.capture.runtime_places import is_made_inside
+from weft.capture.runtime_text import resolve_text
+from weft.capture.slots import MISSING
+from weft.ops.op import TensorLike
+from weft.tensor.mode import thread
+
+
+def note_missing(obj: Any, name: str) -> None:
+    """Tell the root that an attribute was looked for and is not there."""
+    root = thread.capture.root
+    if hasattr(root, "read_attr") and not isinstance(obj, TensorLike) and not is_made_inside(obj):
+        root.read_attr(obj, name, MISSING)
+
+
+@handles(getattr)
+def _getattr(obj: Any, name: str, *default: Any) -> Any:
+    name = resolve_text(name)
+    if hasattr(obj, name) or not default:
+        return getattr_(obj, name)
+    note_missing(obj, name)
+    return default[0]
+
+
+@handles(hasattr)
+def _hasattr(obj: Any, name: str) -> bool:
+    name = resolve_text(name)
+    if hasattr(obj, name):
+        getattr_(obj, name)
+        return True
+    note_missing(obj, name)
+    return False
+
+
+@handles(setattr)
+def _setattr(obj: Any, name: str, value: Any) -> None:
+    setattr_(obj, resolve_text(name), value)
+
+
+@handles(delattr)
+def _delattr(obj: Any, name: str) -> None:
+    delattr_(obj, name)

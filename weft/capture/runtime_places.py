@@ -1,0 +1,150 @@
+"""Places that captured code changes inside a branch or a loop and that hold Python, not one tensor.
+
+The contents of a list or dict, a plain attribute, a cell: inside a region such a place is treated as one
+more variable. ``take_places`` takes them out of the journal of the region, which keeps the slots that hold
+tensors.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from weft.capture.slots import ItemSlot
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor
+from weft.transform.slots import DataSlot, GradSlot, Slot
+
+Places = dict[tuple[Any, ...], tuple[Slot, Any]]  # by key, with what they hold
+
+CONTAINERS = (list, dict, set)
+
+
+class ContentsSlot(Slot):
+    """Everything in a list, dict or set."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+        self.key = ("contents", id(obj))
+
+    def get(self) -> Any:
+        """A copy of the contents."""
+        return self.obj.copy()
+
+    def put(self, content: Any) -> None:
+        """Let it hold other contents."""
+        if isinstance(self.obj, list):
+            self.obj[:] = content
+            if hasattr(self.obj, "stacked_rows"):  # see weft.capture.runtime_lists.GraphList
+                self.obj.stacked_rows = getattr(content, "stacked_rows", None)
+        else:
+            self.obj.clear()
+            self.obj.update(content)
+
+    def describe(self) -> str:
+        """In words, for messages."""
+        return f"a {next(kind.__name__ for kind in CONTAINERS if isinstance(self.obj, kind))}"
+
+
+def note_made(obj: Any) -> Any:
+    """Note that the running capture made an object: nobody outside holds it. Returns it."""
+    capture = thread.capture
+    capture.notes.setdefault("made", {})[id(obj)] = obj
+    root = capture.root
+    if hasattr(root, "made_inside"):
+        root.made_inside(obj)
+    return obj
+
+
+def is_made_here(obj: Any) -> bool:
+    """Whether the running capture made an object itself."""
+    return id(obj) in thread.capture.notes.get("made", ())
+
+
+def is_made_inside(obj: Any) -> bool:
+    """Whether the running capture or one around it made an object."""
+    capture = thread.capture
+    while capture is not None:
+        if id(obj) in capture.notes.get("made", ()):
+            return True
+        capture = capture.parent
+    return False
+
+
+def note_outside(obj: Any) -> None:
+    """Note that a container was found outside of the capture."""
+    if isinstance(obj, CONTAINERS) and not is_made_inside(obj):
+        thread.capture.root.notes.setdefault("outside", {})[id(obj)] = obj
+
+
+def is_outside(obj: Any) -> bool:
+    """Whether a container is known to have been there before the capture."""
+    return id(obj) in thread.capture.root.notes.get("outside", ())
+
+
+def before_change(obj: Any) -> None:
+    """Tell a region that a container is about to change."""
+    capture = thread.capture
+    if capture.region and not is_made_here(obj):
+        capture.before_write(ContentsSlot(obj))
+
+
+def write_place(slot: Slot, content: Any) -> None:
+    """Change a place in the running capture, which is told of it."""
+    if isinstance(slot, ContentsSlot):
+        _before_contents(slot.obj, content)
+    else:
+        thread.capture.before_write(slot)
+    slot.put(content)
+
+
+def _before_contents(obj: Any, content: Any) -> None:
+    """Tell the running capture that the contents of a container change: a root knows items, one by one."""
+    capture = thread.capture
+    if capture.region:
+        before_change(obj)
+    elif isinstance(obj, dict | list) and not is_made_inside(obj) and is_outside(obj):
+        pairs = content.items() if isinstance(obj, dict) else enumerate(content)
+        for key, value in pairs:
+            if value is not (obj.get(key) if isinstance(obj, dict) else obj[key]):
+                capture.before_write(ItemSlot(obj, key))
+
+
+def note_read(obj: Any) -> None:
+    """Note that the contents of a list were looked at, in the running region and those around it."""
+    capture = thread.capture
+    while capture is not None and capture.region:
+        capture.notes.setdefault("read", {})[id(obj)] = obj
+        capture = capture.parent
+
+
+def was_read(obj: Any) -> bool:
+    """Whether the running region looked at the contents of a list."""
+    return id(obj) in thread.capture.notes.get("read", ())
+
+
+def take_places(region: Any) -> Places:
+    """The places of a region that hold Python, with what they hold at its end; they are then put back."""
+    found: Places = {}
+    for key, (slot, held) in reversed(list(region.journal.items())):
+        content = slot.get()
+        if isinstance(slot, DataSlot | GradSlot) or (_is_tensor(content) and _is_tensor(held)):
+            continue
+        del region.journal[key]
+        slot.put(held)
+        if not _is_dead(slot):
+            found[key] = (slot, content)
+    return dict(reversed(found.items()))
+
+
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, Tensor)
+
+
+def _is_dead(slot: Slot) -> bool:
+    """Whether nobody but its slot holds a container, so that it was made in the region and ends there."""
+    if not isinstance(slot, ContentsSlot):
+        return False
+    return sys.getrefcount(slot.obj) <= 2

@@ -1,0 +1,214 @@
+"""Builtins on sequences in converted code: lengths, ranges, what ``for`` goes along, and reductions.
+
+Where they meet tensors or Numbers of a capture they give values of the graph; on everything plain they do
+what Python does. They are entered into ``HANDLERS`` of ``weft.capture.runtime_builtins``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from weft.base.dtypes import kind as kind_of
+from weft.base.sizes import Size
+from weft.capture.number import KINDS, Number, higher_kind, is_number, number_of
+from weft.capture.runtime_branch import and_, if_exp, is_staged, or_
+from weft.capture.runtime_builtins import HANDLERS, as_bool, handles, item
+from weft.capture.runtime_iterables import Range, Reversed, Source, Zipped, source_of
+from weft.capture.runtime_lists import GraphList
+from weft.capture.runtime_meet import truth_of
+from weft.capture.runtime_places import CONTAINERS, is_made_inside, note_made, note_read
+from weft.ops.op import OPS
+from weft.ops.rows import rows
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor
+
+# Lengths and iteration
+
+
+@handles(len)
+def _len(x: Any) -> Any:
+    if isinstance(x, Tensor) and x.ndim:
+        return x.shape[0]
+    if isinstance(x, GraphList) and x.stacked_rows is not None:
+        size = x.stacked_rows.shape[0]
+        return size if isinstance(size, int) else number_of(size)
+    if isinstance(x, Source):
+        return x.length
+    if isinstance(x, list):
+        note_read(x)
+    if isinstance(x, CONTAINERS) and hasattr(thread.capture.root, "read_length") and not is_made_inside(x):
+        thread.capture.root.read_length(x)
+    return len(x)
+
+
+@handles(range)
+def _range(*args: Any) -> Any:
+    if not any(isinstance(x, Number | Tensor | Size) for x in args):
+        return range(*args)
+    bounds = [_bound(x) for x in args]
+    start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    return Range(start, stop, step)
+
+
+def _bound(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        if kind_of(x.dtype) not in "iu" or not is_staged(x):
+            return operator.index(x)
+        return item(x)
+    if isinstance(x, Number) and x.kind is float:
+        raise TypeError("'float' object cannot be interpreted as an integer")
+    return x
+
+
+@handles(zip)
+def _zip(*iterables: Any, strict: bool = False) -> Any:
+    parts = [p for x in iterables if (p := _loopable(x)) is not None]
+    if not parts or len(parts) < len(iterables):
+        return zip(*map(plain_items, iterables), strict=strict)
+    if strict and len({str(p.length) for p in parts}) > 1:
+        return zip(*iterables, strict=True)
+    return Zipped(parts)
+
+
+@handles(enumerate)
+def _enumerate(iterable: Any, start: Any = 0) -> Any:
+    part = _loopable(iterable)
+    if part is None:
+        return enumerate(plain_items(iterable), start)
+    return Zipped(
+        [
+            Range(start, start + part.length, 1)
+            if not isinstance(part.length, Size)
+            else _count(start, part),
+            part,
+        ]
+    )
+
+
+def _count(start: Any, part: Source) -> Range:
+    return (
+        Range(start, part.length, 1)
+        if isinstance(start, int) and start == 0
+        else Range(start, number_of(part.length) + start, 1)
+    )
+
+
+@handles(reversed)
+def _reversed(iterable: Any) -> Any:
+    if isinstance(iterable, range):
+        return iterable[::-1]
+    part = _loopable(iterable)
+    return reversed(iterable) if part is None else Reversed(part)
+
+
+def _loopable(x: Any) -> Source | None:
+    """The source that something is, if a loop of the graph can go along it."""
+    return source_of(x) if getattr(thread.capture.root, "stages_control", True) else None
+
+
+def plain_items(x: Any) -> Any:
+    """Something that Python iterates over, noted as read."""
+    if isinstance(x, list):
+        note_read(x)
+    return x
+
+
+@handles(list)
+def _list(*args: Any) -> Any:
+    return note_made(_items(args[0]) if args else GraphList())
+
+
+@handles(tuple)
+def _tuple(*args: Any) -> Any:
+    return tuple(_items(args[0])) if args else ()
+
+
+def _items(x: Any) -> list[Any]:
+    if isinstance(x, Tensor) and x.ndim and isinstance(x.shape[0], int) and x.shape[0]:
+        return list(rows.on_tensors(x, count=x.shape[0]))
+    return list(plain_items(x))
+
+
+for _kind in (dict, set):
+    HANDLERS[_kind] = lambda *args, kind=_kind, **kwargs: note_made(kind(*args, **kwargs))
+
+
+# Reductions
+
+
+@handles(sum)
+def _sum(iterable: Any, /, start: Any = 0) -> Any:
+    if is_staged(iterable) and iterable.ndim:
+        total = iterable.sum(axis=0, dtype=None if kind_of(iterable.dtype) != "b" else KINDS[int])
+        return total if isinstance(start, int) and start == 0 else start + total
+    if isinstance(iterable, Source):
+        iterable = list(iterable)
+    return sum(plain_items(iterable), start)
+
+
+@handles(any)
+def _any(iterable: Iterable[Any]) -> Any:
+    return _truths(iterable, stop_at=True)
+
+
+@handles(all)
+def _all(iterable: Iterable[Any]) -> Any:
+    return _truths(iterable, stop_at=False)
+
+
+def _truths(iterable: Any, *, stop_at: bool) -> Any:
+    """Whether any or all hold: Python's way up to the first tensor, from there in the graph."""
+    if is_staged(iterable) and iterable.ndim == 1:
+        truth = truth_of(iterable)
+        return Number(bool, (truth.any() if stop_at else truth.all()).detach())
+    items = iter(iterable)
+    for x in items:
+        if is_staged(x):
+            rest = [x, *items]
+            thunks = [lambda x=x: as_bool(x) for x in rest]
+            return (or_ if stop_at else and_)(*thunks)
+        if bool(x) is stop_at:
+            return stop_at
+    return not stop_at
+
+
+@handles(min)
+def _min(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(min, operator.lt, "argmin", args, kwargs)
+
+
+@handles(max)
+def _max(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(max, operator.gt, "argmax", args, kwargs)
+
+
+def _extreme(function: Any, better: Any, argument: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The first least or greatest, as Python finds it."""
+    if len(args) == 1 and not kwargs and is_staged(args[0]) and args[0].ndim == 1:
+        return args[0][getattr(args[0], argument)()]
+    items = list(args[0]) if len(args) == 1 else list(args)
+    if kwargs or not any(map(is_staged, items)):
+        return function(items, **kwargs) if len(args) == 1 else function(*args, **kwargs)
+    best = items[0]
+    for x in items[1:]:
+        best = _better(x, best, better)
+    return best
+
+
+def _better(x: Any, best: Any, better: Any) -> Any:
+    if is_number(x) and is_number(best):
+        a, b = number_of(x), number_of(best)
+        kind = higher_kind(a.kind, b.kind)
+        wins = better(a, b)
+        return Number(kind, OPS["where"].on_tensors(wins.tensor, a.as_kind(kind), b.as_kind(kind)))
+    return if_exp(better(x, best), lambda: x, lambda: best)
+
+
+@handles(sorted)
+def _sorted(iterable: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
+    if is_staged(iterable) and iterable.ndim == 1 and key is None:
+        ordered = iterable.sort(descending=bool(reverse))
+        return note_made(_items(ordered[0] if isinstance(ordered, tuple) else ordered))
+    return note_made(sorted(plain_items(iterable), key=key, reverse=reverse))

@@ -1,0 +1,219 @@
+"""Slots of Python that captured code may read and change: attributes, items, closure cells, generators.
+
+Each says how it is read, written and named, and the expression that reads it in a generated function. Slots
+that are only read, such as the length of a list, are made by functions. The slots of tensors themselves,
+their data and gradient, are in ``weft.transform.slots``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.transform.slots import Slot
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Any = _Missing()  # what a slot holds that is not there
+Bind = Callable[[Any], str]  # gives an object a name in a generated function
+
+
+class PythonSlot(Slot):
+    """A place of Python.
+
+    Attributes:
+        words: what it is, for messages.
+        parts: the objects that the expression which reads it is made of; the first one owns it.
+        template: that expression, with a number in braces for each part.
+    """
+
+    __slots__ = ("parts", "template", "words")
+
+    def __init__(self, key: tuple[Any, ...], words: str, template: str, *parts: Any) -> None:
+        self.key = key
+        self.words = words
+        self.template = template
+        self.parts = parts
+
+    @property
+    def owner(self) -> Any:
+        """The object that it belongs to."""
+        return self.parts[0]
+
+    def describe(self) -> str:
+        """In words, for messages."""
+        return self.words
+
+    def code(self, bind: Bind) -> str:
+        """The expression that reads it."""
+        return self.template.format(*map(bind, self.parts))
+
+    def apply(self, content: Any) -> None:
+        """Let it hold what a call of a compiled function left there."""
+        self.put(content)
+
+
+class AttrSlot(PythonSlot):
+    """An attribute of an object."""
+
+    __slots__ = ("name", "own")
+
+    def __init__(self, obj: Any, name: str) -> None:
+        words = f"the attribute {name!r} of a {type(obj).__name__}"
+        key = ("attr", id(obj), name)
+        if name.isidentifier():
+            super().__init__(key, words, f"{{0}}.{name}", obj)
+        else:  # modules of a list have numbers for names
+            super().__init__(key, words, "getattr({0}, {1})", obj, name)
+        self.name = name
+        self.own = name in getattr(obj, "__dict__", (name,))  # not merely an attribute of its class
+
+    def get(self) -> Any:
+        """What it holds now."""
+        return getattr(self.owner, self.name, MISSING)
+
+    def put(self, content: Any) -> None:
+        """Let it hold something else; what only the class had is taken off the object again."""
+        inherited = not self.own and content is getattr(type(self.owner), self.name, MISSING)
+        if content is not MISSING and not inherited:
+            setattr(self.owner, self.name, content)
+        elif self.name in getattr(self.owner, "__dict__", (self.name,)):
+            delattr(self.owner, self.name)
+
+
+class ItemSlot(PythonSlot):
+    """An item of a dict or a list; a global is an item of its module's dict."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, container: Any, index: Any, words: str = "") -> None:
+        words = words or f"the item {index!r} of a {type(container).__name__}"
+        super().__init__(("item", id(container), index), words, "{0}[{1}]", container, index)
+        self.index = index
+
+    def get(self) -> Any:
+        """What it holds now."""
+        try:
+            return self.owner[self.index]
+        except (KeyError, IndexError):
+            return MISSING
+
+    def put(self, content: Any) -> None:
+        """Let it hold something else."""
+        if content is MISSING:
+            self.owner.pop(self.index, None)
+        else:
+            self.owner[self.index] = content
+
+
+class CellSlot(PythonSlot):
+    """A variable of an enclosing function."""
+
+    __slots__ = ()
+
+    def __init__(self, cell: Any, name: str = "") -> None:
+        words = f"the variable {name!r} of an enclosing function"
+        super().__init__(("cell", id(cell)), words, "{0}.cell_contents", cell)
+
+    def get(self) -> Any:
+        """What it holds now."""
+        try:
+            return self.owner.cell_contents
+        except ValueError:
+            return MISSING
+
+    def put(self, content: Any) -> None:
+        """Let it hold something else."""
+        if content is MISSING:
+            del self.owner.cell_contents
+        else:
+            self.owner.cell_contents = content
+
+
+class GeneratorSlot(PythonSlot):
+    """The state of a random generator while a capture draws from it: a tensor of its seed and draws."""
+
+    __slots__ = ("generator", "states")
+
+    def __init__(self, generator: Any, states: dict[Any, Any]) -> None:
+        words = "the state of a random generator"
+        super().__init__(("generator", id(generator)), words, "{0}._state_array()", generator)
+        self.generator = generator
+        self.states = states  # of the root capture, by generator
+
+    def get(self) -> Any:
+        """The tensor that stands for the state."""
+        return self.states.get(self.generator, MISSING)
+
+    def put(self, content: Any) -> None:
+        """Let another tensor stand for the state."""
+        if content is MISSING:
+            self.states.pop(self.generator, None)
+        else:
+            self.states[self.generator] = content
+
+    def apply(self, content: Any) -> None:
+        """Set the state of the generator itself."""
+        self.generator._set_state_array(content._data)
+
+
+# Slots that are only read
+
+
+class Reading(PythonSlot):
+    """Something that captured code asked of an object."""
+
+    __slots__ = ("read",)
+
+    def __init__(
+        self, key: tuple[Any, ...], words: str, template: str, read: Callable[..., Any], *parts: Any
+    ) -> None:
+        super().__init__(key, words, template, *parts)
+        self.read = read
+
+    def get(self) -> Any:
+        """The answer now."""
+        return self.read(*self.parts)
+
+    def put(self, content: Any) -> None:
+        """Nothing: whoever changes what it is about restores that."""
+
+
+def result_slot(function: Callable[[], Any]) -> Reading:
+    """What a function of no arguments gives."""
+    words = "a value read by weft.jit.dynamic"
+    return Reading(("result", id(function)), words, "{0}()", lambda f: f(), function)
+
+
+def member_slot(container: Any, member: Any) -> Reading:
+    """Whether something is in a container."""
+    words = f"whether {member!r} is in a {type(container).__name__}"
+    key = ("member", id(container), type(member), member)
+    return Reading(key, words, "({1} in {0})", lambda c, m: m in c, container, member)
+
+
+def length_slot(container: Any) -> Reading:
+    """How many items a list has; of a dict its keys in order, of a set its elements."""
+    read = tuple if isinstance(container, dict) else frozenset if isinstance(container, set) else len
+    words = f"the length of a {type(container).__name__}"
+    return Reading(("length", id(container)), words, f"{read.__name__}({{0}})", read, container)
+
+
+def grad_slot(tensor: Any) -> Reading:
+    """The gradient of a tensor, as something that is read."""
+    read, template = (lambda t: getattr(t, "_grad", None)), "getattr({0}, '_grad', None)"
+    return Reading(("grad", id(tensor)), "the gradient of a tensor", template, read, tensor)
+
+
+def hooks_slot(tensor: Any) -> Reading:
+    """The hooks of a leaf, by number."""
+    template = "(*(n := {0}._node).hooks, *n.post_hooks)"
+    return Reading(("hooks", id(tensor)), "the hooks of a tensor", template, _hooks, tensor)
+
+
+def _hooks(tensor: Any) -> tuple[int, ...]:
+    return (*tensor._node.hooks, *tensor._node.post_hooks)

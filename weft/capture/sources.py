@@ -1,0 +1,91 @@
+"""Sources: where the array of each input of a captured graph is found when the graph is called.
+
+``tensor_code`` gives the expression, in a generated function, of the tensor that holds the array, and
+``array_code`` that of the array. In them ``a`` are the tensors among the arguments of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.base.dtypes import DType, kind
+from weft.capture.slots import Bind, PythonSlot
+from weft.errors import CaptureError
+
+
+class Argument(NamedTuple):
+    """A tensor among the arguments of the call."""
+
+    number: int
+
+
+class Fixed(NamedTuple):
+    """A tensor from outside, always the same one."""
+
+    held: Any
+
+
+class Gradient(NamedTuple):
+    """The gradient that a tensor holds."""
+
+    owner: Argument | Fixed
+
+
+class InSlot(NamedTuple):
+    """The tensor that a slot holds, which the captured code replaces."""
+
+    slot: PythonSlot
+
+
+class State(NamedTuple):
+    """The state of a random generator."""
+
+    generator: Any
+
+
+class Dynamic(NamedTuple):
+    """A Python number that a function gives at each call."""
+
+    function: Callable[[], Any]
+    dtype: DType
+
+    def read(self) -> Any:
+        """The number as an array."""
+        number = self.function()
+        if kind(self.dtype) != "f" and not isinstance(number, int):
+            hint = "begin with a float"
+            raise CaptureError("dynamic", f"a number must stay an int, got {number!r}", hint=hint)
+        return np.asarray(number, self.dtype)
+
+
+TensorSource = Argument | Fixed | Gradient | InSlot
+Source = TensorSource | State | Dynamic
+
+
+def tensor_code(source: Source, bind: Bind) -> str:
+    """The expression of the tensor that a source is; None for what is no tensor."""
+    match source:
+        case Argument(number):
+            return f"a[{number}]"
+        case Fixed(held):
+            return bind(held)
+        case Gradient(owner):
+            return f"{tensor_code(owner, bind)}._grad"
+        case InSlot(slot):
+            return slot.code(bind)
+        case _:
+            return "None"
+
+
+def array_code(source: Source, bind: Bind) -> str:
+    """The expression of the array that a source gives."""
+    match source:
+        case State(generator):
+            return f"{bind(generator)}._state_array()"
+        case Dynamic():
+            return f"{bind(source)}.read()"
+        case _:
+            return f"{tensor_code(source, bind)}._data"

@@ -1,0 +1,74 @@
+"""The driver of the compiler: ``weft.compile`` captures graphs, optimises them, and gives them to a backend.
+
+Capture, versions and guards are in ``weft.capture``, optimisation in ``weft.passes``, execution in
+``weft.backends``. They are imported when something is compiled: this module is loaded with weft itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.base.public import public
+from weft.errors import DomainError
+
+_CAPTURES = ("source", "trace")
+
+
+@public
+def compile(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    backend: Any = "interpret",
+    capture: str = "source",
+    passes: Sequence[Any] | None = None,
+    fast_math: bool = False,
+) -> Any:
+    """Compile a function, a method or a module: at its first call it becomes a graph, which later calls run.
+
+    A call whose arguments have other types, or that meets Python values that have changed since, becomes
+    another graph; both are kept. What the function changes outside (parameters, gradients, attributes that
+    hold tensors, random generators) changes as if it had run in Python, and gradients flow through it.
+
+    Args:
+        function: to compile; without it, ``compile`` with its settings is a decorator.
+        backend: the name of what runs the graphs, or a function from a graph to a function of arrays.
+        capture: "source" to have all branches and loops in the graph, "trace" to record the ones taken.
+        passes: to optimise with, instead of the usual ones.
+        fast_math: allow passes that change results in the last bits.
+
+    >>> import weft
+    >>> @weft.compile
+    ... def norm(x):
+    ...     return (x * x).sum().sqrt()
+    >>> norm(weft.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    if function is None:
+        return functools.partial(
+            compile, backend=backend, capture=capture, passes=passes, fast_math=fast_math
+        )
+    if capture not in _CAPTURES:
+        raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
+    from weft.capture.arguments import as_function
+    from weft.capture.function import GraphFunction
+
+    function = as_function("compile", function)
+    build = _builder(backend, passes, fast_math)
+    return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True)
+
+
+def _builder(backend: Any, passes: Sequence[Any] | None, fast_math: bool) -> Callable[[Any], Any]:
+    """From a graph to a function of arrays: optimise, then build by the backend."""
+    from weft.backends import backend_named
+
+    build = backend if callable(backend) else backend_named(backend)
+    return lambda graph: build(_optimized(graph, passes, fast_math))
+
+
+def _optimized(graph: Any, passes: Sequence[Any] | None, fast_math: bool) -> Any:
+    if passes is not None and not passes:
+        return graph
+    return graph.optimize(passes=passes, fast_math=fast_math)

@@ -1,0 +1,69 @@
+"""From Python to graphs: ``weft.jit.trace`` records a run, ``weft.jit.script`` reads the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.backends import backend_named
+from weft.base.public import public
+from weft.capture.arguments import as_function, flatten, quick_key
+from weft.capture.convert import converted_source
+from weft.capture.dynamic import dynamic
+from weft.capture.function import GraphFunction, full_key
+from weft.capture.modules import call_forward, is_capturing, module_scope
+
+__all__ = [
+    "GraphFunction",
+    "call_forward",
+    "converted_source",
+    "dynamic",
+    "is_capturing",
+    "module_scope",
+    "script",
+    "trace",
+]
+
+
+@public
+def trace(function: Callable[..., Any], *examples: Any, **keywords: Any) -> GraphFunction:
+    """Run a function or module on examples, and record what it does as a graph.
+
+    What depended on the value of a tensor (``if t``, ``int(t)``, the shape of ``nonzero``) is a guard in the
+    graph: a call that goes another way is a ``TraceGuardError`` with the line and both values. Nothing
+    outside changes while it is traced.
+
+    Args:
+        function: to trace.
+        examples: arguments to run it on.
+        keywords: likewise.
+
+    >>> import weft
+    >>> f = weft.jit.trace(lambda x: x.relu() + 1.0, weft.ones(2))
+    >>> f(weft.tensor([-1.0, 1.0]))
+    tensor([1., 2.])
+    """
+    function = as_function("trace", function)
+    traced = GraphFunction(function, backend_named("interpret"), staged=False, looks=True, grows=False)
+    arguments = flatten(examples, keywords)
+    own = None if arguments.converted else (examples, keywords)
+    traced.capture(arguments, own, full_key(arguments), None if keywords else quick_key(examples))
+    return traced
+
+
+@public
+def script(function: Callable[..., Any]) -> GraphFunction:
+    """Read the source of a function or module, so that all of its branches and loops are in the graph.
+
+    The graph is made at the first call, and another one for each call with arguments of other types.
+
+    Args:
+        function: to read.
+
+    >>> import weft
+    >>> f = weft.jit.script(lambda x: x * 2.0)
+    >>> f(weft.ones(2))
+    tensor([2., 2.])
+    """
+    function = as_function("script", function)
+    return GraphFunction(function, backend_named("interpret"), staged=True, looks=True, grows=True)

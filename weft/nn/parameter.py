@@ -1,0 +1,51 @@
+"""Parameters: tensors that a module learns.
+
+A parameter is a plain ``Tensor``, so that nothing on the way of an operation has to know of it. That it is
+one is remembered here, beside it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import weft
+
+_known: dict[int, weakref.ref[Any]] = {}  # by id; an entry goes when its tensor does
+
+
+class _Kind(type):
+    """Makes ``isinstance(x, Parameter)`` ask what was remembered."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        reference = _known.get(id(instance))
+        return reference is not None and reference() is instance
+
+
+class Parameter(metaclass=_Kind):
+    """A tensor that a module learns: set as an attribute of a ``Module``, it is among its ``parameters()``.
+
+    Args:
+        data: its values, a tensor or what ``weft.as_tensor`` takes.
+        requires_grad: whether gradients are wanted; False for one that is frozen.
+
+    >>> import weft
+    >>> from weft import nn
+    >>> w = nn.Parameter(weft.ones(2))
+    >>> w
+    tensor([1., 1.], requires_grad=True)
+    >>> isinstance(w, nn.Parameter), isinstance(weft.ones(2), nn.Parameter)
+    (True, False)
+    """
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        """A new tensor with the same values, which is a parameter."""
+        tensor = weft.empty(0) if data is None else weft.as_tensor(data)
+        return mark(tensor.detach().requires_grad_(requires_grad))
+
+
+def mark(tensor: Any) -> Any:
+    """Remember that a tensor is a parameter; returns it."""
+    key = id(tensor)
+    _known[key] = weakref.ref(tensor, lambda _: _known.pop(key, None))
+    return tensor

@@ -1,0 +1,54 @@
+"""All rows of a tensor as one op: what a list holds that a loop of a graph appended to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ShapeError
+from weft.ir.types import TensorType
+from weft.ops.batching import move_axis
+from weft.ops.families import primitive
+from weft.ops.op import Array, Attrs, Op, Sample
+from weft.ops.samples import real_array
+from weft.ops.view import join, reshape
+
+
+def _rows_type(x: TensorType, *, count: int) -> tuple[TensorType, ...]:
+    if not x.shape or x.shape[0] != count:
+        raise ShapeError("rows", f"there must be {count} rows, got {x}")
+    return (TensorType(x.shape[1:], x.dtype),) * count
+
+
+def _rows(x: Array, *, count: int) -> tuple[Array, ...]:
+    return tuple(np.asarray(row) for row in x)
+
+
+def _stacked(g: Sequence[Any], x_type: TensorType) -> list[Any]:
+    """The gradients of the rows as those of the whole; zeros where none came."""
+    zeros = np.zeros((1, *x_type.shape[1:]), x_type.dtype)
+    parts = [zeros if row is None else reshape(row, shape=(1, *row.shape)) for row in g]
+    return [join(*parts, axis=0)]
+
+
+def _rows_tangent(primals: Any, tangents: Any, outs: Any, *, count: int) -> Any:
+    return rows(tangents[0], count=count)
+
+
+def _batch_rows(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+    x = move_axis(inputs[0], axes[0] or 0, 1)
+    return op(x, **attrs), (0,) * attrs["count"]
+
+
+rows: Op = primitive(
+    "rows",
+    type_rule=_rows_type,
+    eval=_rows,
+    vjp=_stacked,
+    jvp=_rows_tangent,
+    batch=_batch_rows,
+    samples=lambda: [Sample((real_array((3, 2)),), {"count": 3}), Sample((real_array((2,)),), {"count": 2})],
+    outputs=0,
+)

@@ -1,0 +1,124 @@
+"""Named sizes as values: what only a run tells, ``batch`` as a number, and counting up to it.
+
+Next to a tensor a size is a weak number, as Python's are: ``x / batch`` has the dtype of x.
+"""
+
+from __future__ import annotations
+
+import operator as operators
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import DEFAULT_INT, DType
+from weft.base.shapes import Shape
+from weft.base.sizes import Size, is_known, set_number_rule
+from weft.errors import CaptureError
+from weft.ir.types import TensorType
+from weft.ops.families import primitive
+from weft.ops.op import OPS, Op, Sample, TensorLike, no_gradient, staging
+
+_NUMBERS = (int, float, complex, np.generic)
+
+size: Op = primitive(
+    "size",
+    type_rule=lambda *, value, dtype: TensorType((), dtype),
+    eval=lambda *, value, dtype: np.asarray(value, dtype),
+    vjp=no_gradient("a size is whole"),
+    batch=None,
+    samples=lambda: [
+        Sample((), {"value": 3, "dtype": np.dtype("int64")}),
+        Sample((), {"value": 3, "dtype": np.dtype("float32")}),
+    ],
+)
+
+iota: Op = primitive(
+    "iota",
+    type_rule=lambda *, size, dtype: TensorType((size,), dtype),
+    eval=lambda *, size, dtype: np.arange(size).astype(dtype),
+    vjp=no_gradient("it has no inputs"),
+    batch=None,
+    samples=lambda: [
+        Sample((), {"size": 3, "dtype": np.dtype("int64")}),
+        Sample((), {"size": 0, "dtype": np.dtype("float32")}),
+    ],
+)
+
+
+def size_value(value: Any, dtype: DType) -> Any:
+    """A size as a tensor of rank 0, or an array if it is known."""
+    if not isinstance(value, Size):
+        return np.asarray(value, dtype)
+    _need_graph("size", value)
+    return size.on_tensors(value=value, dtype=dtype)
+
+
+def count_to(value: Any, dtype: DType) -> Any:
+    """The numbers 0, 1, ... below a size; an array if the size is known."""
+    if not isinstance(value, Size):
+        return np.arange(value).astype(dtype)
+    _need_graph("arange", value)
+    return iota.on_tensors(size=value, dtype=dtype)
+
+
+def positions(value: Any, after: int) -> Any:
+    """The numbers below a size along an axis that has so many axes of size 1 after it."""
+    return OPS["reshape"](count_to(value, DEFAULT_INT), shape=(value, *(1,) * after))
+
+
+def triangle(rows: Any, columns: Any, k: int) -> Any:
+    """A matrix that is true on and below its k-th diagonal; an array if the sizes are known."""
+    if is_known((rows, columns)):
+        return np.tri(rows, columns, k, dtype=np.bool_)
+    return OPS["less_equal"](count_to(columns, DEFAULT_INT), positions(rows, 1) + k)
+
+
+def unit_matrix(value: Any, dtype: DType) -> Any:
+    """The unit matrix of a size; an array if the size is known."""
+    if is_known((value,)):
+        return np.eye(value, dtype=dtype)
+    diagonal = OPS["equal"](count_to(value, DEFAULT_INT), positions(value, 1))
+    return diagonal if dtype == np.bool_ else OPS["cast"](diagonal, dtype=dtype)
+
+
+def filled(shape: Shape, value: Any, dtype: DType) -> Any:
+    """One number in a shape: an array, or a tensor where a size of the shape is not known yet."""
+    if is_known(shape):
+        return np.full(shape, value, dtype) if value else np.zeros(shape, dtype)
+    _need_graph("full", shape)
+    return OPS["broadcast_to"].on_tensors(np.asarray(value, dtype), shape=shape)
+
+
+def _need_graph(op: str, value: Any) -> None:
+    if not staging.threads:
+        raise CaptureError(
+            op,
+            f"a named size has a value only while its graph runs, got {value} outside of one",
+            hint="use it inside `with weft.Graph(...)` or a captured function",
+        )
+
+
+def _compute(operator: str, value: Size, other: Any, swap: bool) -> Any:
+    """Arithmetic of a size that gives no size: with a tensor, an array or a float, or a division."""
+    if not isinstance(other, (TensorLike, np.ndarray, Size, *_NUMBERS)):
+        return NotImplemented
+    if isinstance(other, TensorLike | np.ndarray) or not _weak_layer:
+        return OPS[operator].on_tensors(*((other, value) if swap else (value, other)))
+    number = _weak_layer[0](value)
+    function = getattr(operators, _PYTHON[operator])
+    return function(other, number) if swap else function(number, other)
+
+
+_PYTHON = {"div": "truediv", "floor_divide": "floordiv", "remainder": "mod"} | {
+    name: name for name in ("add", "sub", "mul", "pow")
+}
+_weak_layer: list[Callable[[Size], Any]] = []
+
+
+def set_weak_layer(number_of: Callable[[Size], Any]) -> None:
+    """Called by the layer that has numbers whose value only a run tells: ``number_of(size)`` gives one."""
+    _weak_layer[:] = [number_of]
+
+
+set_number_rule(_compute)

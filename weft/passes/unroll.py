@@ -1,0 +1,81 @@
+"""Unrolling: a loop that goes round a known number of times becomes its body, so often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from weft.ir.graph import Graph, Node, Value
+from weft.ir.rewrite import Draft, sweep
+from weft.ir.told import with_own_sizes
+from weft.ops.control import scan
+from weft.ops.view import join, reshape
+from weft.ops.view_slice import slice_axes
+from weft.passes.base import graph_pass
+from weft.passes.loops import Loop, as_loop
+
+
+@graph_pass
+def unroll(graph: Graph, limit: int = 16) -> Graph:
+    """Replace each ``scan`` that goes round at most ``limit`` times by its body, so often, in regions too.
+
+    Every node gets an identity of its own and keeps the line it came from. A ``for`` over a range is a scan.
+
+    >>> import weft
+    >>> def power(x):
+    ...     return weft.fori_loop(0, 3, lambda i, y: y * x, x)
+    >>> graph = weft.make_graph(power)(weft.ones(2))
+    >>> [node.op.name for node in weft.passes.unroll(graph, limit=3).optimize().nodes]
+    ['mul', 'mul', 'mul']
+    """
+    return sweep(graph, {scan: [partial(_unroll, limit=limit)]})
+
+
+def _unroll(draft: Draft, node: Node, limit: int) -> Sequence[Value] | None:
+    loop = as_loop(node)
+    assert loop is not None
+    steps, length = _steps(draft, loop), node.attrs["length"]
+    if steps is None or not isinstance(length, int) or steps > limit:
+        return None
+    state: list[Value] = list(loop.inits)
+    columns: list[list[Value]] = [[] for _ in loop.stacks]
+    for i in range(steps - 1, -1, -1) if node.attrs["reverse"] else range(steps):
+        rows = [_row(draft, x, i) for x in loop.rows]
+        outs = draft.expand(with_own_sizes(loop.body, f"_{i}"), [*state, *rows, *loop.fixed])
+        state = outs[: len(state)]
+        for column, value in zip(columns, outs[len(state) :], strict=True):
+            column.append(value)
+    if node.attrs["reverse"]:
+        columns = [column[::-1] for column in columns]
+    return [*state, *[_stack(draft, c, out, length) for c, out in zip(columns, loop.stacks, strict=True)]]
+
+
+def _steps(draft: Draft, loop: Loop) -> int | None:
+    """How often a scan goes round, if that is known."""
+    length = loop.node.attrs["length"]
+    if not loop.steps:
+        return length if isinstance(length, int) else None
+    array = draft.array(loop.steps[0])
+    return None if array is None else int(array)
+
+
+def _row(draft: Draft, x: Value, i: int) -> Value:
+    shape = x.type.shape
+    bounds = {
+        "starts": (i, *[0] * (len(shape) - 1)),
+        "stops": (i + 1, *shape[1:]),
+        "steps": (1,) * len(shape),
+    }
+    (part,) = draft.emit(slice_axes, [x], **bounds)
+    return draft.emit(reshape, [part], shape=shape[1:])[0]
+
+
+def _stack(draft: Draft, column: Sequence[Value], out: Value, length: int) -> Value:
+    """Rows along a new first axis, with zeros for those that a counted scan did not reach."""
+    shape = out.type.shape[1:]
+    rows = [draft.emit(reshape, [v], shape=(1, *shape))[0] for v in column]
+    if len(rows) < length or not rows:
+        rows.append(draft.constant(np.zeros((length - len(rows), *shape), out.type.dtype)))
+    return rows[0] if len(rows) == 1 else draft.emit(join, rows, axis=0)[0]

@@ -1,0 +1,106 @@
+"""A graph run by a backend, as one node of the tape.
+
+What runs it is a function from arrays to arrays. Its gradient is the backward graph of its ``Derivative``,
+run the same way. Where tensors are wanted (a gradient of a gradient, a transform, another capture) both
+graphs are replayed op by op instead, so that everything composes as if there had been no capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import kind
+from weft.ir.graph import Array, Graph
+from weft.ir.interpret import interpret
+from weft.ops.op import staging, type_of
+from weft.tensor.dispatch import recording
+from weft.tensor.mode import thread
+from weft.tensor.node import Output, make_node
+from weft.tensor.rules import Backward
+from weft.tensor.tensor import Tensor, wrap
+from weft.transform.building import replay
+from weft.transform.joint import Derivative
+
+Run = Callable[[Sequence[Array]], Sequence[Array]]
+ndarray = np.ndarray
+
+
+def interpreted(graph: Graph) -> Run:
+    """The reference way to run a graph."""
+    return lambda arrays: interpret(graph, arrays)
+
+
+class Recorder:
+    """Runs the two graphs of a derivative on tensors.
+
+    Attributes:
+        derivative: of the graph.
+        wrt: positions of the inputs whose gradients it gives.
+    """
+
+    __slots__ = ("_backward", "_forward", "_outputs", "_rule", "_updates", "derivative", "wrt")
+
+    def __init__(
+        self, derivative: Derivative, wrt: Sequence[int], build: Callable[[Graph], Run] = interpreted
+    ) -> None:
+        forward = derivative.forward
+        self.derivative = derivative
+        self.wrt = tuple(wrt)
+        self._forward = build(forward)
+        self._backward = build(derivative.backward)
+        self._outputs = len(forward.outputs) - derivative.saved
+        self._updates = len(forward.updates)
+        slots = (None, None, *range(len(forward.inputs)))  # the recorder, residuals, inputs; then types
+        self._rule = Backward(forward.name.strip("<>"), _pull, slots, self._outputs)
+
+    def __call__(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """The outputs of the graph on tensors, recorded, and the new values of its updated inputs."""
+        count = self._outputs
+        arrays = [t._data for t in tensors]
+        captures = staging.threads and thread.capture is not None
+        if captures or any(type(a) is not ndarray for a in arrays):
+            results = replay(self.derivative.forward, tensors)
+            return results[:count], results[len(results) - self._updates :]
+        found = self._forward(arrays)
+        news = [wrap(a) for a in found[len(found) - self._updates :]]
+        return self._record(tensors, arrays, found[: len(found) - self._updates]), news
+
+    def _record(self, tensors: Sequence[Tensor], arrays: list[Array], found: Sequence[Array]) -> list[Tensor]:
+        outs, residuals = found[: self._outputs], found[self._outputs :]
+        wanted = set(self.wrt)
+        edges = tuple([t._node if i in wanted else None for i, t in enumerate(tensors)])
+        if not recording() or all(e is None for e in edges):
+            return [wrap(out) for out in outs]
+        node = make_node(self._rule, edges, (self, residuals, *arrays, tuple(map(type_of, outs))))
+        return [
+            wrap(out, None if kind(out.dtype) not in "fc" else node if len(outs) == 1 else Output(node, k))
+            for k, out in enumerate(outs)
+        ]
+
+    def pull(self, gradients: Sequence[Any], inputs: Sequence[Any], residuals: Sequence[Array]) -> list[Any]:
+        """The gradients of the inputs, from arrays by running the backward graph, from tensors by its ops."""
+        forward, backward, kept, _, saved = self.derivative
+        outputs = forward.outputs[: self._outputs]
+        seeds = [g for g, v in zip(gradients, outputs, strict=True) if kind(v.type.dtype) in "fc"]
+        if not isinstance(seeds[0], Tensor):
+            return list(self._backward([*residuals, *[inputs[i] for i in kept], *seeds]))
+        given = [wrap(r) for r in residuals]
+        if saved and any(
+            x._node is not None for x in inputs
+        ):  # residuals depend on inputs that are in a graph
+            given = replay(forward, inputs)[self._outputs : len(forward.outputs)]
+        return replay(backward, [*given, *[inputs[i] for i in kept], *seeds])
+
+
+def _pull(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
+    """The backward rule of all recorders."""
+    recorder: Recorder = saved[0]
+    found = recorder.pull(g if isinstance(g, list) else [g], saved[2 : 2 + len(edges)], saved[1])
+    grads: list[Any] = [None] * len(edges)
+    for i, gradient, reached in zip(recorder.wrt, found, recorder.derivative.reached, strict=True):
+        if reached and edges[i] is not None:
+            grads[i] = gradient
+    return grads
