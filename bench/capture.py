@@ -97,8 +97,23 @@ def measure_step(layers: int) -> None:
     row("  compiled call, interpreted", best_time(lambda: compiled(x), 10, 3))
 
 
+def measure_loop(iterations: int) -> None:
+    """The graph of a loop and its gradient, captured and optimised: the same for any number of iterations."""
+
+    def loss(x: Any) -> Any:
+        for _ in range(iterations):
+            x = weft.sin(x) * 1.01 + 0.1
+        return x.sum()
+
+    x = weft.ones(64)
+    found = best_time(lambda: weft.make_graph(weft.grad(loss))(x).optimize(), 3, 5)
+    row(f"capture of a loop of {iterations} and its gradient", found, "with passes")
+
+
 if __name__ == "__main__":
     weft.manual_seed(0)
     measure_function()
+    for iterations in (10, 100, 1000, 100_000):
+        measure_loop(iterations)
     for layers in (1, 12):
         measure_step(layers)

@@ -15,7 +15,7 @@
     ├── GraphError        (ValueError)    a graph that is not well formed, or is used wrongly
     │   └── ParseError                    text that is no graph
     ├── CheckError        (AssertionError)  an ``assert`` of captured code that failed when the graph ran
-    └── CaptureError      (RuntimeError)  Python that cannot become a graph, or a value that outlived its capture
+    └── CaptureError      (RuntimeError)  Python that cannot become a graph, or a value that outlived it
         └── TraceGuardError               a call that goes another way than the one that was traced
 
 Each is also the builtin error in brackets, so ``except ValueError`` keeps working. The text is always

@@ -1,4 +1,4 @@
-"""Runs the cases of one framework and prints what each does: a value, an error, and what was said beside it."""
+"""Runs the cases of one framework and prints what each does: a value or an error, and what was said."""
 
 from __future__ import annotations
 

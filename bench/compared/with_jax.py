@@ -240,7 +240,9 @@ def list_grown_until_a_condition():
 
 @case
 def large_whole_numbers():
-    return jax.jit(lambda x: x * 1000)(jnp.asarray(np.int64(2**31 - 1))).item(), f"right: {(2**31 - 1) * 1000}"
+    return jax.jit(lambda x: x * 1000)(
+        jnp.asarray(np.int64(2**31 - 1))
+    ).item(), f"right: {(2**31 - 1) * 1000}"
 
 
 @case

@@ -67,7 +67,9 @@ def gradient_of_a_while_loop():
 
     def f(a):
         x, _ = while_loop(
-            lambda x, a: (x * x - a).abs() > 1e-5, lambda x, a: (0.5 * (x + a / x), a.clone()), (torch.ones(()), a)
+            lambda x, a: (x * x - a).abs() > 1e-5,
+            lambda x, a: (0.5 * (x + a / x), a.clone()),
+            (torch.ones(()), a),
         )
         return x
 

@@ -34,6 +34,14 @@ def load(value: Any, name: str) -> Any:
     return value
 
 
+def raised(error: Any) -> Any:
+    return error
+
+
+def unfinished() -> tuple[type[BaseException], ...]:
+    return ()
+
+
 def returned(value: Any) -> Any:
     return None if isinstance(value, Undefined) else value
 
@@ -89,6 +97,13 @@ def or_(*thunks: Callable[[], Any]) -> Any:
 
 def not_(x: Any) -> bool:
     return not x
+
+
+def whole(x: Any) -> Any:
+    return x
+
+
+items = whole
 
 
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
@@ -192,6 +207,8 @@ class _Self:
     """This module, as converted code gets it."""
 
     def __getattr__(self, name: str) -> Any:
+        if name not in globals():
+            raise AttributeError(name)
         return globals()[name]
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import itertools
+import sys
 import threading
+import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -394,6 +398,39 @@ def test_threads_capture_and_call_at_once() -> None:
     for t in threads:
         t.join()
     assert not failures, failures
+
+
+def test_eager_code_of_other_threads_goes_on_while_one_captures() -> None:
+    w = weft.ones(4, requires_grad=True)
+    failures: list[Any] = []
+    until = time.monotonic() + 1.0
+
+    def expect(found: Any, expected: Any) -> None:
+        if found != expected:
+            failures.append((found, expected))
+
+    def capture() -> None:
+        for k in itertools.count(1):
+            if time.monotonic() > until:
+                return
+            expect(weft.compile(lambda x: ((x + w) * k).sum())(weft.zeros(4)).item(), 4.0 * k)  # noqa: B023
+
+    def compute() -> None:
+        while time.monotonic() < until:
+            x = weft.ones(4, requires_grad=True)
+            (x * w.detach() * w).sum().backward(inputs=[x])
+            expect(x.grad.tolist(), [1.0] * 4)
+            expect((w * 2.0).sum().item() + float(w[0]) + len(w.tolist()), 13.0)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            for future in [pool.submit(capture), pool.submit(compute), pool.submit(compute)]:
+                future.result()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
 
 
 def test_threads_draw_different_numbers_from_one_compiled_function() -> None:

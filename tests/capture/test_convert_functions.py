@@ -17,6 +17,7 @@ import weft
 from tests.capture import plain_runtime
 from tests.capture.convert_checks import check, converted, function_from
 from weft.capture.convert import convert, convert_function, converted_code, converted_source, is_converted
+from weft.errors import CaptureError
 
 
 def documented(x: int, /, y: float = 2.0, *rest: int, scale: float = 3.0, **named: float) -> float:
@@ -382,7 +383,7 @@ def test_converted_source_can_be_looked_at() -> None:
     text = weft.jit.converted_source(recursive)
     assert text is not None
     assert text.startswith("def recursive(n):")
-    assert "_w.if_exp(n == 0" in text
+    assert "_w.if_exp(_w.whole(n) == 0" in text
 
 
 # End to end, with the real runtime
@@ -407,3 +408,36 @@ def test_a_loop_on_a_tensor_is_captured(limit: float) -> None:
     got, counted = weft.jit.script(halve)(x, limit)
     assert got.tolist() == expected.tolist()
     assert int(counted) == steps
+
+
+def handled(x: weft.Tensor) -> weft.Tensor:
+    try:
+        if x.sum() > 0:
+            raise ValueError("positive")
+        y = x * 3.0
+    except ValueError:
+        y = -x
+    return y
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0])
+def test_a_raise_that_a_tensor_decides_about_is_an_error_that_names_the_line(value: float) -> None:
+    with pytest.raises(
+        CaptureError, match=r"raise: must not depend on a tensor.*ValueError\(positive\)"
+    ) as found:
+        weft.jit.script(handled)(weft.tensor([value]))
+    assert 'raise ValueError("positive")' in str(found.value)
+
+
+def test_a_raise_that_python_decides_about_is_raised() -> None:
+    def checked(x: weft.Tensor, scale: float) -> weft.Tensor:
+        if scale < 0:
+            raise ValueError("negative")
+        for _ in range(3):
+            x = x * scale
+        return x
+
+    script = weft.jit.script(checked)
+    assert script(weft.ones(1), 2.0).tolist() == [8.0]
+    with pytest.raises(ValueError, match="negative"):
+        script(weft.ones(1), -2.0)

@@ -76,9 +76,7 @@ def test_compiled_training_follows_the_eager_trajectory(name: str) -> None:
     losses, net, _ = train(lambda step: step, OPTIMIZERS[name])
     compiled_losses, compiled_net, _ = train(weft.compile, OPTIMIZERS[name])
     np.testing.assert_allclose(compiled_losses, losses, rtol=2e-5)
-    for (key, eager), other in zip(
-        net.state_dict().items(), compiled_net.state_dict().values(), strict=True
-    ):
+    for (key, eager), other in zip(net.state_dict().items(), compiled_net.state_dict().values(), strict=True):
         np.testing.assert_allclose(other.numpy(), eager.numpy(), rtol=2e-4, atol=2e-6, err_msg=key)
 
 

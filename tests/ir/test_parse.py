@@ -146,8 +146,8 @@ MEANING = [
     (body("%0: f32[2], %1: f32[2] = tanh(%x)", "return"), "tanh: types must be f32[2], got f32[2], f32[2]"),
     (body("%0: f32[2] = tanh(%x, a=1)", "return"), "unexpected keyword argument 'a'"),
     (
-        body("%0: f32[] = sum(%x, axes=(0,))", "return"),
-        "sum: attributes must be complete, got none for keepdims",
+        body("%0: f32[] = sum(%x, keepdims=True)", "return"),
+        "sum: attributes must be complete, got none for axes",
     ),
     (body("%0: f32[] = sum(%x, axes=(7,), keepdims=False)", "return"), "line 2, column 3: sum:"),
     (body("%0: f32[] = sum(%x, axes=None, keepdims=3.5)", "return"), "line 2, column 3: sum:"),

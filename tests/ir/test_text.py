@@ -50,7 +50,7 @@ def test_text_is_typed_and_densely_numbered() -> None:
         "  %0: f32[2,4] = matmul(%x, %w)\n"
         "  %1: f32[2,4] = tanh(%0)\n"
         "  %2: f32[2,4] = mul(%1, f32(2.0))\n"
-        "  %3: f32[2] = sum(%2, axes=(1,), keepdims=False)\n"
+        "  %3: f32[2] = sum(%2, axes=(1,))\n"
         "  return %3\n"
         "}"
     )
@@ -429,3 +429,44 @@ def test_wrong_graph_is_printed_for_people_and_refused_as_text() -> None:
     assert str(graph) == ("graph f(? %0: f32[2,3]) {\n  %0: f32[2,3] = tanh(%?, a=<list>)\n  return %?\n}")
     with pytest.raises(weft.errors.GraphError, match="an attribute must be a literal, got list"):
         graph.to_text()
+
+
+def test_inputs_of_regions_have_the_names_of_what_they_hold() -> None:
+    def decay(x: weft.Tensor, rate: weft.Tensor) -> weft.Tensor:
+        level = x
+        while level.sum() > 1.0:
+            level = level * rate if rate < 1.0 else level
+        return level
+
+    graph = weft.make_graph(decay)(weft.ones(2), weft.tensor(0.5))
+    (loop,) = graph.nodes
+    assert [v.name for v in loop.attrs["body"].inputs] == ["level", "rate"]
+    (branch,) = [n for n in loop.attrs["body"].nodes if n.op.name == "cond"]
+    assert [{v.name for v in g.inputs} for g in branch.regions] == [{"level", "rate"}] * 2
+    read_back(graph)
+
+
+def test_two_inputs_of_a_region_may_have_one_name() -> None:
+    def f(x: weft.Tensor) -> weft.Tensor:
+        return weft.while_loop(lambda s: s.sum() < 3.0, lambda s: s + x, x)
+
+    graph = weft.make_graph(f)(weft.ones(2))
+    (loop,) = graph.nodes
+    body = loop.attrs["body"]
+    twice = body.replace(inputs=[Value(v.type, "x") for v in body.inputs], nodes=(), outputs=())
+    twice = twice.replace(outputs=twice.inputs[:1])
+    attrs = {**loop.attrs, "body": twice}
+    node = Node(loop.op, loop.inputs, attrs, loop.outputs)
+    again = read_back(graph.replace(nodes=[node]).verify())
+    assert "body(%x: f32[2], %x~2: f32[2])" in again.to_text()
+
+
+def test_attributes_with_their_default_value_are_left_out_and_read_back() -> None:
+    graph = weft.make_graph(lambda x: weft.cumsum(x.sum(axis=1)) + x.sum(axis=1, keepdims=True))(
+        weft.ones((2, 2))
+    )
+    text = graph.to_text(locations=False)
+    assert "sum(%x, axes=(1,))" in text
+    assert "sum(%x, axes=(1,), keepdims=True)" in text
+    assert "cumsum(%0, axis=0)" in text
+    assert read_back(graph).nodes[0].attrs == {"axes": (1,), "keepdims": False}

@@ -178,3 +178,20 @@ def test_several_models_in_one_step() -> None:
         losses = [run(data(i)[0]).item() for i in range(4)]
         results.append(losses)
     np.testing.assert_allclose(results[0], results[1], rtol=1e-5)
+
+
+def test_inputs_of_the_graph_are_named_after_what_they_are() -> None:
+    model = nn.Linear(3, 2)
+    optimizer = optim.Adam(model.parameters(), lr=0.1)
+    step = weft.compile(step_of(model, optimizer, clip=None))
+    step(*data(0))
+    names = [v.name for v in step.graph.inputs]
+    assert names[:4] == ["x", "y", "model.weight", "model.bias"]
+    assert {"model.weight.exp_avg", "model.bias.exp_avg_sq", "lr"} <= set(names)
+    assert "" not in names
+
+
+def test_arguments_of_a_module_have_the_names_of_its_forward() -> None:
+    graph = weft.make_graph(nn.Sequential(nn.Linear(3, 2)))(weft.ones((1, 3)))
+    assert [v.name for v in graph.inputs] == ["x", "0.weight", "0.bias"]
+    assert weft.parse_graph(graph.to_text()).same(graph)

@@ -378,3 +378,22 @@ def test_original_graph_is_untouched() -> None:
     before = graph.to_text()
     graph.rewrite(weft_sin, weft_exp)
     assert graph.to_text() == before
+
+
+def test_composite_put_into_a_graph_is_one_line() -> None:
+    graph = weft.make_graph(lambda x: weft.relu(x) * 2.0)(weft.ones(3))
+    after = graph.rewrite(lambda x: weft.relu(x), lambda x: weft.gelu(x))
+    assert "%0: f32[3] = gelu(%x)" in after.to_text()
+    assert {n.location for n in after.walk() if n.op.name == "normal_cdf"} == {graph.nodes[0].location}
+
+
+def test_replacement_with_other_parameters_is_refused() -> None:
+    graph = weft.make_graph(lambda x: weft.exp(x))(weft.ones(3))
+    with pytest.raises(ArgumentError, match=r"parameters of the pattern, \(x\), got \(y, z\)"):
+        graph.rewrite(lambda x: weft.exp(x), lambda y, z: y)
+
+
+def test_wildcard_that_code_computes_with_is_refused_with_advice() -> None:
+    graph = weft.make_graph(lambda x: weft.sum(x, axis=0))(weft.ones(3))
+    with pytest.raises(GraphError, match="any_attr is an attribute of an op"):
+        graph.rewrite(lambda x, p=weft.passes.any_attr: x * (p + 1.0), lambda x, p: x)

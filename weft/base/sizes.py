@@ -130,7 +130,21 @@ class Size:
         return hash(self._text)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Size) and self._text == other._text
+        if isinstance(other, Size) and self._text == other._text:
+            return True
+        return bool(_order_rules) and _terms_of(other) is not None and self._equals(other)
+
+    def _equals(self, other: Any) -> Any:
+        """Whether another size is always equal: it is not, unless a run decides in captured code."""
+        difference = self - other
+        if _exceeds(difference) or _exceeds(-difference):
+            return False
+        told = _order_rules[0]("eq", self, other)
+        return False if told is None else told
+
+    def __ne__(self, other: object) -> Any:
+        equal = self == other
+        return not equal if isinstance(equal, bool) else _order_rules[0]("ne", self, other)
 
     def names(self) -> set[str]:
         """The names it is made of."""
@@ -271,35 +285,51 @@ class Size:
 
     # Order: decided where it holds for all values of the names
 
-    def __lt__(self, other: Any) -> bool:
-        if _terms_of(other) is None:
-            return NotImplemented
-        return self._exceeds(other - self, f"{self} < {other}")
+    def __lt__(self, other: Any) -> Any:
+        return self._ordered("lt", other, "<", less=True, holds=True)
 
-    def __gt__(self, other: Any) -> bool:
-        if _terms_of(other) is None:
-            return NotImplemented
-        return self._exceeds(self - other, f"{self} > {other}")
+    def __gt__(self, other: Any) -> Any:
+        return self._ordered("gt", other, ">", less=False, holds=True)
 
-    def __ge__(self, other: Any) -> bool:
-        return NotImplemented if _terms_of(other) is None else not self < other
+    def __ge__(self, other: Any) -> Any:
+        return self._ordered("ge", other, ">=", less=True, holds=False)
 
-    def __le__(self, other: Any) -> bool:
-        return NotImplemented if _terms_of(other) is None else not self > other
+    def __le__(self, other: Any) -> Any:
+        return self._ordered("le", other, "<=", less=False, holds=False)
 
     def __bool__(self) -> bool:
-        return self > 0 or self < 0
+        for difference in (self, -self):
+            if _exceeds(difference):
+                return True
+        if _exceeds(self) is None or _exceeds(-self) is None:
+            raise self._unknown("a condition")
+        return False
 
-    def _exceeds(self, difference: Any, question: str) -> bool:
-        """Whether a difference is above 0, where bounds tell."""
-        from weft.base.size_bounds import lower_bound  # which builds on this module
+    def _ordered(self, operator: str, other: Any, sign: str, *, less: bool, holds: bool) -> Any:
+        """Whether self is less, or greater, than another; or, unless it ``holds``, whether it is not.
 
-        low, high = lower_bound(difference), lower_bound(-difference)
-        if low is not None and low > 0:
-            return True
-        if high is not None and high >= 0:
-            return False
-        raise self._unknown(question)
+        What bounds do not tell, a run decides in captured code.
+        """
+        known = _terms_of(other) is not None
+        if not known and not isinstance(other, float):
+            return NotImplemented
+        found = None if not known else _exceeds(other - self if less else self - other)
+        if found is not None:
+            return found is holds
+        told = _order_rules[0](operator, self, other) if _order_rules else None
+        if told is None:
+            raise self._unknown(f"{self} {sign} {other}")
+        return told
+
+
+def _exceeds(difference: Any) -> bool | None:
+    """Whether a difference is above 0, where bounds tell; else None."""
+    from weft.base.size_bounds import lower_bound  # which builds on this module
+
+    low, high = lower_bound(difference), lower_bound(-difference)
+    if low is not None and low > 0:
+        return True
+    return False if high is not None and high >= 0 else None
 
 
 def _terms_of(x: Any) -> Terms | None:
@@ -392,6 +422,14 @@ _number_rules: list[Callable[[str, Size, Any, bool], Any]] = []
 def set_number_rule(rule: Callable[[str, Size, Any, bool], Any]) -> None:
     """Called by the layer that can compute with a size: ``rule(operator, size, other, swap)``."""
     _number_rules[:] = [rule]
+
+
+_order_rules: list[Callable[[str, Size, Any], Any]] = []
+
+
+def set_order_rule(rule: Callable[[str, Size, Any], Any]) -> None:
+    """Called by the layer that can compare in a graph: ``rule(operator, size, other)``, None where not."""
+    _order_rules[:] = [rule]
 
 
 def term_count(x: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -193,7 +194,7 @@ def bound_names(
     positional: list[str] = []
     rest = "x"
     try:
-        for p in inspect.signature(function).parameters.values():
+        for p in inspect.signature(_body_of(function)).parameters.values():
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                 positional.append(p.name)
             elif p.kind is p.VAR_POSITIONAL:
@@ -204,6 +205,12 @@ def bound_names(
         positional[i] if i < len(positional) else f"{rest}{i - len(positional)}" for i in range(len(args))
     ]
     return [*zip(names, args, strict=True), *kwargs.items()]
+
+
+def _body_of(function: Any) -> Any:
+    """What tells the names of arguments: of a module it is ``forward``, which its call hands them to."""
+    forward = getattr(function, "forward", None)
+    return forward if callable(forward) and not isinstance(function, types.FunctionType) else function
 
 
 _WAITING = 0x20 | 0x80 | 0x200  # flags of generators, coroutines and asynchronous generators, as in inspect

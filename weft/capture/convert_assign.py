@@ -75,7 +75,8 @@ class AssignmentConverter(ExpressionConverter):
 
     def assign(self, node: ast.Assign) -> list[ast.stmt]:
         """``a = b.c = value``."""
-        value = self.expr(node.value)
+        takes = any(isinstance(t, ast.Tuple | ast.List) for t in node.targets)
+        value = self.items(node.value) if takes else self.expr(node.value)
         if all(map(self.is_simple_target, node.targets)):
             return [rebuilt(node, value=value)]
         out: list[ast.stmt] = []
@@ -103,6 +104,8 @@ class AssignmentConverter(ExpressionConverter):
 
     def assign_to(self, target: ast.expr, value: ast.expr, like: ast.AST) -> list[ast.stmt]:
         """Store a converted value."""
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Name):
+            value = self.runtime("items", (value,), like)
         if self.is_simple_target(target):
             return [ast.Assign([target], value, **place(like))]
         match target:

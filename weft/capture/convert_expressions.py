@@ -133,7 +133,9 @@ class ExpressionConverter:
 
     def unary(self, node: ast.UnaryOp) -> Any:
         """``not``; the other operators are the operand's."""
-        if not isinstance(node.op, ast.Not) or is_plain(node.operand):
+        if not isinstance(node.op, ast.Not):
+            return rebuilt(node, operand=self.whole(node.operand))
+        if is_plain(node.operand):
             return self.generic(node)
         return self.runtime("not_", (self.expr(node.operand),), node)
 
@@ -151,13 +153,47 @@ class ExpressionConverter:
             isinstance(op, ast.In | ast.NotIn) for op in node.ops
         )  # into a container, which is guarded
         python = not looks and (len(node.ops) == 1 or is_plain(node))
-        if python or any(map(binds_by_walrus, node.comparators)):
+        inside = all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+        if (python and inside) or any(map(binds_by_walrus, node.comparators)):
             return self.generic(node)
+        if python:
+            right = [self.whole(c) for c in node.comparators]
+            return rebuilt(node, left=self.whole(node.left), comparators=right)
         pairs = [
             tuple_of((constant(_OPERATORS[type(op)], right), self.thunk(right)), right)
             for op, right in zip(node.ops, node.comparators, strict=True)
         ]
         return self.runtime("compare", (self.expr(node.left), tuple_of(pairs, node)), node)
+
+    # Operands that Python looks into
+
+    def whole(self, node: ast.expr) -> Any:
+        """An operand that Python looks into, of which all is then read."""
+        made = self.expr(node)
+        return self.runtime("whole", (made,), node) if isinstance(node, _FROM_OUTSIDE) else made
+
+    def items(self, node: ast.expr) -> Any:
+        """Something that Python takes apart into its items, which are then read."""
+        made = self.expr(node)
+        return self.runtime("items", (made,), node) if isinstance(node, _FROM_OUTSIDE) else made
+
+    def binary(self, node: ast.BinOp) -> Any:
+        """``a + b``, which the operands do."""
+        return rebuilt(node, left=self.whole(node.left), right=self.whole(node.right))
+
+    def starred(self, node: ast.Starred) -> Any:
+        """``*a``."""
+        return rebuilt(node, value=self.items(node.value)) if isinstance(node.ctx, ast.Load) else node
+
+    def keyword(self, node: ast.keyword) -> Any:
+        """``name=a`` or ``**a`` in a call."""
+        value = self.items(node.value) if node.arg is None else self.expr(node.value)
+        return rebuilt(node, value=value)
+
+    def formatted(self, node: ast.FormattedValue) -> Any:
+        """``{a}`` in text."""
+        spec = node.format_spec and self.expr(node.format_spec)
+        return rebuilt(node, value=self.whole(node.value), format_spec=spec)
 
     # Calls, attributes, items
 
@@ -219,7 +255,11 @@ class ExpressionConverter:
     def display(self, node: Any) -> Any:
         """A list, dict or set, which the runtime is to know."""
         kind = _KINDS[type(node)]
-        return self.runtime(f"new_{kind}", (self.generic(node),), node)
+        made = self.generic(node)
+        if isinstance(node, ast.Dict):  # a key that is None stands for **
+            values = zip(node.keys, node.values, strict=True)
+            made = rebuilt(made, values=[self.items(v) if k is None else self.expr(v) for k, v in values])
+        return self.runtime(f"new_{kind}", (made,), node)
 
     def comprehension(self, node: Any) -> Any:
         """A comprehension: a function with loops, where one can be defined before the statement."""
@@ -236,11 +276,11 @@ class ExpressionConverter:
         if any(g.is_async for g in node.generators):
             return node
         first, *others = node.generators
-        iterable = self.expr(first.iter)
+        iterable = self.items(first.iter)
         with self.inner_scope(uses_of([g.target for g in node.generators]).binds):
             generators = [rebuilt(first, iter=iterable, ifs=[self.expr(i) for i in first.ifs])]
             generators += [
-                rebuilt(g, iter=self.expr(g.iter), ifs=[self.expr(i) for i in g.ifs]) for g in others
+                rebuilt(g, iter=self.items(g.iter), ifs=[self.expr(i) for i in g.ifs]) for g in others
             ]
             parts = ("key", "value") if isinstance(node, ast.DictComp) else ("elt",)
             made = rebuilt(node, generators=generators, **{p: self.expr(getattr(node, p)) for p in parts})
@@ -357,9 +397,16 @@ _KINDS: dict[type, str] = {
     ast.DictComp: "dict",
 }
 
+# What may give something from outside: all else makes something new, or is a constant.
+_FROM_OUTSIDE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.IfExp, ast.BoolOp, ast.NamedExpr)
+
 _CONVERTERS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Name: ExpressionConverter.name,
     ast.BoolOp: ExpressionConverter.bool_op,
+    ast.BinOp: ExpressionConverter.binary,
+    ast.Starred: ExpressionConverter.starred,
+    ast.keyword: ExpressionConverter.keyword,
+    ast.FormattedValue: ExpressionConverter.formatted,
     ast.UnaryOp: ExpressionConverter.unary,
     ast.IfExp: ExpressionConverter.if_exp,
     ast.Compare: ExpressionConverter.compare,

@@ -240,6 +240,13 @@ class FunctionConverter(AssignmentConverter):
             return [rebuilt(node, value=self.runtime("returned", (node.value,), node))]  # type: ignore[arg-type]
         return [self.generic(node)]
 
+    def raise_(self, node: ast.Raise) -> list[ast.stmt]:
+        """``raise``; the runtime has a say, since a tensor may decide whether it is reached."""
+        if node.exc is None:
+            return [node]
+        cause = node.cause and self.expr(node.cause)
+        return [rebuilt(node, exc=self.runtime("raised", (self.expr(node.exc),), node.exc), cause=cause)]
+
     def assert_(self, node: ast.Assert) -> list[ast.stmt]:
         """``assert``."""
         parts = [p for p in (node.test, node.msg) if p is not None]
@@ -254,7 +261,8 @@ class FunctionConverter(AssignmentConverter):
         """``with``; what it binds is stored by the runtime where it is more than a variable."""
         items, first = [], []
         for i, item in enumerate(node.items):
-            context = self.expr(item.context_expr)
+            made_here = isinstance(item.context_expr, ast.Call)
+            context = self.expr(item.context_expr) if made_here else self.whole(item.context_expr)
             target = item.optional_vars
             if target is None or self.is_simple_target(target):
                 items.append(rebuilt(item, context_expr=context))
@@ -272,6 +280,10 @@ class FunctionConverter(AssignmentConverter):
     def try_(self, node: Any) -> list[ast.stmt]:
         """``try``."""
         handlers = [self.handler(h) for h in node.handlers]
+        if handlers and isinstance(node, ast.Try):
+            at = node.handlers[0]
+            passed = self.runtime("unfinished", (), at.type or at)  # what the capture itself must see
+            handlers.insert(0, ast.ExceptHandler(passed, None, [ast.Raise(**place(at))], **place(at)))
         blocks = {name: self.block(getattr(node, name)) for name in ("body", "orelse", "finalbody")}
         return [rebuilt(node, handlers=handlers, **blocks)]
 
@@ -292,7 +304,7 @@ class FunctionConverter(AssignmentConverter):
         cases = [
             ast.match_case(c.pattern, c.guard and self.expr(c.guard), self.block(c.body)) for c in node.cases
         ]
-        return [rebuilt(node, subject=self.expr(node.subject), cases=cases)]
+        return [rebuilt(node, subject=self.whole(node.subject), cases=cases)]
 
     # Definitions
 
@@ -383,6 +395,7 @@ _STATEMENTS: dict[type, Callable[[Any, Any], list[ast.stmt]]] = {
     ast.For: FunctionConverter.for_,
     ast.Return: FunctionConverter.return_,
     ast.Assert: FunctionConverter.assert_,
+    ast.Raise: FunctionConverter.raise_,
     ast.With: FunctionConverter.with_,
     ast.Try: FunctionConverter.try_,
     ast.TryStar: FunctionConverter.try_,

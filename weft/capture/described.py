@@ -20,6 +20,7 @@ class LeafOut(NamedTuple):
         edge: its place in the dynamic graph.
         plain: the leaf itself, if it is nothing of the graph.
         kind: of a number.
+        copied: whether each call gives a copy of the plain leaf.
     """
 
     value: Value | None = None
@@ -28,6 +29,7 @@ class LeafOut(NamedTuple):
     edge: Any = None
     plain: Any = None
     kind: type | None = None
+    copied: bool = False
 
 
 class TreeOut(NamedTuple):

@@ -15,7 +15,7 @@ from weft.transform.building import not_capturing
 
 
 @public
-def dynamic(read: Callable[[], Any]) -> Any:
+def dynamic(read: Callable[[], Any], *, name: str = "number") -> Any:
     """A Python number that may change from call to call of a compiled function, without another capture.
 
     Outside of a capture it is just ``read()``. In a capture it is a number of the graph, which each call
@@ -23,6 +23,7 @@ def dynamic(read: Callable[[], Any]) -> Any:
 
     Args:
         read: gives the number.
+        name: of the input in the graph.
 
     >>> import weft
     >>> settings = {"lr": 0.5}
@@ -46,4 +47,4 @@ def dynamic(read: Callable[[], Any]) -> Any:
     if kind not in KINDS:
         root.read_call(read, value)
         return value
-    return Number(kind, root.number_input(Dynamic(read, KINDS[kind]), "number"))
+    return Number(kind, root.number_input(Dynamic(read, KINDS[kind]), name))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.capture.described import Backward, Change, LeafOut, TreeOut, is_freed
-from weft.capture.guards import Guard, StandIn, TensorGuard, same
+from weft.capture.guards import Guard, Like, StandIn, TensorGuard, same
 from weft.capture.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update
 from weft.capture.root import Root
 from weft.capture.slots import MISSING, GeneratorSlot, PythonSlot, Reading, grad_slot, hooks_slot
@@ -22,6 +22,8 @@ from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
 from weft.transform.joint import Joint, split
 from weft.transform.slots import DataSlot, GradSlot
+
+_TENSOR = "make it a tensor, such as weft.tensor(0), which a graph can change"
 
 
 class Ending:
@@ -101,7 +103,7 @@ class Ending:
 
     def _content(self, leaf: LeafOut) -> Content:
         if leaf.value is None:
-            return Plain(leaf.plain)
+            return Plain(leaf.plain, leaf.copied)
         tensor = leaf.reference() if leaf.reference is not None else None
         if tensor is not None and id(tensor) in self.outside:
             return self.outside[id(tensor)]  # type: ignore[return-value]
@@ -126,7 +128,8 @@ class Ending:
         if id(owner) in self.root.guards.inside:
             return None
         if id(owner) in self.root.containers:
-            raise self._error(change, "a list or dict that is an argument must not be changed")
+            hint = "return the new value, or change a copy"
+            raise self._error(change, "a list or dict that is an argument must not be changed", hint)
         if not isinstance(slot, GeneratorSlot) and not self._changes(change):
             return None
         if change.old is MISSING and not isinstance(slot, GeneratorSlot):
@@ -180,18 +183,20 @@ class Ending:
         if same(change.old, new) or change.old is new:
             return False
         guard = self.root.guards.get(slot.key)
-        if guard is not None and not isinstance(guard.expected, Tensor) and guard.expected is not MISSING:
-            raise self._error(
-                change, f"must stay the same from call to call, got {change.old!r}, then {new!r}"
-            )
+        relied = guard is not None and guard.expected is not MISSING
+        if relied and not isinstance(guard.expected, Tensor | Like):  # type: ignore[union-attr]
+            was, now = ("nothing" if x is MISSING else repr(x) for x in (change.old, new))
+            raise self._error(change, f"must stay the same from call to call, got {was}, then {now}")
         return True
 
-    def _error(self, change: Change, message: str) -> CaptureError:
+    def _error(self, change: Change, message: str, hint: str = _TENSOR) -> CaptureError:
         line = self.root.lines.get(change.slot.key)
+        guard = self.root.guards.get(change.slot.key)
+        slot = change.slot if guard is None else guard.slot  # which knows the name of a variable
         return CaptureError(
             self.root.name,
-            f"{change.slot.describe()} {message}" if message.startswith("must") else message,
-            hint="make it a tensor, such as weft.tensor(0), which a graph can change",
+            f"{slot.describe()} {message}" if message.startswith("must") else message,
+            hint=hint,
             location=None if line is None else line.place,
         )
 

@@ -26,6 +26,7 @@ from weft.capture.arguments import (
     rebuild,
     without_gradients,
 )
+from weft.capture.floats import as_inputs, changed_floats, relies_on_floats
 from weft.capture.reasons import describe_growth, other_call
 from weft.capture.record import call, capture_call, enter
 from weft.capture.tracebacks import at_user
@@ -40,6 +41,7 @@ MOST_VERSIONS = 64  # of one function; beyond it, those not used for longest go
 MANY_VERSIONS = 8  # from there on a warning says why there are so many
 
 Key = tuple[Any, ...]
+_STEADY: frozenset[int] = frozenset({-1})  # of a function that needs the values of its floats
 _BOUND = "_weft_compiled"  # the attribute of an object that holds its compiled methods
 
 
@@ -74,6 +76,7 @@ class GraphFunction:
         self._versions: dict[Key, list[Version]] = {}
         self._quick: dict[Key, list[Version]] = {}  # the same lists, by keys that are cheap to make
         self._newest: Version | None = None
+        self._floats: dict[Any, frozenset[int]] = {}  # by structure, the leaves that are inputs
         self._changing = threading.RLock()
         self._warned = False
         functools.update_wrapper(self, function, updated=())
@@ -98,7 +101,7 @@ class GraphFunction:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], quick: Key | None) -> Any:
         """A call that no version is known to hold for."""
-        arguments = flatten(args, kwargs)
+        arguments = self._with_inputs(flatten(args, kwargs))
         key = full_key(arguments)
         for version in self._versions.get(key, ()) if quick is None or quick not in self._quick else ():
             if version.holds(arguments.tensors):
@@ -111,8 +114,42 @@ class GraphFunction:
                         raise
         if not self._grows:
             return self._follow(arguments, key)
-        version = self.capture(arguments, None if arguments.converted else (args, kwargs), key, quick)
+        arguments, version = self._capture_inputs(arguments, key) or self._capture_values(args, kwargs, quick)
         return version.replay(arguments.tensors) if arguments.traced else version(arguments.tensors)
+
+    # Floats that change from call to call
+
+    def _with_inputs(self, arguments: Arguments) -> Arguments:
+        """The arguments, where floats that have changed before are inputs of the graph."""
+        places = self._floats.get(arguments.key[0], _STEADY)
+        return arguments if places is _STEADY else as_inputs(arguments, places)
+
+    def _capture_inputs(self, arguments: Arguments, key: Key) -> tuple[Arguments, Version] | None:
+        """A version in which floats are inputs; None if none has changed, or their values are needed."""
+        shape = key[0]
+        known = self._floats.get(shape, frozenset())
+        places = known | changed_floats(key, [*self._versions])
+        if not places or known is _STEADY:
+            return None
+        given = as_inputs(arguments, places)
+        try:
+            version = self._captured(given, None, full_key(given))
+        except Exception:  # what needs a true float; an error of the user comes again with its value
+            version = None
+        if version is None or relies_on_floats(version.program, len(places)):
+            self._floats[shape] = _STEADY
+            return None
+        self._floats[shape] = places
+        self._keep(version, given)
+        return given, version
+
+    def _capture_values(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], quick: Key | None
+    ) -> tuple[Arguments, Version]:
+        """A version for the values of all plain arguments."""
+        arguments = flatten(args, kwargs)
+        own = None if arguments.converted else (args, kwargs)
+        return arguments, self.capture(arguments, own, full_key(arguments), quick)
 
     def _follow(self, arguments: Arguments, key: Key) -> Any:
         """A call of a trace that differs from the traced one; gradients on or off are no other way."""
@@ -165,6 +202,11 @@ class GraphFunction:
 
     def capture(self, arguments: Arguments, own: Any, key: Key, quick: Key | None = None) -> Version:
         """A new version, for a call."""
+        version = self._captured(arguments, own, key)
+        self._keep(version, arguments, quick)
+        return version
+
+    def _captured(self, arguments: Arguments, own: Any, key: Key) -> Version:
         looks = self._looks and not arguments.traced
         try:
             with enter(self.__name__, staged=self._staged, looks=looks) as root:
@@ -172,17 +214,19 @@ class GraphFunction:
         except Exception as error:
             raise at_user(error) from error.__cause__
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
-        version = Version(program, self._build, key, names)
+        return Version(program, self._build, key, names)
+
+    def _keep(self, version: Version, arguments: Arguments, quick: Key | None = None) -> None:
+        """Let later calls find a version."""
         with self._changing:
             if self._grows:
-                self._warn_of_growth(arguments, key)
-            found = self._versions.setdefault(key, [])
+                self._warn_of_growth(arguments, version.key)
+            found = self._versions.setdefault(version.key, [])
             found.insert(0, version)
             if quick is not None:
                 self._quick[quick] = found
             self._newest = version
             self._drop_oldest()
-        return version
 
     def _warn_of_growth(self, arguments: Arguments, key: Key) -> None:
         count = len(self.versions)

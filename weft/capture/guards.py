@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.base.dtypes import DType
 from weft.base.sizes import Size
-from weft.capture.slots import MISSING, AttrSlot
+from weft.capture.slots import MISSING, AttrSlot, ItemSlot
 from weft.ops.op import TensorLike
 from weft.tensor.form import form_of
 from weft.tensor.tensor import Tensor
@@ -249,6 +249,8 @@ def _condition(guard: Guard, names: Names) -> str:
     if value is MISSING:
         if isinstance(slot, AttrSlot):
             return f"getattr({names(slot.owner)}, {slot.name!r}, MISSING) is MISSING"
+        if isinstance(slot, ItemSlot) and isinstance(slot.owner, dict):
+            return f"{names(slot.index)} not in {names(slot.owner)}"
         return f"{names(slot)}.get() is MISSING"
     code = slot.code(names)
     if isinstance(value, Like):

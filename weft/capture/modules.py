@@ -70,6 +70,15 @@ def read_attribute(obj: Any, name: str) -> Any:
     return value
 
 
+def name_parts(owner: Any, parts: dict[str, Any]) -> None:
+    """Name tensors that belong to another one, as the state of an optimizer does, for the inputs of a graph."""
+    root = _root()
+    path = "" if root is None else root.paths.get(id(owner), "")
+    if root is not None and path:
+        for name, part in parts.items():
+            root.name_outside(part, f"{path}.{name}")
+
+
 def read_item(container: Any, key: Any) -> Any:
     """An item of a dict or a list, which a running capture then relies on."""
     value = container[key]

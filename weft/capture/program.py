@@ -28,9 +28,10 @@ class Made(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """A Python value that each call gives."""
+    """A Python value that each call gives, or a copy of it."""
 
     value: Any
+    copied: bool = False
 
 
 class Scalar(NamedTuple):

@@ -11,8 +11,18 @@ import functools
 import types
 from typing import Any
 
+from weft.capture.arguments import readable
 from weft.capture.guards import Guards
-from weft.capture.slots import AttrSlot, CellSlot, ItemSlot, length_slot, member_slot, result_slot
+from weft.capture.slots import (
+    MISSING,
+    AttrSlot,
+    CellSlot,
+    ItemSlot,
+    contents_slot,
+    length_slot,
+    member_slot,
+    result_slot,
+)
 from weft.ops.op import TensorLike
 from weft.tensor.tensor import Tensor
 
@@ -50,7 +60,7 @@ class Reads:
         """Note that an attribute was read."""
         if isinstance(obj, TensorLike | tuple) or _is_trusted(obj):
             return  # it cannot change, or is not expected to
-        if isinstance(getattr(type(obj), name, None), property):
+        if value is not MISSING and isinstance(getattr(type(obj), name, None), property):
             return  # what its function reads is noted
         self._name(value, obj, name)
         self._read(AttrSlot(obj, name), obj, value)
@@ -66,7 +76,8 @@ class Reads:
         """Note that a global was read."""
         if isinstance(value, types.ModuleType) and _is_trusted(value):
             return
-        self.name_outside(value, name)
+        if value is not MISSING:
+            self.name_outside(value, name)
         self._read(ItemSlot(scope, name, f"the global {name!r}"), scope, value)
 
     def read_cell(self, cell: Any, name: str, value: Any) -> None:
@@ -81,7 +92,10 @@ class Reads:
 
     def read_member(self, container: Any, member: Any, found: bool) -> None:
         """Note that captured code asked whether something is in a list, dict or set."""
-        if not isinstance(container, list | dict | set) or not isinstance(member, _MEMBERS):
+        if not isinstance(container, list | dict | set):
+            return
+        if not isinstance(member, _MEMBERS):
+            self.read_contents(container)
             return
         item, contents = ("item", id(container), member), ("contents", id(container))
         written = item in self.journal or contents in self.journal
@@ -94,11 +108,19 @@ class Reads:
             self._read(length_slot(container), container, length_slot(container).get())
 
     def read_contents(self, container: Any) -> None:
-        """Note that everything in a list, tuple, dict or set was read."""
+        """Note that everything in a container was read."""
+        if not isinstance(container, list | tuple | dict | set) or _is_long(container):
+            slot = contents_slot(container)
+            self._read(slot, container, slot.get())
+            return
         self.read_length(container)
         pairs = container.items() if isinstance(container, dict) else enumerate(container)
         for index, value in pairs:
             self.read_item(container, index, value)
+
+    def read_names(self, obj: Any, own: dict[str, Any]) -> None:
+        """Note that captured code asked which attributes an object has."""
+        self._read(length_slot(own), obj, length_slot(own).get())
 
     def made_inside(self, obj: Any) -> Any:
         """Note that captured code made an object, so that what it holds needs no guard; returns it."""
@@ -119,12 +141,13 @@ class Reads:
         """Note the default arguments of a function from outside, and that its variables are outside too."""
         while isinstance(function, functools.partial):
             function = function.func
-        plain = getattr(function, "__func__", function)
+        plain = function.__func__ if isinstance(function, types.MethodType) else function
         if isinstance(plain, types.FunctionType):
             self.cells.update((id(cell), cell) for cell in plain.__closure__ or ())
-            for name in ("__defaults__", "__kwdefaults__"):
+            for name in ("__code__", "__defaults__", "__kwdefaults__"):
                 if getattr(plain, name) is not None:
                     self.guards.add(AttrSlot(plain, name), getattr(plain, name))
+            self.read_contents(plain.__kwdefaults__ or ())
 
     def name_outside(self, value: Any, name: str) -> None:
         """Name something from outside, for the names of inputs; the first name counts."""
@@ -136,10 +159,18 @@ class Reads:
     def _name(self, value: Any, owner: Any, step: str) -> None:
         """Name what was found in something by the way to it."""
         start = self.paths.get(id(owner), "")
-        if start in ("", "self"):
-            self.name_outside(value, step)
-        else:
-            self.name_outside(value, f"{start}{step}" if step.startswith("[") else f"{start}.{step}")
+        step = readable(step).removeprefix(".")
+        self.name_outside(value, step if start in ("", "self") else f"{start}.{step}")
+
+
+_LONG = 32  # items from which on plain ones are compared all at once
+
+
+def _is_long(container: Any) -> bool:
+    """Whether a container is long, and holds plain values only."""
+    if len(container) < _LONG or isinstance(container, dict | set):
+        return False
+    return all(isinstance(x, _MEMBERS) for x in container)
 
 
 def _is_trusted(obj: Any) -> bool:

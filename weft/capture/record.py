@@ -6,10 +6,13 @@ held die, and are constants of the graph. ``weft.capture.ending`` then puts the 
 
 from __future__ import annotations
 
+import collections
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from weft.base.trees import tree_flatten
 from weft.capture.arguments import Arguments, containers, is_container, leaf_names, rebuild
@@ -18,6 +21,9 @@ from weft.capture.ending import Ending
 from weft.capture.number import Number
 from weft.capture.program import Program
 from weft.capture.root import Root, lock
+from weft.capture.runtime_places import note_arguments
+from weft.capture.runtime_text import resolve_text
+from weft.capture.undefined import Undefined
 from weft.errors import CaptureError
 from weft.ir.graph import Value
 from weft.tensor.engine import run_backward
@@ -51,9 +57,10 @@ def capture_call(
     args, kwargs = rebuild(arguments) if own is None else own
     root.read_function(function)
     root.containers = containers((args, kwargs))
+    note_arguments(root, (*root.containers.values(), *arguments.leaves))
     for name, leaf in zip(leaf_names(function, args, kwargs), arguments.leaves, strict=True):
-        if isinstance(leaf, Tensor):
-            root.name_outside(leaf, name)
+        if isinstance(leaf, Tensor | Number):
+            root.name_outside(leaf.tensor if isinstance(leaf, Number) else leaf, name)
         root.read_function(leaf)
     for i, tensor in enumerate(arguments.tensors):
         root.arguments[id(tensor)] = i
@@ -71,7 +78,7 @@ def record(
     gradients: bool = False,
 ) -> Program:
     """Run a function in a root, and make a program of what it did, with its gradients if wanted."""
-    returned = _describe(call(function, args, kwargs), root.result_of)
+    returned = _describe_result(root, call(function, args, kwargs))
     changes = _take_changes(root)
     backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
     return Ending(root, tensors).program(returned, changes, backward)
@@ -83,6 +90,47 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
     run = getattr(runtime, "call", None)
     return function(*args, **kwargs) if run is None else run(function, *args, **kwargs)
+
+
+def _describe_result(root: Root, tree: Any) -> TreeOut:
+    """What the function returned; a container from outside is itself."""
+    outside = root.notes.get("outside", {})
+
+    def is_leaf(x: Any) -> bool:
+        return is_container(x) or (id(x) in outside and id(x) not in root.containers)
+
+    leaves, structure = tree_flatten(tree, is_leaf=is_leaf)
+    for leaf in leaves:
+        _check_result(root, leaf)
+    for x in containers(tree).values():
+        _check_keys(root, x)
+    described = [_describe_leaf(leaf, root.result_of) for leaf in leaves]
+    pairs = zip(leaves, described, strict=True)
+    return TreeOut(structure, [d._replace(copied=type(x) in _COPIED and not is_leaf(x)) for x, d in pairs])
+
+
+_COPIED = frozenset({set, bytearray, np.ndarray, collections.deque})  # that callers may change
+
+
+def _check_result(root: Root, leaf: Any) -> None:
+    """Raise where each call would return the one object, with tensors in it, that the capture made."""
+    held = getattr(leaf, "__dict__", {}) if id(leaf) in root.guards.inside else {}
+    if any(isinstance(x, Tensor | Number) for x in tree_flatten([*held.values()])[0]):
+        raise CaptureError(
+            root.name,
+            f"a result must be made of tensors, numbers, tuples, lists, dicts and dataclasses, "
+            f"got a {type(leaf).__name__}",
+            hint=f"make {type(leaf).__name__} a dataclass, or return its parts",
+        )
+
+
+def _check_keys(root: Root, container: Any) -> None:
+    """Raise where a dict that is returned has tensors as keys."""
+    if isinstance(container, dict) and any(isinstance(k, Tensor | Number) for k in container):
+        message = "the keys of a dict that is returned must be plain values, got a tensor"
+        raise CaptureError(
+            root.name, message, hint="use strings or numbers as keys, or return a list of pairs"
+        )
 
 
 def _describe(tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
@@ -98,7 +146,9 @@ def _describe_leaf(leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
     if is_container(leaf):
         hint = "return its parts, or make it dense"
         raise CaptureError("capture", f"results must be dense tensors, got {type(leaf).__name__}", hint=hint)
-    return LeafOut(plain=leaf)
+    if type(leaf) is Undefined:
+        raise leaf.error()
+    return LeafOut(plain=resolve_text(leaf) if type(leaf) is str else leaf)
 
 
 def _take_changes(root: Root) -> list[Change]:

@@ -16,6 +16,9 @@ from weft.capture.runtime_branch import and_, assert_stmt, compare, if_exp, if_s
 from weft.capture.runtime_calls import call, call_method, enter, returned
 from weft.capture.runtime_loop import for_stmt, while_stmt
 from weft.capture.runtime_names import note_missing as _note_missing  # noqa: F401 - enters handlers
+from weft.capture.runtime_raise import raised, unfinished
+from weft.capture.runtime_sizes import _compare as _compare_sizes  # noqa: F401 - enters a rule
+from weft.capture.runtime_whole import items, whole
 from weft.capture.undefined import load, undefined
 
 __all__ = [
@@ -33,15 +36,19 @@ __all__ = [
     "getitem",
     "if_exp",
     "if_stmt",
+    "items",
     "load",
     "new_dict",
     "new_list",
     "new_set",
     "not_",
     "or_",
+    "raised",
     "returned",
     "setattr",
     "setitem",
     "undefined",
+    "unfinished",
     "while_stmt",
+    "whole",
 ]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
+from weft.capture.convert_source import is_library
 from weft.capture.number import Number
 from weft.capture.runtime_keys import pick, read_tensor, write_tensor
 from weft.capture.runtime_lists import GraphList
 from weft.capture.runtime_places import (
     CONTAINERS,
+    ContentsSlot,
     before_change,
     is_made_here,
     is_made_inside,
@@ -22,19 +24,21 @@ from weft.capture.runtime_places import (
     note_read,
 )
 from weft.capture.runtime_text import resolve_text
+from weft.capture.runtime_whole import items, whole
 from weft.capture.slots import MISSING, AttrSlot, CellSlot, ItemSlot
 from weft.errors import CaptureError
-from weft.tensor.mode import thread
+from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 
 # Displays
 
 
 def new_list(items: list[Any]) -> list[Any]:
-    """A list display or comprehension; an empty one may come to stand for what a loop appends to it."""
+    """A list display or comprehension; one of tensors, or an empty one, may come to be grown by the graph."""
     if thread.capture is None:
         return items
-    out: list[Any] = note_made(items if items else GraphList())
+    grows = not items or any(isinstance(x, Tensor | Number) for x in items)
+    out: list[Any] = note_made(GraphList(items) if grows else items)
     return out
 
 
@@ -53,21 +57,55 @@ def new_set(items: set[Any]) -> set[Any]:
 
 def getattr_(obj: Any, name: str) -> Any:
     """``obj.name``."""
-    value = builtins.getattr(obj, name)
     capture = thread.capture
-    if capture is not None and not isinstance(obj, Tensor | Number):
-        read = builtins.getattr(capture.root, "read_attr", None)
-        if read is not None and not is_made_inside(obj):
-            read(obj, name, value)
-            note_outside(value)
-    return value
+    if capture is None or isinstance(obj, Tensor | Number):
+        return builtins.getattr(obj, name)
+    found = _computed(obj, name)
+    if found is not None:
+        return call_user(*found)
+    value = builtins.getattr(obj, name, MISSING)
+    read = builtins.getattr(capture.root, "read_attr", None)
+    if read is not None and not is_made_inside(obj):
+        read(obj, name, value)
+        note_outside(value)
+    return builtins.getattr(obj, name) if value is MISSING else value
+
+
+def _computed(obj: Any, name: str) -> tuple[Any, ...] | None:
+    """The function of the user that gives an attribute, with its arguments; None if it is just there."""
+    kind = type(obj)
+    found = _class_attribute(kind, name)
+    read = builtins.getattr(thread.capture.root, "read_attr", None)
+    if isinstance(found, property):
+        if read is not None:
+            read(kind, name, found)
+        return None if found.fget is None else (found.fget, obj)
+    method = _class_attribute(kind, "__getattr__")
+    own = builtins.getattr(obj, "__dict__", ())
+    if (
+        not isinstance(method, FunctionType)
+        or is_library(method.__code__.co_filename)
+        or found is not MISSING
+    ):
+        return None
+    if name in own:
+        return None
+    if read is not None:
+        thread.capture.root.read_member(own, name, False)
+    return method, obj, name
+
+
+def _class_attribute(kind: type, name: str) -> Any:
+    """What a class or its bases hold under a name, as it stands there."""
+    return next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), MISSING)
 
 
 def setattr_(obj: Any, name: str, value: Any) -> None:
     """``obj.name = value``."""
     capture = thread.capture
     if capture is not None and not isinstance(obj, Tensor) and _is_changed(obj, name, value):
-        capture.before_write(CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name))
+        slot = CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name)
+        (capture.remember if is_made_here(obj) else capture.before_write)(slot)
     builtins.setattr(obj, name, value)
 
 
@@ -75,13 +113,14 @@ def delattr_(obj: Any, name: str) -> None:
     """``del obj.name``."""
     capture = thread.capture
     if capture is not None and not is_made_here(obj) and not _is_property(obj, name):
+        note_member(builtins.getattr(obj, "__dict__", {}), name)
         capture.before_write(AttrSlot(obj, name))
     builtins.delattr(obj, name)
 
 
 def _is_changed(obj: Any, name: str, value: Any) -> bool:
     """Whether setting an attribute changes what the capture must know of."""
-    if is_made_here(obj) or _is_property(obj, name):
+    if _is_property(obj, name):
         return False
     return builtins.getattr(obj, name, MISSING) is not value
 
@@ -105,17 +144,33 @@ def getitem(obj: Any, key: Any) -> Any:
         return pick(obj, key)
     if isinstance(key, str):
         key = resolve_text(key)
-    value = obj[key]
-    if isinstance(obj, list | dict | tuple) and not (
-        isinstance(obj, GraphList) and obj.stacked_rows is not None
-    ):
-        note_read(obj)
-        read = builtins.getattr(capture.root, "read_item", None)
-        if read is not None and not isinstance(key, slice) and not is_made_inside(obj):
-            read(obj, key, value)
-            note_outside(value)
-        if isinstance(value, list) and isinstance(key, slice):
-            note_made(value)
+    if isinstance(obj, list | dict | tuple):
+        return _read_item(obj, key)
+    method = builtins.getattr(type(obj), "__getitem__", None)
+    if isinstance(method, FunctionType):
+        return call_user(method, whole(obj) if is_library(method.__code__.co_filename) else obj, key)
+    return whole(obj)[key]
+
+
+def _read_item(obj: Any, key: Any) -> Any:
+    """An item of a container, which is guarded where the container is from outside."""
+    note_read(obj, "last" if type(key) is int and key == -1 else "all")
+    root, inside = thread.capture.root, is_made_inside(obj)
+    noted = not inside and hasattr(root, "read_item")
+    if isinstance(key, slice):
+        value = obj[key] if inside else items(obj)[key]
+        return note_made(value) if isinstance(value, list) else value
+    try:
+        value = obj[key]
+    except LookupError:
+        if noted and isinstance(obj, dict):
+            root.read_member(obj, key, False)
+        elif noted:
+            root.read_length(obj)
+        raise
+    if noted:
+        root.read_item(obj, key, value)
+        note_outside(value)
     return value
 
 
@@ -139,8 +194,16 @@ def setitem(obj: Any, key: Any, value: Any) -> None:
 def delitem(obj: Any, key: Any) -> None:
     """``del obj[key]``."""
     if thread.capture is not None and isinstance(obj, CONTAINERS):
+        if isinstance(obj, dict):
+            note_member(obj, key)
         before_item(obj, key)
     del obj[key]
+
+
+def note_member(obj: dict[Any, Any], key: Any) -> None:
+    """Note that captured code relies on a key being in a dict from outside, or not being there."""
+    if hasattr(thread.capture.root, "read_member") and not is_made_inside(obj):
+        thread.capture.root.read_member(obj, key, key in obj)
 
 
 def before_item(obj: Any, key: Any) -> None:
@@ -154,6 +217,8 @@ def before_item(obj: Any, key: Any) -> None:
         isinstance(obj, list) and is_outside(obj) and not isinstance(key, slice)
     ):
         capture.before_write(ItemSlot(obj, key))
+    elif isinstance(obj, CONTAINERS):
+        capture.remember(ContentsSlot(obj))
 
 
 def _is_namespace(obj: Any) -> bool:
@@ -197,6 +262,7 @@ def augmented(sign: str, current: Any, operand: Any) -> Any:
         if isinstance(current, Tensor) and isinstance(operand, Number):
             operand = operand.next_to(current)
         elif isinstance(current, CONTAINERS):
+            items(operand)
             check_growth(current, sign)
             before_change(current)
             if isinstance(current, GraphList):

@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from weft.base.sizes import Size
 from weft.capture.number import KINDS, Number
 from weft.capture.runtime_meet import Statement, as_predicate, meet
+from weft.capture.runtime_places import CONTAINERS, note_read
 from weft.capture.runtime_text import text_attributes
+from weft.capture.runtime_whole import truth, whole
 from weft.errors import CaptureError
 from weft.ops import compare as ops
 from weft.ops.effects import check
@@ -33,20 +36,33 @@ def is_staged(x: Any) -> bool:
     return capture is not None and getattr(capture.root, "stages_control", True)
 
 
+def asked(x: Any) -> Any:
+    """What is asked for its truth: of a list, and of a size, whose truth only a run tells, a Number."""
+    if isinstance(x, list) and thread.capture is not None:
+        note_read(x, "len")
+        grown: Any = x  # perhaps: see weft.capture.runtime_lists.GraphList
+        return grown.graph_length if getattr(x, "is_grown", False) else x
+    if isinstance(x, Size) and thread.capture is not None:
+        return x != 0 if hasattr(thread.capture.root, "stages_control") else x
+    return x
+
+
 def if_stmt(
     test: Any, then: Callable[..., State], orelse: Callable[..., State], state: State, names: Sequence[str]
 ) -> State:
     """``if test: ... else: ...`` as functions from the variables before to those after."""
+    test = asked(test)
     if not is_staged(test):
-        return then(*state) if test else orelse(*state)
+        return then(*state) if truth(test) else orelse(*state)
     at = Statement.here("if")
     return meet(as_predicate(test), (lambda: then(*state), lambda: orelse(*state)), state, names, at)
 
 
 def if_exp(test: Any, then: Thunk, orelse: Thunk) -> Any:
     """``then if test else orelse``."""
+    test = asked(test)
     if not is_staged(test):
-        return then() if test else orelse()
+        return then() if truth(test) else orelse()
     return _choose(test, then, orelse, "if")
 
 
@@ -71,9 +87,9 @@ def _short_circuit(thunks: Sequence[Thunk], *, stop_at: bool) -> Any:
         value = thunk()
         if i == len(thunks) - 1:
             return value
-        if is_staged(value):
-            return _logical(value, thunks[i + 1 :], stop_at=stop_at)
-        if bool(value) is stop_at:
+        if is_staged(truth_asked := asked(value)):
+            return _logical(truth_asked, thunks[i + 1 :], stop_at=stop_at)
+        if truth(value) is stop_at:
             return value
     raise AssertionError("and_ and or_ have operands")
 
@@ -135,8 +151,9 @@ def _sides(left: Any, rest: Sequence[Thunk], *, stop_at: bool) -> tuple[Thunk, T
 
 def not_(x: Any) -> Any:
     """``not x``."""
+    x = asked(x)
     if not is_staged(x):
-        return not x
+        return not truth(x)
     out = ops.logical_not(as_predicate(x))
     return Number(bool, out) if isinstance(x, Number) else out
 
@@ -157,24 +174,25 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 def _is_in(x: Any, container: Any) -> Any:
     """``x in container``, which is guarded where the container is from outside."""
-    found = x in container
     capture = thread.capture
-    if capture is not None and hasattr(capture.root, "read_member"):
+    if capture is None or not isinstance(container, CONTAINERS):
+        return x in whole(container)
+    found = x in container
+    if hasattr(capture.root, "read_member"):
         capture.root.read_member(container, x, found)
     return found
 
 
 def compare(left: Any, rest: Sequence[tuple[str, Thunk]]) -> Any:
     """``a < b < c``, each operand evaluated once, and only if those before it hold."""
-    held = [left]
+    held = {0: left}
 
-    def step(sign: str, thunk: Thunk) -> Any:
-        right = thunk()
-        result = _OPERATORS[sign](held[-1], right)
-        held.append(right)
-        return result
+    def step(i: int, sign: str, thunk: Thunk) -> Any:  # which may come twice: see _logical
+        held[i + 1] = right = thunk()
+        return _OPERATORS[sign](held[i], right)
 
-    return _short_circuit([partial(step, sign, thunk) for sign, thunk in rest], stop_at=False)
+    steps = [partial(step, i, sign, thunk) for i, (sign, thunk) in enumerate(rest)]
+    return _short_circuit(steps, stop_at=False)
 
 
 def assert_stmt(test: Thunk, message: Thunk | None = None) -> None:
@@ -183,7 +201,7 @@ def assert_stmt(test: Thunk, message: Thunk | None = None) -> None:
         return
     value = test()
     if not is_staged(value):
-        if not value:
+        if not truth(value):
             raise AssertionError(*(() if message is None else (message(),)))
         return
     operands, attrs = text_attributes("" if message is None else str(message()))

@@ -15,8 +15,10 @@ from weft.base.dtypes import kind as kind_of
 from weft.base.sizes import Size
 from weft.capture.number import KINDS, Number, number_of
 from weft.capture.runtime_branch import is_staged
+from weft.capture.runtime_lists import GraphList
 from weft.capture.runtime_meet import as_predicate, truth_of
 from weft.capture.runtime_text import emit_print
+from weft.capture.runtime_whole import truth
 from weft.errors import CaptureError
 from weft.ops.op import OPS
 from weft.ops.select import cast
@@ -52,7 +54,9 @@ def _as_number(tensor: Any, kind: type) -> Number:
 @handles(bool)
 def as_bool(*args: Any) -> Any:
     """``bool(x)``."""
-    return Number(bool, as_predicate(args[0]).detach()) if args and is_staged(args[0]) else bool(*args)
+    if args and is_staged(args[0]):
+        return Number(bool, as_predicate(args[0]).detach())
+    return truth(args[0]) if len(args) == 1 else bool(*args)
 
 
 @handles(int)
@@ -119,14 +123,16 @@ def _pow(x: Any, y: Any, *mod: Any) -> Any:
 
 @handles(type)
 def _type(*args: Any, **kwargs: Any) -> Any:
-    return args[0].kind if len(args) == 1 and isinstance(args[0], Number) else type(*args, **kwargs)
+    if len(args) == 1 and isinstance(args[0], Number | GraphList):
+        return args[0].kind if isinstance(args[0], Number) else list
+    return type(*args, **kwargs)
 
 
 @handles(isinstance)
 def _isinstance(x: Any, classes: Any) -> bool:
     if isinstance(x, Number):
         return isinstance(x.kind(), classes)
-    return isinstance(x, classes)
+    return isinstance(x, classes) or (isinstance(x, Size) and isinstance(0, classes))
 
 
 @handles(callable)

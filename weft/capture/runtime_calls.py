@@ -7,6 +7,7 @@ that are handed to weft (``weft.vmap(f)``, ``weft.cond(p, f, g)``) are converted
 from __future__ import annotations
 
 import functools
+import os
 import types
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +21,8 @@ from weft.capture.number import Number, is_number, number_of
 from weft.capture.runtime_access import before_item, check_growth, getattr_
 from weft.capture.runtime_branch import is_staged
 from weft.capture.runtime_builtins import HANDLERS, handles, item
-from weft.capture.runtime_effects import check_repeatable
-from weft.capture.runtime_lists import stacked
+from weft.capture.runtime_effects import check_repeatable, is_log
+from weft.capture.runtime_lists import GraphList, stacked
 from weft.capture.runtime_places import (
     CONTAINERS,
     before_change,
@@ -31,11 +32,13 @@ from weft.capture.runtime_places import (
     note_read,
 )
 from weft.capture.runtime_sequences import plain_items
+from weft.capture.runtime_whole import check_iterator, items, note_whole, whole
 from weft.capture.runtime_wrappers import unwrapped
-from weft.capture.slots import CellSlot, ItemSlot
+from weft.capture.slots import MISSING, CellSlot, ItemSlot
 from weft.capture.undefined import Undefined
 from weft.errors import CaptureError
 from weft.ops.rows import rows
+from weft.ops.select import cast
 from weft.ops.view import stack
 from weft.tensor.convert import number_dtype
 from weft.tensor.mode import set_call_layer, thread
@@ -54,22 +57,33 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return _call_builtin(function, args, kwargs)
     if isinstance(function, types.MethodType) and isinstance(function.__self__, CONTAINERS):
         return call_method(function.__self__, function.__name__, *args, **kwargs)
-    for x in args:
-        if isinstance(x, list):
-            note_read(x)
     if _is_weft(function):
+        _note_lists(args)
         return _call_weft(function, args, kwargs)
     function = unwrapped(function)
     if isinstance(function, functools.partial):
+        items(function.keywords)
         return call(function.func, *function.args, *args, **{**function.keywords, **kwargs})
     converted = _converted(function)
     if converted is None:
+        _note_lists(args)
         check_repeatable(function, args, kwargs)
+        owner = os.environ if function is os.getenv else getattr(function, "__self__", None)
+        if not is_log(function):
+            note_whole((args, kwargs, owner))
         return function(*args, **kwargs)
     return _call_converted(function, converted, args, kwargs)
 
 
+def _note_lists(args: tuple[Any, ...]) -> None:
+    """Note that a function which is not converted may look at lists."""
+    for x in args:
+        if isinstance(x, list):
+            note_read(x)
+
+
 def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    _note_arguments(function, args, kwargs)
     handler = HANDLERS.get(function)
     if handler is not None:
         return handler(*args, **kwargs)
@@ -79,8 +93,39 @@ def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     check_repeatable(function, args, kwargs)
     out = function(*args, **kwargs)
     if isinstance(function, type) and type(out).__module__ != "builtins" and not isinstance(out, Tensor):
-        note_made(out)
+        _forget_changes(note_made(out))
     return out
+
+
+_QUIET = frozenset(
+    {len, isinstance, issubclass, id, range, getattr, hasattr, setattr, delattr, callable, bool}
+)
+_TAKES = frozenset({zip, enumerate, reversed, list, tuple, set, frozenset, dict, iter, map, filter, next})
+
+
+def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note what a builtin reads of its arguments from outside."""
+    for x in args:
+        check_iterator(x)
+    if function in (isinstance, type) and args and not isinstance(args[0], Tensor):
+        getattr_(args[0], "__class__")
+    elif function in _TAKES or getattr(function, "__module__", "") == "itertools":
+        for x in args:
+            items(x)
+    elif function not in _QUIET and (function in HANDLERS or not _is_user_class(function)):
+        note_whole((args, kwargs, getattr(function, "__self__", None)))
+
+
+def _is_user_class(function: Any) -> bool:
+    """Whether something is a class whose constructor is converted, which tells of what it reads."""
+    return isinstance(function, type) and isinstance(getattr(function, "__init__", None), types.FunctionType)
+
+
+def _forget_changes(made: Any) -> None:
+    """What the constructor of a new object did to it is no change of something from outside."""
+    journal = thread.capture.journal
+    for key in [k for k in journal if k[:2] == ("attr", id(made))]:
+        del journal[key]
 
 
 def _is_weft(function: Any) -> bool:
@@ -151,10 +196,11 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return item(owner)
     if name == "tolist" and isinstance(owner, Tensor) and is_staged(owner) and _is_short(owner):
         return _nested(owner)
-    if name in ("stack", "vstack") and args and isinstance(args[0], list) and not isinstance(owner, Tensor):
+    if name in _JOINS and args and isinstance(args[0], list) and not isinstance(owner, Tensor):
         found = stacked(args[0])
         if found is not None:
             return _stack_again(function, name, found, args[1:], kwargs)
+    note_whole((args, kwargs), objects=False)
     given = [_argument(x, name) for x in args]
     return function(*given, **{k: _argument(x, name) for k, x in kwargs.items()})
 
@@ -175,18 +221,28 @@ def _nested(tensor: Tensor) -> Any:
 
 
 def _stack_again(function: Any, name: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The stack of a list whose rows come from one tensor."""
+    """The stack or join of a list whose rows come from one tensor."""
     axis = kwargs.get("axis", args[0] if args else 0)
-    if name == "stack" and not isinstance(axis, Number):
-        at = axis if axis >= 0 else axis + found.ndim
-        return found if at == 0 else found.moveaxis(0, at)
-    return function(found, *args, **kwargs)
+    if name == "vstack" or not isinstance(axis, int):
+        return function(found, *args, **kwargs)
+    at = axis if axis >= 0 else axis + found.ndim - (name == "concat")
+    moved = found if at == 0 else found.moveaxis(0, at)
+    return moved if name == "stack" else moved.reshape(_merged(moved.shape, at))
 
 
+def _merged(shape: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+    """A shape with an axis and the next one as one."""
+    return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+
+
+_JOINS = frozenset({"stack", "vstack", "concat"})
 _MAKERS = frozenset({"tensor", "asarray", "as_tensor", "full", "full_like", "from_numpy", "scalar_tensor"})
 
 
 def _argument(x: Any, name: str) -> Any:
+    if isinstance(x, GraphList) and x.is_grown and name in _MAKERS:
+        tensor, kind = x.rows
+        return tensor if kind is None else cast(tensor, dtype=number_dtype(kind()))
     if isinstance(x, Number) and name in _MAKERS:
         return x.in_dtype(_alone(x))
     if isinstance(x, list | tuple) and name in _MAKERS and any(isinstance(y, Number) for y in tree_leaves(x)):
@@ -226,6 +282,8 @@ def call_method(obj: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         if name in _SET_CHANGES:
             check_growth(obj, name)
             before_change(obj)
+        else:
+            whole(obj)
         return getattr(obj, name)(*args, **kwargs)
     return call(getattr_(obj, name), *args, **kwargs)
 
@@ -238,6 +296,7 @@ _SET_CHANGES = frozenset({"add", "discard", "remove", "pop", "clear", "update", 
 def _call_list(obj: list[Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name not in _LIST_CHANGES:
         note_read(obj)
+        whole(obj)
         out = getattr(obj, name)(*args, **kwargs)
         return note_made(out) if isinstance(out, list) else out
     check_growth(obj, name)
@@ -258,6 +317,7 @@ def _call_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...], kwargs: di
         for key in {**(args[0] if args else {}), **kwargs}:
             before_item(obj, key)
     elif name in ("setdefault", "pop"):
+        _note_dict(obj, "get", args)
         thread.capture.before_write(ItemSlot(obj, args[0]))
     else:
         check_growth(obj, name)
@@ -273,8 +333,8 @@ def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:
         if args[0] in obj:
             root.read_item(obj, args[0], obj[args[0]])
         else:
-            root.read_contents(obj)
-    elif name in ("items", "keys", "values"):
+            root.read_member(obj, args[0], False)
+    elif name in ("items", "keys", "values", "copy"):
         root.read_contents(obj)
 
 
@@ -298,12 +358,13 @@ def enter(function: Any, converted: Any, args: Any = ()) -> None:
     plain = _plain_function(function)
     if plain is None:
         return
+    if not isinstance(function, _FUNCTIONS):
+        capture.root.read_attr(type(function), "__call__", plain)
     root, scope = capture.root, plain.__globals__
     globals_read, cells_read = _names_read(plain.__code__)
     for name in globals_read:
-        if name in scope:
-            root.read_global(scope, name, scope[name])
-            note_outside(scope[name])
+        root.read_global(scope, name, scope.get(name, MISSING))
+        note_outside(scope.get(name))
     cells = dict(zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True))
     for name in cells_read:
         content = CellSlot(cells[name]).get()
@@ -331,8 +392,8 @@ def _names_read(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]
 def _plain_function(function: Any) -> types.FunctionType | None:
     """The function behind a method or a callable object."""
     if not isinstance(function, _FUNCTIONS):
-        function = type(function).__dict__.get("__call__")
-    function = getattr(function, "__func__", function)
+        function = type(function).__call__ if callable(function) else None
+    function = function.__func__ if isinstance(function, types.MethodType) else function
     return function if isinstance(function, types.FunctionType) else None
 
 

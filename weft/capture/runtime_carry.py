@@ -11,8 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from weft.capture.number import Number, number_of
+from weft.capture.runtime_items import Past, check_fixed, last_of, length_of
 from weft.capture.runtime_meet import Statement, is_ours, is_result
-from weft.capture.runtime_places import ContentsSlot, Places, take_places, was_read, write_place
+from weft.capture.runtime_places import (
+    ContentsSlot,
+    Places,
+    is_made_inside,
+    take_places,
+    what_was_read,
+    write_place,
+)
 from weft.capture.runtime_state import (
     Mismatch,
     Plan,
@@ -26,7 +35,9 @@ from weft.capture.runtime_state import (
 from weft.capture.undefined import Undefined, is_undefined
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
-from weft.transform.slots import Slot
+from weft.tensor.tensor import Tensor
+from weft.transform.building import name_value
+from weft.transform.slots import DataSlot, Slot
 
 
 class Fresh(NamedTuple):
@@ -42,7 +53,13 @@ class Late(NamedTuple):
     plan: Plan
 
 
-Entry = Plan | Fresh | Late
+class Same(NamedTuple):
+    """A variable that holds one list or tensor throughout; what happens to that is the matter of its slot."""
+
+    value: Any
+
+
+Entry = Plan | Fresh | Late | Same
 
 
 class Grown(NamedTuple):
@@ -52,6 +69,20 @@ class Grown(NamedTuple):
     before: list[Any]
     plans: list[Plan]
     tensors: list[Any]
+
+
+class Seen(NamedTuple):
+    """A list that each iteration appends to, and whose length or last item is looked at in the loop.
+
+    Attributes:
+        slot: its contents.
+        before: what it held before the loop.
+        last: what its last item is, None if nobody asks for it or there is none before the loop.
+    """
+
+    slot: ContentsSlot
+    before: list[Any]
+    last: Plan | None
 
 
 class Replan(Exception):  # noqa: N818 - says that another way must be taken
@@ -70,10 +101,15 @@ class Carry:
         self.state = state
         self.at = at
         self.runs = runs  # at least once, for sure
-        self.entries: list[Entry] = [Fresh(v) if is_undefined(v) else plan_of(v) for v in state]
+        self.entries: list[Entry] = [_first_entry(v) for v in state]
         self.places: Places = {}
         self.plans: dict[tuple[Any, ...], Plan] = {}
         self.grown: dict[tuple[Any, ...], Grown] = {}
+        self.seen: dict[tuple[Any, ...], Seen] = {}
+        self._entered: dict[tuple[Any, ...], list[Any]] = {}  # what lists in seen held at the start
+        self._given: tuple[Any, ...] = ()  # the variables at the start
+        self._data: list[tuple[Any, Any]] = []  # the tensors at the start, with the data they had
+        self._started: list[Any] = []  # the tensors before the loop
         self.settles = True
 
     # Into the loop
@@ -88,18 +124,39 @@ class Carry:
                 out += zeros_of(entry.plan)
         for key, (_, content) in self.places.items():
             out += carried_tensors(content, self.plans[key])
+        for seen in self.seen.values():
+            out += _seen_tensors(seen.before, seen.last)
+        self._started = out
         return out
 
     def enter(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The variables at the start of an iteration; places hold what they then hold."""
         rest = iter(tensors)
+        self._name(tensors)
+        self._data = [(t, t._data) for t in tensors]
         values = [_value(entry, before, rest) for entry, before in zip(self.entries, self.state, strict=True)]
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
             if self.plans[key].types:
                 thread.capture.before_write(slot)
                 slot.put(content)
-        return tuple(values)
+        for key, seen in self.seen.items():
+            count = Number(int, next(rest))
+            content = [Past(count)] if seen.last is None else [Past(count - 1), _rebuilt(seen.last, rest)]
+            self._entered[key] = content
+            thread.capture.before_write(seen.slot)
+            seen.slot.put(content)
+        self._given = tuple(values)
+        return self._given
+
+    def _name(self, tensors: Sequence[Any]) -> None:
+        """Call the inputs of a region as the variables are that they hold."""
+        rest = iter(tensors)
+        for entry, name in zip(self.entries, self.names, strict=True):
+            plan = entry.plan if isinstance(entry, Late) else entry
+            types = plan.types if isinstance(plan, Plan) else []
+            for i in range(len(types)):
+                name_value(next(rest), name if len(types) == 1 else f"{name}.{i}")
 
     # Out of an iteration
 
@@ -107,6 +164,7 @@ class Carry:
         """The tensors at the end of an iteration, if all is as guessed."""
         found = take_places(thread.capture)
         entries = [self._next(*row) for row in zip(self.entries, values, self.names, self.state, strict=True)]
+        entries = self._kept(entries, values)
         mended = any(a is not b for a, b in zip(entries, self.entries, strict=True))
         self.entries = entries
         mended = self._leave_places(found) or mended
@@ -114,11 +172,46 @@ class Carry:
             raise Replan
         out: list[Any] = []
         for entry, value in zip(self.entries, values, strict=True):
-            if not isinstance(entry, Fresh):
+            if not isinstance(entry, Fresh | Same):
                 out += carried_tensors(value, entry.plan if isinstance(entry, Late) else entry)
         for key, (_, before) in self.places.items():
             out += carried_tensors(found[key][1] if key in found else before, self.plans[key])
+        for key, seen in self.seen.items():
+            out += _seen_tensors(found[key][1] if key in found else self._entered[key], seen.last)
+        self._check_shared(self._started)
+        self._check_shared(out)
         return out
+
+    def _check_shared(self, tensors: Sequence[Any]) -> None:
+        """Raise if what the iteration changes in place is one tensor with what another variable starts as."""
+        region, inputs = thread.capture, {id(t) for t, _ in self._data}
+        slots = [slot for slot, _ in region.journal.values() if isinstance(slot, DataSlot)]
+        changed = {id(slot.tensor) for slot in slots} - inputs
+        held = [id(t) for t in tensors]
+        rows = zip(self._data, tensors, strict=True)
+        own = [x for (t, data), x in rows if t._data is not data]  # that variables alone hold, as it seems
+        shared = any(held.count(id(x)) > 1 or region.uses(x) for x in own)
+        if shared or not changed.isdisjoint(held):
+            self.settles = False
+            raise CaptureError(
+                self.at.kind,
+                f"a tensor that {self.at} changes in place must be held by one variable, got it in several "
+                "of which one is assigned another tensor",
+                hint="write `x = x + y` in place of `x += y`, or take a copy with .clone() before the loop",
+            )
+
+    def _kept(self, entries: list[Entry], values: Sequence[Any]) -> list[Entry]:
+        """Entries, where a variable that was changed in place and not assigned is one tensor throughout.
+
+        Others may hold that tensor too, and see the change.
+        """
+        changed = {id(t) for t, data in self._data if t._data is not data}
+        if not changed:
+            return entries
+        rows = zip(entries, values, self._given, self.state, strict=True)
+        return [
+            Same(b) if id(v) in changed and v is g and isinstance(b, Tensor) else e for e, v, g, b in rows
+        ]
 
     def _next(self, entry: Entry, value: Any, name: str, before: Any) -> Entry:
         """The entry of a variable, given what an iteration left in it; the same object if nothing changes."""
@@ -126,6 +219,11 @@ class Carry:
             return entry if isinstance(entry, Fresh) else Fresh(value)
         if isinstance(entry, Fresh):
             return Late(entry.value, plan_of(value)) if self.runs or is_ours(name) else entry
+        if isinstance(entry, Same):
+            return entry if value is entry.value else self._joined(plan_of(before), value, name)
+        return self._joined(entry, value, name)
+
+    def _joined(self, entry: Plan | Late, value: Any, name: str) -> Entry:
         old = entry.plan if isinstance(entry, Late) else entry
         try:
             new = join(old, plan_of(value))
@@ -162,9 +260,14 @@ class Carry:
         self.grown = {}
         for key, (slot, content) in found.items():
             known = key in self.places
-            before = self.places[key][1] if known else slot.get()
-            if not known and isinstance(slot, ContentsSlot) and (grown := _growth(slot, before, content)):
-                self.grown[key] = self._checked(grown)
+            before = self._entered.get(key, self.places[key][1] if known else slot.get())
+            if (
+                not known
+                and isinstance(slot, ContentsSlot)
+                and (grown := self._growth(slot, before, content))
+            ):
+                self.grown[key] = grown
+                mended = self.look(key, grown, content) or mended
                 continue
             mended = self._leave_place(key, slot, before, content) or mended
         return mended
@@ -189,14 +292,52 @@ class Carry:
         self.plans[key] = new
         return True
 
-    def _checked(self, grown: Grown) -> Grown:
-        if was_read(grown.slot.obj):
+    def _growth(self, slot: ContentsSlot, before: Any, content: Any) -> Grown | None:
+        """What was appended to a list, if that is all that happened to it."""
+        if not isinstance(slot.obj, list) or len(content) <= len(before):
+            return None
+        if any(a is not b for a, b in zip(before, content, strict=False)):
+            return None
+        items = content[len(before) :]
+        check_fixed(items, self.at)
+        plans = [plan_of(item) for item in items]
+        tensors = [t for item, plan in zip(items, plans, strict=True) for t in carried_tensors(item, plan)]
+        return Grown(slot, before, plans, tensors)
+
+    def look(self, key: tuple[Any, ...], grown: Grown, content: list[Any] | None = None) -> bool:
+        """Provide for what the running region read of a list that the loop appends to; is that new?"""
+        what = what_was_read(grown.slot.obj)
+        if "all" in what:
             raise CaptureError(
                 self.at.kind,
-                f"a list that {self.at} appends to must not be read in the loop",
+                f"of a list that {self.at} appends to the loop must read the last item and the length alone",
                 hint="keep what the next iteration needs in a variable of its own",
             )
-        return grown
+        old = self.seen.get(key)
+        if not what and old is None:
+            return False
+        before = grown.slot.get() if old is None else old.before
+        last = None if old is None else old.last
+        if before and (last is not None or "last" in what):
+            last = self._last(plan_of(last_of(before)) if last is None else last, content)
+        if old is not None and last is old.last:
+            return False
+        self.seen[key] = Seen(grown.slot, before, last)
+        return True
+
+    def _last(self, old: Plan, content: list[Any] | None) -> Plan:
+        """What the last item of a list is before and after an iteration."""
+        if content is None:
+            return old
+        try:
+            new = join(old, plan_of(last_of(content)))
+        except Mismatch as found:
+            self.settles = False
+            raise CaptureError(
+                self.at.kind,
+                f"the items of a list must be alike in {self.at}, got {found.first} and {found.second}",
+            ) from None
+        return old if all(a is b for a, b in zip(old.parts, new.parts, strict=True)) else new
 
     @property
     def stacked(self) -> list[Any]:
@@ -212,6 +353,8 @@ class Carry:
         for entry, name, before in zip(self.entries, self.names, self.state, strict=True):
             if isinstance(entry, Fresh):
                 values.append(self._undefined(name, entry))
+            elif isinstance(entry, Same):
+                values.append(before)
             else:
                 plan = entry.plan if isinstance(entry, Late) else entry
                 values.append(_value(plan, before, rest) if isinstance(entry, Plan) else _rebuilt(plan, rest))
@@ -227,7 +370,7 @@ class Carry:
 
 
 def _value(entry: Entry, before: Any, rest: Any) -> Any:
-    if isinstance(entry, Fresh):
+    if isinstance(entry, Fresh | Same):
         return entry.value
     if isinstance(entry, Late):
         _rebuilt(entry.plan, rest)
@@ -239,13 +382,13 @@ def _rebuilt(plan: Plan, rest: Any) -> Any:
     return rebuild(plan, [next(rest) for _ in plan.types])
 
 
-def _growth(slot: ContentsSlot, before: Any, content: Any) -> Grown | None:
-    """What was appended to a list, if that is all that happened to it."""
-    if not isinstance(slot.obj, list) or len(content) <= len(before):
-        return None
-    if any(a is not b for a, b in zip(before, content, strict=False)):
-        return None
-    items = content[len(before) :]
-    plans = [plan_of(item) for item in items]
-    tensors = [t for item, plan in zip(items, plans, strict=True) for t in carried_tensors(item, plan)]
-    return Grown(slot, before, plans, tensors)
+def _first_entry(value: Any) -> Entry:
+    if is_undefined(value):
+        return Fresh(value)
+    return Same(value) if isinstance(value, list) and is_made_inside(value) else plan_of(value)
+
+
+def _seen_tensors(content: list[Any], last: Plan | None) -> list[Any]:
+    """The length of a list and its last item, as tensors."""
+    tensors = [] if last is None else carried_tensors(last_of(content), last)
+    return [number_of(length_of(content)).tensor, *tensors]

@@ -6,7 +6,9 @@ objects, such as writing to a file, is warned of with the line: only the capture
 
 from __future__ import annotations
 
+import array
 import builtins
+import collections
 import io
 import warnings
 from typing import Any
@@ -18,6 +20,7 @@ from weft.errors import CaptureError
 _RANDOM = ("random", "numpy.random", "secrets", "uuid")
 _WRITES = ("write", "writelines", "truncate")
 _CLOCKS = ("time", "datetime")
+_LOGS = ("logging",)
 
 
 def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -29,7 +32,11 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         raise _changing(name, "use weft.rand, weft.randn or another random function of weft")
     if function is builtins.input:
         raise _changing(name, "pass what was typed as an argument")
-    if _is_of(module, _CLOCKS) and name in _TIMES:
+    if _is_of(module, _LOGS) and name in _LEVELS:
+        _warn(name, "writes to a log")
+    elif isinstance(owner, _GROWING) and name in _CHANGES and not is_made_inside(owner):
+        raise _growing(name, owner)
+    elif _is_of(module, _CLOCKS) and name in _TIMES:
         _warn(name, "reads a clock")
     elif isinstance(owner, io.IOBase) and name in _WRITES:
         _warn("file.write", "writes to a file")
@@ -39,6 +46,28 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 _QUIET = frozenset({"seed", "default_rng", "Random", "RandomState", "Generator", "getstate", "get_state"})
 _TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "time_ns", "now", "today", "utcnow"})
+
+
+_LEVELS = frozenset({"debug", "info", "warning", "error", "critical", "exception", "log"})
+_GROWING = (collections.deque, array.array, bytearray)
+_CHANGES = frozenset(
+    {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "remove", "clear", "rotate"}
+)
+
+
+def is_log(function: Any) -> bool:
+    """Whether a function writes to a log, so that what it reads is no part of the graph."""
+    owner = getattr(function, "__self__", None)
+    return _is_of(_module(type(owner)) if _is_object(owner) else _module(function), _LOGS)
+
+
+def _growing(name: str, owner: Any) -> CaptureError:
+    return CaptureError(
+        name,
+        f"captured code must not change a {type(owner).__name__} from outside, "
+        "which only the capture would do, not each call",
+        hint="return the value, and let the caller keep it",
+    )
 
 
 def _is_object(owner: Any) -> bool:

@@ -97,10 +97,10 @@ class Range(Source):
     def item_at(self, index: Number) -> Any:
         """The item with an index."""
         item: Number = index
-        if not (
-            isinstance(self.start, int) and self.start == 0 and isinstance(self.step, int) and self.step == 1
-        ):
-            item = index * self.step + self.start
+        if not _is_plain(self.step, 1):
+            item = item * self.step
+        if not _is_plain(self.start, 0):
+            item = item + self.start
         return fresh_index(item.tensor, known_sign=self._is_counting_up)
 
     def plain(self) -> Iterator[Any]:
@@ -115,13 +115,20 @@ class Range(Source):
         return len(builtins.range(int(self.start), int(self.stop), int(self.step)))
 
 
+def _is_plain(x: Any, number: int) -> bool:
+    """Whether something is a number of Python, known now."""
+    return isinstance(x, int) and x == number
+
+
 def _range_length(start: Any, stop: Any, step: Any) -> Any:
     if all(isinstance(x, int) for x in (start, stop, step)):
         return len(builtins.range(start, stop, step))
-    if isinstance(stop, Size) and start == 0 and isinstance(step, int) and step == 1:
+    if isinstance(stop, Size) and start == 0 and _is_plain(step, 1):
         return stop
-    span: Any = number_of(stop) - start
-    if isinstance(step, int):
+    span: Any = number_of(stop) if _is_plain(start, 0) else number_of(stop) - start
+    if _is_plain(step, 1):
+        count = span
+    elif isinstance(step, int):
         count = (span + (step - 1)) // step if step > 0 else (span + (step + 1)) // step
     else:
         count = -(-span // step)
@@ -130,20 +137,21 @@ def _range_length(start: Any, stop: Any, step: Any) -> Any:
 
 
 class Rows(Source):
-    """The rows of a tensor."""
+    """The rows of a tensor, as tensors or as Python numbers."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: Any, kind: type | None = None) -> None:
         self.tensor = tensor
+        self.kind = kind  # of the Python numbers that the rows are
         self.length = tensor.shape[0]
         self.rows = [tensor]
 
     def item_of(self, rows: Sequence[Any]) -> Any:
         """The item of a row of each tensor."""
-        return rows[0]
+        return rows[0] if self.kind is None else Number(self.kind, rows[0])
 
     def item_at(self, index: Number) -> Any:
         """The item with an index."""
-        return self.tensor[index.tensor]
+        return self.item_of([self.tensor[index.tensor]])
 
     def plain(self) -> Iterator[Any]:
         """The items for Python."""
@@ -270,5 +278,6 @@ def source_of(x: Any) -> Source | None:
         return Range(x.start, x.stop, x.step)
     if isinstance(x, Tensor) and x.ndim:
         return Rows(x)
-    stacked = getattr(x, "stacked_rows", None)
-    return Rows(stacked) if stacked is not None else None
+    if getattr(x, "is_grown", False):  # see weft.capture.runtime_lists.GraphList
+        return Rows(*x.rows)
+    return None

@@ -115,7 +115,7 @@ def _guarded(start: Number, size: Any) -> Any:
 
 def _is_sure(form: Size) -> bool:
     try:
-        return form >= 0
+        return bool(form >= 0)
     except Exception:  # its sign depends on the values of the names
         return False
 
@@ -130,8 +130,9 @@ def write_tensor(tensor: Any, key: Any, value: Any) -> None:
 
 def pick(obj: Any, key: Number) -> Any:
     """An item of a sequence: the graph picks it from tensors that are alike, or numbers; else Python must."""
-    if isinstance(obj, GraphList) and obj.stacked_rows is not None:
-        return obj.stacked_rows[key.as_kind(int)]
+    if isinstance(obj, GraphList) and obj.is_grown:
+        note_read(obj)
+        return obj[key]
     if isinstance(obj, list | tuple | range) and len(obj) > 1 and key.kind is not float:
         note_read(obj)
         if all(isinstance(x, Tensor) for x in obj) and len({type_of(x) for x in obj}) == 1:

@@ -1,8 +1,8 @@
-"""Lists that loops of a graph append to: what they hold afterwards, and how they are stacked at no cost.
+"""Lists made by captured code: what they hold after loops and branches that appended to them.
 
-After a loop whose number of iterations is known the list holds the rows of the stacked tensor. After one of
-which only a run tells it, the list is *grown*: it stands for a tensor whose first size has a name, and what
-Python can do with it is what that tensor can.
+After a loop whose number of iterations is known, and that appends in each, a list holds the rows of the
+stacked tensor. Otherwise it is *grown* (see ``weft.capture.runtime_items``): only a run tells its length, and
+what Python can do with it is what a tensor with a first axis of such a size can.
 """
 
 from __future__ import annotations
@@ -13,6 +13,17 @@ from typing import Any
 from weft.base.trees import register_tree
 from weft.capture.number import Number
 from weft.capture.runtime_carry import Carry, Grown
+from weft.capture.runtime_items import (
+    Chunk,
+    Maybe,
+    Rows,
+    interleaved,
+    is_grown,
+    item_of,
+    last_of,
+    length_of,
+    rows_of,
+)
 from weft.capture.runtime_places import before_change
 from weft.capture.runtime_state import Plan, rebuild
 from weft.errors import CaptureError
@@ -21,22 +32,49 @@ from weft.tensor.mode import thread
 
 
 class GraphList(list[Any]):
-    """A list made by captured code; it may come to stand for the rows of a tensor, as many as a run makes."""
+    """A list made by captured code; it may come to have a length that only a run tells."""
 
-    stacked_rows: Any = None
+    @property
+    def content(self) -> list[Any]:
+        """What it holds, as it is held."""
+        return list(list.__iter__(self))
+
+    @property
+    def is_grown(self) -> bool:
+        """Whether only a run tells its length."""
+        return is_grown(self.content)
+
+    @property
+    def rows(self) -> Rows:
+        """Its items as the rows of a tensor."""
+        return rows_of(self.content)
+
+    @property
+    def graph_length(self) -> Any:
+        """Its length: an int or a Number."""
+        return length_of(self.content)
 
     def _need_plain(self, what: str) -> None:
-        if self.stacked_rows is not None:
+        if self.is_grown:
             raise CaptureError(
                 "list",
-                f"{what} needs a list of known length, got one that a loop grows as often as a run tells",
+                f"{what} needs a list of known length, got one that grows as often as a run tells",
                 hint="use weft.stack(list), an index, len(), or a loop over it",
             )
 
     def __getitem__(self, index: Any) -> Any:
-        if self.stacked_rows is None:
+        if not self.is_grown:
             return super().__getitem__(index)
-        return self.stacked_rows[index.tensor if isinstance(index, Number) else index]
+        content = self.content
+        if isinstance(index, int) and not isinstance(index, bool):
+            if index == -1:
+                return last_of(content)
+            if 0 <= index < len(content) and not is_grown(content[: index + 1]):
+                return content[index]
+        tensor, kind = rows_of(content)
+        if isinstance(index, slice):
+            return GraphList([Chunk(tensor[index], kind)])
+        return item_of(tensor[index.as_kind(int) if isinstance(index, Number) else index], kind)
 
     def __iter__(self) -> Iterator[Any]:
         self._need_plain("this use")
@@ -47,12 +85,12 @@ class GraphList(list[Any]):
         return super().__len__()
 
     def copy(self) -> list[Any]:
-        """A list of what it holds, plain unless it stands for rows."""
-        if self.stacked_rows is None:
-            return list(list.__iter__(self))
-        out = GraphList()
-        out.stacked_rows = self.stacked_rows
-        return out
+        """A list of what it holds."""
+        return GraphList(self.content) if self.is_grown else self.content
+
+    def extend(self, items: Any) -> None:
+        """Append items, those of another grown list too."""
+        super().extend(items.content if isinstance(items, GraphList) else items)
 
     def __reduce__(self) -> Any:
         return list, (list(self),)
@@ -69,39 +107,58 @@ def _refused(name: str) -> Any:
     return method
 
 
-_NEED_LENGTH = "append extend insert pop remove reverse sort index count __add__ __mul__ __contains__"
+_NEED_LENGTH = (
+    "insert pop remove reverse sort index count __add__ __mul__ __contains__ __delitem__ __eq__ __ne__"
+)
 for _name in _NEED_LENGTH.split():
     setattr(GraphList, _name, _refused(_name))
 
 
-def _flatten(x: GraphList) -> tuple[Sequence[Any], str]:
-    return ([x.stacked_rows], "rows") if x.stacked_rows is not None else (list(x), "items")
+def _flatten(x: GraphList) -> tuple[Sequence[Any], Any]:
+    if not x.is_grown:
+        return list(x), "items"
+    tensor, kind = x.rows
+    return [tensor], kind
 
 
-def _unflatten(kind: str, children: Sequence[Any]) -> Any:
-    return list(children[0]) if kind == "rows" else list(children)
+def _unflatten(kind: Any, children: Sequence[Any]) -> Any:
+    if kind == "items":
+        return list(children)
+    if thread.capture is not None:
+        return GraphList([Chunk(children[0], kind)])
+    return list(children[0]) if kind is None else children[0].tolist()
 
 
 register_tree(GraphList, _flatten, _unflatten)
 
 
 def grow(carry: Carry, stacks: Sequence[Any], count: int | None) -> None:
-    """Give the lists that a loop appended to what it left in them; count is None if only a run tells it."""
+    """Give the lists that a loop appended to what it left in them; count is None if only a run tells it.
+
+    In a region items stay items, each with its flag: a loop around cannot collect what has a size of its own.
+    """
     rest = iter(stacks)
     for grown in carry.grown.values():
         columns = [next(rest) for _ in grown.tensors]
-        before_change(grown.slot.obj)
-        if count is None:
-            _stand_for(grown, columns)
-        else:
+        target = grown.slot.obj
+        before_change(target)
+        if count is not None and (thread.capture.region or not _has_maybe(grown.plans)):
             _fill(grown, columns, count)
+        elif not isinstance(target, GraphList) or not columns:
+            raise _not_graph_list()
+        else:
+            list.append(target, interleaved(grown.plans, columns))
+
+
+def _has_maybe(plans: Sequence[Plan]) -> bool:
+    return any(getattr(plan.structure.items[0], "kind", None) is Maybe for plan in plans)
 
 
 def _fill(grown: Grown, columns: Sequence[Any], count: int) -> None:
     """Append the items of all iterations, in order."""
     split = [rows.on_tensors(column, count=count) for column in columns]
     target = grown.slot.obj
-    start = len(target)
+    start = list.__len__(target)
     for i in range(count):
         rest = iter([column[i] for column in split])
         for plan in grown.plans:
@@ -115,26 +172,18 @@ def _is_tensor(plans: Sequence[Plan]) -> bool:
     return len(plans) == 1 and plans[0].structure.items == (None,) and plans[0].parts[0].kind is None  # type: ignore[union-attr]
 
 
-def _stand_for(grown: Grown, columns: Sequence[Any]) -> None:
-    target = grown.slot.obj
-    fits = isinstance(target, GraphList) and not len(target) and _is_tensor(grown.plans)
-    if not fits:
-        raise _not_one_tensor()
-    target.stacked_rows = columns[0]
-
-
-def _not_one_tensor() -> CaptureError:
+def _not_graph_list() -> CaptureError:
     return CaptureError(
         "append",
-        "a loop of unknown length must append one tensor in each iteration, to a list that was empty",
-        hint="start with [], and append tensors to several lists instead of tuples to one",
+        "a loop of unknown length must append tensors or numbers, to a list that captured code made",
+        hint="start with [] in the captured function",
     )
 
 
 def stacked(x: Any) -> Any:
     """The tensor whose rows a list holds, if a loop of the running capture made it; else None."""
-    if isinstance(x, GraphList) and x.stacked_rows is not None:
-        return x.stacked_rows
+    if isinstance(x, GraphList) and x.is_grown:
+        return x.rows.tensor
     known = thread.capture.notes.get("stacks", {}).get(id(x))
     if known is None or known[0] is not x or len(known[1]) != list.__len__(x):
         return None

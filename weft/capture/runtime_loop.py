@@ -8,18 +8,20 @@ at every turn, it is run as Python, iteration by iteration, and so is every othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 from weft.capture.number import Number, fresh_index, number_of
 from weft.capture.runtime_branch import and_, is_staged
-from weft.capture.runtime_carry import Carry, Fresh, Late, Replan
+from weft.capture.runtime_carry import Carry, Fresh, Late, Replan, Same
 from weft.capture.runtime_iterables import Source, Tail, prepare_all, source_of
 from weft.capture.runtime_lists import grow
 from weft.capture.runtime_meet import Statement, as_predicate, meet
 from weft.capture.runtime_places import note_read, take_places
 from weft.capture.runtime_text import check_written
+from weft.capture.runtime_whole import items, truth
 from weft.errors import CaptureError
-from weft.tensor.mode import thread
+from weft.tensor.mode import call_user, thread
 from weft.transform.control import attempt, run_scan, run_while
 
 State = tuple[Any, ...]
@@ -42,12 +44,12 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
     """``while test(...): body(...)``, as functions of the variables."""
     capture = thread.capture
     if capture is None or not getattr(capture.root, "stages_control", True):
-        while test(*state):
+        while truth(test(*state)):
             state = body(*state)
         return state
     at = Statement.here("while")
     going = test(*state)
-    if not is_staged(going) and going:
+    if not is_staged(going) and truth(going):
         first = _first_turn(test, body, state)
         if first is None:
             found = _try_while(test, body, state, names, at)
@@ -57,7 +59,7 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
         state = first
         going = test(*state)
     while not is_staged(going):
-        if not going:
+        if not truth(going):
             return state
         state = body(*state)
         going = test(*state)
@@ -115,6 +117,9 @@ def _turn(carry: Carry, body: Step, *given: Any) -> list[Any]:
 def _tested(carry: Carry, given: Sequence[Any], test: Callable[..., Any]) -> Any:
     """The truth of a test in a region of its own."""
     out = as_predicate(test(*carry.enter(given)))
+    mended = [carry.look(key, grown) for key, grown in carry.grown.items()]
+    if any(mended):
+        raise Replan
     take_places(thread.capture)
     return out
 
@@ -165,11 +170,10 @@ def for_stmt(
 
 def _contents(iterable: Iterable[Any]) -> Iterable[Any]:
     """What Python iterates over, noted as read where it is a container from outside."""
-    if isinstance(iterable, list | tuple | dict | set):
-        root = thread.capture.root
-        if hasattr(root, "read_contents"):
-            root.read_contents(iterable)
-    return iterable
+    method = getattr(type(iterable), "__iter__", None)
+    if isinstance(method, FunctionType):
+        return call_user(method, iterable)  # type: ignore[no-any-return]
+    return items(iterable)  # type: ignore[no-any-return]
 
 
 def _run(
@@ -280,13 +284,14 @@ def _touches_no_tensor(carry: Carry) -> bool:
         return False
     if not all(n.is_pure for n in region.nodes):
         return False
-    plans = [e.plan if isinstance(e, Late) else e for e in carry.entries if not isinstance(e, Fresh)]
+    plans = [e.plan if isinstance(e, Late) else e for e in carry.entries if not isinstance(e, Fresh | Same)]
     parts = [p for plan in plans for p in plan.parts]
     return all(getattr(p, "kind", int) is not None for p in parts) and not carry.stacked
 
 
 def _count(carry: Carry, source: Source, body: Step, more: Test | None) -> State:
     """A loop that counts itself: it may end early, or only a run tells its length."""
+    plain: list[bool] = []
 
     def test(given: list[Any]) -> Any:
         index = Number(int, given[0])
@@ -300,7 +305,10 @@ def _count(carry: Carry, source: Source, body: Step, more: Test | None) -> State
     def turn(given: list[Any]) -> list[Any]:
         values = carry.enter(given[1:])
         after = _turn(carry, body, source.item_at(fresh_index(given[0])), *values)
+        plain[:] = [_touches_no_tensor(carry)]
         return [given[0] + 1, *after]
 
     outs = run_while(test, turn, [number_of(0).tensor, *carry.initial()], collect=lambda _: carry.stacked)
+    if isinstance(source.length, int) and plain[0]:
+        raise _NoTensors
     return _finish(carry, outs[1:], None)

@@ -10,10 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import errors
+from weft.base.dtypes import result_dtype
+from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
 from weft.capture.number import KINDS, Number, number_of
-from weft.capture.runtime_places import Places, take_places, write_place
+from weft.capture.runtime_items import padded
+from weft.capture.runtime_places import ContentsSlot, Places, take_places, write_place
 from weft.capture.runtime_state import (
+    BLANK,
     Carried,
     Fixed,
     Mismatch,
@@ -26,17 +30,19 @@ from weft.capture.runtime_state import (
     rebuild,
 )
 from weft.capture.undefined import Undefined, is_undefined
-from weft.errors import CaptureError
+from weft.errors import CaptureError, WeftError
 from weft.ir.graph import Value
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
 from weft.ops.select import cast
+from weft.ops.size import size
 from weft.ops.view import broadcast_to
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.building import Capture
+from weft.transform.building import Capture, name_of
 from weft.transform.control import run_cond
 from weft.transform.control_regions import Region
+from weft.transform.slots import DataSlot
 
 _OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
 
@@ -89,8 +95,9 @@ def meet(
     functions = [_traced(branch, state, ways) for branch in branches]
     outs = run_cond(predicate, functions, [], join=merger.join)
     values = merger.results(outs)
-    for (slot, _), content in zip(merger.places.values(), values[len(names) :], strict=True):
-        write_place(slot, content)
+    for (key, (slot, _)), content in zip(merger.places.items(), values[len(names) :], strict=True):
+        kept = merger.kept.get(key, [])
+        write_place(slot, [*kept, *content[len(kept) :]] if kept else content)
     return tuple(values[: len(names)])
 
 
@@ -124,6 +131,7 @@ class _Merger:
         self.at = at
         self.ways = ways
         self.places: Places = {}
+        self.kept: dict[tuple[Any, ...], list[Any]] = {}  # by list, the items that no branch changed
         self.found: list[Any] = []  # for each variable and place a Plan, or its value as Fixed
 
     def join(self, regions: Sequence[Region]) -> None:
@@ -136,6 +144,10 @@ class _Merger:
             self._add(name, [way.values[i] for way in self.ways], regions, outputs, constant)
         for key, (slot, _) in self.places.items():
             contents = [way.places[key][1] if key in way.places else slot.get() for way in self.ways]
+            if isinstance(slot, ContentsSlot) and isinstance(slot.obj, list):
+                self.kept[key] = _common_start(slot.get(), contents)
+                if hasattr(slot.obj, "is_grown"):  # see weft.capture.runtime_lists.GraphList
+                    contents = padded(slot.get(), contents) or contents
             self._add(slot.describe(), contents, regions, outputs, constant)
         for region, values, flags in zip(regions, outputs, constant, strict=True):
             region.outputs[:] = values
@@ -170,7 +182,8 @@ class _Merger:
         try:
             return _join_values(a, b)
         except Mismatch as found:
-            return self._conflict(name, found, pair)
+            promoted = _promoted(a, b) if self.at.kind in ("and", "or") else None
+            return self._conflict(name, found, pair) if promoted is None else promoted
 
     def _one_sided(self, name: str, value: Any, *, assigned_if: bool) -> Plan | Fixed:
         if is_ours(name):
@@ -199,6 +212,27 @@ class _Merger:
         ]
 
 
+def _promoted(a: Any, b: Any) -> Plan | None:
+    """What ``a and b`` is of tensors of one shape and two dtypes: of the dtype that both promote to."""
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape):
+        return None
+    try:
+        dtype = result_dtype("where", a.dtype, b.dtype)
+    except WeftError:
+        return None
+    return Plan(plan_of(a).structure, (Carried(TensorType(a.shape, dtype)),))
+
+
+def _common_start(before: list[Any], contents: Sequence[list[Any]]) -> list[Any]:
+    """The first items of a list that are the same objects after all branches."""
+    count = 0
+    for row in zip(before, *contents, strict=False):
+        if any(x is not row[0] for x in row):
+            break
+        count += 1
+    return before[:count]
+
+
 def _join_values(a: Any, b: Any) -> Plan | Fixed:
     """What a variable is that is one of two values; a leaf that is one object on both ways is no output."""
     leaves_a, structure = tree_flatten(a, is_leaf=is_leaf)
@@ -214,20 +248,30 @@ def _join_values(a: Any, b: Any) -> Plan | Fixed:
 def _value_in(region: Region, way: Way, leaf: Any, part: Carried) -> tuple[Value, bool]:
     """The value that a leaf is in a region, of the type wanted, and whether no gradient flows through it."""
     capture = region.capture
-    if leaf is None:
+    if leaf is None or leaf is BLANK:
         return zeros_in(capture, part.type), True
+    if isinstance(leaf, Size):
+        return capture.emit(size, [], {"value": leaf, "dtype": part.type.dtype})[0].value, True
     if number_kind(leaf) is not None:
         return capture.number(np.asarray(leaf, part.type.dtype)).value, True
     if id(leaf) in way.numbers:
         place = way.numbers[id(leaf)]
         value, cut = _given(region)[place]
     else:
-        tensor = leaf.tensor if isinstance(leaf, Number) else leaf
-        value, cut = Value(type_of(tensor)), tensor._node is None
-        region.imports.append((value, tensor))
+        value, cut = _value_around(region, leaf.tensor if isinstance(leaf, Number) else leaf)
     if value.type.dtype != part.type.dtype:
         value = capture.emit(cast, [value], {"dtype": part.type.dtype})[0].value
     return value, cut
+
+
+def _value_around(region: Region, tensor: Any) -> tuple[Value, bool]:
+    """The value at the end of a region of a tensor from around it, which it may have changed in place."""
+    change = region.changes.get(DataSlot(tensor).key)
+    if change is not None and change.value is not None:
+        return change.value, change.constant
+    value = Value(type_of(tensor), name_of(tensor))
+    region.imports.append((value, tensor))
+    return value, tensor._node is None
 
 
 def _given(region: Region) -> list[tuple[Value, bool]]:

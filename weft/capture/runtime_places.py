@@ -8,6 +8,7 @@ tensors.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from weft.capture.slots import ItemSlot
@@ -30,15 +31,13 @@ class ContentsSlot(Slot):
         self.key = ("contents", id(obj))
 
     def get(self) -> Any:
-        """A copy of the contents."""
-        return self.obj.copy()
+        """A copy of the contents, plain as they are held."""
+        return [*list.__iter__(self.obj)] if isinstance(self.obj, list) else self.obj.copy()
 
     def put(self, content: Any) -> None:
         """Let it hold other contents."""
         if isinstance(self.obj, list):
             self.obj[:] = content
-            if hasattr(self.obj, "stacked_rows"):  # see weft.capture.runtime_lists.GraphList
-                self.obj.stacked_rows = getattr(content, "stacked_rows", None)
         else:
             self.obj.clear()
             self.obj.update(content)
@@ -75,8 +74,14 @@ def is_made_inside(obj: Any) -> bool:
 
 def note_outside(obj: Any) -> None:
     """Note that a container was found outside of the capture."""
-    if isinstance(obj, CONTAINERS) and not is_made_inside(obj):
+    if isinstance(obj, (*CONTAINERS, Iterator)) and not is_made_inside(obj):
         thread.capture.root.notes.setdefault("outside", {})[id(obj)] = obj
+
+
+def note_arguments(root: Any, found: Iterable[Any]) -> None:
+    """Note what the arguments of a capture are made of as outside of it."""
+    known = root.notes.setdefault("outside", {})
+    known.update({id(x): x for x in found if isinstance(x, (*CONTAINERS, Iterator))})
 
 
 def is_outside(obj: Any) -> bool:
@@ -85,10 +90,12 @@ def is_outside(obj: Any) -> bool:
 
 
 def before_change(obj: Any) -> None:
-    """Tell a region that a container is about to change."""
+    """Tell the running capture that a container is about to change."""
     capture = thread.capture
     if capture.region and not is_made_here(obj):
         capture.before_write(ContentsSlot(obj))
+    else:
+        capture.remember(ContentsSlot(obj))
 
 
 def write_place(slot: Slot, content: Any) -> None:
@@ -110,19 +117,22 @@ def _before_contents(obj: Any, content: Any) -> None:
         for key, value in pairs:
             if value is not (obj.get(key) if isinstance(obj, dict) else obj[key]):
                 capture.before_write(ItemSlot(obj, key))
+    else:
+        capture.remember(ContentsSlot(obj))
 
 
-def note_read(obj: Any) -> None:
-    """Note that the contents of a list were looked at, in the running region and those around it."""
+def note_read(obj: Any, what: str = "all") -> None:
+    """Note what was looked at of a list, in the running region and those around it: "last", "len", "all"."""
     capture = thread.capture
     while capture is not None and capture.region:
-        capture.notes.setdefault("read", {})[id(obj)] = obj
+        capture.notes.setdefault("read", {}).setdefault(id(obj), (obj, set()))[1].add(what)
         capture = capture.parent
 
 
-def was_read(obj: Any) -> bool:
-    """Whether the running region looked at the contents of a list."""
-    return id(obj) in thread.capture.notes.get("read", ())
+def what_was_read(obj: Any) -> set[str]:
+    """What the running region looked at of a list: "last", "len", "all"."""
+    found = thread.capture.notes.get("read", {}).get(id(obj))
+    return set() if found is None else found[1]
 
 
 def take_places(region: Any) -> Places:

@@ -15,10 +15,12 @@ from weft.base.sizes import Size
 from weft.capture.number import KINDS, Number, higher_kind, is_number, number_of
 from weft.capture.runtime_branch import and_, if_exp, is_staged, or_
 from weft.capture.runtime_builtins import HANDLERS, as_bool, handles, item
+from weft.capture.runtime_items import total_of
 from weft.capture.runtime_iterables import Range, Reversed, Source, Zipped, source_of
 from weft.capture.runtime_lists import GraphList
 from weft.capture.runtime_meet import truth_of
 from weft.capture.runtime_places import CONTAINERS, is_made_inside, note_made, note_read
+from weft.errors import ShapeError
 from weft.ops.op import OPS
 from weft.ops.rows import rows
 from weft.tensor.mode import thread
@@ -31,13 +33,12 @@ from weft.tensor.tensor import Tensor
 def _len(x: Any) -> Any:
     if isinstance(x, Tensor) and x.ndim:
         return x.shape[0]
-    if isinstance(x, GraphList) and x.stacked_rows is not None:
-        size = x.stacked_rows.shape[0]
-        return size if isinstance(size, int) else number_of(size)
     if isinstance(x, Source):
         return x.length
     if isinstance(x, list):
-        note_read(x)
+        note_read(x, "len")
+    if isinstance(x, GraphList) and x.is_grown:
+        return x.graph_length
     if isinstance(x, CONTAINERS) and hasattr(thread.capture.root, "read_length") and not is_made_inside(x):
         thread.capture.root.read_length(x)
     return len(x)
@@ -117,15 +118,18 @@ def plain_items(x: Any) -> Any:
 
 @handles(list)
 def _list(*args: Any) -> Any:
-    return note_made(_items(args[0]) if args else GraphList())
+    return note_made(GraphList(_items(args[0]) if args else ()))
 
 
 @handles(tuple)
 def _tuple(*args: Any) -> Any:
-    return tuple(_items(args[0])) if args else ()
+    return tuple(args[0] if isinstance(args[0], GraphList) else _items(args[0])) if args else ()
 
 
 def _items(x: Any) -> list[Any]:
+    if isinstance(x, GraphList) and x.is_grown:
+        note_read(x)
+        return x.content
     if isinstance(x, Tensor) and x.ndim and isinstance(x.shape[0], int) and x.shape[0]:
         return list(rows.on_tensors(x, count=x.shape[0]))
     return list(plain_items(x))
@@ -143,6 +147,9 @@ def _sum(iterable: Any, /, start: Any = 0) -> Any:
     if is_staged(iterable) and iterable.ndim:
         total = iterable.sum(axis=0, dtype=None if kind_of(iterable.dtype) != "b" else KINDS[int])
         return total if isinstance(start, int) and start == 0 else start + total
+    if isinstance(iterable, GraphList) and iterable.is_grown:
+        note_read(iterable)
+        return start + total_of(iterable.content)
     if isinstance(iterable, Source):
         iterable = list(iterable)
     return sum(plain_items(iterable), start)
@@ -189,8 +196,23 @@ def _extreme(function: Any, better: Any, argument: str, args: tuple[Any, ...], k
     if len(args) == 1 and not kwargs and is_staged(args[0]) and args[0].ndim == 1:
         return args[0][getattr(args[0], argument)()]
     items = list(args[0]) if len(args) == 1 else list(args)
+    if not kwargs and any(isinstance(x, Size) for x in items) and all(map(is_number, items)):
+        return _extreme_size(function, better, items)
     if kwargs or not any(map(is_staged, items)):
         return function(items, **kwargs) if len(args) == 1 else function(*args, **kwargs)
+    best = items[0]
+    for x in items[1:]:
+        best = _better(x, best, better)
+    return best
+
+
+def _extreme_size(function: Any, better: Any, items: list[Any]) -> Any:
+    """The least or greatest of numbers with a named size among them: a size itself where bounds tell."""
+    if not any(isinstance(x, Number) for x in items):
+        try:
+            return function(items)
+        except ShapeError:
+            pass
     best = items[0]
     for x in items[1:]:
         best = _better(x, best, better)

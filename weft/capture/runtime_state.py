@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import scalar_dtype
+from weft.base.sizes import Size
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
-from weft.capture.number import KINDS, Number, higher_kind
+from weft.capture.number import KINDS, Number, higher_kind, number_of
 from weft.capture.runtime_places import note_made
 from weft.ir.types import TensorType
 from weft.ops.op import OPS, type_of
@@ -41,6 +42,18 @@ class Carried(NamedTuple):
 
 
 Part = Fixed | Carried
+
+
+class _Blank:
+    """Stands for a tensor or number on a way where nobody reads it: it is whatever the other way says."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+BLANK = _Blank()
 
 
 class Plan(NamedTuple):
@@ -101,10 +114,14 @@ def _join_parts(a: Part, b: Part) -> Part:
     a, b = _flowing(a), _flowing(b)
     if a == b and isinstance(a, Carried):
         return a
+    for part, instead in ((a, b), (b, a)):
+        if isinstance(part, Fixed) and part.value is BLANK:
+            return instead
     left, right = _kind_of(a), _kind_of(b)
     if left is not None and right is not None:
         kind = higher_kind(left, right)
-        return Carried(TensorType((), KINDS[kind]), kind)
+        found = Carried(TensorType((), KINDS[kind]), kind)
+        return a if a == found else found
     tensor, other = (a, right) if isinstance(a, Carried) and a.kind is None else (b, left)
     if isinstance(tensor, Carried) and other is not None and _holds(tensor.type, other):
         return tensor
@@ -131,7 +148,9 @@ def _kind_of(part: Part) -> Kind | None:
 
 
 def number_kind(x: Any) -> Kind | None:
-    """The kind of a plain number, else None."""
+    """The kind of a plain number, else None; a named size is an int."""
+    if isinstance(x, Size):
+        return int
     if isinstance(x, bool | int | float):
         return bool if isinstance(x, bool) else int if isinstance(x, int) else float
     return None
@@ -164,6 +183,8 @@ def carried_tensors(value: Any, plan: Plan) -> list[Any]:
 def _as_carried(leaf: Any, part: Carried) -> Any:
     if isinstance(leaf, Number):
         return leaf.in_dtype(part.type.dtype)
+    if isinstance(leaf, Size):
+        return number_of(leaf).in_dtype(part.type.dtype)
     return captured_constant(np.asarray(leaf, part.type.dtype)) if number_kind(leaf) is not None else leaf
 
 

@@ -7,7 +7,7 @@ their data and gradient, are in ``weft.transform.slots``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.transform.slots import Slot
@@ -201,6 +201,18 @@ def length_slot(container: Any) -> Reading:
     read = tuple if isinstance(container, dict) else frozenset if isinstance(container, set) else len
     words = f"the length of a {type(container).__name__}"
     return Reading(("length", id(container)), words, f"{read.__name__}({{0}})", read, container)
+
+
+def contents_slot(container: Any) -> Reading:
+    """All items of a container, at once."""
+    words = f"the contents of a {type(container).__name__}"
+    pairs = isinstance(container, Mapping)
+    read, template = (_pairs, "tuple({0}.items())") if pairs else (tuple, "tuple({0})")
+    return Reading(("contents", id(container)), words, template, read, container)
+
+
+def _pairs(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
+    return tuple(mapping.items())
 
 
 def grad_slot(tensor: Any) -> Reading:

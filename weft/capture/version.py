@@ -222,7 +222,7 @@ def _leaf_code(leaf: Any, names: Names) -> str:
     if isinstance(leaf, Item):
         return f"made[{leaf.number}]"
     if isinstance(leaf, Plain):
-        return names(leaf.value)
+        return f"{names(leaf.value)}.copy()" if leaf.copied else names(leaf.value)
     if isinstance(leaf, Scalar):
         return f"{names(leaf.kind)}(made[{leaf.result}]._data)"
     return tensor_code(leaf, names)

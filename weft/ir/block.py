@@ -163,6 +163,8 @@ class Block:
                 raise self.reader.wrong("expected operands first, then attributes as name=literal", at)
         self._check_count(line, len(inputs))
         self.regions(line, attrs)
+        for name, usual in provided("find_op")(line.op).usual(attrs).items():
+            attrs.setdefault(name, usual)
         return inputs, attrs
 
     def _check_count(self, line: Line, count: int) -> None:
@@ -244,7 +246,7 @@ class Block:
 def _name_of(label: str) -> str:
     """The name of a value by its label: none for a number."""
     text = label[1:]
-    if text[0].isdigit():
+    if text.isdigit():
         return ""
     text = _AGAIN.sub("", text)
     return str(json.loads(text)) if text.startswith('"') else text

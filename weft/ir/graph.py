@@ -1,8 +1,9 @@
 """The Graph: a frozen program of ops on typed values.
 
-A ``Value`` is made once, by a node or as an input or a constant; it is equal to itself alone. A ``Node`` applies
-an op. Its attributes are literals, or graphs: the *regions* of control flow. A region is closed: what it uses from
-around it is an input of the node and of the region. Nodes stand in an order in which they can run.
+A ``Value`` is made once, by a node or as an input or a constant; it is equal to itself alone. A ``Node``
+applies an op. Its attributes are literals, or graphs: the *regions* of control flow. A region is closed:
+what it uses from around it is an input of the node and of the region. Nodes stand in an order in which
+they can run.
 """
 
 from __future__ import annotations
@@ -223,7 +224,8 @@ class Graph(_Frozen):
         return format_graph(self)
 
     def __repr__(self) -> str:
-        return f"<graph {self.name}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
+        counts = f"{len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs"
+        return f"<graph {self.name}: {counts}>"
 
 
 _METHODS: dict[str, str] = {  # by name of a method, the module with the function

@@ -1,7 +1,7 @@
-"""The reference interpreter: runs a graph on arrays, one node after another in Kahn's order, by the ops' kernels.
+"""The reference interpreter: runs a graph on arrays, node after node in Kahn's order, by the ops' kernels.
 
-It is the truth that every faster way is compared with. Named sizes are bound by the arrays that come in, and sizes
-that only a run tells (how often a loop ran) by the arrays that its nodes make.
+It is the truth that every faster way is compared with. Named sizes are bound by the arrays that come in, and
+sizes that only a run tells (how often a loop ran) by the arrays that its nodes make.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from weft.ir.types import TensorType
 
 
 def interpret(
-    graph: Graph, inputs: Sequence[Array], fetches: Sequence[Value] | None = None, sizes: Mapping[str, int] = {}
+    graph: Graph,
+    inputs: Sequence[Array],
+    fetches: Sequence[Value] | None = None,
+    sizes: Mapping[str, int] = {},
 ) -> list[Array]:
     """The arrays of the results of a graph (its outputs and updates), or of other values, on arrays.
 

@@ -12,7 +12,7 @@ from typing import Any
 from weft.ir.graph import Array, Graph, Value
 from weft.ir.literals import format_array, format_name, is_short
 
-LABEL = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+LABEL = re.compile(r"(?=[\d.]*[A-Za-z_])\w[\w.]*", re.ASCII)  # 0.weight too, but no number
 _NUMBERED = re.compile(r"c\d+")
 
 

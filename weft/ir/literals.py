@@ -78,7 +78,7 @@ def format_array(array: Array) -> str:
     ('i8[2,2](1, 0, 0, 1)', 'f64[100,3](1.0, ...)')
     """
     dims = f"[{','.join(map(str, array.shape))}]" if array.ndim else ""
-    if array.size > INLINE:
+    if array.size > INLINE or (array.size > 3 and _is_filled(array)):
         return f"{short_name(array.dtype)}{dims}({format_number(array.flat[0])}, ...)"
     return f"{short_name(array.dtype)}{dims}({', '.join(map(format_number, array.reshape(-1)))})"
 

@@ -38,7 +38,7 @@ _GOES_ON = re.compile(r"[ \t]*[*+/-]")
 _PLAIN_SIZE = re.compile(r"\d{1,18}(?=[,\]])", re.ASCII)
 _SIZE_START = re.compile(r"-?\w", re.ASCII)
 _SIZE_TEXT = re.compile(rf"[\w+*/() \t,-]{{0,{_SIZE_LENGTH + 1}}}", re.ASCII)
-_LABEL = re.compile(r"\d+|[A-Za-z_][\w.]*", re.ASCII)
+_LABEL = re.compile(r"\w[\w.]*", re.ASCII)
 _AGAIN = re.compile(r"~\d+")
 _WORD = re.compile(r"\w+|[^\w\s]", re.ASCII)
 _WORDS = {"True": True, "False": False, "None": None}

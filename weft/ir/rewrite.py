@@ -89,9 +89,8 @@ class Draft:
             now[value] = self.constant(array, value.name)
         for node in graph.nodes:
             outs = [Value(v.type) for v in node.outputs]
-            copy = Node(
-                node.op, [now[v] for v in node.inputs], node.attrs, outs, node.location or self._location
-            )
+            copy = Node(node.op, [now[v] for v in node.inputs], node.attrs, outs, node.location)
+            copy = _located(copy, self._location)
             self.fresh.update(outs)
             self._count(copy, 1)
             now.update(zip(node.outputs, self._put(copy), strict=True))
@@ -318,6 +317,14 @@ def map_regions(node: Node, function: Callable[[Graph], Graph]) -> Node:
         return node
     attrs: Attrs = {**node.attrs, **changed}
     return Node(node.op, node.inputs, attrs, node.outputs, node.location)
+
+
+def _located(node: Node, location: Location | None) -> Node:
+    """A node that comes from a place if it came from none, with what is in its regions."""
+    if node.location is not None or location is None:
+        return node
+    node = Node(node.op, node.inputs, node.attrs, node.outputs, location)
+    return map_regions(node, lambda g: g.replace(nodes=[_located(n, location) for n in g.nodes]))
 
 
 def is_uniform(array: Array, number: Array) -> bool:

@@ -3,7 +3,7 @@
     graph f(%x: f32[2,4], param %w: f32[4,3]) {
       %0: f32[2,3] = matmul(%x, %w)         @ model.py:11
       %1: f32[2,3] = gelu(%0)               @ model.py:12
-      %2: f32[2] = sum(%1, axis=(1,))       @ model.py:13
+      %2: f32[2] = sum(%1, axes=(1,))       @ model.py:13
       return %2
     }
 
@@ -21,13 +21,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from weft.errors import GraphError
+from weft.ir.compare import same_literal
 from weft.ir.graph import Array, Graph, Node, Operand, Value, operands_of
 from weft.ir.labels import ConstantNames, Labels, numbered
 from weft.ir.literals import format_array, format_literal, format_name, is_short
 from weft.ir.location import Location
 from weft.ir.provided import provided
 
-WIDTH = 100  # of a line of inputs, and of what locations are aligned behind
+WIDTH = 100  # of a line of inputs
+ALIGNED = 80  # of a line that locations are aligned behind: a long one does not push all others away
 FILE = re.compile(r"[\w.<>/\\-]+", re.ASCII)
 FUNCTION = re.compile(r"[\w.<>]+")
 MODULE = re.compile(r"[\w.]+")
@@ -110,7 +112,7 @@ class _Printer:
         lines = list(self._block(f"graph {format_name(graph.name, FUNCTION)}", graph, ""))
         marks = [self._location(line.location) for line in lines]
         widths = [len(line.text) for line, mark in zip(lines, marks, strict=True) if mark]
-        column = max((w for w in widths if w <= WIDTH), default=0)
+        column = max((w for w in widths if w <= ALIGNED), default=0)
         for line, mark in zip(lines, marks, strict=True):
             yield f"{line.text.ljust(column)}  {mark}" if mark else line.text
 
@@ -170,12 +172,13 @@ class _Printer:
             return text
         parts = [labels[v] for v in node.inputs]
         regions: list[tuple[str, Graph]] = []
+        usual = node.op.usual(node.attrs)
         for name, value in node.attrs.items():
             if type(value) is Graph:
                 regions.append((_title(name, name, value), value))
             elif type(value) is tuple and value and all(type(v) is Graph for v in value):
                 regions += [(_title(f"{name}[{i}]", name, v), v) for i, v in enumerate(value)]
-            else:
+            elif name not in usual or not same_literal(usual[name], value):
                 parts.append(f"{name}={self._literal(value)}")
         return f"{node.op.name}({', '.join(parts)})", regions
 

@@ -2,7 +2,7 @@
 
 What must hold: each value is made once, before it is used; types are those that the ops tell; regions use
 nothing from around them; only state is updated, by a value of its type; constants are what their types say;
-names are unique.
+names of inputs are unique, but for those of regions, which nobody calls by name.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ def verify(graph: Graph) -> Graph:
 
 def problems(graph: Graph) -> Iterator[Problem]:
     """Everything that is wrong with a graph, regions included; some of it may follow from the first."""
+    for name in _repeated(v.name for v in graph.inputs if v.name):
+        yield Problem(None, f"names of inputs must be unique, got {name!r} twice")
+    yield from _problems(graph)
+
+
+def _problems(graph: Graph) -> Iterator[Problem]:
     yield from _inputs(graph)
     yield from _constants(graph)
     yield from _order(graph)
@@ -87,8 +93,6 @@ def _inputs(graph: Graph) -> Iterator[Problem]:
             yield Problem(None, f"roles must be one of {', '.join(ROLES)}, got {role!r}")
     for value in _repeated(graph.inputs):
         yield Problem(None, f"inputs must be distinct, got {value!r} twice")
-    for name in _repeated(v.name for v in graph.inputs if v.name):
-        yield Problem(None, f"names of inputs must be unique, got {name!r} twice")
     for value in graph.inputs:
         yield from (Problem(None, f"input {value!r}: {m}") for m in _shape_problems(value.type))
         if value in graph.constants:
@@ -168,7 +172,7 @@ def _results(graph: Graph) -> Iterator[Problem]:
 
 def _node(node: Node) -> Iterator[Problem]:
     for region in node.regions:
-        yield from ((p if p.node is not None else Problem(node, p.message)) for p in problems(region))
+        yield from ((p if p.node is not None else Problem(node, p.message)) for p in _problems(region))
     for value in node.attrs.values():
         yield from _attribute(node, value)
     for value in node.outputs:

@@ -210,6 +210,7 @@ while_loop = primitive(
     batch=_batch("while_batch"),
     samples=None,
     outputs=0,
+    defaults={"trips": None, "checkpoint_every": None},
 )
 """``while_loop(*xs, test, body, carries, trips, checkpoint_every)``: a loop until a test fails.
 
@@ -278,6 +279,7 @@ scan = primitive(
     batch=_batch("scan_batch"),
     samples=None,
     outputs=0,
+    defaults={"mapped": 0, "reverse": False, "counted": False},
 )
 """``scan(*xs, body, carries, mapped, length, reverse, counted)``: a loop along the first axis of arrays.
 

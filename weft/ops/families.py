@@ -17,7 +17,7 @@ from weft.base.public import parameters
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.op import NoGradient, Op, Rule, Samples, register
+from weft.ops.op import Defaults, NoGradient, Op, Rule, Samples, register
 
 _NAMES = ("x", "y", "z")
 _KIND_WORDS = {"b": "bool", "iu": "integer", "f": "floating", "c": "complex"}
@@ -120,6 +120,7 @@ def linear(
     masks: bool = False,
     moves: bool = False,
     total: bool = True,
+    defaults: Defaults | None = None,
 ) -> Op:
     """Declare an op that is linear in its inputs: its vjp is the transpose, its jvp the op itself.
 
@@ -136,6 +137,7 @@ def linear(
         masks: whether it chooses between inputs, so that no gradient may reach what was not chosen.
         moves: whether it only moves elements.
         total: whether there is a result for all inputs.
+        defaults: values of attributes that text leaves out, or a function from the other attributes to them.
     """
     return primitive(
         name,
@@ -149,6 +151,7 @@ def linear(
         masks=masks,
         moves=moves,
         total=total,
+        defaults=defaults,
     )
 
 
@@ -168,6 +171,7 @@ def primitive(
     masks: bool = False,
     moves: bool = False,
     total: bool = False,
+    defaults: Defaults | None = None,
 ) -> Op:
     """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
     inputs, attrs, variadic = parameters(eval)
@@ -190,5 +194,6 @@ def primitive(
             masks=masks,
             moves=moves,
             total=total,
+            defaults=defaults,
         )
     )

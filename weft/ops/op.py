@@ -12,7 +12,7 @@ and an attribute ``axis`` gets just these, and only what is named is kept alive 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +83,7 @@ class Sample(NamedTuple):
 
 Samples = Callable[[], Iterable[Sample]]
 Rule = Callable[..., Any]
+Defaults = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class Op:
@@ -115,6 +116,8 @@ class Op:
             sign, else "".
         total: whether it has a result for all values of inputs of the right types, so that it may run though
             nobody knows yet whether it is needed.
+        defaults: values of attributes that text leaves out, or a function that gives them by the other
+            attributes; nodes have them all.
     """
 
     __slots__ = (
@@ -122,6 +125,7 @@ class Op:
         "attrs",
         "batch",
         "commutative",
+        "defaults",
         "effect",
         "eval",
         "inputs",
@@ -168,6 +172,7 @@ class Op:
         moves: bool = False,
         commutative: str = "",
         total: bool = False,
+        defaults: Defaults | None = None,
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -191,6 +196,7 @@ class Op:
         self.moves = moves
         self.commutative = commutative
         self.total = total
+        self.defaults = defaults or {}
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
@@ -199,6 +205,10 @@ class Op:
             if isinstance(x, TensorLike):
                 return self.on_tensors(*inputs, **attrs)
         return self.eval(*inputs, **attrs)
+
+    def usual(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of attributes that text leaves out, beside others."""
+        return self.defaults(attrs) if callable(self.defaults) else self.defaults
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -244,7 +254,7 @@ _scope_layer: list[Callable[..., Any]] = []
 
 
 def set_scope_layer(run: Callable[..., Any]) -> None:
-    """Called once by the layer that captures: ``run(composite, args, kwargs)`` runs one while some thread does."""
+    """Called once by the layer that captures: ``run(composite, args, kwargs)`` runs one in a capture."""
     _scope_layer[:] = [run]
 
 
@@ -267,7 +277,7 @@ class Composite(NamedTuple):
 def composite(
     name: str | None = None, *, samples: Samples | None = None, sampled: Callable[..., Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a plain function of ops under a name, with the samples its tests run on, and how these call it.
+    """Register a plain function of ops under a name, with the samples of its tests, and how these call it.
 
     A graph keeps a call of it as one named call, which a pass expands.
     """

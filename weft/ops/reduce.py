@@ -99,6 +99,7 @@ reduce_sum: Op = linear(
     transpose=(spread,),
     batch=batch_leading(shifted_axes),
     samples=_arithmetic_samples,
+    defaults={"keepdims": False},
 )
 
 
@@ -182,6 +183,7 @@ reduce_prod: Op = primitive(
     batch=batch_leading(shifted_axes),
     samples=_prod_samples,
     total=True,
+    defaults={"keepdims": False},
 )
 
 
@@ -221,6 +223,7 @@ def _extreme(name: str, ufunc: Any) -> Op:
         batch=batch_leading(shifted_axes),
         samples=_reduce_samples,
         total=True,
+        defaults={"keepdims": False},
     )
 
 
@@ -294,6 +297,7 @@ def _truth(name: str, ufunc: Any) -> Op:
             Sample((np.array([np.nan, 0.0]),), {"axes": (), "keepdims": False}),
         ],
         total=True,
+        defaults={"keepdims": False},
     )
 
 
@@ -359,6 +363,7 @@ def _place(name: str, function: Any) -> Op:
             Sample((real_array((0, 2)),), {"axis": 1, "keepdims": False}),
         ],
         total=True,
+        defaults={"keepdims": False},
     )
 
 

@@ -55,6 +55,7 @@ running_sum: Op = linear(
     transpose=(lambda g, axis, reverse: running_sum(g, axis=axis, reverse=not reverse),),
     batch=batch_leading(shifted_axes),
     samples=lambda: _scan_samples(reverse=False) + _scan_samples(reverse=True),
+    defaults={"reverse": False},
 )
 
 

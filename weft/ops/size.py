@@ -31,6 +31,7 @@ size: Op = primitive(
         Sample((), {"value": 3, "dtype": np.dtype("int64")}),
         Sample((), {"value": 3, "dtype": np.dtype("float32")}),
     ],
+    total=True,
 )
 
 iota: Op = primitive(

@@ -62,6 +62,7 @@ order_axis: Op = primitive(
     vjp=no_gradient("returns indices"),
     batch=batch_leading(shifted_axes),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
+    defaults={"descending": False},
     total=True,
 )
 
@@ -78,6 +79,7 @@ sort_axis: Op = primitive(
     vjp=(_sort_vjp,),
     batch=batch_leading(shifted_axes),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
+    defaults={"descending": False},
     total=True,
 )
 

@@ -146,6 +146,7 @@ log_sum_exp: Op = primitive(
     eval=_logsumexp,
     vjp=(_logsumexp_vjp,),
     batch=batch_leading(shifted_axes),
+    defaults={"keepdims": False},
     samples=lambda: [
         Sample((real_array((3, 4)),), {"axes": (1,), "keepdims": False}),
         Sample((real_array((2, 3, 4)),), {"axes": (0, 2), "keepdims": True}),

@@ -6,7 +6,7 @@ brackets is in ``weft.tensor.indexing``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,11 @@ def _slice_samples(*, with_part: bool = False) -> list[Sample]:
     ]
 
 
+def _unit_steps(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    starts = attrs.get("starts")
+    return {"steps": (1,) * len(starts)} if isinstance(starts, tuple) else {}
+
+
 slice_axes: Op = linear(
     "slice",
     type_rule=_slice_type,
@@ -82,6 +87,7 @@ slice_axes: Op = linear(
     transpose=(lambda g, x_type, starts, stops, steps: _unslice(g, x_type.shape, starts, stops, steps),),
     batch=batch_leading(_batch_slice),
     samples=_slice_samples,
+    defaults=_unit_steps,
     moves=True,
 )
 
@@ -146,6 +152,7 @@ update_slice: Op = linear(
     ),
     batch=batch_leading(_batch_slice),
     samples=lambda: _slice_samples(with_part=True),
+    defaults=_unit_steps,
     over="joint",
     moves=True,
 )

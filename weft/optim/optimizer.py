@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import weft
-from weft.capture.modules import is_capturing, outside, read_attribute, read_item
+from weft.capture.modules import is_capturing, name_parts, outside, read_attribute, read_item
 from weft.errors import ArgumentError, DomainError
 
 Group = dict[str, Any]
@@ -89,6 +89,9 @@ class Optimizer:
                 if chosen:
                     with outside():
                         self.prepare(group, chosen)
+                    if is_capturing():
+                        for p in chosen:
+                            name_parts(p, self.state[p])
                     self.update(settings(group), chosen)
         read_attribute(self, "generation")
         return loss
@@ -156,7 +159,7 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
 
 def settings(group: Group) -> Group:
     """What a step uses of a group; a captured one reads the rate at each call, and guards the rest."""
-    lr = weft.jit.dynamic(lambda: group["lr"]) if is_capturing() else group["lr"]
+    lr = weft.jit.dynamic(lambda: group["lr"], name="lr") if is_capturing() else group["lr"]
     rest = {name: read_item(group, name) for name in group if name not in ("lr", "params")}
     return {"lr": lr, **rest}
 

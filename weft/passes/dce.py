@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from weft.ir.graph import Graph, Node, Operand, Value
 from weft.ir.order import needed_nodes
+from weft.ir.told import first_tellers, sizes_asked, sizes_of, sizes_told
 from weft.ops.call import call
 from weft.passes.base import graph_pass
 from weft.passes.loops import BRANCHES, Loop, as_loop, loop_node, with_inputs
@@ -32,11 +33,17 @@ def dce(graph: Graph) -> Graph:
     wanted = set(graph.results)
     kept: list[Node] = []
     changed = False
+    tells = bool(first_tellers(graph.nodes))
+    asked: set[str] = set()
     for node in reversed(graph.nodes):
+        if tells:
+            wanted.update(_tellers(node, asked, wanted))
         if wanted.isdisjoint(node.outputs) and node.is_pure:
             changed = True
             continue
         new = _shrink(node, wanted) if node.attrs else node
+        if tells:
+            asked |= sizes_asked(new)
         changed = changed or new is not node
         wanted.update(new.inputs)
         kept.append(new)
@@ -44,6 +51,13 @@ def dce(graph: Graph) -> Graph:
     if not changed and len(constants) == len(graph.constants):
         return graph
     return graph.replace(nodes=kept[::-1], constants=constants)
+
+
+def _tellers(node: Node, asked: set[str], wanted: set[Value]) -> list[Value]:
+    """An output of a node that must stay since it alone tells a size that nodes after it ask for."""
+    told = sizes_told(node) & asked
+    telling = [v for v in node.outputs if told & sizes_of([v])]
+    return [] if not telling or any(v in wanted for v in telling) else telling[:1]
 
 
 def _shrink(node: Node, wanted: set[Value]) -> Node:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.errors import ArgumentError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.passes.rules import RewriteRule, split_parameters
@@ -45,5 +47,22 @@ def rewrite(
         return pattern(*xs, **wild), lambda: replacement(*xs, **wild)
 
     name = getattr(pattern, "__name__", "rewrite")
+    _check_parameters(name, replacement, tensors, attributes)
     rule = RewriteRule(name, sides, tensors, attributes, where=where, examples=examples, shared=shared)
     return rule(graph, again=False)
+
+
+def _check_parameters(
+    name: str, replacement: Callable[..., Any], tensors: Sequence[str], attributes: Sequence[str]
+) -> None:
+    try:
+        signature = inspect.signature(replacement)
+    except ValueError:  # of a builtin, which does not tell
+        return
+    try:
+        signature.bind(*tensors, **dict.fromkeys(attributes))
+    except TypeError:
+        wanted = ", ".join([*tensors, *attributes])
+        raise ArgumentError(
+            name, f"the replacement must take the parameters of the pattern, ({wanted}), got {signature}"
+        ) from None

@@ -24,6 +24,9 @@ from weft.passes.tracing import Sides, Wild, mixed_types, read_wildcards, trace_
 
 any_attr = AnyAttribute()
 
+_TYPES_HINT = "give types that fit: examples=[weft.TensorType((4,), weft.float32), ...]"
+_ATTRIBUTE_HINT = "any_attr is an attribute of an op; hand it to one as it is, as in reduce_sum(x, axes=axes)"
+
 
 class RewriteRule:
     """A rule that replaces what one function computes by what another does; made by ``weft.passes.rewrite``.
@@ -75,7 +78,7 @@ class RewriteRule:
         raise GraphError(
             self.name,
             f"the pattern must be a function of tensors, got on each type that was tried: {errors[0]}",
-            hint="give types that fit: examples=[weft.TensorType((4,), weft.float32), ...]",
+            hint=_ATTRIBUTE_HINT if "AnyAttribute" in str(errors[0]) else _TYPES_HINT,
         ) from errors[0]
 
     def _forms(self, tries: Iterable[Sequence[TensorType]], errors: list[Exception]) -> Iterator[Graph]:

@@ -1,7 +1,7 @@
 """Algebraic simplification: rules that keep every bit of the result, and with ``fast_math`` some that do not.
 
-The rules are in ``weft.passes.algebra`` (numbers), ``weft.passes.views`` (shapes) and
-``weft.passes.fast_math``.
+The rules are in ``weft.passes.algebra`` (numbers), ``weft.passes.views`` (shapes), ``weft.passes.branches``
+and ``weft.passes.fast_math``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def simplify(graph: Graph, fast_math: bool = False) -> Graph:
 
     Those that hold for all numbers, infinities, NaN and zeros of both signs: ``x * 1``, ``x - 0`` (but not
     ``x + 0``, which turns -0 into 0), double negation, chains of transposes, reshapes, broadcasts, casts and
-    slices, ``where`` with a known condition, and the like. With ``fast_math`` also those that are true of
-    real numbers alone.
+    slices, ``where`` with a known condition, branches that do no work, and the like. With ``fast_math`` also
+    those that are true of real numbers alone.
 
     >>> import weft
     >>> graph = weft.make_graph(lambda x: weft.sum((x.T * 1.0).T - 0.0, axis=0))(weft.ones((2, 3)))
@@ -33,6 +33,7 @@ def simplify(graph: Graph, fast_math: bool = False) -> Graph:
 @cache
 def _rules(fast_math: bool) -> Rules:
     from weft.passes.algebra import ALGEBRA
+    from weft.passes.branches import BRANCHES
     from weft.passes.rules import by_op
     from weft.passes.views import VIEWS
 
@@ -42,6 +43,6 @@ def _rules(fast_math: bool) -> Rules:
 
         rules += FAST_MATH
     table = {op: list(found) for op, found in by_op(rules).items()}
-    for op, rule in VIEWS:
+    for op, rule in [*VIEWS, *BRANCHES]:
         table.setdefault(op, []).append(rule)
     return table

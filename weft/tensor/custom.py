@@ -207,6 +207,7 @@ class _Declaration:
             jvp=jvp,
             batch=batch_leading() if batch == "leading" else batch,
             samples=samples,
+            defaults=self.defaults,
         )
         if not isinstance(gradient, NoGradient):
             self._check_rules(gradient)

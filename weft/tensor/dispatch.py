@@ -66,6 +66,12 @@ def stage(tensor: Any) -> bool:
     return True
 
 
+def own_data(data: Any) -> Any:
+    """The data of a tensor for a thread that does not capture; another may have lent it to its graph."""
+    array = data.lent() if type(data) is not ndarray and hasattr(data, "lent") else None
+    return data if array is None else array
+
+
 def recording() -> bool:
     """Whether this thread records."""
     return not switch.off or thread.recording
@@ -94,7 +100,7 @@ def captured_constant(array: Any) -> Any:
 
 
 def as_constant(array: Any) -> Any:
-    """A tensor of an array that nobody else has: a constant of the graph that this thread captures, if it does."""
+    """A tensor of an array that nobody else has: a constant of the graph, if this thread captures one."""
     return captured_constant(array) if staging.threads and thread.capture is not None else wrap(array)
 
 
@@ -129,7 +135,10 @@ def apply(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
     edges = tuple([t._node for t in inputs])
     node = None
     if edges.count(None) < len(edges) and recording():
-        node = record(op, edges, [t._data for t in inputs], outs, attrs)
+        datas = [t._data for t in inputs]
+        if staging.threads and thread.capture is None:
+            datas = list(map(own_data, datas))
+        node = record(op, edges, datas, outs, attrs)
     if node is not None and staging.threads and thread.capture is not None:
         thread.capture.note(node)
     if op.outputs == 1:

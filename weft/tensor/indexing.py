@@ -145,8 +145,11 @@ def updated(x: Any, key: Any, value: Any) -> Any:
         rest = tuple(i for i in range(value.ndim) if not at.place <= i < at.place + n)
         value = permute(value, axes=(*range(at.place, at.place + n), *rest)) if at.place else value
         value = at.run(scatter_nd, _indexed_first(x, at), value, shape=x.shape)
-        value = permute(value, axes=tuple(int(i) for i in np.argsort(at.front)))
-    value = reshape(value, shape=tuple(range_length(*b) for b in at.bounds))
+        if at.front != tuple(range(len(at.front))):
+            value = permute(value, axes=tuple(int(i) for i in np.argsort(at.front)))
+    shape = tuple(range_length(*b) for b in at.bounds)
+    if not at.indices or value.shape != shape:
+        value = reshape(value, shape=shape)
     return value if at.is_whole(x.shape) else update_slice(x, value, **at.slices)
 
 

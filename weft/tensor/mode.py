@@ -49,7 +49,7 @@ _call_layer: list[Callable[..., Any]] = []
 
 
 def set_call_layer(call: Callable[..., Any]) -> None:
-    """Called once by the layer that captures from source: ``call(function, *args)`` calls one in a capture."""
+    """Called once by the layer that reads source: ``call(function, *args)`` calls one in a capture."""
     _call_layer[:] = [call]
 
 

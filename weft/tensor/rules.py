@@ -38,8 +38,8 @@ class Backward:
         materialize: whether outputs to which no gradient came get one of zeros, if there are several.
         plain: whether the engine may run it on the fast path.
         masks: whether zeros in its gradients mean that an input was not chosen.
-        careful: the same as run, but where the gradient is 0 its product with any slope is 0; None if run is so
-            already, or if there is no slope for each element.
+        careful: the same as run, but where the gradient is 0 its product with any slope is 0; None if run
+            is so already, or if there is no slope for each element.
         keeps_zeros: whether elements whose gradient is 0 have inputs whose gradient is 0.
     """
 

@@ -76,7 +76,11 @@ class Captured(Traced):
 
     def interpret(self, op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> tuple[Any, ...]:
         """Only reached where the capture is not the innermost running one of this thread."""
-        self.await_other_thread(op.name)
+        root = self.capture.root
+        if root.ident != get_ident() and any(root.has_lent(t) for t in inputs):
+            root.wait()  # also for a tensor that the other thread has changed in its graph
+        else:
+            self.await_other_thread(op.name)
         for t in inputs:  # copies of tensors that another thread lent to its graph get the array itself
             data = t._data
             if type(data) is Captured and not data.capture.root.has_lent(t):
@@ -261,7 +265,7 @@ class Capture:
             return self._imports[key][2]
         if self.parent is not None and type(data) is Captured and data.level < self.parent.level:
             tensor = wrap(self.parent.as_captured(tensor), tensor._node)
-        value = Value(TensorType(data.shape, data.dtype))
+        value = Value(TensorType(data.shape, data.dtype), name_of(tensor))
         external = External(tensor, value)
         external.array = tensor if tensor._node is not None or type(data) is not ndarray else data
         self.externals.append(external)
@@ -324,6 +328,10 @@ class Capture:
         node = self.made.get(value)
         return None if node is None else node.location
 
+    def uses(self, tensor: Tensor) -> bool:
+        """Whether a region has used a tensor from around it."""
+        return (id(tensor._data), id(tensor._node)) in self._imports
+
     def recorded(self, node: Any) -> bool:
         """Whether a node of the tape was recorded in this very capture."""
         return node in self._tape
@@ -363,9 +371,7 @@ class Capture:
 
     def before_write(self, slot: Slot) -> None:
         """Told before a slot changes: remembers what it holds, unless that was made in this very capture."""
-        for attempt in self._attempts:
-            if slot.key not in attempt:
-                attempt[slot.key] = (slot, slot.get())
+        self.remember(slot)
         if slot.key in self.journal:
             return
         held = slot.get()
@@ -375,6 +381,12 @@ class Capture:
             if lent is None or lent.reference() is not slot.tensor:
                 return
         self.journal[slot.key] = (slot, held)
+
+    def remember(self, slot: Slot) -> None:
+        """Told before a slot of something that this capture made changes: an attempt puts it back."""
+        for attempt in self._attempts:
+            if slot.key not in attempt:
+                attempt[slot.key] = (slot, slot.get())
 
     def before_data_write(self, tensor: Tensor) -> None:
         """Told before the value of a tensor changes."""
@@ -533,6 +545,18 @@ def not_capturing() -> Iterator[None]:
         yield
     finally:
         thread.capture = before
+
+
+def name_of(tensor: Tensor) -> str:
+    """The name of the value of a captured tensor; "" if it has none."""
+    return tensor._data.name if type(tensor._data) is Captured else ""
+
+
+def name_value(tensor: Tensor, name: str) -> None:
+    """Give the value of a captured tensor a name, for those who read the graph, if it has none."""
+    data = tensor._data
+    if type(data) is Captured and not data.value.name:
+        object.__setattr__(data.value, "name", name)
 
 
 def is_cut(tensor: Tensor) -> bool:

@@ -21,7 +21,7 @@ from weft.ops.op import type_of
 from weft.ops.view import broadcast_to
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import Capture
+from weft.transform.building import Capture, name_of
 from weft.transform.control_regions import (
     Change,
     Region,
@@ -170,7 +170,7 @@ def _content(op: str, region: Region, change: Change, wanted: TensorType) -> Val
         )
     if change.value is not None:
         return change.value
-    value = Value(wanted)
+    value = Value(wanted, name_of(change.held))
     region.imports.append((value, change.held))
     return value
 

@@ -23,7 +23,7 @@ from weft.tensor.generator import current_key_rules, using_key_rules
 from weft.tensor.mode import thread
 from weft.tensor.node import Instrumented, Leaf
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import Capture, Captured, capturing, is_cut
+from weft.transform.building import Capture, Captured, capturing, is_cut, name_of
 from weft.transform.slots import DataSlot, Slot
 
 
@@ -71,8 +71,9 @@ def trace_region(
     with capturing(name, region=True) as capture, _drawing(capture, name):
         given = [capture.input(t) for t in types]
         for slot, t in slots:
+            name = name_of(slot.tensor) if isinstance(slot, DataSlot) else ""
             capture.before_write(slot)
-            put_content(slot, capture.input(t))
+            put_content(slot, capture.input(t, name))
         results = list(function(given))
         _check_hooks(capture, results)
         outputs = [capture.result_of(t) for t in results]
@@ -171,7 +172,7 @@ def freeze_regions(
         places.append(mine)
     graphs = []
     for region, given, results, mine in zip(regions, inputs, outputs, places, strict=True):
-        shared = [mine.get(i) or Value(type_of(t)) for i, t in enumerate(operands.tensors)]
+        shared = [mine.get(i) or Value(type_of(t), name_of(t)) for i, t in enumerate(operands.tensors)]
         graphs.append(region.capture.graph([*given, *shared], results))
     return graphs, operands.tensors
 

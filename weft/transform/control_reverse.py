@@ -102,6 +102,8 @@ class _Reverse:
     def run(self, operands: Values, stacks: Values, steps: Values, length: Any, reverse: bool) -> list[Any]:
         """The gradients of the operands, None where none is needed, from what the first loop handed over."""
         inputs = self.body.inputs
+        if not self.carries and not self.collected:
+            return [None] * len(inputs)
         starts = [zeros(inputs[i].type) if (g := self.gradients[i]) is None else g for i in self.carries]
         sums = [zeros(inputs[i].type) for i in self.fixed]
         along = [

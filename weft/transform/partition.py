@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from weft.base.sizes import Size, bind, size_names
 from weft.ir.graph import Array, Node, Value
+from weft.ir.told import first_tellers, sizes_asked, sizes_of, sizes_told
 from weft.transform.maxflow import Network
 
 LONGEST_CHAIN = 16  # of ops that are run again one after another
@@ -64,9 +65,16 @@ def split_joint(
     made = {v: i for i, n in enumerate(nodes) if n not in late for v in n.outputs}
     available = set(constants).union(inputs if recompute else free)
     barriers = _effects(nodes, forward) if recompute else _barriers(nodes, forward)
-    wanted = [v for v in needed if v not in available and v not in seeds]
-    saved = _cut(nodes, made, set(inputs) - available, barriers, wanted, set(outputs))
-    again = _scheduled(nodes, late, made, saved, results)
+    loops, tellers = first_tellers(nodes), list[Value]()
+    while True:
+        wanted = [v for v in (*needed, *tellers) if v not in available and v not in seeds]
+        saved = _cut(nodes, made, set(inputs) - available, barriers, wanted, set(outputs))
+        again = _scheduled(nodes, late, made, saved, tellers, results)
+        asked = {name for n in again for name in sizes_asked(n) if name in loops} if loops else set()
+        unknown = sorted(asked - sizes_of((*saved, *tellers, *inputs, *seeds)))
+        if not unknown:
+            break
+        tellers += [_teller(nodes, name) for name in unknown]
     used = {v for n in again for v in n.inputs}.union(results)
     kept = tuple(i for i, v in enumerate(inputs) if v in used)
     return Parts(tuple(sorted(saved - set(inputs), key=made.__getitem__)), kept, again)
@@ -94,6 +102,12 @@ def depending_on(nodes: Iterable[Node], values: Iterable[Value]) -> dict[Node, N
             found[node] = None
             reached.update(node.outputs)
     return found
+
+
+def _teller(nodes: Sequence[Node], name: str) -> Value:
+    """The smallest value whose array tells a size that only a run of a loop knows."""
+    stacks = [v for n in nodes if name in sizes_told(n) for v in n.outputs if name in sizes_of([v])]
+    return min(stacks, key=bytes_of)
 
 
 def _needed(nodes: Sequence[Node], late: Collection[Node], results: Sequence[Value]) -> dict[Value, None]:
@@ -183,9 +197,13 @@ def _scheduled(
     late: Iterable[Node],
     made: Mapping[Value, int],
     saved: Collection[Value],
+    tellers: Sequence[Value],
     results: Sequence[Value],
 ) -> tuple[Node, ...]:
-    """The nodes of the backward graph: its own, and before the first use of each what is run again."""
+    """The nodes of the backward graph: its own, and before the first use of each what is run again.
+
+    What tells sizes comes first, as nodes that need to know them may use no value of it.
+    """
     wanted = set(results)
     own = []
     for node in reversed(list(late)):
@@ -204,6 +222,7 @@ def _scheduled(
                 waiting += [v for v in nodes[i].inputs if v in made and v not in saved]
         order.update(dict.fromkeys(nodes[i] for i in sorted(missing)))
 
+    require(tellers)
     for node in reversed(own):
         require(node.inputs)
         order[node] = None

@@ -1,4 +1,4 @@
-"""Slots: what captured code may change, such as the data of a tensor, its gradient, or an attribute of an object.
+"""Slots: what captured code may change: the data of a tensor, its gradient, an attribute of an object.
 
 Before a slot is changed the running capture is told, so that it knows the old content, can put it back when
 the capture ends, and can make the new content an output of the graph.
@@ -42,13 +42,16 @@ class DataSlot(Slot):
         self.key = ("data", id(tensor))
 
     def get(self) -> Any:
+        """What it holds now."""
         return wrap(self.tensor._data, self.tensor._node)
 
     def put(self, content: Any) -> None:
+        """Let it hold something else."""
         tensor = self.tensor
         tensor._data, tensor._node, tensor._form = content._data, content._node, None
 
     def describe(self) -> str:
+        """In words, for messages."""
         return "a tensor"
 
 
@@ -62,17 +65,20 @@ class GradSlot(Slot):
         self.key = ("grad", id(tensor))
 
     def get(self) -> Any:
+        """What it holds now."""
         return getattr(self.tensor, "_grad", None)
 
     def put(self, content: Any) -> None:
+        """Let it hold something else."""
         self.tensor._grad = content
 
     def describe(self) -> str:
+        """In words, for messages."""
         return "the gradient of a tensor"
 
 
 class External:
-    """A tensor from outside that captured code uses, by weak reference: one that dies with the capture is a constant."""
+    """A tensor from outside that a capture uses, weakly held: one that dies with the capture is a constant."""
 
     __slots__ = ("array", "node", "reference", "value")
 

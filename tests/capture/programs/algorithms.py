@@ -1,8 +1,7 @@
 """Whole small algorithms, as people write them."""
 
 import weft
-
-from .registry import program
+from tests.capture.programs.registry import program
 
 V = [[0.5, 1.0, -0.75]]
 W = [[2.0, 0.1, 0.3]]

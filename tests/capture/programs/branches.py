@@ -1,8 +1,7 @@
 """``if``, ``elif``, ``else`` and what they do to variables."""
 
 import weft
-
-from .registry import program
+from tests.capture.programs.registry import program
 
 UP, DOWN = [[1.0, 2.0, 3.0]], [[-1.0, -2.0, 0.5]]
 MIXED = [[0.5, -0.25, 0.0]]

@@ -1,10 +1,9 @@
-"""Expressions: ternaries, ``and``, ``or``, ``not``, chained comparisons, comprehensions, conversions, indices."""
+"""Expressions: ternaries, ``and``, ``or``, ``not``, comparisons, comprehensions, conversions, indices."""
 
 import math
 
 import weft
-
-from .registry import program
+from tests.capture.programs.registry import program
 
 V = [[0.5, 1.0, -0.75]]
 W = [[2.0, 0.1, 0.3]]

@@ -1,8 +1,7 @@
 """``break``, ``continue`` and early ``return``, alone and in each other."""
 
 import weft
-
-from .registry import program
+from tests.capture.programs.registry import program
 
 V = [[0.5, 1.0, -0.75]]
 W = [[2.0, 0.1, 0.3]]

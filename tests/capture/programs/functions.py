@@ -3,8 +3,7 @@
 import functools
 
 import weft
-
-from .registry import program
+from tests.capture.programs.registry import program
 
 V = [[0.5, 1.0, -0.75]]
 W = [[2.0, 0.1, 0.3]]

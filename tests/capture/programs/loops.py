@@ -1,8 +1,7 @@
 """``while`` and ``for``, their variables, and loops in loops."""
 
 import weft
-
-from .registry import program
+from tests.capture.programs.registry import program
 
 V = [[0.5, 1.0, -0.75]]
 W = [[2.0, 0.1, 0.3]]

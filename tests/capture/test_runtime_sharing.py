@@ -1,0 +1,150 @@
+"""One tensor in several variables: a change in place inside a branch or loop is seen by all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.capture.agree import check_agrees, row
+from weft.errors import CaptureError
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_loop_that_adds_to_an_argument_changes_it_for_the_caller(compiled: bool) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(3):
+            x += 1
+        return x * 2
+
+    x = weft.tensor([1.0, 2.0])
+    out = (weft.compile(f) if compiled else f)(x)
+    np.testing.assert_array_equal(out.numpy(), [8.0, 10.0])
+    np.testing.assert_array_equal(x.numpy(), [4.0, 5.0])
+
+
+def _for(x: Any, c: Any) -> Any:
+    y = x * 1
+    z = y
+    for _ in range(3):
+        y += z.sum() * c
+    return z * y
+
+
+def _while(x: Any, c: Any) -> Any:
+    y = x * 1
+    z = y
+    while c > 0:
+        y += x * c
+        c = c - 1
+    return z * c
+
+
+def _one_is_assigned(x: Any, c: Any) -> Any:
+    y = x * 1
+    z = y
+    for _ in range(4):
+        y += x * c
+        z = z * 1.5
+    return z + y
+
+
+def _one_is_read(x: Any, c: Any) -> Any:
+    y = x * 1
+    z = y
+    for _ in range(4):
+        y += x * c
+        y = weft.tanh(z) * y
+    return z + y
+
+
+def _branch(x: Any, c: Any) -> Any:
+    y = x * 1
+    z = y
+    if c > 0:
+        y += x
+    else:
+        z = weft.sin(z)
+    return y * z
+
+
+def _dictionary(x: Any, c: Any) -> Any:
+    y = x * 1
+    held = {"a": y}
+    if c > 0:
+        y += x
+    else:
+        held["a"] = y * 3
+    return held["a"] + y
+
+
+@pytest.mark.parametrize("function", [_for, _while, _one_is_assigned, _one_is_read, _branch, _dictionary])
+def test_change_is_seen_through_the_other_variable(function: Callable[..., Any]) -> None:
+    check_agrees(function, (row(1, 2), np.float32(2)), (row(0.5, -1), np.float32(-1)))
+
+
+def test_tensor_shared_by_an_assigned_variable_of_a_while_is_an_error() -> None:
+    def f(x: Any, c: Any) -> Any:
+        y = x * 1
+        z = y
+        while c > 0:
+            y += x
+            z = z * 1.5
+            c = c - 1
+        return z + y
+
+    with pytest.raises(CaptureError, match="changes in place must be held by one variable"):
+        weft.compile(f)(weft.ones(2), weft.tensor(2.0))
+
+
+def test_plain_number_that_meets_a_number_of_the_graph_settles() -> None:
+    def f(x: Any, k: Any, n: int) -> Any:
+        count = 2
+        while k < 3 and n < 2:
+            k = k + 1
+            count = (n + 1) % 7
+        return x * count
+
+    compiled = weft.compile(f)
+    for n in (1, 2, 0):
+        x = weft.ones(2)
+        np.testing.assert_array_equal(compiled(x, weft.tensor(1), n).numpy(), f(x, weft.tensor(1), n).numpy())
+
+
+def test_rows_without_gradient_of_a_loop_give_none() -> None:
+    def f(x: Any, m: Any) -> Any:
+        rows = [x * 1.0]
+        for _ in m:
+            kept = x.detach()
+            rows.append(kept)
+        return weft.stack(rows).sum(0)
+
+    check_agrees(f, (row(1, 2), np.ones((3, 2), np.float32)))
+
+
+def _grown(x: Any, k: Any) -> Any:
+    rows = [x]
+    while k < 3:
+        k = k + 1
+        rows.append(x * 2)
+    return weft.stack(rows).sum(0)
+
+
+def _grown_without_gradient(x: Any, k: Any) -> Any:
+    rows = [x]
+    while k < 3:
+        k = k + 1
+        rows.append(x.detach())
+    return weft.stack(rows).sum(0)
+
+
+def _grown_in_branch(x: Any, k: Any) -> Any:
+    return _grown(x, k) if x[0] > 0 else x
+
+
+@pytest.mark.parametrize("function", [_grown, _grown_without_gradient, _grown_in_branch])
+def test_gradient_that_needs_the_number_of_iterations_is_told_it(function: Callable[..., Any]) -> None:
+    check_agrees(function, (row(1, 2), np.int64(0)), (row(-1, 2), np.int64(2)))

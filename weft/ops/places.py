@@ -1,0 +1,58 @@
+"""Where a vector holds true, as an op whose result has a size that only a run tells.
+
+What a loop of a graph appended to a list in some of its iterations alone is picked by this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import bool_, int64
+from weft.base.sizes import Size
+from weft.errors import CaptureError, DtypeError, ShapeError
+from weft.ir.types import TensorType
+from weft.ops.batching import move_axis
+from weft.ops.compare import logical_not
+from weft.ops.families import primitive
+from weft.ops.op import Array, Attrs, Op, Sample, no_gradient
+from weft.ops.sort import argsort
+from weft.ops.view_slice import slice_axis
+
+
+def _type(mask: TensorType, *, trips: Any) -> TensorType:
+    if mask.dtype != bool_:
+        raise DtypeError("true_places", f"the mask must be bool, got {mask}")
+    if mask.ndim != 1:
+        raise ShapeError("true_places", f"the mask must be a vector, got {mask}")
+    return TensorType((trips,), int64)
+
+
+def _true_places(mask: Array, *, trips: Any) -> Array:
+    return np.asarray(mask.nonzero()[0], int64)
+
+
+def _batch(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+    """Sorting puts the true ones first; each example must have as many."""
+    count = attrs["trips"]
+    if isinstance(count, Size):
+        raise CaptureError(
+            "append",
+            "under vmap each example must append as often, got a list that a tensor decides about",
+            hint="append in every iteration, such as weft.where(condition, x, 0), and keep a mask beside it",
+        )
+    mask = move_axis(inputs[0], axes[0] or 0, 0)
+    return slice_axis(argsort(logical_not(mask), axis=1), 1, 0, count), 0
+
+
+true_places: Op = primitive(
+    "true_places",
+    type_rule=_type,
+    eval=_true_places,
+    vjp=no_gradient("returns indices"),
+    batch=_batch,
+    samples=lambda: [Sample((np.array([True, False, True, True, False]),), {"trips": 3})],
+)
+"""``true_places(mask, trips)``: the indices of the true elements; ``trips`` names how many there are."""
