@@ -1,7 +1,7 @@
 """Random programs in plain Python over tensors: source text that hypothesis draws and shrinks.
 
 A variable keeps its kind, which the first letter of its name tells, so that a capture must take the program:
-``v`` a row of three floats, ``s`` a 0-d float, ``k`` a 0-d whole number, ``n`` a plain int, ``b`` a truth value,
+``v`` a row of three floats, ``s`` a 0-d float, ``k`` a 0-d whole number, ``n`` a plain int, ``b`` a truth,
 ``l`` a list of rows, ``d`` a dictionary of rows. Loops end after a few iterations.
 """
 
@@ -109,16 +109,20 @@ class _Writer:
     # Statements
 
     def statement(self, depth: int, room: int, *, loop: bool) -> None:
-        kinds = [self.assignment] * 4 + [self.change] * 2
+        kinds = ["assignment"] * 4 + ["change"] * 2
         if room > 0:
-            kinds += [self.branch] * 3 + [self.for_loop] * 2 + [self.while_loop]
-        kind = kinds[self.choose(len(kinds))]
-        if kind in (self.assignment, self.change):
-            kind(depth)
-        elif kind == self.branch:
+            kinds += ["branch"] * 3 + ["for"] * 2 + ["while"]
+        kind = self.pick(*kinds)
+        if kind == "assignment":
+            self.assignment(depth)
+        elif kind == "change":
+            self.change(depth)
+        elif kind == "branch":
             self.branch(depth, room, loop=loop)
+        elif kind == "for":
+            self.for_loop(depth, room)
         else:
-            kind(depth, room)
+            self.while_loop(depth, room)
 
     def block(self, depth: int, room: int, *, loop: bool) -> None:
         for _ in range(1 + self.choose(3)):
@@ -141,7 +145,7 @@ class _Writer:
         )
 
     def change(self, depth: int) -> None:
-        """A change in place, of a copy where the gradient might still need what was there."""
+        """A change in place, of a copy: a tensor that several variables hold is the matter of other tests."""
         v = self.pick(*VECTORS)
         key = self.pick(self.index(), "1:", "::2")
         form = self.choose(6)
@@ -152,11 +156,14 @@ class _Writer:
             self.put(depth, f"{v} = {v}.clone()")
             self.put(depth, f"{v}[{key}] {self.pick('+=', '*=')} {self.scalar(1)}")
         elif form == 2:
+            self.put(depth, f"{v} = {v}.clone()")
             self.put(depth, f"{v} {self.pick('+=', '-=')} {self.vector(1)}")
         elif form == 3:
             self.put(depth, f"l0.append({self.vector(1)})")
         elif form == 4:
-            self.put(depth, f"{self.pick(*SCALARS)} += {self.scalar(1)}")
+            s = self.pick(*SCALARS)
+            self.put(depth, f"{s} = {s}.clone()")
+            self.put(depth, f"{s} += {self.scalar(1)}")
         else:
             self.put(depth, f"n0 += {self.pick('1', '2')}")
 

@@ -43,10 +43,12 @@ def run(function: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, list
     row, number, k, n = given
     v = weft.tensor(np.array(row, np.float32), requires_grad=True)
     s = weft.tensor(np.float32(number), requires_grad=True)
-    m = weft.tensor(np.outer(np.array(row, np.float32), np.float32([1, -0.5, 0.3])), requires_grad=True)
+    m = weft.tensor(
+        np.outer(np.array(row, np.float32), np.array([1, -0.5, 0.3], np.float32)), requires_grad=True
+    )
     out = function(v, s, m, weft.tensor(k), n)
     if out.requires_grad:
-        (out * weft.tensor(np.float32([1.0, 2.0, -1.5]))).sum().backward()
+        (out * weft.tensor(np.array([1.0, 2.0, -1.5], np.float32))).sum().backward()
     return out.detach().numpy(), [None if x.grad is None else x.grad.numpy() for x in (v, s, m)]
 
 

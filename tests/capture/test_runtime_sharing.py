@@ -148,3 +148,71 @@ def _grown_in_branch(x: Any, k: Any) -> Any:
 @pytest.mark.parametrize("function", [_grown, _grown_without_gradient, _grown_in_branch])
 def test_gradient_that_needs_the_number_of_iterations_is_told_it(function: Callable[..., Any]) -> None:
     check_agrees(function, (row(1, 2), np.int64(0)), (row(-1, 2), np.int64(2)))
+
+
+def _copied_on_one_way(x: Any) -> Any:
+    a = x * 1
+    b = a
+    for i in range(3):
+        a += 1
+        if a.sum() > 3 + i:
+            b = b.clone()
+    return a, b
+
+
+def _assigned_on_one_way(x: Any) -> Any:
+    a = x * 1
+    b = a
+    if x.sum() > 0:
+        b = b * 2
+    a += 1
+    return a, b
+
+
+def _assigned_in_a_loop_that_may_not_run(x: Any) -> Any:
+    a = x * 1
+    b = a
+    while 0 < b.sum() < 5:
+        b = b * 2
+    a += 1
+    return a, b
+
+
+def _chosen_and_changed(x: Any) -> Any:
+    a, b = x * 1, x * 2
+    c = a if x.sum() > 0 else b
+    c += 1
+    return a + b
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_copied_on_one_way, _assigned_on_one_way, _assigned_in_a_loop_that_may_not_run, _chosen_and_changed],
+)
+def test_change_that_another_variable_sees_on_one_way_only_is_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(CaptureError, match="changed in place must be held by one variable"):
+        weft.compile(function)(weft.ones(2))
+
+
+def _assigned_always(x: Any) -> Any:
+    a = x * 1
+    b = a
+    for _ in range(3):
+        b = b * 2
+    a += 1
+    return a, b
+
+
+def _not_read_again(x: Any) -> Any:
+    a = x * 1
+    b = a
+    if x.sum() > 0:
+        b = b * 2
+    c = b + a
+    a += 1
+    return a, c
+
+
+@pytest.mark.parametrize("function", [_assigned_always, _not_read_again])
+def test_change_that_nobody_else_sees_is_kept(function: Callable[..., Any]) -> None:
+    check_agrees(function, (row(1, 2),), (row(-1, 2),))

@@ -32,6 +32,7 @@ from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Captured, capturing
 from weft.transform.slots import DataSlot
+from weft.transform.twins import check_doubt
 
 
 @contextmanager
@@ -102,6 +103,8 @@ def _describe_result(root: Root, tree: Any) -> TreeOut:
     leaves, structure = tree_flatten(tree, is_leaf=is_leaf)
     for leaf in leaves:
         _check_result(root, leaf)
+        if id(leaf) in root.doubts:
+            check_doubt(root.doubts, leaf)
     for x in containers(tree).values():
         _check_keys(root, x)
     described = [_describe_leaf(leaf, root.result_of) for leaf in leaves]

@@ -34,6 +34,7 @@ from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture, Captured
 from weft.transform.slots import External, Slot
+from weft.transform.twins import check_doubt
 
 _DRAWS = np.array([0, 2**63], np.uint64)  # set in the keys of generators, see weft.tensor.generator
 _ONE_DRAW = np.array([0, 1], np.uint64)
@@ -90,6 +91,8 @@ class Root(Reads, Capture):
     def value_of(self, tensor: Tensor) -> Value:
         """The value that a tensor is in this graph; one from outside becomes an input."""
         data = tensor._data
+        if self.doubts and id(tensor) in self.doubts:
+            check_doubt(self.doubts, tensor)
         if type(data) is Captured and data.capture is self:
             return data.value
         if type(data) is not np.ndarray and data.level not in running_levels:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from weft.base.trees import tree_flatten
 from weft.capture.number import Number, number_of
 from weft.capture.runtime_items import Past, check_fixed, last_of, length_of
-from weft.capture.runtime_meet import Statement, is_ours, is_result
+from weft.capture.runtime_meet import Statement, is_ours, is_result, note_same
 from weft.capture.runtime_places import (
     ContentsSlot,
     Places,
@@ -27,6 +28,7 @@ from weft.capture.runtime_state import (
     Plan,
     carried_tensors,
     describe,
+    is_leaf,
     join,
     plan_of,
     rebuild,
@@ -38,6 +40,14 @@ from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.building import name_value
 from weft.transform.slots import DataSlot, Slot
+from weft.transform.twins import Twins, are_twins, doubtful, inherit_twins, note_twins, pairs_of_one
+
+
+def _may_be(twins: Twins, value: Any, given: Any) -> bool:
+    """Whether a variable may hold after a turn a tensor that it held before."""
+    olds, news = (tree_flatten(x, is_leaf=is_leaf)[0] for x in (given, value))
+    pairs = [(a, b) for a, b in zip(olds, news, strict=False) if isinstance(a, Tensor)]
+    return any(a is b or (isinstance(b, Tensor) and are_twins(twins, a, b)) for a, b in pairs)
 
 
 class Fresh(NamedTuple):
@@ -111,6 +121,8 @@ class Carry:
         self._data: list[tuple[Any, Any]] = []  # the tensors at the start, with the data they had
         self._started: list[Any] = []  # the tensors before the loop
         self.settles = True
+        self._may_stay: list[bool] = [True] * len(names)  # whether a turn may leave a variable as it was
+        self._ones: list[tuple[int, int]] = []  # positions of tensors that may be one after a turn
 
     # Into the loop
 
@@ -134,6 +146,8 @@ class Carry:
         rest = iter(tensors)
         self._name(tensors)
         self._data = [(t, t._data) for t in tensors]
+        for started, t in zip(self._started, tensors, strict=True):
+            inherit_twins(thread.capture.twins, started, t)
         values = [_value(entry, before, rest) for entry, before in zip(self.entries, self.state, strict=True)]
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
@@ -180,7 +194,34 @@ class Carry:
             out += _seen_tensors(found[key][1] if key in found else self._entered[key], seen.last)
         self._check_shared(self._started)
         self._check_shared(out)
+        self._check_doubts()
+        rows = zip(values, self._given, strict=True)
+        self._may_stay = [_may_be(thread.capture.twins, v, g) for v, g in rows]
+        self._ones = pairs_of_one(thread.capture.twins, out)
+        changed = [t._data is not data for t, data in self._data]
+        if any(changed[i] or changed[k] for i, k in self._ones):
+            self.settles = False
+            raise doubtful(str(self.at))
+        if any(stays and self._is_doubtful(g) for stays, g in zip(self._may_stay, self._given, strict=True)):
+            self.settles = False
+            raise doubtful(str(self.at))
         return out
+
+    def _is_doubtful(self, given: Any) -> bool:
+        """Whether a tensor that a variable held at the start was put in doubt by the iteration."""
+        found = thread.capture.doubts
+        leaves = tree_flatten(given, is_leaf=is_leaf)[0] if found else []
+        return any(id(x) in found and found[id(x)][0]() is x for x in leaves)
+
+    def _check_doubts(self) -> None:
+        """Raise if the next iteration reads what this one put in doubt."""
+        region = thread.capture
+        known = {} if region.parent is None else region.parent.doubts
+        for key, (reference, where) in region.doubts.items():
+            tensor = reference()
+            if key not in known and tensor is not None and region.uses(tensor):
+                self.settles = False
+                raise doubtful(where)
 
     def _check_shared(self, tensors: Sequence[Any]) -> None:
         """Raise if what the iteration changes in place is one tensor with what another variable starts as."""
@@ -350,6 +391,9 @@ class Carry:
         """The variables after the loop; places hold what they then hold."""
         rest = iter(tensors)
         values = []
+        started = [] if self.runs else pairs_of_one(thread.capture.twins, self._started)
+        for i, k in (*self._ones, *started):
+            note_twins(thread.capture.twins, tensors[i], tensors[k], str(self.at))
         for entry, name, before in zip(self.entries, self.names, self.state, strict=True):
             if isinstance(entry, Fresh):
                 values.append(self._undefined(name, entry))
@@ -358,8 +402,13 @@ class Carry:
             else:
                 plan = entry.plan if isinstance(entry, Late) else entry
                 values.append(_value(plan, before, rest) if isinstance(entry, Plan) else _rebuilt(plan, rest))
+        for before, value, stays in zip(self.state, values, self._may_stay, strict=True):
+            if stays or not self.runs:
+                note_same(before, value, str(self.at))
         for key, (slot, before) in self.places.items():
-            write_place(slot, _value(self.plans[key], before, rest))
+            content = _value(self.plans[key], before, rest)
+            note_same(before, content, str(self.at))
+            write_place(slot, content)
         return tuple(values)
 
     def _undefined(self, name: str, entry: Fresh) -> Undefined:

@@ -43,6 +43,7 @@ from weft.transform.building import Capture, name_of
 from weft.transform.control import run_cond
 from weft.transform.control_regions import Region
 from weft.transform.slots import DataSlot
+from weft.transform.twins import inherit_twins, note_twins, pairs_of_one
 
 _OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
 
@@ -133,6 +134,7 @@ class _Merger:
         self.places: Places = {}
         self.kept: dict[tuple[Any, ...], list[Any]] = {}  # by list, the items that no branch changed
         self.found: list[Any] = []  # for each variable and place a Plan, or its value as Fixed
+        self.pairs: list[list[Any]] = []  # and what it is after each branch
 
     def join(self, regions: Sequence[Region]) -> None:
         """Give the regions the outputs that are wanted of them."""
@@ -158,6 +160,7 @@ class _Merger:
     ) -> None:
         plan = self._merge(name, pair)
         self.found.append(plan)
+        self.pairs.append(pair)
         if isinstance(plan, Fixed):
             return
         for k, (value, region, way) in enumerate(zip(pair, regions, self.ways, strict=True)):
@@ -207,9 +210,45 @@ class _Merger:
     def results(self, outs: Sequence[Any]) -> list[Any]:
         """The values of all variables and places, with the outputs of the node in them."""
         rest = iter(outs)
-        return [
+        values = [
             p.value if isinstance(p, Fixed) else rebuild(p, [next(rest) for _ in p.types]) for p in self.found
         ]
+        for value, pair in zip(values, self.pairs, strict=True):
+            for before in pair:
+                note_same(before, value, str(self.at))
+        for way in (0, 1):
+            self._note_ones(values, [pair[way] for pair in self.pairs])
+        return values
+
+    def _note_ones(self, values: Sequence[Any], ended: Sequence[Any]) -> None:
+        """Note which variables hold one tensor where one branch was taken."""
+        olds: list[Any] = []
+        news: list[Any] = []
+        for before, after in zip(ended, values, strict=True):
+            for old, new in _tensor_pairs(before, after):
+                olds.append(old)
+                news.append(new)
+        twins = thread.capture.twins
+        for i, k in pairs_of_one({}, olds):
+            if news[i] is not news[k]:
+                note_twins(twins, news[i], news[k], str(self.at))
+
+
+def note_same(before: Any, after: Any, where: str) -> None:
+    """Note that the tensors of a variable may be the ones that it, or another variable, held before."""
+    for old, new in _tensor_pairs(before, after):
+        if old is not new:
+            inherit_twins(thread.capture.twins, old, new)
+            note_twins(thread.capture.twins, old, new, where)
+
+
+def _tensor_pairs(before: Any, after: Any) -> list[tuple[Any, Any]]:
+    """The tensors of a variable before and after, where both have one at the same place."""
+    if is_undefined(before) or is_undefined(after):
+        return []
+    olds, news = (tree_flatten(x, is_leaf=is_leaf)[0] for x in (before, after))
+    pairs = zip(olds, news, strict=False)
+    return [(a, b) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor)]
 
 
 def _promoted(a: Any, b: Any) -> Plan | None:

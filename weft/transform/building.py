@@ -33,6 +33,7 @@ from weft.transform.fresh import counting_sizes_anew, learn_sizes, replayed_attr
 from weft.transform.levels import Traced, new_level
 from weft.transform.scopes import Scope, add_scope, fold_scopes
 from weft.transform.slots import DataSlot, External, GradSlot, Slot
+from weft.transform.twins import Doubts, Twins, check_doubt, spread_doubt
 
 ndarray = np.ndarray
 
@@ -170,6 +171,8 @@ class Capture:
         self.made: dict[Value, Node] = {}
         self._scalars: dict[tuple[Any, ...], Value] = {}
         self.notes: dict[str, Any] = {}  # what upper layers keep with it, by their name
+        self.twins: Twins = {} if parent is None else dict(parent.twins)
+        self.doubts: Doubts = {} if parent is None else dict(parent.doubts)
         self._imports: dict[tuple[int, int], tuple[Any, Any, Value]] = {}  # by ids of data and node, kept alive
         self._stopped: dict[Value, Value] = {}
         self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []
@@ -219,6 +222,8 @@ class Capture:
     def value_of(self, tensor: Tensor) -> Value:
         """The value that a tensor is in this graph: one of its own, an import, a constant or an external input."""
         data = tensor._data
+        if self.doubts and id(tensor) in self.doubts:
+            check_doubt(self.doubts, tensor)
         if type(data) is Captured and data.capture is self:
             return data.value
         if type(data) is not ndarray and data.level not in running_levels:
@@ -372,6 +377,8 @@ class Capture:
     def before_write(self, slot: Slot) -> None:
         """Told before a slot changes: remembers what it holds, unless that was made in this very capture."""
         self.remember(slot)
+        if self.twins and isinstance(slot, DataSlot):
+            spread_doubt(self.twins, self.doubts, slot.tensor)
         if slot.key in self.journal:
             return
         held = slot.get()
@@ -412,7 +419,9 @@ class Capture:
     def mark(self) -> tuple[Any, ...]:
         """How the capture stands now, to go back to; from now on every change is remembered."""
         self._attempts.append({})
+        tables: tuple[dict[Any, Any], ...]
         tables = (self.constants, self.journal, self.made, self._scalars, self._imports, self._known)
+        tables = (*tables, self.twins, self.doubts)
         lists = (self.inputs, self.nodes, self.externals, self.scopes)
         copies = [(t, dict(t)) for t in (*tables, self._tape, self._stopped, self._lent)]
         return copies, [(x, len(x)) for x in lists]
