@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
-from weft.transform.building import trace_graph
+from weft.transform.tracing import trace_graph
 
 N = named_size("n")
 SHAPES = ("shape", "sizes", "output_size", "size")  # attributes that hold sizes

@@ -15,7 +15,7 @@ ARGUMENTS = [(function, args) for function, runs in CASES for args in runs]
 
 
 def outcome(run: Callable[[], Any]) -> tuple[str, Any]:
-    """What a call gives, or the error it raises; texts stand for objects that are equal to themselves alone."""
+    """What a call gives, or the error it raises; texts stand for objects that equal themselves alone."""
     try:
         return "gives", repr(run())
     except Exception as error:

@@ -23,7 +23,7 @@ from weft.errors import ShapeError, WeftError
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
 from weft.tensor.selection import read_key
-from weft.transform.building import trace_graph
+from weft.transform.tracing import trace_graph
 
 # Ops of which some samples ask, by their meaning, whether a size that has a name is another one, or fits it.
 UNDECIDED = {

@@ -15,8 +15,8 @@ from weft.base.dtypes import kind
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.ops.op import NoGradient, Op
-from weft.transform.building import trace_graph
 from weft.transform.scopes import run_composite
+from weft.transform.tracing import trace_graph
 
 ENTRIES = checks.entries()
 

@@ -22,7 +22,7 @@ from weft.ir.text import format_graph
 from weft.ir.types import TensorType
 from weft.ops.effects import Place
 from weft.ops.table import find_op
-from weft.transform.building import trace_graph
+from weft.transform.tracing import trace_graph
 
 X = TensorType((2, 3), F32)
 

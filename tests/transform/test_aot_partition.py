@@ -15,10 +15,10 @@ from scipy.sparse.csgraph import maximum_flow
 import weft
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
-from weft.transform.building import trace_graph
 from weft.transform.joint import Derivative, capture_joint, differentiate, joint_graph, split
 from weft.transform.maxflow import Network
 from weft.transform.partition import LONGEST_CHAIN, bytes_of, is_cheap
+from weft.transform.tracing import trace_graph
 
 
 def dropped(x: Any) -> Any:

@@ -14,7 +14,7 @@ from weft.errors import CaptureError
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
-from weft.transform.building import replay, trace_graph
+from weft.transform.tracing import replay, trace_graph
 
 VECTOR = TensorType((3,), weft.float64)
 NUMBER = TensorType((), weft.float64)

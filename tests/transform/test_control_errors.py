@@ -14,7 +14,7 @@ from weft.errors import ArgumentError, CaptureError, DomainError, DtypeError, Gr
 from weft.ir.graph import Graph, Value
 from weft.ir.types import TensorType
 from weft.ops import control
-from weft.transform.building import trace_graph
+from weft.transform.tracing import trace_graph
 
 VECTOR = TensorType((3,), weft.float64)
 NUMBER = TensorType((), weft.float64)

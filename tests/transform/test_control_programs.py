@@ -17,7 +17,7 @@ from weft.ir.interpret import interpret
 from weft.ir.text import constant_data
 from weft.ir.types import TensorType
 from weft.ir.verify import verify
-from weft.transform.building import replay, trace_graph
+from weft.transform.tracing import replay, trace_graph
 
 Array = Any
 Program = Callable[..., Any]

@@ -19,7 +19,7 @@ from weft.tensor.creation import asarray
 from weft.tensor.dispatch import recording
 from weft.tensor.mode import no_grad, thread
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import replay
+from weft.transform.tracing import replay
 
 
 def run(graph: Graph, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, updates: bool = False) -> Any:

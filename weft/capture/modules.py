@@ -71,7 +71,7 @@ def read_attribute(obj: Any, name: str) -> Any:
 
 
 def name_parts(owner: Any, parts: dict[str, Any]) -> None:
-    """Name tensors that belong to another one, as the state of an optimizer does, for the inputs of a graph."""
+    """Name tensors that belong to another one, as the state of an optimizer does, for inputs of a graph."""
     root = _root()
     path = "" if root is None else root.paths.get(id(owner), "")
     if root is not None and path:

@@ -40,7 +40,15 @@ from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.building import name_value
 from weft.transform.slots import DataSlot, Slot
-from weft.transform.twins import Twins, are_twins, doubtful, inherit_twins, note_twins, pairs_of_one
+from weft.transform.twins import (
+    Twins,
+    are_twins,
+    doubtful,
+    inherit_twins,
+    note_twins,
+    pairs_of_one,
+    put_in_doubt,
+)
 
 
 def _may_be(twins: Twins, value: Any, given: Any) -> bool:
@@ -123,6 +131,7 @@ class Carry:
         self.settles = True
         self._may_stay: list[bool] = [True] * len(names)  # whether a turn may leave a variable as it was
         self._ones: list[tuple[int, int]] = []  # positions of tensors that may be one after a turn
+        self._touched: list[int] = []  # positions of tensors that a turn changes in place
 
     # Into the loop
 
@@ -199,7 +208,9 @@ class Carry:
         self._may_stay = [_may_be(thread.capture.twins, v, g) for v, g in rows]
         self._ones = pairs_of_one(thread.capture.twins, out)
         changed = [t._data is not data for t, data in self._data]
-        if any(changed[i] or changed[k] for i, k in self._ones):
+        self._touched = [i for i, is_changed in enumerate(changed) if is_changed]
+        used = any(thread.capture.uses(self._started[i]) for i in self._touched)
+        if used or any(changed[i] or changed[k] for i, k in self._ones):
             self.settles = False
             raise doubtful(str(self.at))
         if any(stays and self._is_doubtful(g) for stays, g in zip(self._may_stay, self._given, strict=True)):
@@ -392,6 +403,8 @@ class Carry:
         rest = iter(tensors)
         values = []
         started = [] if self.runs else pairs_of_one(thread.capture.twins, self._started)
+        for i in self._touched:  # whoever holds the tensor of before the loop should have seen the change
+            put_in_doubt(thread.capture.doubts, self._started[i], str(self.at))
         for i, k in (*self._ones, *started):
             note_twins(thread.capture.twins, tensors[i], tensors[k], str(self.at))
         for entry, name, before in zip(self.entries, self.names, self.state, strict=True):

@@ -26,8 +26,8 @@ from weft.tensor.mode import running_levels
 from weft.tensor.node import FREED, Leaf, Output, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import replay
 from weft.transform.reverse import vjp
+from weft.transform.tracing import replay
 
 ndarray = np.ndarray
 Arrays = Sequence[Any]

@@ -11,7 +11,7 @@ from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import TensorLike, type_of
 from weft.tensor.accumulate import add_to_gradients
-from weft.tensor.dispatch import as_constant, filled_like, wrap
+from weft.tensor.dispatch import as_constant, filled_like
 from weft.tensor.engine import run_backward
 from weft.tensor.hooks import Hooks
 from weft.tensor.node import Leaf
@@ -63,10 +63,7 @@ def grad(
         targets=[x._node for x in variables],
     )
     if materialize_grads:
-        return tuple(
-            filled_like(x, 0) if g is None else g
-            for g, x in zip(found, variables, strict=True)
-        )
+        return tuple(filled_like(x, 0) if g is None else g for g, x in zip(found, variables, strict=True))
     for i, (g, x) in enumerate(zip(found, variables, strict=True)):
         if g is None and not allow_unused:
             raise _unused(i, x)

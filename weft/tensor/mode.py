@@ -59,6 +59,7 @@ def call_user(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
         return function(*args, **kwargs)
     return _call_layer[0](function, *args, **kwargs)
 
+
 running_levels: set[int] = set()  # of the transforms that run, in all threads; each number is used once
 
 

@@ -270,9 +270,7 @@ def bind_declared(op: Op) -> tuple[Backward, Plan]:
             return grads
 
         materialize = op.outputs != 0  # a rule for any number of outputs gets None where no gradient came
-        return Backward(
-            op.name, run, tuple(plan.slots), op.outputs, materialize, keeps_zeros=keeps
-        ), plan
+        return Backward(op.name, run, tuple(plan.slots), op.outputs, materialize, keeps_zeros=keeps), plan
 
     rules = [
         None if isinstance(rule, NoGradient) else (rule, [plan.position(n) for n in parameters(rule)[0][1:]])
@@ -285,6 +283,4 @@ def bind_declared(op: Op) -> tuple[Backward, Plan]:
             for rule, edge in zip(rules, edges, strict=True)
         ]
 
-    return Backward(
-        op.name, run_each, tuple(plan.slots), op.outputs, masks=op.masks, keeps_zeros=keeps
-    ), plan
+    return Backward(op.name, run_each, tuple(plan.slots), op.outputs, masks=op.masks, keeps_zeros=keeps), plan

@@ -21,8 +21,8 @@ from weft.tensor.mode import thread
 from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import replay
 from weft.transform.joint import Derivative
+from weft.transform.tracing import replay
 
 Run = Callable[[Sequence[Array]], Sequence[Array]]
 ndarray = np.ndarray

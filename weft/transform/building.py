@@ -1,9 +1,10 @@
 """Graphs being built: every op that a thread runs while it captures becomes a node.
 
-``Captured`` is the data of a tensor that stands for a value of the graph. A ``Capture`` holds the graph so far. The
-outermost one, the *root*, meets tensors of the outside world: one that lives on becomes an input, read at each
-call, and one that dies with the capture a constant. A capture inside another one makes a *region*: what it uses
-from around it is imported, and becomes an input of the region and an operand of the node that gets it.
+``Captured`` is the data of a tensor that stands for a value of the graph. A ``Capture`` holds the graph so
+far. The outermost one, the *root*, meets tensors of the outside world: one that lives on becomes an input,
+read at each call, and one that dies with the capture a constant. A capture inside another one makes a
+*region*: what it uses from around it is imported, and becomes an input of the region and an operand of the
+node that gets it.
 """
 
 from __future__ import annotations
@@ -23,15 +24,14 @@ from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.location import Location
 from weft.ir.types import TensorType
-from weft.ops.call import call
 from weft.ops.op import Op, staging
 from weft.ops.stop import stop_gradient
 from weft.tensor.dispatch import evaluate
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.fresh import counting_sizes_anew, learn_sizes, replayed_attrs
+from weft.transform.fresh import counting_sizes_anew
 from weft.transform.levels import Traced, new_level
-from weft.transform.scopes import Scope, add_scope, fold_scopes
+from weft.transform.scopes import Scope, fold_scopes
 from weft.transform.slots import DataSlot, External, GradSlot, Slot
 from weft.transform.twins import Doubts, Twins, check_doubt, spread_doubt
 
@@ -114,7 +114,8 @@ class Captured(Traced):
 
     def lift(self, constant: Tensor) -> Tensor:
         """A constant as a value of the running capture."""
-        return wrap(self.capture.current().as_captured(constant), constant._node)  # type: ignore[no-any-return]
+        captured = self.capture.current().as_captured(constant)
+        return wrap(captured, constant._node)  # type: ignore[no-any-return]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Any:
         """Itself: it holds no tensors of its own."""
@@ -173,7 +174,9 @@ class Capture:
         self.notes: dict[str, Any] = {}  # what upper layers keep with it, by their name
         self.twins: Twins = {} if parent is None else dict(parent.twins)
         self.doubts: Doubts = {} if parent is None else dict(parent.doubts)
-        self._imports: dict[tuple[int, int], tuple[Any, Any, Value]] = {}  # by ids of data and node, kept alive
+        self._imports: dict[
+            tuple[int, int], tuple[Any, Any, Value]
+        ] = {}  # by ids of data and node, kept alive
         self._stopped: dict[Value, Value] = {}
         self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []
         self._marks = region and thread.recording  # whether the graph must say where gradients stop
@@ -188,7 +191,9 @@ class Capture:
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value a name."""
-        raise GraphError("name", "must be set in the block of a graph that is written by hand, got another capture")
+        raise GraphError(
+            "name", "must be set in the block of a graph that is written by hand, got another capture"
+        )
 
     def has_lent(self, tensor: Tensor) -> bool:
         """Whether a tensor from outside stands for its value in this root."""
@@ -197,7 +202,9 @@ class Capture:
 
     def wait(self) -> None:
         """Called by another thread that met a tensor of this root: returns when it has its data back."""
-        raise CaptureError(self.name, "a tensor that one thread captures must not be used in another, got one")
+        raise CaptureError(
+            self.name, "a tensor that one thread captures must not be used in another, got one"
+        )
 
     @property
     def root(self) -> Capture:
@@ -220,7 +227,7 @@ class Capture:
         return Captured(self, self.value_of(tensor))
 
     def value_of(self, tensor: Tensor) -> Value:
-        """The value that a tensor is in this graph: one of its own, an import, a constant or an external input."""
+        """The value that a tensor is in this graph: one of its own, an import, a constant or an input."""
         data = tensor._data
         if self.doubts and id(tensor) in self.doubts:
             check_doubt(self.doubts, tensor)
@@ -470,7 +477,12 @@ class Capture:
         """The array of a value, computed on the examples by the interpreter; each node runs once."""
         if value not in self._known:
             assert self.examples is not None
-            have = {**self.constants, **{e.value: e.array for e in self.externals}, **self.examples, **self._known}
+            have = {
+                **self.constants,
+                **{e.value: e.array for e in self.externals},
+                **self.examples,
+                **self._known,
+            }
             graph = Graph(self.name, list(have), self.nodes, ())
             wanted = [value]
             (self._known[value],) = interpret(graph, list(have.values()), wanted)
@@ -479,7 +491,7 @@ class Capture:
     # The end
 
     def settle(self) -> list[tuple[External, Tensor | None]]:
-        """Give tensors from outside their data back; those that died are constants, the others are returned."""
+        """Give tensors from outside their data back; those that died are constants; returns the others."""
         self.notes.clear()
         alive = []
         for external in self.externals:
@@ -523,7 +535,7 @@ def capturing(
 ) -> Iterator[Capture]:
     """Capture what this thread does: a root, or a region of the capture that runs (or of none)."""
     if region:
-        from weft.transform import function_region  # noqa: F401 - how a weft.Function runs there, built on this
+        from weft.transform import function_region  # noqa: F401 - how a Function runs there
     outer = thread.capture if region else None
     if not region and thread.capture is not None:
         outer = None
@@ -571,90 +583,3 @@ def name_value(tensor: Tensor, name: str) -> None:
 def is_cut(tensor: Tensor) -> bool:
     """Whether no gradient is to flow through a tensor of a capture."""
     return type(tensor._data) is Captured and tensor._data.cut
-
-
-def trace_graph(
-    function: Callable[..., Any],
-    types: Sequence[TensorType],
-    name: str = "graph",
-    names: Sequence[str] = (),
-    *,
-    closed: bool = False,
-) -> tuple[Graph, list[Tensor]]:
-    """The closed graph of a function of tensors that returns a tensor or a sequence of them.
-
-    Args:
-        function: of tensors.
-        types: of its arguments.
-        name: of the graph.
-        names: of the inputs.
-        closed: the function uses nothing from around it: arrays that it makes are constants.
-
-    Returns:
-        The graph, whose inputs are those of the types and then what the function used from around it, and
-        the tensors that these last inputs stand for.
-    """
-    with capturing(name, region=True) as capture:
-        capture.closed = closed
-        given = [capture.input(t, n) for t, n in zip(types, names or [""] * len(types), strict=True)]
-        out = function(*given)
-        listed = out if isinstance(out, tuple | list) else (out,)
-        values = [capture.value_of(t) for t in listed]
-        del out, listed, given
-        if capture.journal:
-            slot = next(iter(capture.journal.values()))[0]
-            raise CaptureError(name, f"the function must not change what is outside of it, got {slot.describe()}")
-    imports = capture.settle()
-    inputs = [*capture.inputs, *[e.value for e, _ in imports]]
-    return capture.graph(inputs, values), [t for _, t in imports if t is not None]
-
-
-def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """Run a graph on tensors by its ops, so that it records, or becomes part of another graph or transform.
-
-    In a capture the new nodes keep the locations of the old ones, and calls stay calls.
-    """
-    capture = thread.capture if staging.threads else None
-    before = None if capture is None else capture._phase
-    try:
-        return _replay(graph, inputs, capture, "" if before is None else before.phase)
-    finally:
-        if capture is not None:
-            capture._phase = before
-
-
-def _replay(graph: Graph, inputs: Sequence[Any], capture: Capture | None, phase: str) -> list[Any]:
-    values: dict[Value, Any] = {v: _replayed_constant(a, capture) for v, a in graph.constants.items()}
-    values |= dict(zip(graph.inputs, inputs, strict=True))
-    sizes: dict[str, Any] = {}
-    for value, given_one in zip(graph.inputs, inputs, strict=True):
-        learn_sizes(value, given_one._data.shape, sizes)
-    for node in graph.nodes:
-        given = [values[v] for v in node.inputs]
-        if capture is not None and node.location is not None:
-            capture._phase = node.location._replace(phase=phase) if phase else node.location
-        if node.op is call:
-            outs = _replay_call(node, given, capture, phase)
-        else:
-            result = node.op.on_tensors(*given, **replayed_attrs(node, sizes))
-            outs = (result,) if node.op.outputs == 1 else result
-        for value, out in zip(node.outputs, outs, strict=True):
-            learn_sizes(value, out._data.shape, sizes)
-            values[value] = out
-    return [values[v] for v in graph.results]
-
-
-def _replayed_constant(array: Array, capture: Capture | None) -> Any:
-    if capture is None:
-        return wrap(array)
-    return wrap(capture.constant(array) if array.ndim else capture.number(array))
-
-
-def _replay_call(node: Node, given: Sequence[Any], capture: Capture | None, phase: str) -> Sequence[Any]:
-    """Run the body of a call op by op; what it adds to a capture is folded into a call again."""
-    start, before = 0 if capture is None else len(capture.nodes), [t._data for t in given]
-    outs = _replay(node.attrs["body"], given, capture, phase)
-    if capture is not None:
-        name, arguments = node.attrs["function"], node.attrs["arguments"]
-        add_scope(capture, start, name, arguments, given, before, outs)
-    return outs

@@ -24,10 +24,10 @@ from weft.ops.stop import stop_gradient
 from weft.ops.view import broadcast_to, concat, reshape
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.batch import Batched
-from weft.transform.building import replay
 from weft.transform.control_graphs import trace_closed, types_of
 from weft.transform.control_regions import zeros
 from weft.transform.levels import new_level
+from weft.transform.tracing import replay
 
 Flags = Sequence[bool]
 Axes = Sequence[int | None]

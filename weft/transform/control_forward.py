@@ -11,11 +11,11 @@ from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.op import Op, type_of
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import replay
 from weft.transform.control_graphs import Values, active_inputs, reached_outputs, trace_closed, types_of
 from weft.transform.control_regions import zeros
 from weft.transform.forward import Dual
 from weft.transform.levels import new_level
+from weft.transform.tracing import replay
 
 
 def _push(graph: Graph, primals: Sequence[Any], tangents: dict[int, Any]) -> tuple[list[Any], list[Any]]:

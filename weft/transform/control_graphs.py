@@ -10,7 +10,7 @@ from weft.ir.graph import Graph, Value
 from weft.ir.types import TensorType
 from weft.ops.call import call
 from weft.ops.op import NoGradient
-from weft.transform.building import trace_graph
+from weft.transform.tracing import trace_graph
 
 Values = Sequence[Any]  # arrays or tensors; None where there is none
 

@@ -20,7 +20,6 @@ from weft.ops import control
 from weft.ops.op import Op
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.tensor import Tensor
-from weft.transform.building import replay
 from weft.transform.control_graphs import (
     Values,
     active_inputs,
@@ -33,6 +32,7 @@ from weft.transform.control_graphs import (
 from weft.transform.control_regions import zeros
 from weft.transform.fresh import fresh_size
 from weft.transform.joint import Derivative, differentiate
+from weft.transform.tracing import replay
 
 
 def _derivative(

@@ -13,9 +13,9 @@ from weft.ops.function import function as function_op
 from weft.ops.op import TensorLike, type_of
 from weft.tensor.call import Call, run_forward, set_region_rule
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import replay, trace_graph
 from weft.transform.control_graphs import split_groups
 from weft.transform.control_regions import zeros
+from weft.transform.tracing import replay, trace_graph
 
 
 def apply_in_region(function: Any, args: Sequence[Any]) -> tuple[Any, Call]:

@@ -20,9 +20,10 @@ from weft.tensor.dispatch import captured_constant
 from weft.tensor.engine import run_backward
 from weft.tensor.mode import enable_grad
 from weft.tensor.tensor import Tensor
-from weft.transform.building import Capture, capturing, replay
+from weft.transform.building import Capture, capturing
 from weft.transform.partition import split_joint
 from weft.transform.scopes import copy_graph
+from weft.transform.tracing import replay
 
 
 class Joint(NamedTuple):
@@ -100,7 +101,7 @@ def joint_graph(graph: Graph, wrt: Sequence[int]) -> Graph:
         of an input that the outputs do not depend on is zeros.
 
     >>> import weft
-    >>> from weft.transform.building import trace_graph
+    >>> from weft.transform.tracing import trace_graph
     >>> graph, _ = trace_graph(lambda x: weft.sin(x), [weft.TensorType((2,), weft.float32)], "f", ["x"])
     >>> [node.op.name for node in joint_graph(graph, [0]).nodes]
     ['sin', 'cos', 'mul']
@@ -128,7 +129,7 @@ def differentiate(
             floating or complex. The gradients of the others are zero.
 
     >>> import weft
-    >>> from weft.transform.building import trace_graph
+    >>> from weft.transform.tracing import trace_graph
     >>> graph, _ = trace_graph(lambda x: weft.tanh(x), [weft.TensorType((2,), weft.float32)], "f", ["x"])
     >>> forward, backward, kept, reached, saved = differentiate(graph, [0])
     >>> len(forward.outputs), len(backward.inputs), kept, saved

@@ -78,7 +78,7 @@ class GradSlot(Slot):
 
 
 class External:
-    """A tensor from outside that a capture uses, weakly held: one that dies with the capture is a constant."""
+    """A tensor from outside that a capture uses, weakly held: one that dies with it is a constant."""
 
     __slots__ = ("array", "node", "reference", "value")
 

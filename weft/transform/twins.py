@@ -1,8 +1,8 @@
 """Twins: tensors that may or may not be one, because a variable was assigned on one way only.
 
-After ``y = x``, then ``if c: y = y * 2``, the variable y holds a new tensor on one way and x itself on the other. A
-change of x in place then reaches y on one way alone, which the graph does not know. So it is in doubt what y
-is, and an error to read it; that nobody does is the common case, and costs nothing.
+After ``y = x``, then ``if c: y = y * 2``, the variable y holds a new tensor on one way and x itself on the
+other. A change of x in place then reaches y on one way alone, which the graph does not know. So it is in
+doubt what y is, and an error to read it; that nobody does is the common case, and costs nothing.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ def spread_doubt(twins: Twins, doubts: Doubts, tensor: Any) -> None:
         twin = other()
         if own() is tensor and twin is not None:
             doubts[id(twin)] = (other, where)
+
+
+def put_in_doubt(doubts: Doubts, tensor: Any, where: str) -> None:
+    """Say that a tensor should have changed, on some way, though it did not."""
+    doubts[id(tensor)] = (weakref.ref(tensor), where)
 
 
 def check_doubt(doubts: Doubts, tensor: Any) -> None:

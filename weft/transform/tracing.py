@@ -1,0 +1,106 @@
+"""From functions to closed graphs and back: tracing a function of tensors, and running a graph on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.errors import CaptureError
+from weft.ir.graph import Array, Graph, Node, Value
+from weft.ir.types import TensorType
+from weft.ops.call import call
+from weft.ops.op import staging
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor, wrap
+from weft.transform.building import Capture, capturing
+from weft.transform.fresh import learn_sizes, replayed_attrs
+from weft.transform.scopes import add_scope
+
+
+def trace_graph(
+    function: Callable[..., Any],
+    types: Sequence[TensorType],
+    name: str = "graph",
+    names: Sequence[str] = (),
+    *,
+    closed: bool = False,
+) -> tuple[Graph, list[Tensor]]:
+    """The closed graph of a function of tensors that returns a tensor or a sequence of them.
+
+    Args:
+        function: of tensors.
+        types: of its arguments.
+        name: of the graph.
+        names: of the inputs.
+        closed: the function uses nothing from around it: arrays that it makes are constants.
+
+    Returns:
+        The graph, whose inputs are those of the types and then what the function used from around it, and
+        the tensors that these last inputs stand for.
+    """
+    with capturing(name, region=True) as capture:
+        capture.closed = closed
+        given = [capture.input(t, n) for t, n in zip(types, names or [""] * len(types), strict=True)]
+        out = function(*given)
+        listed = out if isinstance(out, tuple | list) else (out,)
+        values = [capture.value_of(t) for t in listed]
+        del out, listed, given
+        if capture.journal:
+            slot = next(iter(capture.journal.values()))[0]
+            raise CaptureError(
+                name, f"the function must not change what is outside of it, got {slot.describe()}"
+            )
+    imports = capture.settle()
+    inputs = [*capture.inputs, *[e.value for e, _ in imports]]
+    return capture.graph(inputs, values), [t for _, t in imports if t is not None]
+
+
+def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Run a graph on tensors by its ops, so that it records, or becomes part of another graph or transform.
+
+    In a capture the new nodes keep the locations of the old ones, and calls stay calls.
+    """
+    capture = thread.capture if staging.threads else None
+    before = None if capture is None else capture._phase
+    try:
+        return _replay(graph, inputs, capture, "" if before is None else before.phase)
+    finally:
+        if capture is not None:
+            capture._phase = before
+
+
+def _replay(graph: Graph, inputs: Sequence[Any], capture: Capture | None, phase: str) -> list[Any]:
+    values: dict[Value, Any] = {v: _replayed_constant(a, capture) for v, a in graph.constants.items()}
+    values |= dict(zip(graph.inputs, inputs, strict=True))
+    sizes: dict[str, Any] = {}
+    for value, given_one in zip(graph.inputs, inputs, strict=True):
+        learn_sizes(value, given_one._data.shape, sizes)
+    for node in graph.nodes:
+        given = [values[v] for v in node.inputs]
+        if capture is not None and node.location is not None:
+            capture._phase = node.location._replace(phase=phase) if phase else node.location
+        if node.op is call:
+            outs = _replay_call(node, given, capture, phase)
+        else:
+            result = node.op.on_tensors(*given, **replayed_attrs(node, sizes))
+            outs = (result,) if node.op.outputs == 1 else result
+        for value, out in zip(node.outputs, outs, strict=True):
+            learn_sizes(value, out._data.shape, sizes)
+            values[value] = out
+    return [values[v] for v in graph.results]
+
+
+def _replayed_constant(array: Array, capture: Capture | None) -> Any:
+    if capture is None:
+        return wrap(array)
+    return wrap(capture.constant(array) if array.ndim else capture.number(array))
+
+
+def _replay_call(node: Node, given: Sequence[Any], capture: Capture | None, phase: str) -> Sequence[Any]:
+    """Run the body of a call op by op; what it adds to a capture is folded into a call again."""
+    start, before = 0 if capture is None else len(capture.nodes), [t._data for t in given]
+    outs = _replay(node.attrs["body"], given, capture, phase)
+    if capture is not None:
+        name, arguments = node.attrs["function"], node.attrs["arguments"]
+        add_scope(capture, start, name, arguments, given, before, outs)
+    return outs
