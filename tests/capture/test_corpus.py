@@ -18,6 +18,9 @@ for module in pkgutil.iter_modules(programs.__path__):
     importlib.import_module(f"{programs.__name__}.{module.name}")
 
 every_program = pytest.mark.parametrize("name", sorted(PROGRAMS))
+every_differentiable = pytest.mark.parametrize("name", [n for n, p in PROGRAMS.items() if p.differentiable])
+every_abstract = pytest.mark.parametrize("name", [n for n, p in PROGRAMS.items() if p.abstract])
+every_counted = pytest.mark.parametrize("name", [n for n, p in PROGRAMS.items() if p.loops is not None])
 
 
 def tensors(run: tuple[Any, ...], *, grad: bool = False) -> list[weft.Tensor]:
@@ -61,11 +64,9 @@ def test_source_gives_the_values_of_eager(name: str) -> None:
         assert_same(arrays(scripted(*tensors(run))), arrays(program.function(*tensors(run))))
 
 
-@every_program
+@every_differentiable
 def test_compiled_function_gives_the_gradients_of_eager(name: str) -> None:
     program = PROGRAMS[name]
-    if not program.differentiable:
-        pytest.skip("has no gradient")
     compiled = weft.compile(program.function)
     for run in program.inputs:
         values, slopes = gradients(compiled, run)
@@ -99,11 +100,9 @@ def graph_of(program: Program) -> weft.Graph:
     return weft.make_graph(program.function)(*tensors(program.inputs[0]))
 
 
-@every_program
+@every_abstract
 def test_text_parses_back_to_a_graph_with_the_values_of_eager(name: str) -> None:
     program = PROGRAMS[name]
-    if not program.abstract:
-        pytest.skip("looks at values")
     graph = graph_of(program)
     parsed = weft.parse_graph(graph.to_text(), graph.constant_data())
     parsed.verify()
@@ -112,21 +111,17 @@ def test_text_parses_back_to_a_graph_with_the_values_of_eager(name: str) -> None
         assert_same(got, arrays(program.function(*tensors(run))))
 
 
-@every_program
+@every_abstract
 def test_optimised_graph_gives_the_values_of_eager(name: str) -> None:
     program = PROGRAMS[name]
-    if not program.abstract:
-        pytest.skip("looks at values")
     optimised = graph_of(program).optimize(debug=True)
     for run in program.inputs:
         assert_same(interpreted(optimised, run), arrays(program.function(*tensors(run))))
 
 
-@every_program
+@every_counted
 def test_loops_stay_loops(name: str) -> None:
     program = PROGRAMS[name]
-    if program.loops is None:
-        pytest.skip("says nothing of loops")
     graph = graph_of(program)
     loops = [n for n in graph.walk() if n.op.name in ("scan", "while_loop")]
     assert len(loops) == program.loops
