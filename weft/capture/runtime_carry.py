@@ -208,7 +208,7 @@ class Carry:
         self._may_stay = [_may_be(thread.capture.twins, v, g) for v, g in rows]
         self._ones = pairs_of_one(thread.capture.twins, out)
         changed = [t._data is not data for t, data in self._data]
-        self._touched = [i for i, is_changed in enumerate(changed) if is_changed]
+        self._touched = self._reached([i for i, is_changed in enumerate(changed) if is_changed], out)
         used = any(thread.capture.uses(self._started[i]) for i in self._touched)
         if used or any(changed[i] or changed[k] for i, k in self._ones):
             self.settles = False
@@ -217,6 +217,15 @@ class Carry:
             self.settles = False
             raise doubtful(str(self.at))
         return out
+
+    def _reached(self, touched: list[int], out: Sequence[Any]) -> list[int]:
+        """The positions of tensors that some iteration changes: others may come to stand where these do."""
+        place = {id(t): k for k, (t, _) in enumerate(self._data)}
+        for i in touched:  # which grows on the way
+            origin = place.get(id(out[i]), i)
+            if origin not in touched:
+                touched.append(origin)
+        return touched
 
     def _is_doubtful(self, given: Any) -> bool:
         """Whether a tensor that a variable held at the start was put in doubt by the iteration."""
