@@ -17,6 +17,22 @@ def row(*values: float) -> Any:
     return np.array(values, np.float32)
 
 
+def arrays(*tensors: Any) -> list[Any]:
+    return [t.detach().numpy() for t in tensors]
+
+
+def assert_same(a: Any, b: Any, tolerance: float = 0.0) -> None:
+    """Trees of the same tensors and plain values."""
+    left, right = weft.tree_leaves(a), weft.tree_leaves(b)
+    assert len(left) == len(right)
+    for x, y in zip(left, right, strict=True):
+        if isinstance(x, weft.Tensor):
+            assert (x.dtype, x.requires_grad) == (y.dtype, y.requires_grad)
+            np.testing.assert_allclose(*arrays(x, y), rtol=tolerance, atol=tolerance)
+        else:
+            assert (x, type(x)) == (y, type(y))
+
+
 def compiled(function: Callable[..., Any]) -> Any:
     return weft.compile(function, passes=[])
 

@@ -17,23 +17,8 @@ import numpy as np
 import pytest
 
 import weft
+from tests.capture.agree import assert_same
 from weft.errors import ArgumentError, CaptureError, DomainError
-
-
-def arrays(*tensors: Any) -> list[Any]:
-    return [t.detach().numpy() for t in tensors]
-
-
-def assert_same(a: Any, b: Any, tolerance: float = 0.0) -> None:
-    left, right = weft.tree_leaves(a), weft.tree_leaves(b)
-    assert len(left) == len(right)
-    for x, y in zip(left, right, strict=True):
-        if isinstance(x, weft.Tensor):
-            assert (x.dtype, x.requires_grad) == (y.dtype, y.requires_grad)
-            np.testing.assert_allclose(*arrays(x, y), rtol=tolerance, atol=tolerance)
-        else:
-            assert (x, type(x)) == (y, type(y))
-
 
 # What can be compiled
 

@@ -39,7 +39,7 @@ class Compound:
 
     def rebuilt(self, *parts: Any) -> Any:
         """The same expression of other parts."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of expression says it
 
 
 class Quotient(Compound):

@@ -211,7 +211,7 @@ class _Live(Sequence[Any]):
         self.capture = capture
 
     def items(self) -> list[Any]:
-        raise NotImplementedError
+        raise NotImplementedError  # each part says it
 
     def __len__(self) -> int:
         return len(self.items())

@@ -45,7 +45,7 @@ class AssignmentConverter(ExpressionConverter):
 
     def is_slot(self, name: str) -> str:
         """How a variable from outside is kept: "global", "cell", or "" for one of the functions here."""
-        raise NotImplementedError
+        raise NotImplementedError  # the converter of statements says it
 
     def is_steady(self, node: ast.expr) -> bool:
         """Whether an expression gives the same all through a statement: a literal, or an own variable."""

@@ -307,8 +307,8 @@ class ExpressionConverter:
         return rebuilt(node, defaults=defaults, kw_defaults=[d and self.expr(d) for d in node.kw_defaults])  # type: ignore[no-any-return]
 
     def nested_function(self, node: ast.FunctionDef) -> ast.stmt:
-        """A function defined inside this one, converted; given by the converter of statements."""
-        raise NotImplementedError
+        """A function defined inside this one, converted."""
+        raise NotImplementedError  # the converter of statements says it
 
 
 def _as_function(node: Any, unit: Unit) -> ast.FunctionDef:

@@ -169,7 +169,7 @@ def record(
         rule, plan = declared_rule(op)
         saved = plan.save(datas, outs, attrs)
         if op.outputs != 1:
-            rule = rule if op.outputs else rule.of_outputs(len(outs))
+            rule = rule if op.outputs else rule.replace(outputs=len(outs))
             saved = (*saved, tuple(map(type_of, outs)))  # the engine fills gradients that did not arrive
     return make_node(rounding_back(rule, dtypes) if bfloat16 in dtypes else rule, edges, saved)
 
@@ -187,16 +187,8 @@ def rounding_back(rule: Backward, dtypes: tuple[DType, ...]) -> Backward:
 
         return rounded
 
-    return Backward(
-        rule.name,
-        rounding(rule.run),
-        rule.slots,
-        rule.outputs,
-        rule.materialize,
-        masks=rule.masks,
-        careful=None if rule.careful is None else rounding(rule.careful),
-        keeps_zeros=rule.keeps_zeros,
-    )
+    careful = None if rule.careful is None else rounding(rule.careful)
+    return rule.replace(run=rounding(rule.run), careful=careful)
 
 
 @cache

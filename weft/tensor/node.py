@@ -68,16 +68,7 @@ class Instrumented(Backward):
     __slots__ = ("node_hooks", "node_prehooks", "retaining", "tensor_hooks", "watch")
 
     def __init__(self, rule: Backward) -> None:
-        super().__init__(
-            rule.name,
-            rule.run,
-            rule.slots,
-            rule.outputs,
-            rule.materialize,
-            masks=rule.masks,
-            careful=rule.careful,
-            keeps_zeros=rule.keeps_zeros,
-        )
+        super().__init__(**rule.parts())
         self.plain = False
         self.watch: Any = None  # set while anomalies are looked for
         # Both by the number of an output: the tensor that keeps its gradient, and the hooks on the tensor.

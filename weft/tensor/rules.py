@@ -77,11 +77,14 @@ class Backward:
         self.careful = careful
         self.keeps_zeros = keeps_zeros
 
-    def of_outputs(self, count: int) -> Backward:
-        """The same rule for a call that has so many outputs."""
-        return Backward(
-            self.name, self.run, self.slots, count, self.materialize, keeps_zeros=self.keeps_zeros
-        )
+    def parts(self) -> dict[str, Any]:
+        """What it is made of, by the parameters of the constructor."""
+        names = ("name", "run", "slots", "outputs", "materialize", "masks", "careful", "keeps_zeros")
+        return {name: getattr(self, name) for name in names}
+
+    def replace(self, **changes: Any) -> Backward:
+        """The same rule with other parts: ``rule.replace(outputs=2)``."""
+        return Backward(**{**self.parts(), **changes})
 
 
 def multiply_unless_zero(g: Any, partial: Any) -> Any:
