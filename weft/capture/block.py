@@ -26,7 +26,8 @@ from weft.tensor.mode import running_levels, thread
 from weft.tensor.node import Leaf, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor
-from weft.transform.building import Capture, Captured, capturing
+from weft.transform.building import Capture, capturing
+from weft.transform.captured import Captured
 from weft.transform.slots import DataSlot
 
 _PATIENCE = 60.0  # seconds that a thread waits for another one that writes a graph

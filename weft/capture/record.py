@@ -30,7 +30,8 @@ from weft.tensor.engine import run_backward
 from weft.tensor.mode import thread
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import Captured, capturing
+from weft.transform.building import capturing
+from weft.transform.captured import Captured
 from weft.transform.slots import DataSlot
 from weft.transform.twins import check_doubt
 

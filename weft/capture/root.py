@@ -32,7 +32,8 @@ from weft.tensor.node import Node as TapeNode
 from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import Capture, Captured
+from weft.transform.building import Capture
+from weft.transform.captured import Captured
 from weft.transform.slots import External, Slot
 from weft.transform.twins import check_doubt
 

@@ -38,7 +38,7 @@ from weft.capture.undefined import Undefined, is_undefined
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.building import name_value
+from weft.transform.captured import name_value
 from weft.transform.slots import DataSlot, Slot
 from weft.transform.twins import (
     Twins,

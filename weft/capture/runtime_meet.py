@@ -39,7 +39,8 @@ from weft.ops.size import size
 from weft.ops.view import broadcast_to
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.building import Capture, name_of
+from weft.transform.building import Capture
+from weft.transform.captured import name_of
 from weft.transform.control import run_cond
 from weft.transform.control_regions import Region
 from weft.transform.slots import DataSlot

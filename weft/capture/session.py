@@ -22,7 +22,8 @@ from weft.capture.static import Update
 from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Array, Graph, Value
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import Captured, not_capturing
+from weft.transform.building import not_capturing
+from weft.transform.captured import Captured
 
 _state = RLock()  # held while parameters are read or changed, so that no run sees half of an update
 
@@ -123,8 +124,9 @@ class Session:
         if not isinstance(key, Tensor):
             raise ArgumentError("run", f"{what} must be tensors, values or names, got {type(key).__name__}")
         data = key._data
-        if type(data) is Captured and data.capture is captures.get(graph):
-            if data.value in data.capture.values:
+        written = captures.get(graph)
+        if type(data) is Captured and written is not None and data.capture is written:
+            if data.value in written.values:
                 return data.value
         else:
             for value in graph.inputs:

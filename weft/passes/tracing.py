@@ -16,7 +16,8 @@ from weft.ir.rewrite import Draft
 from weft.ir.types import TensorType
 from weft.ops.op import TensorLike
 from weft.passes.inline import inline
-from weft.transform.building import Capture, Captured, capturing, not_capturing
+from weft.transform.building import Capture, capturing, not_capturing
+from weft.transform.captured import Captured
 
 _SHAPES = ((4, 4), (4,), (), (4, 4, 4), (4, 4, 4, 4))
 _DTYPES = tuple(map(np.dtype, ("float32", "int64", "bool", "complex64")))

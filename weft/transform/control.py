@@ -21,7 +21,8 @@ from weft.ops.op import type_of
 from weft.ops.view import broadcast_to
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import Capture, name_of
+from weft.transform.building import Capture
+from weft.transform.captured import name_of
 from weft.transform.control_regions import (
     Change,
     Region,

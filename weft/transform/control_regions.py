@@ -23,7 +23,8 @@ from weft.tensor.generator import current_key_rules, using_key_rules
 from weft.tensor.mode import thread
 from weft.tensor.node import Instrumented, Leaf
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import Capture, Captured, capturing, is_cut, name_of
+from weft.transform.building import Capture, capturing
+from weft.transform.captured import Captured, is_cut, name_of
 from weft.transform.slots import DataSlot, Slot
 
 
