@@ -444,3 +444,11 @@ def test_writing_to_a_log_warns_with_the_line_and_needs_one_version() -> None:
         f(x)
     f(x)
     assert len(f.versions) == 1
+
+
+def test_function_without_source_says_so() -> None:
+    names: dict[str, Any] = {}
+    exec("def f(x):\n    return x if x.sum() > 0 else -x\n", names)  # noqa: S102 - as the prompt does
+    with pytest.raises(weft.errors.CaptureError, match="which only a run tells") as caught:
+        weft.make_graph(names["f"])(weft.ones(2))
+    assert "the source of the function cannot be read" in str(caught.value)

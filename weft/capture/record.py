@@ -10,12 +10,14 @@ import collections
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from weft.base.trees import tree_flatten
 from weft.capture.arguments import Arguments, containers, is_container, leaf_names, rebuild
+from weft.capture.convert import convert
 from weft.capture.described import Backward, Change, LeafOut, TreeOut, is_freed
 from weft.capture.ending import Ending
 from weft.capture.number import Number
@@ -80,10 +82,18 @@ def record(
     gradients: bool = False,
 ) -> Program:
     """Run a function in a root, and make a program of what it did, with its gradients if wanted."""
+    if isinstance(function, FunctionType) and convert(function) is None:
+        root.unknown_hint = _NO_SOURCE
     returned = _describe_result(root, call(function, args, kwargs))
     changes = _take_changes(root)
     backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
     return Ending(root, tensors).program(returned, changes, backward)
+
+
+_NO_SOURCE = (
+    "the source of the function cannot be read, as of one typed at the prompt before Python 3.13; "
+    "put it in a file, or use weft.where, weft.cond or weft.while_loop"
+)
 
 
 def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -52,6 +52,7 @@ class Capture:
     """
 
     escape_hint = "return it from the captured function, instead of storing it outside"
+    unknown_hint = "use tensor operations, such as weft.where, weft.cond or weft.while_loop"
 
     def __init__(self, name: str, level: int, parent: Capture | None, *, region: bool) -> None:
         self.name = name
@@ -369,7 +370,7 @@ class Capture:
             op,
             f"needs a value that is known while {self.root.name} is captured, got {data.value.type}, "
             "which only a run tells",
-            hint="use tensor operations, such as weft.where, weft.cond or weft.while_loop",
+            hint=self.root.unknown_hint,
         )
 
     def known(self, value: Value) -> Array:
