@@ -2,7 +2,7 @@
 #   make demo    train a small network on handwritten digits
 #   make test    all tests and all examples in the documentation
 #   make check   lint, format and types
-#   make bench   weft beside NumPy and PyTorch
+#   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
 #   make clean   remove everything that was made
 
 SHELL := /bin/bash
@@ -15,22 +15,22 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$p; break; }; done)
 
 VENV := .venv
-BENCH_VENV := .venv-bench
+BENCH := .bench
 
 # $(call make_venv,directory,extras)
 define make_venv
 	@test -n "$(PYTHON)" || { echo "weft needs Python 3.11 or newer; none of $(CANDIDATES) is" >&2; exit 1; }
 	rm -rf $(1)
 	$(PYTHON) -m venv $(1)
-	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(2)]'
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.$(if $(2),[$(2)])'
 	touch $(1)/.stamp
 endef
 
 $(VENV)/.stamp: pyproject.toml
 	$(call make_venv,$(VENV),dev)
 
-$(BENCH_VENV)/.stamp: pyproject.toml
-	$(call make_venv,$(BENCH_VENV),bench)
+$(BENCH)/weft/.stamp: pyproject.toml
+	$(call make_venv,$(BENCH)/weft,)
 
 demo: $(VENV)/.stamp
 	$(VENV)/bin/python examples/digits.py
@@ -43,9 +43,11 @@ check: $(VENV)/.stamp
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy --strict weft
 
-bench: $(BENCH_VENV)/.stamp
-	$(BENCH_VENV)/bin/python bench/eager.py
+# the peers have environments of their own beside this one; bench/environments.py makes them
+bench: $(BENCH)/weft/.stamp
+	$(BENCH)/weft/bin/python -m bench $(ROWS)
+	$(if $(ROWS),,$(BENCH)/weft/bin/python -m bench.eager)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

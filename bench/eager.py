@@ -1,13 +1,11 @@
 """The eager benchmark: weft beside PyTorch and NumPy, one process each, in turns, medians.
 
-python bench/eager.py [--rounds 40] [--output bench/results/eager.json]
+python -m bench.eager [--rounds 40] [--venv torch=PATH] [--output bench/results/eager.json]
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -18,6 +16,9 @@ import time
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from bench.environments import pythons
+from bench.machine import processor
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -31,15 +32,18 @@ THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 
 
 PAUSE = 0.05  # seconds; the threads of the framework that ran before spin for a while, and take a core
 
+FRAMEWORKS = ("weft", "torch", "numpy")
+
 Times = dict[str, dict[str, float | None]]  # case -> framework -> seconds
+Pythons = dict[str, str]  # framework -> interpreter
 
 
 class Worker:
     """A process that runs the cases of one framework."""
 
-    def __init__(self, framework: str, threads: int) -> None:
+    def __init__(self, framework: str, python: str, threads: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "worker.py"), framework],
+            [python, str(HERE / "eager_worker.py"), framework],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,10 +75,11 @@ def environment(threads: int) -> dict[str, str]:
     return settings
 
 
-def measure(frameworks: list[str], cases: list[str], threads: int, rounds: int) -> Times:
+def measure(found: Pythons, cases: list[str], threads: int, rounds: int) -> Times:
     """Medians over rounds; in each round every framework runs every case, in an order of its own."""
     shuffle = random.Random(0).sample
-    workers = {name: Worker(name, threads) for name in frameworks}
+    frameworks = list(found)
+    workers = {name: Worker(name, python, threads) for name, python in found.items()}
     samples: dict[str, dict[str, list[float]]] = {case: {name: [] for name in frameworks} for case in cases}
     for case in cases:  # the first run of each warms caches up and is not counted
         for worker in workers.values():
@@ -92,13 +97,13 @@ def measure(frameworks: list[str], cases: list[str], threads: int, rounds: int) 
     return {c: {n: median(s) if s else None for n, s in by.items()} for c, by in samples.items()}
 
 
-def measure_imports(frameworks: list[str], rounds: int) -> Times:
+def measure_imports(found: Pythons, rounds: int) -> Times:
     """Medians of the time that ``import`` takes in a new process, the interpreter's own start not counted."""
     code = "import time; s = time.perf_counter(); import {}; print(time.perf_counter() - s)"
-    samples: dict[str, list[float]] = {name: [] for name in frameworks}
+    samples: dict[str, list[float]] = {name: [] for name in found}
     for turn in range(rounds + 1):
-        for name in frameworks:
-            command = [sys.executable, "-c", code.format(name)]
+        for name, python in found.items():
+            command = [python, "-c", code.format(name)]
             output = subprocess.run(
                 command, check=True, capture_output=True, text=True, env=environment(THREADS)
             )
@@ -107,27 +112,25 @@ def measure_imports(frameworks: list[str], rounds: int) -> Times:
     return {"import": {name: median(times) for name, times in samples.items()}}
 
 
-def machine() -> dict[str, Any]:
+def machine(found: Pythons) -> dict[str, Any]:
     """What the figures depend on."""
-    packages = [name for name in ("numpy", "ml_dtypes", "torch") if importlib.util.find_spec(name)]
     return {
         "processor": processor(),
         "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "threads": THREADS,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "packages": {name: importlib.metadata.version(name) for name in packages},
+        "packages": {name: version(name, python) for name, python in found.items()},
     }
 
 
-def processor() -> str:
-    """The name of the processor, where the system tells."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def version(framework: str, python: str) -> str:
+    """The version that an interpreter imports."""
+    code = f"import {framework}; print({framework}.__version__)"
+    command = [python, "-c", code]
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment(THREADS)
+    ).stdout.strip()
 
 
 def table(times: Times, frameworks: list[str], unit: str) -> str:
@@ -177,21 +180,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--venv", action="append", default=[], metavar="NAME=PATH", help="an environment")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "eager.json")
     options = parser.parse_args()
 
-    frameworks = [
-        name for name in ("weft", "torch", "numpy") if name == "weft" or importlib.util.find_spec(name)
-    ]
-    about = machine()  # before the benchmark makes a load of its own
+    made = pythons(dict(text.split("=", 1) for text in options.venv), {"torch"})
+    found = {name: made.get(name, sys.executable) for name in FRAMEWORKS}
+    about = machine(found)  # before the benchmark makes a load of its own
     if (about["load"] or 0) > 0.5:
         print(f"The machine is busy (load {about['load']}): the figures will be too.\n", file=sys.stderr)
     results = {
-        "small": measure(frameworks, SMALL_CASES, threads=1, rounds=options.rounds),
-        "large": measure(frameworks, LARGE_CASES, threads=THREADS, rounds=max(1, options.rounds // 2)),
-        "import": measure_imports(frameworks, rounds=max(1, options.rounds // 4)),
+        "small": measure(found, SMALL_CASES, threads=1, rounds=options.rounds),
+        "large": measure(found, LARGE_CASES, threads=THREADS, rounds=max(1, options.rounds // 2)),
+        "import": measure_imports(found, rounds=max(1, options.rounds // 4)),
     }
-    text = report(about, results, frameworks)
+    text = report(about, results, list(found))
     print(text)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     record = {"machine": about, "seconds": results}

@@ -7,7 +7,7 @@ Capture, versions and guards are in ``weft.capture``, optimisation in ``weft.pas
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.base.public import public
@@ -21,23 +21,30 @@ def compile(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    backend: Any = "interpret",
+    backend: Any = None,
     capture: str = "source",
     passes: Sequence[Any] | None = None,
     fast_math: bool = False,
+    debug: bool = False,
+    check_nan: bool = False,
 ) -> Any:
     """Compile a function, a method or a module: at its first call it becomes a graph, which later calls run.
 
     A call whose arguments have other types, or that meets Python values that have changed since, becomes
-    another graph; both are kept. What the function changes outside (parameters, gradients, attributes that
-    hold tensors, random generators) changes as if it had run in Python, and gradients flow through it.
+    another graph; both are kept. Sizes and floats that vary from call to call are open in one graph from
+    their second value on. Each time a function is compiled again, the logger "weft.compile" says why. What
+    the function changes outside (parameters, gradients, attributes that hold tensors, random generators)
+    changes as if it had run in Python, and gradients flow through it.
 
     Args:
         function: to compile; without it, ``compile`` with its settings is a decorator.
-        backend: the name of what runs the graphs, or a function from a graph to a function of arrays.
+        backend: the name of what runs the graphs, or a function from a graph to a function of arrays; the
+            default is the fastest there is.
         capture: "source" to have all branches and loops in the graph, "trace" to record the ones taken.
         passes: to optimise with, instead of the usual ones.
         fast_math: allow passes that change results in the last bits.
+        debug: check every index that compiled code reads and writes at.
+        check_nan: raise an error that names the line where a result becomes NaN.
 
     >>> import weft
     >>> @weft.compile
@@ -47,24 +54,25 @@ def compile(
     tensor(5.)
     """
     if function is None:
-        return functools.partial(
-            compile, backend=backend, capture=capture, passes=passes, fast_math=fast_math
-        )
+        settings = {"backend": backend, "capture": capture, "passes": passes, "fast_math": fast_math}
+        return functools.partial(compile, **settings, debug=debug, check_nan=check_nan)
     if capture not in _CAPTURES:
         raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
     from weft.capture.arguments import as_function
     from weft.capture.function import GraphFunction
 
     function = as_function("compile", function)
-    build = _builder(backend, passes, fast_math)
+    build = _builder(backend, passes, fast_math, {"debug": debug, "check_nan": check_nan})
     return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True)
 
 
-def _builder(backend: Any, passes: Sequence[Any] | None, fast_math: bool) -> Callable[[Any], Any]:
+def _builder(
+    backend: Any, passes: Sequence[Any] | None, fast_math: bool, options: Mapping[str, bool]
+) -> Callable[[Any], Any]:
     """From a graph to a function of arrays: optimise, then build by the backend."""
-    from weft.backends import backend_named
+    from weft.backends import builder
 
-    build = backend if callable(backend) else backend_named(backend)
+    build = builder("compile", backend, options)
     return lambda graph: build(_optimized(graph, passes, fast_math))
 
 

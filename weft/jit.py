@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.backends import backend_named
+from weft.backends import builder
 from weft.base.public import public
-from weft.capture.arguments import as_function, flatten, quick_key
+from weft.capture.arguments import as_function, flatten
 from weft.capture.convert import converted_source
 from weft.capture.dynamic import dynamic
 from weft.capture.function import GraphFunction, full_key
@@ -44,10 +44,10 @@ def trace(function: Callable[..., Any], *examples: Any, **keywords: Any) -> Grap
     tensor([1., 2.])
     """
     function = as_function("trace", function)
-    traced = GraphFunction(function, backend_named("interpret"), staged=False, looks=True, grows=False)
+    traced = GraphFunction(function, builder("trace"), staged=False, looks=True, grows=False)
     arguments = flatten(examples, keywords)
     own = None if arguments.converted else (examples, keywords)
-    traced.capture(arguments, own, full_key(arguments), None if keywords else quick_key(examples))
+    traced.capture(arguments, own, full_key(arguments))
     return traced
 
 
@@ -66,4 +66,4 @@ def script(function: Callable[..., Any]) -> GraphFunction:
     tensor([2., 2.])
     """
     function = as_function("script", function)
-    return GraphFunction(function, backend_named("interpret"), staged=True, looks=True, grows=True)
+    return GraphFunction(function, builder("script"), staged=True, looks=True, grows=True)

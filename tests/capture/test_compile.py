@@ -215,13 +215,11 @@ def test_value_that_takes_another_way_is_captured_anew_in_a_trace() -> None:
 
 
 def test_many_versions_warn_once_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    import weft.capture.function as function
-
-    monkeypatch.setattr(function, "MANY_VERSIONS", 3)
-    monkeypatch.setattr(function, "MOST_VERSIONS", 4)
+    monkeypatch.setattr("weft.capture.function.MANY_VERSIONS", 3)
+    monkeypatch.setattr("weft.capture.versions.MOST_VERSIONS", 4)
     f = weft.compile(lambda x, n: x * n)
     x = weft.ones(1)
-    with pytest.warns(UserWarning, match=r"captured 4 times, lately because of n: 2 before, 3 now") as caught:
+    with pytest.warns(UserWarning, match=r"captured 4 times, lately n was 2 and is 3") as caught:
         found = [f(x, n).item() for n in range(8)]
     assert found == list(range(8))
     assert len(caught) == 1
@@ -229,9 +227,7 @@ def test_many_versions_warn_once_and_say_why(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_least_recently_used_version_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    import weft.capture.function as function
-
-    monkeypatch.setattr(function, "MOST_VERSIONS", 2)
+    monkeypatch.setattr("weft.capture.versions.MOST_VERSIONS", 2)
     f = weft.compile(lambda x, n: x * n)
     x = weft.ones(1)
     f(x, 1), f(x, 2), f(x, 1), f(x, 3)

@@ -409,3 +409,33 @@ def test_unpacking_and_iterating_give_rows() -> None:
     assert [int(v) for v in a] == [1, 2]
     with pytest.raises(ArgumentError, match="0-d"):
         iter(weft.tensor(1.0))
+
+
+JOINED = [
+    lambda x, i: x[i, 0],
+    lambda x, i: x[-1, i],
+    lambda x, i: x[i, :, -2],
+    lambda x, i: x[1, None, i],
+    lambda x, i: x[..., i, 1],
+    lambda x, i: x[i, 0, 1],
+]
+
+
+@pytest.mark.parametrize("select", JOINED)
+def test_known_and_unknown_indices_select_what_numpy_does(select: Any) -> None:
+    x = np.arange(27.0).reshape(3, 3, 3)
+    graph = weft.make_graph(select)(weft.tensor(x), weft.tensor(1))
+    for i in (0, 2, -1):
+        np.testing.assert_array_equal(weft.compile(select)(weft.tensor(x), weft.tensor(i)), select(x, i))
+    assert "slice" not in {node.op.name for node in graph.nodes}
+
+
+def test_assignment_at_a_known_and_an_unknown_index_writes_one_element() -> None:
+    def change(x: Any, i: Any) -> Any:
+        x[i, -1] += 5.0
+        return x
+
+    graph = weft.make_graph(change)(weft.zeros((3, 4)), weft.tensor(1))
+    assert [node.op.name for node in graph.nodes] == ["gather", "add", "scatter"]
+    out = weft.compile(change)(weft.zeros((3, 4)), weft.tensor(-1))
+    assert out.sum().item() == out[2, 3].item() == 5.0

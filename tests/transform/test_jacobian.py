@@ -170,6 +170,18 @@ def test_third_derivative_by_jacobians() -> None:
     assert_close(out, expected)
 
 
+def test_jacobian_in_a_captured_loop_needs_no_input_of_its_own() -> None:
+    def f(q: Any) -> Any:
+        out = weft.zeros((2, 2, 3))
+        for i in range(2):
+            out[i] = weft.jacobian(lambda q: weft.stack([q[0] * q[1], q[2] * 2.0]))(q * i)
+        return out
+
+    q = weft.tensor([1.0, 2.0, 3.0])
+    assert len(weft.make_graph(f)(q).inputs) == 1
+    np.testing.assert_array_equal(weft.compile(f)(q), f(q))
+
+
 def test_mistakes_are_reported() -> None:
     with pytest.raises(DtypeError, match="jacrev: argument 0 must be floating"):
         weft.jacrev(lambda x: x)(weft.tensor([1, 2]))

@@ -1,7 +1,7 @@
 """The reference backend: the interpreter of ``weft.ir``, with everything that calls share prepared once.
 
 The order of the nodes, where each value is kept and when it is last used are found when the graph is built.
-A graph with sizes that only a call tells is left to the interpreter itself.
+A graph with sizes that only a call tells is left to the interpreter itself until its shapes come again.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.backends.checked import checked
 from weft.base.sizes import Size
 from weft.errors import WeftError
-from weft.ir.graph import Graph, Node, Value, has_sizes
-from weft.ir.interpret import interpret
+from weft.ir.graph import Graph, Node, Value, has_sizes, substitute_sizes
+from weft.ir.interpret import interpret, solve_sizes
 from weft.ir.order import kahn_order, needed_nodes
 
 ndarray = np.ndarray
+_MOST_KNOWN = 256
 
 
 class _Step(NamedTuple):
@@ -32,28 +34,80 @@ class _Step(NamedTuple):
     freed: tuple[int, ...]
 
 
-def build(graph: Graph) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function from the arrays of the inputs of a graph to those of its outputs, then of its updates."""
-    if _has_open_sizes(graph):
-        return lambda arrays: interpret(graph, arrays)
-    places: dict[Value, int] = {v: i for i, v in enumerate((*graph.inputs, *graph.constants))}
-    nodes = kahn_order(needed_nodes(graph.nodes, graph.results))
-    for node in nodes:
-        for v in node.outputs:
-            places[v] = len(places)
-    steps = _steps(nodes, places, keep={*graph.inputs, *graph.constants, *graph.results})
-    constants = list(graph.constants.values())
-    empty = [None] * (len(places) - len(graph.inputs) - len(constants))
-    results = [places[v] for v in graph.results]
+class Interpreted:
+    """A graph that is interpreted: a function from the arrays of its inputs to those of its results.
 
-    def run(arrays: Sequence[Any]) -> Sequence[Any]:
-        values = [*arrays, *constants, *empty]
+    Attributes:
+        graph: what it runs.
+    """
+
+    __slots__ = ("_constants", "_empty", "_results", "_steps", "graph")
+
+    def __init__(self, graph: Graph) -> None:
+        places: dict[Value, int] = {v: i for i, v in enumerate((*graph.inputs, *graph.constants))}
+        nodes = kahn_order(needed_nodes(graph.nodes, graph.results))
+        for node in nodes:
+            for v in node.outputs:
+                places[v] = len(places)
+        self.graph = graph
+        self._steps = _steps(nodes, places, keep={*graph.inputs, *graph.constants, *graph.results})
+        self._constants = list(graph.constants.values())
+        self._empty = [None] * (len(places) - len(graph.inputs) - len(self._constants))
+        self._results = [places[v] for v in graph.results]
+
+    def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Run on arrays."""
+        values = [*arrays, *self._constants, *self._empty]
         with np.errstate(all="ignore"):
-            for step in steps:
+            for step in self._steps:
                 _run_step(step, values)
-        return [values[i] for i in results]
+        return [values[i] for i in self._results]
 
-    return run
+    def explain(self, arrays: Sequence[Any] | None = None) -> str:
+        """The nodes, each of which is run by itself."""
+        return f"interpreted, node by node:\n{self.graph}"
+
+
+class InterpretedAnew(Interpreted):
+    """A graph with sizes that only a call tells: prepared for shapes that come a second time."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._known: dict[Any, Interpreted | None] = {}
+
+    def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Run on arrays."""
+        shapes = tuple([array.shape for array in arrays])
+        known = self._known.get(shapes)
+        if known is not None:
+            return known(arrays)
+        results = interpret(self.graph, arrays)  # which checks that the sizes fit
+        if shapes in self._known:
+            fixed = substitute_sizes(self.graph, solve_sizes(self.graph, arrays))
+            self._known[shapes] = None if _has_open_sizes(fixed) else Interpreted(fixed)
+        elif len(self._known) < _MOST_KNOWN:
+            self._known[shapes] = None
+        return results
+
+
+def build(graph: Graph, *, debug: bool = False, check_nan: bool = False) -> Interpreted:
+    """A function from the arrays of the inputs of a graph to those of its outputs, then of its updates.
+
+    Args:
+        graph: to run.
+        debug: check every index, as NumPy does anyhow.
+        check_nan: raise an error where a node gives a NaN.
+
+    >>> import numpy as np, weft
+    >>> from weft.backends.interpret import build
+    >>> build(weft.make_graph(lambda x: x * 2.0)(weft.ones(2)))([np.ones(2, np.float32)])
+    [array([2., 2.], dtype=float32)]
+    """
+    if check_nan:
+        graph = checked(graph)
+    return InterpretedAnew(graph) if _has_open_sizes(graph) else Interpreted(graph)
 
 
 def _has_open_sizes(graph: Graph) -> bool:

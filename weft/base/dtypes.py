@@ -100,12 +100,12 @@ def canonical(dtype: DType) -> DType | None:
     return _BY_NAME.get(dtype.name)
 
 
-_default_float: list[DType] = [float32]
+default_float_cell: list[DType] = [float32]  # generated code reads it without a call
 
 
 def default_float() -> DType:
     """The dtype of floats made without one; float32 unless ``set_default_dtype`` changed it."""
-    return _default_float[0]
+    return default_float_cell[0]
 
 
 def default_complex() -> DType:
@@ -136,7 +136,7 @@ def set_default_dtype(dtype: object) -> None:
     resolved = as_dtype(dtype)
     if kind(resolved) != "f":
         raise DtypeError("set_default_dtype", f"dtype must be floating, got {resolved.name}")
-    _default_float[0] = resolved
+    default_float_cell[0] = resolved
     _resolve.cache_clear()
 
 

@@ -21,7 +21,7 @@ from weft.tensor.mode import enable_grad
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.aot import Recorder
 from weft.transform.arguments import flatten_outputs, normalize_argnums, to_tensor
-from weft.transform.joint import Derivative, Joint, split, write_gradients
+from weft.transform.joint import Derivative, Joint, split, telling_sizes, write_gradients
 from weft.transform.partition import bytes_of
 from weft.transform.slots import DataSlot
 
@@ -91,7 +91,7 @@ class AheadOfTime:
         self.name = name
         self.joint = joint.graph()
         self.saved = tuple(_residual(joint, v) for v in made[len(made) - derivative.saved :])
-        self._recorder = Recorder(optimized(derivative), wrt)
+        self._recorder = Recorder(telling_sizes(optimized(derivative)), wrt)
         self._around = around
         self._inputs = inputs
         self._outputs = outputs

@@ -14,17 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.base.dtypes import default_float
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError
 from weft.ops.op import Container
 from weft.tensor.convert import from_ndarray
 from weft.tensor.form import form_of
-from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
 _BY_VALUE = (bool, int, float, complex, str, bytes, np.generic, np.dtype, range, frozenset)
-_PLAIN_TYPES = frozenset({bool, int, str, bytes, np.dtype, range, frozenset})
+PLAIN_TYPES = frozenset({bool, int, str, bytes, np.dtype, range, frozenset})
 
 
 class Arguments(NamedTuple):
@@ -46,6 +44,11 @@ class Arguments(NamedTuple):
     converted: bool
     traced: bool
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of the tensors."""
+        return tuple([t._data.shape for t in self.tensors])
+
 
 def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Take the arguments of a call apart."""
@@ -56,7 +59,7 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
             wrap(from_ndarray("compile", x, None, None)) if type(x) is np.ndarray else x for x in leaves
         ]
     tensors: dict[int, Any] = {}
-    key: list[Any] = [_Shape(structure)]
+    key: list[Any] = [Shape(structure)]
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             place = len(tensors)
@@ -69,22 +72,6 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     found = list(tensors.values())
     traced = any(type(t._data) is not np.ndarray for t in found)
     return Arguments(leaves, structure, found, tuple(key), converted, traced)
-
-
-def quick_key(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """A key that is cheap to make, for arguments that are different float tensors; else None."""
-    key: list[Any] = [thread.recording, default_float()]
-    for x in args:
-        if type(x) is not Tensor:
-            return None
-        form = x._form
-        if form is None:
-            form = x._form = form_of(x._data)
-            if form is None:
-                return None
-        key.append(form)
-        key.append(x._node is None)
-    return tuple(key) if len(args) < 2 or len(set(map(id, args))) == len(args) else None
 
 
 def is_container(x: Any) -> bool:
@@ -113,7 +100,7 @@ def without_gradients(key: tuple[Any, ...]) -> tuple[Any, ...]:
 def value_key(x: Any) -> Any:
     """What matters of an argument that is no tensor: its value, or which object it is."""
     kind = type(x)
-    if kind in _PLAIN_TYPES:
+    if kind in PLAIN_TYPES:
         return kind, x
     if kind is float:
         return (kind, x) if x and x == x else (kind, math.copysign(1.0, x), x == x)
@@ -121,10 +108,10 @@ def value_key(x: Any) -> Any:
         return kind, value_key(x.real), value_key(x.imag)
     if isinstance(x, np.generic):
         return kind, x.tobytes()
-    return _Same(x)
+    return Same(x)
 
 
-class _Shape:
+class Shape:
     """The structure of arguments; what its containers hold besides leaves need not be hashable."""
 
     __slots__ = ("structure",)
@@ -133,13 +120,13 @@ class _Shape:
         self.structure = structure
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Shape) and self.structure == other.structure
+        return isinstance(other, Shape) and self.structure == other.structure
 
     def __hash__(self) -> int:
         return len(self.structure.items)
 
 
-class _Same:
+class Same:
     """An object that is equal to itself alone, kept alive so that no other takes its id."""
 
     __slots__ = ("obj",)
@@ -148,7 +135,7 @@ class _Same:
         self.obj = obj
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.obj is other.obj
+        return isinstance(other, Same) and self.obj is other.obj
 
     def __hash__(self) -> int:
         return id(self.obj)

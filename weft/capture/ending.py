@@ -20,7 +20,7 @@ from weft.errors import CaptureError
 from weft.ir.graph import Graph, Value
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
-from weft.transform.joint import Joint, split
+from weft.transform.joint import Joint, split, telling_sizes
 from weft.transform.slots import DataSlot, GradSlot
 
 _TENSOR = "make it a tensor, such as weft.tensor(0), which a graph can change"
@@ -262,7 +262,7 @@ class Ending:
         )
         made = list(self.made)
         return {
-            "derivative": split(joint, free=range(len(graph.inputs))),
+            "derivative": telling_sizes(split(joint, free=range(len(graph.inputs)))),
             "wrt": tuple(graph.inputs.index(v) for v in grads),
             "roots": tuple(made.index(identity) for identity in backward.roots),
         }

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import copy
 import functools
-import threading
+import logging
+import os
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from weft import errors
@@ -22,25 +24,29 @@ from weft.capture.arguments import (
     flatten,
     leaf_names,
     name_of,
-    quick_key,
     rebuild,
     without_gradients,
 )
+from weft.capture.entry import MISS
 from weft.capture.floats import as_inputs, changed_floats, relies_on_floats
 from weft.capture.reasons import describe_growth, other_call
 from weft.capture.record import call, capture_call, enter
+from weft.capture.sizes import Shape, Varying, has_names, named_key, open_key
 from weft.capture.tracebacks import at_user
 from weft.capture.version import Build, Version
-from weft.errors import CaptureError, TraceGuardError
+from weft.capture.versions import Versions
+from weft.errors import CaptureError, ShapeError, TraceGuardError, WeftError
 from weft.ir.graph import Graph
 from weft.ops.op import staging
 from weft.tensor.mode import thread
 from weft.transform.scopes import run_scope
 
-MOST_VERSIONS = 64  # of one function; beyond it, those not used for longest go
+_log = logging.getLogger("weft.compile")
 MANY_VERSIONS = 8  # from there on a warning says why there are so many
 
 Key = tuple[Any, ...]
+Failures = Mapping[Version, Exception]
+_NONE: Failures = MappingProxyType({})
 _STEADY: frozenset[int] = frozenset({-1})  # of a function that needs the values of its floats
 _BOUND = "_weft_compiled"  # the attribute of an object that holds its compiled methods
 
@@ -73,11 +79,9 @@ class GraphFunction:
         self._staged = staged
         self._looks = looks
         self._grows = grows
-        self._versions: dict[Key, list[Version]] = {}
-        self._quick: dict[Key, list[Version]] = {}  # the same lists, by keys that are cheap to make
-        self._newest: Version | None = None
+        self._kept = Versions()
         self._floats: dict[Any, frozenset[int]] = {}  # by structure, the leaves that are inputs
-        self._changing = threading.RLock()
+        self._varying = Varying()
         self._warned = False
         functools.update_wrapper(self, function, updated=())
         self.__name__ = name_of(function)
@@ -86,54 +90,71 @@ class GraphFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the version that holds for this call, or capture one."""
+        failed = _NONE
+        if not kwargs:
+            quick = self._kept.quick
+            for version in quick:
+                try:
+                    result = version.enter(args)
+                except (TraceGuardError, ValueError) as error:
+                    failed = self._failed(failed, version, error)
+                    continue
+                if result is not MISS:
+                    if version is not quick[0]:
+                        self._kept.touch(version)
+                    return result
         if staging.threads and thread.capture is not None:
             return self._inline(args, kwargs)
-        key = None if kwargs else quick_key(args)
-        if key is not None:
-            for version in self._quick.get(key, ()):
-                if version.holds(args):
-                    try:
-                        return version(args)
-                    except TraceGuardError:
-                        if not self._grows:
-                            raise
-        return self._call(args, kwargs, key)
+        return self._call(args, kwargs, failed)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], quick: Key | None) -> Any:
-        """A call that no version is known to hold for."""
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], failed: Failures) -> Any:
+        """A call that is none of those that recent versions know at once."""
         arguments = self._with_inputs(flatten(args, kwargs))
         key = full_key(arguments)
-        for version in self._versions.get(key, ()) if quick is None or quick not in self._quick else ():
-            if version.holds(arguments.tensors):
+        for version in self._kept.find(key, arguments.shapes):
+            if version not in failed and version.holds(arguments.tensors):
                 try:
-                    return (
-                        version.replay(arguments.tensors) if arguments.traced else version(arguments.tensors)
-                    )
-                except TraceGuardError:
-                    if not self._grows:
-                        raise
+                    result = _run(version, arguments)
+                except (TraceGuardError, ValueError) as error:
+                    failed = self._failed(failed, version, error)
+                    continue
+                self._kept.touch(version)
+                return result
         if not self._grows:
             return self._follow(arguments, key)
-        arguments, version = self._capture_inputs(arguments, key) or self._capture_values(args, kwargs, quick)
-        return version.replay(arguments.tensors) if arguments.traced else version(arguments.tensors)
+        fixed = arguments.traced or any(isinstance(error, ValueError) for error in failed.values())
+        found = self._capture_inputs(arguments, key, fixed) or self._capture_values(args, kwargs, fixed)
+        return _run(found[1], found[0])
 
-    # Floats that change from call to call
+    def _failed(self, failed: Failures, version: Version, error: Exception) -> Failures:
+        """Note that a version does not serve a call: a guard in its graph failed, or sizes do not fit it.
+
+        Any other error is raised.
+        """
+        misfit = version.is_open and (isinstance(error, ShapeError) or not isinstance(error, WeftError))
+        if not self._grows or not (misfit or isinstance(error, TraceGuardError)):
+            raise error
+        return {**failed, version: error}
+
+    # Floats and sizes that change from call to call
 
     def _with_inputs(self, arguments: Arguments) -> Arguments:
         """The arguments, where floats that have changed before are inputs of the graph."""
         places = self._floats.get(arguments.key[0], _STEADY)
         return arguments if places is _STEADY else as_inputs(arguments, places)
 
-    def _capture_inputs(self, arguments: Arguments, key: Key) -> tuple[Arguments, Version] | None:
+    def _capture_inputs(
+        self, arguments: Arguments, key: Key, fixed: bool
+    ) -> tuple[Arguments, Version] | None:
         """A version in which floats are inputs; None if none has changed, or their values are needed."""
         shape = key[0]
         known = self._floats.get(shape, frozenset())
-        places = known | changed_floats(key, [*self._versions])
+        places = known | changed_floats(open_key(key), map(open_key, self._kept.keys()))
         if not places or known is _STEADY:
             return None
         given = as_inputs(arguments, places)
         try:
-            version = self._captured(given, None, full_key(given))
+            version = self._captured(given, None, full_key(given), fixed)
         except Exception:  # what needs a true float; an error of the user comes again with its value
             version = None
         if version is None or relies_on_floats(version.program, len(places)):
@@ -144,12 +165,30 @@ class GraphFunction:
         return given, version
 
     def _capture_values(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], quick: Key | None
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], fixed: bool
     ) -> tuple[Arguments, Version]:
         """A version for the values of all plain arguments."""
         arguments = flatten(args, kwargs)
         own = None if arguments.converted else (args, kwargs)
-        return arguments, self.capture(arguments, own, full_key(arguments), quick)
+        return arguments, self.capture(arguments, own, full_key(arguments), fixed)
+
+    def _captured(self, arguments: Arguments, own: Any, key: Key, fixed: bool) -> Version:
+        """A version for a call, in which sizes that varied have names, unless captured code needs them."""
+        opened = open_key(key)
+        named = None if fixed else self._varying.named(opened, arguments.shapes)
+        version = None if named is None else self._try_named(arguments, own, key, named)
+        if version is None:
+            version = self._version(arguments, own, key, arguments.shapes)
+            if named is not None:
+                self._varying.keep_fixed(opened)
+        return version
+
+    def _try_named(self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape]) -> Version | None:
+        """A version with named sizes; None where code needs a number, or an error comes again with it."""
+        try:
+            return self._version(arguments, own, named_key(key, shapes), shapes)
+        except Exception:
+            return None
 
     def _follow(self, arguments: Arguments, key: Key) -> Any:
         """A call of a trace that differs from the traced one; gradients on or off are no other way."""
@@ -200,84 +239,107 @@ class GraphFunction:
 
     # Versions
 
-    def capture(self, arguments: Arguments, own: Any, key: Key, quick: Key | None = None) -> Version:
-        """A new version, for a call."""
-        version = self._captured(arguments, own, key)
-        self._keep(version, arguments, quick)
+    def capture(self, arguments: Arguments, own: Any, key: Key, fixed: bool = True) -> Version:
+        """A new version, for a call; all its sizes are fixed, or those that varied have names."""
+        version = self._captured(arguments, own, key, fixed)
+        self._keep(version, arguments)
         return version
 
-    def _captured(self, arguments: Arguments, own: Any, key: Key) -> Version:
+    def _version(self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape]) -> Version:
         looks = self._looks and not arguments.traced
         try:
             with enter(self.__name__, staged=self._staged, looks=looks) as root:
-                program = capture_call(root, self._function, arguments, own)
+                program = capture_call(root, self._function, arguments, own, shapes)
         except Exception as error:
             raise at_user(error) from error.__cause__
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
-        return Version(program, self._build, key, names)
+        return Version(program, self._build, key, names, is_open=has_names(shapes))
 
-    def _keep(self, version: Version, arguments: Arguments, quick: Key | None = None) -> None:
-        """Let later calls find a version."""
-        with self._changing:
-            if self._grows:
-                self._warn_of_growth(arguments, version.key)
-            found = self._versions.setdefault(version.key, [])
-            found.insert(0, version)
-            if quick is not None:
-                self._quick[quick] = found
-            self._newest = version
-            self._drop_oldest()
+    def _keep(self, version: Version, arguments: Arguments) -> None:
+        """Let later calls find a version, and say why there is another one."""
+        if self._grows:
+            self._report(version, arguments)
+        self._varying.note(open_key(version.key), arguments.shapes)
+        self._kept.keep(version)
 
-    def _warn_of_growth(self, arguments: Arguments, key: Key) -> None:
+    def _report(self, version: Version, arguments: Arguments) -> None:
+        """Log the reason of another capture; where there are very many, warn of it, and say no more."""
         count = len(self.versions)
-        if count < MANY_VERSIONS or self._warned:
+        if count == 0 or self._warned:
+            return
+        where = errors.user_location(2)
+        fixed = self._varying.is_fixed(open_key(version.key))
+        why = describe_growth(self.versions, arguments, version.key, fixed)
+        if count < MANY_VERSIONS:
+            line = "" if where is None else f" ({os.path.basename(where[0])}:{where[1]})"
+            _log.warning("%s: compiled again, %s%s", self.__name__, why, line)
             return
         self._warned = True
-        where = errors.user_location(2)
         line = "" if where is None else f"\n  at {errors.format_location(where)}"
-        why = describe_growth(self._newest, arguments, key)
         warnings.warn(
-            f"{self.__name__}: captured {count + 1} times, {why}{line}\n"
+            f"{self.__name__}: captured {count + 1} times, lately {why}{line}\n"
             "  hint: pass what changes as a tensor, or read it with weft.jit.dynamic",
             stacklevel=5,
         )
-
-    def _drop_oldest(self) -> None:
-        versions = self.versions
-        if len(versions) <= MOST_VERSIONS:
-            return
-        oldest = min(versions, key=lambda version: version.used)
-        for key, found in list(self._versions.items()):
-            if oldest in found:
-                found.remove(oldest)
-                if not found:
-                    del self._versions[key]
-                    self._quick = {k: v for k, v in self._quick.items() if v is not found}
 
     # Looking
 
     @property
     def versions(self) -> list[Version]:
-        """The versions there are."""
-        return [v for found in list(self._versions.values()) for v in found]
+        """The versions there are, the one used last first."""
+        return list(self._kept.recent)
 
     @property
     def graph(self) -> Graph:
         """The graph, that of the newest version if there are several."""
-        if self._newest is None:
-            hint = "call it, or pass examples to weft.jit.trace or weft.make_graph"
-            raise CaptureError(self.__name__, "has a graph from its first call on, got none yet", hint=hint)
-        return self._newest.graph
+        if self._kept.newest is None:
+            raise self._no_graph()
+        return self._kept.newest.graph
 
     @property
     def text(self) -> str:
         """The text of the graph."""
         return str(self.graph)
 
+    def explain(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Print what runs: of a compiling backend the kernels, what is in each, and how long each takes.
+
+        Args:
+            args, kwargs: of a call, to explain the version for it and take the times on them, without any of
+                its changes; with none the newest version, on made-up numbers.
+
+        Returns:
+            What was printed, as objects: for the graph, and for its backward graph if there is one.
+        """
+        version, tensors = self._kept.newest, None
+        if args or kwargs:
+            version, tensors = self._version_for(args, kwargs)
+        if version is None:
+            raise self._no_graph()
+        parts = version.explain(tensors)
+        print("\n\n".join(map(str, parts)))  # noqa: T201 - that is what it is for
+        return parts
+
+    def _version_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, Sequence[Any]]:
+        """The version for a call, captured if there is none, and the tensors that it takes."""
+        arguments = self._with_inputs(flatten(args, kwargs))
+        key = full_key(arguments)
+        for version in self._kept.find(key, arguments.shapes):
+            if version.holds(arguments.tensors):
+                return version, arguments.tensors
+        if not self._grows:
+            raise other_call(self.versions[0], arguments, key)
+        arguments, version = self._capture_values(args, kwargs, fixed=False)
+        return version, arguments.tensors
+
     @property
     def code(self) -> str:
         """The text of the graph."""
         return self.text
+
+    def _no_graph(self) -> CaptureError:
+        hint = "call it, or pass examples to weft.jit.trace or weft.make_graph"
+        return CaptureError(self.__name__, "has a graph from its first call on, got none yet", hint=hint)
 
     def __repr__(self) -> str:
         count = len(self.versions)
@@ -287,3 +349,7 @@ class GraphFunction:
 def full_key(arguments: Arguments) -> Key:
     """The key of a call: that of its arguments, and the settings of weft that matter to a graph."""
     return (*arguments.key, thread.recording, default_float())
+
+
+def _run(version: Version, arguments: Arguments) -> Any:
+    return version.replay(arguments.tensors) if arguments.traced else version(arguments.tensors)

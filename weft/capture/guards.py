@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.base.dtypes import DType
 from weft.base.sizes import Size
-from weft.capture.slots import MISSING, AttrSlot, ItemSlot
+from weft.capture.slots import MISSING, AttrSlot, ItemSlot, Reading
 from weft.ops.op import TensorLike
 from weft.tensor.form import form_of
 from weft.tensor.tensor import Tensor
@@ -106,12 +106,14 @@ def same_array(a: Any, copy: Any) -> bool:
 
 
 def fits(tensor: Any, shape: tuple[int, ...], dtype: DType, requires_grad: bool) -> bool:
-    """Whether something is a tensor of a type."""
+    """Whether something is a tensor of a type; its form is noted, so that the next look is quick."""
     if not isinstance(tensor, Tensor) or (tensor._node is not None) is not requires_grad:
         return False
     data = tensor._data
     if type(data) is not np.ndarray:
         data = settled(tensor)
+    elif tensor._form is None:
+        tensor._form = form_of(data)
     return bool(data.shape == shape and data.dtype == dtype)
 
 
@@ -225,23 +227,32 @@ class Names:
 
     def function(self, name: str, parameters: str, expression: str) -> Any:
         """The function of an expression that names the objects."""
-        source = f"def {name}({parameters}):\n    return ({expression})\n"
-        exec(compile(source, f"<weft {name}>", "exec"), self.bound)  # noqa: S102 - the expression is weft's own
-        return self.bound[name]
+        return self.define(name, f"def {name}({parameters}):\n    return ({expression})\n")
+
+    def define(self, name: str, source: str) -> Any:
+        """The function that a source which names the objects defines."""
+        exec(compile(source, f"<weft {name}>", "exec"), self.bound)  # noqa: S102 - the source is weft's own
+        return self.bound.pop(
+            name
+        )  # its own globals must not hold it, or it would live until the next collection
 
 
 def _function(conditions: Sequence[str], names: Names) -> Check:
     if not conditions:
         return lambda a: True
-    check = names.function("check", "a", "\n        and ".join(conditions))
+    listed = "\n            and ".join(conditions)
+    return names.define("check", _CHECK.format(listed))  # type: ignore[no-any-return]
 
-    def holds(a: Sequence[Any]) -> bool:
-        try:
-            return check(a)  # type: ignore[no-any-return]
-        except Exception:  # something is gone that was there
-            return False
 
-    return holds
+_CHECK = """\
+def check(a):
+    try:
+        if ({}):
+            return True
+    except Exception:  # something is gone that was there
+        pass
+    return False
+"""
 
 
 def _condition(guard: Guard, names: Names) -> str:
@@ -253,6 +264,8 @@ def _condition(guard: Guard, names: Names) -> str:
             return f"{names(slot.index)} not in {names(slot.owner)}"
         return f"{names(slot)}.get() is MISSING"
     code = slot.code(names)
+    if type(value) is tuple and not value and isinstance(slot, Reading) and (empty := slot.empty_code(names)):
+        return empty
     if isinstance(value, Like):
         return f"fits({code}, {names(value.shape)}, {names(value.dtype)}, {value.requires_grad})"
     if isinstance(value, MethodType | BuiltinMethodType) and isinstance(slot, AttrSlot):

@@ -55,9 +55,21 @@ def enter(name: str, *, staged: bool, looks: bool) -> Iterator[Root]:
 
 
 def capture_call(
-    root: Root, function: Callable[..., Any], arguments: Arguments, own: tuple[Any, Any] | None
+    root: Root,
+    function: Callable[..., Any],
+    arguments: Arguments,
+    own: tuple[Any, Any] | None,
+    shapes: Sequence[tuple[Any, ...]],
 ) -> Program:
-    """The program of a call in a root; ``own`` are the arguments as given, if no array became a tensor."""
+    """The program of a call in a root.
+
+    Args:
+        root: that begins.
+        function: to call.
+        arguments: of the call.
+        own: the arguments as given, if no array became a tensor.
+        shapes: of the tensors among them, with names for sizes that later calls may choose.
+    """
     args, kwargs = rebuild(arguments) if own is None else own
     root.read_function(function)
     root.containers = containers((args, kwargs))
@@ -66,9 +78,9 @@ def capture_call(
         if isinstance(leaf, Tensor | Number):
             root.name_outside(leaf.tensor if isinstance(leaf, Number) else leaf, name)
         root.read_function(leaf)
-    for i, tensor in enumerate(arguments.tensors):
+    for i, (tensor, shape) in enumerate(zip(arguments.tensors, shapes, strict=True)):
         root.arguments[id(tensor)] = i
-        root.adopt(tensor)
+        root.adopt(tensor, shape)
     return record(root, function, args, kwargs, arguments.tensors, gradients=thread.recording)
 
 

@@ -102,10 +102,14 @@ class Root(Reads, Capture):
         value: Value = tensor._data.value
         return value
 
-    def adopt(self, tensor: Tensor) -> None:
-        """Let a tensor from outside stand for its value; the graph behind it stays outside."""
+    def adopt(self, tensor: Tensor, shape: tuple[Any, ...] | None = None) -> None:
+        """Let a tensor from outside stand for its value; the graph behind it stays outside.
+
+        The value has another shape than the tensor where sizes of it have names in the graph.
+        """
         data = tensor._data
-        value = Value(TensorType(data.shape, data.dtype), self.paths.get(id(tensor), ""))
+        kind = TensorType(data.shape if shape is None else shape, data.dtype)
+        value = Value(kind, self.paths.get(id(tensor), ""))
         external = self._lent[id(tensor)] = External(tensor, value)
         self.externals.append(external)  # before other threads can meet the value
         tensor._data, tensor._form = Captured(self, value), None

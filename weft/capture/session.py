@@ -49,7 +49,9 @@ class Session:
 
     Args:
         graph: written by hand, or captured from a function.
-        backend: what makes functions of graphs.
+        backend: the name of what makes functions of graphs; the default is the fastest there is.
+        debug: check every index that compiled code reads and writes at.
+        check_nan: raise an error that names the line where a result becomes NaN.
 
     >>> import weft
     >>> w = weft.tensor([2.0, 3.0])
@@ -62,12 +64,15 @@ class Session:
     {'y': tensor([[2., 3.]]), 'total': tensor(5.)}
     """
 
-    def __init__(self, graph: Graph, backend: str = "interpret") -> None:
+    def __init__(
+        self, graph: Graph, backend: str | None = None, *, debug: bool = False, check_nan: bool = False
+    ) -> None:
         if not isinstance(graph, Graph):
             raise ArgumentError("Session", f"must be given a graph, got {type(graph).__name__}")
         self.graph = graph
-        self.backend = backend
-        self._build = import_module("weft.backends").backend_named(backend)
+        backends = import_module("weft.backends")
+        self.backend = backends.default_backend() if backend is None else backend
+        self._build = backends.builder("Session", backend, {"debug": debug, "check_nan": check_nan})
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self._lock = Lock()
 

@@ -167,17 +167,28 @@ class GeneratorSlot(PythonSlot):
 class Reading(PythonSlot):
     """Something that captured code asked of an object."""
 
-    __slots__ = ("read",)
+    __slots__ = ("nothing", "read")
 
     def __init__(
-        self, key: tuple[Any, ...], words: str, template: str, read: Callable[..., Any], *parts: Any
+        self,
+        key: tuple[Any, ...],
+        words: str,
+        template: str,
+        read: Callable[..., Any],
+        *parts: Any,
+        nothing: str = "",
     ) -> None:
         super().__init__(key, words, template, *parts)
         self.read = read
+        self.nothing = nothing  # a quick expression for the answer being empty, if there is one
 
     def get(self) -> Any:
         """The answer now."""
         return self.read(*self.parts)
+
+    def empty_code(self, bind: Bind) -> str:
+        """The expression of whether the answer is empty; "" if there is none quicker than reading it."""
+        return self.nothing.format(*map(bind, self.parts))
 
     def put(self, content: Any) -> None:
         """Nothing: whoever changes what it is about restores that."""
@@ -200,7 +211,9 @@ def length_slot(container: Any) -> Reading:
     """How many items a list has; of a dict its keys in order, of a set its elements."""
     read = tuple if isinstance(container, dict) else frozenset if isinstance(container, set) else len
     words = f"the length of a {type(container).__name__}"
-    return Reading(("length", id(container)), words, f"{read.__name__}({{0}})", read, container)
+    nothing = "not {0}" if type(container) is dict else ""
+    template = f"{read.__name__}({{0}})"
+    return Reading(("length", id(container)), words, template, read, container, nothing=nothing)
 
 
 def contents_slot(container: Any) -> Reading:
@@ -224,7 +237,8 @@ def grad_slot(tensor: Any) -> Reading:
 def hooks_slot(tensor: Any) -> Reading:
     """The hooks of a leaf, by number."""
     template = "(*(n := {0}._node).hooks, *n.post_hooks)"
-    return Reading(("hooks", id(tensor)), "the hooks of a tensor", template, _hooks, tensor)
+    nothing = "not ((n := {0}._node).hooks or n.post_hooks)"
+    return Reading(("hooks", id(tensor)), "the hooks of a tensor", template, _hooks, tensor, nothing=nothing)
 
 
 def _hooks(tensor: Any) -> tuple[int, ...]:

@@ -54,11 +54,33 @@ class Dynamic(NamedTuple):
 
     def read(self) -> Any:
         """The number as an array."""
-        number = self.function()
+        return self.array_of(self.function())
+
+    def array_of(self, number: Any) -> Any:
+        """A number that the function gave as an array."""
         if kind(self.dtype) != "f" and not isinstance(number, int):
             hint = "begin with a float"
             raise CaptureError("dynamic", f"a number must stay an int, got {number!r}", hint=hint)
         return np.asarray(number, self.dtype)
+
+
+class LastNumber:
+    """Gives the array of a dynamic number, the same one while the number is the same object."""
+
+    __slots__ = ("array", "number", "source")
+
+    def __init__(self, source: Dynamic) -> None:
+        self.source = source
+        self.number: Any = None
+        self.array: Any = None
+
+    def read(self) -> Any:
+        """The number as an array."""
+        number = self.source.function()
+        if number is not self.number or number is None:
+            self.array = self.source.array_of(number)
+            self.number = number
+        return self.array
 
 
 TensorSource = Argument | Fixed | Gradient | InSlot
@@ -86,6 +108,6 @@ def array_code(source: Source, bind: Bind) -> str:
         case State(generator):
             return f"{bind(generator)}._state_array()"
         case Dynamic():
-            return f"{bind(source)}.read()"
+            return f"{bind(LastNumber(source))}.read()"
         case _:
             return f"{tensor_code(source, bind)}._data"

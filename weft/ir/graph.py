@@ -247,6 +247,7 @@ _METHODS: dict[str, str] = {  # by name of a method, the module with the functio
     "optimize": "weft.passes.pipeline",
     "history": "weft.passes.pipeline",
     "rewrite": "weft.passes.replace",
+    "memory": "weft.schedule.report",
 }
 _set = object.__setattr__
 

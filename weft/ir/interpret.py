@@ -41,6 +41,20 @@ def interpret(
     return [run.values[v] for v in results]
 
 
+def solve_sizes(graph: Graph, inputs: Sequence[Array]) -> dict[str, int]:
+    """The values that the arrays of the inputs give the named sizes; an error if they do not fit.
+
+    >>> import numpy as np, weft
+    >>> from weft.ir.interpret import solve_sizes
+    >>> graph = weft.parse_graph("graph f(%x: f32[n]) { return %x }")
+    >>> solve_sizes(graph, [np.ones(3, np.float32)])
+    {'n': 3}
+    """
+    run = _Run(graph, {})
+    run.bind_inputs(inputs)
+    return run.sizes
+
+
 class _Run:
     """The values of one run."""
 
@@ -94,12 +108,12 @@ class _Run:
             with np.errstate(all="ignore"):
                 result = node.op.eval(*arrays, **attrs)
         except WeftError as error:
-            raise _placed(error, node) from None
+            raise placed(error, node) from None
         except Exception:
             try:
                 _check_types(node, arrays, attrs)  # raises in the user's terms if the types are at fault
             except WeftError as error:
-                raise _placed(error, node) from None
+                raise placed(error, node) from None
             raise
         outs = (result,) if node.op.outputs == 1 else result
         for value, out in zip(node.outputs, outs, strict=True):
@@ -116,7 +130,7 @@ class _Run:
         return {k: _region(a, self.sizes) for k, a in attrs.items()}
 
 
-def _placed(error: WeftError, node: Node) -> WeftError:
+def placed(error: WeftError, node: Node) -> WeftError:
     """The error with the line of the user that made the node, unless a node inside of it gave its own."""
     if node.location is not None and not getattr(error, "in_graph", False):
         error.location = node.location.place

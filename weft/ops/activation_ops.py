@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import float32
+from weft.ops import exponent, gaussian
+from weft.ops.elementary import widened
 from weft.ops.elementwise import exp, expm1, minimum, sigmoid
+from weft.ops.exponent import exp_of_negative
 from weft.ops.families import elementwise
+from weft.ops.logarithm import log1p_of_positive
 from weft.ops.op import Array, Sample
 from weft.ops.samples import real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value
@@ -58,7 +62,7 @@ exponential_linear = elementwise(
     ),
     accepts="f",
     samples=reals(2, edges=False),
-    scalar=lambda e, x, y: e.add(e.max(x, 0), e.mul(y, e.sub(e.exp(e.min(x, 0)), 1))),
+    scalar=widened(lambda e, x, y: e.select(e.lt(x, 0), e.mul(y, exponent.expm1(e, x)), x)),
 )
 
 hard_clip = elementwise(
@@ -81,7 +85,8 @@ def _softplus(x: Array) -> Array:
 
 
 def _softplus_code(e: ScalarEmitter, x: Value) -> Value:
-    return e.add(e.max(x, 0), e.log(e.add(e.exp(e.neg(e.abs(x))), 1)))
+    tail = log1p_of_positive(e, exp_of_negative(e, e.neg(e.abs(x))))
+    return e.add(e.select(e.lt(x, 0), 0, x), tail)
 
 
 soft_rectify = elementwise(
@@ -90,7 +95,7 @@ soft_rectify = elementwise(
     partials=(lambda x: sigmoid(x),),
     accepts="f",
     samples=reals(1),
-    scalar=_softplus_code,
+    scalar=widened(_softplus_code),
 )
 
 # The normal distribution function. For float32, Φ(-a) = exp(-a²/2) P(a) / Q(a) with a rational function
@@ -128,11 +133,17 @@ def _normal_cdf(x: Any) -> Any:
     return out.reshape(x.shape).astype(x.dtype, copy=False)
 
 
+def _normal_cdf_code(e: ScalarEmitter, x: Value) -> Value:
+    if e.dtype(x) == float32:
+        return gaussian.normal_cdf(e, x)
+    return e.mul(erfc_code(e, e.mul(x, -sqrt(0.5))), 0.5)
+
+
 normal_cdf = elementwise(
     "normal_cdf",
     eval=_normal_cdf,
     partials=(lambda x: exp(x * x * -0.5) * (1 / sqrt(2 * pi)),),
     accepts="f",
     samples=reals(1),
-    scalar=lambda e, x: e.mul(erfc_code(e, e.mul(x, -sqrt(0.5))), 0.5),
+    scalar=widened(_normal_cdf_code),
 )

@@ -36,12 +36,14 @@ def _valid_targets(target: Array, classes: int, ignore: int) -> tuple[Array, Arr
         return target, None if kept.all() else kept
     wrong = outside & (target != ignore)
     if wrong.any():
-        raise BoundsError(
-            "take_class",
-            f"class numbers must be in 0..{classes - 1} or {ignore}, got {int(target[wrong][0])}",
-        )
+        raise class_error(classes, ignore, target[wrong][0])
     kept = target != ignore
     return np.where(kept, target, 0), kept
+
+
+def class_error(classes: int, ignore: int, got: Any) -> BoundsError:
+    """A class number that stands for no class."""
+    return BoundsError("take_class", f"class numbers must be in 0..{classes - 1} or {ignore}, got {int(got)}")
 
 
 def _take(x: Any, target: Any, *, axis: int, ignore: int) -> Any:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log as _log
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import float16, float32, kind
+from weft.ops import exponent, logarithm
 from weft.ops.compare import isnan
+from weft.ops.elementary import LN2, widened
+from weft.ops.exponent import exp_of_negative
 from weft.ops.families import elementwise
+from weft.ops.logarithm import log1p_of_positive
 from weft.ops.samples import reals
 from weft.ops.scalar import ScalarEmitter, Value, is_nan
 from weft.ops.select import select
 
-LN2 = _log(2.0)
 LN10 = _log(10.0)
 
 exp = elementwise(
@@ -31,36 +35,33 @@ exp2 = elementwise(
     partials=(lambda out: out * LN2,),
     accepts="f",
     samples=reals(1),
-    scalar=lambda e, x: e.pow(2, x),
+    scalar=widened(exponent.exp2),
 )
 
 
+_expm1_of_real = widened(exponent.expm1)
+_log1p_of_real = widened(logarithm.log1p)
+
+
 def expm1_code(e: ScalarEmitter, x: Value) -> Value:
-    """exp(x) - 1 without cancellation (W. Kahan; N. Higham, Accuracy and Stability, section 1.14.1)."""
+    """exp(x) - 1 without cancellation."""
     if kind(e.dtype(x)) == "c":
         # exp(a + ib) - 1 = expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b
         a, b = e.real(x), e.imag(x)
         half = e.sin(e.mul(b, 0.5))
         re = e.sub(e.mul(expm1_code(e, a), e.cos(b)), e.mul(2, e.mul(half, half)))
         return e.complex(re, e.mul(e.exp(a), e.sin(b)))
-    u = e.exp(x)
-    less = e.sub(u, 1)
-    corrected = e.mul(less, e.div(x, e.log(u)))
-    near = e.and_(e.lt(e.abs(x), 1), e.not_(e.eq(u, 1)))
-    return e.select(e.eq(u, 1), x, e.select(near, corrected, less))
+    return _expm1_of_real(e, x)
 
 
 def log1p_code(e: ScalarEmitter, x: Value) -> Value:
-    """log(1 + x) without cancellation (W. Kahan; D. Goldberg, ACM Computing Surveys 23, 1991, theorem 4)."""
+    """log(1 + x) without cancellation."""
     if kind(e.dtype(x)) == "c":
         # |1 + x|^2 = 1 + (2a + a^2 + b^2)
         a, b = e.real(x), e.imag(x)
         excess = e.add(e.mul(a, e.add(a, 2)), e.mul(b, b))
         return e.complex(e.mul(log1p_code(e, excess), 0.5), e.atan2(b, e.add(a, 1)))
-    u = e.add(x, 1)
-    corrected = e.mul(e.log(u), e.div(x, e.sub(u, 1)))
-    plain = e.or_(e.eq(u, np.inf), e.eq(x, -1))
-    return e.select(e.eq(u, 1), x, e.select(plain, e.log(u), corrected))
+    return _log1p_of_real(e, x)
 
 
 def _expm1(x: Any) -> Any:
@@ -107,6 +108,14 @@ log1p = elementwise(
     samples=reals(1, -0.5, 3.0, complex=True),
     scalar=log1p_code,
 )
+
+
+def _log_to_base(code: Callable[..., Value], unit: float) -> Callable[..., Value]:
+    """Code of a logarithm: that of reals, and the natural one over a unit for complex numbers."""
+    real = widened(code)
+    return lambda e, x: e.mul(e.log(x), 1 / unit) if kind(e.dtype(x)) == "c" else real(e, x)
+
+
 log2 = elementwise(
     "log2",
     eval=np.log2,
@@ -114,7 +123,7 @@ log2 = elementwise(
     accepts="fc",
     singular=True,
     samples=reals(1, 0.1, 3.0, complex=True),
-    scalar=lambda e, x: e.mul(e.log(x), 1 / LN2),
+    scalar=_log_to_base(logarithm.log2, LN2),
 )
 log10 = elementwise(
     "log10",
@@ -123,7 +132,7 @@ log10 = elementwise(
     accepts="fc",
     singular=True,
     samples=reals(1, 0.1, 3.0, complex=True),
-    scalar=lambda e, x: e.mul(e.log(x), 1 / LN10),
+    scalar=_log_to_base(logarithm.log10, LN10),
 )
 sqrt = elementwise(
     "sqrt",
@@ -152,8 +161,9 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _sigmoid_code(e: ScalarEmitter, x: Value) -> Value:
-    small = e.exp(e.neg(e.abs(x)))
-    return e.div(e.select(e.le(0, x), 1, small), e.add(small, 1))
+    small = exp_of_negative(e, e.neg(e.abs(x)))
+    out = e.div(e.select(e.lt(x, 0), small, 1), e.add(small, 1))
+    return e.select(e.lt(out, 0.25), e.sub(small, e.mul(small, out)), out)  # the quotient's error counts less
 
 
 sigmoid = elementwise(
@@ -162,13 +172,13 @@ sigmoid = elementwise(
     partials=(lambda out: out * (1 - out),),
     accepts="f",
     samples=reals(1),
-    scalar=_sigmoid_code,
+    scalar=widened(_sigmoid_code),
 )
 
 
 def _logaddexp_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
     gap = e.neg(e.abs(e.sub(x, y)))
-    plain = e.add(e.max(x, y), log1p_code(e, e.exp(gap)))
+    plain = e.add(e.max(x, y), log1p_of_positive(e, exp_of_negative(e, gap)))
     # Two equal infinities have no gap; NaN goes through.
     same = e.add(x, LN2)
     return e.select(e.eq(x, y), same, e.select(is_nan(e, plain), e.add(x, y), plain))
@@ -186,5 +196,5 @@ logaddexp = elementwise(
     partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
     accepts="f",
     samples=reals(2),
-    scalar=_logaddexp_code,
+    scalar=widened(_logaddexp_code),
 )

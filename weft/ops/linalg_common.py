@@ -94,6 +94,11 @@ def singular(op: str, x: Array) -> DomainError:
     """The error for a matrix that has no inverse, or the one for a type that does not fit."""
     check_square(op, type_of(x))
     _, where = culprit(x, np.linalg.inv)
+    return singular_error(op, where)
+
+
+def singular_error(op: str, where: str) -> DomainError:
+    """The error for a matrix that has no inverse, with words for where it is."""
     return DomainError(
         op,
         f"matrices must be invertible, got a singular one ({where})",

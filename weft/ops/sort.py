@@ -127,11 +127,26 @@ def _places_of_top(x: Any, *, k: int, axis: int, largest: bool) -> Any:
     size, first = x.shape[axis], np.arange(k)
     if k == 0 or k * 8 > size:
         return _order(x, axis=axis, descending=largest).take(first, axis=axis)
-    x = _comparable(x)
-    parted = np.argpartition(x, size - k if largest else k, axis=axis)
-    some = np.sort(parted.take(first + (size - k if largest else 0), axis=axis), axis=axis)
-    order = _order(np.take_along_axis(x, some, axis), axis=axis, descending=largest)
-    return np.take_along_axis(some, order, axis).astype(int64, copy=False)
+    x = np.moveaxis(_comparable(x), axis, -1)
+    some = _first_of_top(x, k, largest)
+    order = _order(np.take_along_axis(x, some, -1), axis=-1, descending=largest)
+    return np.moveaxis(np.take_along_axis(some, order, -1), -1, axis).astype(int64, copy=False)
+
+
+def _first_of_top(x: Any, k: int, largest: bool) -> Any:
+    """The indices of the k largest along the last axis, in rising order; of equal elements the first."""
+    place = x.shape[-1] - k if largest else k - 1
+    parted = np.argpartition(x, place, axis=-1)
+    last = np.take_along_axis(x, parted[..., place, None], -1)  # the last one that is in
+    some = np.sort(parted[..., place:] if largest else parted[..., :k], axis=-1)
+    counts = [np.count_nonzero(a == last, axis=-1) for a in (x, np.take_along_axis(x, some, -1))]
+    if np.array_equal(*counts) and not np.isnan(last).any():
+        return some
+    better = ~(x <= last) & ~np.isnan(last) if largest else (x < last) | (np.isnan(last) & ~np.isnan(x))
+    equal = (x == last) | (np.isnan(last) & np.isnan(x))
+    missing = k - better.sum(axis=-1, keepdims=True)
+    chosen = better | (equal & (np.cumsum(equal, axis=-1) <= missing))
+    return np.nonzero(chosen)[-1].reshape(*x.shape[:-1], k)
 
 
 def _top_type(x: TensorType, *, k: int, axis: int, largest: bool) -> TensorType:

@@ -13,12 +13,15 @@ from math import pi, sqrt
 import numpy as np
 
 from weft.base.dtypes import float32, float64
+from weft.ops import gaussian
 from weft.ops.arithmetic import pow
+from weft.ops.elementary import widened
 from weft.ops.exponential import exp
 from weft.ops.families import elementwise
 from weft.ops.samples import reals
 from weft.ops.scalar import (
     Choose,
+    Code,
     ScalarEmitter,
     Value,
     by_selecting,
@@ -192,13 +195,18 @@ def erfinv_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Va
     return e.cast(copy_sign(e, choose(e, e.abs(wide), pieces), wide), e.dtype(x))
 
 
+def _by_width(single: Code, double: Code) -> Code:
+    """Scalar code: that of float32 for narrow floats, of float64 for others."""
+    return widened(lambda e, x: (single if e.dtype(x) == float32 else double)(e, x))
+
+
 erf = elementwise(
     "erf",
     eval=kernel(erf_code),
     partials=(lambda x: exp(-x * x) * (2 / sqrt(pi)),),
     accepts="f",
     samples=reals(1),
-    scalar=erf_code,
+    scalar=_by_width(gaussian.erf, erf_code),
 )
 erfc = elementwise(
     "erfc",
@@ -206,7 +214,7 @@ erfc = elementwise(
     partials=(lambda x: exp(-x * x) * (-2 / sqrt(pi)),),
     accepts="f",
     samples=reals(1),
-    scalar=erfc_code,
+    scalar=_by_width(gaussian.erfc, erfc_code),
 )
 erfinv = elementwise(
     "erfinv",

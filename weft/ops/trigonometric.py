@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
-from weft.ops.exponential import LN2, expm1_code, log1p_code, rsqrt, sqrt
+from weft.ops import exponent, inverse
+from weft.ops.elementary import LN2, widened
+from weft.ops.exponential import log1p_code, rsqrt, sqrt
 from weft.ops.families import elementwise
 from weft.ops.op import Op
 from weft.ops.samples import reals
@@ -48,24 +50,21 @@ def _is_complex(e: ScalarEmitter, x: Value) -> bool:
     return kind(e.dtype(x)) == "c"
 
 
+_sinh_of_real, _cosh_of_real = widened(exponent.sinh), widened(exponent.cosh)
+
+
 def _sinh_code(e: ScalarEmitter, x: Value) -> Value:
     if _is_complex(e, x):
         a, b = e.real(x), e.imag(x)
         return e.complex(e.mul(_sinh_code(e, a), e.cos(b)), e.mul(_cosh_code(e, a), e.sin(b)))
-    size = e.abs(x)
-    t = expm1_code(e, size)
-    small = e.mul(e.add(t, e.div(t, e.add(t, 1))), 0.5)
-    root = e.exp(e.mul(size, 0.5))  # its square does not overflow before the result does
-    large = e.mul(e.mul(root, 0.5), root)
-    return copy_sign(e, e.select(e.lt(size, 20), small, large), x)
+    return _sinh_of_real(e, x)
 
 
 def _cosh_code(e: ScalarEmitter, x: Value) -> Value:
     if _is_complex(e, x):
         a, b = e.real(x), e.imag(x)
         return e.complex(e.mul(_cosh_code(e, a), e.cos(b)), e.mul(_sinh_code(e, a), e.sin(b)))
-    root = e.exp(e.mul(e.abs(x), 0.5))
-    return e.add(e.mul(e.mul(root, 0.5), root), e.div(e.div(0.5, root), root))
+    return _cosh_of_real(e, x)
 
 
 sinh: Op = elementwise(
@@ -113,8 +112,8 @@ def _asinh_code(e: ScalarEmitter, x: Value) -> Value:
         return e.complex(re, e.atan2(e.imag(x), e.real(e.mul(p, q))))
     size = e.abs(x)
     square = e.mul(size, size)
-    near = log1p_code(e, e.add(size, e.div(square, e.add(e.sqrt(e.add(square, 1)), 1))))
-    return copy_sign(e, e.select(_is_huge(e, size), e.add(e.log(size), LN2), near), x)
+    more = e.div(square, e.add(e.sqrt(e.add(square, 1)), 1))
+    return copy_sign(e, _log1p_unless_huge(e, size, e.add(size, more)), x)
 
 
 def _acosh_code(e: ScalarEmitter, x: Value) -> Value:
@@ -123,8 +122,7 @@ def _acosh_code(e: ScalarEmitter, x: Value) -> Value:
         p, q = e.sqrt(below), e.sqrt(above)
         inner = e.add(e.mul(e.real(p), e.real(q)), e.mul(e.imag(p), e.imag(q)))
         return e.complex(_asinh_code(e, inner), e.mul(e.atan2(e.imag(p), e.real(q)), 2))
-    near = log1p_code(e, e.add(below, e.mul(e.sqrt(below), e.sqrt(above))))
-    return e.select(_is_huge(e, x), e.add(e.log(x), LN2), near)
+    return _log1p_unless_huge(e, x, e.add(below, e.mul(e.sqrt(below), e.sqrt(above))))
 
 
 def _atanh_code(e: ScalarEmitter, x: Value) -> Value:
@@ -136,6 +134,13 @@ def _atanh_code(e: ScalarEmitter, x: Value) -> Value:
         return e.complex(e.mul(re, 0.25), e.mul(im, 0.5))
     size = e.abs(x)
     return copy_sign(e, e.mul(log1p_code(e, e.div(e.mul(size, 2), e.sub(1, size))), 0.5), x)
+
+
+def _log1p_unless_huge(e: ScalarEmitter, size: Value, y: Value) -> Value:
+    """log(1 + y), and log(2 size) where that is the same but y may overflow."""
+    huge = _is_huge(e, size)
+    out = log1p_code(e, e.select(huge, e.sub(size, 1), y))
+    return e.add(out, e.select(huge, e.constant(LN2, e.dtype(size)), 0))
 
 
 def _is_huge(e: ScalarEmitter, size: Value) -> Value:
@@ -191,24 +196,27 @@ atanh = elementwise(
 # Inverse trigonometric functions
 
 
+_asin_of_real, _acos_of_real, _atan_of_real = map(widened, (inverse.asin, inverse.acos, inverse.atan))
+
+
 def _asin_code(e: ScalarEmitter, x: Value) -> Value:
     if _is_complex(e, x):
         return _over_i(e, _asinh_code(e, _times_i(e, x)))
-    return e.atan2(x, e.sqrt(e.mul(e.sub(1, x), e.add(x, 1))))
+    return _asin_of_real(e, x)
 
 
 def _acos_code(e: ScalarEmitter, x: Value) -> Value:
-    p, q = e.sqrt(e.sub(1, x)), e.sqrt(e.add(x, 1))
     if _is_complex(e, x):
+        p, q = e.sqrt(e.sub(1, x)), e.sqrt(e.add(x, 1))
         im = _asinh_code(e, e.sub(e.mul(e.real(q), e.imag(p)), e.mul(e.imag(q), e.real(p))))
         return e.complex(e.mul(e.atan2(e.real(p), e.real(q)), 2), im)
-    return e.mul(e.atan2(p, q), 2)
+    return _acos_of_real(e, x)
 
 
 def _atan_code(e: ScalarEmitter, x: Value) -> Value:
     if _is_complex(e, x):
         return _over_i(e, _atanh_code(e, _times_i(e, x)))
-    return e.atan2(x, 1)
+    return _atan_of_real(e, x)
 
 
 asin = elementwise(

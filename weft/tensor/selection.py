@@ -125,6 +125,11 @@ def _is_fancy(item: Any) -> bool:
     return isinstance(item, TensorLike | ndarray | int | Size)
 
 
+def _is_unknown(item: Any) -> bool:
+    """Whether an item is one integer whose value only a run tells."""
+    return isinstance(item, TensorLike) and not item.shape and not _is_mask(item)  # type: ignore[attr-defined]
+
+
 def _read_items(key: Any, shape: Shape) -> tuple[list[Any], bool]:
     """The items of a key with full slices for ``...``, and whether those that index stand side by side."""
     items = [_read_item(item) for item in (key if isinstance(key, tuple) else (key,))]
@@ -146,7 +151,7 @@ def _read_items(key: Any, shape: Shape) -> tuple[list[Any], bool]:
 def read_key(key: Any, shape: Shape) -> Selection:
     """Read a key for a tensor of a shape, or raise an error that says what is wrong with it."""
     items, adjacent = _read_items(key, shape)
-    reader = _Reader(shape)
+    reader = _Reader(shape, joined=any(map(_is_unknown, items)))
     for item in items:
         reader.read(item)
     return reader.selection(adjacent)
@@ -155,10 +160,11 @@ def read_key(key: Any, shape: Shape) -> Selection:
 class _Reader:
     """Reads the items of a key one after the other; see ``Selection`` for what it gathers."""
 
-    __slots__ = ("axes", "bounds", "indices", "place", "shape", "sizes", "sources")
+    __slots__ = ("axes", "bounds", "indices", "joined", "place", "shape", "sizes", "sources")
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, joined: bool) -> None:
         self.shape = shape
+        self.joined = joined  # integers join the tensors: ``x[i, 0] = v`` touches one element, not a column
         self.bounds: list[tuple[int, int, int]] = []
         self.sizes: list[int] = []
         self.axes: list[int] = []
@@ -176,6 +182,8 @@ class _Reader:
         elif isinstance(item, slice):
             self.bounds.append(_read_slice(item, self.shape[axis]))
             self.sizes.append(range_length(*self.bounds[-1]))
+        elif self.joined and isinstance(item, int) and isinstance(self.shape[axis], int):
+            self._add_indices([asarray(read_int(item, axis, self.shape[axis])[0])], 1)
         elif isinstance(item, int | Size):
             self.bounds.append(read_int(item, axis, self.shape[axis]))
         elif _is_mask(item):

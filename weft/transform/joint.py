@@ -7,14 +7,16 @@ what the gradient needs (the *residuals*), and a backward graph that takes them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.sizes import Size
 from weft.errors import DtypeError
 from weft.ir.graph import Graph, Value
+from weft.ir.told import sizes_asked, sizes_of, sizes_told
 from weft.ops.view import broadcast_to
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.engine import run_backward
@@ -157,6 +159,48 @@ def split(joint: Joint, free: Collection[int] = (), *, recompute: bool = False) 
     given = (*parts.residuals, *[joint.inputs[i] for i in parts.kept], *joint.seeds)
     backward = copy_graph(f"{capture.name}_backward", given, parts.nodes, joint.gradients, capture.constants)
     return Derivative(forward, backward, parts.kept, joint.reached, len(parts.residuals))
+
+
+def telling_sizes(derivative: Derivative) -> Derivative:
+    """The derivative, whose backward graph also gets inputs that tell the named sizes it asks for.
+
+    That is for graphs that are run by themselves: in a region the graph around knows the sizes.
+
+    >>> import weft
+    >>> from weft.transform.tracing import trace_graph
+    >>> from weft.base.sizes import named_size
+    >>> kind = weft.TensorType((named_size("n"),), weft.float32)
+    >>> graph, _ = trace_graph(lambda x: x.sum(), [kind], "f", ["x"])
+    >>> telling_sizes(differentiate(graph, [0])).kept
+    (0,)
+    """
+    backward, inputs = derivative.backward, derivative.forward.inputs
+    told = set[str]().union(*map(sizes_told, backward.nodes))
+    asked = set[str]().union(
+        *map(sizes_asked, backward.nodes), sizes_of(v for n in backward.nodes for v in n.outputs)
+    )
+    missing = asked - told - _plain_names(backward.inputs)
+    more = []
+    for i, value in enumerate(inputs):
+        if missing & _plain_names([value]):
+            missing -= _plain_names([value])
+            more.append(i)
+    if not more:
+        return derivative
+    place = derivative.saved + len(derivative.kept)
+    given = list(backward.inputs)
+    given[place:place] = [Value(inputs[i].type, inputs[i].name) for i in more]
+    roles = list(backward.roles)
+    roles[place:place] = ["arg"] * len(more)
+    return derivative._replace(
+        backward=backward.replace(inputs=given, roles=roles), kept=(*derivative.kept, *more)
+    )
+
+
+def _plain_names(values: Iterable[Value]) -> set[str]:
+    """The names that are sizes of axes by themselves, so that an array tells them."""
+    sizes = {str(s) for v in values for s in v.type.shape if isinstance(s, Size)}
+    return {name for name in sizes if name.isidentifier()}
 
 
 def capture_joint(graph: Graph, wrt: Sequence[int], seeded: Collection[int] | None = None) -> Joint:

@@ -1,0 +1,102 @@
+"""The benchmark: ``python -m bench [ROW ...] [--quick] [--peers weft,jax] [--venv torch=PATH]``.
+
+Runs the rows of the table (all without a name) in weft and its peers, prints the ratios, and writes them to
+``bench/results``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from bench import environments, machine, report
+from bench.frameworks import environment_of
+from bench.line import Line, Settings
+from bench.measure import measure_case
+from bench.once import measure_first_call, measure_memory
+from bench.process import Worker
+from bench.rows import COMPILED, MEMORY, all_cases, case_named, row_names
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="weft beside its peers")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"some of {', '.join(row_names())}")
+    parser.add_argument("--quick", action="store_true", help="few and short bursts")
+    parser.add_argument("--peers", default="", help="only these labels, e.g. 'weft,jax*'")
+    parser.add_argument("--venv", action="append", default=[], metavar="NAME=PATH", help="an environment")
+    parser.add_argument("--rounds", type=int, help="how often every framework is asked (default: 15)")
+    parser.add_argument("--urgent", action="store_true", help="before all other programs (as root)")
+    parser.add_argument("--backend", help="weft's backend, instead of the usual one")
+    parser.add_argument("--output", type=Path, help="where to write (default: bench/results)")
+    options = parser.parse_args(arguments)
+    unknown = set(options.rows) - set(row_names()) - {case.name for case in all_cases()}
+    if unknown:
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    return options
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Environments and lengths."""
+    labels = frozenset(filter(None, options.peers.split(",")))
+    cases = [case for case in all_cases() if not options.rows or case.row in options.rows]
+    used = {environment_of(label) for case in cases or all_cases() for label in case.builders}
+    if labels:
+        used &= {environment_of(label.rstrip("*")) for label in labels}
+    given = dict(text.split("=", 1) for text in options.venv)
+    pythons = environments.pythons(given, used)
+    found = Settings(pythons, labels, rounds=options.rounds or 15, urgent=options.urgent)
+    return replace(found, rounds=options.rounds or 5, burst=0.03, limit=30.0) if options.quick else found
+
+
+def measure(rows: list[str], settings: Settings) -> Iterator[Line]:
+    """The lines of the rows, one after the other."""
+    for case in all_cases():
+        if not rows or case.row in rows or case.name in rows:
+            yield measure_case(case, settings)
+    if not rows or "compile" in rows:
+        for name in COMPILED:
+            yield measure_first_call(case_named(name), settings)
+    if not rows or "memory" in rows:
+        yield from measure_memory(case_named(MEMORY), settings)
+
+
+def limits(settings: Settings) -> dict[str, float]:
+    """What the machine can do at most, found by a worker."""
+    worker = Worker("weft", settings.pythons["weft"])
+    try:
+        with worker.first_of_all(settings.urgent):
+            worker.ask("start", settings.limit)
+            return worker.ask("limits", settings.limit)
+    finally:
+        worker.close()
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, print, write."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that workers end, too
+    options = parse(arguments)
+    if options.backend:
+        os.environ["BENCH_BACKEND"] = options.backend
+    settings = settings_of(options)
+    found = machine.describe() | limits(settings)
+    lines = []
+    for line in measure(options.rows, settings):
+        lines.append(line)
+        medians = ", ".join(f"{n} {report.amount(line.median(n), line.unit)}" for n in line.samples)
+        print(f"{line.name}: {medians or 'no result'}  {report.verdict(line)}", file=sys.stderr, flush=True)
+    print(report.describe(found) + "\n\n" + report.table(lines, found))
+    whole = not options.rows and not options.peers and not options.quick
+    name = "table.json" if whole else "some.json"
+    report.write(options.output or RESULTS / name, lines, found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

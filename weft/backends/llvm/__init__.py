@@ -1,0 +1,34 @@
+"""The LLVM backend: a graph becomes one native function for this machine's processor.
+
+    graph -> weft.schedule -> program of Loop IR -> LLVM text (emit, main) -> machine code (engine) -> run
+
+``driver`` runs it. ``pool`` has the threads, ``cache`` the object code on disk, ``blas`` the matrix products,
+``entry`` the way from Python into machine code.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.backends.llvm.run import Executable
+    from weft.ir.graph import Graph
+
+
+def build(graph: Graph, **options: bool) -> Executable:
+    """A function from the arrays of the inputs of a graph to those of its outputs, then of its updates.
+
+    Args:
+        graph: to compile.
+        options: ``debug`` to have the code check every index; ``check_nan`` to have it raise an error where a
+            result is NaN; ``profile`` to have it take down how long its parts take.
+
+    >>> import numpy as np, weft
+    >>> from weft.backends.llvm import build
+    >>> run = build(weft.make_graph(lambda x: x * 2.0 + 1.0)(weft.ones(3)))
+    >>> run([np.ones(3, np.float32)])
+    [array([3., 3., 3.], dtype=float32)]
+    """
+    from weft.backends.llvm.driver import build_executable  # imports LLVM, which takes a while
+
+    return build_executable(graph, **options)

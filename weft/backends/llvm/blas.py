@@ -1,0 +1,74 @@
+"""Matrix products by OpenBLAS, from the package scipy-openblas32: where its functions are.
+
+It runs in the thread that calls it and in no other: work is shared out by weft's own pool.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from weft.backends.llvm.engine import Engine
+from weft.errors import DeviceError
+
+_NAMES = tuple(
+    f"scipy_cblas_{letter}{name}" for letter in "sdcz" for name in ("gemm", "gemv", "axpy", "scal")
+)
+_THREADS = "OPENBLAS_NUM_THREADS"
+
+_loaded: list[Any] = []
+_lock = threading.Lock()
+
+
+def load_blas() -> Any:
+    """The library, as ``ctypes`` sees it.
+
+    >>> from weft.backends.llvm.blas import load_blas
+    >>> load_blas().scipy_openblas_get_num_threads()
+    1
+    """
+    with _lock:
+        if not _loaded:
+            _loaded.append(_load())
+        return _loaded[0]
+
+
+def blas_address(name: str) -> int:
+    """Where a function of the library is."""
+    return int(ctypes.cast(getattr(load_blas(), name), ctypes.c_void_p).value or 0)
+
+
+def provide_blas(engine: Engine) -> None:
+    """Let texts declare functions of the library; it is loaded when the first one does."""
+    for name in _NAMES:
+        engine.provide(name, partial(blas_address, name))
+
+
+def _load() -> Any:
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = "1"  # read when it is loaded: then it starts no threads of its own
+    try:
+        library = ctypes.CDLL(str(_find()))
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
+        else:
+            os.environ[_THREADS] = before
+    library.scipy_openblas_set_num_threads(1)
+    return library
+
+
+def _find() -> Path:
+    """The file of the library; the package itself takes longer to import than the library."""
+    spec = find_spec("scipy_openblas32")
+    folder = Path(spec.origin).parent / "lib" if spec is not None and spec.origin else None
+    found = sorted(folder.glob("libscipy_openblas*")) if folder is not None else []
+    if not found:
+        hint = "pip install scipy-openblas32"
+        raise DeviceError("llvm", "matrix products need scipy-openblas32, which is not installed", hint=hint)
+    return found[0]

@@ -1,0 +1,176 @@
+"""Conversions between dtypes on LLVM values, and the rounding of half precision."""
+
+from __future__ import annotations
+
+from weft.backends.llvm.halves import bfloat16_of_bits, bits_of_bfloat16, bits_of_float16, float16_of_bits
+from weft.backends.llvm.scalars import Reals
+from weft.backends.llvm.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector
+from weft.base.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int16,
+    int32,
+    int64,
+    kind,
+    uint8,
+    uint16,
+)
+
+
+class Casts(Reals):
+    """The instructions cast and bitcast."""
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        """x converted to dtype: floats to integers towards zero, anything to bool by x != 0."""
+        if x.dtype == dtype:
+            return x
+        if x.number is not None and kind(x.dtype) in "biu":
+            return constant(x.number, dtype)
+        if x.dtype in PARTS:
+            return self._from_complex(x, dtype)
+        if dtype in PARTS:
+            real = self.cast(x, PARTS[dtype])
+            zero = self.in_lanes(constant(0, PARTS[dtype]), real.lanes)
+            return Value(dtype, (*real.parts, *zero.parts), real.lanes, real.scope)
+        if dtype == bool_:
+            return self.truth(x)
+        if kind(x.dtype) == "f":
+            return self._from_float(x, dtype)
+        return self._from_integer(x, dtype)
+
+    def truth(self, x: Value) -> Value:
+        """Whether a real is not 0; NaN is not."""
+        code = "fcmp une" if kind(x.dtype) == "f" else "icmp ne"
+        return self.instruction(code, bool_, self.rounded(x), constant(0, x.dtype))
+
+    def _from_complex(self, x: Value, dtype: DType) -> Value:
+        parts = [Value(PARTS[x.dtype], (part,), x.lanes, x.scope) for part in x.parts]
+        if dtype == bool_:
+            return self.arithmetic("or_", self.truth(parts[0]), self.truth(parts[1]))
+        if dtype not in PARTS:
+            return self.cast(parts[0], dtype)
+        re, im = (self.cast(part, PARTS[dtype]) for part in parts)
+        return Value(dtype, (*re.parts, *im.parts), x.lanes, x.scope)
+
+    def _from_float(self, x: Value, dtype: DType) -> Value:
+        x = self.rounded(x)
+        if kind(dtype) != "f":
+            return self._to_integer(x, dtype)
+        if x.dtype == float64:
+            out = self.convert("fptrunc", x, dtype)
+        elif dtype == float64:
+            out = self.convert("fpext", x, dtype)
+        else:
+            out = Value(dtype, x.parts, x.lanes, x.scope, None, x.dtype == dtype)
+        return self.rounded(out)
+
+    def _to_integer(self, x: Value, dtype: DType) -> Value:
+        """Towards zero. What is out of range is some number: the machine's, as in NumPy."""
+        narrow = dtype.itemsize < 4
+        whole = int32 if narrow else dtype
+        opcode = "fptoui" if kind(whole) == "u" else "fptosi"
+        if self.is_arm:
+            out = self._saturating(opcode, x, whole)
+        else:
+            out = self.instruction("freeze", whole, self.convert(opcode, x, whole))
+        return self.convert("trunc", out, dtype) if narrow else out
+
+    def _saturating(self, opcode: str, x: Value, dtype: DType) -> Value:
+        source, target = vector(x.lanes, REGISTER[x.dtype]), vector(x.lanes, REGISTER[dtype])
+        suffixes = ".".join(intrinsic_suffix(x.lanes, REGISTER[d]) for d in (dtype, x.dtype))
+        name = f"@llvm.{opcode}.sat.{suffixes}"
+        self.writer.declare(f"{target} {name}({source})")
+        text = f"call {target} {name}({source} {x.parts[0]})"
+        return Value(dtype, (self.writer.pure(text, x.scope),), x.lanes, self.writer.home(x.scope))
+
+    def _from_integer(self, x: Value, dtype: DType) -> Value:
+        signed = kind(x.dtype) == "i"
+        if kind(dtype) == "f":
+            return self.rounded(self.convert("sitofp" if signed else "uitofp", x, dtype))
+        if REGISTER[x.dtype] == REGISTER[dtype]:
+            return Value(dtype, x.parts, x.lanes, x.scope)
+        wider = x.dtype == bool_ or dtype.itemsize > x.dtype.itemsize
+        return self.convert(("sext" if signed else "zext") if wider else "trunc", x, dtype)
+
+    # Half precision
+
+    def rounded(self, x: Value) -> Value:
+        """The number in the register as the dtype can hold it, if that is a half precision one."""
+        if x.dtype not in HALVES or x.rounded:
+            return x
+        return self.from_bits(self.to_bits(x), x.dtype)
+
+    def to_bits(self, x: Value) -> Value:
+        """The bits of a half precision number, as uint16."""
+        if x.dtype == bfloat16:
+            return bits_of_bfloat16(self, x)
+        if not self.has_half:
+            return bits_of_float16(self, x)
+        half = self.convert("fptrunc", x, float16, "half")
+        text = f"bitcast {vector(x.lanes, 'half')} {half.parts[0]} to {vector(x.lanes, 'i16')}"
+        return Value(uint16, (self.writer.pure(text, half.scope),), x.lanes, half.scope)
+
+    def from_bits(self, bits: Value, dtype: DType) -> Value:
+        """The half precision number with these bits."""
+        if dtype == bfloat16:
+            out = bfloat16_of_bits(self, bits)
+        elif not self.has_half:
+            out = float16_of_bits(self, bits)
+        else:
+            text = f"bitcast {vector(bits.lanes, 'i16')} {bits.parts[0]} to {vector(bits.lanes, 'half')}"
+            half = self.writer.pure(text, bits.scope)
+            text = f"fpext {vector(bits.lanes, 'half')} {half} to {vector(bits.lanes, 'float')}"
+            out = Value(
+                dtype, (self.writer.pure(text, bits.scope),), bits.lanes, self.writer.home(bits.scope)
+            )
+        return Value(dtype, out.parts, out.lanes, out.scope, None, True)
+
+    def bitcast(self, x: Value, dtype: DType) -> Value:
+        """The bits of x as another dtype of the same size."""
+        if x.dtype == dtype:
+            return x
+        bits = self._bits(x)
+        if dtype in HALVES:
+            return self.from_bits(bits, dtype)
+        if dtype == bool_:
+            return self.truth(bits)
+        if dtype == complex64:
+            return self._complex_of_bits(bits)
+        if kind(dtype) == "f":
+            return self.convert("bitcast", bits, dtype)
+        return Value(dtype, bits.parts, bits.lanes, bits.scope, bits.number)
+
+    def _bits(self, x: Value) -> Value:
+        """The bits of a number, as an integer of its size."""
+        if x.dtype in HALVES:
+            return self.to_bits(x)
+        if x.dtype == bool_:
+            return self.cast(x, _INTEGERS[1])
+        if x.dtype in (complex64, complex128):
+            return self._bits_of_complex(x)
+        return self.convert("bitcast", x, _INTEGERS[x.dtype.itemsize]) if kind(x.dtype) == "f" else x
+
+    def _bits_of_complex(self, x: Value) -> Value:
+        low, high = (
+            self.convert(
+                "zext", self.convert("bitcast", Value(float32, (p,), x.lanes, x.scope), int32), int64
+            )
+            for p in x.parts
+        )
+        return self.arithmetic("or_", low, self.instruction("shl", int64, high, constant(32, int64)))
+
+    def _complex_of_bits(self, bits: Value) -> Value:
+        high = self.instruction("lshr", int64, bits, constant(32, int64))
+        re, im = (
+            self.convert("bitcast", self.convert("trunc", half, int32), float32) for half in (bits, high)
+        )
+        return Value(complex64, (*re.parts, *im.parts), bits.lanes, bits.scope)
+
+
+_INTEGERS: dict[int, DType] = {1: uint8, 2: int16, 4: int32, 8: int64}

@@ -1,0 +1,170 @@
+"""What a compiled function does, and how long its parts take: a build that notes it runs on arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from weft.backends.llvm.driver import build_executable, compile_program
+from weft.backends.llvm.main import RECORD, recorded_statements
+from weft.backends.llvm.run import Executable
+from weft.base.dtypes import kind
+from weft.base.sizes import bind
+from weft.base.threads import get_num_threads
+from weft.ir.graph import Graph
+from weft.ir.interpret import solve_sizes
+from weft.ir.parse import parse_graph
+from weft.loop.ir import Block, If, Loop, Program, Wave, While
+from weft.schedule.describe import steps_of
+from weft.schedule.explain import Explanation, Limits, Measured, explain_program
+
+_TIME = 0.2  # seconds that are spent on measuring, about
+_MOST_RUNS = 20
+_CACHE, _MEMORY = 2**20, 2**26  # bytes of arrays that caches hold, and that they do not
+
+
+def explain_executable(run: Executable, arrays: Sequence[Any] | None = None) -> Explanation:
+    """What a compiled graph does, with times measured on arrays.
+
+    Without arrays it runs on made-up ones, unless that might never end or have effects.
+
+    >>> import weft
+    >>> from weft.backends.llvm import build
+    >>> run = build(weft.make_graph(lambda x: weft.tanh(x) * 2.0)(weft.ones((64, 64))))
+    >>> [kernel] = run.explain().kernels
+    >>> kernel.ops, kernel.bytes, kernel.measured.runs
+    ('tanh, mul', 32768, 1)
+    """
+    sizes = run.known_sizes() if arrays is None else solve_sizes(run.graph, [np.asarray(a) for a in arrays])
+    program = dataclasses.replace(run.program, main=_one_by_one(run.program))
+    note = ""
+    if arrays is None:
+        arrays, note = _made_up(run.graph, sizes)
+    if arrays is None:
+        return dataclasses.replace(explain_program(run.graph, program, measure_limits(), sizes), note=note)
+    seconds, measured = _measure(run.graph, program, arrays)
+    explained = explain_program(run.graph, program, measure_limits(), sizes, measured)
+    return dataclasses.replace(explained, seconds=seconds, note=note)
+
+
+# Runs
+
+
+def _measure(graph: Graph, program: Program, arrays: Sequence[Any]) -> tuple[float, list[Measured]]:
+    """The seconds of a call, and those of each step in it: the least of several runs."""
+    profiled = Executable(graph, program, compile_program(program, profile=True))
+    recorded = recorded_statements(program)
+    runs: list[tuple[float, Any]] = []
+    begin, most = time.perf_counter(), 1 if _has_effects(graph) else _MOST_RUNS
+    while len(runs) < most and (len(runs) < 2 or time.perf_counter() - begin < _TIME):
+        records = np.zeros((len(recorded), len(RECORD)), np.int64)
+        start = time.perf_counter()
+        profiled.profile(arrays, records)
+        runs.append((time.perf_counter() - start, records))
+    best = np.min([records[:, 1] for _, records in runs], axis=0)
+    counts = runs[0][1][:, 0]
+    found = {id(s): Measured(int(n), int(t) * 1e-9) for s, n, t in zip(recorded, counts, best, strict=True)}
+    steps = [s for s in steps_of(program) if s.number]
+    return min(seconds for seconds, _ in runs), [found.get(id(s.statement), Measured(0, 0.0)) for s in steps]
+
+
+def _one_by_one(program: Program) -> Any:
+    """The main function with no two kernels at the same time, so that each has a time of its own."""
+    return dataclasses.replace(program.main, body=_without_waves(program.main.body))
+
+
+def _without_waves(block: Block) -> Block:
+    out: list[Any] = []
+    for s in block.statements:
+        if isinstance(s, Wave):
+            out += s.launches
+        elif isinstance(s, Loop):
+            out.append(dataclasses.replace(s, body=_without_waves(s.body)))
+        elif isinstance(s, While):
+            parts = _without_waves(s.test), _without_waves(s.body)
+            out.append(dataclasses.replace(s, test=parts[0], body=parts[1]))
+        elif isinstance(s, If):
+            parts = _without_waves(s.then), _without_waves(s.otherwise)
+            out.append(dataclasses.replace(s, then=parts[0], otherwise=parts[1]))
+        else:
+            out.append(s)
+    return Block(out)
+
+
+# Arrays to run on
+
+
+def _made_up(graph: Graph, sizes: dict[str, int]) -> tuple[list[Any] | None, str]:
+    """Arrays of the types of the inputs, or None where it is better not to run; and what to say of that."""
+    if _has_effects(graph) or any(node.op.name == "while_loop" for node in graph.walk()):
+        return None, "not measured: give explain the arguments of a call, since made-up ones may not do"
+    shapes = [bind(v.type.shape, sizes) for v in graph.inputs]
+    if not all(isinstance(s, int) for shape in shapes for s in shape):
+        return None, "not measured: give explain the arguments of a call"
+    arrays = [_array(shape, v.type.dtype) for shape, v in zip(shapes, graph.inputs, strict=True)]
+    return arrays, "measured on made-up numbers: give explain the arguments of a call to measure on these"
+
+
+def _has_effects(graph: Graph) -> bool:
+    return any(node.op.effect for node in graph.walk())
+
+
+def _array(shape: tuple[int, ...], dtype: Any) -> Any:
+    if kind(dtype) not in "fc":
+        return np.zeros(shape, dtype)  # the index that exists wherever any does
+    return np.random.default_rng(0).random(shape, np.float32).astype(dtype)
+
+
+# The machine
+
+_PRODUCT = """graph limit(%x: f32[512,512]) {
+  %0: f32[512,512] = matmul(%x, %x)
+  return %0
+}
+"""
+
+
+@cache
+def measure_limits() -> Limits:
+    """What this machine can do at best with the threads that it has: copies, and a matrix product.
+
+    >>> from weft.backends.llvm.explain import measure_limits
+    >>> measure_limits().flops > 1e8
+    True
+    """
+    product = build_executable(parse_graph(_PRODUCT))
+    arrays = [np.ones((512, 512), np.float32)]
+    seconds = _least(lambda: product(arrays))
+    return Limits(_copy_rate(_MEMORY), _copy_rate(_CACHE), 8 * _CACHE, 2 * 512**3 / seconds)
+
+
+def _copy_rate(size: int) -> float:
+    """Bytes a second, read and written."""
+    threads = get_num_threads()
+    pairs = [
+        (np.zeros(size // threads, np.uint8), np.zeros(size // threads, np.uint8)) for _ in range(threads)
+    ]
+    again = max(1, _MEMORY // 4 // size)
+
+    def work(pair: tuple[Any, Any]) -> None:
+        for _ in range(again):
+            np.copyto(*pair)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return 2 * size * again / _least(lambda: list(pool.map(work, pairs)))
+
+
+def _least(work: Any, times: int = 5) -> float:
+    """The least time of several runs."""
+    best = float("inf")
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best

@@ -1,0 +1,175 @@
+"""Indices and named sizes in registers: sums of products in i64, and how an index walks from lane to lane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.backends.llvm.complexes import Scalars
+from weft.backends.llvm.lanes import Varying
+from weft.backends.llvm.target import Target
+from weft.backends.llvm.types import REGISTER, Value, constant
+from weft.backends.llvm.writer import Writer
+from weft.base.dtypes import DType, int32, int64, uint32
+from weft.base.sizes import Positive, Quotient, Size
+from weft.loop.index import Index, Number, Variable
+from weft.loop.ir import Const, Measure
+
+_NARROW = 1 << 31
+ZERO, ONE = constant(0, int64), constant(1, int64)
+
+
+class Indices(Scalars):
+    """The values of indices and sizes.
+
+    Attributes:
+        lanes: how many iterations of a vector loop are written at a time; 0 outside of one.
+        values: of the scalars that have been computed, by the object that stands for them.
+        variables: of loops; for the vector loop its value in the first lane.
+        walking: the variable of the vector loop.
+        varying: what differs from lane to lane in it.
+        sizes: values of named sizes.
+    """
+
+    def __init__(self, writer: Writer, target: Target) -> None:
+        super().__init__(writer, target)
+        self.lanes = 0
+        self.values: dict[Any, Value] = {}
+        self.variables: dict[Variable, Value] = {}
+        self.walking: Variable | None = None
+        self.varying: Varying | None = None
+        self.sizes: dict[str, Value] = {}
+
+    def value(self, x: Any) -> Value:
+        """A scalar of the Loop IR in registers."""
+        if isinstance(x, Index):
+            return self.index_value(x)
+        if isinstance(x, Const):
+            return constant(x.value, x.dtype)
+        if isinstance(x, Measure):
+            return self.number(x.size)
+        return self.values[x]
+
+    # Arithmetic that does not overflow, and does no harm before a branch
+
+    def _cheap(self, opcode: str, x: Value, y: Value) -> Value:
+        if x.number is not None and y.number is not None:
+            return constant(x.number + y.number if opcode == "add" else x.number * y.number, int64)
+        if opcode == "add" and (x.number == 0 or y.number == 0):
+            return y if x.number == 0 else x
+        if opcode == "mul" and (x.number == 1 or y.number == 1):
+            return y if x.number == 1 else x
+        lanes, scope = max(x.lanes, y.lanes), max(x.scope, y.scope)
+        type_ = f"<{lanes} x i64>" if lanes else "i64"
+        a, b = self.wide(x, lanes)[0], self.wide(y, lanes)[0]
+        return Value(
+            int64, (self.writer.pure(f"{opcode} nsw {type_} {a}, {b}", scope, cheap=True),), lanes, scope
+        )
+
+    def sum(self, x: Value, y: Value) -> Value:
+        """x + y."""
+        return self._cheap("add", x, y)
+
+    def product(self, x: Value, y: Value) -> Value:
+        """x * y."""
+        return self._cheap("mul", x, y)
+
+    # Sizes
+
+    def number(self, x: Number) -> Value:
+        """An int or a size."""
+        if not isinstance(x, Size):
+            return constant(int(x), int64)
+        total = ZERO
+        for atoms, factor in x._terms.items():
+            part = constant(factor, int64)
+            for atom in atoms:
+                part = self.product(part, self._atom(atom))
+            total = self.sum(total, part)
+        return total
+
+    def named_size(self, name: str) -> Value:
+        """The value of a named size at this place."""
+        return self.sizes[name]
+
+    def _atom(self, atom: Any) -> Value:
+        if isinstance(atom, str):
+            return self.named_size(atom)
+        if isinstance(atom, Quotient):
+            return self._floor_quotient(*[self.number(part) for part in atom.parts])
+        assert isinstance(atom, Positive), atom
+        return self.max(self.number(atom.parts[0]), ZERO)
+
+    def _floor_quotient(self, x: Value, y: Value) -> Value:
+        """x // y, rounded down."""
+        out, rest = self.div(x, y), self.rem(x, y)
+        below = self.and_(self.not_(self.eq(rest, 0)), self.lt(self.xor(rest, y), 0))
+        return self.sub(out, self.cast(below, int64))
+
+    # Indices
+
+    def index_value(self, index: Index) -> Value:
+        """The value of an index, in lanes where it varies."""
+        total, stride, others = self.walk(index)
+        if not (isinstance(stride, int) and stride == 0):
+            total = self.sum(total, self.product(self.lane_numbers(), self.number(stride)))
+        return self.sum(total, others) if others is not None else total
+
+    def narrow(self, x: Any) -> Value | None:
+        """An index or a constant in 32 bits, where it surely fits, unsigned where it is not negative."""
+        low, high = value_range(x)
+        if low is None or high is None or not -_NARROW <= low <= high < _NARROW:
+            return None
+        dtype = int32 if low < 0 else uint32
+        if isinstance(x, Const):
+            return constant(x.value, dtype)
+        total, stride, others = self.walk(x)
+        out = self.cast(total, dtype)
+        if stride:
+            out = self.add(out, self.mul(self.lane_numbers(dtype), constant(stride, dtype)))
+        return out if others is None else self.add(out, self.cast(others, dtype))
+
+    def walk(self, index: Index) -> tuple[Value, Number, Value | None]:
+        """An index in parts: its value in the first lane, how far it is to the next, and what else varies."""
+        total, others = ZERO, None
+        for variable, stride in index.terms.items():
+            value = self.variable_value(variable)
+            part = self.product(value, self.number(stride))
+            if not value.lanes:
+                total = self.sum(total, part)
+            else:
+                others = part if others is None else self.sum(others, part)
+        return self.sum(total, self.number(index.offset)), self.stride(index), others
+
+    def variable_value(self, variable: Variable) -> Value:
+        """The value of a term of an index; of the vector loop's variable, that in the first lane."""
+        return self.variables[variable] if variable.value is None else self.value(variable.value)
+
+    def stride(self, index: Index) -> Number:
+        """How far an index goes from lane to lane by the variable of the vector loop."""
+        return index.stride(self.walking) if self.lanes and self.walking is not None else 0
+
+    def lane_numbers(self, dtype: DType = int64) -> Value:
+        """0, 1, 2, ... in lanes."""
+        numbers = ", ".join([f"{REGISTER[dtype]} {n}" for n in range(self.lanes)])
+        return Value(dtype, (f"<{numbers}>",), self.lanes, 0)
+
+
+def value_range(x: Any) -> tuple[int | None, int | None]:
+    """The least and the largest value of an index or a constant, where they are known.
+
+    >>> from weft.backends.llvm.indices import value_range
+    >>> from weft.loop.index import Index, Variable
+    >>> value_range(Index.of(Variable("i", 10)) * -2 + 5)
+    (-13, 5)
+    """
+    if isinstance(x, Const):
+        return int(x.value), int(x.value)
+    if not isinstance(x, Index) or not isinstance(x.offset, int):
+        return None, None
+    low = high = x.offset
+    for variable, stride in x.terms.items():
+        if not (isinstance(stride, int) and isinstance(variable.stop, int)):
+            return None, None
+        last = stride * max(variable.stop - 1, 0)
+        low, high = low + min(last, 0), high + max(last, 0)
+    return low, high

@@ -1,0 +1,191 @@
+"""What calls of a program have in common (``Plan``), and what one call needs for itself (``Frame``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.backends.llvm.entry import (
+    ARENA,
+    BUFFERS,
+    CHECKS,
+    CONTEXT,
+    CONTEXT_WORDS,
+    HOST,
+    INPUTS,
+    MAIN,
+    OUTPUTS,
+    PROFILE,
+    PROGRAM,
+    SIZES,
+    check_words,
+    recipe_words,
+)
+from weft.backends.llvm.host import HostFrame, host_address
+from weft.backends.llvm.recycle import LARGE, recycled_array
+from weft.base.sizes import bind, is_known
+from weft.loop.ir import Program
+
+Array = np.ndarray[Any, Any]
+Spec = tuple[tuple[Any, ...], Any]  # shape and dtype
+
+ALIGNMENT = 64
+_BYTE = np.dtype(np.uint8)
+
+
+class Plan:
+    """What calls with arrays of the same shapes have in common.
+
+    Attributes:
+        program: to run.
+        main: the address of its main function.
+        constants: arrays of the program.
+        records: words for what the code takes down of times.
+        sizes: values of the named sizes.
+        told: names of sizes that only the run tells.
+        shapes, dtypes: of the results.
+        arena: bytes for what is in between.
+        checks: what the entry compares the inputs with.
+        keeps_arena: whether frames keep their arena, or take one for each call.
+        frames: that are free; there are as many as calls at the same time, at most.
+        recipe: how to have arrays for the results.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        main: int,
+        constants: Sequence[Array],
+        records: Array,
+        inputs: Sequence[Spec],
+        results: Sequence[Spec],
+        sizes: Mapping[str, int],
+    ) -> None:
+        self.program = program
+        self.main = main
+        self.constants = constants
+        self.records = records
+        self.sizes = dict(sizes)
+        self.told = [name for name in program.main.sizes if name not in sizes]
+        bound = [(bind(tuple(shape), sizes), dtype) for shape, dtype in results]
+        self.checks = np.array(
+            [word for shape, dtype in inputs for word in check_words(bind(tuple(shape), sizes), dtype)],
+            np.int64,
+        )
+        self.shapes = [shape if is_known(shape) else (0,) * len(shape) for shape, _ in bound]
+        self.dtypes = [dtype for _, dtype in bound]
+        self.open_shapes = {i: shape for i, (shape, _) in enumerate(bound) if not is_known(shape)}
+        self.arena = int(bind(program.arena_size, sizes))
+        self.keeps_arena = self.arena < LARGE
+        self.frames: list[Frame] = []
+        self._recipes: dict[tuple[bool, ...], Recipe] = {}
+        self.recipe = self.recipe_with((False,) * program.inputs)
+
+    def recipe_with(self, flags: tuple[bool, ...]) -> Recipe:
+        """How to have arrays for the results, where flags tell which inputs may be overwritten."""
+        recipe = self._recipes.get(flags)
+        if recipe is None:
+            donors = donated_places(self.program, flags)
+            recipe = self._recipes[flags] = Recipe(self.shapes, self.dtypes, donors)
+        return recipe
+
+    def free(self, frame: Frame) -> None:
+        """Let other calls use a frame."""
+        if not self.keeps_arena:
+            frame.arena = None
+        self.frames.append(frame)
+
+
+class Recipe:
+    """How to have arrays for the results of a call.
+
+    Attributes:
+        words: what the entry needs to have those that are missing.
+        large: number, shape and dtype of results for which memory is recycled.
+        blank: a list of as many results, none of which has an array.
+    """
+
+    __slots__ = ("blank", "large", "words")
+
+    def __init__(self, shapes: Sequence[Any], dtypes: Sequence[Any], donors: Mapping[int, int]) -> None:
+        specs = [(i, shape, dtype) for i, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))]
+        words = [recipe_words(donors.get(i, -1), shape, dtype) for i, shape, dtype in specs]
+        self.words = np.array([word for row in words for word in row], np.int64)
+        self.large = [
+            (i, shape, dtype)
+            for i, shape, dtype in specs
+            if prod(shape) * dtype.itemsize >= LARGE and i not in donors
+        ]
+        self.blank: list[Any] = [None] * len(specs)
+
+    def new_outputs(self) -> list[Any]:
+        """A list with arrays for the large results, and None for those that the entry will have."""
+        outputs = self.blank.copy()
+        for i, shape, dtype in self.large:
+            outputs[i] = recycled_array(shape, dtype)
+        return outputs
+
+
+class Frame:
+    """What one call of a program needs for itself.
+
+    Attributes:
+        plan: of the call.
+        words: addresses and numbers, as the entry and the machine code find them.
+        sizes: values of the named sizes.
+        arena: memory for what is in between.
+        host: for calls back into Python.
+    """
+
+    __slots__ = ("arena", "host", "plan", "sizes", "words")
+
+    def __init__(self, plan: Plan) -> None:
+        program = plan.program
+        self.plan = plan
+        self.arena: Array | None = None
+        self.words = np.zeros(BUFFERS + len(program.main.buffers), np.int64)
+        self.sizes = np.array([plan.sizes.get(name, 0) for name in program.main.sizes], np.int64)
+        context = self.words[CONTEXT : CONTEXT + CONTEXT_WORDS]
+        self.host = HostFrame(program.hosts, context)
+        context[HOST], context[PROGRAM] = host_address(), self.host.number
+        context[PROFILE] = plan.records.ctypes.data
+        self.words[MAIN] = plan.main
+        self.words[INPUTS], self.words[OUTPUTS] = program.inputs, program.outputs
+        self.words[CHECKS], self.words[SIZES] = plan.checks.ctypes.data, self.sizes.ctypes.data
+        first = BUFFERS + program.inputs + program.outputs
+        for i, constant in enumerate(plan.constants):
+            self.words[first + i] = constant.ctypes.data
+        if plan.keeps_arena:
+            self._place_arena(_aligned(plan.arena))
+
+    def take_arena(self) -> None:
+        """Have memory for what is in between."""
+        if self.arena is None:
+            self._place_arena(recycled_array((self.plan.arena,), _BYTE))
+
+    def _place_arena(self, memory: Array) -> None:
+        self.arena = memory
+        self.words[ARENA] = memory.ctypes.data
+
+    def told_sizes(self) -> dict[str, int]:
+        """The values of all named sizes, after a run that told some."""
+        return dict(zip(self.plan.program.main.sizes, self.sizes.tolist(), strict=True))
+
+    def output_address(self, number: int) -> int:
+        """Where the run has put a result."""
+        return int(self.words[BUFFERS + self.plan.program.inputs + number])
+
+
+def donated_places(program: Program, flags: Sequence[bool]) -> dict[int, int]:
+    """By number of a result that is written over an input, the number of that input."""
+    return {result: given for given, result in program.donated if flags[given]}
+
+
+def _aligned(size: int) -> Array:
+    """Memory that begins at a multiple of 64 bytes."""
+    memory = np.empty(size + ALIGNMENT, _BYTE)
+    skip = -memory.ctypes.data % ALIGNMENT
+    return memory[skip : skip + size]

@@ -1,0 +1,98 @@
+"""Memory for large results: given out again when nobody holds the arrays that were in it.
+
+A fresh large array costs a page fault for every 4 KB that is written, about as much as computing it. So
+blocks come back when the last array in them is gone, and a bounded amount of them is kept.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+LARGE = 256 * 1024  # bytes; below it, NumPy's own memory is as good
+_HUGE = 1 << 22  # from here on, large pages pay
+_KEPT_BYTES = 1 << 29
+_KEPT_BLOCKS = 128
+
+# Blocks by their id, in the order in which they came back. An array may go, and its block come back, at any
+# place in any thread, so there can be no lock; each step is one operation of the interpreter instead.
+_free: dict[int, Any] = {}
+
+
+class _Lease(np.ndarray[Any, Any]):
+    """The base of an array that was given out: when it goes, its block comes back."""
+
+    __slots__ = ()
+
+    is_lease = True  # an array on it is alone in its memory, see weft.capture.running
+
+    def __del__(self) -> None:
+        block = self.base
+        if block is not None:
+            _free[id(block)] = block
+            while len(_free) > 1 and (len(_free) > _KEPT_BLOCKS or kept_bytes() > _KEPT_BYTES):
+                _drop_oldest()
+
+
+def recycled_array(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+    """A new array with any content, aligned to 64 bytes.
+
+    >>> import numpy as np
+    >>> from weft.backends.llvm.recycle import recycled_array
+    >>> x = recycled_array((1024, 1024), np.dtype("f4"))
+    >>> place = x.ctypes.data
+    >>> del x
+    >>> recycled_array((1024, 1024), np.dtype("f4")).ctypes.data == place
+    True
+    """
+    size = _rounded(max(prod(shape) * dtype.itemsize, 1))
+    block = _take(size)
+    if block is None:
+        block = _new_block(size)
+    lease = np.ndarray.__new__(_Lease, (size,), np.uint8, block)
+    return np.ndarray(shape, dtype, lease)
+
+
+def kept_bytes() -> int:
+    """How much memory is kept for later arrays."""
+    return sum([len(block) for block in [*_free.values()]])
+
+
+def drop_kept() -> None:
+    """Give the memory that is kept back to the system."""
+    while _free:
+        _drop_oldest()
+
+
+def _rounded(size: int) -> int:
+    """A size, to the next of eight steps between powers of two: sizes that vary a little share blocks."""
+    step = max(1 << max(size.bit_length() - 4, 0), mmap.PAGESIZE)
+    return -(-size // step) * step
+
+
+def _take(size: int) -> Any:
+    """A free block of a size, if there is one."""
+    for key, block in reversed([*_free.items()]):
+        if len(block) == size and _free.pop(key, None) is not None:  # another thread may have been first
+            return block
+    return None
+
+
+def _new_block(size: int) -> Any:
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    try:
+        block = mmap.mmap(-1, size, **private)
+    except (OSError, OverflowError):
+        raise MemoryError(f"{size} bytes for an array") from None
+    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        block.madvise(mmap.MADV_HUGEPAGE)
+    return block
+
+
+def _drop_oldest() -> None:
+    for key in [*_free][:1]:
+        _free.pop(key, None)

@@ -1,0 +1,207 @@
+"""Compiled programs as functions of arrays.
+
+A call checks its arrays, makes arrays for the results, takes a frame with memory for what is in between, and
+enters the machine code. Several threads may call at the same time: each takes a frame of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.backends.llvm.addresses import OUT_OF_BOUNDS
+from weft.backends.llvm.engine import Code
+from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, PROFILE, is_unfit, make_enter
+from weft.backends.llvm.host import HOST_FAILED
+from weft.backends.llvm.main import OUT_OF_MEMORY
+from weft.backends.llvm.plan import Frame, Plan, Recipe, donated_places
+from weft.backends.llvm.target import Target, host_target
+from weft.base.sizes import bind
+from weft.errors import GraphError
+from weft.ir.graph import Graph
+from weft.ir.interpret import solve_sizes
+from weft.loop.ir import Program
+
+if TYPE_CHECKING:
+    from weft.schedule.explain import Explanation
+
+Array = np.ndarray[Any, Any]
+
+_PLANS_KEPT = 256
+
+
+class Executable:
+    """A program that can be called with the arrays of its inputs; gives a list of those of its results.
+
+    Attributes:
+        graph: that the program was made of.
+        program: what it runs.
+        donated: pairs (input, result) by number: the result may be written over the input.
+        codes: the machine code, the main function first.
+        target: the machine that it is for.
+        records: words for what the code takes down of times, if it was made to; nobody looks at these.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        program: Program,
+        codes: Sequence[Code],
+        target: Target | None = None,
+        records: int = 0,
+    ) -> None:
+        self.graph = graph
+        self.program = program
+        self.donated = program.donated
+        self.codes = tuple(codes)
+        self.target = target or host_target()
+        self.records = np.zeros(records, np.int64)
+        self._constants = [np.require(c, requirements=("C", "A")) for c in program.constants]
+        self._enter = make_enter()
+        self._plans: dict[Any, Plan] = {}
+        self._plan = None if program.main.sizes else self._new_plan({})
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Array]:
+        """Run on arrays."""
+        plan = self._plan or self._find_plan(arrays)
+        return self._run(plan, plan.recipe, arrays)
+
+    def donating(self, arrays: Sequence[Any], flags: Sequence[bool]) -> list[Array]:
+        """Run on arrays; those that are flagged may be overwritten, and are then the results themselves."""
+        plan = self._plan or self._find_plan(arrays)
+        flags = tuple(flags)
+        return self._run(plan, plan.recipe_with(flags), arrays, flags)
+
+    def _run(
+        self, plan: Plan, recipe: Recipe, arrays: Sequence[Any], flags: Sequence[bool] = ()
+    ) -> list[Array]:
+        try:
+            frame = plan.frames.pop()
+        except IndexError:
+            frame = Frame(plan)
+        if not plan.keeps_arena:
+            frame.take_arena()
+        outputs = recipe.new_outputs() if recipe.large else recipe.blank.copy()
+        code = self._enter(arrays, outputs, frame.words, recipe.words)
+        if code or plan.told:
+            return self._finish(code, arrays, outputs, frame, flags)
+        plan.free(frame)
+        return outputs
+
+    def profile(self, arrays: Sequence[Any], records: Array) -> list[Array]:
+        """Run on arrays, and have records written of how long each part took."""
+        arrays = self._fitted(arrays)
+        plan = self._plan or self._find_plan(arrays)
+        frame = Frame(plan)
+        frame.take_arena()
+        outputs = plan.recipe.new_outputs()
+        frame.words[CONTEXT + PROFILE] = records.ctypes.data
+        code = self._enter(arrays, outputs, frame.words, plan.recipe.words)
+        frame.words[CONTEXT + PROFILE] = self.records.ctypes.data
+        return self._finish(code, arrays, outputs, frame)
+
+    def explain(self, arrays: Sequence[Any] | None = None) -> Explanation:
+        """What it does, and how long that takes on arrays."""
+        from weft.backends.llvm.explain import explain_executable
+
+        return explain_executable(self, arrays)
+
+    # Plans
+
+    def known_sizes(self) -> dict[str, int]:
+        """The values that the last new shapes gave the named sizes."""
+        return next((dict(plan.sizes) for plan in reversed(self._plans.values())), {})
+
+    def _new_plan(self, sizes: Mapping[str, int]) -> Plan:
+        inputs = [(v.type.shape, v.type.dtype) for v in self.graph.inputs]
+        results = [(v.type.shape, v.type.dtype) for v in self.graph.results]
+        return Plan(
+            self.program, self.codes[0].address, self._constants, self.records, inputs, results, sizes
+        )
+
+    def _find_plan(self, arrays: Sequence[Any]) -> Plan:
+        """The plan for the shapes of arrays."""
+        try:
+            shapes = tuple([a.shape for a in arrays])
+        except AttributeError:
+            shapes = tuple([np.shape(a) for a in arrays])
+        plan = self._plans.get(shapes)
+        if plan is None:
+            sizes = solve_sizes(self.graph, [np.asarray(a) for a in arrays])
+            if len(self._plans) >= _PLANS_KEPT:
+                self._plans.clear()
+            plan = self._plans[shapes] = self._new_plan(sizes)
+        return plan
+
+    # Arrays that do not fit as they are, and runs that fail
+
+    def _finish(
+        self, code: int, arrays: Sequence[Any], outputs: list[Array], frame: Frame, flags: Sequence[bool] = ()
+    ) -> list[Array]:
+        """The results of a call that was not as simple as most are."""
+        plan = frame.plan
+        again = is_unfit(code)
+        if again:
+            outputs = plan.recipe.new_outputs()
+            code = self._enter(self._fitted(arrays), outputs, frame.words, plan.recipe.words)
+        if code:
+            raise self._error(frame)
+        for i in plan.open_shapes:
+            outputs[i] = _taken_over(frame, i)
+        if again and flags:
+            for result, given in donated_places(self.program, flags).items():
+                outputs[result] = _overwritten(arrays[given], outputs[result])
+        plan.free(frame)
+        return outputs
+
+    def _fitted(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays in the form that the code needs; an error if they are of other types."""
+        found = [np.asarray(a) for a in arrays]
+        solve_sizes(self.graph, found)
+        for i, value in enumerate(self.graph.inputs):
+            array, dtype = found[i], value.type.dtype
+            if array.dtype is not dtype or not (array.flags.c_contiguous and array.flags.aligned):
+                found[i] = np.empty(array.shape, dtype)
+                found[i][...] = array
+        return found
+
+    def _error(self, frame: Frame) -> BaseException:
+        """The error of a run that failed."""
+        failed, *values = frame.words[CONTEXT + FAILED : CONTEXT + HOST].tolist()
+        number = failed - 1
+        if number == HOST_FAILED and frame.host.error is not None:
+            return frame.host.error
+        if number == OUT_OF_BOUNDS:
+            buffer, index, size = values[:3]
+            return GraphError("debug", f"an index into buffer {buffer} must be in 0..{size - 1}, got {index}")
+        if number == OUT_OF_MEMORY:
+            return MemoryError(f"{self.graph.name}: {values[0]} bytes for a list that grows")
+        error: BaseException = self.program.failures[number].error(values)
+        return error
+
+
+def _overwritten(array: Array, result: Array) -> Array:
+    """An array that was given away, with the values of a result that could not be computed in its memory."""
+    writeable = array.flags.writeable
+    array.flags.writeable = True  # nobody but the caller has it, and the caller gave it away
+    array[...] = result
+    array.flags.writeable = writeable
+    return array
+
+
+def _taken_over(frame: Frame, number: int) -> Array:
+    """A result whose size the run has told; it lies in memory from the heap, which is freed."""
+    plan = frame.plan
+    shape = bind(plan.open_shapes[number], frame.told_sizes())
+    result = np.empty(shape, plan.dtypes[number])
+    address = frame.output_address(number)
+    ctypes.memmove(result.ctypes.data, address, result.nbytes)
+    _free(address)
+    return result
+
+
+_free = ctypes.CDLL(None).free
+_free.argtypes, _free.restype = (ctypes.c_void_p,), None

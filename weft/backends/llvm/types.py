@@ -1,0 +1,117 @@
+"""How dtypes and numbers are spelled in LLVM assembly, and the values that code is written with.
+
+A ``Value`` names one or two registers (a complex number has two), each a scalar or, inside a vector loop, a
+vector of lanes. bool is i1 in a register and a byte in memory; float16 and bfloat16 are float in registers.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+
+REGISTER: dict[DType, str] = {
+    bool_: "i1", int8: "i8", int16: "i16", int32: "i32", int64: "i64", uint8: "i8", uint16: "i16",
+    uint32: "i32", uint64: "i64", float16: "float", bfloat16: "float", float32: "float", float64: "double",
+    complex64: "float", complex128: "double",
+}  # fmt: skip
+MEMORY: dict[DType, str] = {**REGISTER, bool_: "i8", float16: "half", bfloat16: "i16"}
+PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
+WHOLES: dict[DType, DType] = {float32: complex64, float64: complex128}
+HALVES = frozenset({float16, bfloat16})
+
+
+class Value:
+    """A scalar or a vector in registers.
+
+    Attributes:
+        dtype: as weft sees it.
+        parts: the text of each register: one, or two for a complex number.
+        lanes: of each part; 0 for a scalar, which is the same in all lanes.
+        scope: how deep in the function's nest of scopes it is defined; 0 for constants and parameters.
+        number: for a constant, the number.
+        rounded: for a half-precision dtype, whether the number in the register fits the dtype.
+    """
+
+    __slots__ = ("dtype", "lanes", "number", "parts", "rounded", "scope")
+
+    def __init__(
+        self,
+        dtype: DType,
+        parts: tuple[str, ...],
+        lanes: int,
+        scope: int,
+        number: Any = None,
+        rounded: bool = False,
+    ) -> None:
+        self.dtype = dtype
+        self.parts = parts
+        self.lanes = lanes
+        self.scope = scope
+        self.number = number
+        self.rounded = rounded
+
+
+def vector(lanes: int, scalar: str) -> str:
+    """The type of so many lanes; of none, the scalar type itself.
+
+    >>> from weft.backends.llvm.types import vector
+    >>> vector(8, "float"), vector(0, "i64")
+    ('<8 x float>', 'i64')
+    """
+    return f"<{lanes} x {scalar}>" if lanes else scalar
+
+
+def splat(text: str, scalar: str) -> str:
+    """A constant in all lanes, as text."""
+    return f"splat ({scalar} {text})"
+
+
+def intrinsic_suffix(lanes: int, scalar: str) -> str:
+    """How a type is spelled in the name of an intrinsic: ``v8f32``, ``f64``, ``i32``."""
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(scalar, scalar)
+    return f"v{lanes}{short}" if lanes else short
+
+
+def constant(number: Any, dtype: DType) -> Value:
+    """A constant of a dtype, exactly as NumPy converts the number.
+
+    >>> import weft
+    >>> from weft.backends.llvm.types import constant
+    >>> constant(0.1, weft.float32).parts
+    ('0x3FB99999A0000000',)
+    """
+    if dtype == bool_:
+        return Value(dtype, ("true" if number else "false",), 0, 0, bool(number), True)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(number).astype(dtype)[()]
+    if dtype in PARTS:
+        return Value(dtype, (float_text(exact.real), float_text(exact.imag)), 0, 0, complex(exact), True)
+    if REGISTER[dtype] in ("float", "double"):
+        return Value(dtype, (float_text(exact),), 0, 0, float(exact), True)
+    return Value(dtype, (str(int(exact)),), 0, 0, int(exact), True)
+
+
+def float_text(number: Any) -> str:
+    """A floating constant by its bits, which LLVM spells as a double's also where it is a float."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"

@@ -1,0 +1,135 @@
+"""The canonical text of Loop IR: the same for the same code, whatever its names.
+
+Buffers, locals, variables, values and sizes are numbered as they come, numbers are written bit by bit, and
+launched functions stand there by the digest of their own canonical text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from weft.base.sizes import Size, named_size
+from weft.errors import GraphError
+from weft.loop import ir
+from weft.loop.index import Index, Variable
+from weft.loop.ir import Buffer, Function, Local, Program
+from weft.loop.printer import SHORT, Printer
+
+
+def key_of(function: Function, keys: dict[Function, str]) -> str:
+    """The digest of the canonical text of a function, kept in ``keys``."""
+    found = keys.get(function)
+    if found is None:
+        printer = CanonicalPrinter(keys)
+        printer.function(function)
+        found = keys[function] = hashlib.sha256("\n".join(printer.lines).encode()).hexdigest()
+    return found
+
+
+class CanonicalPrinter(Printer):
+    """One printing with numbers for names, and with all that code depends on.
+
+    A buffer that is no parameter shows its type, and in a program its place, where it is first named.
+    """
+
+    def __init__(self, keys: dict[Function, str], program: Program | None = None) -> None:
+        super().__init__()
+        self.keys = keys  # of functions that are launched
+        self.memory: dict[Buffer, str] = {}
+        self.counts = {"b": 0, "v": 0, "i": 0}
+        self.sizes: dict[str, Size] = {}
+        self.size_texts: dict[Size, str] = {}
+        if program is not None:
+            for name in program.main.sizes:
+                self.size_name(name)
+            self.memory |= {b: f"at {self.size(at)}" for b, at in program.arena.items()}
+            self.memory |= dict.fromkeys(program.heap, "heap")
+
+    def program(self, program: Program) -> list[str]:
+        """The lines of a program."""
+        self.function(program.main)
+        counts = f"{program.inputs} {program.outputs} {len(program.constants)}"
+        return [f"{counts} {self.size(program.arena_size)} {program.donated}", *self.lines]
+
+    def name(self, x: Any) -> str:
+        """The number of something that was named before."""
+        return self.names.get(x) or self.unknown(x)
+
+    def numbered(self, x: Any, letter: str) -> str:
+        """The name of an object: a letter and a number."""
+        found = self.names.get(x)
+        if found is None:
+            found = self.names[x] = f"{letter}{self.counts[letter]}"
+            self.counts[letter] += 1
+        return found
+
+    def buffer(self, b: Buffer) -> str:
+        """A buffer, with its type where it is first named."""
+        if b in self.names:
+            return self.names[b]
+        return f"{self.numbered(b, 'b')}:{SHORT[b.dtype]}[{self.size(b.size)}]{self.memory.get(b, '')}"
+
+    def parameter(self, b: Buffer, written: bool) -> str:
+        """A parameter."""
+        return f"{'written ' * written}{self.buffer(b)}"
+
+    def new_local(self, x: Local) -> str:
+        """A local where it is declared."""
+        return self.numbered(x, "v")
+
+    def variable(self, v: Variable) -> str:
+        """A variable, or a value with the bound that it stays below."""
+        if v.value is None:
+            return self.name(v)
+        text = self.value(v.value)
+        return text if v.stop is None else f"({text}<{self.size(v.stop)})"
+
+    def loop_variable(self, s: ir.Loop) -> str:
+        """The variable of a loop, with its bound."""
+        name = self.numbered(s.variable, "i")
+        return name if s.variable.stop is None else f"{name}<{self.size(s.variable.stop)}"
+
+    def size_name(self, name: str) -> str:
+        """The name of a size: its number."""
+        return str(self.sizes.setdefault(name, named_size(f"n{len(self.sizes)}")))
+
+    def size(self, size: Any) -> str:
+        """A number of elements."""
+        if not isinstance(size, Size):
+            return str(size)
+        found = self.size_texts.get(size)
+        if found is None:
+            for name in sorted(size.names()):
+                self.size_name(name)
+            found = self.size_texts[size] = str(size.substitute(self.sizes))
+        return found
+
+    def const(self, x: ir.Const) -> str:
+        """A number, bit by bit."""
+        return f"{SHORT[x.dtype]}:{np.asarray(x.value, x.dtype).tobytes().hex()}"
+
+    def index(self, index: Index) -> str:
+        """A sum of terms, in one order."""
+        if not index.terms:
+            return self.size(index.offset)
+        parts = [self.term(v, s) for v, s in index.terms.items()]
+        if len(parts) > 1:
+            parts.sort()
+        parts.append(self.size(index.offset))
+        return " + ".join(parts)
+
+    def unknown(self, x: Any) -> str:
+        """What is no operand here is an error."""
+        what = x.name if isinstance(x, Variable | Local) else type(x).__name__
+        raise GraphError("text", f"a value must be computed before it is used, got {what}")
+
+    def title(self, function: Function) -> str:
+        """Without the name."""
+        return "function "
+
+    def launched(self, function: Function) -> str:
+        """The digest of a function."""
+        return key_of(function, self.keys)

@@ -1,0 +1,372 @@
+"""The Loop IR: functions made of loops over buffers, in scalar instructions.
+
+It is the second and last IR. Tensors are gone: a ``Buffer`` is a flat row of elements, an ``Index`` a sum of
+loop variables times strides. A ``Block`` lists statements; a scalar that a statement computes is an object of
+its own, which later statements name (so nothing is computed twice by accident). The scalar instructions are
+those of ``weft.ops.scalar``. ``Builder`` (``weft.loop.builder``) writes it, ``weft.loop.text`` prints it,
+``weft.loop.verify`` checks it, ``weft.loop.interpret`` runs it slowly, and ``weft.backends.llvm`` makes
+machine code of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.base.dtypes import DType, int64
+from weft.loop.index import Index, Variable
+
+Extent = Any  # a number of elements: an int or a named Size
+
+
+class Buffer:
+    """A row of elements in memory.
+
+    Attributes:
+        name: as printed.
+        dtype: of an element.
+        size: number of elements, an int or a Size.
+    """
+
+    __slots__ = ("dtype", "name", "size")
+
+    def __init__(self, name: str, dtype: DType, size: Extent) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.size = size
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype.name}[{self.size}]"
+
+
+class Local:
+    """A scalar variable that can be set again; it lives in a register.
+
+    Inside a vector loop, one that was declared there has a value for each lane.
+    """
+
+    __slots__ = ("dtype", "name")
+
+    def __init__(self, dtype: DType, name: str = "") -> None:
+        self.dtype = dtype
+        self.name = name
+
+
+# Scalars: operands of statements. An Index (weft.loop.index) is one too, of dtype int64.
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Const:
+    """A number, known when code is made."""
+
+    value: Any
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scalar:
+    """One instruction of ``weft.ops.scalar`` on scalars; a statement too, where it is computed."""
+
+    instruction: str
+    args: tuple[Value, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Load:
+    """The element of a buffer at an index. Where a mask is there and false, nothing is read: it is 0."""
+
+    buffer: Buffer
+    index: Index
+    dtype: DType
+    mask: Value | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Get:
+    """What a local holds at this place."""
+
+    local: Local
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Measure:
+    """The number of elements that an extent with named sizes stands for, at this place."""
+
+    size: Extent
+    dtype: DType = int64
+
+
+Value = Const | Scalar | Load | Get | Measure | Index
+
+# Statements
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Declare:
+    """A local begins, with a value."""
+
+    local: Local
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Set:
+    """A local gets another value."""
+
+    local: Local
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Accumulate:
+    """``local = instruction(local, value)``; in a vector loop around it, in an order that is fixed.
+
+    The instruction is one of add, mul, min, max, and_, or_.
+    """
+
+    local: Local
+    instruction: str
+    value: Value
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Store:
+    """The element of a buffer at an index becomes a value, unless a mask is there and false."""
+
+    buffer: Buffer
+    index: Index
+    value: Value
+    mask: Value | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loop:
+    """A loop of a variable from start to stop, by one.
+
+    In a vector loop, conditions and bounds of loops are the same for all lanes (a local declared inside is
+    not), memory is reached by loads and stores alone, and a local declared outside is either read, or
+    accumulated by one instruction. What stands before a parallel loop is done by every thread, so it writes
+    to scratch alone.
+
+    Attributes:
+        kind: "serial"; "vector", whose iterations are independent but for ``Accumulate`` and run several at a
+            time; or "parallel", whose iterations are independent and are shared out among threads. A parallel
+            loop is the last statement of its function.
+        lanes: for a vector loop, how many iterations at a time; 0 leaves it to the backend.
+    """
+
+    variable: Variable
+    start: Index
+    stop: Index
+    body: Block
+    kind: str = "serial"
+    lanes: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If:
+    """One of two blocks, by a bool."""
+
+    condition: Value
+    then: Block
+    otherwise: Block
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class While:
+    """The body again and again, while a bool holds that the test block computes."""
+
+    test: Block
+    condition: Value
+    body: Block
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Copy:
+    """Elements from one place to another; the places do not overlap."""
+
+    target: Buffer
+    target_index: Index
+    source: Buffer
+    source_index: Index
+    count: Index
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Matmul:
+    """``c = a @ b`` on matrices in buffers (or ``c += a @ b``), by the BLAS library, in one thread.
+
+    Each matrix begins at an index. Its element [i, j] is ``rows * i + j`` further, or ``rows * j + i`` where
+    it is transposed.
+
+    Attributes:
+        m, n, k: c is m x n, a is m x k, b is k x n.
+        rows: distance between rows, for a, b and c.
+        transposed: whether a is stored as k x m, and b as n x k.
+        add: whether the product is added to what c holds.
+    """
+
+    a: tuple[Buffer, Index]
+    b: tuple[Buffer, Index]
+    c: tuple[Buffer, Index]
+    m: Index
+    n: Index
+    k: Index
+    rows: tuple[Index, Index, Index]
+    transposed: tuple[bool, bool]
+    add: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fail:
+    """Where a bool holds, the run has failed: the first failure's number and values are kept.
+
+    The run goes on until the next ``Leave``, so what follows must be safe all the same.
+
+    Attributes:
+        number: into the table of failures of the program, which tells the node and how to word the error.
+        values: up to four, int64, for the error's text.
+    """
+
+    condition: Value
+    number: int
+    values: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Leave:
+    """If a failure was noted, end the program here."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Launch:
+    """Run a function on buffers; its parallel loop is shared out among the threads.
+
+    Attributes:
+        function: to run.
+        buffers: for its parameters, each with the index where it begins.
+        cost: estimate of one iteration of its parallel loop, in nanoseconds, to decide about threads.
+    """
+
+    function: Function
+    buffers: tuple[tuple[Buffer, Index], ...]
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wave:
+    """Launches that do not depend on each other and may run at the same time."""
+
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Host:
+    """Call back into Python: the kernel of an op, with a number in the program's table of host calls.
+
+    Attributes:
+        number: into the table, whose entries have ``op``, ``attrs``, ``inputs`` and ``outputs`` (types), and
+            ``sizes``, the named sizes that are in them.
+        inputs, outputs: buffers, each with the index where its array begins.
+        sizes: values of the named sizes in the types, in the order of the table.
+    """
+
+    number: int
+    inputs: tuple[tuple[Buffer, Index], ...]
+    outputs: tuple[tuple[Buffer, Index], ...]
+    sizes: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Allocate:
+    """A buffer whose size only the run tells gets memory, of so many elements; what it held is kept.
+
+    Memory comes from the heap. Allocated again it grows. At the end of the program it is freed.
+    """
+
+    buffer: Buffer
+    count: Index
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Free:
+    """A buffer that was allocated gives its memory back."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bind:
+    """A named size that only the run tells has this value from here on."""
+
+    name: str
+    value: Value
+
+
+Statement = (
+    Scalar | Load | Get | Measure | Declare | Set | Accumulate | Store | Loop | If | While | Copy | Matmul
+    | Fail | Leave | Launch | Wave | Host | Allocate | Free | Bind
+)  # fmt: skip
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """Statements in order."""
+
+    statements: list[Statement] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Function:
+    """A function on buffers.
+
+    Attributes:
+        name: as printed, for people (equal functions are recognised by their text, not by their name).
+        buffers: its parameters; two of them may be one memory only if ``Program`` or ``Launch`` says so.
+        sizes: named sizes that it is given.
+        body: what it does.
+        written: those parameters that it writes.
+        scratch: small buffers of its own, on the stack of the thread that runs it; sizes are numbers.
+        reuses: pairs of parameters (read, written) by number that may be one memory: an element is read
+            before it is written.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[str, ...]
+    body: Block
+    written: frozenset[Buffer] = frozenset()
+    scratch: tuple[Buffer, ...] = ()
+    reuses: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """A whole graph: a function on inputs, outputs and constants, with an arena for what is in between.
+
+    Attributes:
+        main: its buffers are the inputs, then the outputs, then the constants.
+        inputs, outputs: how many of them.
+        constants: their arrays.
+        arena: for buffers in between, the byte at which each begins, an int or a Size.
+        arena_size: in bytes, an int or a Size.
+        heap: buffers that ``Allocate`` gives memory.
+        failures, hosts: tables that ``Fail`` and ``Host`` refer to.
+        donated: pairs (input, output) by number: the output may be the memory of the input.
+        origins: where kernels and buffers come from, for reports (``weft.schedule.describe``).
+    """
+
+    main: Function
+    inputs: int
+    outputs: int
+    constants: tuple[Any, ...]
+    arena: dict[Buffer, Extent]
+    arena_size: Extent
+    heap: tuple[Buffer, ...]
+    failures: Sequence[Any]
+    hosts: Sequence[Any]
+    donated: tuple[tuple[int, int], ...] = ()
+    origins: Any = None

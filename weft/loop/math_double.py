@@ -1,0 +1,154 @@
+"""Sine and cosine of float64, in basic scalar instructions.
+
+x = n pi/2 + r, where r is the sum of two numbers (the second is what rounding took from the first). Up to
+2^20 four parts of pi/2 are subtracted (W. Cody and W. Waite, 1980); beyond, x is multiplied by those bits of
+2/pi that count, in integers (M. Payne and R. Hanek, 1983). Then sin or cos of r is chosen by n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from weft.base.dtypes import float64, int64, uint64
+from weft.ops.elementary import DOUBLE, either, estrin, fast_two_sum, rarely, two_sum, upper_half
+from weft.ops.scalar import ScalarEmitter, Value
+
+Parts = tuple[Value, Value, Value]  # n (in the lowest bits of an integer), r, and the rest of r
+
+_HALF_PI = 1.5707963267948966
+_HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
+_HALF_PI_SPLIT = (1.5707963109016418, 1.5893254773528196e-08)  # 26 and 53 bits
+_FAR = 2.0**20
+
+# sin(r) = r + r^3 p(r^2) for |r| <= pi / 4; error 2^-57.9
+_SINE = (
+    -0.1666666666666663, 0.00833333333332184, -0.0001984126982935852, 2.7557313538508876e-06,
+    -2.505073438803807e-08, 1.5895433195021285e-10,
+)  # fmt: skip
+# cos(r) = 1 - r^2 / 2 + r^4 p(r^2); error 2^-63.9
+_COSINE = (
+    0.041666666666666595, -0.0013888888888873338, 2.48015872889975e-05, -2.755731421530974e-07,
+    2.087570511719939e-09, -1.1358732927107205e-11,
+)  # fmt: skip
+
+
+def sin_of_double(e: ScalarEmitter, x: Value) -> Value:
+    """The sine."""
+    return e.select(e.eq(x, 0), x, _turned(e, x, 0))
+
+
+def cos_of_double(e: ScalarEmitter, x: Value) -> Value:
+    """The cosine."""
+    return _turned(e, x, 1)
+
+
+def _turned(e: ScalarEmitter, x: Value, quarters: int) -> Value:
+    """sin(x + quarters pi/2)."""
+    far = e.le(_FAR, e.abs(x))
+
+    def by(reduced: Callable[[ScalarEmitter, Value], Parts]) -> Callable[[ScalarEmitter, Value], Value]:
+        return lambda e, x: _sine(e, *reduced(e, x), quarters)
+
+    return rarely(e, far, by(_reduced_far), x, by(_reduced)(e, x))
+
+
+def _sine(e: ScalarEmitter, n: Value, r: Value, rest: Value, quarters: int) -> Value:
+    """sin(r + rest + (n + quarters) pi/2)."""
+    n = e.add(n, quarters) if quarters else n
+    square = e.mul(r, r)
+    odd = e.eq(e.and_(n, 1), 1)
+    out = e.select(odd, _near_cosine(e, r, rest, square), _near_sine(e, r, rest, square))
+    sign = e.shl(e.and_(n, 2), 62)
+    return e.bitcast(e.xor(e.bitcast(out, int64), sign), float64)
+
+
+def _near_sine(e: ScalarEmitter, r: Value, rest: Value, square: Value) -> Value:
+    cube = e.mul(square, r)
+    tail = e.sub(e.mul(rest, 0.5), e.mul(cube, estrin(e, square, _SINE[1:])))
+    small = e.sub(e.sub(e.mul(square, tail), rest), e.mul(cube, _SINE[0]))
+    return e.sub(r, small)
+
+
+def _near_cosine(e: ScalarEmitter, r: Value, rest: Value, square: Value) -> Value:
+    half = e.mul(square, 0.5)
+    main = e.sub(1, half)
+    lost = e.sub(e.sub(1, main), half)
+    tail = e.sub(e.mul(e.mul(square, square), estrin(e, square, _COSINE)), e.mul(r, rest))
+    return e.add(main, e.add(lost, tail))
+
+
+def _reduced(e: ScalarEmitter, x: Value) -> Parts:
+    """The parts of |x| < 2^20; products with the first three parts of pi/2 (33 bits each) are exact."""
+    shifted = e.add(e.mul(x, 1 / _HALF_PI), DOUBLE.magic)
+    n = e.sub(shifted, DOUBLE.magic)
+    a, b, c, d = _HALF_PI_PARTS
+    r, rest = two_sum(e, e.sub(x, e.mul(n, a)), e.neg(e.mul(n, b)))
+    r, rest = two_sum(e, r, e.sub(rest, e.mul(n, c)))
+    return e.bitcast(shifted, int64), r, e.sub(rest, e.mul(n, d))
+
+
+# Far from zero: 34 zeros, then the bits of 2/pi, in words of 64
+
+_WORDS = (
+    0x0000000028BE60DB, 0x9391054A7F09D5F4, 0x7D4D377036D8A566, 0x4F10E4107F9458EA, 0xF7AEF1586DC91B8E,
+    0x909374B801924BBA, 0x827464873F877AC7, 0x2C4A69CFBA208D7D, 0x4BAED1213A671C09, 0xAD17DF904E64758E,
+    0x60D4CE7D272117E2, 0xEF7E4A0EC7FE25FF, 0xF7816603FBCBC462, 0xD6829B47DB4D9FB3, 0xC9F2C26DD3D18FD9,
+    0xA797FA8B5D49EEB1, 0xFAF97C5ECF41CE7D, 0xE294A4BA9AFED7EC, 0x47E357421580CC11,
+)  # fmt: skip
+
+
+def _window(e: ScalarEmitter, place: Value) -> list[Value]:
+    """192 bits of ``_WORDS``, beginning at a place, in three words."""
+    words: list[Value] = [e.constant(word, uint64) for word in _WORDS]
+    for step in (8, 4, 2, 1):
+        skip = e.eq(e.and_(place, step * 64), step * 64)
+        words = [e.select(skip, words[i + step], words[i]) for i in range(step + 3)]
+    shift = e.and_(place, 63)
+    rest = e.sub(63, shift)  # of two shifts, one by 1: a shift by 64 is not defined
+    return [e.or_(e.shl(a, shift), e.shr(e.shr(b, 1), rest)) for a, b in pairwise(words)]
+
+
+def _high_product(e: ScalarEmitter, x: Value, y: Value) -> Value:
+    """The upper 64 of the 128 bits of a product, x < 2^53."""
+    low = 0xFFFFFFFF
+    a, b, c, d = e.shr(x, 32), e.and_(x, low), e.shr(y, 32), e.and_(y, low)
+    first = e.add(e.mul(a, d), e.shr(e.mul(b, d), 32))
+    second = e.add(e.mul(b, c), e.and_(first, low))
+    return e.add(e.add(e.mul(a, c), e.shr(first, 32)), e.shr(second, 32))
+
+
+def _quarter_turns(e: ScalarEmitter, x: Value) -> tuple[Value, Value]:
+    """x / (pi/2) modulo 4 for x >= 2^20, in units of 2^-62 and 2^-126."""
+    bits = e.bitcast(x, uint64)
+    place = e.sub(e.shr(bits, 52), 1043)
+    whole = e.or_(e.and_(bits, (1 << 52) - 1), 1 << 52)
+    high, middle, low = _window(e, place)
+    below = e.mul(whole, middle)
+    second = e.add(below, _high_product(e, whole, low))
+    carry = e.cast(e.lt(second, below), uint64)
+    return e.add(e.add(e.mul(whole, high), _high_product(e, whole, middle)), carry), second
+
+
+def _reduced_far(e: ScalarEmitter, x: Value) -> Parts:
+    """The parts of |x| >= 2^20; of infinity, NaN."""
+    first, second = _quarter_turns(e, e.abs(x))
+    n = e.shr(e.add(first, 1 << 61), 62)
+    signed = e.bitcast(e.sub(first, e.shl(n, 62)), int64)
+    main = e.cast(signed, float64)
+    left = e.cast(e.sub(signed, e.cast(main, int64)), float64)
+    tail = e.add(left, e.mul(e.cast(e.shr(second, 1), float64), 2.0**-63))
+    negative = e.lt(x, 0)
+    unit = e.select(
+        e.lt(e.abs(x), float("inf")), either(e, negative, -(2.0**-62), 2.0**-62, float64), float("nan")
+    )
+    r, rest = _times_half_pi(e, *fast_two_sum(e, e.mul(main, unit), e.mul(tail, unit)))
+    n = e.bitcast(n, int64)
+    return e.select(negative, e.neg(n), n), r, rest
+
+
+def _times_half_pi(e: ScalarEmitter, main: Value, tail: Value) -> tuple[Value, Value]:
+    a, b = _HALF_PI_SPLIT
+    upper = upper_half(e, main)
+    small = e.add(e.mul(main, b), e.mul(e.add(e.sub(main, upper), tail), a))
+    return fast_two_sum(e, e.mul(upper, a), small)

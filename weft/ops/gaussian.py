@@ -1,0 +1,68 @@
+"""The error function, its complement and the normal distribution function in float32, without branches.
+
+These are what compiled code inlines; ``weft.ops.special`` has the code of float64 and of eager kernels. With
+a rational function fitted to Mills' ratio on [0, 15] by iteratively reweighted least squares (relative error
+9.4e-9), Phi(-a) = exp(-a^2 / 2) P(a) / Q(a), and erfc(a) = 2 Phi(-a sqrt(2)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.base.dtypes import float32, float64
+from weft.ops.elementary import LN2, at_most, estrin, with_sign_of
+from weft.ops.exponent import exp2_for_single, exp_of_negative
+from weft.ops.scalar import ScalarEmitter, Value
+
+_MILLS = (
+    (0.500000003, 0.439283239, 0.183969007, 0.0408810862, 0.00415322436),
+    (1.0, 1.67645148, 1.20554771, 0.471408352, 0.102479803, 0.0104104779),
+)
+_ERFC = (
+    tuple(2 * c * 2 ** (k / 2) for k, c in enumerate(_MILLS[0])),
+    tuple(c * 2 ** (k / 2) for k, c in enumerate(_MILLS[1])),
+)
+# erf(x) / x - 1 for |x| < 0.9, in x^2; error 2^-26.1
+_NEAR = (
+    0.12837915122509003, -0.3761250376701355, 0.11281921714544296, -0.026770493015646935,
+    0.004998959135264158, -0.0006020799628458917,
+)  # fmt: skip
+# log(erfc(x)) for 0.9 <= x <= 4; error 2^-29.1 of erf
+_LOG_ERFC = (
+    -0.00016645609866827726, -1.127797245979309, -0.6369760036468506, -0.10411381721496582,
+    0.022315312176942825, -0.003065522527322173, 0.00019822355534415692,
+)  # fmt: skip
+
+Fraction = tuple[Sequence[float], Sequence[float]]
+
+
+def _tail(e: ScalarEmitter, x: Value, factor: float, fraction: Fraction) -> Value:
+    """exp(factor x^2) times a fraction in |x|.
+
+    In float64: a rounding error of x^2 would be multiplied by x^2, and there the square is exact.
+    """
+    a = at_most(e, e.abs(e.cast(x, float64)), 15)
+    decay = exp2_for_single(e, e.mul(e.mul(a, a), factor / LN2))
+    above, below = (estrin(e, a, part) for part in fraction)
+    return e.mul(e.div(above, below), decay)
+
+
+def erf(e: ScalarEmitter, x: Value) -> Value:
+    """The error function."""
+    a = e.abs(x)
+    square = e.mul(a, a)
+    near = e.add(a, e.mul(a, estrin(e, square, _NEAR)))
+    far = e.sub(1, exp_of_negative(e, estrin(e, at_most(e, a, 4), _LOG_ERFC)))
+    return with_sign_of(e, e.select(e.lt(a, 0.9), near, far), x)
+
+
+def erfc(e: ScalarEmitter, x: Value) -> Value:
+    """1 - erf(x), accurate where that is small."""
+    tail = _tail(e, x, -1.0, _ERFC)
+    return e.cast(e.select(e.lt(x, 0), e.sub(2, tail), tail), float32)
+
+
+def normal_cdf(e: ScalarEmitter, x: Value) -> Value:
+    """The normal distribution function."""
+    tail = _tail(e, x, -0.5, _MILLS)
+    return e.cast(e.select(e.lt(x, 0), tail, e.sub(1, tail)), float32)

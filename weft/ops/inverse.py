@@ -1,0 +1,73 @@
+"""Inverse sine, cosine and tangent of reals in basic scalar instructions, one polynomial each.
+
+asin(x) is s + s^3 p(s^2), where s = |x| if that is small; else pi/2 minus twice that, where
+s = sqrt((1 - |x|) / 2).
+"""
+
+from __future__ import annotations
+
+from weft.base.dtypes import float32, float64
+from weft.ops.elementary import estrin, with_sign_of
+from weft.ops.scalar import ScalarEmitter, Value
+
+_NEAR = 0.5625  # just above sin(pi/2 - 1): from there on acos(x) < 1 has a bit less before its point
+# p for 0 <= s <= _NEAR; errors 2^-29.0 and 2^-57.8
+_ARCSINE = {
+    float32: (
+        0.16666631400585175, 0.07502099871635437, 0.04423162713646889, 0.03401566669344902,
+        0.006725086830556393, 0.04750598222017288,
+    ),
+    float64: (
+        0.16666666666666316, 0.07500000000098703, 0.04464285704562895, 0.030381949277640975,
+        0.022372016960494644, 0.01735546129197637, 0.013930084089354334, 0.011865382933349208,
+        0.007752814191488434, 0.017532082518152275, -0.021792267163160354, 0.06881561408332192,
+        -0.07696351459132213, 0.059918346535436484,
+    ),
+}  # fmt: skip
+# atan(t) = t + t^3 p(t^2) for |t| <= 1; error 2^-28.5
+_ARCTANGENT = (
+    -0.33333298563957214, 0.1999852955341339, -0.14264015853405, 0.10950881242752075, -0.08399313688278198,
+    0.05788165330886841, -0.0310974158346653, 0.010869011282920837, -0.0017829135758802295,
+)  # fmt: skip
+_HALF_PI = {
+    float32: (1.5707963705062866, -4.371139000186241e-08),
+    float64: (1.5707963267948966, 6.123233995736766e-17),
+}
+
+
+def _reduced_arcsine(e: ScalarEmitter, x: Value) -> tuple[Value, Value]:
+    """Whether |x| is small, and then asin |x|; else half of acos |x|."""
+    a = e.abs(x)
+    near = e.lt(a, _NEAR)
+    square = e.select(near, e.mul(a, a), e.mul(e.sub(1, a), 0.5))
+    s = e.select(near, a, e.sqrt(square))
+    return near, e.add(s, e.mul(e.mul(s, square), estrin(e, square, _ARCSINE[e.dtype(x)])))
+
+
+def asin(e: ScalarEmitter, x: Value) -> Value:
+    """The inverse sine."""
+    near, out = _reduced_arcsine(e, x)
+    high, low = _HALF_PI[e.dtype(x)]
+    return with_sign_of(e, e.select(near, out, e.sub(high, e.sub(e.mul(out, 2), low))), x)
+
+
+def acos(e: ScalarEmitter, x: Value) -> Value:
+    """The inverse cosine."""
+    near, out = _reduced_arcsine(e, x)
+    high, low = _HALF_PI[e.dtype(x)]
+    twice = e.add(out, out)
+    far = e.select(e.lt(x, 0), e.sub(2 * high, e.sub(twice, 2 * low)), twice)
+    return e.select(near, e.sub(high, e.sub(with_sign_of(e, out, x), low)), far)
+
+
+def atan(e: ScalarEmitter, x: Value) -> Value:
+    """The inverse tangent."""
+    if e.dtype(x) == float64:
+        return e.atan2(x, e.constant(1, float64))
+    a = e.abs(x)
+    steep = e.lt(1, a)
+    t = e.select(steep, e.div(-1, a), a)
+    square = e.mul(t, t)
+    out = e.add(t, e.mul(e.mul(t, square), estrin(e, square, _ARCTANGENT)))
+    high, low = _HALF_PI[float32]
+    return with_sign_of(e, e.select(steep, e.add(high, e.add(out, low)), out), x)

@@ -1,0 +1,108 @@
+"""Logarithms in basic scalar instructions: x = (1 + f) 2**k with 1 + f next to 1, and a polynomial in f."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.base.dtypes import float32, float64
+from weft.ops.elementary import SINGLE, Format, as_float, either, estrin, format_of
+from weft.ops.scalar import ScalarEmitter, Value
+
+
+def split(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
+    """(k, k as an exponent), where x = m 2**k with sqrt(1/2) <= m < sqrt(2)."""
+    half = int(np.asarray(0.5**0.5, f.dtype).view(f.bits))
+    k = e.shr(e.sub(e.bitcast(x, f.bits), half), f.mantissa)
+    return k, e.shl(k, f.mantissa)
+
+
+def _log_from_parts(e: ScalarEmitter, f: Format, k: Value, rest: Value) -> Value:
+    """log((1 + rest) 2**k)."""
+    k = as_float(e, f, k)
+    high, low = f.ln2
+    return e.add(e.mul(k, high), e.add(rest, e.add(e.mul(k, low), _log_bend(e, f, rest))))
+
+
+def _log_bend(e: ScalarEmitter, f: Format, x: Value) -> Value:
+    """log(1 + x) - x."""
+    return e.mul(e.mul(x, x), e.sub(e.mul(x, estrin(e, x, f.log)), 0.5))
+
+
+def normalised(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
+    """(k, rest), where a positive x is (1 + rest) 2**k."""
+    subnormal = e.lt(x, 2.0 ** (1 - f.bias))
+    normal = e.select(subnormal, e.mul(x, 2.0**f.mantissa), x)
+    k, exponent = split(e, f, normal)
+    m = e.bitcast(e.sub(e.bitcast(normal, f.bits), exponent), f.dtype)
+    return e.sub(k, either(e, subnormal, f.mantissa, 0, f.bits)), e.sub(m, 1)
+
+
+def log(e: ScalarEmitter, x: Value) -> Value:
+    """The natural logarithm."""
+    f = format_of(e, x)
+    return _outside(e, x, _log_from_parts(e, f, *normalised(e, f, x)), x, 0)
+
+
+# For log2 and log10: 1 / log(base) and the logarithm of 2, each in two parts
+_BASES = {
+    (2, float32): ((1.4426950216293335, 1.925963033500011e-08), (1.0, 0.0)),
+    (2, float64): ((1.4426950408889634, 2.0355273740931033e-17), (1.0, 0.0)),
+    (10, float32): ((0.4342944920063019, -1.0103049952192578e-08), (0.301025390625, 4.605039066518657e-06)),
+    (10, float64): ((0.4342944819032518, 1.098319650216765e-17), (0.30102999566383914, 1.42050232272661e-13)),
+}
+
+
+def _log_to_base(e: ScalarEmitter, x: Value, base: int) -> Value:
+    f = format_of(e, x)
+    k, rest = normalised(e, f, x)
+    k = as_float(e, f, k)
+    (scale, scale_rest), (high, low) = _BASES[base, f.dtype]
+    small = e.add(e.mul(rest, scale_rest), e.mul(_log_bend(e, f, rest), scale))
+    small = e.add(small, e.mul(k, low)) if low else small
+    return _outside(e, x, e.add(e.mul(k, high), e.add(e.mul(rest, scale), small)), x, 0)
+
+
+def log2(e: ScalarEmitter, x: Value) -> Value:
+    """The logarithm to base 2."""
+    return _log_to_base(e, x, 2)
+
+
+def log10(e: ScalarEmitter, x: Value) -> Value:
+    """The logarithm to base 10."""
+    return _log_to_base(e, x, 10)
+
+
+def _outside(e: ScalarEmitter, x: Value, out: Value, size: Value, pole: float) -> Value:
+    """A logarithm of a size that is infinite, zero (where x is at the pole) or negative."""
+    out = e.select(e.lt(size, np.inf), out, size)
+    return e.select(e.lt(pole, x), out, either(e, e.eq(x, pole), -np.inf, np.nan, e.dtype(x)))
+
+
+# log(1 + x) = x + x^2 p(x) for 0 <= x <= 1, error 2^-27.5
+_LOG1P = (
+    -0.4999993145465851, 0.33330464363098145, -0.24958018958568573, 0.19692102074623108, -0.15344882011413574,
+    0.10661137104034424, -0.05745742842555046, 0.02008643187582493, -0.003290535882115364,
+)  # fmt: skip
+
+
+def log1p_of_positive(e: ScalarEmitter, x: Value) -> Value:
+    """log(1 + x) for 0 <= x <= 1, in fewer instructions."""
+    f = format_of(e, x)
+    if f is SINGLE:
+        bend = e.add(e.mul(estrin(e, x, _LOG1P[1:]), x), _LOG1P[0])
+        return e.add(x, e.mul(e.mul(x, x), bend))
+    k, exponent = split(e, f, e.add(x, 1))
+    scale = e.bitcast(e.sub(f.bias << f.mantissa, exponent), f.dtype)
+    return _log_from_parts(e, f, k, e.add(e.mul(x, scale), e.sub(scale, 1)))
+
+
+def log1p(e: ScalarEmitter, x: Value) -> Value:
+    """log(1 + x) without cancellation: x and 1 are divided by the same power of two before they are added."""
+    f = format_of(e, x)
+    u = e.add(x, 1)
+    k, exponent = split(e, f, u)
+    # The scale is of x / 4, because 2**-k may be subnormal.
+    scale = e.bitcast(e.sub((f.bias + 2) << f.mantissa, exponent), f.dtype)
+    rest = e.add(e.mul(e.mul(x, 0.25), scale), e.sub(e.mul(scale, 0.25), 1))
+    out = _outside(e, x, _log_from_parts(e, f, k, rest), u, -1)
+    return e.select(e.eq(u, 1), x, out)

@@ -1,0 +1,107 @@
+"""Copies that need not be: a value is made where it is copied to.
+
+A copy ``A <- T`` of a whole temporary goes away if T can be a name for the memory of A: T is not used after the
+copy, and from T's first use to the copy nobody else looks at A. So a loop changes its carries in place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from weft.loop.index import Index
+from weft.loop.ir import Block, Buffer, Copy, Launch
+from weft.schedule.accesses import accesses, blocks_of, redirect
+from weft.schedule.keys import index_key
+
+
+def coalesce(block: Block, temporaries: list[Buffer]) -> None:
+    """Remove the copies of a block, and of those inside, that need not be; temporaries lose what went away."""
+    _Coalescing(block, temporaries).visit(block)
+
+
+class _Coalescing:
+    def __init__(self, block: Block, temporaries: list[Buffer]) -> None:
+        self.temporaries = temporaries
+        self.known = set(temporaries)
+        self.uses: Counter[Buffer] = Counter(a.buffer for s in block.statements for a in accesses(s))
+
+    def visit(self, block: Block) -> None:
+        for statement in block.statements:
+            for inner in blocks_of(statement):
+                self.visit(inner)
+        changed = True
+        while changed:
+            changed = False
+            for j, statement in enumerate(block.statements):
+                if isinstance(statement, Copy) and self._remove(block.statements, j, statement):
+                    changed = True
+                    break
+
+    def _remove(self, statements: list[Any], j: int, copy: Copy) -> bool:
+        old, new = copy.source, copy.target
+        if old is new or old not in self.known or not _is_whole(copy):
+            return False
+        touched = [sum(a.buffer is old for a in accesses(s)) for s in statements]
+        first = next(i for i, count in enumerate(touched) if count)
+        if sum(touched[: j + 1]) != self.uses[old] or not _is_known_at(copy.target_index, statements, first):
+            return False
+        start = first
+        if _is_inverse(statements[first], copy) and first < j:
+            start = first + 1
+        elif _in_place(statements[first], new, copy.target_index, old):
+            start = first + 1
+        if any(a.buffer is new for s in statements[start:j] for a in accesses(s)):
+            return False
+        self._redirect(statements, first, j, copy)
+        return True
+
+    def _redirect(self, statements: list[Any], first: int, j: int, copy: Copy) -> None:
+        old, new = copy.source, copy.target
+        inverse = _is_inverse(statements[first], copy) and first < j
+        for s in statements[first:j]:
+            redirect(s, old, new, copy.target_index)
+        del statements[j]
+        if inverse:
+            del statements[first]
+        self.uses[new] += self.uses.pop(old) - 2 - 2 * inverse
+        self.known.discard(old)
+        self.temporaries.remove(old)
+
+
+def _is_whole(copy: Copy) -> bool:
+    whole = copy.count.is_fixed and copy.count.offset == copy.source.size
+    return whole and index_key(copy.source_index) == 0
+
+
+def _is_inverse(statement: Any, copy: Copy) -> bool:
+    """Whether a statement is the copy from the place that another one copies back to."""
+    return (
+        isinstance(statement, Copy)
+        and statement.source is copy.target
+        and statement.target is copy.source
+        and index_key(statement.source_index) == index_key(copy.target_index)
+        and index_key(statement.target_index) == index_key(copy.source_index)
+    )
+
+
+def _in_place(statement: Any, new: Buffer, start: Index, old: Buffer) -> bool:
+    """Whether a launch that makes old may write to the memory of new, which it reads."""
+    if not isinstance(statement, Launch):
+        return False
+    places = statement.buffers
+    mentions = [n for n, (b, _) in enumerate(places) if b is new]
+    target = [n for n, (b, _) in enumerate(places) if b is old]
+    if len(target) != 1:
+        return False
+    return all(
+        index_key(places[n][1]) == index_key(start) and (n, target[0]) in statement.function.reuses
+        for n in mentions
+    )
+
+
+def _is_known_at(index: Index, statements: Sequence[Any], position: int) -> bool:
+    """Whether the scalars in an index are computed before a position, or outside the block."""
+    later = {id(s) for s in statements[position:]}
+    return all(v.value is None or id(v.value) not in later for v in index.terms)

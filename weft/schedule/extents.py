@@ -1,0 +1,47 @@
+"""Arithmetic on numbers of elements, which are ints or named sizes, for those who divide work into loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.base.sizes import Size, size_names
+from weft.loop.builder import Builder
+from weft.loop.index import Index
+
+GUESS = 4096  # what a named size is taken for where it only matters how large it is
+
+
+def is_number(size: Any, value: int | None = None) -> bool:
+    """Whether a size is known (and is a value)."""
+    return isinstance(size, int) and (value is None or size == value)
+
+
+def is_positive(step: Any) -> bool:
+    """Whether a step goes forward; one with a name does."""
+    return isinstance(step, Size) or step > 0
+
+
+def weight(*sizes: Any) -> int:
+    """A guess of the product of sizes."""
+    total = 1
+    for size in sizes:
+        if isinstance(size, Size):
+            size = size.substitute(dict.fromkeys(size_names([size]), GUESS))
+        total *= max(int(size), 0)
+    return total
+
+
+def ceil_div(size: Any, by: int) -> Any:
+    """``size / by`` rounded up."""
+    return (size + (by - 1)) // by
+
+
+def block_of(b: Builder, number: Any, size: Any, block: int) -> tuple[Index, Any]:
+    """Where a block of an axis begins, and how many elements it has; the last block may be shorter."""
+    start = Index.of(number) * block
+    if is_number(size) and size % block == 0:
+        return start, block
+    if start.is_fixed and is_number(size) and is_number(start.offset):
+        return start, min(block, size - start.offset)
+    rest = Index.of(size) - start
+    return start, b.term(b.min(rest, Index.of(block)))

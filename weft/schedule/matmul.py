@@ -1,0 +1,188 @@
+"""Matrix products as loops: tiles in registers for most sizes, the BLAS library for the largest.
+
+``lower_matmul`` is what fusion calls: its ``tail`` (see ``matmul_tail``) takes each element of the product
+from a register, so a bias, an activation or a residual is part of the kernel, and several results may be
+stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.base.shapes import size_of
+from weft.base.sizes import Size
+from weft.ir.graph import Node
+from weft.loop.index import Index
+from weft.loop.ir import Value
+from weft.schedule.arrays import Array, Shape
+from weft.schedule.lowerings import lowers
+from weft.schedule.matmul_blas import lower_large, suits_blas
+from weft.schedule.matmul_loops import Contraction
+from weft.schedule.matmul_plan import Matrices, Tiling, tile
+from weft.schedule.matmul_tail import Tail, add_parts, storing
+from weft.schedule.matmul_tile import Side, Step, sum_dtype
+from weft.schedule.points import Indices
+from weft.schedule.writer import Kernel, Writer, unflattened
+
+
+@lowers("matmul")
+def _matmul(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    lower_matmul(writer, inputs[0], inputs[1], outputs[0])
+
+
+def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, tail: Tail | None = None) -> None:
+    """Write the product of arrays, and what a tail does with its elements; without one they are stored."""
+    shape = out.shape
+    if any(not isinstance(s, Size) and s == 0 for s in shape):
+        return
+    batch, a, b = _folded(shape[:-2], a, b)
+    matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
+    if suits_blas(matrices):
+        lower_large(writer, a, b, out, batch, matrices, tail)
+        return
+    may_turn = len(shape) - len(batch) == 2  # else the rows of the result are not one axis
+    tiling = tile(matrices, size_of(batch), writer.machine, may_turn=may_turn)
+    if tiling.chunks > 1:
+        _in_chunks(writer, a, b, shape, batch, matrices, tiling, tail or storing(out))
+        return
+    stages = tail is not None or tiling.turned
+    tail = tail or storing(out)
+    with writer.kernel("matmul", [a, b, *tail.reads], tail.writes) as kernel:
+        if kernel.builder is writer.main:  # which has no scratch memory
+            tiling = tile(matrices, size_of(batch), writer.machine, may_pack=False, may_turn=may_turn)
+            stages = False
+        reads, writes = kernel.reads[2:], kernel.writes
+        product = Product(kernel, shape, batch, matrices, tiling, stages)
+        product.write(lambda index, value: tail.finish(kernel.builder, reads, writes, index, value))
+
+
+def _folded(batch: Shape, a: Array, b: Array) -> tuple[Shape, Array, Array]:
+    """The batch axes that have not become rows of the left side, and both sides broadcast to them."""
+    a, b = (_broadcast(x, batch) for x in (a, b))
+    axes = len(batch)
+    while axes and _is_still(b, axes - 1) and a.strides[axes - 1] == a.strides[axes] * a.shape[axes]:
+        rows = a.shape[axes - 1] * a.shape[axes]
+        a = Array(
+            a.buffer,
+            (*a.shape[: axes - 1], rows, a.shape[-1]),
+            (*a.strides[: axes - 1], *a.strides[axes:]),
+            a.offset,
+        )
+        b = Array(
+            b.buffer,
+            (*b.shape[: axes - 1], *b.shape[axes:]),
+            (*b.strides[: axes - 1], *b.strides[axes:]),
+            b.offset,
+        )
+        axes -= 1
+    return batch[:axes], a, b
+
+
+def _broadcast(x: Array, batch: Shape) -> Array:
+    own = x.shape[:-2]
+    lead = len(batch) - len(own)
+    strides = [
+        stride if size == whole else 0
+        for size, whole, stride in zip(own, batch[lead:], x.strides, strict=False)
+    ]
+    return Array(x.buffer, (*batch, *x.shape[-2:]), (*[0] * lead, *strides, *x.strides[-2:]), x.offset)
+
+
+def _is_still(x: Array, axis: int) -> bool:
+    stride, size = x.strides[axis], x.shape[axis]
+    return not isinstance(stride, Size) and (stride == 0 or (not isinstance(size, Size) and size == 1))
+
+
+def _in_chunks(
+    writer: Writer,
+    a: Array,
+    b: Array,
+    shape: Shape,
+    batch: Shape,
+    matrices: Matrices,
+    tiling: Tiling,
+    tail: Tail,
+) -> None:
+    """Sum parts of k side by side, then add the parts in order."""
+    parts = writer.temporary((tiling.chunks, *shape), sum_dtype(a.dtype), "p")
+    with writer.kernel("matmul_parts", [a, b], [parts]) as kernel:
+        product = Product(kernel, shape, batch, matrices, tiling, tiling.turned)
+        target = kernel.writes[0]
+        product.write(
+            lambda index, value: kernel.builder.store(target.buffer, target.at(product.chunk, *index), value)
+        )
+    add_parts(writer, parts, tail, a.dtype)
+
+
+class Product:
+    """Writes the tasks of one product into a kernel.
+
+    Attributes:
+        chunk: the part of k that is being summed.
+    """
+
+    def __init__(
+        self, kernel: Kernel, shape: Shape, batch: Shape, matrices: Matrices, tiling: Tiling, stages: bool
+    ) -> None:
+        self.b = kernel.builder
+        self.sides = kernel.reads[1::-1] if tiling.turned else kernel.reads[:2]
+        self.shape, self.batch, self.tiling = shape, batch, tiling
+        self.matrices = matrices.turned if tiling.turned else matrices
+        self.chunk = Index.of(0)
+        self._at: list[Index] = []
+        panel, dtype = self.matrices.k // tiling.chunks * tiling.lanes, sum_dtype(matrices.dtype)
+        self.panel = self.b.scratch("panel", dtype, panel) if tiling.pack else None
+        self.strip = self.b.scratch("strip", dtype, self._strip()) if tiling.pack_left else None
+        self.stage = self.b.scratch("stage", dtype, tiling.rows * tiling.lanes) if stages else None
+
+    def _strip(self) -> int:
+        """How much of the left side a task packs: whole tiles, the last of which may be short."""
+        p, rows, groups = self.matrices, self.tiling.rows, self.tiling.groups[0]
+        tiles = p.m // rows // groups + (1 if p.m % rows else 0)
+        return int(tiles * rows * (p.k // self.tiling.chunks))
+
+    def write(self, finish: Callable[[Indices, Value], None]) -> None:
+        """Write everything; ``finish(index, value)`` gets the elements."""
+        chunks, groups = self.tiling.chunks, self.tiling.groups
+        tasks = (*self.batch, chunks, *groups)
+        if all(not isinstance(s, Size) and s == 1 for s in tasks):
+            self._at = [Index.of(0) for _ in self.batch]
+            self._contraction(finish).write(Index.of(0), 1, Index.of(0), 1)
+            return
+        with self.b.parallel(size_of(tasks)) as task:
+            *self._at, self.chunk, rows, columns = unflattened(self.b, task, tasks)
+            self._contraction(finish).write(rows, groups[0], columns, groups[1])
+
+    def _contraction(self, finish: Callable[[Indices, Value], None]) -> Contraction:
+        p, tiling = self.matrices, self.tiling
+        dtype = p.dtype if tiling.chunks == 1 else sum_dtype(p.dtype)
+        depth = p.k // tiling.chunks
+
+        def finish_element(row: Index, column: Index, value: Value) -> None:
+            i, j = (column, row) if tiling.turned else (row, column)
+            lead = unflattened(self.b, i, self.shape[len(self.batch) : -1])
+            finish((*self._at, *lead, j), self.b.cast(value, dtype))
+
+        return Contraction(
+            self.b,
+            self._start(self.sides[0], depth * p.left[1]),
+            self._start(self.sides[1], depth * p.right[0]),
+            ((p.m,), (p.left[0],)),
+            (p.n, p.right[1]),
+            [Step(depth, p.left[1], p.right[0])],
+            (tiling.rows, tiling.lanes),
+            finish_element,
+            self.panel,
+            self.strip,
+            self.stage,
+            tiling.turned,
+            tiling.dots,
+        )
+
+    def _start(self, array: Array, chunk: Any) -> Side:
+        """Where a matrix begins, at the batch and the part of k that is being computed."""
+        place = array.offset
+        for i, stride in zip(self._at, array.strides, strict=False):
+            place = place + i * stride
+        return Side(array.buffer, place + self.chunk * chunk)

@@ -1,0 +1,191 @@
+"""The loops over the tiles of a product, for one task of it.
+
+What is summed may be more than one axis (a convolution sums over channels and taps), and rows may be more
+than one axis too; columns are one, whose elements lie at one distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.base.sizes import Size
+from weft.loop.builder import Builder
+from weft.loop.index import Index
+from weft.loop.ir import Buffer, Value
+from weft.schedule.arrays import Shape, row_major
+from weft.schedule.matmul_tile import Side, Step, add_dots, add_tile, pack
+from weft.schedule.writer import unflattened
+
+Finish = Callable[[Index, Index, Value], None]
+
+
+@dataclass
+class Contraction:
+    """A product ``sum(left[row, p] * right[p, column])`` as loops.
+
+    Attributes:
+        b: of the kernel.
+        left, right: where both sides begin, for this task.
+        rows: sizes and strides of the left side's rows.
+        columns: number and stride of the right side's columns.
+        steps: what is summed over.
+        tile: rows and lanes (for dots: columns) of a tile.
+        panel: where a part of the right side is packed, or None.
+        strip: where a group's rows of the left side are packed, tile after tile, or None.
+        stage: where the sums of a tile are put before they are handed on, so that the code for an element is
+            written once, and not for each row; None where they are handed on at once.
+        across: whether sums are handed on from row to row in vectors, instead of from lane to lane.
+        dots: whether sums run over vectors along the one step, in which both sides lie in order.
+        finish: ``finish(row, column, sum)`` gets each element.
+    """
+
+    b: Builder
+    left: Side
+    right: Side
+    rows: tuple[Shape, Shape]
+    columns: tuple[Any, Any]
+    steps: Sequence[Step]
+    tile: tuple[int, int]
+    finish: Finish
+    panel: Buffer | None = None
+    strip: Buffer | None = None
+    stage: Buffer | None = None
+    across: bool = False
+    dots: bool = False
+
+    def write(self, rows: Index, row_groups: int, columns: Index, column_groups: int) -> None:
+        """Write the loops over one of so many groups of rows and of columns."""
+        count, _ = self.columns
+        lanes = self.tile[1]
+        if self.strip is not None:
+            self._over_rows(rows, row_groups, self._pack_rows)
+        each = count // lanes // column_groups
+        with self.b.loop(each) as i:
+            self._panel((columns * each + i) * lanes, lanes, rows, row_groups)
+        rest = count - count // lanes * lanes
+
+        def write(start: Index, size: Any) -> None:
+            for piece in _pieces(size, lanes):
+                self._panel(start, piece, rows, row_groups)
+                start = start + piece
+
+        self._rest(count, rest, columns, column_groups, write)
+
+    def _rest(self, whole: Any, rest: Any, group: Index, groups: int, write: Any) -> None:
+        """What is left after whole tiles is done by the last group."""
+        if not isinstance(rest, Size) and rest == 0:
+            return
+        if groups == 1:
+            write(Index.of(whole - rest), rest)
+            return
+        with self.b.if_(self.b.eq(group, groups - 1)):
+            write(Index.of(whole - rest), rest)
+
+    def _panel(self, column: Index, lanes: Any, group: Index, groups: int) -> None:
+        """All rows of a group, for some columns."""
+        right, steps, apart = self._packed(column, lanes)
+
+        def write(start: Index, rows: Any, number: Any) -> None:
+            if isinstance(rows, Size):
+                with self.b.loop(rows) as i:
+                    self._tile(start + i, 1, number, column, lanes, right, steps, apart)
+            else:
+                self._tile(start, rows, number, column, lanes, right, steps, apart)
+
+        self._over_rows(group, groups, write)
+
+    def _over_rows(self, group: Index, groups: int, write: Callable[[Index, Any, Any], None]) -> None:
+        """Call ``write(start, rows, number)`` for the tiles of rows of a group."""
+        count, height = _product(self.rows[0]), self.tile[0]
+        each = count // height // groups
+        with self.b.loop(each) as i:
+            write((group * each + i) * height, height, i)
+        rest = count - count // height * height
+        self._rest(count, rest, group, groups, lambda start, rows: write(start, rows, each))
+
+    def _pack_rows(self, start: Index, rows: Any, number: Any) -> None:
+        """Lay the rows of a tile side by side."""
+        assert self.strip is not None
+        steps = [(s.extent, s.left) for s in self.steps]
+        place = Index.of(number) * (_product(tuple(s.extent for s in self.steps)) * self.tile[0])
+        side = Side(self.left.buffer, self.left.start + self._row(start))
+        pack(self.b, self.strip, rows, self.tile[0], side, steps, self.rows[1][-1], place)
+
+    def _packed(self, column: Index, lanes: Any) -> tuple[Side, Sequence[Step], Any]:
+        """Where some columns of the right side are read, with which steps, and how far apart they are."""
+        _, apart = self.columns
+        side = Side(self.right.buffer, self.right.start + column * apart)
+        if self.panel is None or isinstance(lanes, Size):
+            return side, self.steps, apart
+        width = self.tile[1]
+        pack(self.b, self.panel, lanes, width, side, [(s.extent, s.right) for s in self.steps], apart)
+        strides = [s * width for s in row_major(tuple(s.extent for s in self.steps))]
+        steps = [Step(s.extent, s.left, stride) for s, stride in zip(self.steps, strides, strict=True)]
+        return Side(self.panel, Index.of(0)), steps, 1
+
+    def _tile(
+        self, row: Index, rows: int, number: Any, column: Index, lanes: Any, right: Side,
+        steps: Sequence[Step], apart: Any,
+    ) -> None:  # fmt: skip
+        """The sums of some rows and columns."""
+        if self.strip is None:
+            left = [Side(self.left.buffer, self.left.start + self._row(row + r)) for r in range(rows)]
+        else:
+            place = Index.of(number) * (_product(tuple(s.extent for s in steps)) * self.tile[0])
+            left = [Side(self.strip, place + r) for r in range(rows)]
+            strides = [s * self.tile[0] for s in row_major(tuple(s.extent for s in steps))]
+            steps = [Step(s.extent, stride, s.right) for s, stride in zip(steps, strides, strict=True)]
+        stage = None if isinstance(lanes, Size) else self.stage
+
+        def finished(r: int, lane: Any, value: Value) -> None:
+            if stage is not None:
+                self.b.store(stage, lane + r * self.tile[1], value)
+            else:
+                self.finish(row + r, column + lane, value)
+
+        if self.dots and not isinstance(lanes, Size):
+            sides = [Side(right.buffer, right.start + j * apart) for j in range(lanes)]
+            add_dots(self.b, left, sides, steps[0].extent, finished)
+        else:
+            add_tile(self.b, lanes, left, right, steps, finished, lane_stride=apart)
+        if stage is not None:
+            self._hand_on(stage, row, rows, column, lanes)
+
+    def _hand_on(self, stage: Buffer, row: Index, rows: int, column: Index, lanes: int) -> None:
+        """Hand on the sums of a tile."""
+        b, width = self.b, self.tile[1]
+        if self.across:
+            with b.loop(lanes) as lane, b.vector(rows) as r:
+                self.finish(row + r, column + lane, b.load(stage, r * width + lane))
+        else:
+            with b.loop(rows) as r, b.vector(lanes) as lane:
+                self.finish(row + r, column + lane, b.load(stage, r * width + lane))
+
+    def _row(self, row: Index) -> Index:
+        """Where a row of the left side begins."""
+        place = Index.of(0)
+        for i, stride in zip(unflattened(self.b, row, self.rows[0]), self.rows[1], strict=True):
+            place = place + i * stride
+        return place
+
+
+def _pieces(size: Any, lanes: int) -> list[Any]:
+    """Parts of the lanes that are left, which fill registers well: halves of a tile, then the rest."""
+    if isinstance(size, Size):
+        return [size]
+    out = []
+    while size and lanes > 4:
+        lanes //= 2
+        if size >= lanes:
+            out.append(lanes)
+            size -= lanes
+    return [*out, size] if size else out
+
+
+def _product(shape: Shape) -> Any:
+    total: Any = 1
+    for size in shape:
+        total = total * size
+    return total

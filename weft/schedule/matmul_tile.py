@@ -1,0 +1,183 @@
+"""Tiles of products: sums of products kept in registers, in lanes of vectors and in unrolled rows.
+
+Each lane of a tile sums ``left[row, p] * right[p, lane]`` over p. Numbers of the left side are read one at a
+time and need no order in memory; those of the right side are read in vectors, so its lanes should lie side by
+side: ``pack`` lays them so where they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from weft.base.dtypes import DType, bfloat16, bool_, float16, float32
+from weft.base.sizes import Size
+from weft.loop.builder import Builder
+from weft.loop.index import Index
+from weft.loop.ir import Buffer, Local, Value
+
+
+class Step(NamedTuple):
+    """One loop of a sum: how far it goes, and how far each step of it moves on both sides."""
+
+    extent: Any
+    left: Any
+    right: Any
+
+
+class Side(NamedTuple):
+    """Where one side of a product is read."""
+
+    buffer: Buffer
+    start: Index
+
+
+UNROLLED = 4  # steps of an inner loop that are written out
+Finished = Callable[[int, Index, Value], None]
+
+
+def sum_dtype(dtype: DType) -> DType:
+    """The dtype that products are summed in."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
+def multiply(b: Builder, x: Any, y: Any) -> Value:
+    """The product of two numbers in the dtype of sums."""
+    if x.dtype == bool_:
+        return b.and_(x, y)
+    return b.mul(x, y)  # type: ignore[no-any-return]
+
+
+def sum_instruction(dtype: DType) -> str:
+    """The instruction that sums products."""
+    return "or_" if dtype == bool_ else "add"
+
+
+def load_wide(b: Builder, buffer: Buffer, index: Any, mask: Any = None) -> Value:
+    """A number as it is summed."""
+    value = b.load(buffer, index, mask)
+    return b.cast(value, sum_dtype(value.dtype))
+
+
+def add_tile(
+    b: Builder,
+    lanes: Any,
+    left: Sequence[Side],
+    right: Side,
+    steps: Sequence[Step],
+    finished: Finished,
+    *,
+    lane_stride: Any = 1,
+) -> None:
+    """Sum a tile of ``len(left)`` rows and so many lanes, and hand on each row's sum.
+
+    ``finished(row, lane, sum)`` is called inside the vector loop over the lanes.
+    """
+    dtype = sum_dtype(right.buffer.dtype)
+    count = 0 if isinstance(lanes, Size | Index) else lanes
+    with b.vector(lanes, lanes=count) as lane:
+        sums = [b.local(0, dtype) for _ in left]
+        _add(b, sums, left, Side(right.buffer, right.start + lane * lane_stride), steps, Index.of(0))
+        for row, total in enumerate(sums):
+            finished(row, lane, b.get(total))
+
+
+def _add(
+    b: Builder, sums: list[Local], left: Sequence[Side], right: Side, steps: Sequence[Step], moved: Index
+) -> None:
+    if not steps:
+        y = load_wide(b, right.buffer, right.start)
+        for total, side in zip(sums, left, strict=True):
+            product = multiply(b, load_wide(b, side.buffer, side.start + moved), y)
+            b.set(total, getattr(b, sum_instruction(product.dtype))(b.get(total), product))
+        return
+    step, *rest = steps
+    if not rest and moved.terms and not isinstance(step.extent, Size) and step.extent <= UNROLLED:
+        for p in range(step.extent):
+            _add(b, sums, left, Side(right.buffer, right.start + p * step.right), rest, moved + p * step.left)
+        return
+    with b.loop(step.extent) as p:
+        _add(b, sums, left, Side(right.buffer, right.start + p * step.right), rest, moved + p * step.left)
+
+
+def add_dots(
+    b: Builder, left: Sequence[Side], right: Sequence[Side], extent: Any, finished: Any, lanes: int = 0
+) -> None:
+    """Sum products along two sides whose elements lie side by side, for each row and each column.
+
+    ``finished(row, column, sum)`` is called after the loop.
+    """
+    dtype = sum_dtype(left[0].buffer.dtype)
+    sums = [[b.local(0, dtype) for _ in right] for _ in left]
+    with b.vector(extent, lanes=lanes) as p:
+        xs = [load_wide(b, side.buffer, side.start + p) for side in left]
+        ys = [load_wide(b, side.buffer, side.start + p) for side in right]
+        for x, row in zip(xs, sums, strict=True):
+            for y, total in zip(ys, row, strict=True):
+                b.accumulate(total, sum_instruction(dtype), multiply(b, x, y))
+    for i, row in enumerate(sums):
+        for j, total in enumerate(row):
+            finished(i, j, b.get(total))
+
+
+BLOCK = 64  # steps that are turned at a time, so that what is written stays in the nearest cache
+
+
+def pack(
+    b: Builder, target: Buffer, lanes: int, width: int, source: Side, steps: Sequence[tuple[Any, Any]],
+    lane_stride: Any, first: Any = 0,
+) -> None:  # fmt: skip
+    """Lay a side of a product out, as it is summed: lanes side by side, ``width`` apart from step to step.
+
+    ``steps`` are the loops of the sum: how far each goes, and how far each step of it moves in the source.
+    The first number goes to ``first``.
+    """
+    (extent, stride), *outer = steps[::-1]
+    turns = _is_one(stride) and not _is_one(lane_stride)
+
+    def copy(rest: Sequence[tuple[Any, Any]], at: Index, place: Index) -> None:
+        if rest:
+            (count, apart), *inner = rest
+            with b.loop(count) as p:
+                copy(inner, at + p * apart, place * count + p)
+        elif turns:
+            _turn(
+                b,
+                target,
+                lanes,
+                width,
+                Side(source.buffer, at),
+                place * (extent * width) + first,
+                extent,
+                lane_stride,
+            )
+        else:
+            with b.loop(extent) as p, b.vector(lanes, lanes=lanes) as lane:
+                value = load_wide(b, source.buffer, at + p * stride + lane * lane_stride)
+                b.store(target, (place * extent + p) * width + lane + first, value)
+
+    copy(outer[::-1], source.start, Index.of(0))
+
+
+def _turn(
+    b: Builder, target: Buffer, lanes: int, width: int, source: Side, place: Index, extent: Any, apart: Any
+) -> None:
+    """Copy lines of the source, one for each lane, into columns."""
+
+    def block(start: Index, count: Any) -> None:
+        with b.loop(lanes) as lane, b.vector(count) as p:
+            value = load_wide(b, source.buffer, source.start + lane * apart + start + p)
+            b.store(target, place + (start + p) * width + lane, value)
+
+    if isinstance(extent, Size):
+        block(Index.of(0), extent)
+        return
+    if extent >= BLOCK:
+        with b.loop(extent // BLOCK) as i:
+            block(i * BLOCK, BLOCK)
+    if extent % BLOCK:
+        block(Index.of(extent // BLOCK * BLOCK), extent % BLOCK)
+
+
+def _is_one(stride: Any) -> bool:
+    return not isinstance(stride, Size) and stride == 1

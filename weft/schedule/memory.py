@@ -1,0 +1,304 @@
+"""The memory plan: where each buffer in between lies in the arena, and which inputs may be overwritten.
+
+Buffers whose lives do not overlap share memory. A buffer lives from its first to its last use; if one of them is
+in a loop and another outside, all through the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.base.sizes import Size
+from weft.loop.ir import Block, Buffer, Extent, Fail, Function, Host, Launch, Leave, Loop, Wave, While
+from weft.schedule.accesses import accesses, blocks_of, own_accesses
+from weft.schedule.keys import index_key
+
+ALIGNMENT = 64
+
+
+@dataclass
+class Life:
+    """From which to which place in the main function a buffer is needed."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where buffers lie, and how much memory that takes.
+
+    Attributes:
+        offsets: by buffer, its first byte.
+        size: of the arena, in bytes.
+        lives: by buffer, from which to which statement it is needed.
+        sizes: of all buffers together, had each its own memory.
+    """
+
+    offsets: dict[Buffer, Extent]
+    size: Extent
+    lives: dict[Buffer, Life]
+
+
+class _Walk:
+    """Numbers the statements of a main function, and finds the lives of buffers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lives: dict[Buffer, Life] = {}
+        self.paths: dict[Buffer, list[tuple[int, ...]]] = {}
+        self.loops: dict[int, tuple[int, int]] = {}
+
+    def visit(self, block: Block, path: tuple[int, ...]) -> None:
+        for statement in block.statements:
+            self.count += 1
+            here = self.count
+            for access in own_accesses(statement):
+                self._touch(access.buffer, here, path)
+            is_loop = isinstance(statement, Loop | While)
+            for inner in blocks_of(statement):
+                self.visit(inner, (*path, here) if is_loop else path)
+            if is_loop:
+                self.count += 1
+                self.loops[here] = (here, self.count)
+
+    def _touch(self, buffer: Buffer, here: int, path: tuple[int, ...]) -> None:
+        life = self.lives.get(buffer)
+        if life is None:
+            self.lives[buffer] = Life(here, here)
+            self.paths[buffer] = [path]
+            return
+        life.last = here
+        if path not in self.paths[buffer]:
+            self.paths[buffer].append(path)
+
+    def extend(self) -> None:
+        """Let what is used in a loop and outside of it live all through the loop."""
+        for buffer, paths in self.paths.items():
+            shared = _common(paths)
+            for path in paths:
+                if len(path) > len(shared):
+                    first, last = self.loops[path[len(shared)]]
+                    life = self.lives[buffer]
+                    life.first, life.last = min(life.first, first), max(life.last, last)
+
+
+def _common(paths: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    first = paths[0]
+    for i in range(len(first)):
+        if any(path[: i + 1] != first[: i + 1] for path in paths):
+            return first[:i]
+    return first
+
+
+def find_lives(block: Block) -> dict[Buffer, Life]:
+    """By buffer, from which to which statement it is needed."""
+    walk = _Walk()
+    walk.visit(block, ())
+    walk.extend()
+    return walk.lives
+
+
+def plan_arena(block: Block, temporaries: Sequence[Buffer]) -> Plan:
+    """Places in the arena for temporaries."""
+    lives = find_lives(block)
+    used = [b for b in temporaries if b in lives]
+    shared = _in_place(block, set(used), lives)
+    fixed = [b for b in used if not isinstance(b.size, Size) and b not in shared]
+    offsets: dict[Buffer, Extent] = {}
+    size: Extent = _place_fixed(fixed, lives, offsets)
+    size = _place_sized([b for b in used if isinstance(b.size, Size)], lives, offsets, size)
+    for buffer, other in shared.items():
+        while other in shared:
+            other = shared[other]
+        offsets[buffer] = offsets[other]
+    return Plan(offsets, size, lives)
+
+
+def _in_place(block: Block, candidates: set[Buffer], lives: dict[Buffer, Life]) -> dict[Buffer, Buffer]:
+    """By buffer, the one whose memory it takes over: a launch reads that for the last time as it writes this."""
+    found: dict[Buffer, Buffer] = {}
+    taken: set[Buffer] = set()
+    position: dict[int, int] = {}
+    number_statements(block, position, [0])
+    for statement in _walk(block):
+        for launch in statement.launches if isinstance(statement, Wave) else (statement,):
+            if not isinstance(launch, Launch):
+                continue
+            here = position[id(statement)]
+            for i, j in launch.function.reuses:
+                (old, start), (new, begin) = launch.buffers[i], launch.buffers[j]
+                if old not in candidates or new not in candidates or old is new:
+                    continue
+                if new in found or old in taken or isinstance(old.size, Size) or isinstance(new.size, Size):
+                    continue
+                same = index_key(start) == 0 and index_key(begin) == 0 and _bytes(old) == _bytes(new)
+                alone = sum(a.buffer is old for a in own_accesses(statement)) == 1
+                if same and alone and lives[old].last == here and lives[new].first == here:
+                    found[new] = old
+                    taken.add(old)
+    for new, old in found.items():
+        root = old
+        while root in found:
+            root = found[root]
+        lives[root].last = max(lives[root].last, lives[new].last)
+    return found
+
+
+def number_statements(block: Block, position: dict[int, int], count: list[int]) -> None:
+    """Note the positions of statements, by their id; a loop takes one more at its end."""
+    for statement in block.statements:
+        count[0] += 1
+        position[id(statement)] = count[0]
+        for inner in blocks_of(statement):
+            number_statements(inner, position, count)
+        if isinstance(statement, Loop | While):
+            count[0] += 1
+
+
+def _walk(block: Block) -> Iterator[Any]:
+    for statement in block.statements:
+        yield statement
+        for inner in blocks_of(statement):
+            yield from _walk(inner)
+
+
+def _bytes(buffer: Buffer) -> Any:
+    return buffer.size * buffer.dtype.itemsize
+
+
+def _place_fixed(buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: dict[Buffer, Extent]) -> int:
+    """In order of their first use, each into the smallest hole that holds it."""
+    holes: list[list[int]] = []  # [start, size], by start
+    ends: list[tuple[int, int, int]] = []  # (last use, start, size) of what is live
+    top = 0
+    for buffer in sorted(buffers, key=lambda b: lives[b].first):
+        first = lives[buffer].first
+        for end in [e for e in ends if e[0] < first]:
+            ends.remove(end)
+            _release(holes, end[1], end[2])
+        need = max(ALIGNMENT, _aligned(_bytes(buffer)))
+        fitting = [h for h in holes if h[1] >= need]
+        if fitting:
+            hole = min(fitting, key=lambda h: h[1])
+            start = hole[0]
+            hole[0], hole[1] = hole[0] + need, hole[1] - need
+            if not hole[1]:
+                holes.remove(hole)
+        else:
+            start = top
+            if holes and holes[-1][0] + holes[-1][1] == top:
+                start = holes.pop()[0]
+            top = start + need
+        offsets[buffer] = start
+        ends.append((lives[buffer].last, start, need))
+    return top
+
+
+def _release(holes: list[list[int]], start: int, size: int) -> None:
+    holes.append([start, size])
+    holes.sort()
+    merged: list[list[int]] = []
+    for hole in holes:
+        if merged and merged[-1][0] + merged[-1][1] == hole[0]:
+            merged[-1][1] += hole[1]
+        else:
+            merged.append(hole)
+    holes[:] = merged
+
+
+def _place_sized(
+    buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: dict[Buffer, Extent], top: Extent
+) -> Extent:
+    """Buffers of named sizes: those of equal size share memory where their lives allow."""
+    free: dict[Any, list[tuple[int, Extent]]] = {}
+    for buffer in sorted(buffers, key=lambda b: lives[b].first):
+        need = _aligned(_bytes(buffer))
+        slots = free.setdefault(need, [])
+        slot = next((s for s in slots if s[0] < lives[buffer].first), None)
+        if slot is None:
+            offsets[buffer] = top
+            top = top + need
+        else:
+            slots.remove(slot)
+            offsets[buffer] = slot[1]
+        slots.append((lives[buffer].last, offsets[buffer]))
+    return top
+
+
+def _aligned(size: Extent) -> Any:
+    if isinstance(size, Size):
+        return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+# Inputs that may be overwritten
+
+
+def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) -> list[tuple[int, int]]:
+    """Of pairs (input, output), those where the output may lie in the memory of the input.
+
+    The input must not be read once the output is being written, and nothing may fail after that: a run that
+    fails changes nothing.
+    """
+    statements = main.body.statements
+    last_failure = max((i for i, s in enumerate(statements) if _can_fail(s)), default=-1)
+    touches: dict[Buffer, list[int]] = {}
+    for i, s in enumerate(statements):
+        for buffer in {a.buffer for a in accesses(s)}:
+            touches.setdefault(buffer, []).append(i)
+    found = []
+    for i, j in pairs:
+        old, new = main.buffers[i], main.buffers[inputs + j]
+        if new in touches and _is_safe(statements, old, new, touches, last_failure):
+            found.append((i, j))
+    _leave_before(main.body, [main.buffers[inputs + j] for _, j in found], last_failure)
+    return found
+
+
+def _can_fail(statement: Any) -> bool:
+    """Whether a statement, or one inside, may note a failure."""
+    if isinstance(statement, Launch):
+        return any(isinstance(s, Fail) for s in _walk(statement.function.body))
+    if isinstance(statement, Wave):
+        return any(map(_can_fail, statement.launches))
+    inside = any(_can_fail(s) for block in blocks_of(statement) for s in block.statements)
+    return inside or isinstance(statement, Fail | Host)
+
+
+def _is_safe(
+    statements: Sequence[Any], old: Buffer, new: Buffer, touches: dict[Buffer, list[int]], failing: int
+) -> bool:
+    first = touches[new][0]
+    if first <= failing or old.size != new.size or old.dtype != new.dtype:
+        return False
+    late = [i for i in touches.get(old, ()) if i >= first]
+    if not late:
+        return True
+    return late == [first] and _reads_before_writing(statements[first], old, new)
+
+
+def _reads_before_writing(statement: Any, old: Buffer, new: Buffer) -> bool:
+    if isinstance(statement, Wave):
+        touching = [s for s in statement.launches if any(a.buffer in (old, new) for a in own_accesses(s))]
+        return len(touching) == 1 and _reads_before_writing(touching[0], old, new)
+    if not isinstance(statement, Launch):
+        return False
+    reads = [n for n, (b, _) in enumerate(statement.buffers) if b is old]
+    writes = [n for n, (b, _) in enumerate(statement.buffers) if b is new]
+    starts = [index_key(statement.buffers[n][1]) for n in (*reads, *writes)]
+    pairs = statement.function.reuses
+    return all(s == 0 for s in starts) and all((r, w) in pairs for r in reads for w in writes)
+
+
+def _leave_before(block: Block, outputs: Sequence[Buffer], failing: int) -> None:
+    """End a run that has failed before it overwrites anything."""
+    if failing < 0 or not outputs:
+        return
+    wanted = set(outputs)
+    for i, s in enumerate(block.statements):
+        if any(a.written and a.buffer in wanted for a in accesses(s)):
+            block.statements.insert(i, Leave())
+            return

@@ -1,0 +1,213 @@
+"""From a graph to a program: the driver of the schedule.
+
+decompose -> order -> groups, each lowered in turn -> coalesce -> waves -> memory plan
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.base.dtypes import kind
+from weft.base.sizes import Size, size_names
+from weft.ir.graph import Graph, Node, Value
+from weft.loop.ir import Buffer, Const, Function, Program
+from weft.schedule.arrays import Array, Progression
+from weft.schedule.band import Band
+from weft.schedule.coalesce import coalesce
+from weft.schedule.control import is_control, lower_control
+from weft.schedule.decompose import decompose, expand_calls
+from weft.schedule.describe import kernel_name
+from weft.schedule.elements import change_element, changes_element
+from weft.schedule.groups import Group, Grouping
+from weft.schedule.heads import HEADS, attach_heads, lower_with_head
+from weft.schedule.layouts import find_layouts
+from weft.schedule.lowerings import lowering_of
+from weft.schedule.machine import Machine
+from weft.schedule.matmul_tail import storing
+from weft.schedule.memory import find_donated, plan_arena
+from weft.schedule.nan import lower_with_checks
+from weft.schedule.order import order_units
+from weft.schedule.points import has_point
+from weft.schedule.region import Scope, run_on_host
+from weft.schedule.units import Web
+from weft.schedule.waves import form_waves
+from weft.schedule.writer import Writer, over
+
+
+IN_REGISTERS = 4  # elements: temporaries as small as this are on the stack, for the optimiser to remove
+
+
+def lower_graph(
+    graph: Graph, *, debug: bool = False, check_nan: bool = False, machine: Machine | None = None
+) -> Program:
+    """The program of a graph: its inputs, then its results (outputs and updates), are those of the graph.
+
+    >>> import weft
+    >>> from weft.schedule.program import lower_graph
+    >>> graph = weft.make_graph(lambda x: weft.tanh(x) * 2.0)(weft.ones(4))
+    >>> program = lower_graph(graph)
+    >>> program.inputs, program.outputs
+    (1, 1)
+    """
+    graph = expand_calls(graph) if check_nan else decompose(graph)
+    writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, machine=machine or Machine())
+    inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
+    outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]
+    scope = Scope(writer, graph, inputs)
+    given = {*graph.inputs, *graph.constants}
+    for value, array in zip(graph.results, outputs, strict=True):
+        if value not in given:
+            scope.wanted.setdefault(value, array)
+    lower_scope(scope)
+    makers = {v: node for node in graph.nodes for v in node.outputs}
+    for value, array in zip(graph.results, outputs, strict=True):
+        with writer.lowering([makers[value]] if value in makers else []):
+            _deliver(scope, value, array)
+    buffers = [a.buffer for a in (*inputs, *outputs)] + writer.constant_buffers
+    names = sorted(size_names(s for v in graph.inputs for s in v.type.shape))
+    told = size_names(s for v in graph.results for s in v.type.shape)
+    names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
+    coalesce(writer.main.block, writer.temporaries)
+    form_waves(writer.main.block)
+    small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
+    main = Function(
+        graph.name,
+        tuple(buffers),
+        tuple(names),
+        writer.main.block,
+        frozenset(a.buffer for a in outputs),
+        tuple(small),
+    )
+    donated = find_donated(main, _updates(graph), len(inputs))
+    plan = plan_arena(main.body, [t for t in writer.temporaries if t not in main.scratch])
+    return Program(
+        main,
+        len(inputs),
+        len(outputs),
+        tuple(writer.constants),
+        plan.offsets,
+        plan.size,
+        tuple(writer.heap),
+        writer.failures,
+        writer.hosts,
+        tuple(donated),
+        writer.origins,
+    )
+
+
+def _updates(graph: Graph) -> list[tuple[int, int]]:
+    """Inputs and the results that they become, by number."""
+    place = {v: i for i, v in enumerate(graph.inputs)}
+    return [(place[old], len(graph.outputs) + k) for k, (old, _) in enumerate(graph.updates)]
+
+
+def _parameter(name: str, number: int, value: Value) -> Array:
+    array = Array(Buffer(f"{name}{number}", value.type.dtype, 0), value.type.shape)
+    array.buffer.size = array.size
+    return array
+
+
+def _deliver(scope: Scope, value: Value, target: Array) -> None:
+    """Make sure that a result lies in its buffer."""
+    place = scope.place(value)
+    if isinstance(place, Array):
+        if place.buffer is not target.buffer:
+            scope.writer.make_room(target)
+            scope.writer.copy(place, target)
+    elif target.shape == ():
+        scope.writer.main.store(target.buffer, 0, place)
+    else:
+        scope.writer.make_room(target)
+        scope.writer.copy(scope.array(value), target)
+
+
+def _has_sizes(graph: Graph) -> bool:
+    values = [*graph.inputs, *[v for node in graph.walk() for v in node.outputs]]
+    return any(isinstance(s, Size) for v in values for s in v.type.shape)
+
+
+def lower_scope(scope: Scope) -> None:
+    """Lower the nodes of a scope: those that are fused as one kernel, the others by themselves."""
+    scope.write_view = _write_view
+    if scope.writer.check_nan:
+        lower_with_checks(scope, lower_node)
+        return
+    web = Web(scope.graph)
+    grouping = Grouping(web)
+    grouping.run()
+    attach_heads(grouping)
+    groups = grouping.groups
+    scope.layouts = find_layouts(web, groups)
+    for unit in order_units(web, groups):
+        if isinstance(unit, Group):
+            with scope.writer.lowering([web.nodes[i] for i in unit.members]):
+                lower_group(scope, web, unit)
+        else:
+            with scope.writer.lowering([web.nodes[unit]]):
+                lower_node(scope, web.nodes[unit])
+
+
+def lower_group(scope: Scope, web: Web, group: Group) -> None:
+    """One kernel for a group."""
+    name = kernel_name([web.nodes[i] for i in group.members])
+    if group.head is None:
+        Band(scope, web, group).lower(name)
+    else:
+        lower_with_head(scope, web, group, name)
+
+
+def lower_node(scope: Scope, node: Node) -> None:
+    """A node by itself."""
+    if is_control(node):
+        lower_control(scope, node, lower_scope)
+    elif _is_scalar(node):
+        _lower_scalar(scope, node)
+    elif node.op.name == "iota" and kind(node.attrs["dtype"]) in "iu":
+        scope.places[node.outputs[0]] = Progression(0, 1, node.attrs["size"], node.attrs["dtype"])
+    elif changes_element(node):
+        change_element(scope, node)
+    elif node.op.name in HEADS and node.outputs[0] in scope.layouts:
+        inputs = [scope.array(v) for v in node.inputs]
+        out = scope.output(node.outputs[0])
+        HEADS[node.op.name](scope.writer, node, inputs, out, storing(out))
+    elif (lowering := lowering_of(node)) is not None:
+        inputs = [scope.array(v) for v in node.inputs]
+        lowering(scope.writer, node, inputs, [scope.output(v) for v in node.outputs])
+    elif has_point(node):
+        _write_point(scope, node, node.outputs[0])
+    else:
+        run_on_host(scope, node)
+
+
+def _is_scalar(node: Node) -> bool:
+    return has_point(node) and len(node.outputs) == 1 and node.outputs[0].type.shape == ()
+
+
+def _lower_scalar(scope: Scope, node: Node) -> None:
+    """A value of one element, in the code of the main function."""
+    sources = {v: scope.scalar(v) if v.type.shape == () else scope.place(v) for v in node.inputs}
+    (out,) = node.outputs
+    reader = scope.reader(scope.writer.main, sources, {out: node})
+    scope.places[out] = reader.read(out, ())
+
+
+def _write_view(scope: Scope, value: Value) -> None:
+    """Write out a view that no strides describe."""
+    with scope.writer.lowering([scope.views[value]]):
+        _write_point(scope, scope.views[value], value)
+
+
+def _write_point(scope: Scope, node: Node, out: Value) -> None:
+    """A kernel that computes each element of a result by itself."""
+    places = {v: scope.place(v) for v in node.inputs}
+    memory = [v for v, place in places.items() if isinstance(place, Array) or v.type.shape == ()]
+    memory = [v for v in memory if not isinstance(places[v], Const)]
+    reads = [scope.array(v) for v in memory]
+    with scope.writer.kernel(node.op.name, reads, [scope.output(out)]) as k:
+        reader = scope.reader(k.builder, places | dict(zip(memory, k.reads, strict=True)), {out: node})
+        (target,) = k.writes
+        over(
+            k.builder,
+            target.shape,
+            lambda *i: k.builder.store(target.buffer, target.at(*i), reader.read(out, i)),
+        )

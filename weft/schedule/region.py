@@ -1,0 +1,208 @@
+"""The lowering of one graph, or of one region of it, into the main function of a program.
+
+Each value gets a place: an array, a scalar of the main function, or a number. A view of an array in memory is
+another array, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.base.sizes import Size, size_names
+from weft.ir.graph import Graph, Node, Value
+from weft.ir.types import TensorType
+from weft.loop.ir import Const
+from weft.schedule.arrays import Array, Progression, as_progression
+from weft.schedule.layouts import in_layout
+from weft.schedule.points import Reader, as_constant
+from weft.schedule.strides import view_of
+from weft.schedule.units import is_view
+from weft.schedule.writer import Writer
+
+Place = Any  # an Array, or a scalar of the main function; a Const fills an array of any shape
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """An op that Python runs: an entry of the table of host calls."""
+
+    node: Node
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    sizes: tuple[Any, ...]
+
+    @property
+    def op(self) -> Any:
+        """The op."""
+        return self.node.op
+
+    @property
+    def attrs(self) -> Any:
+        """Its attributes."""
+        return self.node.attrs
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An entry of the table of failures: what failed, and in which way."""
+
+    node: Node
+    kind: Any
+
+    def error(self, values: Sequence[int]) -> Exception:
+        """The error that a run raises, with the values that the code noted."""
+        from weft.schedule.failures import failure_error
+
+        return failure_error(self.node, self.kind, values)
+
+
+class Scope:
+    """Where the values of a graph are, while it is being lowered.
+
+    Attributes:
+        writer: of the program.
+        graph: that is being lowered.
+        places: by value.
+        wanted: by value, the array that it should be written to, where one is waiting for it.
+        views: by value, the view that gives it.
+        layouts: by value, the order of its axes in memory where it is not the usual one.
+        write_view: writes a view out that no strides describe.
+    """
+
+    def __init__(self, writer: Writer, graph: Graph, inputs: Sequence[Place]) -> None:
+        self.writer = writer
+        self.graph = graph
+        self.places: dict[Value, Place] = dict(zip(graph.inputs, inputs, strict=True))
+        self.wanted: dict[Value, Array] = {}
+        self.views: dict[Value, Node] = {n.outputs[0]: n for n in graph.nodes if is_view(n)}
+        self.write_view: Callable[[Scope, Value], None] = _no_writer
+        self.layouts: dict[Value, tuple[int, ...]] = {}
+        self.held: list[Any] = []  # what keys of the builder's memory name by its address
+        for value, array in graph.constants.items():
+            self.places[value] = as_constant(array) or as_progression(array) or writer.constant(array)
+
+    # Reading
+
+    def find(self, value: Value) -> Place | None:
+        """The place of a value, also of a view of an array in memory; None where it has none yet."""
+        place = self.places.get(value)
+        if place is None and (node := self.views.get(value)) is not None:
+            if self.find(node.inputs[0]) is not None and as_view(self, node):
+                place = self.places[value]
+        return place
+
+    def place(self, value: Value) -> Place:
+        """The place of a value; a view that no strides describe is written out."""
+        place = self.find(value)
+        if place is None:
+            self.write_view(self, value)
+            place = self.places[value]
+        return place
+
+    def array(self, value: Value) -> Array:
+        """A value in memory."""
+        place = self.place(value)
+        if isinstance(place, Array):
+            return place
+        shape = value.type.shape
+        key = ("array", id(place), shape)
+        out = self.writer.main.recall(key)
+        if out is None and isinstance(place, Const) and shape:
+            out = self.writer.filled(place, shape)
+        elif out is None and isinstance(place, Progression):
+            out = self.writer.counted(place)
+        elif out is None:
+            out = self.writer.temporary(shape, value.type.dtype, "s")
+            self.writer.main.store(out.buffer, 0, place)
+        self.writer.main.remember(key, out)
+        self.held.append(place)
+        return out  # type: ignore[no-any-return]
+
+    def dense(self, value: Value) -> Array:
+        """A value in memory with its elements in order."""
+        array = self.array(value)
+        return array if array.is_dense else self.writer.copied(array)
+
+    def scalar(self, value: Value) -> Any:
+        """A value of one element as a scalar of the main function."""
+        place = self.place(value)
+        if not isinstance(place, Array):
+            return place
+        key = ("scalar", id(place))
+        found = self.writer.main.recall(key)
+        if found is None:
+            found = self.writer.main.load(place.buffer, place.offset)
+            self.writer.main.remember(key, found)
+        return found
+
+    # Writing
+
+    def output(self, value: Value) -> Array:
+        """The array that a value is to be written to."""
+        place = self.wanted.get(value)
+        if place is None:
+            place = self.writer.temporary(value.type.shape, value.type.dtype)
+            if value in self.layouts:
+                place = in_layout(place, value.type.shape, self.layouts[value])
+            held = self.writer.origins.buffers
+            held[place.buffer] = held[place.buffer]._replace(value=value)
+        else:
+            self.writer.make_room(place)
+        self.places[value] = place
+        return place
+
+    def reader(self, builder: Any, sources: Any, nodes: Any) -> Reader:
+        """A reader for a kernel."""
+        return Reader(builder, sources, nodes, lambda node, kind: self.writer.failure(Failure(node, kind)))
+
+
+def _no_writer(scope: Scope, value: Value) -> None:
+    raise AssertionError(f"nobody writes out {value}")
+
+
+def as_view(scope: Scope, node: Node) -> bool:
+    """Give the result of a view of an array in memory its place, without code; False where that fails."""
+    place = scope.places.get(node.inputs[0]) if node.inputs else None
+    if isinstance(place, Const) and node.op.name in ("reshape", "permute", "slice", "broadcast_to"):
+        scope.places[node.outputs[0]] = place
+        return True
+    if not isinstance(place, Array):
+        return False
+    view = view_of(place, node)
+    if view is None:
+        return False
+    scope.places[node.outputs[0]] = view
+    return True
+
+
+def run_on_host(scope: Scope, node: Node) -> None:
+    """Have Python run a node."""
+    inputs = [scope.dense(v) for v in node.inputs]
+    types = tuple(v.type for v in node.inputs), tuple(v.type for v in node.outputs)
+    names = sorted(size_names(s for t in (*types[0], *types[1]) for s in t.shape) | _attr_names(node))
+    sizes = tuple(_named(name) for name in names)
+    entry = HostCall(node, *types, sizes)
+    scope.writer.host(entry, inputs, [scope.output(v) for v in node.outputs])
+
+
+def _attr_names(node: Node) -> set[str]:
+    found: set[str] = set()
+
+    def collect(x: Any) -> None:
+        if isinstance(x, Size):
+            found.update(x.names())
+        elif isinstance(x, tuple):
+            for item in x:
+                collect(item)
+
+    for attr in node.attrs.values():
+        collect(attr)
+    return found
+
+
+def _named(name: str) -> Size:
+    from weft.base.sizes import named_size
+
+    return named_size(name)
