@@ -35,13 +35,12 @@ def measure_case(case: Case, settings: Settings) -> Line:
     try:
         with stored_arrays(case) as arrays:
             for label in settings.wanted(case.builders):
-                worker = Worker(label, settings.python(label))
+                workers[label] = Worker(label, settings.python(label))
                 try:
-                    results[label] = _make_ready(worker, case, arrays, settings, line)
-                    workers[label] = worker
+                    results[label] = _make_ready(workers[label], case, arrays, settings, line)
                 except FailedError as error:
                     line.failed[label] = str(error)
-                    worker.close()
+                    workers.pop(label).close()
         for label, reason in disagreeing(results).items():
             line.failed[label] = reason
             workers.pop(label).close()

@@ -155,7 +155,8 @@ def test_tail_gets_every_element_once(m: int, n: int, k: int, vector_bytes: int)
 
 def test_small_sides_are_not_packed() -> None:
     tiling = tile(Matrices(16, 32, 8, (8, 1), (32, 1), FLOAT), 1, Machine())
-    assert not tiling.pack and tiling.groups == (1, 1)
+    assert not tiling.pack
+    assert tiling.groups == (1, 1)
 
 
 def test_transposed_side_is_packed() -> None:

@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import weft
+from tests.ir.random_graphs import arrays_of, graphs
+from weft.backends import backend_named
 from weft.errors import DomainError
+from weft.ir.graph import Graph
 
 
 def logarithm(x: Any) -> Any:
@@ -136,3 +140,18 @@ def test_dtypes(dtype: Any) -> None:
     assert f(weft.ones(3, dtype=dtype)).dtype == dtype
     with pytest.raises(DomainError, match="div: results must not be NaN, got 3"):
         f(weft.zeros(3, dtype=dtype))
+
+
+def outcome(graph: Graph, backend: str, arrays: list[Any]) -> str:
+    try:
+        backend_named(backend)(graph, check_nan=True)(arrays)
+    except DomainError as error:
+        return error.message[:24]
+    return ""
+
+
+@settings(max_examples=15, deadline=None)
+@given(graph=graphs())
+def test_random_graph_fails_where_the_reference_does(graph: Graph) -> None:
+    arrays = arrays_of(graph)
+    assert outcome(graph, "llvm", arrays) == outcome(graph, "interpret", arrays)

@@ -1,12 +1,13 @@
 """The builder of Loop IR: the scalar instructions as methods, and loops as ``with`` blocks.
 
 It implements ``ScalarEmitter``, so an op's scalar code runs on it. A scalar that was computed before in the
-same block or around it is not computed again; numbers are folded where an index is divided.
+same block or around it is not computed again; sums of indices, and of numbers, are computed at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ from weft.ops.scalar import INSTRUCTIONS
 _BOOLS = frozenset({"eq", "lt", "le"})
 _PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 _WHOLES: dict[DType, DType] = {float32: complex64, float64: complex128}
+_FOLDED: dict[str, Any] = {"neg": np.negative, "add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
 class Builder:
@@ -119,6 +121,9 @@ class Builder:
 
     def scalar(self, instruction: str, args: Sequence[Value], dtype: DType) -> Value:
         """An instruction on scalars of which one at least has a dtype; equal ones are computed once."""
+        if instruction in _FOLDED and dtype in _PARTS.values() and all(isinstance(a, Const) for a in args):
+            with np.errstate(all="ignore"):
+                return Const(_FOLDED[instruction](*[a.value for a in args]), dtype)  # type: ignore[union-attr]
         key = (instruction, dtype, *map(_identity, args))
         found = self.recall(key)
         if found is None:
@@ -144,6 +149,20 @@ class Builder:
             return chosen
         x, y = self._alike(x, y)
         return self.scalar("select", (condition, x, y), x.dtype)
+
+    def add(self, x: Any, y: Any) -> Value:
+        """x + y."""
+        return self._index_of(operator.add, x, y) or self._instruction("add", x, y)
+
+    def sub(self, x: Any, y: Any) -> Value:
+        """x - y."""
+        return self._index_of(operator.sub, x, y) or self._instruction("sub", x, y)
+
+    def _index_of(self, operation: Callable[..., Index], x: Any, y: Any) -> Index | None:
+        """A sum or a difference as an index, if it is one of indices and whole numbers that are bounded."""
+        if not (isinstance(x, Index) or isinstance(y, Index)) or _bounds(x) is None or _bounds(y) is None:
+            return None
+        return operation(*[int(v.value) if isinstance(v, Const) else v for v in (x, y)])
 
     def lt(self, x: Any, y: Any) -> Value:
         """x < y; known at once for indices whose bounds tell it."""

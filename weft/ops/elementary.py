@@ -119,6 +119,11 @@ def at_least(e: ScalarEmitter, x: Value, bound: float) -> Value:
     return e.select(e.lt(x, bound), bound, x)
 
 
+def unless_tiny(e: ScalarEmitter, x: Value) -> Value:
+    """x, or 0 where x >= 0 is so small that 1 + x is 1: there x^2 would not count, but underflow slowly."""
+    return e.select(e.lt(x, 2.0 ** -(format_of(e, x).mantissa + 2)), 0, x)
+
+
 def either(e: ScalarEmitter, condition: Value, x: float, y: float, dtype: DType) -> Value:
     """One of two numbers."""
     return e.select(condition, e.constant(x, dtype), y)

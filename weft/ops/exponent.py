@@ -44,24 +44,37 @@ def scaled(e: ScalarEmitter, f: Format, x: Value, n: Value, sign: Value) -> Valu
     return e.mul(out, either(e, negative, 2.0**-f.lift, 2.0, f.dtype))
 
 
+def unless_vanishing(e: ScalarEmitter, x: Value, lowest: float) -> tuple[Value, Value]:
+    """Whether x is so low that its power is 0, and x, or 0 there.
+
+    Such a power is chosen, not computed: an underflow takes an x86 processor a hundred times as long as a
+    product, and masks make exp(-inf) a common one.
+    """
+    vanishing = e.lt(x, lowest)
+    return vanishing, e.select(vanishing, 0, x)
+
+
 def exp(e: ScalarEmitter, x: Value) -> Value:
     """e to the power of x."""
     f = format_of(e, x)
-    x = at_least(e, at_most(e, x, f.highest), f.lowest)
+    vanishing, x = unless_vanishing(e, at_most(e, x, f.highest), f.lowest)
     if f is DOUBLE:
         n, q = exp_of_sum(e, x, 0)
-        return scaled(e, f, e.add(q, 1), n, x)
-    n, r = _by_powers_of_two(e, f, x)
-    return scaled(e, f, _exp_near_zero(e, f, r), n, x)
+        p = e.add(q, 1)
+    else:
+        n, r = _by_powers_of_two(e, f, x)
+        p = _exp_near_zero(e, f, r)
+    return e.select(vanishing, 0, scaled(e, f, p, n, x))
 
 
 def exp2(e: ScalarEmitter, x: Value) -> Value:
     """2 to the power of x."""
     f = format_of(e, x)
-    x = at_least(e, at_most(e, x, f.bias + 1), -f.bias - f.mantissa)
+    vanishing, x = unless_vanishing(e, at_most(e, x, f.bias + 1), -f.bias - f.mantissa)
     shifted = e.add(x, f.magic)
     r = e.mul(e.sub(x, e.sub(shifted, f.magic)), LN2)
-    return scaled(e, f, _exp_near_zero(e, f, r), e.bitcast(shifted, f.bits), x)
+    out = scaled(e, f, _exp_near_zero(e, f, r), e.bitcast(shifted, f.bits), x)
+    return e.select(vanishing, 0, out)
 
 
 def exp_of_sum(e: ScalarEmitter, x: Value, rest: Value) -> tuple[Value, Value]:
@@ -78,9 +91,10 @@ def exp_of_sum(e: ScalarEmitter, x: Value, rest: Value) -> tuple[Value, Value]:
 def exp_of_negative(e: ScalarEmitter, x: Value) -> Value:
     """e to the power of x <= 0, in fewer instructions."""
     f = format_of(e, x)
-    n, r = _by_powers_of_two(e, f, at_least(e, x, f.lowest))
+    vanishing, x = unless_vanishing(e, x, f.lowest)
+    n, r = _by_powers_of_two(e, f, x)
     power = power_of_two(e, f, n, (f.bias + f.lift) << f.mantissa)
-    return e.mul(_exp_near_zero(e, f, r, 2.0**-f.lift), power)
+    return e.select(vanishing, 0, e.mul(_exp_near_zero(e, f, r, 2.0**-f.lift), power))
 
 
 # 2^x for |x| <= 1/2, error 2^-29.0

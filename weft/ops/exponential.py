@@ -11,7 +11,7 @@ import numpy as np
 from weft.base.dtypes import float16, float32, kind
 from weft.ops import exponent, logarithm
 from weft.ops.compare import isnan
-from weft.ops.elementary import LN2, widened
+from weft.ops.elementary import LN2, unless_tiny, widened
 from weft.ops.exponent import exp_of_negative
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
@@ -163,7 +163,8 @@ def _sigmoid(x: Any) -> Any:
 def _sigmoid_code(e: ScalarEmitter, x: Value) -> Value:
     small = exp_of_negative(e, e.neg(e.abs(x)))
     out = e.div(e.select(e.lt(x, 0), small, 1), e.add(small, 1))
-    return e.select(e.lt(out, 0.25), e.sub(small, e.mul(small, out)), out)  # the quotient's error counts less
+    product = e.mul(unless_tiny(e, small), out)
+    return e.select(e.lt(out, 0.25), e.sub(small, product), out)  # the quotient's error counts less
 
 
 sigmoid = elementwise(

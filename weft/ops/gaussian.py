@@ -41,10 +41,11 @@ def _tail(e: ScalarEmitter, x: Value, factor: float, fraction: Fraction) -> Valu
 
     In float64: a rounding error of x^2 would be multiplied by x^2, and there the square is exact.
     """
-    a = at_most(e, e.abs(e.cast(x, float64)), 15)
+    size = e.abs(e.cast(x, float64))
+    a = at_most(e, size, 15)
     decay = exp2_for_single(e, e.mul(e.mul(a, a), factor / LN2))
     above, below = (estrin(e, a, part) for part in fraction)
-    return e.mul(e.div(above, below), decay)
+    return e.select(e.lt(15, size), 0, e.mul(e.div(above, below), decay))
 
 
 def erf(e: ScalarEmitter, x: Value) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.base.dtypes import float32, float64
-from weft.ops.elementary import SINGLE, Format, as_float, either, estrin, format_of
+from weft.ops.elementary import SINGLE, Format, as_float, either, estrin, format_of, unless_tiny
 from weft.ops.scalar import ScalarEmitter, Value
 
 
@@ -89,8 +89,9 @@ def log1p_of_positive(e: ScalarEmitter, x: Value) -> Value:
     """log(1 + x) for 0 <= x <= 1, in fewer instructions."""
     f = format_of(e, x)
     if f is SINGLE:
-        bend = e.add(e.mul(estrin(e, x, _LOG1P[1:]), x), _LOG1P[0])
-        return e.add(x, e.mul(e.mul(x, x), bend))
+        y = unless_tiny(e, x)
+        bend = e.add(e.mul(estrin(e, y, _LOG1P[1:]), y), _LOG1P[0])
+        return e.add(x, e.mul(e.mul(y, y), bend))
     k, exponent = split(e, f, e.add(x, 1))
     scale = e.bitcast(e.sub(f.bias << f.mantissa, exponent), f.dtype)
     return _log_from_parts(e, f, k, e.add(e.mul(x, scale), e.sub(scale, 1)))

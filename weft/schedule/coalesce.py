@@ -1,7 +1,8 @@
 """Copies that need not be: a value is made where it is copied to.
 
 A copy ``A <- T`` of a whole temporary goes away if T can be a name for the memory of A: T is not used after the
-copy, and from T's first use to the copy nobody else looks at A. So a loop changes its carries in place.
+copy, and from T's first use to the copy nobody else looks at A. So a loop changes its carries in place. Where a
+branch begins T as a copy of A, that copy goes away too: one side then changes A, and the other does nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Copy, Launch
+from weft.loop.ir import Block, Buffer, Copy, If, Launch
 from weft.schedule.accesses import accesses, blocks_of, redirect
 from weft.schedule.keys import index_key
 
@@ -47,27 +48,50 @@ class _Coalescing:
         first = next(i for i, count in enumerate(touched) if count)
         if sum(touched[: j + 1]) != self.uses[old] or not _is_known_at(copy.target_index, statements, first):
             return False
-        start = first
-        if _is_inverse(statements[first], copy) and first < j:
-            start = first + 1
-        elif _in_place(statements[first], new, copy.target_index, old):
-            start = first + 1
-        if any(a.buffer is new for s in statements[start:j] for a in accesses(s)):
+        entries = _begin_in_place(statements, j, copy)
+        if entries is None:
             return False
-        self._redirect(statements, first, j, copy)
-        return True
-
-    def _redirect(self, statements: list[Any], first: int, j: int, copy: Copy) -> None:
-        old, new = copy.source, copy.target
-        inverse = _is_inverse(statements[first], copy) and first < j
         for s in statements[first:j]:
             redirect(s, old, new, copy.target_index)
-        del statements[j]
-        if inverse:
-            del statements[first]
-        self.uses[new] += self.uses.pop(old) - 2 - 2 * inverse
+        _delete(statements, copy)
+        for block, entry in entries:
+            _delete(block, entry)
+        self.uses[new] += self.uses.pop(old) - 2 - 2 * len(entries)
         self.known.discard(old)
         self.temporaries.remove(old)
+        return True
+
+
+def _delete(statements: list[Any], statement: Any) -> None:
+    del statements[next(i for i, s in enumerate(statements) if s is statement)]
+
+
+def _begin_in_place(statements: list[Any], end: int, copy: Copy) -> list[tuple[list[Any], Copy]] | None:
+    """The copies, each with the list it stands in, by which the source of a copy begins as its target.
+
+    None where statements before ``end`` look at the target once the source has begun: it needs memory of its own.
+    """
+    old, new = copy.source, copy.target
+    first = next((i for i in range(end) if _touches(statements[i], old)), None)
+    if first is None or any(_touches(s, new) for s in statements[first + 1 : end]):
+        return None
+    begin = statements[first]
+    entries: list[tuple[list[Any], Copy]] = []
+    if _is_inverse(begin, copy):
+        entries.append((statements, begin))
+    elif isinstance(begin, If):
+        for block in blocks_of(begin):
+            found = _begin_in_place(block.statements, len(block.statements), copy)
+            if found is None:
+                return None
+            entries += found
+    elif _touches(begin, new) and not _in_place(begin, new, copy.target_index, old):
+        return None
+    return entries
+
+
+def _touches(statement: Any, buffer: Buffer) -> bool:
+    return any(a.buffer is buffer for a in accesses(statement))
 
 
 def _is_whole(copy: Copy) -> bool:

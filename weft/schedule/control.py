@@ -211,10 +211,15 @@ def _scan(scope: Scope, node: Node, lower: Lower) -> None:
         targets = [stack.row(row) for stack in stacks]
         wanted = [*carries.wanted(), *targets]
         outs = _lower_region(scope, attrs["body"], [*carries.places(), *rows, *fixed], wanted, lower)
-        for place, target in zip(outs[count:], targets, strict=True):
-            _put(scope, place, target)
+        same = [isinstance(place, Const) and not attrs["counted"] for place in outs[count:]]
+        for place, target, is_same in zip(outs[count:], targets, same, strict=True):
+            if not is_same:
+                _put(scope, place, target)
         carries.advance(outs[:count])
     carries.publish(node)
+    for value, place, is_same in zip(node.outputs[count:], outs[count:], same, strict=True):
+        if is_same:  # a number, in each row: nothing is stored
+            scope.places[value] = place
 
 
 def _walked(scope: Scope, value: Value) -> Any:

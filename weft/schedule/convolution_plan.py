@@ -139,7 +139,7 @@ def prefers_positions(conv: Convolution, machine: Machine) -> bool:
     n, outputs, positions = known(conv.shape[0]), known(conv.outputs), [*map(known, conv.positions)]
     if not positions:
         return False
-    strides = conv.padded_sizes[-1:] + (1,) if conv.is_padded else conv.x.strides[-2:]
+    strides = (*conv.padded_sizes[-1:], 1) if conv.is_padded else conv.x.strides[-2:]
     if counts_through(conv, strides):
         vectors = ceil(((positions[-2] - 1) * strides[-2] + positions[-1]) / lanes) * prod(positions[:-2])
     else:

@@ -10,6 +10,7 @@ from weft.ir.graph import Graph, Node
 from weft.loop.ir import Copy, Host, If, Launch, Loop, Program, While
 from weft.schedule.describe import Step, kernel_name, op_names, show_bytes, source_lines, steps_of
 from weft.schedule.explain_work import count_bytes, count_flops, number_of, trips_of, widest_float
+from weft.schedule.region import HostCall
 
 _CALL = 0.1e-6  # seconds that it takes to call a kernel
 _CALL_BACK = 20e-6  # and Python
@@ -192,7 +193,7 @@ def explain_program(
         tuple(explained),
         number_of(program.arena_size, sizes),
         tuple(graph.inputs[i].name or f"input {i}" for i, _ in program.donated),
-        tuple(entry.op.name for entry in program.hosts),
+        tuple(entry.op.name for entry in program.hosts if isinstance(entry, HostCall)),
     )
 
 

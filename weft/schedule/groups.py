@@ -18,6 +18,7 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
 from weft.schedule.clusters import Clusters
 from weft.schedule.points import has_point, is_elementwise
+from weft.schedule.recompute import is_backward
 from weft.schedule.units import Web, is_view
 
 REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or_", "all": "and_"}
@@ -161,10 +162,14 @@ class Grouping:
                 continue
             self.groups[i] = Group([i], frame)
             for j in sorted(self.web.needs[i], reverse=True):
-                if j in self.groups:
+                if j in self.groups and self._is_one_phase(j, i):
                     self._try(self.groups[j], self.groups[i])
         self._join_siblings()
         return list({id(g): g for g in self.groups.values()}.values())
+
+    def _is_one_phase(self, j: int, i: int) -> bool:
+        """A gradient is not computed with the forward pass: what it gives would have to be kept."""
+        return is_backward(self.web.nodes[j]) or not is_backward(self.web.nodes[i])
 
     def _join_siblings(self) -> None:
         """Groups that read the same large value are one, where they fit."""
@@ -178,7 +183,7 @@ class Grouping:
                 continue
             for i, j in zip(found, found[1:], strict=False):
                 frame = self.groups[i].frame
-                if frame.kind(value.type.shape) == "full":
+                if frame.kind(value.type.shape) == "full" and self._is_one_phase(i, j):
                     self._try(self.groups[i], self.groups[j])
 
     def _try(self, a: Group, b: Group) -> None:

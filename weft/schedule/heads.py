@@ -33,7 +33,7 @@ HEADS: dict[str, Head] = {
 }
 
 
-MOST_NODES = 8  # that go on with a product: their code is repeated for each row of a tile
+MOST_NODES = 24  # that go on with a product
 
 
 def attach_heads(grouping: Grouping) -> None:

@@ -18,7 +18,7 @@ from weft.schedule.writer import Writer, unflattened
 
 LARGE = 512  # the library is ahead where all sizes are this large
 DEEP, WIDE, WORK = 192, 48, 1.5e7  # or where a side has to be turned, and that costs the library little
-TASK = 1e7  # operations of a task
+TASK = 3.4e7  # operations of a task: fewer, and the library packs too often
 BLOCK = 128  # least rows and columns of one
 CHUNK = 1024  # least part of a sum
 

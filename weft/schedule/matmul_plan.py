@@ -16,7 +16,7 @@ from weft.schedule.matmul_tile import sum_dtype
 
 UNKNOWN = 64  # what a named size is taken for
 TASK = 1.5e6  # operations that are worth a thread's attention
-TASKS = 32  # enough for any number of threads that such a product can use
+TASKS = 16  # enough for any number of threads that such a product can use
 GATHER = 1.2  # cycles to read or write a number that does not lie beside its neighbour
 PANEL_BYTES = 1 << 18  # of a packed panel; it lies on the stack
 

@@ -1,49 +1,134 @@
-"""The order of units: Kahn's algorithm, taking next what frees the most memory."""
+"""The order of units: Kahn's algorithm, taking first what frees as much memory as it takes.
+
+Among the others the program's own order decides. What overwrites state comes after everything that may fail, so
+that a run that fails changes nothing and state can be overwritten in place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from heapq import heappop, heappush
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any
 
+from weft.base.shapes import size_of
+from weft.base.sizes import Size
+from weft.ir.graph import Node, Value
 from weft.schedule.groups import Group
 from weft.schedule.units import Web, is_view
+
+_FALLIBLE = frozenset({"gather", "scatter", "scatter_add", "take_class", "put_class", "solve_triangular"})
+_UNKNOWN = 64  # what a named size is taken for
 
 
 def order_units(web: Web, groups: Mapping[int, Group]) -> list[Group | int]:
     """Groups and the numbers of other nodes, views left out, in an order in which they can run."""
-    unit_of = {
-        i: min(groups[i].members) if i in groups else i for i, n in enumerate(web.nodes) if not is_view(n)
-    }
-    needs: dict[int, set[int]] = {u: set() for u in unit_of.values()}
-    for i, unit in unit_of.items():
-        needs[unit].update(unit_of[j] for j in web.needs[i])
-    _keep_effects_in_order(web, unit_of, needs)
-    users: dict[int, list[int]] = {u: [] for u in needs}
-    for unit, needed in needs.items():
-        needed.discard(unit)
-        for other in needed:
-            users[other].append(unit)
-    waits = {u: len(needed) for u, needed in needs.items()}
-    ready: list[int] = []
-    for u, count in waits.items():
-        if count == 0:
-            heappush(ready, u)
-    order: list[Group | int] = []
-    while ready:
-        u = heappop(ready)
-        order.append(groups[u] if u in groups else u)
-        for other in users[u]:
-            waits[other] -= 1
-            if waits[other] == 0:
-                heappush(ready, other)
-    assert len(order) == len(needs), "groups form a cycle"
-    return order
+    order = _Ordering(web, groups).run()
+    return [groups.get(u, u) for u in order]
 
 
-def _keep_effects_in_order(web: Web, unit_of: Mapping[int, int], needs: dict[int, set[int]]) -> None:
-    last = None
-    for i, unit in unit_of.items():
-        if not web.nodes[i].is_pure:
-            if last is not None:
-                needs[unit].add(last)
-            last = unit
+class _Ordering:
+    """Units are named by the number of their first node."""
+
+    def __init__(self, web: Web, groups: Mapping[int, Group]) -> None:
+        self.web = web
+        self.nodes: dict[int, list[int]] = {}
+        self.unit_of: dict[int, int] = {}
+        for i, node in enumerate(web.nodes):
+            if not is_view(node):
+                self.unit_of[i] = unit = min(groups[i].members) if i in groups else i
+                self.nodes.setdefault(unit, []).append(i)
+        self.needs = {u: {self.unit_of[j] for i in nodes for j in web.needs[i]} - {u} for u, nodes in self.nodes.items()}
+        self._keep_effects_in_order()
+        self._put_updates_last()
+        self.users: dict[int, set[int]] = {u: set() for u in self.needs}
+        for unit, needed in self.needs.items():
+            for other in needed:
+                self.users[other].add(unit)
+        self._find_uses()
+
+    def _keep_effects_in_order(self) -> None:
+        last = None
+        for i, unit in self.unit_of.items():
+            if not self.web.nodes[i].is_pure:
+                if last is not None and last != unit:
+                    self.needs[unit].add(last)
+                last = unit
+
+    def _put_updates_last(self) -> None:
+        new = {self.web.root(v) for _, v in self.web.graph.updates}
+        writers = {self.unit_of[self.web.producer[v]] for v in new if v in self.web.producer}
+        fallible = [u for u, nodes in self.nodes.items() if any(_may_fail(self.web.nodes[i]) for i in nodes)]
+        for unit in fallible if writers else ():
+            for writer in writers - self._before(unit) - {unit}:
+                self.needs[writer].add(unit)
+
+    def _before(self, unit: int) -> set[int]:
+        found: set[int] = set()
+        stack = [unit]
+        while stack:
+            for other in self.needs[stack.pop()]:
+                if other not in found:
+                    found.add(other)
+                    stack.append(other)
+        return found
+
+    # Memory
+
+    def _find_uses(self) -> None:
+        """What each unit reads and makes, and who else reads that."""
+        kept = {self.web.root(v) for v in self.web.results}
+        self.reads: dict[int, set[Value]] = {}
+        self.taken: dict[int, float] = {}
+        self.readers: dict[Value, set[int]] = {}
+        for unit, nodes in self.nodes.items():
+            made = {v for i in nodes for v in self.web.nodes[i].outputs}
+            used = {self.web.root(v) for i in nodes for v in self.web.nodes[i].inputs} - made
+            self.reads[unit] = {v for v in used if v in self.web.producer and v not in kept}
+            for v in self.reads[unit]:
+                self.readers.setdefault(v, set()).add(unit)
+        for unit, nodes in self.nodes.items():
+            made_here: Iterable[Value] = [v for i in nodes for v in self.web.nodes[i].outputs]
+            self.taken[unit] = sum(_bytes(v) for v in made_here if v in self.readers)
+
+    def _is_free(self, unit: int) -> bool:
+        """Whether a unit frees as much memory as it takes."""
+        freed = sum(_bytes(v) for v in self.reads[unit] if self.readers[v] == {unit})
+        return freed >= self.taken[unit]
+
+    def run(self) -> list[int]:
+        waits = {u: len(needed) for u, needed in self.needs.items()}
+        ready = [(not self._is_free(u), u) for u, count in waits.items() if count == 0]
+        heapify(ready)
+        order: list[int] = []
+        done: set[int] = set()
+        while ready:
+            _, unit = heappop(ready)
+            if unit in done:
+                continue
+            done.add(unit)
+            order.append(unit)
+            for other in self.users[unit]:
+                waits[other] -= 1
+            for other in self._affected(unit):
+                if waits[other] == 0 and other not in done:
+                    heappush(ready, (not self._is_free(other), other))
+        assert len(order) == len(self.needs), "units form a cycle"
+        return order
+
+    def _affected(self, unit: int) -> set[int]:
+        """The units that may be ready now, or have become the last to read something."""
+        found = set(self.users[unit])
+        for v in self.reads[unit]:
+            self.readers[v].discard(unit)
+            if len(self.readers[v]) == 1:
+                found |= self.readers[v]
+        return found
+
+
+def _may_fail(node: Node) -> bool:
+    return node.op.name in _FALLIBLE or node.op.effect or bool(node.regions)
+
+
+def _bytes(value: Value) -> float:
+    size: Any = size_of(tuple(_UNKNOWN if isinstance(s, Size) else s for s in value.type.shape))
+    return float(size * value.type.dtype.itemsize)

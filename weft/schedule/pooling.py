@@ -169,11 +169,12 @@ def _max_pool_indices(r: Reader, node: Node, index: Indices, mask: Any) -> Value
 
     b.set(won, moved)
     _over_taps(b, axes, meet)
-    place = b.add(first, b.get(won))
+    place: Value = b.add(first, b.get(won))
     if all(axis.is_inside for axis in axes):
         return place
     last = _flat([Index.of(axis.size - 1) for axis in axes], axes)
-    return b.min(b.max(place, 0), last)
+    clipped: Value = b.min(b.max(place, 0), last)
+    return clipped
 
 
 def _flat(places: Sequence[Index], axes: Sequence[Axis]) -> Index:

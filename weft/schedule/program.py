@@ -1,6 +1,6 @@
 """From a graph to a program: the driver of the schedule.
 
-decompose -> order -> groups, each lowered in turn -> coalesce -> waves -> memory plan
+decompose -> accumulate -> order -> groups, each lowered in turn -> coalesce -> waves -> memory plan
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from weft.base.dtypes import kind
 from weft.base.sizes import Size, size_names
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Buffer, Const, Function, Program
+from weft.schedule.accumulate import accumulate
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.band import Band
 from weft.schedule.coalesce import coalesce
@@ -28,6 +29,7 @@ from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan import lower_with_checks
 from weft.schedule.order import order_units
 from weft.schedule.points import has_point
+from weft.schedule.recompute import recompute
 from weft.schedule.region import Scope, run_on_host
 from weft.schedule.units import Web
 from weft.schedule.waves import form_waves
@@ -49,7 +51,7 @@ def lower_graph(
     >>> program.inputs, program.outputs
     (1, 1)
     """
-    graph = expand_calls(graph) if check_nan else decompose(graph)
+    graph = expand_calls(graph) if check_nan else recompute(accumulate(decompose(graph)))
     writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, machine=machine or Machine())
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]

@@ -1,9 +1,9 @@
 """Sorting: sort, argsort, topk_index, and searchsorted.
 
 An element becomes a *key*, an unsigned integer of its size that has the same order: NaN counts as the
-largest, and descending order flips the bits. Few keys are inserted one by one into a row that is kept in order;
-many are sorted by their bytes, the lowest first, which takes as many passes as a key has bytes (fewer, where
-all keys share one). Both keep equal keys in their order. Rows are sorted in parallel.
+largest, and descending order flips the bits. Few keys are inserted one by one into a row that is kept in
+order; many are sorted by their bytes, the lowest first, which takes as many passes as a key has bytes (fewer,
+where all keys share one). Both keep equal keys in their order. Rows are sorted in parallel.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 from weft.backends.llvm.complexes import Scalars
 from weft.backends.llvm.lanes import Varying
 from weft.backends.llvm.target import Target
-from weft.backends.llvm.types import REGISTER, Value, constant
+from weft.backends.llvm.types import REGISTER, Value, constant, whole
 from weft.backends.llvm.writer import Writer
 from weft.base.dtypes import DType, int32, int64, uint32
 from weft.base.sizes import Positive, Quotient, Size
@@ -15,7 +15,7 @@ from weft.loop.index import Index, Number, Variable
 from weft.loop.ir import Const, Measure
 
 _NARROW = 1 << 31
-ZERO, ONE = constant(0, int64), constant(1, int64)
+ZERO, ONE = whole(0), whole(1)
 
 
 class Indices(Scalars):
@@ -53,7 +53,7 @@ class Indices(Scalars):
 
     def _cheap(self, opcode: str, x: Value, y: Value) -> Value:
         if x.number is not None and y.number is not None:
-            return constant(x.number + y.number if opcode == "add" else x.number * y.number, int64)
+            return whole(x.number + y.number if opcode == "add" else x.number * y.number)
         if opcode == "add" and (x.number == 0 or y.number == 0):
             return y if x.number == 0 else x
         if opcode == "mul" and (x.number == 1 or y.number == 1):
@@ -78,10 +78,10 @@ class Indices(Scalars):
     def number(self, x: Number) -> Value:
         """An int or a size."""
         if not isinstance(x, Size):
-            return constant(int(x), int64)
+            return whole(int(x))
         total = ZERO
         for atoms, factor in x._terms.items():
-            part = constant(factor, int64)
+            part = whole(factor)
             for atom in atoms:
                 part = self.product(part, self._atom(atom))
             total = self.sum(total, part)

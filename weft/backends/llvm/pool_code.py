@@ -3,7 +3,8 @@
 ``weft_wave`` runs launches of kernels: whoever has nothing to do claims the next piece of work, the caller
 from the front, the others from the back, so that from wave to wave a thread meets the same data in its cache.
 Workers join a wave if they are awake while there is work; the caller waits for those who joined, for nobody
-else. Idle workers spin for a moment, then sleep. A wave that finds the pool in use runs in its own thread.
+else. Idle workers spin for a moment, letting others have their processor now and then, and then sleep. A wave
+that finds the pool in use runs in its own thread.
 """
 
 from __future__ import annotations
@@ -226,6 +227,7 @@ spin:
   call void {_PAUSE}
   br label %look
 clock:
+  call i32 @sched_yield()
   %now = call i64 @weft_now()
   %idle_time = sub i64 %now, %since
   %long = icmp sge i64 %idle_time, %spin_limit
@@ -380,7 +382,7 @@ wait:
   br i1 %empty, label %leave, label %again
 again:
   %turns1 = add i64 %turns, 1
-  %long = icmp sgt i64 %turns1, 2000
+  %long = icmp sgt i64 %turns1, 200
   br i1 %long, label %yield, label %pause
 pause:
   call void {_PAUSE}

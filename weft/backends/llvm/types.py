@@ -7,6 +7,7 @@ vector of lanes. bool is i1 in a register and a byte in memory; float16 and bflo
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,17 @@ def intrinsic_suffix(lanes: int, scalar: str) -> str:
     """How a type is spelled in the name of an intrinsic: ``v8f32``, ``f64``, ``i32``."""
     short = {"float": "f32", "double": "f64", "half": "f16"}.get(scalar, scalar)
     return f"v{lanes}{short}" if lanes else short
+
+
+@lru_cache(maxsize=4096)
+def whole(number: int) -> Value:
+    """A constant of dtype int64, such as indices are made of.
+
+    >>> from weft.backends.llvm.types import whole
+    >>> whole(3).parts
+    ('3',)
+    """
+    return Value(int64, (str(number),), 0, 0, number, True)
 
 
 def constant(number: Any, dtype: DType) -> Value:
