@@ -52,6 +52,7 @@ from weft.ops.scalar import INSTRUCTIONS
 _BOOLS = frozenset({"eq", "lt", "le"})
 _PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 _WHOLES: dict[DType, DType] = {float32: complex64, float64: complex128}
+_EXACT = frozenset({float32, float64, int64})  # whose arithmetic is NumPy's
 _FOLDED: dict[str, Any] = {"neg": np.negative, "add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
@@ -121,7 +122,7 @@ class Builder:
 
     def scalar(self, instruction: str, args: Sequence[Value], dtype: DType) -> Value:
         """An instruction on scalars of which one at least has a dtype; equal ones are computed once."""
-        if instruction in _FOLDED and dtype in _PARTS.values() and all(isinstance(a, Const) for a in args):
+        if instruction in _FOLDED and dtype in _EXACT and all(isinstance(a, Const) for a in args):
             with np.errstate(all="ignore"):
                 return Const(_FOLDED[instruction](*[a.value for a in args]), dtype)  # type: ignore[union-attr]
         key = (instruction, dtype, *map(_identity, args))
@@ -159,10 +160,30 @@ class Builder:
         return self._index_of(operator.sub, x, y) or self._instruction("sub", x, y)
 
     def _index_of(self, operation: Callable[..., Index], x: Any, y: Any) -> Index | None:
-        """A sum or a difference as an index, if it is one of indices and whole numbers that are bounded."""
-        if not (isinstance(x, Index) or isinstance(y, Index)) or _bounds(x) is None or _bounds(y) is None:
+        """A sum or a difference as an index, if it is one of indices and whole numbers."""
+        if not (isinstance(x, Index) or isinstance(y, Index)):
             return None
-        return operation(*[int(v.value) if isinstance(v, Const) else v for v in (x, y)])
+        parts = [int(v.value) if isinstance(v, Const) else v for v in (x, y)]
+        return operation(*parts) if all(isinstance(v, Index | int) for v in parts) else None
+
+    def max(self, x: Any, y: Any) -> Value:
+        """The larger one; known at once for indices whose bounds tell it."""
+        found = self._ordered(x, y)
+        return found[1] if found else self._instruction("max", x, y)
+
+    def min(self, x: Any, y: Any) -> Value:
+        """The smaller one; known at once for indices whose bounds tell it."""
+        found = self._ordered(x, y)
+        return found[0] if found else self._instruction("min", x, y)
+
+    def _ordered(self, x: Any, y: Any) -> tuple[Index, Index] | None:
+        """The smaller and the larger one of indices, where their bounds tell."""
+        for smaller, larger in ((x, y), (y, x)):
+            known = self._compared(smaller, larger, strict=False)
+            if known is not None and known.value:
+                ends = [Index.of(int(v.value) if isinstance(v, Const) else v) for v in (smaller, larger)]
+                return ends[0], ends[1]
+        return None
 
     def lt(self, x: Any, y: Any) -> Value:
         """x < y; known at once for indices whose bounds tell it."""
@@ -334,8 +355,8 @@ class Builder:
     @contextmanager
     def _loop(self, start: Any, stop: Any, kind: str, lanes: int = 0) -> Iterator[Index]:
         bound = stop if isinstance(stop, int | Size) else None
-        if isinstance(stop, Index) and stop.is_fixed:
-            bound = stop.offset
+        if isinstance(stop, Index):
+            bound = stop.offset if stop.is_fixed else (stop.bounds() or (None, None))[1]
         if not isinstance(start, int) or start < 0:
             bound = bound if Index.of(start).below() is not None else None
         variable = Variable(self._name("i"), bound)

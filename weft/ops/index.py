@@ -46,7 +46,8 @@ def check_bounds(op: str, indices: Sequence[Any], shape: Shape, axes: Sequence[i
             continue
         size, low, high = shape[axis], array.min(), array.max()
         if not (-size <= low and high < size):
-            raise bounds_error(op, axis, size, array[(array < -size) | (array >= size)].flat[0])
+            known = np.asarray(array)
+            raise bounds_error(op, axis, size, known[(known < -size) | (known >= size)].flat[0])
 
 
 def index_with(

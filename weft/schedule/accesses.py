@@ -7,7 +7,20 @@ from typing import Any, NamedTuple
 
 from weft.loop.index import Index
 from weft.loop.ir import (
-    Allocate, Block, Buffer, Copy, Free, Host, If, Launch, Load, Loop, Matmul, Store, Wave, While,
+    Allocate,
+    Block,
+    Buffer,
+    Copy,
+    Free,
+    Host,
+    If,
+    Launch,
+    Load,
+    Loop,
+    Matmul,
+    Store,
+    Wave,
+    While,
 )  # fmt: skip
 
 

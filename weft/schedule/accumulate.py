@@ -2,8 +2,8 @@
 
 The gradient of ``x[i, j]`` in a loop is an array of zeros with one element changed, added to what the loop
 carries. As ``scatter_add(carry, v, i, j)`` it changes that element alone; and an inner loop that starts from
-zeros, and whose result is added to a carry of the outer one, starts from the carry. Only the order of additions
-is another one, as in any reduction.
+zeros, and whose result is added to a carry of the outer one, starts from the carry. Only the order of
+additions is another one, as in any reduction.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Uses:
         self.uses.update(graph.results)
 
     def start(self, value: Value) -> tuple[Node, int] | None:
-        """For a sum that begins at zeros, and that nobody else sees: the node that takes these, as which input."""
+        """Where a sum that nobody else sees begins: the node that takes zeros, and as which input."""
         node = self.makers.get(value)
         if node is None or self.uses[value] != 1:
             return None

@@ -131,13 +131,7 @@ def as_progression(array: Any) -> Progression | None:
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size < 2:
         return None
     start, step = int(array[0]), int(array[1]) - int(array[0])
-    last = start + step * (array.size - 1)
-    if int(array[-1]) != last:
+    if abs(start) >> 62 or int(array[-1]) != start + step * (array.size - 1):
         return None
-    even = (
-        (array == np.arange(start, last + (1 if step > 0 else -1), step or 1, array.dtype))
-        if step
-        else (array == array[0])
-    )
-    even = bool(even.all())
+    even = (array.astype(np.int64) == start + step * np.arange(array.size)).all()
     return Progression(start, step, array.size, array.dtype) if even else None

@@ -9,6 +9,7 @@ on the shape alone, so results do not depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class Band:
     # What is what
 
     def _kind(self, node: Node) -> str:
-        """ "full", "row", "column" or "all"."""
+        """What a value is: "full", "row", "column" or "all"."""
         if node.op.name in REDUCTIONS:
             return reduction(node, self.frame)
         return self.frame.kind(node.outputs[0].type.shape)
@@ -446,7 +447,7 @@ class _Sweeps:
     ) -> None:
         if len(axes) == 1:
             cuts = [0, *self.band.breaks, axes[0]]
-            for start, stop in zip(cuts, cuts[1:], strict=False):
+            for start, stop in pairwise(cuts):
                 with self.b.vector(stop - start) as c:
                     body((*done, c + start))
             return

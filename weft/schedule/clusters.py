@@ -1,7 +1,7 @@
 """Clusters of nodes in an order in which they can run, kept while they are merged.
 
-Two clusters can be one if no third one lies between them. Only the stretch of the order between the two has to
-be looked at: what needs the first moves behind the merged cluster, the rest of the stretch stays before it.
+Two clusters can be one if no third one lies between them. Only the stretch of the order between the two has
+to be looked at: what needs the first moves behind the merged cluster, the rest of the stretch stays before it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Clusters:
         return True
 
     def _reached(self, a: int, last: int) -> set[int]:
-        """The clusters up to a place in the order that need a; b itself only if it needs one of the others."""
+        """The clusters up to a place in the order that need a; b only if it needs one of the others."""
         b = self._order[last]
         found: set[int] = set()
         stack = [a]

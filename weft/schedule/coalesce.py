@@ -1,8 +1,9 @@
 """Copies that need not be: a value is made where it is copied to.
 
-A copy ``A <- T`` of a whole temporary goes away if T can be a name for the memory of A: T is not used after the
-copy, and from T's first use to the copy nobody else looks at A. So a loop changes its carries in place. Where a
-branch begins T as a copy of A, that copy goes away too: one side then changes A, and the other does nothing.
+A copy ``A <- T`` of a whole temporary goes away if T can be a name for the memory of A: T is not used after
+the copy, and from T's first use to the copy nobody else looks at A. So a loop changes its carries in place.
+Where a branch begins T as a copy of A, that copy goes away too: one side then changes A, and the other does
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from weft.schedule.keys import index_key
 
 
 def coalesce(block: Block, temporaries: list[Buffer]) -> None:
-    """Remove the copies of a block, and of those inside, that need not be; temporaries lose what went away."""
+    """Remove the copies of a block, and of those inside, that need not be, and what was copied."""
     _Coalescing(block, temporaries).visit(block)
 
 
@@ -69,7 +70,7 @@ def _delete(statements: list[Any], statement: Any) -> None:
 def _begin_in_place(statements: list[Any], end: int, copy: Copy) -> list[tuple[list[Any], Copy]] | None:
     """The copies, each with the list it stands in, by which the source of a copy begins as its target.
 
-    None where statements before ``end`` look at the target once the source has begun: it needs memory of its own.
+    None where statements before ``end`` look at the target once the source has begun.
     """
     old, new = copy.source, copy.target
     first = next((i for i in range(end) if _touches(statements[i], old)), None)

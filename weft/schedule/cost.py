@@ -7,7 +7,7 @@ from weft.loop.ir import Block, Copy, Function, Host, If, Launch, Load, Loop, Ma
 SERIAL = 0.5  # ns a statement
 LANES = 8  # statements of a vector loop that take as long as one
 DYNAMIC = 64  # what an extent is taken for where it is not known
-_HEAVY = {"exp": 8, "log": 10, "sin": 15, "cos": 15, "tanh": 10, "pow": 25, "atan2": 25, "div": 4, "sqrt": 4}
+HEAVY = {"exp": 8, "log": 10, "sin": 15, "cos": 15, "tanh": 10, "pow": 25, "atan2": 25, "div": 4, "sqrt": 4}
 
 
 def iteration_cost(function: Function) -> float:
@@ -23,7 +23,7 @@ def block_cost(block: Block) -> float:
     total = 0.0
     for s in block.statements:
         if isinstance(s, Scalar):
-            total += SERIAL * _HEAVY.get(s.instruction, 1)
+            total += SERIAL * HEAVY.get(s.instruction, 1)
         elif isinstance(s, Load | Store):
             total += SERIAL
         elif isinstance(s, Loop):

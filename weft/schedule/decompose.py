@@ -120,7 +120,7 @@ def _call(draft: Draft, node: Node) -> Sequence[Value]:
 
 
 def _turn_product(draft: Draft, node: Node) -> Sequence[Value] | None:
-    """``(a @ b)ᵀ`` as ``bᵀ @ aᵀ``: sides are read in any order of axes, results are best written in theirs."""
+    """``(a @ b)ᵀ`` as ``bᵀ @ aᵀ``: sides are read in any order, results are best written in theirs."""
     (x,), axes = node.inputs, node.attrs["axes"]
     product = draft.producer(x, matmul)
     rank = len(axes)

@@ -1,9 +1,9 @@
 """Fusion: which nodes become one kernel.
 
-A group works row by row on arrays of one shape, its *frame*: the leading axes are rows, the others columns. In
-it are elementwise ops, reductions of rows (their results are known before the next sweep over the row), ops on
-what rows were reduced to, and reductions over all rows, which give one partial result for each block of rows.
-So softmax is one group, and so is the gradient of layer normalisation with those of its weights.
+A group works row by row on arrays of one shape, its *frame*: the leading axes are rows, the others columns.
+In it are elementwise ops, reductions of rows (their results are known before the next sweep over the row), ops
+on what rows were reduced to, and reductions over all rows, which give one partial result for each block of
+rows. So softmax is one group, and so is the gradient of layer normalisation with those of its weights.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from weft.base.shapes import size_of
@@ -50,7 +51,7 @@ class Frame:
         return size_of(self.shape[self.split or 0 :])
 
     def kind(self, shape: tuple[Any, ...]) -> str:
-        """Whether an array of a shape has an element for each column ("full") or each row ("row"), else ""."""
+        """What an array of a shape has elements for: "full" (each column), "row" (each row), else ""."""
         if self.split is None:
             return "full" if size_of(shape) == size_of(self.shape) else ""
         if split_of(shape, self) is not None:
@@ -181,7 +182,7 @@ class Grouping:
         for value, found in readers.items():
             if size_of(value.type.shape) == 1:
                 continue
-            for i, j in zip(found, found[1:], strict=False):
+            for i, j in pairwise(found):
                 frame = self.groups[i].frame
                 if frame.kind(value.type.shape) == "full" and self._is_one_phase(i, j):
                     self._try(self.groups[i], self.groups[j])

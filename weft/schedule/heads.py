@@ -39,9 +39,11 @@ MOST_NODES = 24  # that go on with a product
 def attach_heads(grouping: Grouping) -> None:
     """Let groups that work on the elements of a product be part of its kernel, where they can."""
     web = grouping.web
+    new_states = {web.root(new) for _, new in web.graph.updates}
     for group in {id(g): g for g in grouping.groups.values()}.values():
-        if group.frame.split is not None or len(group.members) > MOST_NODES:
-            continue
+        updates = any(web.nodes[i].outputs[0] in new_states for i in group.members)
+        if group.frame.split is not None or len(group.members) > MOST_NODES or updates:
+            continue  # updates come last, after all that may fail; the product need not wait for that
         for j in sorted({j for i in group.members for j in web.needs[i]} - set(group.members), reverse=True):
             if web.nodes[j].op.name in HEADS and _fits(grouping, group, j):
                 group.head = j

@@ -1,6 +1,6 @@
 """Layouts: values that are written with their axes in another order, because they are read that way.
 
-A reshape of a permuted value would have to copy it; if its maker writes it in the permuted order, it is a view.
+A reshape of a permuted value would have to copy it; if it is written in the permuted order, it is a view.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, tail: Tail | No
 
 def _folded(batch: Shape, a: Array, b: Array) -> tuple[Shape, Array, Array]:
     """The batch axes that have not become rows of the left side, and both sides broadcast to them."""
-    a, b = (_broadcast(x, batch) for x in (a, b))
+    a, b = (broadcast_batch(x, batch) for x in (a, b))
     axes = len(batch)
     while axes and _is_still(b, axes - 1) and a.strides[axes - 1] == a.strides[axes] * a.shape[axes]:
         rows = a.shape[axes - 1] * a.shape[axes]
@@ -79,7 +79,8 @@ def _folded(batch: Shape, a: Array, b: Array) -> tuple[Shape, Array, Array]:
     return batch[:axes], a, b
 
 
-def _broadcast(x: Array, batch: Shape) -> Array:
+def broadcast_batch(x: Array, batch: Shape) -> Array:
+    """Matrices as seen in a larger batch."""
     own = x.shape[:-2]
     lead = len(batch) - len(own)
     strides = [

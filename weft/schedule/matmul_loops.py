@@ -39,6 +39,7 @@ class Contraction:
         across: whether sums are handed on from row to row in vectors, instead of from lane to lane.
         dots: whether sums run over vectors along the one step, in which both sides lie in order.
         finish: ``finish(row, column, sum)`` gets each element.
+        begin: ``begin(row, column)`` gives what the sum of an element begins with; 0 without it.
     """
 
     b: Builder
@@ -54,6 +55,7 @@ class Contraction:
     stage: Buffer | None = None
     across: bool = False
     dots: bool = False
+    begin: Callable[[Index, Index], Value] | None = None
 
     def write(self, rows: Index, row_groups: int, columns: Index, column_groups: int) -> None:
         """Write the loops over one of so many groups of rows and of columns."""
@@ -149,9 +151,16 @@ class Contraction:
             sides = [Side(right.buffer, right.start + j * apart) for j in range(lanes)]
             add_dots(self.b, left, sides, steps[0].extent, finished)
         else:
-            add_tile(self.b, lanes, left, right, steps, finished, lane_stride=apart)
+            add_tile(
+                self.b, lanes, left, right, steps, finished, lane_stride=apart, begin=self._begin(row, column)
+            )
         if stage is not None:
             self._hand_on(stage, row, rows, column, lanes)
+
+    def _begin(self, row: Index, column: Index) -> Callable[[int, Index], Value] | None:
+        """What the sums of a tile begin with."""
+        begin = self.begin
+        return None if begin is None else lambda r, lane: begin(row + r, column + lane)
 
     def _hand_on(self, stage: Buffer, row: Index, rows: int, column: Index, lanes: int) -> None:
         """Hand on the sums of a tile."""

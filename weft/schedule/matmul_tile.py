@@ -68,15 +68,17 @@ def add_tile(
     finished: Finished,
     *,
     lane_stride: Any = 1,
+    begin: Callable[[int, Index], Value] | None = None,
 ) -> None:
     """Sum a tile of ``len(left)`` rows and so many lanes, and hand on each row's sum.
 
-    ``finished(row, lane, sum)`` is called inside the vector loop over the lanes.
+    ``finished(row, lane, sum)`` is called inside the vector loop over the lanes. Sums begin at 0, or where
+    ``begin(row, lane)`` says.
     """
     dtype = sum_dtype(right.buffer.dtype)
     count = 0 if isinstance(lanes, Size | Index) else lanes
     with b.vector(lanes, lanes=count) as lane:
-        sums = [b.local(0, dtype) for _ in left]
+        sums = [b.local(begin(row, lane) if begin else 0, dtype) for row in range(len(left))]
         _add(b, sums, left, Side(right.buffer, right.start + lane * lane_stride), steps, Index.of(0))
         for row, total in enumerate(sums):
             finished(row, lane, b.get(total))

@@ -1,7 +1,7 @@
 """The memory plan: where each buffer in between lies in the arena, and which inputs may be overwritten.
 
-Buffers whose lives do not overlap share memory. A buffer lives from its first to its last use; if one of them is
-in a loop and another outside, all through the loop.
+Buffers whose lives do not overlap share memory. A buffer lives from its first to its last use; if one of
+them is in a loop and another outside, all through the loop.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def plan_arena(block: Block, temporaries: Sequence[Buffer]) -> Plan:
 
 
 def _in_place(block: Block, candidates: set[Buffer], lives: dict[Buffer, Life]) -> dict[Buffer, Buffer]:
-    """By buffer, the one whose memory it takes over: a launch reads that for the last time as it writes this."""
+    """By buffer, the one whose memory it takes over: a launch reads that last as it writes this."""
     found: dict[Buffer, Buffer] = {}
     taken: set[Buffer] = set()
     position: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """The order of units: Kahn's algorithm, taking first what frees as much memory as it takes.
 
-Among the others the program's own order decides. What overwrites state comes after everything that may fail, so
-that a run that fails changes nothing and state can be overwritten in place.
+Among the others the program's own order decides. What overwrites state comes after everything that may fail,
+so that a run that fails changes nothing and state can be overwritten in place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class _Ordering:
             if not is_view(node):
                 self.unit_of[i] = unit = min(groups[i].members) if i in groups else i
                 self.nodes.setdefault(unit, []).append(i)
-        self.needs = {u: {self.unit_of[j] for i in nodes for j in web.needs[i]} - {u} for u, nodes in self.nodes.items()}
+        self.needs: dict[int, set[int]] = {}
+        for unit, nodes in self.nodes.items():
+            self.needs[unit] = {self.unit_of[j] for i in nodes for j in web.needs[i]} - {unit}
         self._keep_effects_in_order()
         self._put_updates_last()
         self.users: dict[int, set[int]] = {u: set() for u in self.needs}
@@ -47,12 +49,22 @@ class _Ordering:
         self._find_uses()
 
     def _keep_effects_in_order(self) -> None:
-        last = None
+        """What may fail keeps its place among effects, so that a run fails where the program does."""
+        last: list[int] = []
+        since: list[int] = []
         for i, unit in self.unit_of.items():
             if not self.web.nodes[i].is_pure:
-                if last is not None and last != unit:
-                    self.needs[unit].add(last)
-                last = unit
+                self._add_needs(unit, [*last, *since])
+                last, since = [unit], []
+            elif _may_fail(self.web.nodes[i]):
+                self._add_needs(unit, last)
+                since.append(unit)
+
+    def _add_needs(self, unit: int, others: Iterable[int]) -> None:
+        """Let a unit run after others, unless one of them needs it."""
+        for other in others:
+            if other != unit and unit not in self._before(other):
+                self.needs[unit].add(other)
 
     def _put_updates_last(self) -> None:
         new = {self.web.root(v) for _, v in self.web.graph.updates}

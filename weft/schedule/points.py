@@ -102,7 +102,7 @@ class Reader:
         if found is None:
             found = self._find(value, index, mask)
             self.builder.remember(key, found)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _find(self, value: GraphValue, index: Indices, mask: Any) -> Value:
         source = self.sources.get(value)
@@ -122,7 +122,7 @@ class Reader:
         args = [self.read(v, broadcast_index(index, v.type.shape), mask) for v in node.inputs]
         out = node.op.scalar(self.builder, *args, **node.attrs)
         dtype = node.outputs[0].type.dtype
-        return out if hasattr(out, "dtype") else self.builder.constant(out, dtype)  # type: ignore[no-any-return]
+        return out if hasattr(out, "dtype") else self.builder.constant(out, dtype)
 
     def fail(self, node: Node, condition: Value, kind: Any, *values: Any) -> None:
         """Note a failure of a node where a condition holds; values are int64."""

@@ -5,8 +5,6 @@ decompose -> accumulate -> order -> groups, each lowered in turn -> coalesce -> 
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, size_names
 from weft.ir.graph import Graph, Node, Value
@@ -21,6 +19,7 @@ from weft.schedule.describe import kernel_name
 from weft.schedule.elements import change_element, changes_element
 from weft.schedule.groups import Group, Grouping
 from weft.schedule.heads import HEADS, attach_heads, lower_with_head
+from weft.schedule.hoist import hoist_lookups
 from weft.schedule.layouts import find_layouts
 from weft.schedule.lowerings import lowering_of
 from weft.schedule.machine import Machine
@@ -34,7 +33,6 @@ from weft.schedule.region import Scope, run_on_host
 from weft.schedule.units import Web
 from weft.schedule.waves import form_waves
 from weft.schedule.writer import Writer, over
-
 
 IN_REGISTERS = 4  # elements: temporaries as small as this are on the stack, for the optimiser to remove
 
@@ -51,7 +49,7 @@ def lower_graph(
     >>> program.inputs, program.outputs
     (1, 1)
     """
-    graph = expand_calls(graph) if check_nan else recompute(accumulate(decompose(graph)))
+    graph = expand_calls(graph) if check_nan else recompute(accumulate(decompose(hoist_lookups(graph))))
     writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, machine=machine or Machine())
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]

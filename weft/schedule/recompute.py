@@ -58,7 +58,9 @@ class _Recomputing:
                 continue
             inputs = [self._again(v, node) for v in node.inputs]
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            self.nodes.append(node if same else Node(node.op, inputs, node.attrs, node.outputs, node.location))
+            if not same:
+                node = Node(node.op, inputs, node.attrs, node.outputs, node.location)
+            self.nodes.append(node)
         return self.graph.replace(nodes=self.nodes)
 
     def _again(self, value: Value, user: Node) -> Value:

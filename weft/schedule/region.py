@@ -88,9 +88,14 @@ class Scope:
     def find(self, value: Value) -> Place | None:
         """The place of a value, also of a view of an array in memory; None where it has none yet."""
         place = self.places.get(value)
-        if place is None and (node := self.views.get(value)) is not None:
-            if self.find(node.inputs[0]) is not None and as_view(self, node):
-                place = self.places[value]
+        node = self.views.get(value)
+        if (
+            place is None
+            and node is not None
+            and self.find(node.inputs[0]) is not None
+            and as_view(self, node)
+        ):
+            place = self.places[value]
         return place
 
     def place(self, value: Value) -> Place:

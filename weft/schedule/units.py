@@ -1,7 +1,7 @@
 """Units: what is lowered as one piece, and what each needs from others.
 
-A unit is a node by itself, or a group of nodes that become one kernel. Views are in no unit: whoever reads one
-reads what it is a view of.
+A unit is a node by itself, or a group of nodes that become one kernel. Views are in no unit: whoever reads
+one reads what it is a view of.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Web:
         nodes: in an order in which they can run.
         producer: by value, the number of the node that makes it.
         results: values that must be in memory at the end.
-        needs, users: by number of a node, the numbers of those whose values it uses, or that use its own, where
-            views are looked through; a view itself has none.
+        needs, users: by number of a node, the numbers of those whose values it uses, or that use its own;
+            views are looked through, and have none themselves.
     """
 
     def __init__(self, graph: Graph) -> None:

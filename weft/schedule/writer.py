@@ -16,13 +16,12 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Const, Function, Host, Launch, Load, Store
-from weft.schedule.accesses import blocks_of, own_accesses
+from weft.loop.ir import Block, Buffer, Const, Function, Host, Launch
 from weft.schedule.arrays import Array, Progression, Shape
 from weft.schedule.describe import Held, Origins
 from weft.schedule.machine import Machine
 from weft.schedule.names import names_in_block
-from weft.schedule.keys import index_key
+from weft.schedule.reuse import find_reuses
 
 _MACHINE = Machine()
 SMALL = 64  # elements: inside a loop, work on so few is written into the main function
@@ -227,31 +226,6 @@ class Writer:
         with self.main.inside(block):
             yield
         self.depth -= loop
-
-
-def find_reuses(builder: Builder, reads: int) -> list[tuple[int, int]]:
-    """Pairs of parameters (read, written) whose elements are read just where the others are written."""
-    places: dict[Buffer, set[Any]] = {}
-    _collect_places(builder.block, places)
-    found = []
-    for i, old in enumerate(builder.buffers[:reads]):
-        for j, new in enumerate(builder.buffers[reads:], reads):
-            used = places.get(old)
-            if used is not None and len(used) == 1 and None not in used and used == places.get(new):
-                if old.dtype.itemsize == new.dtype.itemsize and old.size == new.size:
-                    found.append((i, j))
-    return found
-
-
-def _collect_places(block: Block, places: dict[Buffer, set[Any]]) -> None:
-    for statement in block.statements:
-        if isinstance(statement, Load | Store):
-            places.setdefault(statement.buffer, set()).add(index_key(statement.index))
-            continue
-        for access in own_accesses(statement):
-            places.setdefault(access.buffer, set()).add(None)
-        for inner in blocks_of(statement):
-            _collect_places(inner, places)
 
 
 def over(b: Builder, shape: Shape, write: Callable[..., None]) -> None:

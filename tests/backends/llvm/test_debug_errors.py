@@ -245,6 +245,24 @@ def test_error_in_a_call_back_keeps_class_and_traceback() -> None:
     assert c(weft.ones(1)).tolist() == [2.0]
 
 
+@pytest.mark.parametrize("backend", ["interpret", "llvm"])
+def test_only_what_stands_before_a_failure_has_effects(
+    backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def f(x: Any, i: Any) -> Any:
+        print("before", i)  # noqa: T201 - what is tested
+        y = x[i]
+        print("after", i)  # noqa: T201 - what is tested
+        return y
+
+    c = weft.compile(f, backend=backend)
+    with pytest.raises(BoundsError):
+        c(weft.ones(3), weft.tensor([5]))
+    text = capsys.readouterr().out
+    assert "before" in text
+    assert "after" not in text
+
+
 def test_nan_check_fails_like_other_errors() -> None:
     f = weft.compile(lambda x: weft.log(x), backend="llvm", check_nan=True)
     with pytest.raises(DomainError, match="log: results must not be NaN"):

@@ -303,12 +303,14 @@ def _emit(machine: Any, module: Any) -> bytes:
         ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-_PIPELINE = "O2"  # stands in the keys of the cache
+_PIPELINE = "O2 slp"  # stands in the keys of the cache
 
 
 def _optimise(machine: Any, module: Any) -> None:
     """Everything LLVM has, its vectorisers among it."""
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
     _run_passes(builder.getModulePassManager(), module, builder)
 
 

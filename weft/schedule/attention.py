@@ -1,0 +1,270 @@
+"""Attention on long sequences as one node each way, so that scores never lie in memory as a whole.
+
+``softmax(chain(query @ keys)) @ values`` becomes an ``attention`` node, where nobody else needs the weights; and
+the products of its gradient become an ``attention_gradient`` node, which computes the weights again from
+the sums of powers that the forward pass kept. Scores that are hidden by a constant triangle are not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.base.dtypes import float32, float64
+from weft.base.sizes import Size
+from weft.ir.graph import Graph, Node, Value
+from weft.ir.rewrite import map_regions
+from weft.ir.types import TensorType
+from weft.ops.arithmetic import mul, sub
+from weft.ops.contract import matrix_multiply as matmul
+from weft.ops.reduce import reduce_sum
+from weft.ops.softmax import softmax_op
+from weft.ops.view import permute
+from weft.schedule.attention_match import Use, Uses, swap_last
+from weft.schedule.attention_ops import Chain, attention, attention_gradient
+from weft.schedule.points import is_elementwise
+
+LONG = 1 << 18  # scores of one head from which on they are not kept
+
+
+def fuse_attention(graph: Graph) -> Graph:
+    """The graph, and its regions, with attention on long sequences as single nodes.
+
+    >>> import weft
+    >>> from weft.schedule.attention import fuse_attention
+    >>> from weft.schedule.decompose import expand_calls
+    >>> x = weft.zeros((1, 1024, 8))
+    >>> graph = weft.make_graph(weft.scaled_dot_product_attention)(x, x, x)
+    >>> [node.op.name for node in fuse_attention(expand_calls(graph)).nodes if node.op.name != "permute"]
+    ['mul', 'attention']
+    """
+    nodes = [map_regions(node, fuse_attention) if node.attrs else node for node in graph.nodes]
+    if any(a is not b for a, b in zip(nodes, graph.nodes, strict=True)):
+        graph = graph.replace(nodes=nodes)
+    for softmax in [node for node in graph.nodes if node.op is softmax_op]:
+        if _is_long(softmax):
+            graph = _Attention(Uses(graph), softmax).fused()
+    return graph
+
+
+def _is_long(softmax: Node) -> bool:
+    x = softmax.inputs[0].type
+    if len(x.shape) < 2 or softmax.attrs["axis"] != len(x.shape) - 1 or x.dtype not in (float32, float64):
+        return False
+    rows, columns = x.shape[-2:]
+    return not isinstance(rows, Size) and not isinstance(columns, Size) and rows * columns >= LONG
+
+
+@dataclass
+class _Gradient:
+    """What the gradient of an attention is made of.
+
+    Attributes:
+        weighted: the product that gives the gradient of weights, of the results' gradient and values.
+        slope: from the gradient of what softmax saw to that of scores.
+        products: by which of query, keys and values they are the gradient of.
+        removed: nodes that the new one stands for.
+    """
+
+    weighted: Node
+    slope: Chain
+    products: dict[str, Use] = field(default_factory=dict)
+    removed: set[Node] = field(default_factory=set)
+
+
+class _Attention:
+    """One softmax of scores, and the products around it."""
+
+    def __init__(self, uses: Uses, softmax: Node) -> None:
+        self.uses = uses
+        self.softmax = softmax
+        (self.weights,) = softmax.outputs
+        self.shape = self.weights.type.shape
+        self.causal = False
+
+    def fused(self) -> Graph:
+        """The graph with new nodes in the place of those around the softmax; as it is where they do not fit."""
+        uses = self.uses
+        path = uses.path(self.softmax.inputs[0], self.shape)
+        if not path or self.weights in uses.results:
+            return uses.graph
+        self.scores, *ops = path
+        self.query, self.keys = self.scores.inputs
+        if ops and uses.is_causal(ops[-1], _previous(ops[-1], path[-2])):
+            self.causal = True
+            ops = ops[:-1]
+        self.chain = uses.chain(self.scores.outputs[0], ops)
+        found = self._classify()
+        return uses.graph if found is None else self._replaced(path, *found)
+
+    def _classify(self) -> tuple[Use | None, _Gradient | None] | None:
+        """The product with values, and the gradient; None where weights are used otherwise."""
+        forward: Use | None = None
+        columns: Use | None = None
+        found = list(self.uses.products(self.weights))
+        for use in found:
+            if use is not None and use.sums_rows and columns is None:
+                columns = use
+            elif use is not None and not use.sums_rows and not use.turned and forward is None:
+                forward = use
+            elif use is not None:
+                return None
+        if found.count(None) == 0 and columns is None:
+            return None if forward is None else (forward, None)
+        gradient = self._gradient(forward, columns) if found.count(None) == 2 else None
+        return None if gradient is None else (forward, gradient)
+
+    def _gradient(self, forward: Use | None, columns: Use | None) -> _Gradient | None:
+        """The gradient, from ``(g - sum(g * weights)) * weights`` on."""
+        uses, weights = self.uses, self.weights
+        inner = next((n for n in uses.of(weights) if n.op is mul and uses.only(n.outputs[0]) is not None
+                      and uses.only(n.outputs[0]).op is reduce_sum), None)  # fmt: skip
+        outer = next((n for n in uses.of(weights) if n.op is mul and n is not inner), None)
+        if inner is None or outer is None:
+            return None
+        total = uses.only(inner.outputs[0])
+        shifted = uses.maker(_other(outer, weights), sub)
+        weighted = uses.maker(_other(inner, weights), matmul)
+        if shifted is None or weighted is None or not _is_row_sum(total) or uses.only(shifted.outputs[0]) is None:
+            return None
+        (g,) = weighted.outputs
+        if tuple(shifted.inputs) != (g, total.outputs[0]) or uses.only(total.outputs[0]) is not shifted:
+            return None
+        if set(uses.of(g)) != {inner, shifted} or g in uses.results or g.type.shape != self.shape:
+            return None
+        if forward is not None and not uses.is_same(weighted.inputs[1], forward.other[0], turned=True):
+            return None
+        return self._products(weighted, outer, columns, {inner, outer, total, shifted, weighted})
+
+    def _products(self, weighted: Node, outer: Node, columns: Use | None, removed: set[Node]) -> _Gradient | None:
+        """The products of the gradients of weights and of scores."""
+        uses = self.uses
+        (x,) = outer.outputs
+        ops = []
+        while (node := uses.only(x)) is not None and is_elementwise(node) and node.outputs[0].type.shape == self.shape:
+            if not (self.causal and uses.hides_gradient(node, x)):
+                ops.append(node)
+            removed.add(node)
+            (x,) = node.outputs
+        slope = uses.chain(outer.outputs[0], ops)
+        if x in uses.results:
+            return None
+        found = _Gradient(weighted, slope, {}, removed)
+        if columns is not None:
+            found.products["values"] = columns
+        for use in uses.products(x):
+            name = "keys" if use is not None and use.sums_rows else "query"
+            if use is None or name in found.products:
+                return None
+            found.products[name] = use
+        return found if self._fit(found) else None
+
+    def _fit(self, found: _Gradient) -> bool:
+        """Whether the other sides of the products are what they must be."""
+        expected = {"query": (self.keys, True), "keys": (self.query, False),
+                    "values": (found.weighted.inputs[0], False)}  # fmt: skip
+        for name, use in found.products.items():
+            value, turned = expected[name]
+            if not self.uses.is_same(value, use.other[0], turned=turned != use.other[1]):
+                return False
+            if use.node.outputs[0].type.shape[:-2] != self.shape[:-2]:
+                return False
+            found.removed.update((use.node, *use.views))
+        out = found.weighted.inputs[0].type.shape
+        return bool(found.products) and out == (*self.shape[:-1], found.weighted.inputs[1].type.shape[-2])
+
+    # New nodes
+
+    def _replaced(self, path: Sequence[Node], forward: Use | None, gradient: _Gradient | None) -> Graph:
+        nodes = list(self.uses.graph.nodes)
+        removed = {*path, self.softmax}
+        added: dict[int, list[Node]] = {}
+        place = self.uses.place
+        first = len(nodes)
+        if gradient is not None:
+            removed |= gradient.removed
+            first = min(place[use.node] for use in gradient.products.values())
+        at = first if forward is None else place[forward.node]
+        before: list[Node] = []
+        if forward is None:
+            assert gradient is not None
+            values = Value(gradient.weighted.inputs[1].type)
+            before, values = [], gradient.weighted.inputs[1]
+            turned = _turned(values, self.softmax)
+            before, values = [turned], turned.outputs[0]
+            out = None
+        else:
+            removed.add(forward.node)
+            values, out = forward.other[0], forward.node.outputs[0]
+        node = self._forward_node(values, out, self.softmax if forward is None else forward.node)
+        added[at] = [*before, node]
+        if gradient is not None:
+            late = [*node.inputs, gradient.weighted.inputs[0], *gradient.slope.others]
+            made = set(turned.outputs) if forward is None else set()
+            if at > first or any(self.uses.made_at(v) >= first for v in late if v not in made):
+                return self.uses.graph
+            added.setdefault(first, []).extend(self._gradient_nodes(node, gradient))
+        return self.uses.graph.replace(nodes=_rebuilt(nodes, removed, added))
+
+    def _forward_node(self, values: Value, out: Value | None, like: Node) -> Node:
+        inputs = [self.query, self.keys, values, *self.chain.others]
+        attrs = {"chain": self.chain, "causal": self.causal}
+        types = attention.type_rule(*[v.type for v in inputs], **attrs)
+        return Node(attention, inputs, attrs, [out or Value(types[0]), Value(types[1])], like.location)
+
+    def _gradient_nodes(self, forward: Node, gradient: _Gradient) -> list[Node]:
+        """The gradient, and what it needs: for each row the sum of results times their gradients."""
+        out, sums = forward.outputs
+        g, location = gradient.weighted.inputs[0], gradient.weighted.location
+        product, total = Value(out.type), Value(sums.type)
+        attrs = {"axes": (len(out.type.shape) - 1,), "keepdims": True}
+        nodes = [
+            Node(mul, [g, out], {}, [product], location),
+            Node(reduce_sum, [product], attrs, [total], location),
+        ]
+        others = (*self.chain.others, *gradient.slope.others)
+        inputs = [*forward.inputs[:3], g, sums, total, *others]
+        attrs = {"chain": self.chain, "slope": gradient.slope, "causal": self.causal}
+        outs = [Value(t) for t in attention_gradient.type_rule(*[v.type for v in inputs], **attrs)]
+        turned = []
+        for i, name in enumerate(("query", "keys", "values")):
+            use = gradient.products.get(name)
+            if use is not None and not use.turned:
+                outs[i] = use.node.outputs[0]
+            elif use is not None:
+                turned.append(_turned(outs[i], use.node, use.node.outputs[0]))
+        return [*nodes, Node(attention_gradient, inputs, attrs, outs, location), *turned]
+
+
+def _previous(node: Node, before: Node) -> Value:
+    """The input of a node that comes from the one before it."""
+    return next(v for v in node.inputs if v in before.outputs)
+
+
+def _other(node: Node, value: Value) -> Value:
+    """The input of a node of two that is not a value."""
+    return next((v for v in node.inputs if v is not value), value)
+
+
+def _is_row_sum(node: Node | None) -> bool:
+    if node is None or node.op is not reduce_sum:
+        return False
+    return bool(node.attrs["keepdims"] and node.attrs["axes"] == (len(node.inputs[0].type.shape) - 1,))
+
+
+def _turned(value: Value, like: Node, out: Value | None = None) -> Node:
+    """A node that transposes a matrix."""
+    axes = swap_last(tuple(range(len(value.type.shape))))
+    shape = tuple(value.type.shape[a] for a in axes)
+    out = out or Value(TensorType(shape, value.type.dtype))
+    return Node(permute, [value], {"axes": axes}, [out], like.location)
+
+
+def _rebuilt(nodes: Sequence[Node], removed: set[Node], added: dict[int, list[Node]]) -> list[Any]:
+    out: list[Node] = []
+    for i, node in enumerate(nodes):
+        out.extend(added.get(i, ()))
+        if node not in removed:
+            out.append(node)
+    return out

@@ -1,0 +1,269 @@
+"""Loops in the main function.
+
+A scalar that a loop carries is a local; an array is a buffer that holds the newest value. The copies that
+this writes at the end of an iteration are removed by ``coalesce`` where the new value can be made in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import int64
+from weft.ir.graph import Node, Value
+from weft.loop.builder import Builder
+from weft.loop.index import Index
+from weft.loop.ir import Bind, Block, Const, If, Leave, While
+from weft.schedule.arrays import Array, Progression
+from weft.schedule.counters import Counter, find_counter
+from weft.schedule.nested import Lower, is_same, lower_region, put
+from weft.schedule.points import as_constant
+from weft.schedule.region import Scope
+
+_ROWS = 16  # that a loop which collects has room for at first
+
+
+class _Carries:
+    """What a loop carries: a local for each scalar, a buffer for each array."""
+
+    def __init__(self, scope: Scope, values: Sequence[Value], outputs: Sequence[Value]) -> None:
+        self.scope = scope
+        self.outputs = outputs
+        self.holders: list[Any] = []
+        b = scope.writer.main
+        for value, out in zip(values, outputs, strict=True):
+            if value.type.shape == ():
+                self.holders.append(b.local(scope.scalar(value)))
+            else:
+                array = scope.output(out)
+                put(scope, scope.place(value), array)
+                self.holders.append(array)
+
+    def places(self) -> list[Any]:
+        """What the carries are at the beginning of an iteration."""
+        b = self.scope.writer.main
+        return [h if isinstance(h, Array) else b.get(h) for h in self.holders]
+
+    def wanted(self) -> list[Array | None]:
+        """No array: the new value must not be written before the old one was read for the last time."""
+        return [None] * len(self.holders)
+
+    def advance(self, outs: Sequence[Any]) -> None:
+        """The carries become what an iteration gave, all at once."""
+        b = self.scope.writer.main
+        buffers = {h.buffer for h in self.holders if isinstance(h, Array)}
+        moved = []
+        for holder, place in zip(self.holders, outs, strict=True):
+            swapped = isinstance(place, Array) and place.buffer in buffers and not is_same(place, holder)
+            moved.append(self.scope.writer.copied(place) if swapped else place)
+        for holder, place in zip(self.holders, moved, strict=True):
+            if isinstance(holder, Array):
+                put(self.scope, place, holder)
+            else:
+                b.set(holder, place)
+
+    def publish(self) -> None:
+        """After the loop the carries are its outputs."""
+        for value, holder in zip(self.outputs, self.holders, strict=True):
+            self.scope.places[value] = (
+                holder if isinstance(holder, Array) else self.scope.writer.main.get(holder)
+            )
+
+
+def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
+    """A loop along arrays, whose length is known."""
+    attrs, xs = node.attrs, list(node.inputs)
+    b = scope.writer.main
+    steps = Index.of(attrs["length"])
+    if attrs["counted"]:
+        steps = b.term(b.cast(scope.scalar(xs.pop(0)), int64))
+    count, mapped = attrs["carries"], attrs["mapped"]
+    along = [_walked(scope, v) for v in xs[count : count + mapped]]
+    fixed = [scope.place(v) for v in xs[count + mapped :]]
+    carries = _Carries(scope, xs[:count], node.outputs[:count])
+    stacks = [scope.output(v) for v in node.outputs[count:]]
+    if attrs["counted"]:
+        for stack in stacks:
+            put(scope, Const(np.zeros((), stack.dtype)[()], stack.dtype), stack)
+    with _loop(scope, steps) as i:
+        row = _reversed(b, steps, i) if attrs["reverse"] else i
+        rows = [_row(b, x, row) for x in along]
+        targets = [stack.row(row) for stack in stacks]
+        wanted = [*carries.wanted(), *targets]
+        outs = lower_region(scope, attrs["body"], [*carries.places(), *rows, *fixed], wanted, lower)
+        numbers = [None if attrs["counted"] else _even(x, row, attrs["length"]) for x in outs[count:]]
+        _collect(scope, outs[count:], targets, numbers)
+        carries.advance(outs[:count])
+    carries.publish()
+    _publish_numbers(scope, node.outputs[count:], numbers)
+
+
+def _reversed(b: Builder, steps: Index, i: Index) -> Index:
+    """The row of an iteration that goes backward, with bounds that are told where the length varies."""
+    bounds = steps.bounds()
+    if steps.is_fixed or bounds is None:
+        return steps - 1 - i
+    return b.term(b.scalar("sub", (steps - 1, i), int64), bounds[1])
+
+
+# What loops collect
+
+
+def _even(place: Any, row: Index, size: Any) -> Any:
+    """What all iterations give, if it is one number, or numbers at even distances; else None."""
+    if isinstance(place, Const):
+        return place
+    if not isinstance(place, Index) or not isinstance(place.offset, int) or len(row.terms) != 1:
+        return None
+    ((variable, factor),) = row.terms.items()
+    if set(place.terms) != {variable} or factor != 1 or row.offset != 0:
+        return None
+    step = place.terms[variable]
+    return Progression(place.offset, step, size, int64) if isinstance(step, int) else None
+
+
+def _collect(scope: Scope, outs: Sequence[Any], targets: Sequence[Array], numbers: Sequence[Any]) -> None:
+    """Store what an iteration gives, but for what is known as numbers."""
+    for place, target, number in zip(outs, targets, numbers, strict=True):
+        if number is None:
+            put(scope, place, target)
+
+
+def _publish_numbers(scope: Scope, stacks: Sequence[Value], numbers: Sequence[Any]) -> None:
+    for value, number in zip(stacks, numbers, strict=True):
+        if number is not None:
+            scope.places[value] = number
+
+
+def _walked(scope: Scope, value: Value) -> Any:
+    place = scope.place(value)
+    return place if isinstance(place, Progression | Const) else scope.array(value)
+
+
+def _row(b: Builder, place: Any, row: Index) -> Any:
+    if isinstance(place, Const):
+        return place
+    return place.row(row) if isinstance(place, Array) else place.element(b, row)
+
+
+@contextmanager
+def _loop(scope: Scope, steps: Index) -> Iterator[Index]:
+    with scope.writer.main.loop(steps) as i:
+        scope.writer.depth += 1
+        yield i
+        scope.writer.depth -= 1
+
+
+def lower_while(scope: Scope, node: Node, lower: Lower) -> None:
+    """A loop with a test; one that counts is a loop whose length is known when it begins."""
+    counter = find_counter(node)
+    if counter is None:
+        _repeat(scope, node, lower)
+    else:
+        _count(scope, node, counter, lower)
+
+
+def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:
+    attrs, b, number = node.attrs, scope.writer.main, counter.carry
+    count = attrs["carries"]
+    start = scope.scalar(node.inputs[number])
+    stop = scope.scalar(counter.stop) if isinstance(counter.stop, Value) else as_constant(counter.stop)
+    steps = b.term(b.max(b.sub(stop, start), 0))
+    others = [k for k in range(count) if k != number]
+    carries = _Carries(scope, [node.inputs[k] for k in others], [node.outputs[k] for k in others])
+    fixed = [scope.place(v) for v in node.inputs[count:]]
+    values = node.outputs[count:-1] if attrs["trips"] is not None else ()
+    stacks = _room(scope, node, steps, values)
+    with _loop(scope, steps) as i:
+        targets = [stack.row(i) for stack in stacks]
+        before = carries.places()
+        before.insert(number, b.add(start, i))
+        wanted = [None] * count + targets
+        outs = lower_region(scope, attrs["body"], [*before, *fixed], wanted, lower)
+        numbers = [_even(x, i, attrs["trips"]) for x in outs[count:]]
+        _collect(scope, outs[count:], targets, numbers)
+        carries.advance([outs[k] for k in others])
+    carries.publish()
+    _publish_numbers(scope, values, numbers)
+    scope.places[node.outputs[number]] = b.add(start, steps)
+
+
+def _room(scope: Scope, node: Node, steps: Index, values: Sequence[Value]) -> list[Array]:
+    """Memory for what a loop collects whose length is known."""
+    if not values:
+        return []
+    (name,) = node.attrs["trips"].names()
+    scope.writer.told.add(name)
+    scope.writer.main.add_statement(Bind(name, steps))
+    scope.places[node.outputs[-1]] = steps
+    return [scope.output(v) for v in values]
+
+
+def _repeat(scope: Scope, node: Node, lower: Lower) -> None:
+    attrs, writer = node.attrs, scope.writer
+    b, count = writer.main, attrs["carries"]
+    carries = _Carries(scope, node.inputs[:count], node.outputs[:count])
+    fixed = [scope.place(v) for v in node.inputs[count:]]
+    collected = _Collected(scope, node) if attrs["trips"] is not None else None
+    test, body = Block(), Block()
+    with writer.inside(test, loop=True):
+        (holds,) = lower_region(scope, attrs["test"], [*carries.places(), *fixed], [None], lower)
+    with writer.inside(body, loop=True):
+        targets = collected.rows() if collected else []
+        wanted = [*carries.wanted(), *targets]
+        outs = lower_region(scope, attrs["body"], [*carries.places(), *fixed], wanted, lower)
+        for place, target in zip(outs[count:], targets, strict=True):
+            put(scope, place, target)
+        carries.advance(outs[:count])
+        if collected:
+            collected.advance()
+        if writer.failures or writer.hosts:
+            b.add_statement(Leave())
+    b.add_statement(While(test, holds, body))
+    carries.publish()
+    if collected:
+        collected.publish(node)
+
+
+class _Collected:
+    """What a loop collects: rows in memory from the heap, which grows as the loop goes on."""
+
+    def __init__(self, scope: Scope, node: Node) -> None:
+        self.scope = scope
+        self.writer = scope.writer
+        b = self.writer.main
+        (self.name,) = node.attrs["trips"].names()
+        self.count = b.local(0, int64)
+        self.room = b.local(_ROWS, int64)
+        self.writer.told.add(self.name)
+        b.add_statement(Bind(self.name, b.get(self.room)))
+        self.stacks = [scope.output(v) for v in node.outputs[node.attrs["carries"] : -1]]
+
+    def rows(self) -> list[Array]:
+        """The rows of this iteration; there is room for them."""
+        b = self.writer.main
+        count = b.get(self.count)
+        grow = Block()
+        with b.inside(grow):
+            b.set(self.room, b.mul(b.get(self.room), 2))
+            b.add_statement(Bind(self.name, b.get(self.room)))
+            for stack in self.stacks:
+                self.writer.allocate(stack.buffer, stack.size)
+        b.add_statement(If(b.le(b.get(self.room), count), grow, Block()))
+        row = b.term(count)
+        return [stack.row(row) for stack in self.stacks]
+
+    def advance(self) -> None:
+        """One more row is there."""
+        b = self.writer.main
+        b.set(self.count, b.add(b.get(self.count), 1))
+
+    def publish(self, node: Node) -> None:
+        """After the loop its length is known."""
+        b = self.writer.main
+        count = b.get(self.count)
+        b.add_statement(Bind(self.name, count))
+        self.scope.places[node.outputs[-1]] = count
