@@ -227,7 +227,7 @@ class Builder:
 
     def complex(self, re: Any, im: Any) -> Value:
         """A complex number of its parts."""
-        re, im = self._alike(re, im)
+        re, im = (self.cast(x, float32) if x.dtype.itemsize < 4 else x for x in self._alike(re, im))
         return self.scalar("complex", (re, im), _WHOLES[re.dtype])
 
     def _instruction(self, name: str, *args: Any) -> Value:

@@ -11,7 +11,7 @@ from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis
 from weft.base.size_bounds import positive, size_min
 from weft.base.sizes import Size
-from weft.errors import ArgumentError, DtypeError, ShapeError
+from weft.errors import ArgumentError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear, primitive
@@ -19,7 +19,7 @@ from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Op, Sample, composite, no_gradient, type_of
 from weft.ops.reduce import widened
 from weft.ops.samples import complex_array, int_array, real_array
-from weft.ops.select import cast, same_dtype
+from weft.ops.select import cast, need_real, same_dtype
 from weft.ops.size import filled, positions
 from weft.ops.view import join, reshape
 from weft.ops.view_slice import pad_axes, slice_axis
@@ -182,9 +182,14 @@ def _place_of_running(x: Any, *, axis: int, largest: bool) -> Any:
     return np.maximum.accumulate(found, axis=axis).astype(int64)
 
 
+def _running_type(x: TensorType, *, axis: int, largest: bool) -> TensorType:
+    need_real("cummax" if largest else "cummin", x)
+    return TensorType(x.shape, int64)
+
+
 place_of_running: Op = primitive(
     "cummax_index",
-    type_rule=lambda x, *, axis, largest: TensorType(x.shape, int64),
+    type_rule=_running_type,
     eval=_place_of_running,
     vjp=no_gradient("returns indices"),
     batch=batch_leading(shifted_axes),
@@ -199,8 +204,7 @@ place_of_running: Op = primitive(
 
 
 def _running_extreme(op: str, x: Any, axis: int, largest: bool) -> tuple[Any, Any]:
-    if kind(x.dtype) == "c":
-        raise DtypeError(op, f"dtype must be real, got {x.dtype.name}")
+    need_real(op, x)
     index = normalize_axis(op, axis, x.ndim)
     where = place_of_running(x, axis=index, largest=largest)
     return take_along_axis(x, where, axis=index), where

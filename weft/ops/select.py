@@ -109,6 +109,12 @@ def weight(condition: Any, like: Any) -> Any:
     return cast(condition, dtype=like.dtype)
 
 
+def need_real(op: str, x: Any) -> None:
+    """Raise an error where the elements of a tensor, or of a type, have no order: they are complex."""
+    if kind(x.dtype) == "c":
+        raise DtypeError(op, f"dtype must be real, got {x.dtype.name}")
+
+
 def same_dtype(op: str, *inputs: Any) -> list[Any]:
     """Inputs in their common dtype; Python numbers are weak, and so are NumPy's next to tensors."""
     first = getattr(inputs[0], "dtype", None)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.base.dtypes import bfloat16, float32, int64, kind
+from weft.base.dtypes import bfloat16, float32, int64
 from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
@@ -20,7 +20,7 @@ from weft.ops.index import gather_nd
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Attrs, Op, Sample, composite, no_gradient, type_of
 from weft.ops.samples import int_array, real_array
-from weft.ops.select import same_dtype, select
+from weft.ops.select import need_real, same_dtype, select
 from weft.ops.view import reshape
 
 # Sorting. It is stable always; NaN counts as larger than everything.
@@ -55,9 +55,14 @@ def _sorted(x: Any, *, axis: int, descending: bool) -> Any:
     return np.flip(out, axis) if descending else out
 
 
+def _order_type(x: TensorType, *, axis: int, descending: bool) -> TensorType:
+    need_real("argsort", x)
+    return TensorType(x.shape, int64)
+
+
 order_axis: Op = primitive(
     "argsort",
-    type_rule=lambda x, *, axis, descending: TensorType(x.shape, int64),
+    type_rule=_order_type,
     eval=_order,
     vjp=no_gradient("returns indices"),
     batch=batch_leading(shifted_axes),
@@ -72,9 +77,14 @@ def _sort_vjp(g: Any, x: Any, axis: int, descending: bool) -> Any:
     return take_along_axis(g, order_axis(order, axis=axis, descending=False), axis=axis)
 
 
+def _sort_type(x: TensorType, *, axis: int, descending: bool) -> TensorType:
+    need_real("sort", x)
+    return x
+
+
 sort_axis: Op = primitive(
     "sort",
-    type_rule=lambda x, *, axis, descending: x,
+    type_rule=_sort_type,
     eval=_sorted,
     vjp=(_sort_vjp,),
     batch=batch_leading(shifted_axes),
@@ -82,11 +92,6 @@ sort_axis: Op = primitive(
     defaults={"descending": False},
     total=True,
 )
-
-
-def _need_real(op: str, x: Any) -> None:
-    if kind(x.dtype) == "c":
-        raise DtypeError(op, f"dtype must be real, got {x.dtype.name}")
 
 
 @public
@@ -97,7 +102,7 @@ def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = 
     >>> weft.sort(weft.tensor([3, 1, 2]), descending=True)
     tensor([3, 2, 1])
     """
-    _need_real("sort", x)
+    need_real("sort", x)
     return sort_axis(x, axis=normalize_axis("sort", axis, x.ndim), descending=bool(descending))
 
 
@@ -109,7 +114,7 @@ def argsort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool
     >>> weft.argsort(weft.tensor([3, 1, 2]))
     tensor([1, 2, 0])
     """
-    _need_real("argsort", x)
+    need_real("argsort", x)
     return order_axis(x, axis=normalize_axis("argsort", axis, x.ndim), descending=bool(descending))
 
 
@@ -150,6 +155,7 @@ def _first_of_top(x: Any, k: int, largest: bool) -> Any:
 
 
 def _top_type(x: TensorType, *, k: int, axis: int, largest: bool) -> TensorType:
+    need_real("topk", x)
     _check_k(x.shape[axis], axis, k)
     return TensorType((*x.shape[:axis], k, *x.shape[axis + 1 :]), int64)
 
@@ -190,7 +196,7 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
     >>> weft.topk(weft.tensor([1.0, 4.0, 3.0]), 2)
     TopK(values=tensor([4., 3.]), indices=tensor([1, 2]))
     """
-    _need_real("topk", x)
+    need_real("topk", x)
     index = normalize_axis("topk", axis, x.ndim)
     (k,) = as_ints("topk", "k", k)
     _check_k(x.shape[index], index, k)
@@ -216,6 +222,7 @@ def _search_type(x1: TensorType, x2: TensorType, *, side: str) -> TensorType:
         raise ShapeError(
             "searchsorted", f"x1 must be a vector or have the leading axes of x2, got {x1} and {x2}"
         )
+    need_real("searchsorted", x1)
     if x1.dtype != x2.dtype:
         raise DtypeError("searchsorted", f"dtypes must be equal, got {x1.dtype.name} and {x2.dtype.name}")
     return TensorType(x2.shape, int64)
@@ -256,7 +263,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None,
     if side not in ("left", "right"):
         raise ArgumentError("searchsorted", f"side must be 'left' or 'right', got {side!r}")
     x1, x2 = same_dtype("searchsorted", x1, x2)
-    _need_real("searchsorted", x1)
+    need_real("searchsorted", x1)
     if sorter is not None:
         x1 = gather_nd(x1, sorter) if x1.ndim == 1 else take_along_axis(x1, sorter, axis=-1)
     search_sorted.type_rule(type_of(x1), type_of(x2), side=side)

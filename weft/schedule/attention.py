@@ -1,15 +1,15 @@
 """Attention on long sequences as one node each way, so that scores never lie in memory as a whole.
 
-``softmax(chain(query @ keys)) @ values`` becomes an ``attention`` node, where nobody else needs the weights; and
-the products of its gradient become an ``attention_gradient`` node, which computes the weights again from
-the sums of powers that the forward pass kept. Scores that are hidden by a constant triangle are not computed.
+``softmax(chain(query @ keys)) @ values`` becomes an ``attention`` node, where nobody else needs the weights,
+and the products of its gradient an ``attention_gradient`` node, which computes the weights again,
+from the sums of powers that the forward pass kept. Scores that a constant triangle hides are not computed, so a NaN among
+the keys of later places goes unseen there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from weft.base.dtypes import float32, float64
 from weft.base.sizes import Size
@@ -23,9 +23,10 @@ from weft.ops.softmax import softmax_op
 from weft.ops.view import permute
 from weft.schedule.attention_match import Use, Uses, swap_last
 from weft.schedule.attention_ops import Chain, attention, attention_gradient
+from weft.schedule.attention_tile import LANES
 from weft.schedule.points import is_elementwise
 
-LONG = 1 << 18  # scores of one head from which on they are not kept
+LONG = 1 << 14  # scores of one head from which on they are not kept
 
 
 def fuse_attention(graph: Graph) -> Graph:
@@ -53,7 +54,9 @@ def _is_long(softmax: Node) -> bool:
     if len(x.shape) < 2 or softmax.attrs["axis"] != len(x.shape) - 1 or x.dtype not in (float32, float64):
         return False
     rows, columns = x.shape[-2:]
-    return not isinstance(rows, Size) and not isinstance(columns, Size) and rows * columns >= LONG
+    if isinstance(rows, Size) or isinstance(columns, Size) or min(rows, columns) < LANES:
+        return False
+    return bool(rows * columns >= LONG)
 
 
 @dataclass
@@ -84,7 +87,7 @@ class _Attention:
         self.causal = False
 
     def fused(self) -> Graph:
-        """The graph with new nodes in the place of those around the softmax; as it is where they do not fit."""
+        """The graph with new nodes for those around the softmax; as it is where they do not fit."""
         uses = self.uses
         path = uses.path(self.softmax.inputs[0], self.shape)
         if not path or self.weights in uses.results:
@@ -104,11 +107,15 @@ class _Attention:
         columns: Use | None = None
         found = list(self.uses.products(self.weights))
         for use in found:
-            if use is not None and use.sums_rows and columns is None:
+            if use is None:
+                continue
+            if use.node.outputs[0].type.shape[:-2] != self.shape[:-2]:
+                return None
+            if use.sums_rows and columns is None:
                 columns = use
-            elif use is not None and not use.sums_rows and not use.turned and forward is None:
+            elif not use.sums_rows and not use.turned and forward is None:
                 forward = use
-            elif use is not None:
+            else:
                 return None
         if found.count(None) == 0 and columns is None:
             return None if forward is None else (forward, None)
@@ -118,15 +125,15 @@ class _Attention:
     def _gradient(self, forward: Use | None, columns: Use | None) -> _Gradient | None:
         """The gradient, from ``(g - sum(g * weights)) * weights`` on."""
         uses, weights = self.uses, self.weights
-        inner = next((n for n in uses.of(weights) if n.op is mul and uses.only(n.outputs[0]) is not None
-                      and uses.only(n.outputs[0]).op is reduce_sum), None)  # fmt: skip
-        outer = next((n for n in uses.of(weights) if n.op is mul and n is not inner), None)
+        factors = [n for n in uses.of(weights) if n.op is mul]
+        inner = next((n for n in factors if _is_row_sum(uses.only(n.outputs[0]))), None)
+        outer = next((n for n in factors if n is not inner), None)
         if inner is None or outer is None:
             return None
         total = uses.only(inner.outputs[0])
         shifted = uses.maker(_other(outer, weights), sub)
         weighted = uses.maker(_other(inner, weights), matmul)
-        if shifted is None or weighted is None or not _is_row_sum(total) or uses.only(shifted.outputs[0]) is None:
+        if total is None or shifted is None or weighted is None or uses.only(shifted.outputs[0]) is None:
             return None
         (g,) = weighted.outputs
         if tuple(shifted.inputs) != (g, total.outputs[0]) or uses.only(total.outputs[0]) is not shifted:
@@ -137,18 +144,20 @@ class _Attention:
             return None
         return self._products(weighted, outer, columns, {inner, outer, total, shifted, weighted})
 
-    def _products(self, weighted: Node, outer: Node, columns: Use | None, removed: set[Node]) -> _Gradient | None:
+    def _products(
+        self, weighted: Node, outer: Node, columns: Use | None, removed: set[Node]
+    ) -> _Gradient | None:
         """The products of the gradients of weights and of scores."""
         uses = self.uses
         (x,) = outer.outputs
         ops = []
-        while (node := uses.only(x)) is not None and is_elementwise(node) and node.outputs[0].type.shape == self.shape:
+        while (node := uses.only(x)) is not None and is_elementwise(node):
             if not (self.causal and uses.hides_gradient(node, x)):
                 ops.append(node)
             removed.add(node)
             (x,) = node.outputs
         slope = uses.chain(outer.outputs[0], ops)
-        if x in uses.results:
+        if x in uses.results or x.type.shape != self.shape:
             return None
         found = _Gradient(weighted, slope, {}, removed)
         if columns is not None:
@@ -177,41 +186,40 @@ class _Attention:
     # New nodes
 
     def _replaced(self, path: Sequence[Node], forward: Use | None, gradient: _Gradient | None) -> Graph:
-        nodes = list(self.uses.graph.nodes)
+        """The graph with new nodes, each at the first place where one stood that it stands for."""
+        uses = self.uses
         removed = {*path, self.softmax}
         added: dict[int, list[Node]] = {}
-        place = self.uses.place
-        first = len(nodes)
+        if forward is not None:
+            removed.add(forward.node)
+            node = self._forward_node(forward.other[0], forward.node)
+            added[uses.place[forward.node]] = [node]
         if gradient is not None:
             removed |= gradient.removed
-            first = min(place[use.node] for use in gradient.products.values())
-        at = first if forward is None else place[forward.node]
-        before: list[Node] = []
-        if forward is None:
-            assert gradient is not None
-            values = Value(gradient.weighted.inputs[1].type)
-            before, values = [], gradient.weighted.inputs[1]
-            turned = _turned(values, self.softmax)
-            before, values = [turned], turned.outputs[0]
-            out = None
-        else:
-            removed.add(forward.node)
-            values, out = forward.other[0], forward.node.outputs[0]
-        node = self._forward_node(values, out, self.softmax if forward is None else forward.node)
-        added[at] = [*before, node]
-        if gradient is not None:
-            late = [*node.inputs, gradient.weighted.inputs[0], *gradient.slope.others]
-            made = set(turned.outputs) if forward is None else set()
-            if at > first or any(self.uses.made_at(v) >= first for v in late if v not in made):
-                return self.uses.graph
+            first = min(uses.place[use.node] for use in gradient.products.values())
+            late = (
+                self.query,
+                self.keys,
+                *self.chain.others,
+                *gradient.weighted.inputs,
+                *gradient.slope.others,
+            )
+            if max(added, default=0) > first or any(uses.made_at(v) >= first for v in late):
+                return uses.graph
+            if forward is None:
+                values = _turned(gradient.weighted.inputs[1], gradient.weighted)
+                node = self._forward_node(values.outputs[0], None)
+                added[first] = [values, node]
             added.setdefault(first, []).extend(self._gradient_nodes(node, gradient))
-        return self.uses.graph.replace(nodes=_rebuilt(nodes, removed, added))
+        return _with_nodes(uses.graph, removed, added)
 
-    def _forward_node(self, values: Value, out: Value | None, like: Node) -> Node:
+    def _forward_node(self, values: Value, product: Node | None) -> Node:
+        """The node for the product of weights and values; None where only the gradient needs it."""
         inputs = [self.query, self.keys, values, *self.chain.others]
         attrs = {"chain": self.chain, "causal": self.causal}
-        types = attention.type_rule(*[v.type for v in inputs], **attrs)
-        return Node(attention, inputs, attrs, [out or Value(types[0]), Value(types[1])], like.location)
+        out, sums = attention.type_rule(*[v.type for v in inputs], **attrs)
+        result = Value(out) if product is None else product.outputs[0]
+        return Node(attention, inputs, attrs, [result, Value(sums)], (product or self.softmax).location)
 
     def _gradient_nodes(self, forward: Node, gradient: _Gradient) -> list[Node]:
         """The gradient, and what it needs: for each row the sum of results times their gradients."""
@@ -261,10 +269,11 @@ def _turned(value: Value, like: Node, out: Value | None = None) -> Node:
     return Node(permute, [value], {"axes": axes}, [out], like.location)
 
 
-def _rebuilt(nodes: Sequence[Node], removed: set[Node], added: dict[int, list[Node]]) -> list[Any]:
-    out: list[Node] = []
-    for i, node in enumerate(nodes):
-        out.extend(added.get(i, ()))
-        if node not in removed:
-            out.append(node)
-    return out
+def _with_nodes(graph: Graph, removed: set[Node], added: dict[int, list[Node]]) -> Graph:
+    """The graph with nodes added at places, and without some; constants that nobody uses go, too."""
+    nodes: list[Node] = []
+    for i, node in enumerate(graph.nodes):
+        nodes += added.get(i, ())
+        nodes += () if node in removed else (node,)
+    used = {v for node in nodes for v in node.inputs}.union(graph.results)
+    return graph.replace(nodes=nodes, constants={v: a for v, a in graph.constants.items() if v in used})

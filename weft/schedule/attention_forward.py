@@ -1,8 +1,9 @@
 """The forward pass of attention: block by block of keys, with a softmax that corrects itself.
 
-A task has a block of queries, in the lanes of vectors. Of a block of keys it computes scores, moves the largest
-score of each query so far up, scales what it has summed of powers and of values down accordingly, and adds on.
-So no more scores than those of a block exist at a time. (Milakov and Gimelshein 2018; Rabe and Staats 2021.)
+A task has a block of queries, in the lanes of vectors. It computes the scores of a block of keys, moves the
+largest score of each query so far up, scales what it has summed of powers and values down accordingly, and
+adds on. So no more scores than those of a block exist at a time (Milakov and Gimelshein 2018, Rabe and Staats
+2021).
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from weft.schedule.attention_tile import (
     BLOCK,
     LANES,
     Axis,
-    Side,
-    Step,
     fill,
     inside,
+    matrix_side,
     multiply,
     number,
     there,
+    transposed,
     turn_in,
 )
 from weft.schedule.lowerings import lowers
 from weft.schedule.machine import Machine
 from weft.schedule.matmul import broadcast_batch
+from weft.schedule.matmul_tile import Side, Step
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 
@@ -51,9 +53,7 @@ class _Forward:
     def __init__(self, kernel: Kernel, chain: Chain, causal: bool, machine: Machine) -> None:
         self.b: Builder = kernel.builder
         self.query, keys, self.values, *self.others = kernel.reads
-        self.keys = Array(
-            keys.buffer, (*keys.shape[:-2], *keys.shape[:-3:-1]), (*keys.strides[:-2], *keys.strides[:-3:-1])
-        )
+        self.keys = transposed(keys)
         self.out, self.sums = kernel.writes
         self.chain, self.causal, self.machine = chain, causal, machine
         self.rows, self.features = self.query.shape[-2:]
@@ -64,7 +64,9 @@ class _Forward:
         self.turned = scratch("turned", self.dtype, self.features * LANES)
         self.scores = scratch("scores", self.dtype, min(BLOCK, self.count) * LANES)
         self.held = scratch("held", self.dtype, self.width * LANES)
-        self.top, self.total, self.factor = (scratch(n, self.dtype, LANES) for n in ("top", "total", "factor"))
+        self.top, self.total, self.factor = (
+            scratch(n, self.dtype, LANES) for n in ("top", "total", "factor")
+        )
 
     def write(self) -> None:
         """Write everything."""
@@ -93,19 +95,17 @@ class _Forward:
 
     def _block(self, first: Index, key: Index, count: int) -> None:
         """What a block of keys adds."""
-        b, (_, apart, along) = self.b, (0, *self.keys.strides[-2:])
-        keys = Side(self.keys.buffer, self.keys.at(*self.at, key, 0))
+        b, (apart, along) = self.b, self.keys.strides[-2:]
         axes = Axis(count, apart), Step(self.features, along, LANES), Axis(LANES, 1)
         multiply(
-            b, self.machine, keys, Side(self.turned, Index.of(0)), axes,
+            b, self.machine, matrix_side(self.keys, self.at, key), Side(self.turned, Index.of(0)), axes,
             lambda row, lane, x: b.store(self.scores, row * LANES + lane, x),
         )  # fmt: skip
         self._powers(first, key, count)
         apart, along = self.values.strides[-2:]
-        values = Side(self.values.buffer, self.values.at(*self.at, key, 0))
         axes = Axis(self.width, along), Step(count, apart, LANES), Axis(LANES, 1)
         multiply(
-            b, self.machine, values, Side(self.scores, Index.of(0)), axes,
+            b, self.machine, matrix_side(self.values, self.at, key), Side(self.scores, Index.of(0)), axes,
             lambda row, lane, x: b.store(self.held, row * LANES + lane, x),
             lambda row, lane: b.mul(b.load(self.held, row * LANES + lane), b.load(self.factor, lane)),
         )  # fmt: skip
@@ -149,5 +149,7 @@ class _Forward:
                 x = b.div(b.load(self.held, c * LANES + i), total)
                 b.store(self.out.buffer, self.out.at(*self.at, first + i, c), x)
             b.store(
-                self.sums.buffer, self.sums.at(*self.at, first + i, 0), b.add(b.load(self.top, i), b.log(total))
+                self.sums.buffer,
+                self.sums.at(*self.at, first + i, 0),
+                b.add(b.load(self.top, i), b.log(total)),
             )

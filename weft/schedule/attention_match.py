@@ -29,7 +29,7 @@ class Use(NamedTuple):
 
     Attributes:
         node: the product.
-        others: the other side, and whether it stands there transposed.
+        other: the other side, and whether it stands there transposed.
         sums_rows: whether x is transposed.
         turned: whether the product's result is the transposed one.
         views: nodes that transpose x for it.
@@ -87,7 +87,7 @@ class Uses:
         return value, axes
 
     def products(self, x: Value) -> Iterator[Use | None]:
-        """The products that a value is part of, itself or transposed; None for each other node that uses it."""
+        """The products that a value is part of, itself or transposed; None for each other use of it."""
         for user in self.of(x):
             if user.op is matmul and user.inputs[0] is not user.inputs[1]:
                 yield _use(user, x, (), transposed=False)
@@ -104,7 +104,7 @@ class Uses:
     # Elementwise ops on scores
 
     def path(self, value: Value, shape: Any, depth: int = DEEP) -> list[Node]:
-        """The nodes from a matrix product to a value, of its shape and with no other use; none if there are none."""
+        """The nodes from a matrix product to a value, of one shape and with no other uses; else none."""
         node = self.makers.get(value)
         if node is None or value.type.shape != shape or self.only(value) is None:
             return []

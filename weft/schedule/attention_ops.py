@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.shapes import broadcast_shapes
 from weft.ir.graph import Node, Value
 from weft.ir.types import TensorType
 from weft.loop.builder import Builder
@@ -62,7 +63,7 @@ class Chain:
 def _scores(query: Any, keys: Any, others: Arrays, chain: Chain, causal: bool) -> Any:
     scores = chain.apply(query @ keys, others)
     if causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, scores.dtype.type(-np.inf))
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, scores.dtype.type(-np.inf))
     return scores
 
 
@@ -74,8 +75,11 @@ def _attend(query: Any, keys: Any, values: Any, *others: Any, chain: Chain, caus
     return (powers / total) @ values, np.log(total) + top
 
 
-def _attention_type(query: TensorType, keys: TensorType, values: TensorType, *others: TensorType, **_: Any) -> Any:
-    batch = np.broadcast_shapes(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
+def _attention_type(
+    query: TensorType, keys: TensorType, values: TensorType, *others: TensorType, **_: Any
+) -> Any:
+    types = [query, keys, values]
+    batch = broadcast_shapes("attention", [t.shape[:-2] for t in types], types)
     shape = (*batch, query.shape[-2])
     return TensorType((*shape, values.shape[-1]), query.dtype), TensorType((*shape, 1), query.dtype)
 
@@ -93,5 +97,50 @@ attention = Op(
 )
 """``softmax(chain(query @ keys)) @ values``, and of each row of scores the logarithm of the sum of powers.
 
-keys are of shape (..., features, keys). If ``causal`` is set, a query sees the keys up to its own number alone.
+keys are of shape (..., features, keys). If ``causal`` is set, a query sees the keys up to its own place.
+"""
+
+
+def _gradients(
+    query: Any,
+    keys: Any,
+    values: Any,
+    g: Any,
+    sums: Any,
+    total: Any,
+    *others: Any,
+    chain: Chain,
+    slope: Chain,
+    causal: bool,
+) -> Any:
+    count = len(chain.others)
+    weights = np.exp(_scores(query, keys, others[:count], chain, causal) - sums)
+    scores = slope.apply(weights * (g @ values.swapaxes(-1, -2) - total), others[count:])
+    turned = scores.swapaxes(-1, -2)
+    return scores @ keys.swapaxes(-1, -2), turned @ query, weights.swapaxes(-1, -2) @ g
+
+
+def _gradient_type(
+    query: TensorType, keys: TensorType, values: TensorType, g: TensorType, *others: TensorType, **_: Any
+) -> Any:
+    batch, count, dtype = g.shape[:-2], keys.shape[-1], query.dtype
+    shapes = (query.shape[-2:], (count, query.shape[-1]), values.shape[-2:])
+    return tuple(TensorType((*batch, *shape), dtype) for shape in shapes)
+
+
+attention_gradient = Op(
+    "attention_gradient",
+    inputs=("query", "keys", "values", "g", "sums", "total"),
+    variadic="others",
+    attrs=("chain", "slope", "causal"),
+    eval=_gradients,
+    type_rule=_gradient_type,
+    vjp=no_gradient("stands in schedules alone"),
+    samples=None,
+    outputs=3,
+)
+"""The gradients of an attention by query, keys (of shape (..., keys, features)) and values.
+
+``g`` is the gradient of its result, ``sums`` what ``attention`` gives besides, ``total`` the sum over each
+row of the result times its gradient, ``slope`` what leads from the gradient of softmax's input to that of scores.
 """

@@ -1,4 +1,4 @@
-"""What both directions of attention share: sizes of blocks, products in scratch memory, rows that are turned."""
+"""What both directions of attention share: sizes of blocks, products in scratch memory, turned rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from weft.schedule.matmul_loops import Contraction
 from weft.schedule.matmul_plan import Matrices, tile
 from weft.schedule.matmul_tile import Side, Step
 
-LANES = 64  # rows of queries (or of keys, backwards) that are worked on side by side
-BLOCK = 128  # the others, of which scores are held at a time
+LANES = 32  # rows of queries (or of keys, backwards) that are worked on side by side
+BLOCK = 64  # the others, of which scores are held at a time
 
 Finish = Callable[[Index, Index, Value], None]
 
@@ -57,14 +57,18 @@ def multiply(
     contraction.write(Index.of(0), 1, Index.of(0), 1)
 
 
-def side(array: Array, at: Sequence[Index], row: Any) -> Side:
-    """Where a row of a matrix begins, at a place of the batch."""
+def matrix_side(array: Array, at: Sequence[Index], row: Any) -> Side:
+    """A matrix from a row on, at a place of the batch."""
     return Side(array.buffer, array.at(*at, row, 0))
 
 
-def turn_in(
-    b: Builder, target: Buffer, array: Array, at: Sequence[Index], first: Index, lanes: int
-) -> None:
+def transposed(x: Array) -> Array:
+    """Matrices with rows as columns."""
+    shape, strides = ((*s[:-2], s[-1], s[-2]) for s in (x.shape, x.strides))
+    return Array(x.buffer, shape, strides, x.offset)
+
+
+def turn_in(b: Builder, target: Buffer, array: Array, at: Sequence[Index], first: Index, lanes: int) -> None:
     """Copy rows of a matrix into the columns of a buffer; those behind its end are 0."""
     rows, features = array.shape[-2:]
     with b.loop(lanes) as lane:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Copy, If, Launch
+from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop
 from weft.schedule.accesses import accesses, blocks_of, redirect
 from weft.schedule.keys import index_key
+from weft.schedule.reuse import reads_first
 
 
 def coalesce(block: Block, temporaries: list[Buffer]) -> None:
@@ -112,7 +113,9 @@ def _is_inverse(statement: Any, copy: Copy) -> bool:
 
 
 def _in_place(statement: Any, new: Buffer, start: Index, old: Buffer) -> bool:
-    """Whether a launch that makes old may write to the memory of new, which it reads."""
+    """Whether a launch or a loop that makes old may write to the memory of new, which it reads."""
+    if isinstance(statement, Loop):
+        return index_key(start) == 0 and reads_first(statement, new, old)
     if not isinstance(statement, Launch):
         return False
     places = statement.buffers

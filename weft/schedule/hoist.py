@@ -1,8 +1,8 @@
 """Functions of elements that a loop looks up: computed once for the whole array, before the loop.
 
-In ``for i: for c: ... exp(logs[c])`` the exponential is the same in every iteration of the outer loop, but not
-in that of the inner one, so it cannot simply move out. ``exp(logs)[c]`` can: where loops look elements up more
-often than there are elements, the function and the look-up change places.
+In ``for i: for c: ... exp(logs[c])`` the exponential is the same in every iteration of the outer loop, but
+not in that of the inner one, so it cannot simply move out. ``exp(logs)[c]`` can: where loops look elements up
+more often than there are elements, the function and the look-up change places.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def hoist_lookups(graph: Graph) -> Graph:
 
 
 def _swap(graph: Graph, runs: dict[Value, float]) -> Graph:
-    """A graph with functions before look-ups; ``runs`` tells how often it runs while an input stays the same."""
+    """A graph with functions before look-ups; it runs ``runs[v]`` times while its input v stays the same."""
     nodes: list[Node] = []
     makers: dict[Value, Node] = {}
     for node in graph.nodes:

@@ -12,7 +12,7 @@ from weft.schedule.arrays import Array, Shape, row_major
 from weft.schedule.groups import REDUCTIONS, Group
 from weft.schedule.units import Web
 
-PRODUCTS = frozenset({"matmul", "conv"})
+PRODUCTS = frozenset({"matmul", "conv", "attention", "attention_gradient"})
 
 
 def find_layouts(web: Web, groups: Mapping[int, Group]) -> dict[Value, tuple[int, ...]]:

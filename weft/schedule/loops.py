@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import int64
-from weft.ir.graph import Node, Value
+from weft.ir.graph import Graph, Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Bind, Block, Const, If, Leave, While
@@ -93,9 +93,11 @@ def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
         rows = [_row(b, x, row) for x in along]
         targets = [stack.row(row) for stack in stacks]
         wanted = [*carries.wanted(), *targets]
-        outs = lower_region(scope, attrs["body"], [*carries.places(), *rows, *fixed], wanted, lower)
+        before = [*carries.places(), *rows, *fixed]
+        done = _collect_old(scope, attrs["body"], before, targets)
+        outs = lower_region(scope, attrs["body"], before, wanted, lower)
         numbers = [None if attrs["counted"] else _even(x, row, attrs["length"]) for x in outs[count:]]
-        _collect(scope, outs[count:], targets, numbers)
+        _collect(scope, outs[count:], targets, numbers, done)
         carries.advance(outs[:count])
     carries.publish()
     _publish_numbers(scope, node.outputs[count:], numbers)
@@ -125,10 +127,23 @@ def _even(place: Any, row: Index, size: Any) -> Any:
     return Progression(place.offset, step, size, int64) if isinstance(step, int) else None
 
 
-def _collect(scope: Scope, outs: Sequence[Any], targets: Sequence[Array], numbers: Sequence[Any]) -> None:
-    """Store what an iteration gives, but for what is known as numbers."""
-    for place, target, number in zip(outs, targets, numbers, strict=True):
-        if number is None:
+def _collect_old(scope: Scope, body: Graph, before: Sequence[Any], targets: Sequence[Array]) -> set[int]:
+    """Store the arrays that an iteration begins with and that are collected, so that they may change then."""
+    done = set()
+    for k, value in enumerate(body.outputs[len(body.outputs) - len(targets) :]):
+        place = before[body.inputs.index(value)] if value in body.inputs else None
+        if isinstance(place, Array):
+            put(scope, place, targets[k])
+            done.add(k)
+    return done
+
+
+def _collect(
+    scope: Scope, outs: Sequence[Any], targets: Sequence[Array], numbers: Sequence[Any], done: set[int]
+) -> None:
+    """Store what an iteration gives, but for what is known as numbers, or done."""
+    for k, (place, target) in enumerate(zip(outs, targets, strict=True)):
+        if numbers[k] is None and k not in done:
             put(scope, place, target)
 
 
@@ -182,9 +197,11 @@ def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:
         before = carries.places()
         before.insert(number, b.add(start, i))
         wanted = [None] * count + targets
-        outs = lower_region(scope, attrs["body"], [*before, *fixed], wanted, lower)
+        before += fixed
+        done = _collect_old(scope, attrs["body"], before, targets)
+        outs = lower_region(scope, attrs["body"], before, wanted, lower)
         numbers = [_even(x, i, attrs["trips"]) for x in outs[count:]]
-        _collect(scope, outs[count:], targets, numbers)
+        _collect(scope, outs[count:], targets, numbers, done)
         carries.advance([outs[k] for k in others])
     carries.publish()
     _publish_numbers(scope, values, numbers)

@@ -21,6 +21,8 @@ LOWERINGS: dict[str, Lowering] = {}
 _MODULES: tuple[str, ...] = (
     "weft.schedule.reductions",
     "weft.schedule.matmul",
+    "weft.schedule.attention_forward",
+    "weft.schedule.attention_backward",
     "weft.schedule.convolution",
     "weft.schedule.pooling",
     "weft.schedule.sorting",

@@ -18,6 +18,7 @@ from weft.loop.ir import Value
 from weft.schedule.arrays import Array, Shape
 from weft.schedule.lowerings import lowers
 from weft.schedule.matmul_blas import lower_large, suits_blas
+from weft.schedule.matmul_blocks import Blocks
 from weft.schedule.matmul_loops import Contraction
 from weft.schedule.matmul_plan import Matrices, Tiling, tile
 from weft.schedule.matmul_tail import Tail, add_parts, storing
@@ -132,6 +133,9 @@ class Product:
         self.matrices = matrices.turned if tiling.turned else matrices
         self.chunk = Index.of(0)
         self._at: list[Index] = []
+        self.blocks = Blocks.of(self.b, self.matrices, tiling) if tiling.depth else None
+        if self.blocks is not None:
+            return
         panel, dtype = self.matrices.k // tiling.chunks * tiling.lanes, sum_dtype(matrices.dtype)
         self.panel = self.b.scratch("panel", dtype, panel) if tiling.pack else None
         self.strip = self.b.scratch("strip", dtype, self._strip()) if tiling.pack_left else None
@@ -149,37 +153,33 @@ class Product:
         tasks = (*self.batch, chunks, *groups)
         if all(not isinstance(s, Size) and s == 1 for s in tasks):
             self._at = [Index.of(0) for _ in self.batch]
-            self._contraction(finish).write(Index.of(0), 1, Index.of(0), 1)
+            self._task(finish, Index.of(0), Index.of(0))
             return
         with self.b.parallel(size_of(tasks)) as task:
             *self._at, self.chunk, rows, columns = unflattened(self.b, task, tasks)
-            self._contraction(finish).write(rows, groups[0], columns, groups[1])
+            self._task(finish, rows, columns)
 
-    def _contraction(self, finish: Callable[[Indices, Value], None]) -> Contraction:
+    def _task(self, finish: Callable[[Indices, Value], None], rows: Index, columns: Index) -> None:
+        """Write the loops over one group of rows and of columns."""
         p, tiling = self.matrices, self.tiling
         dtype = p.dtype if tiling.chunks == 1 else sum_dtype(p.dtype)
         depth = p.k // tiling.chunks
+        left, right = self._start(self.sides[0], depth * p.left[1]), self._start(self.sides[1], depth * p.right[0])
 
         def finish_element(row: Index, column: Index, value: Value) -> None:
             i, j = (column, row) if tiling.turned else (row, column)
             lead = unflattened(self.b, i, self.shape[len(self.batch) : -1])
             finish((*self._at, *lead, j), self.b.cast(value, dtype))
 
-        return Contraction(
-            self.b,
-            self._start(self.sides[0], depth * p.left[1]),
-            self._start(self.sides[1], depth * p.right[0]),
-            ((p.m,), (p.left[0],)),
-            (p.n, p.right[1]),
-            [Step(depth, p.left[1], p.right[0])],
-            (tiling.rows, tiling.lanes),
-            finish_element,
-            self.panel,
-            self.strip,
-            self.stage,
-            tiling.turned,
-            tiling.dots,
-        )
+        if self.blocks is not None:
+            self.blocks.write(left, right, (rows, columns), finish_element)
+            return
+        contraction = Contraction(
+            self.b, left, right, ((p.m,), (p.left[0],)), (p.n, p.right[1]),
+            [Step(depth, p.left[1], p.right[0])], (tiling.rows, tiling.lanes), finish_element,
+            self.panel, self.strip, self.stage, tiling.turned, tiling.dots,
+        )  # fmt: skip
+        contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])
 
     def _start(self, array: Array, chunk: Any) -> Side:
         """Where a matrix begins, at the batch and the part of k that is being computed."""

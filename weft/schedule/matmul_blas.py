@@ -17,7 +17,6 @@ from weft.schedule.matmul_tail import Tail, add_parts, storing
 from weft.schedule.writer import Writer, unflattened
 
 LARGE = 512  # the library is ahead where all sizes are this large
-DEEP, WIDE, WORK = 192, 48, 1.5e7  # or where a side has to be turned, and that costs the library little
 TASK = 3.4e7  # operations of a task: fewer, and the library packs too often
 BLOCK = 128  # least rows and columns of one
 CHUNK = 1024  # least part of a sum
@@ -29,10 +28,7 @@ def suits_blas(p: Matrices) -> bool:
         return False
     if not (_is_ordered(p.left) and _is_ordered(p.right)):
         return False
-    if min(p.m, p.n, p.k) >= LARGE:
-        return True
-    turns = p.left[1] != 1 or p.right[1] != 1
-    return bool(turns and min(p.m, p.n) >= WIDE and p.k >= DEEP and 2.0 * p.m * p.n * p.k >= WORK)
+    return bool(min(p.m, p.n, p.k) >= LARGE)
 
 
 def _is_ordered(strides: tuple[Any, Any]) -> bool:

@@ -16,8 +16,10 @@ from weft.schedule.matmul_tile import sum_dtype
 
 UNKNOWN = 64  # what a named size is taken for
 TASK = 1.5e6  # operations that are worth a thread's attention
+BLOCK_TASK, BLOCK_TASKS = 3.4e7, 4  # where more tasks copy more: the operations, and the number that may be
 TASKS = 16  # enough for any number of threads that such a product can use
 GATHER = 1.2  # cycles to read or write a number that does not lie beside its neighbour
+NEAR_BYTES = 40 << 10  # of what a tile reads, so that it stays in the nearest cache
 PANEL_BYTES = 1 << 18  # of a packed panel; it lies on the stack
 
 
@@ -56,6 +58,7 @@ class Tiling(NamedTuple):
         pack_left: whether the left side is copied first, so that the rows of a tile lie side by side.
         dots: whether sums run over vectors along k instead of lanes along n.
         chunks: k is cut into so many parts, whose sums are added at the end.
+        depth: steps of k that are summed at a time (see ``matmul_blocks``); 0 for all at once.
         groups: tasks along m and along n.
     """
 
@@ -66,6 +69,7 @@ class Tiling(NamedTuple):
     pack_left: bool
     dots: bool
     chunks: int
+    depth: int
     groups: tuple[int, int]
 
 
@@ -87,11 +91,16 @@ def tile(
         dots = False
         pack = may_pack and _packs(q, lanes)
     chunks = _chunks(q, lanes, pack)
-    want = min(TASKS, 2.0 * known(q.m) * known(q.n) * known(q.k) * known(batch) / TASK)
-    want = want / known(batch) / chunks
+    work = 2.0 * known(q.m) * known(q.n) * known(q.k)
+    want = min(TASKS, work * known(batch) / TASK) / known(batch) / chunks
     pack_left = may_pack and not dots and _packs_left(q, chunks)
-    groups = _wide_groups(q, rows, lanes, chunks, want) if pack_left else _groups(q, rows, lanes, want)
-    return Tiling(turned, rows, lanes, pack, pack_left, dots, chunks, groups)
+    depth = _depth(q, rows, lanes, chunks) if pack and (pack_left or q.m % rows == 0) else 0
+    if depth:
+        few = max(work / BLOCK_TASK, BLOCK_TASKS) / chunks
+        groups = _block_groups(q, rows, lanes, depth, min(want, few))
+    else:
+        groups = _wide_groups(q, rows, lanes, chunks, want) if pack_left else _groups(q, rows, lanes, want)
+    return Tiling(turned, rows, lanes, pack, pack_left, dots, chunks, depth, groups)
 
 
 def _cost(p: Matrices, machine: Machine) -> float:
@@ -201,6 +210,36 @@ def _wide_groups(p: Matrices, rows: int, lanes: int, chunks: int, want: float) -
     least = p.m * (p.k // chunks) * _bytes(p) / PANEL_BYTES
     groups = _divisor(p.m // rows, max(least, min(want, p.m / rows / 4)))
     return groups, _divisor(known(p.n) // lanes, want / groups) if not isinstance(p.n, Size) else 1
+
+
+def _depth(p: Matrices, rows: int, lanes: int, chunks: int) -> int:
+    """Steps of which both sides of a tile fit the nearest cache; 0 where all do, or few would."""
+    if any(isinstance(s, Size) for s in (p.m, p.n, p.k, *p.left, *p.right)):
+        return 0
+    steps, most = p.k // chunks, NEAR_BYTES // (_bytes(p) * (rows + lanes))
+    if steps <= 2 * most:
+        return 0
+    depth = next(d for d in range(most, 0, -1) if steps % d == 0)
+    return depth if 3 * depth >= most else 0
+
+
+def _block_groups(p: Matrices, rows: int, lanes: int, depth: int, want: float) -> tuple[int, int]:
+    """Groups of rows and of columns that are small enough for scratch memory, with the least packing."""
+    tiles, panels = ceil(p.m / rows), ceil(p.n / lanes)
+    groups = [
+        (r, c)
+        for r in range(1, tiles + 1)
+        for c in range(1, panels + 1)
+        if tiles % r == 0 and panels % c == 0 and r * c >= min(want, tiles * panels)
+        and tiles // r * rows * max(depth, panels // c * lanes) * _bytes(p) <= PANEL_BYTES
+    ]  # fmt: skip
+    cost = [r * p.n * _pack_cost(p.right[1]) + c * p.m * _pack_cost(p.left[0]) for r, c in groups]
+    return groups[cost.index(min(cost))]
+
+
+def _pack_cost(stride: Any) -> float:
+    """Cycles to copy a number."""
+    return GATHER / 8 if _is_one(stride) else GATHER
 
 
 def _divisor(count: int, want: float) -> int:

@@ -17,6 +17,7 @@ from weft.schedule.groups import Group
 from weft.schedule.units import Web, is_view
 
 _FALLIBLE = frozenset({"gather", "scatter", "scatter_add", "take_class", "put_class", "solve_triangular"})
+_CHANGING = frozenset({"scatter", "scatter_add"})
 _UNKNOWN = 64  # what a named size is taken for
 
 
@@ -42,6 +43,7 @@ class _Ordering:
             self.needs[unit] = {self.unit_of[j] for i in nodes for j in web.needs[i]} - {unit}
         self._keep_effects_in_order()
         self._put_updates_last()
+        self._read_before_changing()
         self.users: dict[int, set[int]] = {u: set() for u in self.needs}
         for unit, needed in self.needs.items():
             for other in needed:
@@ -73,6 +75,16 @@ class _Ordering:
         for unit in fallible if writers else ():
             for writer in writers - self._before(unit) - {unit}:
                 self.needs[writer].add(unit)
+
+    def _read_before_changing(self) -> None:
+        """Let what changes some elements of an array come after the others that read it: it needs no copy."""
+        readers: dict[Value, list[int]] = {}
+        for i, unit in self.unit_of.items():
+            for v in self.web.nodes[i].inputs:
+                readers.setdefault(self.web.root(v), []).append(unit)
+        for i, unit in self.unit_of.items():
+            if self.web.nodes[i].op.name in _CHANGING:
+                self._add_needs(unit, readers[self.web.root(self.web.nodes[i].inputs[0])])
 
     def _before(self, unit: int) -> set[int]:
         found: set[int] = set()

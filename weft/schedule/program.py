@@ -1,6 +1,6 @@
 """From a graph to a program: the driver of the schedule.
 
-decompose -> accumulate -> order -> groups, each lowered in turn -> coalesce -> waves -> memory plan
+fuse_attention -> decompose -> accumulate -> order -> groups, each lowered in turn -> coalesce -> vectorise -> waves -> memory plan
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Buffer, Const, Function, Program
 from weft.schedule.accumulate import accumulate
 from weft.schedule.arrays import Array, Progression
+from weft.schedule.attention import fuse_attention
 from weft.schedule.band import Band
 from weft.schedule.coalesce import coalesce
 from weft.schedule.control import is_control, lower_control
@@ -32,6 +33,7 @@ from weft.schedule.recompute import recompute
 from weft.schedule.region import Scope, run_on_host
 from weft.schedule.units import Web
 from weft.schedule.waves import form_waves
+from weft.schedule.vectorise import vectorise
 from weft.schedule.writer import Writer, over
 
 IN_REGISTERS = 4  # elements: temporaries as small as this are on the stack, for the optimiser to remove
@@ -49,7 +51,9 @@ def lower_graph(
     >>> program.inputs, program.outputs
     (1, 1)
     """
-    graph = expand_calls(graph) if check_nan else recompute(accumulate(decompose(hoist_lookups(graph))))
+    graph = expand_calls(graph)
+    if not check_nan:
+        graph = recompute(accumulate(decompose(fuse_attention(hoist_lookups(graph)))))
     writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, machine=machine or Machine())
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]
@@ -68,6 +72,7 @@ def lower_graph(
     told = size_names(s for v in graph.results for s in v.type.shape)
     names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
     coalesce(writer.main.block, writer.temporaries)
+    vectorise(writer.main.block)
     form_waves(writer.main.block)
     small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
     main = Function(

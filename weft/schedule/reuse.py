@@ -41,6 +41,14 @@ def find_reuses(builder: Builder, reads: int) -> list[tuple[int, int]]:
     return found
 
 
+def reads_first(loop: Loop, read: Buffer, written: Buffer) -> bool:
+    """Whether a loop reads each element of a buffer before it writes that of another one of its size."""
+    visits: dict[Buffer, list[_Visit]] = {}
+    _collect_visits(Block([loop]), (), visits, itertools.count())
+    same_bytes = read.dtype.itemsize == written.dtype.itemsize and read.size == written.size
+    return same_bytes and _are_read_first(visits.get(read, []), visits.get(written, []))
+
+
 def _are_read_first(olds: Sequence[_Visit], news: Sequence[_Visit]) -> bool:
     """Whether each element of a buffer is read for the last time before that of another one is written."""
     keys = {visit.key for visit in (*olds, *news)}
@@ -68,8 +76,9 @@ def _collect_visits(
     """Take down the accesses in a block; in the body of a While, ``repeated``, nothing is known of them."""
     for statement in block.statements:
         for access in own_accesses(statement):
-            known = isinstance(statement, Load | Store) and not repeated
-            key = index_key(statement.index) if known else None
+            key = None
+            if isinstance(statement, Load | Store) and not repeated:
+                key = index_key(statement.index)
             visit = _Visit(next(numbers), key, access.written, loops)
             visits.setdefault(access.buffer, []).append(visit)
         for inner in blocks_of(statement):

@@ -1,0 +1,157 @@
+"""Long sums of products, some steps at a time, so that what tiles read stays in the nearest cache.
+
+A task copies a block of steps of both sides, tile by tile: the rows of a tile lie side by side, and so do its
+lanes. What rows and columns a tile has beyond those of the matrices is computed too, and not handed on: so
+all tiles have the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from weft.loop.builder import Builder
+from weft.loop.index import Index
+from weft.loop.ir import Buffer, Value
+from weft.schedule.extents import block_of, ceil_div
+from weft.schedule.matmul_plan import Matrices, Tiling
+from weft.schedule.matmul_tile import Side, Step, add_tile, load_wide, pack, sum_dtype
+
+
+@dataclass
+class Blocks:
+    """One product whose sums are added up block by block.
+
+    Attributes:
+        b: of the kernel.
+        p: the matrices.
+        tiling: how they are cut.
+        panel: where a block of a tile's columns is packed.
+        strip: where a block of a group's rows is packed, tile after tile, or None.
+        sums: of a group's rows and columns.
+    """
+
+    b: Builder
+    p: Matrices
+    tiling: Tiling
+    panel: Buffer
+    strip: Buffer | None
+    sums: Buffer
+
+    @staticmethod
+    def of(b: Builder, p: Matrices, tiling: Tiling) -> Blocks:
+        """A product with the scratch memory that it needs."""
+        dtype = sum_dtype(p.dtype)
+        rows, columns = _tiles(p, tiling)
+        height, width, depth = tiling.rows, tiling.lanes, tiling.depth
+        panel = b.scratch("panel", dtype, depth * width)
+        strip = b.scratch("strip", dtype, rows * _pitch(tiling)) if tiling.pack_left else None
+        return Blocks(b, p, tiling, panel, strip, b.scratch("sums", dtype, rows * height * columns * width))
+
+    def write(
+        self, left: Side, right: Side, group: tuple[Index, Index], finish: Callable[[Index, Index, Value], None]
+    ) -> None:
+        """Write the loops over one group of rows and of columns; ``finish(row, column, sum)`` gets each."""
+        b, (height, width), depth = self.b, self._tile, self.tiling.depth
+        rows, columns = _tiles(self.p, self.tiling)
+        with b.vector(self.sums.size) as i:
+            b.store(self.sums, i, 0)
+        with b.loop(self.p.k // self.tiling.chunks // depth) as block:
+            block_left = Side(left.buffer, left.start + block * depth * self.p.left[1])
+            block_right = Side(right.buffer, right.start + block * depth * self.p.right[0])
+            if self.strip is not None:
+                self._pack_rows(block_left, group[0] * rows, rows)
+            with b.loop(columns) as j:
+                self._pack_columns(block_right, group[1] * columns + j)
+                with b.loop(rows) as i:
+                    self._add(block_left, group[0] * rows, i, j)
+        first, count = block_of(b, group[0], self.p.m, rows * height)
+        start, lanes = block_of(b, group[1], self.p.n, columns * width)
+        line = columns * width
+        if self.tiling.turned:
+            with b.loop(lanes) as c, b.vector(count) as r:
+                finish(first + r, start + c, b.load(self.sums, r * line + c))
+        else:
+            with b.loop(count) as r, b.vector(lanes) as c:
+                finish(first + r, start + c, b.load(self.sums, r * line + c))
+
+    @property
+    def _tile(self) -> tuple[int, int]:
+        return self.tiling.rows, self.tiling.lanes
+
+    def _pack_columns(self, side: Side, number: Index) -> None:
+        """Copy the block of a tile's columns."""
+        width, apart = self.tiling.lanes, self.p.right[1]
+        source = Side(side.buffer, side.start + number * (width * apart))
+
+        def write(lanes: int) -> None:
+            pack(self.b, self.panel, lanes, width, source, [(self.tiling.depth, self.p.right[0])], apart)
+
+        self._whole_or_rest(number, self.p.n, width, write)
+
+    def _pack_rows(self, side: Side, first: Index, tiles: int) -> None:
+        """Copy the block of a group's rows, tile by tile; line by line where a line has rows side by side."""
+        assert self.strip is not None
+        strip, height, depth, apart = self.strip, self.tiling.rows, self.tiling.depth, self.p.left[0]
+        if apart != 1:
+            with self.b.loop(tiles) as t:
+                source = Side(side.buffer, side.start + (first + t) * (height * apart))
+                steps = [(depth, self.p.left[1])]
+
+                def turn(rows: int) -> None:
+                    pack(self.b, strip, rows, height, source, steps, apart, t * _pitch(self.tiling))
+
+                self._whole_or_rest(first + t, self.p.m, height, turn)
+            return
+        with self.b.loop(depth) as k, self.b.loop(tiles) as t:
+            line = side.start + k * self.p.left[1] + (first + t) * height
+            place = t * _pitch(self.tiling) + k * height
+
+            def copy(rows: int) -> None:
+                with self.b.vector(rows, lanes=rows) as r:
+                    self.b.store(strip, place + r, load_wide(self.b, side.buffer, line + r))
+
+            self._whole_or_rest(first + t, self.p.m, height, copy)
+
+    def _whole_or_rest(self, number: Index, size: int, tile: int, write: Callable[[int], None]) -> None:
+        """Write code for a whole tile, and for the one at the end that is not whole, if there is one."""
+        if size % tile == 0:
+            write(tile)
+            return
+        with self.b.if_(self.b.lt(number, size // tile)) as otherwise:
+            write(tile)
+        with self.b.inside(otherwise):
+            write(size % tile)
+
+    def _add(self, side: Side, first: Index, i: Index, j: Index) -> None:
+        """Add the products of a block of steps to the sums of a tile."""
+        b, (height, width), depth = self.b, self._tile, self.tiling.depth
+        if self.strip is None:
+            base = side.start + (first + i) * (height * self.p.left[0])
+            left = [Side(side.buffer, base + r * self.p.left[0]) for r in range(height)]
+            step = self.p.left[1]
+        else:
+            left = [Side(self.strip, i * _pitch(self.tiling) + r) for r in range(height)]
+            step = height
+        line = width * _tiles(self.p, self.tiling)[1]
+        place = i * (height * line) + j * width
+
+        def begin(r: int, lane: Index) -> Value:
+            return b.load(self.sums, place + r * line + lane)
+
+        def finished(r: int, lane: Index, value: Value) -> None:
+            b.store(self.sums, place + r * line + lane, value)
+
+        add_tile(b, width, left, Side(self.panel, Index.of(0)), [Step(depth, step, width)], finished, begin=begin)
+
+
+def _tiles(p: Matrices, tiling: Tiling) -> tuple[Any, Any]:
+    """How many tiles of rows and of columns a group has."""
+    rows, columns = ceil_div(p.m, tiling.rows), ceil_div(p.n, tiling.lanes)
+    return rows // tiling.groups[0], columns // tiling.groups[1]
+
+
+def _pitch(tiling: Tiling) -> int:
+    """The distance of tiles in a strip: not a power of two, or they would drive each other out of the cache."""
+    return tiling.rows * tiling.depth + 16
