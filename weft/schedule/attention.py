@@ -2,8 +2,8 @@
 
 ``softmax(chain(query @ keys)) @ values`` becomes an ``attention`` node, where nobody else needs the weights,
 and the products of its gradient an ``attention_gradient`` node, which computes the weights again,
-from the sums of powers that the forward pass kept. Scores that a constant triangle hides are not computed, so a NaN among
-the keys of later places goes unseen there.
+from the sums of powers that the forward pass kept. Scores that a constant triangle hides are not computed, so
+a NaN among the keys of later places goes unseen there.
 """
 
 from __future__ import annotations

@@ -142,5 +142,5 @@ attention_gradient = Op(
 """The gradients of an attention by query, keys (of shape (..., keys, features)) and values.
 
 ``g`` is the gradient of its result, ``sums`` what ``attention`` gives besides, ``total`` the sum over each
-row of the result times its gradient, ``slope`` what leads from the gradient of softmax's input to that of scores.
+row of the result times its gradient, ``slope`` leads from the gradient of softmax's input to that of scores.
 """

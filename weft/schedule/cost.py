@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.loop.index import Index
 from weft.loop.ir import Block, Copy, Function, Host, If, Launch, Load, Loop, Matmul, Scalar, Store, While
 
 SERIAL = 0.5  # ns a statement
@@ -43,8 +44,22 @@ def block_cost(block: Block) -> float:
 
 
 def _extent(loop: Loop) -> float:
-    distance = loop.stop - loop.start
-    return _known(distance.offset) if distance.is_fixed else DYNAMIC
+    """How often a loop turns; where its end is clipped, as often as it does before that."""
+    for stop in (loop.stop, *_clipped(loop.stop)):
+        distance = stop - loop.start
+        if distance.is_fixed:
+            return _known(distance.offset)
+    return DYNAMIC
+
+
+def _clipped(stop: Index) -> list[Index]:
+    """The ends that a loop's end is the smallest of."""
+    if len(stop.terms) != 1:
+        return []
+    value = next(iter(stop.terms)).value
+    if not isinstance(value, Scalar) or value.instruction != "min":
+        return []
+    return [x for x in value.args if isinstance(x, Index) and x.terms]
 
 
 def _known(x: object) -> float:
