@@ -3,12 +3,32 @@
 By path, pytest would put the package ``weft.tensor`` in the place of the function ``weft.tensor``.
 """
 
+import os
+import shutil
+import tempfile
+
+import pytest
 from hypothesis import settings
 
 import weft  # noqa: F401 - for its effect
 
 # The examples are the same in each run, so that a failure can be repeated and a change is not blamed for
-# what it did not do. `pytest --hypothesis-profile=explore` looks for new ones.
+# what it did not do. `pytest --hypothesis-profile=explore` looks for new ones, and for more of them.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None)
+settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
+
+_own_cache: list[str] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep object code of the tests in a directory that all workers share, and away from the user's."""
+    if not hasattr(config, "workerinput") and "WEFT_CACHE_DIR" not in os.environ:
+        _own_cache.append(tempfile.mkdtemp(prefix="weft-tests-"))
+        os.environ["WEFT_CACHE_DIR"] = _own_cache[0]
+
+
+def pytest_unconfigure() -> None:
+    """Remove that directory."""
+    for directory in _own_cache:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -35,10 +35,16 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                env={**os.environ, **given, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **given, **self._python_settings()},
                 cwd=self.scratch.name,
                 start_new_session=True,
             )
+
+    def _python_settings(self) -> dict[str, str]:
+        found = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        if frameworks.environment_of(self.label) == "weft":  # pip leaves bytecode of what it installs, too
+            found |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / ".bench" / "bytecode")}
+        return found
 
     @property
     def _said(self) -> Path:

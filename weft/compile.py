@@ -12,6 +12,7 @@ from typing import Any
 
 from weft.base.public import public
 from weft.errors import DomainError
+from weft.tensor.large import set_kernel_layer
 
 _CAPTURES = ("source", "trace")
 
@@ -70,6 +71,8 @@ def _builder(
     backend: Any, passes: Sequence[Any] | None, fast_math: bool, options: Mapping[str, bool]
 ) -> Callable[[Any], Any]:
     """From a graph to a function of arrays: optimise, then build by the backend."""
+    import weft.capture.runtime
+    import weft.passes.pipeline  # noqa: F401
     from weft.backends import builder
 
     build = builder("compile", backend, options)
@@ -80,3 +83,14 @@ def _optimized(graph: Any, passes: Sequence[Any] | None, fast_math: bool) -> Any
     if passes is not None and not passes:
         return graph
     return graph.optimize(passes=passes, fast_math=fast_math)
+
+
+def _evaluate_large(op: Any, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    """The kernels for ops on large arrays, imported at their first use."""
+    from weft.backends.eager import evaluate_large
+
+    set_kernel_layer(evaluate_large)
+    return evaluate_large(op, arrays, attrs)
+
+
+set_kernel_layer(_evaluate_large)

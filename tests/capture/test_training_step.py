@@ -17,7 +17,7 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Linear(6, 16)
+        self.first = nn.Linear(6, 16, bias=False)  # behind it, its gradient would be rounding alone
         self.norm = nn.BatchNorm1d(16)
         self.drop = nn.Dropout(0.25)
         self.second = nn.Linear(16, 3)

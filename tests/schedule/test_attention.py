@@ -69,7 +69,7 @@ WAYS: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
         lambda q, k, v: attend(q, k, v, enable_gqa=True),
         ((2, 4, 40, 8), (2, 2, 50, 8), (2, 1, 50, 8)),
     ),
-    "shared keys": (by_hand(lambda s: s), (QUERY, KEY[2:], VALUE[1:])),
+    "shared keys": (by_hand(lambda s: s), (QUERY, KEY[1:], VALUE[1:])),
     "scaled scores": (by_hand(lambda s: s * 0.3), (QUERY, KEY, VALUE)),
     "hidden scores": (
         by_hand(lambda s: weft.where(weft.tensor(MASK), s * 0.5, -1e9)),
@@ -178,9 +178,7 @@ def test_a_gradient_by_scores_keeps_them() -> None:
 
 
 def test_a_gradient_that_is_not_of_all_inputs_is_fused() -> None:
-    for wanted in (0, 1, 2):
-        if wanted == 2:  # the weights alone are used, in a product over queries
-            continue
+    for wanted in (0, 1):
         graph = weft.make_graph(weft.grad(lambda *x: attend(*x).sum(), wanted))(*tensors(QUERY, KEY, VALUE))
         assert fused_ops(graph.optimize())["attention_gradient"] == 1
         arrays = arrays_of(graph)
@@ -251,13 +249,13 @@ def test_a_query_that_may_look_at_nothing_gives_nan_by_hand_and_zeros_by_a_mask(
     def with_mask(q: Any, k: Any, v: Any) -> Any:
         return attend(q, k, v, weft.tensor(blocked))
 
-    hidden = by_hand(lambda s: weft.where(weft.tensor(blocked), s, -np.inf))
+    hidden = by_hand(lambda s: weft.where(weft.tensor(blocked), s * 12**-0.5, -np.inf))
     arrays = [random_array(*shape) for shape in (QUERY, KEY, VALUE)]
     graphs = [weft.make_graph(f)(*map(weft.tensor, arrays)).optimize() for f in (with_mask, hidden)]
     (zeros,), (unknown,) = (build_executable(graph)(arrays) for graph in graphs)
     assert (zeros[:, :, 0] == 0).all()
     assert np.isnan(unknown[:, :, 0]).all()
-    np.testing.assert_array_equal(zeros[:, :, 1:], unknown[:, :, 1:])
+    assert_close([zeros[:, :, 1:]], [unknown[:, :, 1:]])
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

@@ -1,4 +1,4 @@
-"""Loops with indexing: they change their arrays in place, count where they can, and keep nothing they need not."""
+"""Loops with indexing: they change arrays in place, count where they can, and keep nothing that is known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from tests.schedule.programs import check, graph_of, statements
-from weft.loop.ir import Allocate, Copy, Fail, If, Load, Loop, Scalar, Store, While
+from weft.loop.ir import Copy, Fail, If, Load, Loop, Scalar, Store, While
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 5)).astype(np.float32)
@@ -115,7 +115,7 @@ def test_while_loop_that_counts_is_a_loop() -> None:
 @pytest.mark.parametrize(("start", "stop"), [(0, 4), (2, 5), (3, 3), (4, 1), (-2, 2)])
 def test_loop_counts_from_any_start_to_any_stop(start: int, stop: int) -> None:
     def count(a: Any, b: Any, x: Any) -> Any:
-        return weft.while_loop(lambda i, s: i < b, lambda i, s: (i + 1, s * x + i), a, x)
+        return weft.while_loop(lambda s: s[0] < b, lambda s: (s[0] + 1, s[1] * x + s[0]), (a, x))
 
     tensors = weft.tensor(start), weft.tensor(stop), weft.tensor(1.5)
     graph = weft.make_graph(count)(*tensors).optimize()
@@ -125,13 +125,13 @@ def test_loop_counts_from_any_start_to_any_stop(start: int, stop: int) -> None:
 
 def test_other_tests_stay_while_loops() -> None:
     def halve(a: Any, x: Any) -> Any:
-        return weft.while_loop(lambda i, s: i < s, lambda i, s: (i + 1, s * 0.5), a, x)
+        return weft.while_loop(lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1] * 0.5), (a, x))
 
     graph = weft.make_graph(halve)(weft.tensor(0.0), weft.tensor(9.0)).optimize()
     assert statements(check(graph, np.float32(0), np.float32(9)), While)
 
     def double(n: Any, x: Any) -> Any:
-        return weft.while_loop(lambda i, s: i < n, lambda i, s: (i + i, s * 0.5), 1, x)
+        return weft.while_loop(lambda s: s[0] < n, lambda s: (s[0] + s[0], s[1] * 0.5), (1, x))
 
     graph = weft.make_graph(double)(weft.tensor(9), weft.tensor(9.0)).optimize()
     assert statements(check(graph, np.int64(9), np.float32(9)), While)
@@ -139,7 +139,7 @@ def test_other_tests_stay_while_loops() -> None:
 
 def test_index_that_leaves_its_axis_still_fails() -> None:
     def beyond(x: Any, n: Any) -> Any:
-        return weft.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + x[i]), 0, x[0])[1]
+        return weft.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] + x[s[0]]), (0, x[0]))[1]
 
     run = weft.compile(beyond, backend="llvm")
     assert float(run(weft.tensor(V), weft.tensor(6))) == pytest.approx(float(V.sum() + V[0]), rel=1e-5)
@@ -162,7 +162,20 @@ def test_gradients_of_several_arrays() -> None:
     w = RNG.standard_normal(5).astype(np.float32)
     program = check(graph_of(weft.grad(mixture, argnums=(0, 1)), X, w), X, w)
     assert not [s for s in statements(program, Scalar, in_loops=True) if s.instruction == "exp"]
-    assert all(s.buffer.dtype != np.int64 for s in statements(program, Allocate))
+    assert all(s.buffer.dtype != np.int64 for s in statements(program, Store))
+
+
+def test_gradient_of_a_branch_moves_no_arrays() -> None:
+    def ordered(x: Any) -> Any:
+        total = 0.0
+        for i in range(x.shape[0]):
+            for j in range(x.shape[0]):
+                if x[i] > x[j]:
+                    total = total + x[i] * x[j] ** 2
+        return total
+
+    program = check(graph_of(weft.grad(ordered), V), V)
+    assert not statements(program, Copy, in_loops=True)
 
 
 def test_derivative_of_a_gradient() -> None:

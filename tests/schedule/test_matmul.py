@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from weft.backends.llvm.driver import build_executable
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.loop.interpret import run_function
-from weft.loop.ir import Buffer, Function
+from weft.loop.ir import Buffer, Function, Launch
 from weft.ops.contract import matrix_multiply
 from weft.schedule.arrays import Array
 from weft.schedule.machine import Machine
@@ -73,7 +74,7 @@ def compiled(x_shape: tuple[int, ...], y_shape: tuple[int, ...], left: bool, rig
 LARGE = [
     (128, 100, 784), (64, 128, 4096), (130, 48, 1000), (33, 700, 600), (100, 96, 400), (520, 530, 540),
     (16, 512, 128), (1, 300, 200), (300, 1, 200), (2, 70, 2000), (50, 60, 5000), (1024, 40, 64),
-    (257, 300, 200),
+    (257, 300, 200), (307, 90, 1024), (96, 64, 1536), (300, 307, 1024),
 ]  # fmt: skip
 
 
@@ -102,10 +103,37 @@ def test_batches_broadcast(x: tuple[int, ...], y: tuple[int, ...]) -> None:
     np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["f2", ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (False, True)])
+def test_long_sums_of_halves_are_taken_in_single_precision(dtype: Any, left: bool, right: bool) -> None:
+    x, y = (random_array(*shape).astype(dtype) for shape in ((45, 1200), (1200, 70)))
+    fed = [np.ascontiguousarray(x.T) if left else x, np.ascontiguousarray(y.T) if right else y]
+
+    def multiply(x: Any, y: Any) -> Any:
+        return (x.mT if left else x) @ (y.mT if right else y)
+
+    (out,) = build_executable(weft.make_graph(multiply)(*map(weft.tensor, fed)))(fed)
+    exact = x.astype("f4") @ y.astype("f4")
+    np.testing.assert_allclose(out.astype("f4"), exact, rtol=float(ml_dtypes.finfo(dtype).eps), atol=1e-3)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(128, 100, 784), (52, 130, 1200), (307, 90, 1024)])
+@pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (False, True)])
+def test_what_follows_a_long_sum_is_done_once(m: int, n: int, k: int, left: bool, right: bool) -> None:
+    x, y, old = random_array(m, k), random_array(k, n), random_array(m, n)
+    fed = [np.ascontiguousarray(x.T) if left else x, np.ascontiguousarray(y.T) if right else y, old]
+
+    def step(x: Any, y: Any, old: Any) -> Any:
+        return weft.relu((x.mT if left else x) @ (y.mT if right else y) + old) - old
+
+    (out,) = build_executable(weft.make_graph(step)(*map(weft.tensor, fed)).optimize())(fed)
+    np.testing.assert_allclose(out, np.maximum(x @ y + old, 0) - old, rtol=0, atol=1e-3)
+
+
 def test_results_do_not_depend_on_threads() -> None:
     threads = weft.get_num_threads()
     try:
-        for m, n, k in ((128, 512, 300), (64, 128, 4096), (300, 70, 90)):
+        for m, n, k in ((128, 512, 300), (64, 128, 4096), (300, 70, 90), (160, 200, 1040)):
             x, y = random_array(m, k), random_array(k, n)
             run = compiled(x.shape, y.shape, False, False)
             outs = []
@@ -161,6 +189,28 @@ def test_small_sides_are_not_packed() -> None:
 
 def test_transposed_side_is_packed() -> None:
     assert tile(Matrices(1024, 384, 128, (128, 1), (1, 128), FLOAT), 1, Machine()).pack
+
+
+def test_long_sum_is_cut_so_that_a_tile_reads_from_the_nearest_cache() -> None:
+    for machine in (Machine(64, 32), Machine(32, 16), Machine(16, 32)):
+        tiling = tile(Matrices(512, 128, 2048, (1, 512), (128, 1), FLOAT), 1, machine)
+        assert 0 < tiling.depth * (tiling.rows + tiling.lanes) * 4 <= 40 << 10
+        assert 2048 % tiling.depth == 0
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(4096, 300, 8192), (8, 4000, 100000), (300, 300, 2 * 50021), (5000, 64, 99991)]
+)
+@pytest.mark.parametrize("machine", [Machine(64, 32), Machine(16, 32)])
+def test_scratch_memory_is_bounded(m: int, n: int, k: int, machine: Machine) -> None:
+    for left in ((k, 1), (1, m)):
+        for right in ((n, 1), (1, k)):
+            writer = Writer(machine=machine)
+            x = Array(Buffer("x", FLOAT, m * k), (m, k), left)
+            y = Array(Buffer("y", FLOAT, k * n), (k, n), right)
+            lower_matmul(writer, x, y, Array(Buffer("out", FLOAT, m * n), (m, n)))
+            launches = [s for s in writer.main.block.statements if isinstance(s, Launch)]
+            assert sum(4 * b.size for launch in launches for b in launch.function.scratch) <= 2 << 20
 
 
 def test_tile_fits_into_fewer_registers() -> None:

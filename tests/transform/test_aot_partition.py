@@ -187,13 +187,25 @@ def names(graph: Graph) -> list[str]:
     return [n.op.name for n in graph.nodes]
 
 
-def test_products_are_never_computed_twice() -> None:
+def test_products_are_not_computed_twice() -> None:
     graph = graph_of(lambda a, b: weft.sin(weft.tanh(a @ b) * 3.0), matrices(2))
     derivative = differentiate(graph, [0, 1])
     assert names(derivative.forward).count("matmul") == 1
     assert names(derivative.backward).count("matmul") == 2
     assert derivative.saved == 1
     assert derivative.kept == (0, 1)
+
+
+def test_products_much_larger_than_their_factors_are_computed_again() -> None:
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return weft.softmax(q @ k.mT, axis=-1) @ v
+
+    def saved(length: int) -> list[tuple[int, ...]]:
+        graph = graph_of(attention, [np.ones((length, 8))] * 3)
+        return [v.type.shape for v in differentiate(graph, range(3)).forward.outputs[1:]]
+
+    assert (64, 64) not in saved(64)
+    assert (16, 16) in saved(16)
 
 
 def test_a_mask_is_saved_as_bools() -> None:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from weft import errors
+from weft.base.collector import collector_paused
 from weft.base.dtypes import default_float
 from weft.capture.arguments import (
     Arguments,
@@ -241,7 +242,8 @@ class GraphFunction:
 
     def capture(self, arguments: Arguments, own: Any, key: Key, fixed: bool = True) -> Version:
         """A new version, for a call; all its sizes are fixed, or those that varied have names."""
-        version = self._captured(arguments, own, key, fixed)
+        with collector_paused():
+            version = self._captured(arguments, own, key, fixed)
         self._keep(version, arguments)
         return version
 

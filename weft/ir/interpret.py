@@ -55,6 +55,28 @@ def solve_sizes(graph: Graph, inputs: Sequence[Array]) -> dict[str, int]:
     return run.sizes
 
 
+def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """Raise the error of a node that values of named sizes do not fit, as running it would.
+
+    >>> import weft
+    >>> from weft.ir.interpret import check_sizes
+    >>> graph = weft.make_graph(lambda x: x[2])(weft.TensorType(("n",), weft.float32))
+    >>> check_sizes(graph, {"n": 3})
+    >>> check_sizes(graph, {"n": 2})  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    BoundsError: slice: index must be in 0..1 for axis 0 of size 2, got 2
+    """
+    for node in needed_nodes(graph.nodes, graph.results):
+        sized = has_sizes(node.attrs) or any(isinstance(s, Size) for v in node.inputs for s in v.type.shape)
+        if not sized or node.op.accepts or node.regions:
+            continue
+        types = [TensorType(bind(v.type.shape, sizes), v.type.dtype) for v in node.inputs]
+        try:
+            node.op.type_rule(*types, **{k: bind(a, sizes) for k, a in node.attrs.items()})
+        except WeftError as error:
+            raise placed(error, node) from None
+
+
 class _Run:
     """The values of one run."""
 

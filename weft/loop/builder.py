@@ -195,7 +195,7 @@ class Builder:
 
     def _compared(self, x: Any, y: Any, *, strict: bool) -> Const | None:
         left, right = _bounds(x), _bounds(y)
-        if left is None or right is None or not (isinstance(x, Index) or isinstance(y, Index)):
+        if left is None or right is None or not any(isinstance(v, Index | Const) for v in (x, y)):
             return None
         if left[1] < right[0] or (not strict and left[1] == right[0]):
             return Const(np.bool_(True), bool_)
@@ -256,6 +256,8 @@ class Builder:
         """An int64 scalar as an index, with a bound that it is known to stay below (and at least 0)."""
         if isinstance(value, Index):
             return value
+        if isinstance(value, Const):
+            return Index.of(int(value.value))
         key = ("term", _identity(value))
         found = self.recall(key)
         if found is None:

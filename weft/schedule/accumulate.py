@@ -1,15 +1,17 @@
 """Sums that begin at zero and are then added to something: they begin at that instead.
 
 The gradient of ``x[i, j]`` in a loop is an array of zeros with one element changed, added to what the loop
-carries. As ``scatter_add(carry, v, i, j)`` it changes that element alone; and an inner loop that starts from
-zeros, and whose result is added to a carry of the outer one, starts from the carry. Only the order of
-additions is another one, as in any reduction.
+carries. As ``scatter_add(carry, v, i, j)`` it changes that element alone; and an inner loop, or a branch,
+that starts from zeros, and whose result is added to the carry of a loop around it, starts from that. Only the
+order of additions is another one, as in any reduction.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from weft.ir.rewrite import is_uniform, map_regions
 from weft.ops.arithmetic import add
 from weft.ops.control import scan
 from weft.ops.index import scatter_add_nd
-from weft.passes.loops import as_loop
+from weft.passes.loops import BRANCHES, with_inputs
 
 
 def accumulate(graph: Graph) -> Graph:
@@ -53,13 +55,20 @@ def _begin_one(graph: Graph) -> Graph | None:
     for node in sums:
         for base, part in (node.inputs, node.inputs[::-1]):
             start = web.start(part) if base.type == part.type else None
-            if start is not None and not web.depends(base, start[0]):
-                return _begin_at(graph, node, base, part, *start)
+            if start is not None and not web.depends(base, start.node):
+                return _begin_at(graph, node, part, start, base)
     return None
 
 
-def _begin_at(graph: Graph, total: Node, base: Value, part: Value, first: Node, place: int) -> Graph:
-    """The graph where a node takes a base instead of zeros, so that what comes of it is the total."""
+class _Start(NamedTuple):
+    """Where a sum begins: the node that takes zeros, and what it is with a base in their place."""
+
+    node: Node
+    taking: Callable[[Value], Node]
+
+
+def _begin_at(graph: Graph, total: Node, part: Value, start: _Start, base: Value) -> Graph:
+    """The graph where a sum begins at a base, so that what comes of it is the total."""
     (out,) = total.outputs
 
     def now(v: Value) -> Value:
@@ -67,13 +76,12 @@ def _begin_at(graph: Graph, total: Node, base: Value, part: Value, first: Node, 
 
     nodes = []
     for node in graph.nodes:
-        if node is total:
-            continue
-        inputs = [now(v) for v in node.inputs]
-        if node is first:
-            inputs[place] = base
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        nodes.append(node if same else Node(node.op, inputs, node.attrs, node.outputs, node.location))
+        if node is start.node:
+            node = start.taking(base)
+        if node is not total:
+            inputs = [now(v) for v in node.inputs]
+            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+            nodes.append(node if same else Node(node.op, inputs, node.attrs, node.outputs, node.location))
     used = {v for node in nodes for v in node.inputs} | {now(v) for v in graph.results}
     return graph.replace(
         nodes=kahn_order(nodes),
@@ -92,19 +100,22 @@ class _Uses:
         self.uses = Counter([v for node in graph.nodes for v in node.inputs])
         self.uses.update(graph.results)
 
-    def start(self, value: Value) -> tuple[Node, int] | None:
-        """Where a sum that nobody else sees begins: the node that takes zeros, and as which input."""
+    def start(self, value: Value) -> _Start | None:
+        """Where a sum begins that nobody else sees; None if it begins at something else than zeros."""
         node = self.makers.get(value)
         if node is None or self.uses[value] != 1:
             return None
         for place in _summed(node, value):
             x = node.inputs[place]
-            if (array := self.graph.constants.get(x)) is not None:
-                if is_uniform(array, np.zeros((), array.dtype)):
-                    return node, place
-            elif (found := self.start(x)) is not None:
+            if self.is_zero(x):
+                return _Start(node, partial(_with_input, node, place))
+            if (found := self.start(x)) is not None:
                 return found
-        return None
+        return _start_in_branches(node, node.outputs.index(value)) if node.op in BRANCHES else None
+
+    def is_zero(self, value: Value) -> bool:
+        array = self.graph.constants.get(value)
+        return array is not None and is_uniform(array, np.zeros((), array.dtype))
 
     def depends(self, value: Value, node: Node) -> bool:
         """Whether a value needs what a node makes."""
@@ -115,25 +126,61 @@ class _Uses:
         return value in reached
 
 
+def _with_input(node: Node, place: int, value: Value) -> Node:
+    inputs = [*node.inputs[:place], value, *node.inputs[place + 1 :]]
+    return Node(node.op, inputs, node.attrs, node.outputs, node.location)
+
+
+# Branches
+
+
+def _start_in_branches(node: Node, k: int) -> _Start | None:
+    """Where a sum begins that each branch gives as an output with a number."""
+    branches = [_taking_base(branch, k) for branch in node.attrs["branches"]]
+    if None in branches:
+        return None
+    attrs = {**node.attrs, "branches": tuple(branches)}
+    return _Start(node, lambda base: Node(node.op, [*node.inputs, base], attrs, node.outputs, node.location))
+
+
+def _taking_base(region: Graph, k: int) -> Graph | None:
+    """A region with one more input, at which one of its outputs begins instead of at zeros."""
+    web, out = _Uses(region), region.outputs[k]
+    base = Value(out.type)
+    outputs, nodes = list(region.outputs), region.nodes
+    if web.is_zero(out):
+        outputs[k] = base
+    elif (start := web.start(out)) is not None:
+        nodes = tuple(start.taking(base) if node is start.node else node for node in nodes)
+    else:
+        return None
+    return with_inputs(region.replace(nodes=nodes), [*region.inputs, base], outputs)
+
+
+# Sums
+
+
 def _summed(node: Node, value: Value) -> Sequence[int]:
     """The inputs to which a node does nothing but add, to give one of its outputs."""
     if node.op is add and all(v.type == value.type for v in node.inputs):
         return 0, 1
     if node.op is scatter_add_nd:
         return (0,)
-    if node.op is scan:
-        loop, k = as_loop(node), node.outputs.index(value)
-        assert loop is not None
-        if k < len(loop.inits) and _only_adds(loop.body, k):
-            return (len(loop.steps) + k,)
+    k = node.outputs.index(value)
+    if node.op is scan and k < node.attrs["carries"] and _only_adds(node.attrs["body"], k, k):
+        return (k + bool(node.attrs["counted"]),)
+    if node.op in BRANCHES:
+        branches: Sequence[Graph] = node.attrs["branches"]
+        places = range(len(branches[0].inputs))
+        return [i + 1 for i in places if all(_only_adds(branch, i, k) for branch in branches)]
     return ()
 
 
-def _only_adds(body: Graph, k: int) -> bool:
-    """Whether the body of a loop does nothing but add to its carry with a number."""
-    web = _Uses(body)
-    value, users = body.inputs[k], {v: node for node in body.nodes for v in node.inputs}
-    while value is not body.outputs[k]:
+def _only_adds(region: Graph, i: int, k: int) -> bool:
+    """Whether a region does nothing with one of its inputs but add to it, to give one of its outputs."""
+    web = _Uses(region)
+    value, users = region.inputs[i], {v: node for node in region.nodes for v in node.inputs}
+    while value is not region.outputs[k]:
         node = users.get(value)
         if node is None or web.uses[value] != 1:
             return False

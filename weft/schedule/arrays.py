@@ -130,8 +130,9 @@ def as_progression(array: Any) -> Progression | None:
     """A constant as a progression, if it is one."""
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size < 2:
         return None
-    start, step = int(array[0]), int(array[1]) - int(array[0])
-    if abs(start) >> 62 or int(array[-1]) != start + step * (array.size - 1):
+    start, second, last = (int(array[i]) for i in (0, 1, -1))
+    step = second - start
+    if max(map(abs, (start, second, last))) >> 61 or last != start + step * (array.size - 1):
         return None
     even = (array.astype(np.int64) == start + step * np.arange(array.size)).all()
     return Progression(start, step, array.size, array.dtype) if even else None

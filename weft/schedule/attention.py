@@ -24,7 +24,6 @@ from weft.ops.view import permute
 from weft.schedule.attention_match import Use, Uses, swap_last
 from weft.schedule.attention_ops import Chain, attention, attention_gradient
 from weft.schedule.attention_tile import LANES
-from weft.schedule.points import is_elementwise
 
 LONG = 1 << 14  # scores of one head from which on they are not kept
 
@@ -148,18 +147,15 @@ class _Attention:
         self, weighted: Node, outer: Node, columns: Use | None, removed: set[Node]
     ) -> _Gradient | None:
         """The products of the gradients of weights and of scores."""
-        uses = self.uses
-        (x,) = outer.outputs
-        ops = []
-        while (node := uses.only(x)) is not None and is_elementwise(node):
-            if not (self.causal and uses.hides_gradient(node, x)):
-                ops.append(node)
-            removed.add(node)
-            (x,) = node.outputs
-        slope = uses.chain(outer.outputs[0], ops)
+        uses, (start,) = self.uses, outer.outputs
+        ops = uses.elementwise_after(start)
+        x = ops[-1].outputs[0] if ops else start
+        removed.update(ops)
+        if self.causal and ops and uses.hides_gradient(ops[-1], start):
+            ops = []
         if x in uses.results or x.type.shape != self.shape:
             return None
-        found = _Gradient(weighted, slope, {}, removed)
+        found = _Gradient(weighted, uses.chain(start, ops), {}, removed)
         if columns is not None:
             found.products["values"] = columns
         for use in uses.products(x):

@@ -117,6 +117,17 @@ class Uses:
                 return [*found, node]
         return []
 
+    def elementwise_after(self, start: Value) -> list[Node]:
+        """The elementwise ops that follow on a value, where all of them lead to the last; else none."""
+        reached, found = {start}, list[Node]()
+        for node in self.graph.nodes[self.made_at(start) + 1 :]:
+            if is_elementwise(node) and not reached.isdisjoint(node.inputs):
+                reached.update(node.outputs)
+                found.append(node)
+        inner = reached.difference(found[-1].outputs) if found else set()
+        is_closed = all(v not in self.results and set(self.of(v)).issubset(found) for v in inner)
+        return found if is_closed else []
+
     def chain(self, start: Value, path: Sequence[Node]) -> Chain:
         """Nodes one after the other as a chain; what else they use is computed in it where it is as large."""
         if not path:

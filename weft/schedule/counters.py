@@ -31,7 +31,7 @@ def find_counter(node: Node) -> Counter | None:
     >>> import weft
     >>> from weft.schedule.counters import find_counter
     >>> def power(n, x):
-    ...     return weft.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s * 2.0), 0, x)
+    ...     return weft.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] * 2.0), (0, x))
     >>> graph = weft.make_graph(power)(weft.tensor(3), weft.tensor(1.0))
     >>> find_counter(graph.nodes[-1]).carry
     0

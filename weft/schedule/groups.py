@@ -50,8 +50,18 @@ class Frame:
         """The number of columns."""
         return size_of(self.shape[self.split or 0 :])
 
+    @cached_property
+    def _kinds(self) -> dict[tuple[Any, ...], str]:
+        return {}
+
     def kind(self, shape: tuple[Any, ...]) -> str:
         """What an array of a shape has elements for: "full" (each column), "row" (each row), else ""."""
+        found = self._kinds.get(shape)
+        if found is None:
+            found = self._kinds[shape] = self._find_kind(shape)
+        return found
+
+    def _find_kind(self, shape: tuple[Any, ...]) -> str:
         if self.split is None:
             return "full" if size_of(shape) == size_of(self.shape) else ""
         if split_of(shape, self) is not None:
@@ -194,17 +204,27 @@ class Grouping:
         frame = joined(a.frame, b.frame)
         if frame is None:
             return
-        members = sorted([*a.members, *b.members])
-        if not self._aligned(members, frame) or not self.merge(a.members[0], b.members[0]):
+        if not self._aligned(a, b, frame) or not self.merge(a.members[0], b.members[0]):
             return
+        members = sorted([*a.members, *b.members])
         merged = Group(members, frame)
         for i in members:
             self.groups[i] = merged
 
-    def _aligned(self, members: Sequence[int], frame: Frame) -> bool:
-        nodes = [self.web.nodes[i] for i in members]
-        made = {v for node in nodes for v in node.outputs}
-        return all(aligned(self.web, node, frame, made) for node in nodes)
+    def _aligned(self, a: Group, b: Group, frame: Frame) -> bool:
+        """Whether the members of two groups fit into a frame together."""
+        nodes = self.web.nodes
+        made = {v for group in (a, b) for i in group.members for v in nodes[i].outputs}
+        asked = [*self._affected(a, b, frame), *self._affected(b, a, frame)]
+        return all(aligned(self.web, nodes[i], frame, made) for i in asked)
+
+    def _affected(self, group: Group, other: Group, frame: Frame) -> Sequence[int]:
+        """The members of a group that may not fit any more where it is joined with another one."""
+        if frame is not group.frame or len(group.members) == 1:
+            return group.members
+        apart = set(other.members).isdisjoint
+        needs, users = self.web.needs, self.web.users
+        return [i for i in group.members if not (apart(needs[i]) and apart(users[i]))]
 
     def is_aligned_with(self, members: Sequence[int], frame: Frame, product: Value) -> bool:
         """Whether members read the elements of a product at their own index alone."""

@@ -51,12 +51,13 @@ def lowers(*names: str) -> Callable[[Lowering], Lowering]:
 
 def lowering_of(node: Node) -> Lowering | None:
     """The lowering of a node's op, or None."""
-    _load_lowerings()
+    load_lowerings()
     return LOWERINGS.get(node.op.name)
 
 
 @cache
-def _load_lowerings() -> None:
+def load_lowerings() -> None:
+    """Import all lowerings; they import this module."""
     for module in _MODULES:
         try:
             import_module(module)

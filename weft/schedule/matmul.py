@@ -42,6 +42,10 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, tail: Tail | No
     if suits_blas(matrices):
         lower_large(writer, a, b, out, batch, matrices, tail)
         return
+    arrays = (a, b, out)
+    key = None if tail else ("matmul", *[(x.dtype, x.shape, x.strides) for x in arrays])
+    if key is not None and writer.launch_again(key, arrays):
+        return
     may_turn = len(shape) - len(batch) == 2  # else the rows of the result are not one axis
     tiling = tile(matrices, size_of(batch), writer.machine, may_turn=may_turn)
     if tiling.chunks > 1:
@@ -49,7 +53,7 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, tail: Tail | No
         return
     stages = tail is not None or tiling.turned
     tail = tail or storing(out)
-    with writer.kernel("matmul", [a, b, *tail.reads], tail.writes) as kernel:
+    with writer.kernel("matmul", [a, b, *tail.reads], tail.writes, key=key) as kernel:
         if kernel.builder is writer.main:  # which has no scratch memory
             tiling = tile(matrices, size_of(batch), writer.machine, may_pack=False, may_turn=may_turn)
             stages = False
@@ -164,7 +168,10 @@ class Product:
         p, tiling = self.matrices, self.tiling
         dtype = p.dtype if tiling.chunks == 1 else sum_dtype(p.dtype)
         depth = p.k // tiling.chunks
-        left, right = self._start(self.sides[0], depth * p.left[1]), self._start(self.sides[1], depth * p.right[0])
+        left, right = (
+            self._start(self.sides[0], depth * p.left[1]),
+            self._start(self.sides[1], depth * p.right[0]),
+        )
 
         def finish_element(row: Index, column: Index, value: Value) -> None:
             i, j = (column, row) if tiling.turned else (row, column)

@@ -16,10 +16,14 @@ from weft.schedule.matmul_tile import sum_dtype
 
 UNKNOWN = 64  # what a named size is taken for
 TASK = 1.5e6  # operations that are worth a thread's attention
-BLOCK_TASK, BLOCK_TASKS = 3.4e7, 4  # where more tasks copy more: the operations, and the number that may be
+COPY_TASK, COPY_TASKS = 3.4e7, 4  # where more tasks pack more: operations of one, and how many may be smaller
 TASKS = 16  # enough for any number of threads that such a product can use
+APART = 1024  # bytes from step to step that the nearest cache can stand
+FAR = 512  # rows that are worth packing columns for
 GATHER = 1.2  # cycles to read or write a number that does not lie beside its neighbour
+TURN, COPY = 0.5, 0.15  # cycles to pack a number whose neighbours are apart, or lie beside it
 NEAR_BYTES = 40 << 10  # of what a tile reads, so that it stays in the nearest cache
+CHUNK, SMALL = 2048, 1 << 16  # steps of a part of a long sum, and elements of a small result
 PANEL_BYTES = 1 << 18  # of a packed panel; it lies on the stack
 
 
@@ -82,39 +86,41 @@ def tile(
     p: Matrices, batch: Any, machine: Machine, *, may_pack: bool = True, may_turn: bool = True
 ) -> Tiling:
     """Choose how to cut a product that is computed so many times."""
-    turned = may_turn and _cost(p.turned, machine) < _cost(p, machine)
+    turned = may_turn and _cost(p.turned, machine) + known(p.m) * known(p.n) * GATHER < _cost(p, machine)
     q = p.turned if turned else p
     if may_turn and _prefers_dots(q, machine):
         rows, lanes, dots, pack = *_dot_tile(q, machine), True, False
     else:
         rows, lanes = _lane_tile(q, machine)
         dots = False
-        pack = may_pack and _packs(q, lanes)
-    chunks = _chunks(q, lanes, pack)
+        pack = may_pack and _packs(q)
+    chunks = _chunks(q)
     work = 2.0 * known(q.m) * known(q.n) * known(q.k)
     want = min(TASKS, work * known(batch) / TASK) / known(batch) / chunks
-    pack_left = may_pack and not dots and _packs_left(q, chunks)
-    depth = _depth(q, rows, lanes, chunks) if pack and (pack_left or q.m % rows == 0) else 0
+    few = min(want, max(work * known(batch) / COPY_TASK, COPY_TASKS) / known(batch) / chunks)
+    pack_left = pack and _packs_left(q)
+    depth = _depth(q, rows, lanes, chunks, pack_left) if pack else 0
     if depth:
-        few = max(work / BLOCK_TASK, BLOCK_TASKS) / chunks
-        groups = _block_groups(q, rows, lanes, depth, min(want, few))
+        groups = _block_groups(q, rows, lanes, depth, few, pack_left)
     else:
-        groups = _wide_groups(q, rows, lanes, chunks, want) if pack_left else _groups(q, rows, lanes, want)
+        pack = pack and q.k // chunks * lanes * _bytes(q) <= 4 * PANEL_BYTES
+        pack_left = False
+        groups = _groups(q, rows, lanes, want, few if pack and not _is_one(q.right[1]) else want)
     return Tiling(turned, rows, lanes, pack, pack_left, dots, chunks, depth, groups)
 
 
 def _cost(p: Matrices, machine: Machine) -> float:
-    """Cycles of a product in tiles, with packing and storing; to compare with the transposed one."""
+    """Cycles of a product in tiles, with packing; to compare with the transposed one."""
     width = machine.lanes(sum_dtype(p.dtype))
     m, n, k = known(p.m), known(p.n), known(p.k)
     if isinstance(p.n, Size):
         return float("inf") if not isinstance(p.m, Size) else 0.0
     compute = m * ceil(n / width) * k / 2
     if not _is_one(p.right[1]) and m > 4:
-        compute += k * n * GATHER
+        compute += k * n * TURN
     elif not _is_one(p.right[1]):
         compute += m * n * k * GATHER
-    return compute
+    return compute + (m * k * TURN if _packs_left(p) else 0)
 
 
 def _is_one(stride: Any) -> bool:
@@ -135,9 +141,9 @@ def _prefers_dots(p: Matrices, machine: Machine) -> bool:
     """Whether both sides lie in order along k, and sums are so long that adding lanes up costs little."""
     if not (_is_one(p.left[1]) and _is_one(p.right[0])) or _is_one(p.right[1]):
         return False
-    few = min(known(p.m), known(p.n)) < 4
+    few = min(known(p.m), known(p.n))
     width = machine.lanes(sum_dtype(p.dtype))
-    return bool(known(p.k) >= (width if few else 64 * width))
+    return bool(few < 4 and known(p.k) >= width) or bool(few < 48 and known(p.k) >= 64 * width)
 
 
 def _dot_tile(p: Matrices, machine: Machine) -> tuple[int, int]:
@@ -167,81 +173,87 @@ def _even(size: Any, most: int) -> int:
     return next((r for r in range(most, most // 2, -1) if size % r == 0), most)
 
 
-def _packs(p: Matrices, lanes: int) -> bool:
+def _packs(p: Matrices) -> bool:
     """Whether packing pays: where lanes are apart, or panels are used by many rows."""
-    if known(p.k) * lanes * _bytes(p) > 4 * PANEL_BYTES or isinstance(p.k, Size):
+    if isinstance(p.k, Size):
         return False
     if not _is_one(p.right[1]) or _is_half(p):
         return known(p.m) > 4
     return known(p.m) >= 48 and known(p.k) >= 96
 
 
-def _packs_left(p: Matrices, chunks: int) -> bool:
-    """Whether rows lie side by side, and each step of a long sum is in another line of the cache."""
-    if any(isinstance(s, Size) for s in (p.m, p.k, *p.left)):
+def _packs_left(p: Matrices) -> bool:
+    """Whether rows lie side by side, and the steps of a long sum so far apart that the cache forgets them.
+
+    Or whether numbers are of half precision, and used often.
+    """
+    if any(isinstance(s, Size) for s in (p.k, *p.left)):
         return False
     if _is_half(p):
-        return bool(p.m >= 4 and known(p.n) >= 32 and p.k // chunks * 16 * _bytes(p) <= PANEL_BYTES)
-    return bool(p.left[0] == 1 and p.left[1] >= 16 and p.k // chunks >= 384 and known(p.n) >= 64)
+        return known(p.m) >= 4 and known(p.n) >= 32
+    return bool(p.left[0] == 1 and p.left[1] * _bytes(p) > APART and p.k >= 384 and known(p.n) >= 64)
 
 
-def _chunks(p: Matrices, lanes: int, pack: bool) -> int:
-    """Parts of k: more than one where panels would not fit, or where the result is small and k is long."""
+def _chunks(p: Matrices) -> int:
+    """Parts of k: more than one where the result is small and k is long."""
     if isinstance(p.k, Size) or isinstance(p.m, Size) or isinstance(p.n, Size):
         return 1
-    limit = PANEL_BYTES // (_bytes(p) * lanes) if pack else 2048
-    if p.k <= limit:
+    least = ceil(p.k / CHUNK)
+    if least == 1 or p.m * p.n > SMALL:
         return 1
-    if not pack and p.m * p.n > 1 << 16:
-        return 1
-    return next((c for c in range(ceil(p.k / limit), p.k) if p.k % c == 0), 1)
+    return next((c for c in range(least, 4 * least) if p.k % c == 0), 1)
 
 
-def _groups(p: Matrices, rows: int, lanes: int, want: float) -> tuple[int, int]:
-    """How many groups of columns and of rows make as many tasks as wanted."""
+def _groups(p: Matrices, rows: int, lanes: int, want: float, few: float) -> tuple[int, int]:
+    """How many groups of columns make as many tasks as wanted; or else groups of rows, as many as a few."""
     columns = _divisor(known(p.n) // lanes, want) if not isinstance(p.n, Size) else 1
     if isinstance(p.m, Size):
         return 1, columns
-    return _divisor(p.m // rows, min(want / columns, p.m / rows / 4)), columns
+    return _divisor(p.m // rows, min(max(few / columns, p.m / FAR), want / columns, p.m / rows / 4)), columns
 
 
-def _wide_groups(p: Matrices, rows: int, lanes: int, chunks: int, want: float) -> tuple[int, int]:
-    """Groups of rows whose part of the left side is small enough to be packed, and groups of columns."""
-    least = p.m * (p.k // chunks) * _bytes(p) / PANEL_BYTES
-    groups = _divisor(p.m // rows, max(least, min(want, p.m / rows / 4)))
-    return groups, _divisor(known(p.n) // lanes, want / groups) if not isinstance(p.n, Size) else 1
+def _depth(p: Matrices, rows: int, lanes: int, chunks: int, pack_left: bool) -> int:
+    """Steps of which both sides of a tile fit the nearest cache.
 
-
-def _depth(p: Matrices, rows: int, lanes: int, chunks: int) -> int:
-    """Steps of which both sides of a tile fit the nearest cache; 0 where all do, or few would."""
+    It is 0 where all do, or nearly so; but all of them where the left side is packed, or where tiles do not
+    fit the sizes, since blocks need no code of their own for what is left.
+    """
     if any(isinstance(s, Size) for s in (p.m, p.n, p.k, *p.left, *p.right)):
         return 0
     steps, most = p.k // chunks, NEAR_BYTES // (_bytes(p) * (rows + lanes))
     if steps <= 2 * most:
-        return 0
-    depth = next(d for d in range(most, 0, -1) if steps % d == 0)
-    return depth if 3 * depth >= most else 0
+        fits = p.m % rows == 0 and p.n % lanes == 0
+        return steps if pack_left or (not fits and ceil(p.n / lanes) * lanes <= 1.15 * p.n) else 0
+    return next((d for d in range(most, most // 3, -1) if steps % d == 0), most)
 
 
-def _block_groups(p: Matrices, rows: int, lanes: int, depth: int, want: float) -> tuple[int, int]:
+def _block_groups(
+    p: Matrices, rows: int, lanes: int, depth: int, want: float, pack_left: bool
+) -> tuple[int, int]:
     """Groups of rows and of columns that are small enough for scratch memory, with the least packing."""
     tiles, panels = ceil(p.m / rows), ceil(p.n / lanes)
-    groups = [
-        (r, c)
-        for r in range(1, tiles + 1)
-        for c in range(1, panels + 1)
-        if tiles % r == 0 and panels % c == 0 and r * c >= min(want, tiles * panels)
-        and tiles // r * rows * max(depth, panels // c * lanes) * _bytes(p) <= PANEL_BYTES
-    ]  # fmt: skip
-    cost = [r * p.n * _pack_cost(p.right[1]) + c * p.m * _pack_cost(p.left[0]) for r, c in groups]
-    return groups[cost.index(min(cost))]
+    most, depth = PANEL_BYTES // (_bytes(p) * rows), depth if pack_left else 0
+    right, left = (TURN if not _is_one(s) else COPY for s in (p.right[1], p.left[0]))
+
+    def cost(group: tuple[int, int]) -> float:
+        """Cycles for each step, as if all groups were as large as the largest."""
+        (r, c), (i, j) = group, (ceil(tiles / group[0]), ceil(panels / group[1]))
+        return i * r * rows * j * c + r * p.n * right + (c * p.m * left if pack_left else 0)
+
+    def fits(r: int, c: int) -> bool:
+        enough = r * c >= min(want, tiles * panels)
+        return enough and ceil(tiles / r) * max(depth, ceil(panels / c) * lanes) <= most
+
+    return min([(r, c) for r in _parts(tiles) for c in _parts(panels) if fits(r, c)], key=cost)
 
 
-def _pack_cost(stride: Any) -> float:
-    """Cycles to copy a number."""
-    return GATHER / 8 if _is_one(stride) else GATHER
+def _parts(count: int) -> list[int]:
+    """Some numbers of groups that so many things may be cut into, all of which have some."""
+    some = [n for e in range(count.bit_length() + 1) for n in (2**e, 3 * 2**e) if n < count]
+    return sorted({ceil(count / ceil(count / n)) for n in (*some, count)})
 
 
 def _divisor(count: int, want: float) -> int:
-    """The smallest divisor of a count that is at least as large as wanted; the count where none is."""
-    return next((d for d in range(1, count + 1) if count % d == 0 and d >= want), max(count, 1))
+    """A divisor of a count near to what is wanted: rather more than less."""
+    divisors = [d for d in range(1, count + 1) if count % d == 0] or [1]
+    return next((d for d in divisors if want <= d <= 2 * want), max(d for d in divisors if d <= max(want, 1)))

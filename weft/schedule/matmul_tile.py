@@ -168,11 +168,17 @@ def _turn(
 
     Number by number, some lines at a time: that is faster than to scatter vectors.
     """
-    for start in range(0, lanes, TURNED):
+
+    def turn(start: Index, count: int) -> None:
         with b.loop(extent) as p:
-            for lane in range(start, min(start + TURNED, lanes)):
-                value = load_wide(b, source.buffer, source.start + lane * apart + p)
-                b.store(target, place + p * width + lane, value)
+            for lane in range(count):
+                value = load_wide(b, source.buffer, source.start + (start + lane) * apart + p)
+                b.store(target, place + p * width + start + lane, value)
+
+    with b.loop(lanes // TURNED) as i:
+        turn(i * TURNED, TURNED)
+    if lanes % TURNED:
+        turn(Index.of(lanes - lanes % TURNED), lanes % TURNED)
 
 
 def _is_one(stride: Any) -> bool:

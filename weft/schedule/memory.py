@@ -282,7 +282,7 @@ def _is_safe(
 
 def _reads_before_writing(statement: Any, old: Buffer, new: Buffer) -> bool:
     if isinstance(statement, Wave):
-        touching = [s for s in statement.launches if any(a.buffer in (old, new) for a in own_accesses(s))]
+        touching = [s for s in statement.launches if any(b is old or b is new for b, _ in s.buffers)]
         return len(touching) == 1 and _reads_before_writing(touching[0], old, new)
     if not isinstance(statement, Launch):
         return False

@@ -5,6 +5,8 @@ fuse_attention -> decompose -> accumulate -> order -> groups, each lowered in tu
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, size_names
 from weft.ir.graph import Graph, Node, Value
@@ -40,9 +42,16 @@ IN_REGISTERS = 4  # elements: temporaries as small as this are on the stack, for
 
 
 def lower_graph(
-    graph: Graph, *, debug: bool = False, check_nan: bool = False, machine: Machine | None = None
+    graph: Graph,
+    *,
+    debug: bool = False,
+    check_nan: bool = False,
+    machine: Machine | None = None,
+    written: Callable[[Function], object] | None = None,
 ) -> Program:
     """The program of a graph: its inputs, then its results (outputs and updates), are those of the graph.
+
+    ``written`` is told of each kernel as soon as it is there.
 
     >>> import weft
     >>> from weft.schedule.program import lower_graph
@@ -55,6 +64,7 @@ def lower_graph(
     if not check_nan:
         graph = recompute(accumulate(decompose(fuse_attention(hoist_lookups(graph)))))
     writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, machine=machine or Machine())
+    writer.written = written
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]
     scope = Scope(writer, graph, inputs)

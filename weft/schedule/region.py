@@ -123,7 +123,7 @@ class Scope:
             self.writer.main.store(out.buffer, 0, place)
         self.writer.main.remember(key, out)
         self.held.append(place)
-        return out  # type: ignore[no-any-return]
+        return out
 
     def dense(self, value: Value) -> Array:
         """A value in memory with its elements in order."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from weft.base.dtypes import DType
@@ -63,6 +64,7 @@ class Writer:
         sized: whether there are named sizes.
         machine: that it writes for.
         origins: of kernels and buffers.
+        written: is told of each kernel.
     """
 
     def __init__(
@@ -87,8 +89,10 @@ class Writer:
         self.constant_buffers: list[Buffer] = []
         self.told: set[str] = set()  # sizes that only the run tells
         self.origins = Origins()
+        self.written: Callable[[Function], object] | None = None
         self._nodes: tuple[Node, ...] = ()
         self._count = 0
+        self._launched: dict[Any, Launch] = {}
 
     @contextmanager
     def lowering(self, nodes: Sequence[Node]) -> Iterator[None]:
@@ -174,11 +178,13 @@ class Writer:
         *,
         reuses: Sequence[tuple[int, int]] = (),
         inline: bool | None = None,
+        key: Any = None,
     ) -> Iterator[Kernel]:
         """Write a kernel on arrays; at the end of the block it is launched.
 
         ``reuses`` are pairs of places (in reads, in writes) that may be one memory, because each element is
-        read before it is written; those that the code shows are found.
+        read before it is written; those that the code shows are found. With a key that tells all about the
+        code, ``launch_again`` launches it on other arrays.
         """
         if self._is_small((*reads, *writes)) if inline is None else inline:
             with self.main.inside(self.main.block):  # scalars of it are its own, its statements are not
@@ -189,7 +195,20 @@ class Writer:
         kernel = Kernel(builder, inner[: len(reads)], inner[len(reads) :])
         yield kernel
         shared = [(i, len(reads) + k) for i, k in reuses] or find_reuses(builder, len(reads))
-        self.launch(kernel, name, [(a.buffer, a.offset) for a in (*reads, *writes)], shared)
+        launch = self.launch(kernel, name, [(a.buffer, a.offset) for a in (*reads, *writes)], shared)
+        if key is not None:
+            self._launched[key] = launch
+
+    def launch_again(self, key: Any, arrays: Sequence[Array]) -> bool:
+        """Launch the kernel that was written with a key on other arrays; whether there is one."""
+        known = self._launched.get(key)
+        if known is None:
+            return False
+        function = replace(known.function)
+        self.origins.kernels[function] = self._nodes
+        places = tuple((a.buffer, a.offset) for a in arrays)
+        self.main.add_statement(Launch(function, places, known.cost))
+        return True
 
     def launch(
         self,
@@ -197,14 +216,18 @@ class Writer:
         name: str,
         places: Sequence[tuple[Buffer, Index]],
         reuses: Sequence[tuple[int, int]],
-    ) -> None:
+    ) -> Launch:
         """Append the launch of a kernel that has been written."""
         builder = kernel.builder
         sizes = sorted(names_in_block(builder.block, builder.buffers)) if self.sized else ()
         written = [a.buffer for a in kernel.writes]
         function = builder.function(name, written=written, sizes=sizes, reuses=reuses)
         self.origins.kernels[function] = self._nodes
-        self.main.add_statement(Launch(function, tuple(places), cost_of(function)))
+        if self.written is not None:
+            self.written(function)
+        launch = Launch(function, tuple(places), cost_of(function))
+        self.main.add_statement(launch)
+        return launch
 
     def _is_small(self, arrays: Sequence[Array]) -> bool:
         sizes = [a.size for a in arrays]

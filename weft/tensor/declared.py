@@ -14,6 +14,7 @@ from weft.base.dtypes import float32, float64
 from weft.errors import WeftError
 from weft.ops.op import NoGradient, Op, staging
 from weft.tensor.dispatch import declared_rule, record, wrap
+from weft.tensor.large import LARGE, WHOLE, evaluate_large
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import make_node
 from weft.tensor.tensor import Tensor
@@ -25,6 +26,7 @@ asarray = np.asarray
 def fast_declared(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
     """A function that runs an op of one output on tensors of plain arrays, and leaves the rest to general."""
     evaluate = op.eval
+    has_kernel = op.name in WHOLE
     has_gradient = not isinstance(op.vjp, NoGradient)
 
     def function(*inputs: Any, **attrs: Any) -> Any:
@@ -38,7 +40,10 @@ def fast_declared(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
             datas.append(x._data)
             edges.append(x._node)
         try:
-            out = evaluate(*datas, **attrs)
+            if has_kernel and datas[0].size >= LARGE:
+                out = evaluate_large(op, datas, attrs)
+            else:
+                out = evaluate(*datas, **attrs)
         except WeftError:
             raise
         except Exception:  # whatever it was, the general path says it in the user's terms

@@ -18,6 +18,7 @@ from weft.errors import WeftError
 from weft.ops.op import NoGradient, Op, TensorLike, staging, type_of
 from weft.ops.select import cast
 from weft.ops.size import filled
+from weft.tensor.large import LARGE, WHOLE, evaluate_large
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import Node, Output, make_node
 from weft.tensor.promotion import as_arrays, common_dtype, in_dtype
@@ -118,7 +119,10 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any,
         return outs
     try:
         with np.errstate(all="ignore"):
-            result = op.eval(*datas, **attrs)
+            if op.outputs != 1 and op.name in WHOLE and datas[0].size >= LARGE:
+                result = evaluate_large(op, datas, attrs)
+            else:
+                result = op.eval(*datas, **attrs)
     except WeftError:
         raise
     except Exception:

@@ -18,6 +18,7 @@ from weft.ops.op import Container, NoGradient, Op, set_tensor_layer, staging
 from weft.tensor.declared import fast_declared
 from weft.tensor.dispatch import apply, as_tensors, elementwise_rule, promoted, recording, wrap
 from weft.tensor.form import constant, form_of
+from weft.tensor.large import LARGE, evaluate_large
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import Node, make_node
 from weft.tensor.promotion import number_array
@@ -109,9 +110,12 @@ def _unary(op: Op, general: Function) -> Function:
             if form is None:
                 return fresh(x)
             a = x._data
-            out = ufunc(a)
-            if form.is_scalar:  # of 0-d arrays NumPy makes scalars
-                out = asarray(out)
+            if form.is_plain:
+                out = ufunc(a)
+            elif form.is_scalar:  # of 0-d arrays NumPy makes scalars
+                out = asarray(ufunc(a))
+            else:
+                out = evaluate_large(op, (a,), {})
             t = blank_tensor()
             t._data = out
             t._form = form
@@ -172,9 +176,12 @@ def _binary(op: Op, general: Function) -> Function:
             else:
                 return mixed(x, y)
             a = x._data
-            out = ufunc(a, b)
-            if form.is_scalar:  # of 0-d arrays NumPy makes scalars
-                out = asarray(out)
+            if form.is_plain:
+                out = ufunc(a, b)
+            elif form.is_scalar:  # of 0-d arrays NumPy makes scalars
+                out = asarray(ufunc(a, b))
+            else:
+                out = evaluate_large(op, (a, b), {})
             t = blank_tensor()
             t._data = out
             t._form = form
@@ -231,7 +238,8 @@ def _binary(op: Op, general: Function) -> Function:
     def broadcast(x: Any, y: Any) -> Any:
         a, b = x._data, y._data
         try:
-            out = asarray(ufunc(a, b))
+            is_large = a.size >= LARGE or b.size >= LARGE
+            out = asarray(evaluate_large(op, (a, b), {}) if is_large else ufunc(a, b))
         except Exception:
             return None
         t = wrap(out)

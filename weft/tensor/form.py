@@ -6,11 +6,13 @@ float32 or float64 array; then the general path finds out.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import DType, float32, float64
+from weft.tensor.large import LARGE
 
 ndarray = np.ndarray
 _MOST_CONSTANTS = 1024
@@ -24,14 +26,16 @@ class Form:
         dtype: float32 or float64.
         shape: the sizes.
         is_scalar: whether there are none.
+        is_plain: whether ufuncs run on it as they are: it is neither a scalar, nor large.
         constants: numbers as 0-d arrays of the dtype; zero is not among them, for 0.0 equals -0.0.
     """
 
-    __slots__ = ("constants", "dtype", "is_scalar", "shape")
+    __slots__ = ("constants", "dtype", "is_plain", "is_scalar", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, constants: dict[Any, Any]) -> None:
         self.shape = shape
         self.is_scalar = shape == ()
+        self.is_plain = shape != () and prod(shape) < LARGE
         self.dtype = dtype
         self.constants = constants
 

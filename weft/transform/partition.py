@@ -3,7 +3,8 @@
 It is a minimum cut. Each value is an edge that costs its bytes, between what only the forward pass can give
 (results of ops that are not run twice, and inputs) and what gradients need. What is cut is saved. Ops that
 work element by element or only move elements are cheap: the backward graph may run them again, but chains of
-them only up to a limit.
+them only up to a limit. So are products that are much larger than their factors, and softmax: the weights of
+attention on a long sequence are not saved.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from typing import NamedTuple
 from weft.base.sizes import Size, bind, size_names
 from weft.ir.graph import Array, Node, Value
 from weft.ir.told import first_tellers, sizes_asked, sizes_of, sizes_told
+from weft.ops.contract import matrix_multiply as matmul
+from weft.ops.softmax import softmax_op
 from weft.transform.maxflow import Network
 
 LONGEST_CHAIN = 16  # of ops that are run again one after another
+GROWTH = 4  # bytes of a product for each of its factors, from which on it is rather computed again
 _TYPICAL_SIZE = 64  # stands for a named size, where bytes are compared
 
 
@@ -90,7 +94,14 @@ def bytes_of(value: Value) -> int:
 
 def is_cheap(node: Node) -> bool:
     """Whether running a node twice costs less than keeping what it gives."""
-    return bool(node.op.accepts or node.op.scalar or node.op.moves)
+    return bool(node.op.accepts or node.op.scalar or node.op.moves or node.op is softmax_op) or _grows(node)
+
+
+def _grows(node: Node) -> bool:
+    """Whether a node is a product that takes much more memory than its factors."""
+    if node.op is not matmul:
+        return False
+    return bytes_of(node.outputs[0]) >= GROWTH * sum(map(bytes_of, node.inputs))
 
 
 def depending_on(nodes: Iterable[Node], values: Iterable[Value]) -> dict[Node, None]:

@@ -12,8 +12,9 @@ import pytest
 
 import weft
 from weft.backends.interpret import build as interpreted
-from weft.backends.llvm import build, engine
+from weft.backends.llvm import build
 from weft.backends.llvm.cache import Cache
+from weft.backends.llvm.compiler import Compiler
 from weft.backends.llvm.driver import compile_program
 from weft.backends.llvm.engine import Engine
 from weft.backends.llvm.main import RECORD, recorded_statements
@@ -76,13 +77,13 @@ def test_kernels_that_are_known_are_not_compiled_again(monkeypatch: pytest.Monke
     program = lower_graph(graph)
     first = compile_program(program, own)
     compiled: list[str] = []
-    compile_text = engine._Compiler.compile
+    compile_text = Compiler.compile
 
     def spy(self: Any, source: Any, verify: bool) -> bytes:
         compiled.append(source.text)
         return compile_text(self, source, verify)
 
-    monkeypatch.setattr(engine._Compiler, "compile", spy)
+    monkeypatch.setattr(Compiler, "compile", spy)
     second = compile_program(program, own)
     assert {c.symbol: c.address for c in first[1:]} == {c.symbol: c.address for c in second[1:]}
     assert len(first) > 1

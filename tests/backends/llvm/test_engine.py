@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from weft.backends.llvm import engine as module
+from weft.backends.llvm import compilation
 from weft.backends.llvm.cache import Cache
+from weft.backends.llvm.compiler import Compiler
 from weft.backends.llvm.engine import Code, Engine, Source, default_engine
 from weft.backends.llvm.target import host_target
 from weft.errors import DomainError, GraphError
@@ -78,7 +79,7 @@ def test_text_that_is_none_of_llvm_is_an_error(engine: Engine) -> None:
 
 
 def test_error_in_one_of_many_texts_is_raised(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LEAST_BATCH", 1)
+    monkeypatch.setattr(compilation, "_LEAST_BATCH", 1)
     sources = [constant(f"f{i}", i) for i in range(20)]
     with pytest.raises(GraphError, match="the text must be LLVM's"):
         engine.load([*sources, Source("define nonsense")])
@@ -106,6 +107,20 @@ def test_code_is_known_as_long_as_somebody_holds_it(engine: Engine) -> None:
     assert call(two) == 2
 
 
+def test_prepared_text_is_not_compiled_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine.lock, engine.compilation() as compilation:
+        engine.prepare(constant("one", 1), compilation)
+        codes = engine.link(compilation)
+    assert codes == {}
+    monkeypatch.setattr(Compiler, "compile", fail_to_compile)
+    assert call(engine.load([constant("one", 1)])["one"]) == 1
+
+
+def test_code_that_comes_soon_computes_the_same(engine: Engine) -> None:
+    text = "define i64 @f(i64 %x) {\n  %y = mul i64 %x, %x\n  %z = add i64 %y, 1\n  ret i64 %z\n}"
+    assert call(engine.load([Source(text, quick=True)])["f"], 7) == 50
+
+
 def fail_to_compile(*args: Any) -> bytes:
     raise AssertionError("compiled again")
 
@@ -113,7 +128,7 @@ def fail_to_compile(*args: Any) -> bytes:
 def test_code_comes_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [constant("one", 1), Source(constant("two", 2).text, optimise=True)]
     Engine(host_target(), Cache(tmp_path)).load(sources)
-    monkeypatch.setattr(module._Compiler, "compile", fail_to_compile)
+    monkeypatch.setattr(Compiler, "compile", fail_to_compile)
     codes = Engine(host_target(), Cache(tmp_path)).load(sources)
     assert (call(codes["one"]), call(codes["two"])) == (1, 2)
     with pytest.raises(AssertionError, match="compiled again"):
@@ -124,9 +139,9 @@ def test_other_settings_and_targets_have_other_entries(tmp_path: Path) -> None:
     target, text = host_target(), constant("one", 1).text
     narrow = host_target(16)
     for used in {target, narrow}:
-        for optimise in (False, True):
-            Engine(used, Cache(tmp_path)).load([Source(text, optimise)])
-    assert len(list(tmp_path.glob("*.o"))) == 2 * len({target, narrow})
+        for settings in ((False, False), (True, False), (False, True)):
+            Engine(used, Cache(tmp_path)).load([Source(text, *settings)])
+    assert len(list(tmp_path.glob("*.o"))) == 3 * len({target, narrow})
 
 
 def test_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
@@ -137,7 +152,7 @@ def test_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
 
 
 def test_threads_load_at_the_same_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LEAST_BATCH", 1)
+    monkeypatch.setattr(compilation, "_LEAST_BATCH", 1)
     found: dict[int, list[int]] = {}
 
     def work(number: int) -> None:

@@ -103,7 +103,7 @@ def test_native_entry_is_used_here() -> None:
 
 
 def test_interpreter_without_the_lock_gets_the_entry_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry.sysconfig, "get_config_var", lambda name: 1)
+    monkeypatch.setattr(entry.sys, "abiflags", "t")
     assert not arrays_look_as_expected()
 
 

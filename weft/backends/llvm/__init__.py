@@ -8,11 +8,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from weft.backends.llvm.run import Executable
-    from weft.ir.graph import Graph
+from weft.backends.llvm.driver import build_executable
+from weft.backends.llvm.run import Executable
+from weft.ir.graph import Graph
 
 
 def build(graph: Graph, **options: bool) -> Executable:
@@ -29,6 +27,4 @@ def build(graph: Graph, **options: bool) -> Executable:
     >>> run([np.ones(3, np.float32)])
     [array([3., 3., 3.], dtype=float32)]
     """
-    from weft.backends.llvm.driver import build_executable  # imports LLVM, which takes a while
-
     return build_executable(graph, **options)

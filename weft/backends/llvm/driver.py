@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from weft.backends.llvm.blas import provide_blas
+from weft.backends.llvm.compilation import Compilation
+from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.emit import emit_kernel
-from weft.backends.llvm.engine import Code, Engine, Source, default_engine
+from weft.backends.llvm.engine import Code, Engine, default_engine
+from weft.backends.llvm.entry import ENTER
 from weft.backends.llvm.lanes import statements
 from weft.backends.llvm.main import RECORD, emit_main, recorded_statements
 from weft.backends.llvm.pool import provide_pool
 from weft.backends.llvm.run import Executable
 from weft.ir.graph import Graph
-from weft.loop.ir import Function, Loop, Program, While
+from weft.loop.ir import Block, Function, Loop, Program, While
 from weft.loop.text import function_key
 from weft.loop.walk import launched_functions
+from weft.schedule.lowerings import load_lowerings
 from weft.schedule.machine import Machine
 from weft.schedule.program import lower_graph
 
 _MAIN = "weft_main"
+_LONG = 20_000  # characters of a main function from which on code that comes soon is better than good code
+
+load_lowerings()  # with this module, so that the first graph need not wait for it
 
 
 def build_executable(
@@ -25,8 +32,11 @@ def build_executable(
     """Compile a graph; see ``weft.backends.llvm.build``."""
     engine = default_engine()
     machine = Machine(engine.target.vector_bytes, engine.target.registers)
-    program = lower_graph(graph, debug=debug, check_nan=check_nan, machine=machine)
-    codes = compile_program(program, engine, debug=debug, profile=profile)
+    with engine.lock, engine.compilation(verify=debug) as compilation:
+        engine.prepare(ENTER, compilation)
+        kernels = _Kernels(engine, compilation, debug)
+        program = lower_graph(graph, debug=debug, check_nan=check_nan, machine=machine, written=kernels.add)
+        codes = kernels.link(program, profile)
     records = len(recorded_statements(program)) * len(RECORD) if profile else 0
     return Executable(graph, program, codes, engine.target, records)
 
@@ -43,17 +53,53 @@ def compile_program(
     'weft_main'
     """
     engine = engine or default_engine()
-    provide_pool(engine)
-    provide_blas(engine)
-    symbols = {f: kernel_symbol(f, debug) for f in launched_functions(program.main.body)}
-    with engine.lock:  # so that what is known stays so, and nobody compiles the same meanwhile
-        known = {symbol: code for symbol in symbols.values() if (code := engine.known(symbol)) is not None}
-        new = {symbol: f for f, symbol in symbols.items() if symbol not in known}
-        sources = [Source(emit_kernel(f, symbol, engine.target, debug=debug)) for symbol, f in new.items()]
-        main = emit_main(program, _MAIN, symbols.__getitem__, engine.target, debug=debug, profile=profile)
-        sources.append(Source(main, optimise=_loops(program)))
-        codes = engine.load(sources, known=known.values(), verify=debug)
-    return [codes[_MAIN], *[codes[symbol] for symbol in new], *known.values()]
+    with engine.lock, engine.compilation(verify=debug) as compilation:
+        return _Kernels(engine, compilation, debug).link(program, profile)
+
+
+class _Kernels:
+    """The kernels of a program: each is compiled from when it is written, unless it is known.
+
+    To be used under the lock of the engine, so that what is known stays so.
+    """
+
+    def __init__(self, engine: Engine, compilation: Compilation, debug: bool) -> None:
+        provide_pool(engine)
+        provide_blas(engine)
+        self._engine = engine
+        self._compilation = compilation
+        self._debug = debug
+        self._symbols: dict[Block, str] = {}
+        self._known: dict[str, Code] = {}
+        self._new: dict[str, None] = {}
+
+    def add(self, function: Function) -> str:
+        """The symbol of a kernel, which is compiled if it is new."""
+        symbol = self._symbols.get(function.body)  # several functions may be copies of one
+        if symbol is None:
+            symbol = self._symbols[function.body] = kernel_symbol(function, self._debug)
+            if symbol not in self._known and symbol not in self._new:
+                self._find(function, symbol)
+        return symbol
+
+    def _find(self, function: Function, symbol: str) -> None:
+        code = self._engine.known(symbol)
+        if code is not None:
+            self._known[symbol] = code
+            return
+        self._new[symbol] = None
+        text = emit_kernel(function, symbol, self._engine.target, debug=self._debug)
+        self._compilation.add(Source(text))
+
+    def link(self, program: Program, profile: bool) -> list[Code]:
+        """The machine code of the main function, then of the kernels."""
+        for function in launched_functions(program.main.body):
+            self.add(function)
+        main = emit_main(program, _MAIN, self.add, self._engine.target, debug=self._debug, profile=profile)
+        loops = _loops(program)
+        self._compilation.add(Source(main, optimise=loops, quick=not loops and len(main) > _LONG))
+        codes = self._engine.link(self._compilation, known=self._known.values())
+        return [codes[_MAIN], *[codes[symbol] for symbol in self._new], *self._known.values()]
 
 
 def _loops(program: Program) -> bool:

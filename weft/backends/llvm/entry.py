@@ -9,7 +9,7 @@ look as expected, a function in Python does the same.
 from __future__ import annotations
 
 import ctypes
-import sysconfig
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.backends.llvm.engine import Code, Engine, Source, default_engine
+from weft.backends.llvm.compiler import Source
+from weft.backends.llvm.engine import Code, Engine, default_engine
 
 # Words of a frame: what one call of a program needs. After the context comes the table of buffers.
 MAIN, INPUTS, OUTPUTS, CHECKS, ARENA, SIZES = range(6)
@@ -223,6 +224,8 @@ leave:
 }}
 """
 
+ENTER = Source(_TEXT)
+
 
 def is_unfit(code: int) -> bool:
     """Whether a result says that arrays do not fit as they are; the program has not run then."""
@@ -257,7 +260,7 @@ def make_enter() -> Enter:
 def _native_enter() -> Enter:
     engine = default_engine()
     provide_python(engine)
-    code = engine.load([Source(_TEXT)])["weft_enter"]
+    code = engine.load([ENTER])["weft_enter"]
     types = np.array([id(list), id(tuple), id(np.ndarray), id(None), _tuple_items()], np.uint64)
     function: Enter = _as_python_function(code, "enter", types)
     return function
@@ -293,7 +296,7 @@ def _as_python_function(code: Code, name: str, self: Any) -> Any:
 
 def arrays_look_as_expected() -> bool:
     """Whether arrays, lists and tuples have everything at the places where ``enter`` looks."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or ctypes.sizeof(ctypes.c_void_p) != 8:
+    if "t" in sys.abiflags or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     probes = (np.zeros((3, 5), np.float32), np.zeros((4, 6), np.int64)[:, ::2].T, np.zeros((), np.bool_))
     listed = [*probes]

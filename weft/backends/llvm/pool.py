@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 
-from weft.backends.llvm.engine import Code, Engine, Source, default_engine
+from weft.backends.llvm.compiler import Source
+from weft.backends.llvm.engine import Code, Engine, default_engine
 from weft.backends.llvm.pool_code import POOL
 from weft.base.threads import get_num_threads, on_change, usable_processors
 
@@ -21,7 +22,7 @@ class Pool:
     """
 
     def __init__(self, engine: Engine) -> None:
-        codes = engine.load([Source(POOL)])
+        codes = engine.load([Source(POOL, quick=True)])  # others wait for it; little of it is in loops
         self.wave: Code = codes["weft_wave"]
         self.now: Code = codes["weft_now"]
         self._set = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(codes["weft_pool_set"].address)

@@ -22,7 +22,7 @@ from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import bind
 from weft.errors import GraphError
 from weft.ir.graph import Graph
-from weft.ir.interpret import solve_sizes
+from weft.ir.interpret import check_sizes, solve_sizes
 from weft.loop.ir import Program
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class Executable:
         plan = self._plans.get(shapes)
         if plan is None:
             sizes = solve_sizes(self.graph, [np.asarray(a) for a in arrays])
+            check_sizes(self.graph, sizes)
             if len(self._plans) >= _PLANS_KEPT:
                 self._plans.clear()
             plan = self._plans[shapes] = self._new_plan(sizes)
