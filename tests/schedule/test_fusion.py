@@ -105,14 +105,16 @@ def test_adam_over_all_parameters_is_one_wave() -> None:
     longest = max(waves, key=lambda wave: len(wave.launches))
     assert len(longest.launches) == 6
     assert len({launch.function.name for launch in longest.launches}) == 1
-    assert {i for i, _ in program.donated} >= {k for k, r in enumerate(compiled.graph.roles) if r == "state"} - {
-        k for k, v in enumerate(compiled.graph.inputs) if v.type.shape == ()
-    }
+    assert {i for i, _ in program.donated} >= {
+        k for k, r in enumerate(compiled.graph.roles) if r == "state"
+    } - {k for k, v in enumerate(compiled.graph.inputs) if v.type.shape == ()}
 
 
 def test_a_permuted_product_is_written_as_it_is_read() -> None:
     names = lowered(
-        lambda p, v: (p @ v).permute((0, 2, 1, 3)).reshape((2, 5, 6)) * 2.0, some(2, 3, 5, 5), some(2, 3, 5, 2)
+        lambda p, v: (p @ v).permute((0, 2, 1, 3)).reshape((2, 5, 6)) * 2.0,
+        some(2, 3, 5, 5),
+        some(2, 3, 5, 2),
     )
     assert len(names) == 2  # the product, and what it is multiplied by: no copy in between
 
@@ -121,7 +123,9 @@ def test_a_gradient_computes_again_what_is_cheap() -> None:
     def loss(x: Any, w: Any, v: Any) -> Any:
         return (F.gelu(x @ w) @ v).sum()
 
-    graph = weft.make_graph(weft.grad(loss, argnums=(1, 2)))(some(8, 16), some(16, 24), some(24, 4)).optimize()
+    graph = weft.make_graph(weft.grad(loss, argnums=(1, 2)))(
+        some(8, 16), some(16, 24), some(24, 4)
+    ).optimize()
     arena = [b for b in lower_graph(graph).arena if b.size == 8 * 24]
     assert len(arena) <= 4  # the product, its activation, two gradients; not what the activation was made of
 

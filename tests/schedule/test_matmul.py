@@ -11,6 +11,7 @@ import pytest
 import weft
 from tests.schedule.lowered import assert_same, lowered, sized, variants
 from weft.backends.llvm.driver import build_executable
+from weft.base.sizes import named_size
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.loop.interpret import run_function
@@ -196,6 +197,18 @@ def test_long_sum_is_cut_so_that_a_tile_reads_from_the_nearest_cache() -> None:
         tiling = tile(Matrices(512, 128, 2048, (1, 512), (128, 1), FLOAT), 1, machine)
         assert 0 < tiling.depth * (tiling.rows + tiling.lanes) * 4 <= 40 << 10
         assert 2048 % tiling.depth == 0
+
+
+def test_tasks_do_not_pack_again_and_again() -> None:
+    for m, n in ((376, 64), (8 * 47, 96), (1037, 95), (512, 128), (571, 302)):
+        tiling = tile(Matrices(m, n, 192, (192, 1), (1, 192), FLOAT), 1, Machine())
+        assert tiling.groups[0] <= 4
+
+
+def test_columns_of_named_number_are_planned() -> None:
+    product = Matrices(4096, named_size("n"), 512, (512, 1), (1, 512), FLOAT)
+    assert tile(product, 1, Machine(), may_turn=False).groups[1] == 1
+    assert tile(product, 1, Machine()).turned
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,9 @@ def test_values_whose_lives_do_not_overlap_share_memory() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(1, 300)), min_size=1, max_size=12))
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(1, 300)), min_size=1, max_size=12)
+)
 def test_buffers_that_live_at_the_same_time_do_not_overlap(spans: list[tuple[int, int, int]]) -> None:
     buffers = [Buffer(f"t{i}", F32, size) for i, (_, _, size) in enumerate(spans)]
     steps: list[list[Buffer]] = [[] for _ in range(9)]

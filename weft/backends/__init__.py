@@ -26,7 +26,7 @@ from weft.ir.graph import Graph
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 Build = Callable[[Graph], Run]
 
-DEFAULT_BACKEND = "interpret"  # of weft.compile, weft.jit and Session
+DEFAULT_BACKEND = "llvm"  # of weft.compile, weft.jit and Session
 _MODULES = {"interpret": "weft.backends.interpret", "llvm": "weft.backends.llvm"}  # each has a `build`
 _NEEDED = {"llvm": ("llvmlite", "scipy_openblas32")}  # packages, by backend
 _registered: dict[str, Build] = {}

@@ -1,8 +1,9 @@
 """Kernels for single ops on large arrays, outside of graphs: the same code as in graphs, on all threads.
 
-Sizes are named in these kernels, so one serves all shapes: elementwise ops see rows of any length, reductions
-and softmax see matrices. An op is compiled at its first use on a large array; later processes find it in the
-cache on disk. What does not fit (other dtypes, gaps in memory, axes in the middle) is left to NumPy.
+Sizes are named in these kernels, so that one serves many shapes: elementwise ops see one row of any length;
+reductions, softmax and what broadcasts see any number of rows. A kernel is compiled at its first use; later
+processes find it in the cache on disk. What does not fit (other dtypes, gaps in memory, axes in the middle)
+is left to NumPy.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from weft.ops.op import Op, type_of
 Shape = tuple[Any, ...]
 Run = Any  # a function from a list of arrays to a list of arrays
 
-_N, _M = named_size("n"), named_size("m")
-_FLAT, _MATRIX = (_N,), (_N, _M)
+_ANY, _ANY_COLUMNS = named_size("n"), named_size("m")
+_MANY = 8192  # columns from which on they are named, too
 _REDUCTIONS = frozenset({"sum", "max", "min", "logsumexp"})
 
 
@@ -82,10 +83,10 @@ def _seen(x: Any, y: Any) -> tuple[Shape, tuple[Shape, ...]]:
 
 
 def _named(seen: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """Shapes with names in the place of their sizes."""
+    """Shapes with a name for how many elements or rows there are; columns have a name if there are many."""
     if all(len(s) < 2 for s in seen):
-        return tuple(_FLAT if s else () for s in seen)
-    return tuple(((_N, 1) if s[1] == 1 else _MATRIX) if len(s) == 2 else (_M,) for s in seen)
+        return tuple((_ANY,) if s else () for s in seen)
+    return tuple((*(_ANY,) * (len(s) - 1), s[-1] if s[-1] < _MANY else _ANY_COLUMNS) for s in seen)
 
 
 def _of_rows(op: Op, x: Any, attrs: dict[str, Any]) -> Any:
@@ -94,11 +95,11 @@ def _of_rows(op: Op, x: Any, attrs: dict[str, Any]) -> Any:
     found = _matrix(op, x.shape, axes)
     if found is None:
         return None
-    shape, seen, axis = found
+    seen, axis = found
     own = {**attrs, "axes": (axis,)} if "axes" in attrs else {"axis": axis}
     if "keepdims" in own:
         own["keepdims"] = False
-    run = _kernel(op, (shape,), x.dtype, tuple(own.items()))
+    run = _kernel(op, _named((seen,)), x.dtype, tuple(own.items()))
     if run is None:
         return None
     outs = run([x.reshape(seen)])
@@ -108,17 +109,17 @@ def _of_rows(op: Op, x: Any, attrs: dict[str, Any]) -> Any:
     return tuple(out.reshape(t.shape) for out, t in zip(outs, types, strict=True))
 
 
-def _matrix(op: Op, shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape, int] | None:
-    """The shape that a kernel sees, with named sizes and with those of an array, and the axis there."""
+def _matrix(op: Op, shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, int] | None:
+    """The shape that a kernel sees, and the axis there; None if there is no kernel."""
     rank, count = len(shape), len(axes)
     if count == 0:
         return None
     if count == rank and op.name in _REDUCTIONS:
-        return _FLAT, (size_of(shape),), 0
+        return (size_of(shape),), 0
     if axes == tuple(range(rank - count, rank)):
-        return _MATRIX, (size_of(shape[: rank - count]), size_of(shape[rank - count :])), 1
+        return (size_of(shape[: rank - count]), size_of(shape[rank - count :])), 1
     if axes == tuple(range(count)) and op.name in _REDUCTIONS:
-        return _MATRIX, (size_of(shape[:count]), size_of(shape[count:])), 0
+        return (size_of(shape[:count]), size_of(shape[count:])), 0
     return None
 
 
@@ -139,5 +140,5 @@ def _kernel(op: Op, shapes: tuple[Shape, ...], dtype: Any, attrs: tuple[tuple[st
     outputs = [Value(t) for t in ((types,) if op.outputs == 1 else types)]
     try:
         return build(Graph(op.name, inputs, [Node(op, inputs, dict(attrs), outputs)], outputs))
-    except (OSError, RuntimeError, NotImplementedError):  # where nothing can be compiled, NumPy still runs
-        return None
+    except (ImportError, OSError, RuntimeError, NotImplementedError):
+        return None  # where nothing can be compiled, NumPy still runs

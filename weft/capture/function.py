@@ -32,6 +32,7 @@ from weft.capture.entry import MISS
 from weft.capture.floats import as_inputs, changed_floats, relies_on_floats
 from weft.capture.reasons import describe_growth, other_call
 from weft.capture.record import call, capture_call, enter
+from weft.capture.root import lock
 from weft.capture.sizes import Shape, Varying, has_names, named_key, open_key
 from weft.capture.tracebacks import at_user
 from weft.capture.version import Build, Version
@@ -110,7 +111,8 @@ class GraphFunction:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], failed: Failures) -> Any:
         """A call that is none of those that recent versions know at once."""
-        arguments = self._with_inputs(flatten(args, kwargs))
+        newest = self._kept.newest
+        arguments = self._with_inputs(_flatten(args, kwargs))
         key = full_key(arguments)
         for version in self._kept.find(key, arguments.shapes):
             if version not in failed and version.holds(arguments.tensors):
@@ -124,7 +126,13 @@ class GraphFunction:
         if not self._grows:
             return self._follow(arguments, key)
         fixed = arguments.traced or any(isinstance(error, ValueError) for error in failed.values())
-        found = self._capture_inputs(arguments, key, fixed) or self._capture_values(args, kwargs, fixed)
+        found = None
+        with lock:
+            if self._kept.newest is newest:
+                found = self._capture_inputs(arguments, key, fixed)
+                found = found or self._capture_values(args, kwargs, fixed)
+        if found is None:  # another thread captured meanwhile, this very call perhaps
+            return self._call(args, kwargs, failed)
         return _run(found[1], found[0])
 
     def _failed(self, failed: Failures, version: Version, error: Exception) -> Failures:
@@ -351,6 +359,15 @@ class GraphFunction:
 def full_key(arguments: Arguments) -> Key:
     """The key of a call: that of its arguments, and the settings of weft that matter to a graph."""
     return (*arguments.key, thread.recording, default_float())
+
+
+def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """The arguments taken apart; not while another thread has lent their data to the graph it captures."""
+    arguments = flatten(args, kwargs)
+    if arguments.traced and staging.threads and thread.capture is None:
+        with lock:
+            return flatten(args, kwargs)
+    return arguments
 
 
 def _run(version: Version, arguments: Arguments) -> Any:

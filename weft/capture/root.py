@@ -11,6 +11,7 @@ Reads of Python are noted in ``weft.capture.reads``; the innermost capture is to
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, NamedTuple
 
@@ -43,6 +44,8 @@ _ONE_DRAW = np.array([0, 1], np.uint64)
 # Held while a function is captured, or while compiled code changes state: a capture lends tensors of the
 # outside to its graph, and another thread that meets one waits.
 lock = threading.RLock()
+if hasattr(os, "register_at_fork"):  # the child of a fork finds nobody in the middle of a capture
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 def _reached_outside(g: Any, saved: Any, edges: Any) -> Any:

@@ -23,7 +23,7 @@ class Variable:
         name: as printed.
         stop: the variable is at least 0 and below this (an int or a Size), or None where that is not known.
         value: the scalar it stands for, or None for the variable of a loop.
-        part: for a remainder, (index, divisor, the variable of the quotient), so that both can be put together.
+        part: for a remainder, (index, divisor, quotient), so that both can be put together again.
     """
 
     __slots__ = ("name", "part", "stop", "value")

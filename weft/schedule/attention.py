@@ -52,10 +52,10 @@ def _is_long(softmax: Node) -> bool:
     x = softmax.inputs[0].type
     if len(x.shape) < 2 or softmax.attrs["axis"] != len(x.shape) - 1 or x.dtype not in (float32, float64):
         return False
-    rows, columns = x.shape[-2:]
-    if isinstance(rows, Size) or isinstance(columns, Size) or min(rows, columns) < LANES:
+    sizes = [s for s in x.shape[-2:] if not isinstance(s, Size)]
+    if any(s < LANES for s in sizes):
         return False
-    return bool(rows * columns >= LONG)
+    return len(sizes) < 2 or bool(sizes[0] * sizes[1] >= LONG)
 
 
 @dataclass
@@ -182,32 +182,33 @@ class _Attention:
     # New nodes
 
     def _replaced(self, path: Sequence[Node], forward: Use | None, gradient: _Gradient | None) -> Graph:
-        """The graph with new nodes, each at the first place where one stood that it stands for."""
-        uses = self.uses
+        """The graph with new nodes; as it is if something needs a gradient before it can be computed."""
+        uses, added = self.uses, list[tuple[int, Node]]()
         removed = {*path, self.softmax}
-        added: dict[int, list[Node]] = {}
         if forward is not None:
             removed.add(forward.node)
-            node = self._forward_node(forward.other[0], forward.node)
-            added[uses.place[forward.node]] = [node]
+            added.append((uses.place[forward.node], self._forward_node(forward.other[0], forward.node)))
         if gradient is not None:
             removed |= gradient.removed
-            first = min(uses.place[use.node] for use in gradient.products.values())
-            late = (
-                self.query,
-                self.keys,
-                *self.chain.others,
-                *gradient.weighted.inputs,
-                *gradient.slope.others,
-            )
-            if max(added, default=0) > first or any(uses.made_at(v) >= first for v in late):
+            place = self._gradient_place(forward, gradient)
+            if place is None:
                 return uses.graph
             if forward is None:
                 values = _turned(gradient.weighted.inputs[1], gradient.weighted)
-                node = self._forward_node(values.outputs[0], None)
-                added[first] = [values, node]
-            added.setdefault(first, []).extend(self._gradient_nodes(node, gradient))
+                added += [(place, values), (place, self._forward_node(values.outputs[0], None))]
+            added += [(place, node) for node in self._gradient_nodes(added[-1][1], gradient)]
         return _with_nodes(uses.graph, removed, added)
+
+    def _gradient_place(self, forward: Use | None, gradient: _Gradient) -> int | None:
+        """The first place where all that the gradient uses is there; None if it is needed before that."""
+        uses = self.uses
+        g, values = gradient.weighted.inputs
+        used = [self.query, self.keys, g, *self.chain.others, *gradient.slope.others]
+        used.append(values if forward is None else forward.node.outputs[0])
+        place = 1 + max(uses.made_at(v) for v in used)
+        products = [use.node for use in gradient.products.values()]
+        users = [uses.place[user] for node in products for user in uses.of(node.outputs[0])]
+        return place if place <= min(users, default=place) else None
 
     def _forward_node(self, values: Value, product: Node | None) -> Node:
         """The node for the product of weights and values; None where only the gradient needs it."""
@@ -265,11 +266,10 @@ def _turned(value: Value, like: Node, out: Value | None = None) -> Node:
     return Node(permute, [value], {"axes": axes}, [out], like.location)
 
 
-def _with_nodes(graph: Graph, removed: set[Node], added: dict[int, list[Node]]) -> Graph:
-    """The graph with nodes added at places, and without some; constants that nobody uses go, too."""
-    nodes: list[Node] = []
-    for i, node in enumerate(graph.nodes):
-        nodes += added.get(i, ())
-        nodes += () if node in removed else (node,)
+def _with_nodes(graph: Graph, removed: set[Node], added: Sequence[tuple[int, Node]]) -> Graph:
+    """The graph with nodes added before places, and without some; constants that nobody uses go, too."""
+    kept = [(i, 1, node) for i, node in enumerate(graph.nodes) if node not in removed]
+    entries = sorted([(i, 0, node) for i, node in added] + kept, key=lambda entry: entry[:2])
+    nodes = [node for _, _, node in entries]
     used = {v for node in nodes for v in node.inputs}.union(graph.results)
     return graph.replace(nodes=nodes, constants={v: a for v, a in graph.constants.items() if v in used})

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.base.shapes import size_of
+from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -19,6 +20,7 @@ from weft.schedule.arrays import Array
 from weft.schedule.attention_tile import (
     LANES,
     Axis,
+    blocks_of,
     fill,
     inside,
     matrix_side,
@@ -45,9 +47,10 @@ def _attention_gradient(
 ) -> None:
     batch = outputs[0].shape[:-2]
     matrices = [broadcast_batch(x, batch) for x in inputs[:6]]
-    blocks = -(-outputs[1].shape[-2] // LANES)
-    each = -(-blocks // min(blocks, -(-TASKS // known(size_of(batch)))))
-    parts = -(-blocks // each)
+    blocks, parts = blocks_of(outputs[1].shape[-2], LANES), blocks_of(TASKS, known(size_of(batch)))
+    each = blocks_of(blocks, parts)
+    if not isinstance(blocks, Size):
+        parts = blocks_of(blocks, each)
     query, keys, values = outputs
     target = Array(query.buffer, (1, *query.shape), (0, *query.strides), query.offset)
     if parts > 1:
@@ -62,7 +65,7 @@ def _attention_gradient(
 class _Backward:
     """Writes the kernel."""
 
-    def __init__(self, kernel: Kernel, node: Node, machine: Machine, cut: tuple[int, int]) -> None:
+    def __init__(self, kernel: Kernel, node: Node, machine: Machine, cut: tuple[int, Any]) -> None:
         self.b: Builder = kernel.builder
         self.query, keys, self.values, self.g, self.sums, self.total, *others = kernel.reads
         self.keys = transposed(keys)
@@ -89,15 +92,16 @@ class _Backward:
     def write(self) -> None:
         """Write everything."""
         b, (parts, each) = self.b, self.cut
-        blocks = -(-self.count // LANES)
+        blocks = blocks_of(self.count, LANES)
         tasks = (*self.g.shape[:-2], parts)
         with b.parallel(size_of(tasks)) as task:
             *self.at, self.part = unflattened(b, task, tasks)
             with b.loop(self.rows) as i, b.vector(self.features) as c:
                 b.store(self.parts.buffer, self.parts.at(self.part, *self.at, i, c), 0)
             own: Any = each
-            if blocks % each:
-                own = b.term(b.min(Index.of(blocks) - self.part * each, each), each + 1)
+            if isinstance(blocks, Size) or blocks % each:
+                left = b.max(Index.of(blocks) - self.part * each, 0)
+                own = b.term(b.min(left, Index.of(each)), each + 1)
             with b.loop(own) as i:
                 self._block((self.part * each + i) * LANES)
 
@@ -108,11 +112,13 @@ class _Backward:
         turn_in(b, self.turned_values, self.values, self.at, key, LANES)
         fill(b, self.held_keys, 0)
         fill(b, self.held_values, 0)
-        blocks, rest = divmod(self.rows, ROWS)
-        start = b.term(b.min(b.quotient(key, ROWS), blocks), blocks + 1) if self.causal else 0
+        blocks, rest = self.rows // ROWS, self.rows % ROWS
+        start: Any = 0
+        if self.causal:
+            start = b.term(b.min(b.quotient(key, ROWS), Index.of(blocks)), blocks + 1)
         with b.loop(blocks, start) as i:
             self._queries(key, i * ROWS, ROWS)
-        if rest:
+        if isinstance(rest, Size) or rest:
             self._queries(key, Index.of(blocks * ROWS), rest)
         with b.loop(there(b, key, self.count, LANES)) as lane:
             for target, held in ((self.by_keys, self.held_keys), (self.by_values, self.held_values)):
@@ -120,7 +126,7 @@ class _Backward:
                     x = b.load(held, c * LANES + lane)
                     b.store(target.buffer, target.at(*self.at, key + lane, c), x)
 
-    def _queries(self, key: Index, row: Index, count: int) -> None:
+    def _queries(self, key: Index, row: Index, count: Any) -> None:
         """What a block of queries adds."""
         self._scores(self.query, self.turned_keys, self.weights, row, count)
         self._scores(self.g, self.turned_values, self.slopes, row, count)
@@ -129,7 +135,7 @@ class _Backward:
         self._add_rows(self.query, self.slopes, self.held_keys, row, count)
         self._add_queries(key, row, count)
 
-    def _scores(self, array: Array, turned: Buffer, target: Buffer, row: Index, count: int) -> None:
+    def _scores(self, array: Array, turned: Buffer, target: Buffer, row: Index, count: Any) -> None:
         """Products of rows of an array with what is turned."""
         apart, along = array.strides[-2:]
         axes = Axis(count, apart), Step(array.shape[-1], along, LANES), Axis(LANES, 1)
@@ -138,7 +144,7 @@ class _Backward:
             lambda i, lane, x: self.b.store(target, i * LANES + lane, x),
         )  # fmt: skip
 
-    def _weights(self, key: Index, row: Index, count: int) -> None:
+    def _weights(self, key: Index, row: Index, count: Any) -> None:
         """Scores become weights, and the gradient of weights becomes that of scores."""
         b = self.b
         with b.loop(count) as i:
@@ -155,7 +161,7 @@ class _Backward:
                 slope = b.mul(weight, b.sub(b.load(self.slopes, place), total))
                 b.store(self.slopes, place, self.slope.element(b, slope, self.others[1], index, mask))
 
-    def _add_rows(self, array: Array, scores: Buffer, held: Buffer, row: Index, count: int) -> None:
+    def _add_rows(self, array: Array, scores: Buffer, held: Buffer, row: Index, count: Any) -> None:
         """Add rows of an array, weighted for each key."""
         apart, along = array.strides[-2:]
         axes = Axis(array.shape[-1], along), Step(count, apart, LANES), Axis(LANES, 1)
@@ -165,7 +171,7 @@ class _Backward:
             lambda i, lane: self.b.load(held, i * LANES + lane),
         )  # fmt: skip
 
-    def _add_queries(self, key: Index, row: Index, count: int) -> None:
+    def _add_queries(self, key: Index, row: Index, count: Any) -> None:
         """Add keys, weighted for each query."""
         b, (apart, along) = self.b, self.keys.strides[-2:]
         keys = there(b, key, self.count, LANES)

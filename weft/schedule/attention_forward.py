@@ -9,10 +9,12 @@ adds on. So no more scores than those of a block exist at a time (Milakov and Gi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from weft.base.shapes import size_of
+from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -23,6 +25,7 @@ from weft.schedule.attention_tile import (
     BLOCK,
     LANES,
     Axis,
+    blocks_of,
     fill,
     inside,
     matrix_side,
@@ -62,7 +65,7 @@ class _Forward:
         self.at: Sequence[Index] = ()
         scratch = self.b.scratch
         self.turned = scratch("turned", self.dtype, self.features * LANES)
-        self.scores = scratch("scores", self.dtype, min(BLOCK, self.count) * LANES)
+        self.scores = scratch("scores", self.dtype, BLOCK * LANES)
         self.held = scratch("held", self.dtype, self.width * LANES)
         self.top, self.total, self.factor = (
             scratch(n, self.dtype, LANES) for n in ("top", "total", "factor")
@@ -70,7 +73,7 @@ class _Forward:
 
     def write(self) -> None:
         """Write everything."""
-        tasks = (*self.out.shape[:-2], -(-self.rows // LANES))
+        tasks = (*self.out.shape[:-2], blocks_of(self.rows, LANES))
         with self.b.parallel(size_of(tasks)) as task:
             *self.at, block = unflattened(self.b, task, tasks)
             first = block * LANES
@@ -82,18 +85,23 @@ class _Forward:
             self._finish(first)
 
     def _over_keys(self, first: Index) -> None:
-        blocks, rest = divmod(self.count, BLOCK)
+        b, blocks, rest = self.b, self.count // BLOCK, self.count % BLOCK
+        seen: Any = blocks
         last = first + (LANES - 1)
-        seen = self.b.min(self.b.quotient(last, BLOCK) + 1, blocks) if self.causal else blocks
-        with self.b.loop(self.b.term(seen, blocks + 1) if self.causal else blocks) as i:
+        if self.causal:
+            seen = b.term(b.min(b.quotient(last, BLOCK) + 1, Index.of(blocks)), blocks + 1)
+        with b.loop(seen) as i:
             self._block(first, i * BLOCK, BLOCK)
-        if rest and self.causal:
-            with self.b.if_(self.b.le(Index.of(blocks * BLOCK), last)):
-                self._block(first, Index.of(blocks * BLOCK), rest)
-        elif rest:
-            self._block(first, Index.of(blocks * BLOCK), rest)
+        if not isinstance(rest, Size) and rest == 0:
+            return
+        key = Index.of(blocks * BLOCK)
+        if self.causal:
+            with b.if_(b.le(key, last)):
+                self._block(first, key, rest)
+        else:
+            self._block(first, key, rest)
 
-    def _block(self, first: Index, key: Index, count: int) -> None:
+    def _block(self, first: Index, key: Index, count: Any) -> None:
         """What a block of keys adds."""
         b, (apart, along) = self.b, self.keys.strides[-2:]
         axes = Axis(count, apart), Step(self.features, along, LANES), Axis(LANES, 1)
@@ -110,7 +118,7 @@ class _Forward:
             lambda row, lane: b.mul(b.load(self.held, row * LANES + lane), b.load(self.factor, lane)),
         )  # fmt: skip
 
-    def _powers(self, first: Index, key: Index, count: int) -> None:
+    def _powers(self, first: Index, key: Index, count: Any) -> None:
         """Scores become their powers; the largest, the sums and the factor for earlier ones follow."""
         b = self.b
         with b.vector(LANES) as lane:
@@ -145,6 +153,8 @@ class _Forward:
         b = self.b
         with b.loop(there(b, first, self.rows, LANES)) as i:
             total = b.load(self.total, i)
+            if isinstance(self.count, Size):  # of no keys the mean of values is 0
+                total = b.select(b.eq(Index.of(self.count), 0), number(1, self.dtype), total)
             with b.vector(self.width) as c:
                 x = b.div(b.load(self.held, c * LANES + i), total)
                 b.store(self.out.buffer, self.out.at(*self.at, first + i, c), x)

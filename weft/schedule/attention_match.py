@@ -10,9 +10,11 @@ import numpy as np
 from weft.base.shapes import size_of
 from weft.ir.graph import Graph, Node, Value
 from weft.ops.arithmetic import add
+from weft.ops.compare import less_equal
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.select import select
-from weft.ops.view import permute
+from weft.ops.size import iota
+from weft.ops.view import permute, reshape
 from weft.schedule.attention_ops import Chain
 from weft.schedule.points import is_elementwise, uniform
 
@@ -181,7 +183,14 @@ class Uses:
         return found is not None and bool(found == number)
 
     def _is_triangle(self, value: Value, below: Any, above: Any) -> bool:
-        array = self.graph.constants.get(value)
+        """Whether a matrix has one number at keys up to a query, and another behind it."""
+        array, node = self.graph.constants.get(value), self.makers.get(value)
+        if node is not None and node.op is select:
+            condition, first, other = node.inputs
+            is_bias = self._is_number(first, below) and self._is_number(other, above)
+            return is_bias and self._is_triangle(condition, True, False)
+        if node is not None and node.op is less_equal and below is True:
+            return self._counts(node.inputs[0], -1) and self._counts(node.inputs[1], -2)
         if array is None or array.ndim < 2 or size_of(array.shape[:-2]) != 1:
             return False
         matrix = array.reshape(array.shape[-2:])
@@ -190,6 +199,16 @@ class Uses:
         return all(
             bool((row[: i + 1] == below).all() and (row[i + 1 :] == above).all())
             for i, row in enumerate(matrix)
+        )
+
+    def _counts(self, value: Value, axis: int) -> bool:
+        """Whether a value is the number of its element along an axis."""
+        shape = value.type.shape
+        while (node := self.maker(value, reshape)) is not None:
+            (value,) = node.inputs
+        node = self.maker(value, iota)
+        return (
+            node is not None and len(shape) >= -axis and shape[axis] == size_of(shape) == node.attrs["size"]
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft.base.dtypes import DType
+from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Const, Value
@@ -77,14 +78,23 @@ def turn_in(b: Builder, target: Buffer, array: Array, at: Sequence[Index], first
             b.store(target, c * lanes + lane, b.load(array.buffer, array.at(*at, first + lane, c), mask))
 
 
-def inside(b: Builder, row: Index, rows: int, lanes: int) -> Value | None:
+def blocks_of(size: Any, block: int) -> Any:
+    """How many blocks there are, the last of which may be short."""
+    return (size + block - 1) // block
+
+
+def _divides(lanes: int, rows: Any) -> bool:
+    return not isinstance(rows, Size) and rows % lanes == 0
+
+
+def inside(b: Builder, row: Index, rows: Any, lanes: int) -> Value | None:
     """Whether a row is there; None where blocks of so many lanes end with the matrix."""
-    return None if rows % lanes == 0 else b.lt(row, rows)
+    return None if _divides(lanes, rows) else b.lt(row, Index.of(rows))
 
 
-def there(b: Builder, first: Index, rows: int, lanes: int) -> Any:
+def there(b: Builder, first: Index, rows: Any, lanes: int) -> Any:
     """How many rows of a block are there."""
-    if rows % lanes == 0:
+    if _divides(lanes, rows):
         return lanes
     return b.term(b.min(Index.of(rows) - first, lanes), lanes + 1)
 

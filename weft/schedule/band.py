@@ -17,6 +17,7 @@ from weft.schedule.arrays import Array
 from weft.schedule.groups import REDUCTIONS, Frame, Group, reduction
 from weft.schedule.partials import accumulator, combine
 from weft.schedule.region import Scope
+from weft.schedule.sameness import band_key
 from weft.schedule.sweeps import Sweeps
 from weft.schedule.units import Web
 
@@ -146,11 +147,13 @@ class Band:
         blocks, rows_each = self._blocks()
         targets = {v: self._target(v, blocks) for v in self.outputs}
         writes = list(targets.values())
-        with self.scope.writer.kernel(name, reads, writes) as k:
-            sources = {v: self.scope.place(v) for v in self.external}
-            sources |= dict(zip(memory, k.reads, strict=True))
-            inner = dict(zip(targets, k.writes, strict=True))
-            Sweeps(self, k, sources, inner, blocks, rows_each).write()
+        key = band_key(self, dict(zip(memory, reads, strict=True)), targets)
+        if not self.scope.writer.launch_again(key, [*reads, *writes]):
+            with self.scope.writer.kernel(name, reads, writes, key=key) as k:
+                sources = {v: self.scope.place(v) for v in self.external}
+                sources |= dict(zip(memory, k.reads, strict=True))
+                inner = dict(zip(targets, k.writes, strict=True))
+                Sweeps(self, k, sources, inner, blocks, rows_each).write()
         for v, target in targets.items():
             if self.kinds[v] in ("column", "all"):
                 self._combine(v, target, blocks)

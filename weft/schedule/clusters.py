@@ -1,7 +1,7 @@
 """Clusters of nodes in an order in which they can run, kept while they are merged.
 
 Two clusters can be one if no third one lies between them. Only the stretch of the order between the two has
-to be looked at: what needs the first moves behind the merged cluster, the rest of the stretch stays before it.
+to be looked at: what needs the first moves behind the merged cluster, the rest stays before it.
 """
 
 from __future__ import annotations

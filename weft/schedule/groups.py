@@ -1,9 +1,9 @@
 """Fusion: which nodes become one kernel.
 
 A group works row by row on arrays of one shape, its *frame*: the leading axes are rows, the others columns.
-In it are elementwise ops, reductions of rows (their results are known before the next sweep over the row), ops
-on what rows were reduced to, and reductions over all rows, which give one partial result for each block of
-rows. So softmax is one group, and so is the gradient of layer normalisation with those of its weights.
+In it are elementwise ops, reductions of rows (their results are known before the next sweep over the row),
+ops on what rows were reduced to, and reductions over all rows, which give one partial result for each block
+of rows. So softmax is one group, and so is the gradient of layer normalisation with those of its weights.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Lowerings: ops that are more than a rule for one element, as kernels of their own.
 
-A lowering is a function ``lower(writer, node, inputs, outputs)``: it opens kernels on the arrays of the node's
-inputs and outputs and writes loops. Inputs may have any strides; outputs are dense. An op with neither a point
-rule nor a lowering is run by Python, through its reference kernel; ``HOST`` lists those for which that is meant.
+A lowering is a function ``lower(writer, node, inputs, outputs)``: it opens kernels on the arrays of the
+node's inputs and outputs and writes loops. Inputs may have any strides; outputs are dense. An op with neither
+a point rule nor a lowering is run by Python, through its reference kernel; ``HOST`` lists those for which
+that is meant.
 """
 
 from __future__ import annotations

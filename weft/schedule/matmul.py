@@ -142,14 +142,7 @@ class Product:
             return
         panel, dtype = self.matrices.k // tiling.chunks * tiling.lanes, sum_dtype(matrices.dtype)
         self.panel = self.b.scratch("panel", dtype, panel) if tiling.pack else None
-        self.strip = self.b.scratch("strip", dtype, self._strip()) if tiling.pack_left else None
         self.stage = self.b.scratch("stage", dtype, tiling.rows * tiling.lanes) if stages else None
-
-    def _strip(self) -> int:
-        """How much of the left side a task packs: whole tiles, the last of which may be short."""
-        p, rows, groups = self.matrices, self.tiling.rows, self.tiling.groups[0]
-        tiles = p.m // rows // groups + (1 if p.m % rows else 0)
-        return int(tiles * rows * (p.k // self.tiling.chunks))
 
     def write(self, finish: Callable[[Indices, Value], None]) -> None:
         """Write everything; ``finish(index, value)`` gets the elements."""
@@ -168,10 +161,8 @@ class Product:
         p, tiling = self.matrices, self.tiling
         dtype = p.dtype if tiling.chunks == 1 else sum_dtype(p.dtype)
         depth = p.k // tiling.chunks
-        left, right = (
-            self._start(self.sides[0], depth * p.left[1]),
-            self._start(self.sides[1], depth * p.right[0]),
-        )
+        left = self._start(self.sides[0], depth * p.left[1])
+        right = self._start(self.sides[1], depth * p.right[0])
 
         def finish_element(row: Index, column: Index, value: Value) -> None:
             i, j = (column, row) if tiling.turned else (row, column)
@@ -184,7 +175,7 @@ class Product:
         contraction = Contraction(
             self.b, left, right, ((p.m,), (p.left[0],)), (p.n, p.right[1]),
             [Step(depth, p.left[1], p.right[0])], (tiling.rows, tiling.lanes), finish_element,
-            self.panel, self.strip, self.stage, tiling.turned, tiling.dots,
+            self.panel, self.stage, tiling.turned, tiling.dots,
         )  # fmt: skip
         contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])
 

@@ -33,7 +33,6 @@ class Contraction:
         steps: what is summed over.
         tile: rows and lanes (for dots: columns) of a tile.
         panel: where a part of the right side is packed, or None.
-        strip: where a group's rows of the left side are packed, tile after tile, or None.
         stage: where the sums of a tile are put before they are handed on, so that the code for an element is
             written once, and not for each row; None where they are handed on at once.
         across: whether sums are handed on from row to row in vectors, instead of from lane to lane.
@@ -51,7 +50,6 @@ class Contraction:
     tile: tuple[int, int]
     finish: Finish
     panel: Buffer | None = None
-    strip: Buffer | None = None
     stage: Buffer | None = None
     across: bool = False
     dots: bool = False
@@ -61,8 +59,6 @@ class Contraction:
         """Write the loops over one of so many groups of rows and of columns."""
         count, _ = self.columns
         lanes = self.tile[1]
-        if self.strip is not None:
-            self._over_rows(rows, row_groups, self._pack_rows)
         each = count // lanes // column_groups
         with self.b.loop(each) as i:
             self._panel((columns * each + i) * lanes, lanes, rows, row_groups)
@@ -89,31 +85,18 @@ class Contraction:
         """All rows of a group, for some columns."""
         right, steps, apart = self._packed(column, lanes)
 
-        def write(start: Index, rows: Any, number: Any) -> None:
+        def write(start: Index, rows: Any) -> None:
             if isinstance(rows, Size):
                 with self.b.loop(rows) as i:
-                    self._tile(start + i, 1, number, column, lanes, right, steps, apart)
+                    self._tile(start + i, 1, column, lanes, right, steps, apart)
             else:
-                self._tile(start, rows, number, column, lanes, right, steps, apart)
+                self._tile(start, rows, column, lanes, right, steps, apart)
 
-        self._over_rows(group, groups, write)
-
-    def _over_rows(self, group: Index, groups: int, write: Callable[[Index, Any, Any], None]) -> None:
-        """Call ``write(start, rows, number)`` for the tiles of rows of a group."""
         count, height = _product(self.rows[0]), self.tile[0]
         each = count // height // groups
         with self.b.loop(each) as i:
-            write((group * each + i) * height, height, i)
-        rest = count - count // height * height
-        self._rest(count, rest, group, groups, lambda start, rows: write(start, rows, each))
-
-    def _pack_rows(self, start: Index, rows: Any, number: Any) -> None:
-        """Lay the rows of a tile side by side."""
-        assert self.strip is not None
-        steps = [(s.extent, s.left) for s in self.steps]
-        place = Index.of(number) * (_product(tuple(s.extent for s in self.steps)) * self.tile[0])
-        side = Side(self.left.buffer, self.left.start + self._row(start))
-        pack(self.b, self.strip, rows, self.tile[0], side, steps, self.rows[1][-1], place)
+            write((group * each + i) * height, height)
+        self._rest(count, count - count // height * height, group, groups, write)
 
     def _packed(self, column: Index, lanes: Any) -> tuple[Side, Sequence[Step], Any]:
         """Where some columns of the right side are read, with which steps, and how far apart they are."""
@@ -128,17 +111,10 @@ class Contraction:
         return Side(self.panel, Index.of(0)), steps, 1
 
     def _tile(
-        self, row: Index, rows: int, number: Any, column: Index, lanes: Any, right: Side,
-        steps: Sequence[Step], apart: Any,
-    ) -> None:  # fmt: skip
+        self, row: Index, rows: int, column: Index, lanes: Any, right: Side, steps: Sequence[Step], apart: Any
+    ) -> None:
         """The sums of some rows and columns."""
-        if self.strip is None:
-            left = [Side(self.left.buffer, self.left.start + self._row(row + r)) for r in range(rows)]
-        else:
-            place = Index.of(number) * (_product(tuple(s.extent for s in steps)) * self.tile[0])
-            left = [Side(self.strip, place + r) for r in range(rows)]
-            strides = [s * self.tile[0] for s in row_major(tuple(s.extent for s in steps))]
-            steps = [Step(s.extent, stride, s.right) for s, stride in zip(steps, strides, strict=True)]
+        left = [Side(self.left.buffer, self.left.start + self._row(row + r)) for r in range(rows)]
         stage = None if isinstance(lanes, Size) else self.stage
 
         def finished(r: int, lane: Any, value: Value) -> None:

@@ -16,12 +16,12 @@ from weft.schedule.matmul_tile import sum_dtype
 
 UNKNOWN = 64  # what a named size is taken for
 TASK = 1.5e6  # operations that are worth a thread's attention
-COPY_TASK, COPY_TASKS = 3.4e7, 4  # where more tasks pack more: operations of one, and how many may be smaller
+COPY_TASK, COPY_TASKS = 1.7e7, 4  # where more tasks pack more: operations of one, and how many may be smaller
 TASKS = 16  # enough for any number of threads that such a product can use
 APART = 1024  # bytes from step to step that the nearest cache can stand
-FAR = 512  # rows that are worth packing columns for
 GATHER = 1.2  # cycles to read or write a number that does not lie beside its neighbour
-TURN, COPY = 0.5, 0.15  # cycles to pack a number whose neighbours are apart, or lie beside it
+READ = 0.1  # cycles to fetch a number from another processor's cache, or from memory
+TURN, COPY = 0.5, 0.3  # cycles to pack a number whose neighbours are apart, or lie beside it
 NEAR_BYTES = 40 << 10  # of what a tile reads, so that it stays in the nearest cache
 CHUNK, SMALL = 2048, 1 << 16  # steps of a part of a long sum, and elements of a small result
 PANEL_BYTES = 1 << 18  # of a packed panel; it lies on the stack
@@ -59,10 +59,11 @@ class Tiling(NamedTuple):
         rows: of a tile, unrolled.
         lanes: of a tile; for dots its columns, unrolled.
         pack: whether the right side is copied first, so that lanes lie side by side.
-        pack_left: whether the left side is copied first, so that the rows of a tile lie side by side.
+        pack_left: whether the left side is copied first, so that the rows of a tile lie side by side; it is
+            done in blocks alone.
         dots: whether sums run over vectors along k instead of lanes along n.
         chunks: k is cut into so many parts, whose sums are added at the end.
-        depth: steps of k that are summed at a time (see ``matmul_blocks``); 0 for all at once.
+        depth: steps of k that are summed at a time (see ``matmul_blocks``); 0 without blocks.
         groups: tasks along m and along n.
     """
 
@@ -205,11 +206,16 @@ def _chunks(p: Matrices) -> int:
 
 
 def _groups(p: Matrices, rows: int, lanes: int, want: float, few: float) -> tuple[int, int]:
-    """How many groups of columns make as many tasks as wanted; or else groups of rows, as many as a few."""
+    """How many groups of columns make as many tasks as wanted; or else groups of both, as many as a few."""
     columns = _divisor(known(p.n) // lanes, want) if not isinstance(p.n, Size) else 1
     if isinstance(p.m, Size):
         return 1, columns
-    return _divisor(p.m // rows, min(max(few / columns, p.m / FAR), want / columns, p.m / rows / 4)), columns
+    if few < want and columns < want and not isinstance(p.n, Size):
+        groups = [(r, c) for r in _divisors(p.m // rows) for c in _divisors(p.n // lanes)]
+        enough = [(r, c) for r, c in groups if few <= r * c <= 4 * few]
+        cheapest = min(enough, key=lambda g: g[0] * p.n * TURN + g[1] * p.m * READ, default=None)
+        return cheapest or max(groups, key=lambda g: g[0] * g[1] if g[0] * g[1] < few else 0)
+    return _divisor(p.m // rows, min(want / columns, p.m / rows / 4)), columns
 
 
 def _depth(p: Matrices, rows: int, lanes: int, chunks: int, pack_left: bool) -> int:
@@ -222,7 +228,7 @@ def _depth(p: Matrices, rows: int, lanes: int, chunks: int, pack_left: bool) -> 
         return 0
     steps, most = p.k // chunks, NEAR_BYTES // (_bytes(p) * (rows + lanes))
     if steps <= 2 * most:
-        fits = p.m % rows == 0 and p.n % lanes == 0
+        fits = p.m % rows == 0 and p.n % lanes in (0, lanes // 2)
         return steps if pack_left or (not fits and ceil(p.n / lanes) * lanes <= 1.15 * p.n) else 0
     return next((d for d in range(most, most // 3, -1) if steps % d == 0), most)
 
@@ -233,16 +239,17 @@ def _block_groups(
     """Groups of rows and of columns that are small enough for scratch memory, with the least packing."""
     tiles, panels = ceil(p.m / rows), ceil(p.n / lanes)
     most, depth = PANEL_BYTES // (_bytes(p) * rows), depth if pack_left else 0
-    right, left = (TURN if not _is_one(s) else COPY for s in (p.right[1], p.left[0]))
+    right = COPY if _is_one(p.right[1]) else TURN
+    left = READ if not pack_left else COPY if _is_one(p.left[0]) else TURN
 
     def cost(group: tuple[int, int]) -> float:
         """Cycles for each step, as if all groups were as large as the largest."""
         (r, c), (i, j) = group, (ceil(tiles / group[0]), ceil(panels / group[1]))
-        return i * r * rows * j * c + r * p.n * right + (c * p.m * left if pack_left else 0)
+        return float(i * r * rows * j * c + r * p.n * right + c * p.m * left)
 
     def fits(r: int, c: int) -> bool:
         enough = r * c >= min(want, tiles * panels)
-        return enough and ceil(tiles / r) * max(depth, ceil(panels / c) * lanes) <= most
+        return bool(enough and ceil(tiles / r) * max(depth, ceil(panels / c) * lanes) <= most)
 
     return min([(r, c) for r in _parts(tiles) for c in _parts(panels) if fits(r, c)], key=cost)
 
@@ -255,5 +262,9 @@ def _parts(count: int) -> list[int]:
 
 def _divisor(count: int, want: float) -> int:
     """A divisor of a count near to what is wanted: rather more than less."""
-    divisors = [d for d in range(1, count + 1) if count % d == 0] or [1]
+    divisors = _divisors(count)
     return next((d for d in divisors if want <= d <= 2 * want), max(d for d in divisors if d <= max(want, 1)))
+
+
+def _divisors(count: int) -> list[int]:
+    return [d for d in range(1, count + 1) if count % d == 0] or [1]

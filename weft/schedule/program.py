@@ -1,6 +1,7 @@
 """From a graph to a program: the driver of the schedule.
 
-fuse_attention -> decompose -> accumulate -> order -> groups, each lowered in turn -> coalesce -> vectorise -> waves -> memory plan
+fuse_attention -> decompose -> accumulate -> order -> groups, each lowered in turn -> coalesce -> vectorise
+-> waves -> memory plan
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from weft.schedule.points import has_point
 from weft.schedule.recompute import recompute
 from weft.schedule.region import Scope, run_on_host
 from weft.schedule.units import Web
-from weft.schedule.waves import form_waves
 from weft.schedule.vectorise import vectorise
+from weft.schedule.waves import form_waves
 from weft.schedule.writer import Writer, over
 
 IN_REGISTERS = 4  # elements: temporaries as small as this are on the stack, for the optimiser to remove

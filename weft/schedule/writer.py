@@ -184,7 +184,7 @@ class Writer:
 
         ``reuses`` are pairs of places (in reads, in writes) that may be one memory, because each element is
         read before it is written; those that the code shows are found. With a key that tells all about the
-        code, ``launch_again`` launches it on other arrays.
+        code, ``launch_again`` launches it on other arrays, unless it can fail: each has failures of its own.
         """
         if self._is_small((*reads, *writes)) if inline is None else inline:
             with self.main.inside(self.main.block):  # scalars of it are its own, its statements are not
@@ -193,10 +193,11 @@ class Writer:
         builder = Builder()
         inner = [_parameter(builder, i, array) for i, array in enumerate((*reads, *writes))]
         kernel = Kernel(builder, inner[: len(reads)], inner[len(reads) :])
+        failures = len(self.failures)
         yield kernel
         shared = [(i, len(reads) + k) for i, k in reuses] or find_reuses(builder, len(reads))
         launch = self.launch(kernel, name, [(a.buffer, a.offset) for a in (*reads, *writes)], shared)
-        if key is not None:
+        if key is not None and len(self.failures) == failures:
             self._launched[key] = launch
 
     def launch_again(self, key: Any, arrays: Sequence[Array]) -> bool:

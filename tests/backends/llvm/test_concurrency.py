@@ -1,4 +1,4 @@
-"""Compiled functions called at the same time: by several threads, across forks, with any number of workers."""
+"""Compiled functions called at the same time: by several threads, across forks, by any number of workers."""
 
 from __future__ import annotations
 

@@ -156,3 +156,27 @@ def test_function_of_a_python_program_is_compiled() -> None:
         assert x.grad is not None
         assert y.grad is not None
         np.testing.assert_allclose(y.grad.numpy(), x.grad.numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("size", "optimised"), [(4, True), (4096, False)])
+def test_main_function_is_optimised_where_it_computes_in_loops(
+    size: int, optimised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def walk(x: weft.Tensor) -> weft.Tensor:
+        for _ in range(1000):
+            x = weft.sin(x) * 1.5
+        return x
+
+    settings: dict[bool, bool] = {}
+    compile_text = Compiler.compile
+
+    def spy(self: Any, source: Any, verify: bool) -> bytes:
+        settings["@weft_main(" in source.text] = source.optimise
+        return compile_text(self, source, verify)
+
+    monkeypatch.setattr(Compiler, "compile", spy)
+    monkeypatch.setattr(Cache, "get", lambda self, key: None)
+    x = np.linspace(0, 1, size, dtype=np.float32)
+    graph = weft.make_graph(walk)(weft.tensor(x)).optimize()
+    np.testing.assert_allclose(build(graph)([x])[0], interpreted(graph)([x])[0], rtol=1e-4, atol=1e-5)
+    assert settings[True] == optimised

@@ -13,9 +13,9 @@ from weft.backends.llvm.main import RECORD, emit_main, recorded_statements
 from weft.backends.llvm.pool import provide_pool
 from weft.backends.llvm.run import Executable
 from weft.ir.graph import Graph
-from weft.loop.ir import Block, Function, Loop, Program, While
+from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, Wave, While
 from weft.loop.text import function_key
-from weft.loop.walk import launched_functions
+from weft.loop.walk import blocks_of, launched_functions
 from weft.schedule.lowerings import load_lowerings
 from weft.schedule.machine import Machine
 from weft.schedule.program import lower_graph
@@ -96,15 +96,25 @@ class _Kernels:
         for function in launched_functions(program.main.body):
             self.add(function)
         main = emit_main(program, _MAIN, self.add, self._engine.target, debug=self._debug, profile=profile)
-        loops = _loops(program)
-        self._compilation.add(Source(main, optimise=loops, quick=not loops and len(main) > _LONG))
+        body = program.main.body
+        quick = len(main) > _LONG and not _has_loops(body)
+        self._compilation.add(Source(main, optimise=_computes_in_loops(body), quick=quick))
         codes = self._engine.link(self._compilation, known=self._known.values())
         return [codes[_MAIN], *[codes[symbol] for symbol in self._new], *self._known.values()]
 
 
-def _loops(program: Program) -> bool:
-    """Whether the main function itself has loops."""
-    return any(isinstance(s, Loop | While) for s in statements(program.main.body))
+def _computes_in_loops(block: Block) -> bool:
+    """Whether a main function has loops that only compute; those around launches wait for kernels anyway."""
+    for s in statements(block):
+        if isinstance(s, Loop | While) and not (isinstance(s, Loop) and s.kind == "vector"):
+            inside = [inner for part in blocks_of(s) for inner in statements(part)]
+            if not any(isinstance(inner, Launch | Wave | Host | Matmul) for inner in inside):
+                return True
+    return False
+
+
+def _has_loops(block: Block) -> bool:
+    return any(isinstance(s, Loop | While) for s in statements(block))
 
 
 def kernel_symbol(function: Function, debug: bool = False) -> str:
