@@ -18,6 +18,7 @@ from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.norm import standardize
 from weft.ops.op import OPS
 from weft.ops.reduce import reduce_max, reduce_sum
+from weft.ops.rows import rows
 from weft.ops.select import cast
 from weft.ops.size import size
 from weft.ops.softmax import log_softmax_op, softmax_op
@@ -145,8 +146,20 @@ def _of_elements(rule: Any) -> Any:
     return limited
 
 
+def _rows(draft: Draft, node: Node) -> Sequence[Value]:
+    (x,) = node.inputs
+    shape = x.type.shape
+    out: list[Value] = []
+    for i in range(node.attrs["count"]):
+        starts, stops = (i, *[0] * (len(shape) - 1)), (i + 1, *shape[1:])
+        row = draft.emit(OPS["slice"], [x], starts=starts, stops=stops, steps=(1,) * len(shape))[0]
+        out += draft.emit(reshape, [row], shape=shape[1:])
+    return out
+
+
 _RULES: dict[Any, Any] = {
     permute: [_turn_product],
+    rows: [_rows],
     softmax_op: [_of_elements(_softmax)],
     log_softmax_op: [_of_elements(_log_softmax)],
     log_sum_exp: [_of_elements(_logsumexp)],

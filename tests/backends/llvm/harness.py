@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.backends.llvm.blas import provide_blas
+from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.emit import emit_kernel
-from weft.backends.llvm.engine import Source, default_engine
+from weft.backends.llvm.engine import default_engine
 from weft.backends.llvm.main import emit_main
 from weft.backends.llvm.pool import provide_pool
 from weft.backends.llvm.target import Target, host_target

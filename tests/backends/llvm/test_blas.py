@@ -12,7 +12,8 @@ import pytest
 from weft.backends.llvm import blas
 from weft.backends.llvm.blas import blas_address, load_blas, provide_blas
 from weft.backends.llvm.cache import Cache
-from weft.backends.llvm.engine import Engine, Source
+from weft.backends.llvm.compiler import Source
+from weft.backends.llvm.engine import Engine
 from weft.backends.llvm.target import host_target
 from weft.errors import DeviceError
 

@@ -13,8 +13,8 @@ import pytest
 
 from weft.backends.llvm import compilation
 from weft.backends.llvm.cache import Cache
-from weft.backends.llvm.compiler import Compiler
-from weft.backends.llvm.engine import Code, Engine, Source, default_engine
+from weft.backends.llvm.compiler import Compiler, Source
+from weft.backends.llvm.engine import Code, Engine, default_engine
 from weft.backends.llvm.target import host_target
 from weft.errors import DomainError, GraphError
 

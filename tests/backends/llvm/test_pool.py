@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.backends.llvm.engine import Source, default_engine
+from weft.backends.llvm.compiler import Source
+from weft.backends.llvm.engine import default_engine
 from weft.backends.llvm.pool import default_pool, provide_pool
 
 ROOT = Path(__file__).parents[3]

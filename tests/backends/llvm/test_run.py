@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import types
 from collections import deque
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft.backends.llvm import entry, recycle
-from weft.backends.llvm.engine import Source, default_engine
+from weft.backends.llvm import recycle
+from weft.backends.llvm.compiler import Source
+from weft.backends.llvm.engine import default_engine
 from weft.backends.llvm.entry import arrays_look_as_expected, enter_slowly, make_enter
 from weft.backends.llvm.recycle import LARGE, drop_kept, kept_bytes, recycled_array
 from weft.backends.llvm.run import Executable
@@ -103,7 +105,7 @@ def test_native_entry_is_used_here() -> None:
 
 
 def test_interpreter_without_the_lock_gets_the_entry_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry.sys, "abiflags", "t")
+    monkeypatch.setattr(sys, "abiflags", "t")
     assert not arrays_look_as_expected()
 
 

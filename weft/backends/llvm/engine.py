@@ -55,7 +55,8 @@ class Code:
 class Engine:
     r"""Compiles for one target; knows what it compiled as long as somebody holds it.
 
-    >>> from weft.backends.llvm.engine import Source, default_engine
+    >>> from weft.backends.llvm.compiler import Source
+    >>> from weft.backends.llvm.engine import default_engine
     >>> code = default_engine().load([Source("define i64 @one() {\n  ret i64 1\n}")])["one"]
     >>> import ctypes
     >>> ctypes.CFUNCTYPE(ctypes.c_int64)(code.address)()
