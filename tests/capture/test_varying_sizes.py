@@ -235,3 +235,16 @@ def test_key_with_names_admits_sizes_that_agree() -> None:
     assert not admits(key, [(9, 3), (9,)])
     assert not admits(key, [(9, 2), (8,)])
     assert open_key(key) == open_key(f.versions[1].key)
+
+
+def test_a_branch_that_sizes_do_not_fit_is_an_error_only_where_it_runs() -> None:
+    @weft.compile
+    def pick(x: weft.Tensor, p: weft.Tensor) -> weft.Tensor:
+        if p.sum() > 0:
+            return x[2]
+        return x[0]
+
+    rows = [weft.tensor(np.arange(1, n + 1, dtype=np.float32)) for n in (5, 4, 3, 2)]
+    assert [pick(x, weft.tensor(-1.0)).item() for x in rows] == [1.0] * 4
+    with pytest.raises(IndexError, match="size 2"):
+        pick(rows[-1], weft.tensor(1.0))

@@ -77,6 +77,29 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
             raise placed(error, node) from None
 
 
+def regions_fit(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    """Whether values of named sizes fit all nodes of the regions of a graph, those that may not run too.
+
+    >>> import weft
+    >>> from weft.ir.interpret import regions_fit
+    >>> def third_or_first(x, p):
+    ...     return weft.cond(p, lambda x: x[2], lambda x: x[0], x)
+    >>> types = weft.TensorType(("n",), weft.float32), weft.TensorType((), weft.bool)
+    >>> graph = weft.make_graph(third_or_first)(*types)
+    >>> regions_fit(graph, {"n": 3}), regions_fit(graph, {"n": 2})
+    (True, False)
+    """
+    for node in graph.nodes:
+        for region in node.regions:
+            try:
+                check_sizes(region, sizes)
+            except WeftError:
+                return False
+            if not regions_fit(region, sizes):
+                return False
+    return True
+
+
 class _Run:
     """The values of one run."""
 

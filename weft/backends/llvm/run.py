@@ -22,7 +22,7 @@ from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import bind
 from weft.errors import GraphError
 from weft.ir.graph import Graph
-from weft.ir.interpret import check_sizes, solve_sizes
+from weft.ir.interpret import check_sizes, interpret, regions_fit, solve_sizes
 from weft.loop.ir import Program
 
 if TYPE_CHECKING:
@@ -67,11 +67,15 @@ class Executable:
     def __call__(self, arrays: Sequence[Any]) -> list[Array]:
         """Run on arrays."""
         plan = self._plan or self._find_plan(arrays)
+        if plan is None:
+            return interpret(self.graph, self._fitted(arrays))
         return self._run(plan, plan.recipe, arrays)
 
     def donating(self, arrays: Sequence[Any], flags: Sequence[bool]) -> list[Array]:
         """Run on arrays; those that are flagged may be overwritten, and are then the results themselves."""
         plan = self._plan or self._find_plan(arrays)
+        if plan is None:
+            return interpret(self.graph, self._fitted(arrays))
         flags = tuple(flags)
         return self._run(plan, plan.recipe_with(flags), arrays, flags)
 
@@ -95,6 +99,8 @@ class Executable:
         """Run on arrays, and have records written of how long each part took."""
         arrays = self._fitted(arrays)
         plan = self._plan or self._find_plan(arrays)
+        if plan is None:
+            return interpret(self.graph, arrays)
         frame = Frame(plan)
         frame.take_arena()
         outputs = plan.recipe.new_outputs()
@@ -122,8 +128,11 @@ class Executable:
             self.program, self.codes[0].address, self._constants, self.records, inputs, results, sizes
         )
 
-    def _find_plan(self, arrays: Sequence[Any]) -> Plan:
-        """The plan for the shapes of arrays."""
+    def _find_plan(self, arrays: Sequence[Any]) -> Plan | None:
+        """The plan for the shapes of arrays; None where sizes do not fit a branch or a loop.
+
+        Whether that part runs only values tell: the interpreter then decides, and raises if it does.
+        """
         try:
             shapes = tuple([a.shape for a in arrays])
         except AttributeError:
@@ -132,6 +141,8 @@ class Executable:
         if plan is None:
             sizes = solve_sizes(self.graph, [np.asarray(a) for a in arrays])
             check_sizes(self.graph, sizes)
+            if not regions_fit(self.graph, sizes):
+                return None
             if len(self._plans) >= _PLANS_KEPT:
                 self._plans.clear()
             plan = self._plans[shapes] = self._new_plan(sizes)
