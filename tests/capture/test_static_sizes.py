@@ -32,6 +32,7 @@ UNDECIDED = {
     "cross": "the axis must have 3 elements",
     "cumprod": "its gradient doubles the reach until it covers the axis",
     "derive_key": "a key has two elements",
+    "rows": "the number of rows is given",
     "fold": "the axis must be a multiple of the kernel",
     "glu": "the axis must be even",
     "irfft": "the length is given beside the axis",

@@ -111,6 +111,16 @@ def _dressed(made: FunctionType, function: FunctionType) -> FunctionType:
     return made
 
 
+def _forgetting(key: int) -> Callable[[Any], None]:
+    """What is called when a code object is gone, also while Python shuts down."""
+    pop = _cache.pop
+
+    def forget(_: Any) -> None:
+        pop(key, None)
+
+    return forget
+
+
 def converted_code(function: FunctionType) -> Converted | None:
     """What conversion makes of the code of a function; worked out once for each code object."""
     code = function.__code__
@@ -119,7 +129,7 @@ def converted_code(function: FunctionType) -> Converted | None:
     if known is not None and known[0]() is code:
         return known[1]
     converted = None if code.co_flags & _GENERATORS else _convert_code(code, function.__globals__)
-    _cache[key] = (weakref.ref(code, lambda _: _cache.pop(key, None)), converted)
+    _cache[key] = (weakref.ref(code, _forgetting(key)), converted)
     if converted is not None:
         _made.update({id(c): c for c in all_codes(converted.code)})
     return converted

@@ -15,6 +15,7 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, sweep
 from weft.ops.call import call
 from weft.ops.contract import matrix_multiply as matmul
+from weft.ops.function import function
 from weft.ops.norm import standardize
 from weft.ops.op import OPS
 from weft.ops.reduce import reduce_max, reduce_sum
@@ -157,7 +158,12 @@ def _rows(draft: Draft, node: Node) -> Sequence[Value]:
     return out
 
 
+def _function(draft: Draft, node: Node) -> Sequence[Value]:
+    return draft.expand(node.attrs["body"], node.inputs[: node.attrs["used"]])
+
+
 _RULES: dict[Any, Any] = {
+    function: [_function],
     permute: [_turn_product],
     rows: [_rows],
     softmax_op: [_of_elements(_softmax)],
