@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
