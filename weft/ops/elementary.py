@@ -10,8 +10,8 @@ instructions are measured by ``tests/loop/test_math.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import log as _log
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from weft.ops.scalar import ScalarEmitter, Value
 LN2 = _log(2.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """What the code of one dtype needs to know.
 
     Attributes:
