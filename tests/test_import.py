@@ -12,7 +12,7 @@ from pathlib import Path
 import weft
 
 ROOT = Path(__file__).parent.parent
-ROUNDS = 16
+ROUNDS = 30
 LIMIT = 1.5
 
 # Modules that cost milliseconds and that making a tensor does not need.
