@@ -1,13 +1,14 @@
 # Every target makes what it needs, from nothing: a machine with Python 3.11 or newer and pip.
 #   make demo    train a small network on handwritten digits
 #   make test    all tests and all examples in the documentation
+#   make test-debug  the same, with every index that compiled code reads and writes at checked
 #   make check   lint, format and types
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
 #   make clean   remove everything that was made
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench clean
+.PHONY: demo test test-debug check bench clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -37,6 +38,9 @@ demo: $(VENV)/.stamp
 
 test: $(VENV)/.stamp
 	$(VENV)/bin/python -m pytest -n 2 -q
+
+test-debug: $(VENV)/.stamp
+	WEFT_DEBUG=1 $(VENV)/bin/python -m pytest -n 2 -q
 
 check: $(VENV)/.stamp
 	$(VENV)/bin/ruff check .

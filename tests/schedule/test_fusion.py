@@ -141,3 +141,23 @@ def test_sizes_may_be_named() -> None:
         exact = np.exp(np.tanh(array.astype(np.float64)))
         expected = (exact / exact.sum(axis=1, keepdims=True)).sum(axis=0)
         np.testing.assert_allclose(session.run([fetch], {"x": array})[0].numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, g: (weft.softmax(x, axis=-1) * g).sum(),
+        lambda x, g: (F.layer_norm(x, (160,)) * g).sum(),
+        lambda x, g: (weft.tanh(x) * g).mean(),
+    ],
+)
+def test_a_loss_over_all_rows_and_its_gradient_are_one_kernel(function: Callable[..., Any]) -> None:
+    names = lowered(weft.value_and_grad(function), some(256, 160), some(256, 160))
+    assert len(names) - names.count("combine") == 1
+
+
+def test_a_gradient_is_not_computed_while_the_forward_pass_goes_on() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        return (weft.tanh(x) @ w).sum()
+
+    assert "tanh" in lowered(weft.value_and_grad(loss), some(64, 32), some(32, 32))

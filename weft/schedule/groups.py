@@ -146,7 +146,12 @@ def joined(a: Frame, b: Frame) -> Frame | None:
         return b if _fits(a, b) else None
     if b.split is None:
         return a if _fits(b, a) else None
-    return a if a.rows == b.rows and a.columns == b.columns else None
+    if a.rows == b.rows and a.columns == b.columns:
+        return a
+    for whole, other in ((a, b), (b, a)):  # what is reduced as a whole can be so row by row, too
+        if whole.split == 0 and other.kind(whole.shape) == "full":
+            return other
+    return None
 
 
 def _fits(flat: Frame, frame: Frame) -> bool:
@@ -179,8 +184,18 @@ class Grouping:
         return list({id(g): g for g in self.groups.values()}.values())
 
     def _is_one_phase(self, j: int, i: int) -> bool:
-        """A gradient is not computed with the forward pass: what it gives would have to be kept."""
-        return is_backward(self.web.nodes[j]) or not is_backward(self.web.nodes[i])
+        """A gradient is computed with the forward pass only at its end; else its results would be kept."""
+        if is_backward(self.web.nodes[j]) or not is_backward(self.web.nodes[i]):
+            return True
+        return self._ends_forward(self.groups[j])
+
+    def _ends_forward(self, group: Group) -> bool:
+        """Whether the forward pass goes on with nothing of a group but single numbers, such as a loss."""
+        inside = set(group.members)
+        users = {u for m in group.members for u in self.web.users[m]} - inside
+        later = [v for u in users if not is_backward(self.web.nodes[u]) for v in self.web.nodes[u].inputs]
+        made = {v for m in group.members for v in self.web.nodes[m].outputs}
+        return not any(self.web.root(v) in made and size_of(v.type.shape) != 1 for v in later)
 
     def _join_siblings(self) -> None:
         """Groups that read the same large value are one, where they fit."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from weft.backends.llvm.blas import provide_blas
 from weft.backends.llvm.compilation import Compilation
 from weft.backends.llvm.compiler import Source
@@ -30,6 +32,7 @@ def build_executable(
     graph: Graph, *, debug: bool = False, check_nan: bool = False, profile: bool = False
 ) -> Executable:
     """Compile a graph; see ``weft.backends.llvm.build``."""
+    debug = debug or os.environ.get("WEFT_DEBUG", "0") != "0"
     engine = default_engine()
     machine = Machine(engine.target.vector_bytes, engine.target.registers)
     with engine.lock, engine.compilation(verify=debug) as compilation:
