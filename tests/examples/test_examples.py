@@ -1,0 +1,78 @@
+"""The examples learn, at reduced size."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+
+FOLDER = Path(__file__).parent.parent.parent / "examples"
+
+
+def run(name: str, *arguments: str) -> Any:
+    """What the main function of an example returns."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main(arguments)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_later() -> Any:
+    """Examples seed the generator; tests after them have their own."""
+    state = weft.get_rng_state()
+    yield
+    weft.set_rng_state(state)
+
+
+def test_linear_regression_finds_the_line_both_ways() -> None:
+    for slope, intercept in run("linear_regression", "--steps", "100"):
+        assert slope == pytest.approx(3, abs=0.02)
+        assert intercept == pytest.approx(-2, abs=0.02)
+
+
+def test_gpt_learns_the_frequencies_of_characters_and_more() -> None:
+    arguments = "--steps 100 --width 64 --layers 2 --context 64 --batch 8".split()
+    loss, written = run("char_gpt", *arguments)
+    assert loss < 2.8  # single characters alone leave 3.1
+    assert written.startswith("Alice ")
+    assert len(written) == 64
+
+
+def test_sunspots_are_predicted_better_than_by_the_last_month() -> None:
+    ours, naive = run("sunspots_lstm", "--epochs", "6")
+    assert ours < 0.98 * naive
+
+
+def test_autoencoder_describes_digits_it_has_not_seen() -> None:
+    before, after = run("vae", "--epochs", "8")
+    assert after < 0.65 * before
+
+
+def test_network_solves_the_equation() -> None:
+    assert run("physics_informed", "--steps", "300") < 0.08
+
+
+def test_pole_stands_longer() -> None:
+    before, after = run("policy_gradient", "--rounds", "20")
+    assert after > 1.7 * before
+
+
+def test_loops_are_solved_and_have_gradients() -> None:
+    wrong, missed = run("newton_ode", "--steps", "60")
+    assert wrong < 1e-5
+    assert missed < 0.3
+
+
+def test_authors_are_told_apart() -> None:
+    assert run("ragged_text", "--epochs", "2") > 0.8
+
+
+def test_members_of_the_club_go_where_they_went() -> None:
+    assert run("graph_convolution", "--steps", "60") > 0.9
