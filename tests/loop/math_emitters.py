@@ -104,6 +104,29 @@ class Sparing(NumpyEmitter):
         return out
 
 
+class Scaling(NumpyEmitter):
+    """Has an instruction for products with powers of two."""
+
+    def scale(self, x: Any, n: Any, lowest: int) -> Any:
+        whole = np.nan_to_num(np.clip(n, -3000, 3000)).astype(np.int32)
+        out = np.where(np.isnan(n), n, np.ldexp(x, whole))
+        return np.where(n < lowest, 0, out).astype(x.dtype)
+
+
+class Signed:
+    """An emitter that tells one sign of all numbers."""
+
+    def __init__(self, emitter: Any, sign: int) -> None:
+        self._emitter = emitter
+        self._sign = sign
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._emitter, name)
+
+    def sign(self, x: Any) -> int:
+        return self._sign
+
+
 class Node:
     """A value that knows only how it came about."""
 

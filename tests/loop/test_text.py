@@ -10,7 +10,7 @@ from weft.errors import GraphError
 from weft.loop.builder import Builder
 from weft.loop.index import Index, Variable
 from weft.loop.ir import Block, Buffer, Const, Declare, Function, If, Launch, Local, Loop, Scalar, Set, Store
-from weft.loop.text import format_function, format_program, function_key
+from weft.loop.text import code_key, format_function, format_program, function_key
 
 KERNEL = """\
 function kernel(x: f32[8*n], written y: f32[8*n], flags: bool[8], at: i64[8]; n) {
@@ -223,3 +223,29 @@ def test_canonical_text_tells_two_locals_from_one() -> None:
         return format_function(Function("f", (), (), Block([*declares, Set(b, zero)])), canonical=True)
 
     assert text(True) != text(False)
+
+
+# The key of code
+
+
+def blocks(count: int, size: int = 32, *, scratch: int = 8, computes: bool = False) -> Function:
+    """A kernel that works on so many blocks."""
+    b = Builder()
+    x = b.buffer("x", float32, count * size)
+    t = b.scratch("t", float32, scratch)
+    with b.parallel(count) as k, b.vector(size) as i:
+        b.store(t, 0, 1.0)
+        b.store(x, k * size + i, b.cast(k * size + i, float32) if computes else 1.0)
+    return b.function("f", written=[x])
+
+
+def test_code_has_one_key_however_often_its_parallel_loop_runs() -> None:
+    assert code_key(blocks(2)) == code_key(blocks(5))
+    assert function_key(blocks(2)) != function_key(blocks(5))
+
+
+def test_code_has_another_key_for_all_that_it_depends_on() -> None:
+    assert code_key(blocks(2)) != code_key(blocks(2, 64))
+    assert code_key(blocks(2)) != code_key(blocks(2, scratch=16))
+    assert code_key(blocks(2, computes=True)) != code_key(blocks(5, computes=True))
+    assert code_key(blocks(2, computes=True)) == code_key(blocks(2, computes=True))

@@ -11,6 +11,7 @@ import pytest
 import weft
 from weft.backends.interpret import build as interpreted
 from weft.backends.llvm import build
+from weft.backends.llvm.driver import kernel_symbol
 from weft.errors import BoundsError
 from weft.loop.walk import launched_functions
 from weft.schedule.program import lower_graph
@@ -77,3 +78,15 @@ def test_each_group_that_can_fail_says_its_own_line() -> None:
     graph = weft.make_graph(f)(*[weft.tensor(a) for a in (table, i, j)]).optimize()
     with pytest.raises(BoundsError, match="the second one"):
         build(graph)([table, i, j])
+
+
+def test_arrays_of_different_length_have_one_code() -> None:
+    lengths = (512, 2560, 512 * 36)
+    inputs = [np.linspace(-1.0, 1.0, n, dtype=np.float32) for n in lengths]
+    graph = weft.make_graph(lambda x, y, z: [weft.tanh(v) * 2.0 + v for v in (x, y, z)])(*inputs)
+    launched = list(launched_functions(lower_graph(graph).main.body))
+    assert len(launched) == 3
+    assert len({kernel_symbol(function) for function in launched}) == 1
+    assert len({kernel_symbol(function, debug=True) for function in launched}) == 3
+    for found, x in zip(build(graph)(inputs), inputs, strict=True):
+        np.testing.assert_allclose(found, np.tanh(x) * 2.0 + x, rtol=1e-5)

@@ -331,10 +331,11 @@ def is_uniform(array: Array, number: Array) -> bool:
     """Whether all elements of an array have the bits of a number."""
     if array.dtype != number.dtype or array.size == 0:
         return False
-    first = array.reshape(-1)[:1] if array.ndim else array
-    if first.tobytes() != number.tobytes():
+    first, last = array[(0,) * array.ndim], array[(-1,) * array.ndim]
+    if first.tobytes() != number.tobytes() or last.tobytes() != number.tobytes():
         return False
     if array.size == 1 or not any(array.strides):
         return True
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
+    width = array.itemsize if array.itemsize in (1, 2, 4, 8) else 1
+    flat = np.ascontiguousarray(array).reshape(-1).view(f"u{width}").reshape(array.size, -1)
     return bool((flat == flat[0]).all())

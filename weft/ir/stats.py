@@ -77,7 +77,7 @@ def stats(graph: Graph) -> GraphStats:
         parameter_bytes=_bytes(held),
         constant_bytes=_constant_bytes(graph),
         value_bytes=_bytes(v for node in nodes for v in node.outputs),
-        flops=sum(map(_flops, nodes)),
+        flops=sum(map(node_flops, nodes)),
     )
 
 
@@ -94,9 +94,10 @@ def _constant_bytes(graph: Graph) -> int:
     return own + sum(_constant_bytes(region) for node in graph.nodes for region in node.regions)
 
 
-def _flops(node: Node) -> Any:
+def node_flops(node: Node) -> Any:
+    """Floating-point operations of a node; of a node with regions, those of their nodes, once."""
     if node.regions:
-        return sum(_flops(n) for region in node.regions for n in region.nodes)
+        return sum(node_flops(n) for region in node.regions for n in region.nodes)
     made: Any = sum(size_of(v.type.shape) for v in node.outputs)
     if node.op.name in _INNER:
         return 2 * made * _INNER[node.op.name](*[v.type.shape for v in node.inputs])

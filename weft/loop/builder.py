@@ -47,6 +47,7 @@ from weft.loop.ir import (
     Wave,
     While,
 )
+from weft.loop.signs import sign_of
 from weft.ops.scalar import INSTRUCTIONS
 
 _BOOLS = frozenset({"eq", "lt", "le"})
@@ -399,6 +400,10 @@ class Builder:
         with self.inside(body):
             yield
         self.add_statement(While(before, condition, body))
+
+    def sign(self, x: Any) -> int:
+        """See ``weft.ops.elementary.known_sign``."""
+        return sign_of(x)
 
     # The rest of the statements
 

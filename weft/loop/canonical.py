@@ -29,6 +29,14 @@ def key_of(function: Function, keys: dict[Function, str]) -> str:
     return found
 
 
+def code_key_of(function: Function) -> str:
+    """The digest of all that the code of a kernel depends on: not on what its launches tell."""
+    printer = CodePrinter(function)
+    printer.function(function)
+    lines = [*printer.lines, *(printer.told if printer.computes else ())]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
 class CanonicalPrinter(Printer):
     """One printing with numbers for names, and with all that code depends on.
 
@@ -133,3 +141,51 @@ class CanonicalPrinter(Printer):
     def launched(self, function: Function) -> str:
         """The digest of a function."""
         return key_of(function, self.keys)
+
+
+class CodePrinter(CanonicalPrinter):
+    """A printing without what launches tell: how often a parallel loop runs, and how long parameters are.
+
+    Attributes:
+        told: what was left out.
+        computes: whether the code computes with indices; how it does depends on how large they may become.
+    """
+
+    def __init__(self, function: Function) -> None:
+        super().__init__({})
+        self.told: list[str] = []
+        self.computes = False
+        self._given = frozenset(b for b in function.buffers if isinstance(b.size, int) and b.size > 0)
+
+    def buffer(self, b: Buffer) -> str:
+        """A buffer; the size of a parameter is left out."""
+        if b in self.names or b not in self._given:
+            return super().buffer(b)
+        self.told.append(str(b.size))
+        return f"{self.numbered(b, 'b')}:{SHORT[b.dtype]}"
+
+    def loop_variable(self, s: ir.Loop) -> str:
+        """The variable of a loop; with its bound, unless that is left out."""
+        return self.numbered(s.variable, "i") if _is_shared(s) else super().loop_variable(s)
+
+    def bounds(self, s: ir.Loop) -> str:
+        """From where to where a loop runs, unless that is left out."""
+        bounds = super().bounds(s)
+        if not _is_shared(s):
+            return bounds
+        self.told.append(bounds)
+        return "all"
+
+    def value(self, x: Any) -> str:
+        """An operand."""
+        found = self.names.get(x)
+        if found is not None:
+            return found
+        self.computes |= type(x) is Index
+        return super().value(x)
+
+
+def _is_shared(s: ir.Loop) -> bool:
+    """Whether the iterations of a loop are shared out, a number of them that is known."""
+    whole = not s.start.terms and not s.stop.terms and s.start.offset == 0
+    return s.kind == "parallel" and whole and type(s.stop.offset) is int and s.variable.stop == s.stop.offset

@@ -61,8 +61,8 @@ class Index:
         if isinstance(x, Index):
             return x
         if isinstance(x, Variable):
-            return Index({x: 1})
-        return Index({}, x)
+            return _index({x: 1}, 0)
+        return _index({}, x)
 
     @property
     def is_fixed(self) -> bool:
@@ -78,10 +78,15 @@ class Index:
         return Index({v: s for v, s in self.terms.items() if v is not variable}, self.offset)
 
     def __add__(self, other: Any) -> Index:
-        other = Index.of(other)
+        if not isinstance(other, Index):
+            other = Index.of(other)
+        if not other.terms:
+            return _index(self.terms, self.offset + other.offset)
+        if not self.terms:
+            return _index(other.terms, self.offset + other.offset)
         terms = dict(self.terms)
         for v, s in other.terms.items():
-            terms[v] = terms.get(v, 0) + s
+            terms[v] = terms[v] + s if v in terms else s
         return Index(terms, self.offset + other.offset)
 
     __radd__ = __add__
@@ -100,6 +105,8 @@ class Index:
             if not factor.is_fixed:
                 return factor * self.offset if self.is_fixed else _not_affine()
             factor = factor.offset
+        if type(factor) is int and factor == 1:
+            return self
         return Index({v: s * factor for v, s in self.terms.items()}, self.offset * factor)
 
     __rmul__ = __mul__
@@ -148,6 +155,13 @@ class Index:
         if not parts or isinstance(self.offset, Size) or self.offset != 0:
             parts.append(str(self.offset))
         return " + ".join(parts)
+
+
+def _index(terms: dict[Variable, Number], offset: Number) -> Index:
+    """An index of terms that are none of them 0, which nobody changes."""
+    made = Index.__new__(Index)
+    made.terms, made.offset = terms, offset
+    return made
 
 
 def _is_one(s: Number) -> bool:

@@ -357,6 +357,7 @@ class Program:
         failures, hosts: tables that ``Fail`` and ``Host`` refer to.
         donated: pairs (input, output) by number: the output may be the memory of the input.
         origins: where kernels and buffers come from, for reports (``weft.schedule.describe``).
+        flushes: whether numbers below the normal ones may be taken for zero, where that is faster.
     """
 
     main: Function
@@ -370,3 +371,4 @@ class Program:
     hosts: Sequence[Any]
     donated: tuple[tuple[int, int], ...] = ()
     origins: Any = None
+    flushes: bool = False

@@ -11,7 +11,7 @@ import numpy as np
 from weft.base.dtypes import float32, float64
 from weft.loop.math_power_double import power_of_double
 from weft.ops.elementary import DOUBLE, SINGLE, as_float, at_most, estrin, format_of
-from weft.ops.exponent import exp2_for_single, unless_vanishing
+from weft.ops.exponent import exp2_for_single
 from weft.ops.logarithm import split
 from weft.ops.scalar import ScalarEmitter, Value
 
@@ -34,8 +34,10 @@ def _power_of_single(e: ScalarEmitter, size: Value, y: Value) -> Value:
     """size**y for a float32 size >= 0."""
     wide = e.cast(size, float64)
     exponent = e.mul(_at_limits(e, wide, _log2(e, wide)), e.cast(y, float64))
-    vanishing, exponent = unless_vanishing(e, at_most(e, exponent, 200.0), -151.0)
-    return e.cast(e.select(vanishing, 0, exp2_for_single(e, exponent)), float32)
+    exponent = at_most(e, exponent, 200.0)
+    vanishing = e.lt(exponent, -151.0)  # chosen, because an underflow takes long
+    power = exp2_for_single(e, e.select(vanishing, 0, exponent))
+    return e.cast(e.select(vanishing, 0, power), float32)
 
 
 def _at_limits(e: ScalarEmitter, size: Value, logarithm: Value) -> Value:

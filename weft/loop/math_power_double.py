@@ -34,8 +34,8 @@ def power_of_double(e: ScalarEmitter, size: Value, y: Value) -> Value:
     special = e.mul(e.select(e.eq(size, 0), -np.inf, size), y)
     ordinary = e.and_(e.lt(0, size), e.lt(size, np.inf))
     exponent = e.select(ordinary, e.add(main, rest), special)
-    n, q = exp_of_sum(e, main, rest)
-    out = scaled(e, DOUBLE, e.add(q, 1), n, main)
+    shifted, q = exp_of_sum(e, main, rest)
+    out = scaled(e, DOUBLE, e.add(q, 1), shifted)
     out = e.select(e.le(exponent, DOUBLE.highest), out, e.mul(exponent, np.inf))  # NaN too
     return e.select(e.lt(exponent, DOUBLE.lowest), 0, out)
 

@@ -238,14 +238,17 @@ class Printer:
     def _loop(self, s: ir.Loop, indent: str) -> None:
         kind = "" if s.kind == "serial" else f"{s.kind} "
         kind = f"{s.kind}({s.lanes}) " if s.lanes else kind
-        bounds = f"{self.index(s.start)}..{self.index(s.stop)}"
-        self.lines.append(f"{indent}for {kind}{self.loop_variable(s)} in {bounds} {{")
+        self.lines.append(f"{indent}for {kind}{self.loop_variable(s)} in {self.bounds(s)} {{")
         self.block(s.body, indent + "  ")
         self.lines.append(indent + "}")
 
     def loop_variable(self, s: ir.Loop) -> str:
         """The variable of a loop where it begins."""
         return self.name(s.variable)
+
+    def bounds(self, s: ir.Loop) -> str:
+        """From where to where a loop runs."""
+        return f"{self.index(s.start)}..{self.index(s.stop)}"
 
     def _if_(self, s: ir.If, indent: str) -> None:
         self.lines.append(f"{indent}if {self.value(s.condition)} {{")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.ir.literals import format_literal
-from weft.loop.canonical import CanonicalPrinter, key_of
+from weft.loop.canonical import CanonicalPrinter, code_key_of, key_of
 from weft.loop.ir import Buffer, Function, Program, Statement
 from weft.loop.printer import SHORT, Printer
 from weft.loop.walk import launched_functions
@@ -60,6 +60,24 @@ def function_key(function: Function) -> str:
     True
     """
     return key_of(function, {})
+
+
+def code_key(function: Function) -> str:
+    """A digest of what the code of a kernel depends on, without how often its launches run its parallel loop.
+
+    >>> import numpy as np
+    >>> from weft.loop.builder import Builder
+    >>> from weft.loop.text import code_key
+    >>> def kernel(blocks):
+    ...     b = Builder()
+    ...     x = b.buffer("x", np.dtype("f4"), 32 * blocks)
+    ...     with b.parallel(blocks) as k, b.vector(32) as i:
+    ...         b.store(x, 32 * k + i, 1.0)
+    ...     return b.function("f", written=[x])
+    >>> code_key(kernel(2)) == code_key(kernel(3))
+    True
+    """
+    return code_key_of(function)
 
 
 def format_program(program: Program, *, canonical: bool = False) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from weft.loop import ir
 from weft.loop.ir import Block, Buffer, Function, Statement
 
+NESTED = (ir.Loop, ir.If, ir.While)  # statements with blocks inside
+
 
 def launched_functions(block: Block) -> dict[Function, None]:
     """The functions that a block launches, each once, in order.
@@ -34,13 +36,13 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
     >>> blocks_of(Leave())
     ()
     """
+    if not isinstance(statement, NESTED):
+        return ()
     if isinstance(statement, ir.Loop):
         return (statement.body,)
     if isinstance(statement, ir.If):
         return statement.then, statement.otherwise
-    if isinstance(statement, ir.While):
-        return statement.test, statement.body
-    return ()
+    return statement.test, statement.body
 
 
 def written_buffer(statement: Statement) -> Buffer | None:

@@ -14,7 +14,6 @@ from weft.base.dtypes import float32
 from weft.ops import exponent, gaussian
 from weft.ops.elementary import widened
 from weft.ops.elementwise import exp, expm1, minimum, sigmoid
-from weft.ops.exponent import exp_of_negative
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
 from weft.ops.op import Array, Sample
@@ -85,7 +84,7 @@ def _softplus(x: Array) -> Array:
 
 
 def _softplus_code(e: ScalarEmitter, x: Value) -> Value:
-    tail = log1p_of_positive(e, exp_of_negative(e, e.neg(e.abs(x))))
+    tail = log1p_of_positive(e, e.exp(e.neg(e.abs(x))))
     return e.add(e.select(e.lt(x, 0), 0, x), tail)
 
 

@@ -63,32 +63,40 @@ def positive(key: Any, *, shape: Shape, dtype: DType) -> Any:
     return _positive(random_bits(key, shape=shape, dtype=_UNIFORM[dtype][0]), dtype)
 
 
+def _as(dtype: DType, x: Any) -> Any:
+    return x if x.dtype == dtype else cast(x, dtype=dtype)
+
+
 @composite("random_normal", samples=_samples(float64, float32, float16, bfloat16))
 def normal(key: Any, *, shape: Shape, dtype: DType) -> Any:
-    """Normal with mean 0 and standard deviation 1, by the transform of G. Box and M. Muller, 1958."""
+    """Normal with mean 0 and standard deviation 1, by the transform of G. Box and M. Muller, 1958.
+
+    In float64 whatever the dtype: rounded from there, draws are the same by any library's log and cos.
+    """
     wide = _wide(dtype)
     count = size_of(shape)
     half = (count + 1) // 2
     bits = random_bits(key, shape=(2 * half,), dtype=_UNIFORM[wide][0])
-    radius = sqrt(mul(log(_positive(slice_axis(bits, 0, 0, half), wide)), -2.0))
-    angle = mul(_positive(slice_axis(bits, 0, half, 2 * half), wide), 2.0 * pi)
+    first, second = (
+        _as(float64, _positive(slice_axis(bits, 0, start, start + half), wide)) for start in (0, half)
+    )
+    radius, angle = sqrt(mul(log(first), -2.0)), mul(second, 2.0 * pi)
     pairs = join(mul(radius, cos(angle)), mul(radius, sin(angle)), axis=0)
-    drawn = reshape(slice_axis(pairs, 0, 0, count), shape=shape)
-    return drawn if dtype == wide else cast(drawn, dtype=dtype)
+    return _as(dtype, reshape(slice_axis(pairs, 0, 0, count), shape=shape))
 
 
 @composite("random_exponential", samples=_samples(float64, float32, float16))
 def exponential(key: Any, *, shape: Shape, dtype: DType) -> Any:
     """Exponential with rate 1."""
     drawn = neg(log(positive(key, shape=shape, dtype=_wide(dtype))))
-    return drawn if dtype == _wide(dtype) else cast(drawn, dtype=dtype)
+    return _as(dtype, drawn)
 
 
 @composite("random_gumbel", samples=_samples(float64, float32))
 def gumbel(key: Any, *, shape: Shape, dtype: DType) -> Any:
     """Gumbel with location 0 and scale 1; the greatest of these plus logits is a draw from their softmax."""
     drawn = neg(log(neg(log1p(neg(positive(key, shape=shape, dtype=_wide(dtype)))))))
-    return drawn if dtype == _wide(dtype) else cast(drawn, dtype=dtype)
+    return _as(dtype, drawn)
 
 
 def _integer_samples() -> Iterable[Sample]:

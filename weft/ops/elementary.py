@@ -3,7 +3,7 @@
 Elementary functions are written in basic scalar instructions for float32 and float64 (``exponent``,
 ``logarithm``, ``inverse``, ``gaussian``; ``weft.loop.math`` has more), which compiled code inlines: no
 branches, few divisions, and the same bounds whether or not products and sums are fused. Coefficients are
-minimax fits of our own (Remez exchange in 40-digit arithmetic, rounded one by one). Errors and numbers of
+minimax fits of our own (in 40-digit arithmetic, rounded one by one). Errors and numbers of
 instructions are measured by ``tests/loop/test_math.py``.
 """
 
@@ -33,7 +33,7 @@ class Format(NamedTuple):
         lowest, highest: exp is 0 below and infinite above.
         lift: results of exp are at least 2**-(bias - 1 + lift), so that many binary orders are subnormal.
         expm1: q, where exp(r) = 1 + r + r^2 q(r) for |r| <= log(2) / 2.
-        log: p, where log(1 + f) = f - f^2 / 2 + f^3 p(f) for sqrt(1/2) <= 1 + f <= sqrt(2).
+        log: p, where log(1 + f) = f + f^2 p(f) for sqrt(1/2) <= 1 + f <= sqrt(2).
     """
 
     dtype: DType
@@ -56,10 +56,10 @@ SINGLE = Format(
         0.4999999701976776, 0.16666537523269653, 0.041667740792036057, 0.008367318660020828,
         0.00138378597330302,
     ),
-    # error 2^-27.4
+    # error 2^-25.0; the last is positive, so that the polynomial is infinite where f is
     (
-        0.3333333134651184, -0.250008225440979, 0.20001259446144104, -0.16623343527317047,
-        0.1420106440782547, -0.13159553706645966, 0.12765787541866302, -0.07641240209341049,
+        -0.49999991059303284, 0.3333394527435303, -0.25001776218414307, 0.19962240755558014,
+        -0.1657031923532486, 0.1491634100675583, -0.14307647943496704, 0.08738730847835541,
     ),
 )  # fmt: skip
 DOUBLE = Format(
@@ -72,7 +72,7 @@ DOUBLE = Format(
     ),
     # error 2^-56.5
     (
-        0.3333333333333314, -0.24999999999987965, 0.20000000000066942, -0.16666666669828065,
+        -0.5, 0.3333333333333314, -0.24999999999987965, 0.20000000000066942, -0.16666666669828065,
         0.1428571428005431, -0.12499999691251658, 0.1111111114964331, -0.10000015215667633,
         0.09090923865968313, -0.08332913263847158, 0.07691530937626448, -0.07149444342410027,
         0.06684578593990204, -0.06196628339468017, 0.05668424397156335, -0.05678083153358893,
@@ -170,6 +170,15 @@ def upper_half(e: ScalarEmitter, x: Value) -> Value:
     f = format_of(e, x)
     mask = -(1 << (f.mantissa + 2) // 2)
     return e.bitcast(e.and_(e.bitcast(x, f.bits), mask), f.dtype)
+
+
+def known_sign(e: ScalarEmitter, x: Value) -> int:
+    """1 where x is surely not negative, -1 where it is surely not positive, else 0; NaN may be in any case.
+
+    An emitter may have a method ``sign`` that tells it; where there is none, nothing is known.
+    """
+    sign = getattr(e, "sign", None)
+    return 0 if sign is None else sign(x)
 
 
 def rarely(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.base.dtypes import float32, float64
+from weft.base.dtypes import float32, float64, int32, int64
 from weft.ops.elementary import (
     DOUBLE,
     LN2,
@@ -14,87 +14,85 @@ from weft.ops.elementary import (
     estrin,
     fast_two_sum,
     format_of,
+    known_sign,
     power_of_two,
     with_sign_of,
 )  # fmt: skip
-from weft.ops.scalar import ScalarEmitter, Value
+from weft.ops.scalar import ScalarEmitter, Value, polynomial
 
 
 def _by_powers_of_two(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
-    """(n, r), where x = n log 2 + r and r is small; n is an integer in its lowest bits."""
+    """(n + f.magic, r), where x = n log 2 + r for a whole n, and r is small."""
     shifted = e.add(e.mul(x, 1 / LN2), f.magic)
     n = e.sub(shifted, f.magic)
     high, low = f.ln2
-    return e.bitcast(shifted, f.bits), e.sub(e.sub(x, e.mul(n, high)), e.mul(n, low))
+    return shifted, e.sub(e.sub(x, e.mul(n, high)), e.mul(n, low))
 
 
-def _exp_near_zero(e: ScalarEmitter, f: Format, r: Value, factor: float = 1.0) -> Value:
-    """factor exp(r) for |r| <= log(2) / 2; the factor is a power of two."""
-    if factor == 1:
-        return e.add(_expm1_near_zero(e, f, r), 1)
-    rest = estrin(e, r, [c * factor for c in f.expm1])
-    return e.add(e.add(e.mul(e.mul(r, r), rest), e.mul(r, factor)), factor)
+def _exp_near_zero(e: ScalarEmitter, f: Format, r: Value) -> Value:
+    """exp(r) for |r| <= log(2) / 2."""
+    if f is SINGLE:
+        return polynomial(e, r, (1.0, 1.0, *f.expm1))
+    return e.add(_expm1_near_zero(e, f, r), 1)
 
 
-def scaled(e: ScalarEmitter, f: Format, x: Value, n: Value, sign: Value) -> Value:
-    """x 2**n, where n has a given sign; all powers of two do not fit into one factor."""
-    negative = e.lt(sign, 0)
-    bias = either(e, negative, (f.bias + f.lift) << f.mantissa, (f.bias - 1) << f.mantissa, f.bits)
-    out = e.mul(x, power_of_two(e, f, n, bias))
-    return e.mul(out, either(e, negative, 2.0**-f.lift, 2.0, f.dtype))
+def scaled(e: ScalarEmitter, f: Format, x: Value, shifted: Value, sign: int = 0) -> Value:
+    """x 2**n for 1/2 < x < 2 and a whole n, of which n + f.magic is given, and the sign if it is known.
 
-
-def unless_vanishing(e: ScalarEmitter, x: Value, lowest: float) -> tuple[Value, Value]:
-    """Whether x is so low that its power is 0, and x, or 0 there.
-
-    Such a power is chosen, not computed: an underflow takes an x86 processor a hundred times as long as a
-    product, and masks make exp(-inf) a common one.
+    What is far below the smallest number is chosen to be 0, not computed: an underflow takes an x86 processor
+    a hundred times as long as a product, and masks make exp(-inf) a common one. An emitter may have a method
+    ``scale(x, n, lowest)`` for all of it, which gives None where the machine has no such instruction.
     """
-    vanishing = e.lt(x, lowest)
-    return vanishing, e.select(vanishing, 0, x)
+    n, lowest = e.sub(shifted, f.magic), -(f.bias + f.mantissa)
+    scale = getattr(e, "scale", None)
+    found = None if scale is None else scale(x, n, lowest)
+    if found is not None:
+        return found
+    vanishing = e.lt(n, lowest)
+    bits = e.select(vanishing, 0, e.bitcast(shifted, f.bits))
+    bias, factor = _two_steps(e, f, n, sign)
+    return e.select(vanishing, 0, e.mul(e.mul(x, power_of_two(e, f, bits, bias)), factor))
+
+
+def _two_steps(e: ScalarEmitter, f: Format, n: Value, sign: int) -> tuple[Value, Value]:
+    """What to add to n as an exponent, and the other factor: all powers of two do not fit into one."""
+    down, up = (f.bias + f.lift) << f.mantissa, (f.bias - 1) << f.mantissa
+    if sign < 0:
+        return down, 2.0**-f.lift
+    negative = e.lt(n, 0)
+    return either(e, negative, down, up, f.bits), either(e, negative, 2.0**-f.lift, 2.0, f.dtype)
 
 
 def exp(e: ScalarEmitter, x: Value) -> Value:
     """e to the power of x."""
     f = format_of(e, x)
-    vanishing, x = unless_vanishing(e, at_most(e, x, f.highest), f.lowest)
+    sign = known_sign(e, x)
+    x = x if sign < 0 else at_most(e, x, f.highest)
     if f is DOUBLE:
-        n, q = exp_of_sum(e, x, 0)
-        p = e.add(q, 1)
-    else:
-        n, r = _by_powers_of_two(e, f, x)
-        p = _exp_near_zero(e, f, r)
-    return e.select(vanishing, 0, scaled(e, f, p, n, x))
+        shifted, q = exp_of_sum(e, x, 0)
+        return scaled(e, f, e.add(q, 1), shifted, sign)
+    shifted, r = _by_powers_of_two(e, f, x)
+    return scaled(e, f, _exp_near_zero(e, f, r), shifted, sign)
 
 
 def exp2(e: ScalarEmitter, x: Value) -> Value:
     """2 to the power of x."""
     f = format_of(e, x)
-    vanishing, x = unless_vanishing(e, at_most(e, x, f.bias + 1), -f.bias - f.mantissa)
+    x = at_most(e, x, f.bias + 1)
     shifted = e.add(x, f.magic)
     r = e.mul(e.sub(x, e.sub(shifted, f.magic)), LN2)
-    out = scaled(e, f, _exp_near_zero(e, f, r), e.bitcast(shifted, f.bits), x)
-    return e.select(vanishing, 0, out)
+    return scaled(e, f, _exp_near_zero(e, f, r), shifted)
 
 
 def exp_of_sum(e: ScalarEmitter, x: Value, rest: Value) -> tuple[Value, Value]:
-    """(n, q), where (1 + q) 2**n is e to the power of the sum of a number and a small one."""
+    """(n + magic, q), where (1 + q) 2**n is e to the power of the sum of a number and a small one."""
     f = format_of(e, x)
     shifted = e.add(e.mul(x, 1 / LN2), f.magic)
     n = e.sub(shifted, f.magic)
     rest = e.sub(rest, e.mul(n, f.ln2[1]))
     r, rest = fast_two_sum(e, e.sub(x, e.mul(n, f.ln2[0])), rest)
     bend = e.add(e.mul(e.mul(r, r), estrin(e, r, f.expm1)), e.add(e.mul(r, rest), rest))
-    return e.bitcast(shifted, f.bits), e.add(r, bend)
-
-
-def exp_of_negative(e: ScalarEmitter, x: Value) -> Value:
-    """e to the power of x <= 0, in fewer instructions."""
-    f = format_of(e, x)
-    vanishing, x = unless_vanishing(e, x, f.lowest)
-    n, r = _by_powers_of_two(e, f, x)
-    power = power_of_two(e, f, n, (f.bias + f.lift) << f.mantissa)
-    return e.select(vanishing, 0, e.mul(_exp_near_zero(e, f, r, 2.0**-f.lift), power))
+    return shifted, e.add(r, bend)
 
 
 # 2^x for |x| <= 1/2, error 2^-29.0
@@ -109,27 +107,29 @@ def exp2_for_single(e: ScalarEmitter, x: Value) -> Value:
     shifted = e.add(x, DOUBLE.magic)
     rest = e.sub(x, e.sub(shifted, DOUBLE.magic))
     power = power_of_two(e, DOUBLE, e.bitcast(shifted, DOUBLE.bits), DOUBLE.bias << DOUBLE.mantissa)
-    return e.mul(estrin(e, rest, _EXP2), power)
+    return e.mul(polynomial(e, rest, _EXP2), power)
 
 
 def _expm1_near_zero(e: ScalarEmitter, f: Format, r: Value) -> Value:
     """exp(r) - 1 for |r| <= log(2) / 2."""
-    return e.add(r, e.mul(e.mul(r, r), estrin(e, r, f.expm1)))
+    bend = polynomial(e, r, f.expm1) if f is SINGLE else estrin(e, r, f.expm1)
+    return e.add(r, e.mul(e.mul(r, r), bend))
 
 
 def expm1(e: ScalarEmitter, x: Value) -> Value:
     """exp(x) - 1 without cancellation."""
     f = format_of(e, x)
-    n, r = _by_powers_of_two(e, f, at_least(e, at_most(e, x, f.highest), -2.0 * f.mantissa))
-    half = power_of_two(e, f, n, (f.bias - 1) << f.mantissa)
+    shifted, r = _by_powers_of_two(e, f, at_least(e, at_most(e, x, f.highest), -2.0 * f.mantissa))
+    half = power_of_two(e, f, e.bitcast(shifted, f.bits), (f.bias - 1) << f.mantissa)
     out = e.mul(e.add(e.mul(half, _expm1_near_zero(e, f, r)), e.sub(half, 0.5)), 2)
     return e.select(e.lt(e.abs(x), 2.0 ** -(f.mantissa + 2)), x, out)
 
 
 def _half_exp(e: ScalarEmitter, f: Format, x: Value) -> Value:
     """exp(x) / 2 for x >= 0; it overflows later than exp(x)."""
-    n, r = _by_powers_of_two(e, f, at_most(e, x, f.highest + 1))
-    out = e.mul(_exp_near_zero(e, f, r), power_of_two(e, f, n, (f.bias - 2) << f.mantissa))
+    shifted, r = _by_powers_of_two(e, f, at_most(e, x, f.highest + 1))
+    power = power_of_two(e, f, e.bitcast(shifted, f.bits), (f.bias - 2) << f.mantissa)
+    out = e.mul(_exp_near_zero(e, f, r), power)
     return e.mul(out, 2)
 
 
@@ -157,9 +157,12 @@ def tanh(e: ScalarEmitter, x: Value) -> Value:
 
 def _tanh_of_single(e: ScalarEmitter, x: Value) -> Value:
     """h / (1 + h) with h = expm1(2 x) / 2, for x >= 0."""
-    n, r = _by_powers_of_two(e, SINGLE, e.mul(at_most(e, x, 16), 2))
-    power = power_of_two(e, SINGLE, n, (SINGLE.bias - 1) << SINGLE.mantissa)
-    h = e.add(e.mul(power, _expm1_near_zero(e, SINGLE, r)), e.sub(power, 0.5))
+    x = at_most(e, x, 10)
+    shifted = e.add(e.mul(x, 2 / LN2), SINGLE.magic)
+    r = e.sub(x, e.mul(e.sub(shifted, SINGLE.magic), LN2 / 2))
+    near = e.add(r, e.mul(e.mul(r, r), polynomial(e, r, _HALF_EXPM1)))
+    power = power_of_two(e, SINGLE, e.bitcast(shifted, int32), SINGLE.bias << SINGLE.mantissa)
+    h = e.add(e.mul(power, near), e.sub(e.mul(power, 0.5), 0.5))
     out = e.div(h, e.add(h, 1))
     return e.select(e.lt(h, 0.5), e.sub(h, e.mul(h, out)), out)  # the quotient's error counts less
 
@@ -168,8 +171,8 @@ def _tanh_of_double(e: ScalarEmitter, x: Value) -> Value:
     """A polynomial below 0.75, 1 - 2 / (1 + exp(2 x)) above, for x >= 0."""
     square = e.mul(x, x)
     near = e.add(x, e.mul(e.mul(x, square), estrin(e, square, _TANH)))
-    n, q = exp_of_sum(e, e.mul(at_most(e, x, 32), 2), 0)
-    power = power_of_two(e, DOUBLE, n, DOUBLE.bias << DOUBLE.mantissa)
+    shifted, q = exp_of_sum(e, e.mul(at_most(e, x, 32), 2), 0)
+    power = power_of_two(e, DOUBLE, e.bitcast(shifted, int64), DOUBLE.bias << DOUBLE.mantissa)
     total, lost = fast_two_sum(e, e.add(power, 1), e.mul(power, q))
     half = e.div(1, total)
     far, rest = fast_two_sum(e, e.constant(1, float64), e.mul(half, -2))
@@ -177,6 +180,8 @@ def _tanh_of_double(e: ScalarEmitter, x: Value) -> Value:
     return e.select(e.lt(x, 0.75), near, far)
 
 
+# expm1(2 r) / 2 = r + r^2 p(r) for |r| <= log(2) / 4
+_HALF_EXPM1 = tuple(2 ** (k + 1) * c for k, c in enumerate(SINGLE.expm1))
 # sinh(x) = x + x^3 p(x^2) for |x| < 1; errors 2^-31.6 and 2^-61.8
 _SINH = {
     float32: (0.1666666716337204, 0.00833331048488617, 0.00019842895562760532, 2.7822131869470468e-06),

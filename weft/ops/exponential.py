@@ -12,7 +12,6 @@ from weft.base.dtypes import float16, float32, kind
 from weft.ops import exponent, logarithm
 from weft.ops.compare import isnan
 from weft.ops.elementary import LN2, unless_tiny, widened
-from weft.ops.exponent import exp_of_negative
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
 from weft.ops.samples import reals
@@ -161,7 +160,7 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _sigmoid_code(e: ScalarEmitter, x: Value) -> Value:
-    small = exp_of_negative(e, e.neg(e.abs(x)))
+    small = e.exp(e.neg(e.abs(x)))
     out = e.div(e.select(e.lt(x, 0), small, 1), e.add(small, 1))
     product = e.mul(unless_tiny(e, small), out)
     return e.select(e.lt(out, 0.25), e.sub(small, product), out)  # the quotient's error counts less
@@ -179,7 +178,7 @@ sigmoid = elementwise(
 
 def _logaddexp_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
     gap = e.neg(e.abs(e.sub(x, y)))
-    plain = e.add(e.max(x, y), log1p_of_positive(e, exp_of_negative(e, gap)))
+    plain = e.add(e.max(x, y), log1p_of_positive(e, e.exp(gap)))
     # Two equal infinities have no gap; NaN goes through.
     same = e.add(x, LN2)
     return e.select(e.eq(x, y), same, e.select(is_nan(e, plain), e.add(x, y), plain))

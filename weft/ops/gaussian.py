@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from weft.base.dtypes import float32, float64
 from weft.ops.elementary import LN2, at_most, estrin, with_sign_of
-from weft.ops.exponent import exp2_for_single, exp_of_negative
-from weft.ops.scalar import ScalarEmitter, Value
+from weft.ops.exponent import exp2_for_single
+from weft.ops.scalar import ScalarEmitter, Value, rational
 
 _MILLS = (
     (0.500000003, 0.439283239, 0.183969007, 0.0408810862, 0.00415322436),
@@ -44,8 +44,7 @@ def _tail(e: ScalarEmitter, x: Value, factor: float, fraction: Fraction) -> Valu
     size = e.abs(e.cast(x, float64))
     a = at_most(e, size, 15)
     decay = exp2_for_single(e, e.mul(e.mul(a, a), factor / LN2))
-    above, below = (estrin(e, a, part) for part in fraction)
-    return e.select(e.lt(15, size), 0, e.mul(e.div(above, below), decay))
+    return e.select(e.lt(15, size), 0, e.mul(rational(e, a, fraction), decay))
 
 
 def erf(e: ScalarEmitter, x: Value) -> Value:
@@ -53,7 +52,7 @@ def erf(e: ScalarEmitter, x: Value) -> Value:
     a = e.abs(x)
     square = e.mul(a, a)
     near = e.add(a, e.mul(a, estrin(e, square, _NEAR)))
-    far = e.sub(1, exp_of_negative(e, estrin(e, at_most(e, a, 4), _LOG_ERFC)))
+    far = e.sub(1, e.exp(estrin(e, at_most(e, a, 4), _LOG_ERFC)))
     return with_sign_of(e, e.select(e.lt(a, 0.9), near, far), x)
 
 

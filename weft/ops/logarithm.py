@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weft.base.dtypes import float32, float64
-from weft.ops.elementary import SINGLE, Format, as_float, either, estrin, format_of, unless_tiny
-from weft.ops.scalar import ScalarEmitter, Value
+from weft.ops.elementary import (
+    LN2,
+    SINGLE,
+    Format,
+    as_float,
+    either,
+    estrin,
+    format_of,
+    known_sign,
+    unless_tiny,
+)
+from weft.ops.scalar import ScalarEmitter, Value, polynomial
 
 
 def split(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
@@ -19,13 +31,17 @@ def split(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
 def _log_from_parts(e: ScalarEmitter, f: Format, k: Value, rest: Value) -> Value:
     """log((1 + rest) 2**k)."""
     k = as_float(e, f, k)
+    if f is SINGLE:
+        return e.add(e.mul(k, LN2), e.add(rest, _log_bend(e, f, rest)))
     high, low = f.ln2
     return e.add(e.mul(k, high), e.add(rest, e.add(e.mul(k, low), _log_bend(e, f, rest))))
 
 
-def _log_bend(e: ScalarEmitter, f: Format, x: Value) -> Value:
+def _log_bend(e: ScalarEmitter, f: Format, x: Value, of_single: Sequence[float] = SINGLE.log) -> Value:
     """log(1 + x) - x."""
-    return e.mul(e.mul(x, x), e.sub(e.mul(x, estrin(e, x, f.log)), 0.5))
+    if f is SINGLE:
+        return e.mul(e.mul(x, x), polynomial(e, x, of_single))
+    return e.mul(e.mul(x, x), e.add(e.mul(x, estrin(e, x, f.log[1:])), f.log[0]))
 
 
 def normalised(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
@@ -50,6 +66,12 @@ _BASES = {
     (10, float32): ((0.4342944920063019, -1.0103049952192578e-08), (0.301025390625, 4.605039066518657e-06)),
     (10, float64): ((0.4342944819032518, 1.098319650216765e-17), (0.30102999566383914, 1.42050232272661e-13)),
 }
+# As ``SINGLE.log``, error 2^-27.8: more roundings follow
+_LOG = (
+    -0.49999988079071045, 0.33333325386047363, -0.25001609325408936, 0.20002004504203796,
+    -0.16608409583568573, 0.14180850982666016, -0.13248087465763092, 0.12912987172603607,
+    -0.07619057595729828,
+)  # fmt: skip
 
 
 def _log_to_base(e: ScalarEmitter, x: Value, base: int) -> Value:
@@ -57,7 +79,7 @@ def _log_to_base(e: ScalarEmitter, x: Value, base: int) -> Value:
     k, rest = normalised(e, f, x)
     k = as_float(e, f, k)
     (scale, scale_rest), (high, low) = _BASES[base, f.dtype]
-    small = e.add(e.mul(rest, scale_rest), e.mul(_log_bend(e, f, rest), scale))
+    small = e.add(e.mul(rest, scale_rest), e.mul(_log_bend(e, f, rest, _LOG), scale))
     small = e.add(small, e.mul(k, low)) if low else small
     return _outside(e, x, e.add(e.mul(k, high), e.add(e.mul(rest, scale), small)), x, 0)
 
@@ -74,7 +96,11 @@ def log10(e: ScalarEmitter, x: Value) -> Value:
 
 def _outside(e: ScalarEmitter, x: Value, out: Value, size: Value, pole: float) -> Value:
     """A logarithm of a size that is infinite, zero (where x is at the pole) or negative."""
-    out = e.select(e.lt(size, np.inf), out, size)
+    return _at_pole(e, x, e.select(e.lt(size, np.inf), out, size), pole)
+
+
+def _at_pole(e: ScalarEmitter, x: Value, out: Value, pole: float) -> Value:
+    """A logarithm of x, at its pole and below too."""
     return e.select(e.lt(pole, x), out, either(e, e.eq(x, pole), -np.inf, np.nan, e.dtype(x)))
 
 
@@ -100,6 +126,9 @@ def log1p_of_positive(e: ScalarEmitter, x: Value) -> Value:
 def log1p(e: ScalarEmitter, x: Value) -> Value:
     """log(1 + x) without cancellation: x and 1 are divided by the same power of two before they are added."""
     f = format_of(e, x)
+    if f is SINGLE:
+        out = _log1p_of_single(e, x)
+        return out if known_sign(e, x) > 0 else _at_pole(e, x, out, -1)
     u = e.add(x, 1)
     k, exponent = split(e, f, u)
     # The scale is of x / 4, because 2**-k may be subnormal.
@@ -107,3 +136,19 @@ def log1p(e: ScalarEmitter, x: Value) -> Value:
     rest = e.add(e.mul(e.mul(x, 0.25), scale), e.sub(e.mul(scale, 0.25), 1))
     out = _outside(e, x, _log_from_parts(e, f, k, rest), u, -1)
     return e.select(e.eq(u, 1), x, out)
+
+
+# Code of four times what ``f.log`` is for
+_LOG_OF_FOURTH = tuple(c * 0.25 ** (i + 2) for i, c in enumerate(SINGLE.log))
+
+
+def _log1p_of_single(e: ScalarEmitter, x: Value) -> Value:
+    """The same for x > -1, by 4 2**-k, which is never subnormal; -k keeps the sign of a zero."""
+    f = SINGLE
+    above = int(np.float32(2**0.5).view(np.int32)) - 1
+    lowered = e.and_(e.sub(above, e.bitcast(e.add(x, 1), f.bits)), -1 << f.mantissa)  # -k as an exponent
+    scale = e.bitcast(e.add(lowered, (f.bias + 2) << f.mantissa), f.dtype)
+    rest = e.sub(e.mul(x, scale), e.sub(4, scale))
+    bend = e.mul(e.mul(rest, rest), polynomial(e, rest, _LOG_OF_FOURTH))
+    shift = e.mul(e.cast(lowered, f.dtype), -LN2 * 2.0**-f.mantissa)
+    return e.add(shift, e.add(e.mul(rest, 0.25), bend))

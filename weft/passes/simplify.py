@@ -27,11 +27,16 @@ def simplify(graph: Graph, fast_math: bool = False) -> Graph:
     >>> [node.op.name for node in weft.passes.simplify(graph).nodes]
     ['sum']
     """
-    return sweep(graph, _rules(fast_math))
+    return sweep(graph, _rules(fast_math=fast_math))
+
+
+def load_rules() -> None:
+    """Import the rules and trace their patterns, which the first graph would have to wait for."""
+    _rules(fast_math=False)
 
 
 @cache
-def _rules(fast_math: bool) -> Rules:
+def _rules(*, fast_math: bool) -> Rules:
     from weft.passes.algebra import ALGEBRA
     from weft.passes.branches import BRANCHES
     from weft.passes.rules import by_op

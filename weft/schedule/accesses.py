@@ -6,22 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from weft.loop.index import Index
-from weft.loop.ir import (
-    Allocate,
-    Block,
-    Buffer,
-    Copy,
-    Free,
-    Host,
-    If,
-    Launch,
-    Load,
-    Loop,
-    Matmul,
-    Store,
-    Wave,
-    While,
-)  # fmt: skip
+from weft.loop.ir import Allocate, Buffer, Copy, Free, Host, Launch, Load, Matmul, Store, Wave
+from weft.loop.walk import blocks_of as blocks_of
 
 
 class Access(NamedTuple):
@@ -30,17 +16,6 @@ class Access(NamedTuple):
     buffer: Buffer
     written: bool
     start: Index | None
-
-
-def blocks_of(statement: Any) -> tuple[Block, ...]:
-    """The blocks inside a statement."""
-    if isinstance(statement, Loop):
-        return (statement.body,)
-    if isinstance(statement, If):
-        return statement.then, statement.otherwise
-    if isinstance(statement, While):
-        return statement.test, statement.body
-    return ()
 
 
 def accesses(statement: Any) -> Iterator[Access]:

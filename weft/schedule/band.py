@@ -18,10 +18,12 @@ from weft.schedule.groups import REDUCTIONS, Frame, Group, reduction
 from weft.schedule.partials import accumulator, combine
 from weft.schedule.region import Scope
 from weft.schedule.sameness import band_key
-from weft.schedule.sweeps import Sweeps
+from weft.schedule.sweeps import DEAR, Sweeps
 from weft.schedule.units import Web
+from weft.schedule.writer import even_block
 
 BLOCK = 16384  # elements that one iteration of a parallel loop works on, about
+FEW_BLOCKS = 8  # of small arrays whose elements take long to compute
 MOST_BLOCKS = 64  # partial results of a reduction over rows
 MOST_PIECES = 8  # of a sweep that is cut
 
@@ -165,7 +167,8 @@ class Band:
             total = size_of(self.frame.shape)
             if isinstance(total, Size):
                 return (total + (BLOCK - 1)) // BLOCK, BLOCK
-            return max(1, -(-total // BLOCK)), max(1, min(total, BLOCK))
+            each = BLOCK if set(self.kinds.values()) != {"full"} else even_block(total, BLOCK)
+            return max(1, -(-total // each)), max(1, min(total, each))
         partial = any(k in ("column", "all") for k in self.kinds.values())
         if isinstance(rows, Size):
             return (MOST_BLOCKS, (rows + (MOST_BLOCKS - 1)) // MOST_BLOCKS) if partial else (rows, 1)
@@ -175,9 +178,15 @@ class Band:
         if partial:
             count = max(1, min(rows, MOST_BLOCKS, rows * width // (2 * BLOCK)))
         else:
-            count = max(1, min(rows, rows * width * 4 // BLOCK))
+            work = rows * width * 4 // BLOCK
+            dear = min(FEW_BLOCKS, rows * width * 4 * self._weight() // BLOCK)
+            count = max(1, min(rows, max(work, dear)))
         each = -(-rows // count)
         return -(-rows // each), each
+
+    def _weight(self) -> int:
+        """How much longer an element takes than one that is only read, added and written, about."""
+        return 1 + 2 * sum(node.op.name in DEAR for node in self.nodes)
 
     def _target(self, value: Value, blocks: Any) -> Array:
         """Where a value that is used outside is written: in its place, or partial results in theirs."""

@@ -164,6 +164,7 @@ class _Positions:
             steps,
             (self.tiling.rows, self.tiling.lanes),
             finish,
+            again=self.sums is not None,
         ).write(Index.of(0), 1, Index.of(0), 1)
 
     def _cut(self, i: Index, first: Index, line: Index, at: list[Index]) -> None:

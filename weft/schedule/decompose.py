@@ -54,7 +54,8 @@ def _softmax(draft: Draft, node: Node) -> Sequence[Value]:
     (x,), axis = node.inputs, node.attrs["axis"]
     wide = w.wide(x)
     powers = w("exp", w("sub", wide, w.reduce(reduce_max, wide, (axis,))))
-    out = w("div", powers, w.reduce(reduce_sum, powers, (axis,)))
+    total = w.reduce(reduce_sum, powers, (axis,))
+    out = w("mul", powers, w("div", _ones_like(w, total), total))  # one division a row: the sum is at least 1
     return [w.cast(out, x.type.dtype)]
 
 

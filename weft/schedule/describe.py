@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.errors import format_location
-from weft.ir.graph import Node, Value
+from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Block, Buffer, Copy, Function, Host, If, Launch, Loop, Matmul, Program, Wave, While
 from weft.schedule.accesses import blocks_of
 from weft.schedule.memory import number_statements
@@ -44,10 +44,12 @@ class Origins:
     Attributes:
         kernels: by function, the nodes that it computes.
         buffers: by buffer, what it was made for.
+        graph: that these nodes stand in, as the schedule rewrote it.
     """
 
     kernels: dict[Function, tuple[Node, ...]] = field(default_factory=dict)
     buffers: dict[Buffer, Held] = field(default_factory=dict)
+    graph: Graph | None = None
 
 
 def kernel_name(nodes: Sequence[Node]) -> str:

@@ -6,7 +6,7 @@ this writes at the end of an iteration are removed by ``coalesce`` where the new
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,47 +19,64 @@ from weft.loop.index import Index
 from weft.loop.ir import Bind, Block, Const, If, Leave, While
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.counters import Counter, find_counter
+from weft.schedule.histories import History, find_histories
 from weft.schedule.nested import Lower, is_same, lower_region, put
 from weft.schedule.points import as_constant
 from weft.schedule.region import Scope
+from weft.schedule.weights import order_weights
 
 _ROWS = 16  # that a loop which collects has room for at first
 
 
 class _Carries:
-    """What a loop carries: a local for each scalar, a buffer for each array."""
+    """What a loop carries: a local for each scalar, a buffer, or a history, for each array."""
 
-    def __init__(self, scope: Scope, values: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        values: Sequence[Value],
+        outputs: Sequence[Value],
+        histories: Mapping[int, History] | None = None,
+    ) -> None:
         self.scope = scope
         self.outputs = outputs
         self.holders: list[Any] = []
-        b = scope.writer.main
-        for value, out in zip(values, outputs, strict=True):
+        for k, (value, out) in enumerate(zip(values, outputs, strict=True)):
+            history = histories.get(k) if histories else None
             if value.type.shape == ():
-                self.holders.append(b.local(scope.scalar(value)))
+                self.holders.append(scope.writer.main.local(scope.scalar(value)))
             else:
-                array = scope.output(out)
-                put(scope, scope.place(value), array)
-                self.holders.append(array)
+                self.holders.append(history or scope.output(out))
+                put(scope, scope.place(value), history.first if history else self.holders[-1])
 
-    def places(self) -> list[Any]:
+    def places(self, row: Index | None = None) -> list[Any]:
         """What the carries are at the beginning of an iteration."""
-        b = self.scope.writer.main
-        return [h if isinstance(h, Array) else b.get(h) for h in self.holders]
+        return [self._now(h, row) for h in self.holders]
 
-    def wanted(self) -> list[Array | None]:
-        """No array: the new value must not be written before the old one was read for the last time."""
-        return [None] * len(self.holders)
+    def _now(self, holder: Any, row: Index | None) -> Any:
+        if isinstance(holder, Array):
+            return holder
+        if isinstance(holder, History):
+            assert row is not None
+            return holder.before(row)
+        return self.scope.writer.main.get(holder)
 
-    def advance(self, outs: Sequence[Any]) -> None:
+    def wanted(self, row: Index | None = None) -> list[Array | None]:
+        """No array, unless the old value stays: it must not be lost before it was read for the last time."""
+        return [h.after(row) if isinstance(h, History) and row is not None else None for h in self.holders]
+
+    def advance(self, outs: Sequence[Any], row: Index | None = None) -> None:
         """The carries become what an iteration gave, all at once."""
         b = self.scope.writer.main
         buffers = {h.buffer for h in self.holders if isinstance(h, Array)}
+        next_places = [
+            h if target is None else target for h, target in zip(self.holders, self.wanted(row), strict=True)
+        ]
         moved = []
-        for holder, place in zip(self.holders, outs, strict=True):
+        for holder, place in zip(next_places, outs, strict=True):
             swapped = isinstance(place, Array) and place.buffer in buffers and not is_same(place, holder)
             moved.append(self.scope.writer.copied(place) if swapped else place)
-        for holder, place in zip(self.holders, moved, strict=True):
+        for holder, place in zip(next_places, moved, strict=True):
             if isinstance(holder, Array):
                 put(self.scope, place, holder)
             else:
@@ -68,9 +85,8 @@ class _Carries:
     def publish(self) -> None:
         """After the loop the carries are its outputs."""
         for value, holder in zip(self.outputs, self.holders, strict=True):
-            self.scope.places[value] = (
-                holder if isinstance(holder, Array) else self.scope.writer.main.get(holder)
-            )
+            last = holder.last if isinstance(holder, History) else holder
+            self.scope.places[value] = last if isinstance(last, Array) else self.scope.writer.main.get(last)
 
 
 def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
@@ -82,9 +98,13 @@ def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
         steps = b.term(b.cast(scope.scalar(xs.pop(0)), int64))
     count, mapped = attrs["carries"], attrs["mapped"]
     along = [_walked(scope, v) for v in xs[count : count + mapped]]
-    fixed = [scope.place(v) for v in xs[count + mapped :]]
-    carries = _Carries(scope, xs[:count], node.outputs[:count])
-    stacks = [scope.output(v) for v in node.outputs[count:]]
+    fixed = order_weights(scope, attrs["body"], xs[count + mapped :])
+    histories = find_histories(scope, node, xs[:count])
+    old = {attrs["body"].inputs.index(attrs["body"].outputs[count + k]): h for k, h in histories.items()}
+    carries = _Carries(scope, xs[:count], node.outputs[:count], old)
+    stacks = [
+        histories[k].stack if k in histories else scope.output(v) for k, v in enumerate(node.outputs[count:])
+    ]
     if attrs["counted"]:
         for stack in stacks:
             put(scope, Const(np.zeros((), stack.dtype)[()], stack.dtype), stack)
@@ -92,13 +112,13 @@ def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
         row = _reversed(b, steps, i) if attrs["reverse"] else i
         rows = [_row(b, x, row) for x in along]
         targets = [stack.row(row) for stack in stacks]
-        wanted = [*carries.wanted(), *targets]
-        before = [*carries.places(), *rows, *fixed]
+        wanted = [*carries.wanted(row), *targets]
+        before = [*carries.places(row), *rows, *fixed]
         done = _collect_old(scope, attrs["body"], before, targets)
         outs = lower_region(scope, attrs["body"], before, wanted, lower)
         numbers = [None if attrs["counted"] else _even(x, row, attrs["length"]) for x in outs[count:]]
         _collect(scope, outs[count:], targets, numbers, done)
-        carries.advance(outs[:count])
+        carries.advance(outs[:count], row)
     carries.publish()
     _publish_numbers(scope, node.outputs[count:], numbers)
 
@@ -189,7 +209,7 @@ def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:
     steps = b.term(b.max(b.sub(stop, start), 0))
     others = [k for k in range(count) if k != number]
     carries = _Carries(scope, [node.inputs[k] for k in others], [node.outputs[k] for k in others])
-    fixed = [scope.place(v) for v in node.inputs[count:]]
+    fixed = order_weights(scope, attrs["body"], node.inputs[count:])
     values = node.outputs[count:-1] if attrs["trips"] is not None else ()
     stacks = _room(scope, node, steps, values)
     with _loop(scope, steps) as i:

@@ -47,7 +47,8 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, tail: Tail | No
     if key is not None and writer.launch_again(key, arrays):
         return
     may_turn = len(shape) - len(batch) == 2  # else the rows of the result are not one axis
-    tiling = tile(matrices, size_of(batch), writer.machine, may_turn=may_turn)
+    in_loop = writer.depth > 0
+    tiling = tile(matrices, size_of(batch), writer.machine, may_turn=may_turn, in_loop=in_loop)
     if tiling.chunks > 1:
         _in_chunks(writer, a, b, shape, batch, matrices, tiling, tail or storing(out))
         return

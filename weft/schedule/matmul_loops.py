@@ -39,6 +39,8 @@ class Contraction:
         dots: whether sums run over vectors along the one step, in which both sides lie in order.
         finish: ``finish(row, column, sum)`` gets each element.
         begin: ``begin(row, column)`` gives what the sum of an element begins with; 0 without it.
+        again: whether elements may be handed on twice. Then the last columns are those of a whole tile too,
+            some of which another one has: less code, and faster than smaller tiles.
     """
 
     b: Builder
@@ -54,11 +56,16 @@ class Contraction:
     across: bool = False
     dots: bool = False
     begin: Callable[[Index, Index], Value] | None = None
+    again: bool = False
 
     def write(self, rows: Index, row_groups: int, columns: Index, column_groups: int) -> None:
         """Write the loops over one of so many groups of rows and of columns."""
         count, _ = self.columns
         lanes = self.tile[1]
+        known = column_groups == 1 and not isinstance(count, Size)
+        if self.again and known and count > lanes and count % lanes:
+            self._overlapping(count, lanes, rows, row_groups)
+            return
         each = count // lanes // column_groups
         with self.b.loop(each) as i:
             self._panel((columns * each + i) * lanes, lanes, rows, row_groups)
@@ -70,6 +77,13 @@ class Contraction:
                 start = start + piece
 
         self._rest(count, rest, columns, column_groups, write)
+
+    def _overlapping(self, count: int, lanes: int, rows: Index, row_groups: int) -> None:
+        """Panels of which the last one begins early enough to be a whole one."""
+        last = count - lanes
+        with self.b.loop(-(-count // lanes)) as i:
+            start = self.b.term(self.b.min(i * lanes, Index.of(last)), last + 1)
+            self._panel(start, lanes, rows, row_groups)
 
     def _rest(self, whole: Any, rest: Any, group: Index, groups: int, write: Any) -> None:
         """What is left after whole tiles is done by the last group."""

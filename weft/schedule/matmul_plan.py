@@ -17,6 +17,7 @@ from weft.schedule.matmul_tile import sum_dtype
 UNKNOWN = 64  # what a named size is taken for
 TASK = 1.5e6  # operations that are worth a thread's attention
 COPY_TASK, COPY_TASKS = 1.7e7, 4  # where more tasks pack more: operations of one, and how many may be smaller
+ROW_TASKS = 4  # of which each may read all of the right side
 TASKS = 16  # enough for any number of threads that such a product can use
 APART = 1024  # bytes from step to step that the nearest cache can stand
 GATHER = 1.2  # cycles to read or write a number that does not lie beside its neighbour
@@ -84,9 +85,15 @@ def known(size: Any) -> int:
 
 
 def tile(
-    p: Matrices, batch: Any, machine: Machine, *, may_pack: bool = True, may_turn: bool = True
+    p: Matrices,
+    batch: Any,
+    machine: Machine,
+    *,
+    may_pack: bool = True,
+    may_turn: bool = True,
+    in_loop: bool = False,
 ) -> Tiling:
-    """Choose how to cut a product that is computed so many times."""
+    """Choose how to cut a product that is computed so many times; in a loop its right side is often near."""
     turned = may_turn and _cost(p.turned, machine) + known(p.m) * known(p.n) * GATHER < _cost(p, machine)
     q = p.turned if turned else p
     if may_turn and _prefers_dots(q, machine):
@@ -107,6 +114,8 @@ def tile(
         pack = pack and q.k // chunks * lanes * _bytes(q) <= 4 * PANEL_BYTES
         pack_left = False
         groups = _groups(q, rows, lanes, want, few if pack and not _is_one(q.right[1]) else want)
+        if in_loop and not (pack or turned):
+            groups = _groups_of_rows(q, rows, groups)
     return Tiling(turned, rows, lanes, pack, pack_left, dots, chunks, depth, groups)
 
 
@@ -216,6 +225,16 @@ def _groups(p: Matrices, rows: int, lanes: int, want: float, few: float) -> tupl
         cheapest = min(enough, key=lambda g: g[0] * p.n * TURN + g[1] * p.m * READ, default=None)
         return cheapest or max(groups, key=lambda g: g[0] * g[1] if g[0] * g[1] < few else 0)
     return _divisor(p.m // rows, min(want / columns, p.m / rows / 4)), columns
+
+
+def _groups_of_rows(p: Matrices, rows: int, groups: tuple[int, int]) -> tuple[int, int]:
+    """Rows instead of columns for each thread, where there are so few that either will do.
+
+    What a loop does with a row is then done by the thread that has it in its cache.
+    """
+    tasks = groups[0] * groups[1]
+    fits = not isinstance(p.m, Size) and p.m % (rows * tasks) == 0
+    return (tasks, 1) if fits and tasks <= ROW_TASKS else groups
 
 
 def _depth(p: Matrices, rows: int, lanes: int, chunks: int, pack_left: bool) -> int:

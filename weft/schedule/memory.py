@@ -244,7 +244,8 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
     fails changes nothing.
     """
     statements = main.body.statements
-    last_failure = max((i for i, s in enumerate(statements) if _can_fail(s)), default=-1)
+    failing: dict[Block, bool] = {}
+    last_failure = max((i for i, s in enumerate(statements) if _can_fail(s, failing)), default=-1)
     touches: dict[Buffer, list[int]] = {}
     for i, s in enumerate(statements):
         for buffer in {a.buffer for a in accesses(s)}:
@@ -258,13 +259,16 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
     return found
 
 
-def _can_fail(statement: Any) -> bool:
-    """Whether a statement, or one inside, may note a failure."""
+def _can_fail(statement: Any, known: dict[Block, bool]) -> bool:
+    """Whether a statement, or one inside, may note a failure; what is known of bodies is kept."""
     if isinstance(statement, Launch):
-        return any(isinstance(s, Fail) for s in _walk(statement.function.body))
+        body = statement.function.body  # which copies of a kernel share
+        if body not in known:
+            known[body] = any(isinstance(s, Fail) for s in _walk(body))
+        return known[body]
     if isinstance(statement, Wave):
-        return any(map(_can_fail, statement.launches))
-    inside = any(_can_fail(s) for block in blocks_of(statement) for s in block.statements)
+        return any(_can_fail(launch, known) for launch in statement.launches)
+    inside = any(_can_fail(s, known) for block in blocks_of(statement) for s in block.statements)
     return inside or isinstance(statement, Fail | Host)
 
 

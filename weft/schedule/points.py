@@ -17,6 +17,7 @@ import numpy as np
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.ir.graph import Value as GraphValue
+from weft.ir.rewrite import is_uniform
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Const, Value
@@ -140,11 +141,8 @@ def uniform(array: Any) -> Any | None:
     """The one number that fills an array, or None."""
     if array.size == 0:
         return None
-    first = array.reshape(-1)[0]
-    if array.size == 1:
-        return first
-    return first if (array.reshape(-1).view(np.uint8).reshape(array.size, -1) == np.frombuffer(
-        np.asarray(first).tobytes(), np.uint8)).all() else None  # fmt: skip
+    first = array[(0,) * array.ndim]
+    return first if is_uniform(array, np.asarray(first)) else None
 
 
 def as_constant(array: Any) -> Const | None:

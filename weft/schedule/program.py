@@ -1,7 +1,7 @@
 """From a graph to a program: the driver of the schedule.
 
-fuse_attention -> decompose -> accumulate -> order -> groups, each lowered in turn -> coalesce -> vectorise
--> waves -> memory plan
+hoist_lookups -> take_products -> fuse_attention -> decompose -> accumulate -> recompute -> order -> groups,
+each lowered in turn -> coalesce -> vectorise -> waves -> memory plan
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan import lower_with_checks
 from weft.schedule.order import order_units
 from weft.schedule.points import has_point
+from weft.schedule.products import take_products
 from weft.schedule.recompute import recompute
 from weft.schedule.region import Scope, run_on_host
 from weft.schedule.units import Web
@@ -47,6 +48,7 @@ def lower_graph(
     *,
     debug: bool = False,
     check_nan: bool = False,
+    fast_math: bool = False,
     machine: Machine | None = None,
     written: Callable[[Function], object] | None = None,
 ) -> Program:
@@ -63,9 +65,10 @@ def lower_graph(
     """
     graph = expand_calls(graph)
     if not check_nan:
-        graph = recompute(accumulate(decompose(fuse_attention(hoist_lookups(graph)))))
+        graph = recompute(accumulate(decompose(fuse_attention(take_products(hoist_lookups(graph))))))
     writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, machine=machine or Machine())
     writer.written = written
+    writer.origins.graph = graph
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]
     scope = Scope(writer, graph, inputs)
@@ -108,6 +111,7 @@ def lower_graph(
         writer.hosts,
         tuple(donated),
         writer.origins,
+        fast_math,
     )
 
 

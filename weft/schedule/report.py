@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.base.dtypes import short_name
 from weft.base.shapes import size_of
 from weft.base.sizes import Size, bind, size_names
 from weft.errors import ArgumentError
-from weft.ir.graph import Graph, Value
+from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Buffer, Program
 from weft.schedule.describe import Held, short_location, show_bytes, steps_of
 from weft.schedule.memory import Life, find_lives
@@ -33,6 +33,7 @@ class PlannedBuffer:
         op: that makes its content.
         location: file and line of the user's code that this comes from, or None.
         at_peak: whether it is there when most memory is needed.
+        node: that makes its content, of the graph as the schedule rewrote it; or None.
     """
 
     name: str
@@ -45,6 +46,7 @@ class PlannedBuffer:
     op: str
     location: tuple[str, int] | None
     at_peak: bool
+    node: Node | None = field(default=None, repr=False)
 
     @property
     def type(self) -> str:
@@ -182,6 +184,7 @@ def _row(
         "" if node is None else node.op.name,
         None if node is None or node.location is None else node.location.place,
         _is_at(life, peak_at),
+        node,
     )
 
 

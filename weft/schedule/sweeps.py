@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCRATCH = 8192  # elements of a row that is kept on the stack
 CHEAP = 3  # instructions that are rather repeated than their result kept
-_HEAVY = frozenset({"exp", "log", "tanh", "sigmoid", "erf", "normal_cdf", "sin", "cos", "pow", "div", "sqrt"})
+DEAR = frozenset({"exp", "log", "tanh", "sigmoid", "erf", "normal_cdf", "sin", "cos", "pow", "div", "sqrt"})
 
 
 class Sweeps:
@@ -165,7 +165,7 @@ class Sweeps:
         node = self.band.made.get(value)
         if node is None or self.band.kinds[value] != "full" or value in self.targets:
             return 0
-        own = 10 if node.op.name in _HEAVY else 1
+        own = 10 if node.op.name in DEAR else 1
         return own + sum(self._price(self.band.web.root(x), level) for x in node.inputs)
 
     def _sweep(self, block: Index, level: int, row: tuple[Index, ...], work: Sequence[Value]) -> None:

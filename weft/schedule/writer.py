@@ -23,6 +23,7 @@ from weft.schedule.describe import Held, Origins
 from weft.schedule.machine import Machine
 from weft.schedule.names import names_in_block
 from weft.schedule.reuse import find_reuses
+from weft.schedule.unused import drop_unused
 
 _MACHINE = Machine()
 SMALL = 64  # elements: inside a loop, work on so few is written into the main function
@@ -195,6 +196,7 @@ class Writer:
         kernel = Kernel(builder, inner[: len(reads)], inner[len(reads) :])
         failures = len(self.failures)
         yield kernel
+        drop_unused(builder.block)
         shared = [(i, len(reads) + k) for i, k in reuses] or find_reuses(builder, len(reads))
         launch = self.launch(kernel, name, [(a.buffer, a.offset) for a in (*reads, *writes)], shared)
         if key is not None and len(self.failures) == failures:
@@ -272,12 +274,26 @@ def unflattened(b: Builder, flat: Index, shape: Shape) -> list[Index]:
 
 
 _BLOCK = 16384  # elements of a dense array that one task fills
+_EVEN = ((2048, 1 << 16, 1 << 62), (512, 512, 1 << 18), (32, 32, 1 << 11))  # blocks, for lengths from, up to
+
+
+def even_block(total: int, most: int) -> int:
+    """How many of all elements one iteration of a parallel loop takes: so that all take as many.
+
+    These are few numbers for many lengths, since arrays of different length then have the same code.
+    """
+    for size, least, limit in _EVEN:
+        if total % size == 0 and least <= total < limit:
+            return size
+    return most
 
 
 def _fill(b: Builder, out: Array, number: Const) -> None:
-    blocks = out.size // _BLOCK if not isinstance(out.size, Size) and out.size % _BLOCK == 0 else 1
-    with b.parallel(max(blocks, 1)) as k, b.vector(out.size // max(blocks, 1)) as i:
-        b.store(out.buffer, out.flat(k * (out.size // max(blocks, 1)) + i), number)
+    size: Any = out.size
+    known = not isinstance(size, Size) and size > 0
+    each = even_block(size, size if size % _BLOCK else _BLOCK) if known else size
+    with b.parallel(size // each if known else 1) as k, b.vector(each) as i:
+        b.store(out.buffer, out.flat(k * each + i), number)
 
 
 def _parameter(builder: Builder, number: int, array: Array) -> Array:

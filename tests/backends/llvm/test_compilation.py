@@ -39,6 +39,21 @@ def test_work_begins_before_all_texts_are_there() -> None:
         assert len(compilation.finish()) == 2
 
 
+def test_what_takes_longest_is_compiled_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "get_num_threads", lambda: 1)
+    order: list[int] = []
+
+    def compile_text(source: Source) -> bytes:
+        order.append(len(source.text) // 1000)
+        return b""
+
+    with Compilation(compile_text) as compilation:
+        for length, quick in ((20_000, False), (40_000, True), (30_000, False)):
+            compilation.add(Source(text_of("f", length), quick=quick))
+        assert len(compilation.finish()) == 3
+    assert order == [30, 20, 40]
+
+
 def test_object_code_comes_in_the_order_of_the_modules() -> None:
     with Compilation(encoded) as compilation:
         for i in range(30):

@@ -12,11 +12,12 @@ import pytest
 
 import weft
 from weft.backends.interpret import build as interpreted
-from weft.backends.llvm import build
+from weft.backends.llvm import build, driver, pool
 from weft.backends.llvm.cache import Cache
 from weft.backends.llvm.compiler import Compiler
 from weft.backends.llvm.driver import compile_program
 from weft.backends.llvm.engine import Engine
+from weft.backends.llvm.entry import make_enter
 from weft.backends.llvm.main import RECORD, recorded_statements
 from weft.backends.llvm.run import Executable
 from weft.backends.llvm.target import host_target
@@ -180,3 +181,22 @@ def test_main_function_is_optimised_where_it_computes_in_loops(
     graph = weft.make_graph(walk)(weft.tensor(x)).optimize()
     np.testing.assert_allclose(build(graph)([x])[0], interpreted(graph)([x])[0], rtol=1e-4, atol=1e-5)
     assert settings[True] == optimised
+
+
+# What is prepared before the first graph
+
+
+@pytest.mark.parametrize(("threads", "begun"), [(2, 1), (1, 0)])
+def test_what_every_graph_needs_is_made_ready_once_beside_other_work(
+    monkeypatch: pytest.MonkeyPatch, threads: int, begun: int
+) -> None:
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(driver, "_begun", started)
+    weft.set_num_threads(threads)
+    assert weft.compile(lambda x: x)
+    assert weft.compile(lambda x: x)
+    assert len(started) == begun
+    for thread in started:
+        thread.join()
+        assert pool._pools
+        assert make_enter.cache_info().currsize == 1

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,36 @@ def test_prepared_text_is_not_compiled_again(engine: Engine, monkeypatch: pytest
     assert codes == {}
     monkeypatch.setattr(Compiler, "compile", fail_to_compile)
     assert call(engine.load([constant("one", 1)])["one"]) == 1
+
+
+def test_text_prepared_early_is_not_compiled_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = threading.Thread(target=engine.prepare_early, args=([constant("one", 1), constant("two", 2)],))
+    thread.start()
+    thread.join()
+    engine.prepare_early([constant("one", 1)])
+    monkeypatch.setattr(Compiler, "compile", fail_to_compile)
+    codes = engine.load([constant("two", 2)]) | engine.load([constant("one", 1)])
+    assert {name: call(code) for name, code in codes.items()} == {"one": 1, "two": 2}
+
+
+def test_load_waits_for_a_text_that_is_being_prepared(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, compiled, compile_ = threading.Event(), [], Compiler.compile
+
+    def slowly(compiler: Compiler, source: Source, verify: bool) -> bytes:
+        begun.set()
+        compiled.append(source)
+        time.sleep(0.05)
+        return compile_(compiler, source, verify)
+
+    monkeypatch.setattr(Compiler, "compile", slowly)
+    thread = threading.Thread(target=engine.prepare_early, args=([constant("one", 1)],))
+    thread.start()
+    begun.wait()
+    assert call(engine.load([constant("one", 1)])["one"]) == 1
+    thread.join()
+    assert len(compiled) == 1
 
 
 def test_code_that_comes_soon_computes_the_same(engine: Engine) -> None:

@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
-from weft.backends.llvm.driver import build_executable
+from weft.backends.llvm.driver import build_executable, prepare
 from weft.backends.llvm.run import Executable
 from weft.ir.graph import Graph
+
+__all__ = ["build", "prepare"]
 
 
 def build(graph: Graph, **options: bool) -> Executable:
@@ -19,7 +21,8 @@ def build(graph: Graph, **options: bool) -> Executable:
     Args:
         graph: to compile.
         options: ``debug`` to have the code check every index; ``check_nan`` to have it raise an error where a
-            result is NaN; ``profile`` to have it take down how long its parts take.
+            result is NaN; ``profile`` to have it take down how long its parts take; ``fast_math`` to have it
+            take numbers below the normal ones for zero.
 
     >>> import numpy as np, weft
     >>> from weft.backends.llvm import build

@@ -74,7 +74,7 @@ class Addresses(Indices):
     def addresses(self, buffer: Buffer, index: Index) -> Value:
         """The address in each lane."""
         at = self.address(buffer, index)
-        _, stride, others = self.walk(index)
+        stride, others = self.across(index)
         if others is None or not (isinstance(stride, int) and stride == 0):  # 0: one address, behind a mask
             distances = self.product(self.lane_numbers(), self.number(stride))
             others = distances if others is None else self.sum(others, distances)

@@ -11,12 +11,14 @@ import numpy as np
 from weft.backends.llvm.control import Control
 from weft.backends.llvm.indices import ZERO
 from weft.backends.llvm.lanes import Varying, assigned, lane_count
+from weft.backends.llvm.prefetch import Place, prefetches
 from weft.backends.llvm.target import Target
 from weft.backends.llvm.types import REGISTER, Value, constant, vector
 from weft.backends.llvm.writer import Writer
 from weft.base.dtypes import DType, bool_, int32, int64, kind, uint32
 from weft.loop.index import Index
-from weft.loop.ir import Accumulate, Declare, Get, Load, Local, Loop, Measure, Scalar, Set, Store
+from weft.loop.ir import Accumulate, Block, Declare, Get, Load, Local, Loop, Measure, Scalar, Set, Store
+from weft.loop.signs import sign_of
 
 _NARROWED = frozenset({"lt", "le", "eq", "div", "rem", "cast"})  # gain where indices take 32 bits
 
@@ -26,11 +28,13 @@ class Body(Control):
 
     Attributes:
         accumulating: the locals that are held in lanes by the vector loop around, with the instruction.
+        ahead: what vector loops ask for, because later ones write it.
     """
 
     def __init__(self, writer: Writer, target: Target, *, debug: bool) -> None:
         super().__init__(writer, target, debug=debug)
         self.accumulating: dict[Local, str] = {}
+        self.ahead: dict[Loop, list[Place]] = {}
         self.ways |= {
             Scalar: self._scalar,
             Load: self._load,
@@ -50,6 +54,8 @@ class Body(Control):
                 self.values[s] = found
                 return
         args = [self.value(a) for a in s.args]
+        if s.instruction == "exp" and sign_of(s.args[0]) < 0:
+            self.falling.update(args[0].parts)
         if s.instruction in ("cast", "bitcast"):
             self.values[s] = getattr(self, s.instruction)(args[0], s.dtype)
         else:
@@ -123,6 +129,11 @@ class Body(Control):
 
     # Loops
 
+    def block(self, block: Block) -> None:
+        """Write all statements of a block."""
+        self.ahead.update(prefetches(block))
+        super().block(block)
+
     def _loop(self, s: Loop) -> None:
         if s.kind == "vector" and not self.lanes:
             varying = Varying(s)
@@ -144,7 +155,7 @@ class Body(Control):
             return
         whole = self._whole(start, stop, extent, lanes)
         begun = self._open_lanes(s, varying, lanes)
-        self.counted(s.variable, start, whole, lanes, lambda: self.block(s.body), list(varying.reductions))
+        self.counted(s.variable, start, whole, lanes, lambda: self._turn(s), list(varying.reductions))
         rest = None if extent is None else extent % lanes
         if rest is not None and rest > 1:
             self.lanes, self.variables[s.variable] = rest, whole
@@ -152,6 +163,12 @@ class Body(Control):
         self._close_lanes(varying, begun)
         if rest is None or rest == 1:
             self.counted(s.variable, whole, stop, 1, lambda: self.block(s.body), assigned(s.body))
+
+    def _turn(self, s: Loop) -> None:
+        """The body of a vector loop, and what it asks for ahead of a later one."""
+        for buffer, index in self.ahead.get(s, ()):
+            self.prefetch(buffer, index)
+        self.block(s.body)
 
     def _whole(self, start: Value, stop: Value, extent: int | None, lanes: int) -> Value:
         """Where the part of a loop ends that whole vectors cover."""

@@ -3,33 +3,58 @@
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import suppress
 
 from weft.backends.llvm.blas import provide_blas
 from weft.backends.llvm.compilation import Compilation
 from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.emit import emit_kernel
 from weft.backends.llvm.engine import Code, Engine, default_engine
-from weft.backends.llvm.entry import ENTER
+from weft.backends.llvm.entry import ENTER, make_enter
 from weft.backends.llvm.lanes import statements
 from weft.backends.llvm.main import RECORD, emit_main, recorded_statements
-from weft.backends.llvm.pool import provide_pool
+from weft.backends.llvm.pool import SOURCE as POOL_SOURCE
+from weft.backends.llvm.pool import default_pool, provide_pool
 from weft.backends.llvm.run import Executable
+from weft.base.threads import get_num_threads
+from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, Wave, While
-from weft.loop.text import function_key
+from weft.loop.text import code_key, function_key
 from weft.loop.walk import blocks_of, launched_functions
 from weft.schedule.lowerings import load_lowerings
 from weft.schedule.machine import Machine
 from weft.schedule.program import lower_graph
 
 _MAIN = "weft_main"
-_LONG = 20_000  # characters of a main function from which on code that comes soon is better than good code
+_LONG = 10_000  # characters of a main function from which on code that comes soon is better than good code
 
+_begun: list[threading.Thread] = []
 load_lowerings()  # with this module, so that the first graph need not wait for it
 
 
+def prepare() -> None:
+    """Begin, in a thread of its own, with what every graph needs; see ``weft.backends.builder``."""
+    if not _begun and get_num_threads() > 1:
+        _begun.append(threading.Thread(target=_prepare))
+        _begun[0].start()
+
+
+def _prepare() -> None:
+    with suppress(WeftError):  # the first graph will say what is wrong
+        default_engine().prepare_early([ENTER, POOL_SOURCE])
+        make_enter()
+        default_pool()
+
+
 def build_executable(
-    graph: Graph, *, debug: bool = False, check_nan: bool = False, profile: bool = False
+    graph: Graph,
+    *,
+    debug: bool = False,
+    check_nan: bool = False,
+    profile: bool = False,
+    fast_math: bool = False,
 ) -> Executable:
     """Compile a graph; see ``weft.backends.llvm.build``."""
     debug = debug or os.environ.get("WEFT_DEBUG", "0") != "0"
@@ -38,7 +63,8 @@ def build_executable(
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(ENTER, compilation)
         kernels = _Kernels(engine, compilation, debug)
-        program = lower_graph(graph, debug=debug, check_nan=check_nan, machine=machine, written=kernels.add)
+        options = {"debug": debug, "check_nan": check_nan, "fast_math": fast_math}
+        program = lower_graph(graph, machine=machine, written=kernels.add, **options)
         codes = kernels.link(program, profile)
     records = len(recorded_statements(program)) * len(RECORD) if profile else 0
     return Executable(graph, program, codes, engine.target, records)
@@ -100,8 +126,8 @@ class _Kernels:
             self.add(function)
         main = emit_main(program, _MAIN, self.add, self._engine.target, debug=self._debug, profile=profile)
         body = program.main.body
-        quick = len(main) > _LONG and not _has_loops(body)
-        self._compilation.add(Source(main, optimise=_computes_in_loops(body), quick=quick))
+        computes = _computes_in_loops(body)
+        self._compilation.add(Source(main, optimise=computes, quick=len(main) > _LONG and not computes))
         codes = self._engine.link(self._compilation, known=self._known.values())
         return [codes[_MAIN], *[codes[symbol] for symbol in self._new], *self._known.values()]
 
@@ -116,10 +142,6 @@ def _computes_in_loops(block: Block) -> bool:
     return False
 
 
-def _has_loops(block: Block) -> bool:
-    return any(isinstance(s, Loop | While) for s in statements(block))
-
-
 def kernel_symbol(function: Function, debug: bool = False) -> str:
     """The name of a kernel in machine code: equal for equal code."""
-    return f"weft_{'checked' if debug else 'kernel'}_{function_key(function)}"
+    return f"weft_checked_{function_key(function)}" if debug else f"weft_kernel_{code_key(function)}"

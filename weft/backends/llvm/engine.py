@@ -19,12 +19,13 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from weft.backends.llvm.cache import Cache, default_cache
-from weft.backends.llvm.compilation import DECLARED, DEFINED, Compilation
+from weft.backends.llvm.compilation import Compilation, declared_names, defined_names
 from weft.backends.llvm.compiler import PIPELINE, Compiler, Source, machine_for
 from weft.backends.llvm.target import Target, host_target
 from weft.errors import GraphError
 
 _lock = threading.RLock()  # of all engines: whoever compiles uses all processors anyway
+_early = threading.RLock()  # held by who compiles before anybody has asked for it
 
 
 class Library:
@@ -70,6 +71,7 @@ class Engine:
         self._known: WeakValueDictionary[str, Code] = WeakValueDictionary()
         self._symbols: dict[str, Callable[[], int]] = {}
         self._prepared: dict[tuple[str, ...], bytes] = {}
+        self._expected: set[tuple[str, ...]] = set()
         self._compilers: list[Compiler] = []
         self._numbers = itertools.count()
         self._linker: Any = None
@@ -105,13 +107,26 @@ class Engine:
     def prepare(self, source: Source, compilation: Compilation) -> None:
         """Have a text compiled beside others, for a load later on."""
         key = self._key(source)
-        if key not in self._prepared:
+        if key not in self._prepared and key not in self._expected:
             self._prepared[key] = b""
             compilation.run(lambda: self._prepared.update({key: self._object(source, verify=False)}))
+
+    def prepare_early(self, sources: Iterable[Source]) -> None:
+        """Compile texts that are not loaded yet, for loads later on, which wait for it; needs no lock."""
+        new = [s for s in sources if not any(map(self.known, defined_names(s.text)))]
+        wanted = {self._key(source): source for source in new}
+        self._expected.update(wanted.keys() - self._prepared.keys())
+        for key in [key for key in wanted if key in self._expected]:
+            with _early:
+                self._prepared[key] = self._object(wanted[key], verify=False)
+                self._expected.discard(key)
 
     def _object(self, source: Source, verify: bool) -> bytes:
         """The object code of a text, from the cache or compiled."""
         key = self._key(source)
+        if key in self._expected:
+            with _early:  # another thread is at it, unless it comes later or is gone with a fork
+                pass
         found = self._prepared.get(key) or self.cache.get(key)
         if found is None:
             compiler = self._free_compiler()
@@ -143,7 +158,7 @@ class Engine:
     def _link(
         self, sources: Sequence[Source], objects: Sequence[bytes], known: Mapping[str, int]
     ) -> dict[str, Code]:
-        defined = [name for source in sources for name in DEFINED.findall(source.text)]
+        defined = [name for source in sources for name in defined_names(source.text)]
         builder = llvm.JITLibraryBuilder().add_current_process()
         for data in objects:
             builder.add_object_img(data)
@@ -171,7 +186,7 @@ class Engine:
 
 def _declared(sources: Sequence[Source]) -> set[str]:
     """The functions that texts call and that are not LLVM's own."""
-    names = {name for source in sources for name in DECLARED.findall(source.text)}
+    names = {name for source in sources for name in declared_names(source.text)}
     return {name for name in names if not name.startswith("llvm.")}
 
 
@@ -186,4 +201,5 @@ def default_engine(target: Target | None = None) -> Engine:
 
 
 if hasattr(os, "register_at_fork"):  # the child of a fork finds nobody in the middle of compiling
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+    for lock in (_early, _lock):  # acquired in the opposite order, the one that everybody takes first
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)

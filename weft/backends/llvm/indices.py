@@ -109,6 +109,8 @@ class Indices(Scalars):
 
     def index_value(self, index: Index) -> Value:
         """The value of an index, in lanes where it varies."""
+        if not index.terms:
+            return self.number(index.offset)
         total, stride, others = self.walk(index)
         if not (isinstance(stride, int) and stride == 0):
             total = self.sum(total, self.product(self.lane_numbers(), self.number(stride)))
@@ -130,15 +132,22 @@ class Indices(Scalars):
 
     def walk(self, index: Index) -> tuple[Value, Number, Value | None]:
         """An index in parts: its value in the first lane, how far it is to the next, and what else varies."""
-        total, others = ZERO, None
+        total = ZERO
         for variable, stride in index.terms.items():
             value = self.variable_value(variable)
-            part = self.product(value, self.number(stride))
             if not value.lanes:
-                total = self.sum(total, part)
-            else:
+                total = self.sum(total, self.product(value, self.number(stride)))
+        return self.sum(total, self.number(index.offset)), *self.across(index)
+
+    def across(self, index: Index) -> tuple[Number, Value | None]:
+        """How an index goes on from lane to lane: how far, and what else varies."""
+        others = None
+        for variable, stride in index.terms.items():
+            value = self.variable_value(variable)
+            if value.lanes:
+                part = self.product(value, self.number(stride))
                 others = part if others is None else self.sum(others, part)
-        return self.sum(total, self.number(index.offset)), self.stride(index), others
+        return self.stride(index), others
 
     def variable_value(self, variable: Variable) -> Value:
         """The value of a term of an index; of the vector loop's variable, that in the first lane."""

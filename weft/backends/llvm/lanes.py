@@ -17,7 +17,6 @@ from weft.loop.index import Index, Variable
 from weft.loop.ir import (
     Accumulate,
     Block,
-    Const,
     Declare,
     Fail,
     Get,
@@ -32,9 +31,10 @@ from weft.loop.ir import (
     Store,
     While,
 )
-from weft.loop.walk import blocks_of
+from weft.loop.walk import NESTED, blocks_of
 
-_FUNCTIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "atan2", "pow"})  # long chains of instructions
+ASSIGNING = (Set, Accumulate, Declare)
+FUNCTIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "atan2", "pow"})  # long chains of instructions
 
 
 class Varying:
@@ -50,15 +50,16 @@ class Varying:
         self.reductions: dict[Local, str] = {}
         self._found: set[Any] = {loop.variable}
         self._declared: set[Local] = set()
-        count = -1
-        while count != len(self._found) and self.possible:  # a local may vary by a later statement
+        self._walk(loop.body, masked=False)
+        count = 0
+        while count != len(self._found) and self.possible and not self._found.isdisjoint(self._declared):
             count = len(self._found)
-            self._walk(loop.body, masked=False)
+            self._walk(loop.body, masked=False)  # again, since a local may vary by a later statement
 
     def __contains__(self, value: Any) -> bool:
         if isinstance(value, Index):
-            return any(self._differs(v) for v in value.terms)
-        return not isinstance(value, Const | Measure) and value in self._found
+            return any(map(self._differs, value.terms))
+        return value in self._found
 
     def _differs(self, variable: Variable) -> bool:
         return variable in self._found if variable.value is None else variable.value in self
@@ -72,31 +73,29 @@ class Varying:
                 return False
         return True
 
-    def _note(self, value: Any, varies: bool) -> None:
-        if varies:
-            self._found.add(value)
-
     def _walk(self, block: Block, masked: bool) -> None:
         for s in block.statements:
             if isinstance(s, Scalar):
-                self._note(s, any(a in self for a in s.args))
+                if s not in self._found and any(map(self.__contains__, s.args)):
+                    self._found.add(s)
             elif isinstance(s, Load):
-                self._note(s, s.index in self or (s.mask is not None and s.mask in self))
-            elif isinstance(s, Get):
-                self._note(s, s.local in self._found)
-                self._require(s.local not in self.reductions)
-            elif isinstance(s, Measure | Fail):
-                pass
-            elif isinstance(s, Declare | Set | Accumulate):
+                if s not in self._found and (s.index in self or (s.mask is not None and s.mask in self)):
+                    self._found.add(s)
+            elif isinstance(s, ASSIGNING):
                 self._assign(s, masked)
-            else:
+            elif isinstance(s, Get):
+                if s.local in self._found:
+                    self._found.add(s)
+                self._require(s.local not in self.reductions)
+            elif not isinstance(s, Measure | Fail):
                 self._walk_inside(s, masked)
 
     def _assign(self, s: Declare | Set | Accumulate, masked: bool) -> None:
         if isinstance(s, Declare):
             self._declared.add(s.local)
         if s.local in self._declared:
-            self._note(s.local, s.value in self or masked)
+            if masked or s.value in self:
+                self._found.add(s.local)
         else:
             self._require(isinstance(s, Accumulate))
             if isinstance(s, Accumulate):
@@ -162,7 +161,7 @@ def _census(loop: Loop, varying: Varying) -> tuple[int, int, int, bool]:
     for s in statements(loop.body):
         if isinstance(s, Scalar | Load) and s in varying:
             widest = max(widest, _register_bytes(s.dtype))
-            functions += isinstance(s, Scalar) and s.instruction in _FUNCTIONS
+            functions += isinstance(s, Scalar) and s.instruction in FUNCTIONS
         elif isinstance(s, Store | Accumulate):
             widest = max(widest, _register_bytes(s.value.dtype))
         if isinstance(s, Load | Store) and s.index in varying:
@@ -208,15 +207,16 @@ def statements(block: Block) -> Iterator[Statement]:
     """
     for s in block.statements:
         yield s
-        for inner in blocks_of(s):
-            yield from statements(inner)
+        if isinstance(s, NESTED):
+            for inner in blocks_of(s):
+                yield from statements(inner)
 
 
 def uses(s: Statement) -> tuple[Any, ...]:
     """The values that a statement names."""
     if isinstance(s, Scalar):
         return s.args
-    if isinstance(s, Declare | Set | Accumulate):
+    if isinstance(s, ASSIGNING):
         return (s.value,)
     if isinstance(s, Store):
         return (s.value,) if s.mask is None else (s.value, s.mask)
@@ -230,9 +230,17 @@ def assigned(*blocks: Block) -> list[Local]:
     found: dict[Local, None] = {}
     declared: set[Local] = set()
     for block in blocks:
-        for s in statements(block):
+        _find_assigned(block, found, declared)
+    return [local for local in found if local not in declared]
+
+
+def _find_assigned(block: Block, found: dict[Local, None], declared: set[Local]) -> None:
+    for s in block.statements:
+        if isinstance(s, ASSIGNING):
             if isinstance(s, Declare):
                 declared.add(s.local)
-            elif isinstance(s, Set | Accumulate):
+            else:
                 found[s.local] = None
-    return [local for local in found if local not in declared]
+        elif isinstance(s, NESTED):
+            for inner in blocks_of(s):
+                _find_assigned(inner, found, declared)

@@ -14,6 +14,7 @@ from weft.backends.llvm.alias import program_aliases
 from weft.backends.llvm.calls import Calls
 from weft.backends.llvm.indices import ONE
 from weft.backends.llvm.lanes import statements
+from weft.backends.llvm.pool_code import FLUSH
 from weft.backends.llvm.target import Target
 from weft.backends.llvm.types import Value, constant
 from weft.backends.llvm.writer import Writer, module_text
@@ -46,6 +47,7 @@ RECORD = (
 )  # words of a profile record: runs, ns in all, begin and end in ns
 
 SHARED_WORK = 20_000.0  # ns: less is not worth to wake other threads for
+LOOP_WORK = 10_000.0  # ns: less is not worth it in a loop either, where they are awake from the turn before
 GRAIN_WORK = 5_000.0  # ns: what a thread takes at a time
 
 _RECORDED = (Launch, Wave, Host, Copy, Matmul)
@@ -63,6 +65,7 @@ class Main(Calls):
         self._program = program
         self._profile = profile
         self._records = 0
+        self._modes: tuple[str, str] | None = None
         self._heap: dict[Buffer, tuple[str, str]] = {}
         self._bound: dict[str, str] = {}
         self._parameters = {buffer: i for i, buffer in enumerate(program.main.buffers)}
@@ -99,14 +102,31 @@ class Main(Calls):
         buffers = dict.fromkeys([*program.main.buffers, *program.arena, *program.heap, *program.main.scratch])
         self.numbers = {buffer: i for i, buffer in enumerate(buffers)}
         self.aliases = program_aliases(program)
+        self._modes = self._begin_flushing() if program.flushes else None
         self.block(program.main.body)
         self._end()
+
+    # Numbers below the normal ones
+
+    def _begin_flushing(self) -> tuple[str, str]:
+        """Have the processor take them for zero; the modes before and now."""
+        self.writer.declare("i64 @weft_mode()")
+        before = self.writer.here("call i64 @weft_mode()")
+        now = self.writer.here(f"or i64 {before}, {FLUSH}")
+        self._set_mode(now)
+        return before, now
+
+    def _set_mode(self, mode: str) -> None:
+        self.writer.declare("void @weft_set_mode(i64)")
+        self.writer.line(f"call void @weft_set_mode(i64 {mode})")
 
     def _end(self) -> None:
         """Free the heap, but for outputs, which are handed over; and tell whether there was a failure."""
         w = self.writer
         w.jump("exit")
         w.begin("exit")
+        if self._modes:
+            self._set_mode(self._modes[0])
         failed = w.here("load i64, ptr %context")
         for buffer, (slot, _) in self._heap.items():
             memory = w.here(f"load ptr, ptr {slot}")
@@ -202,7 +222,7 @@ class Main(Calls):
         work = constant(0, int64)
         for launch, count in zip(launches, counts, strict=True):
             work = self.sum(work, self.product(count, constant(ceil(16 * launch.cost), int64)))
-        least = ceil(16 * SHARED_WORK)
+        least = ceil(16 * (LOOP_WORK if self.writer.depth else SHARED_WORK))
         if work.number is not None:
             run = self._call_all if work.number < least else self._share
             run(launches, args, counts)
@@ -275,7 +295,11 @@ class Main(Calls):
         sizes = self._array([f"i64 {self.value(v).parts[0]}" for v in s.sizes])
         function, program = self._word(HOST, "ptr"), self._word(PROGRAM, "i64")
         args = f"i64 {program}, i64 {s.number}, ptr {inputs}, ptr {outputs}, ptr {sizes}"
+        if self._modes:
+            self._set_mode(self._modes[0])
         self.writer.line(f"call void {function}({args})")
+        if self._modes:
+            self._set_mode(self._modes[1])
 
     def _word(self, number: int, type_: str) -> str:
         """A word of the context that stays as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.backends.llvm.prefetch import LINE
 from weft.backends.llvm.rows import Rows, alignment
 from weft.backends.llvm.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector
 from weft.base.dtypes import DType, bool_, int64, uint8
@@ -12,6 +13,14 @@ from weft.loop.ir import Buffer, Load, Store
 
 class Memory(Rows):
     """Access to buffers."""
+
+    def prefetch(self, buffer: Buffer, index: Index) -> None:
+        """Ask for the memory of all lanes, to be written soon."""
+        self.writer.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        at = self.address(buffer, index).parts[0]
+        for offset in range(0, self.lanes * buffer.dtype.itemsize, LINE):
+            place = self.writer.here(f"getelementptr i8, ptr {at}, i64 {offset}")
+            self.writer.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
 
     # Loads
 
@@ -65,7 +74,7 @@ class Memory(Rows):
 
     def load_lanes(self, buffer: Buffer, index: Index, mask: Value | None) -> Value:
         """The elements in lanes."""
-        _, stride, others = self.walk(index)
+        stride, others = self.across(index)
         near = others is None and not isinstance(stride, Size) and stride in (1, 2, -1)
         plain = mask is None or (stride == 1 and buffer.dtype not in PARTS)
         if not near or not plain or (stride == 2 and buffer.dtype in PARTS):
@@ -178,7 +187,7 @@ class Memory(Rows):
             self.writer.line(f"store {type_} {part}, ptr {place.parts[0]}, align {size}{alias}")
 
     def _store_lanes(self, buffer: Buffer, index: Index, value: Value, mask: Value | None) -> None:
-        _, stride, others = self.walk(index)
+        stride, others = self.across(index)
         near = others is None and not isinstance(stride, Size) and stride in (1, -1)
         if not near or (mask is not None and (stride == -1 or buffer.dtype in PARTS)):
             self._scatter(buffer, index, value, mask)

@@ -10,6 +10,7 @@ from weft.backends.llvm.engine import Code, Engine, default_engine
 from weft.backends.llvm.pool_code import POOL
 from weft.base.threads import get_num_threads, on_change, usable_processors
 
+SOURCE = Source(POOL, quick=True)  # others wait for it; little of it is in loops
 _SPIN = 40_000  # nanoseconds that an idle worker spins before it sleeps
 
 
@@ -19,12 +20,15 @@ class Pool:
     Attributes:
         wave: ``weft_wave``, for kernels on the pool.
         now: ``weft_now``, nanoseconds of a clock that only goes forward.
+        mode, set_mode: ``weft_mode`` and ``weft_set_mode``, how the processor treats floating-point numbers.
     """
 
     def __init__(self, engine: Engine) -> None:
-        codes = engine.load([Source(POOL, quick=True)])  # others wait for it; little of it is in loops
+        codes = engine.load([SOURCE])
         self.wave: Code = codes["weft_wave"]
         self.now: Code = codes["weft_now"]
+        self.mode: Code = codes["weft_mode"]
+        self.set_mode: Code = codes["weft_set_mode"]
         self._set = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(codes["weft_pool_set"].address)
         self._started = ctypes.CFUNCTYPE(ctypes.c_int64)(codes["weft_pool_started"].address)
         self._reset = ctypes.CFUNCTYPE(None)(codes["weft_pool_reset"].address)
@@ -57,6 +61,8 @@ def default_pool() -> Pool:
 
 
 def provide_pool(engine: Engine) -> None:
-    """Let texts declare ``weft_wave`` and ``weft_now``."""
+    """Let texts declare what the pool defines."""
     engine.provide("weft_wave", lambda: default_pool().wave.address)
     engine.provide("weft_now", lambda: default_pool().now.address)
+    engine.provide("weft_mode", lambda: default_pool().mode.address)
+    engine.provide("weft_set_mode", lambda: default_pool().set_mode.address)

@@ -4,7 +4,8 @@
 from the front, the others from the back, so that from wave to wave a thread meets the same data in its cache.
 Workers join a wave if they are awake while there is work; the caller waits for those who joined, for nobody
 else. Idle workers spin for a moment, letting others have their processor now and then, and then sleep. A wave
-that finds the pool in use runs in its own thread.
+that finds the pool in use runs in its own thread. In a wave workers compute in the caller's mode: whether the
+processor takes numbers below the normal ones for zero.
 """
 
 from __future__ import annotations
@@ -17,11 +18,47 @@ _PAUSE = "@llvm.aarch64.isb(i32 15)" if _ARM else "@llvm.x86.sse2.pause()"
 _MAC = sys.platform == "darwin"
 _CLOCK, _SETMASK = (6, 3) if _MAC else (1, 2)  # CLOCK_MONOTONIC and SIG_SETMASK
 
+# The bits that flush to zero what is read and written: FZ and FZ16 of FPCR; FTZ and DAZ of MXCSR.
+FLUSH = 0x1080000 if _ARM else 0x8040
+_MODE = """
+declare i64 @llvm.aarch64.get.fpcr()
+declare void @llvm.aarch64.set.fpcr(i64)
+
+define i64 @weft_mode() nounwind {
+  %mode = call i64 @llvm.aarch64.get.fpcr()
+  ret i64 %mode
+}
+
+define void @weft_set_mode(i64 %mode) nounwind {
+  call void @llvm.aarch64.set.fpcr(i64 %mode)
+  ret void
+}
+""" if _ARM else """
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+
+define i64 @weft_mode() nounwind {
+  %place = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %place)
+  %mode = load i32, ptr %place
+  %wide = zext i32 %mode to i64
+  ret i64 %wide
+}
+
+define void @weft_set_mode(i64 %mode) nounwind {
+  %place = alloca i32
+  %narrow = trunc i64 %mode to i32
+  store i32 %narrow, ptr %place
+  call void @llvm.x86.sse.ldmxcsr(ptr %place)
+  ret void
+}
+"""  # fmt: skip
+
 # The word @weft_state tells of waves, from low to high bits: how many workers are inside (16), whether the
 # wave is open (1), how many may be inside (15), and the number of the wave (32). Workers enter and leave by
 # changing it, so when the caller has closed the wave and nobody is inside, nobody will look at its launches.
 # The word @weft_claims holds how many pieces were claimed from the front (32) and from the back (32).
-POOL = f"""
+POOL = f"""{_MODE}
 %launch = type {{ ptr, ptr, i64, i64 }}
 %line = type {{ i64, [15 x i64] }}
 
@@ -209,7 +246,12 @@ retry:
   br label %look
 inside:
   %number = lshr i64 %state, 32
+  %mode_place = getelementptr i64, ptr @weft_job, i64 3
+  %mode = load i64, ptr %mode_place
+  %own_mode = call i64 @weft_mode()
+  call void @weft_set_mode(i64 %mode)
   call void @work(i1 false)
+  call void @weft_set_mode(i64 %own_mode)
   br label %worked
 worked:
   %before = atomicrmw sub ptr @weft_state, i64 1 release
@@ -352,6 +394,9 @@ open:
   store ptr %launches, ptr @weft_job
   store ptr %starts, ptr %starts_place
   store i64 %total, ptr %total_place
+  %mode_place = getelementptr i64, ptr @weft_job, i64 3
+  %mode = call i64 @weft_mode()
+  store i64 %mode, ptr %mode_place
   store atomic i64 0, ptr @weft_claims monotonic, align 8
   %old = load atomic i64, ptr @weft_state monotonic, align 8
   %old_number = lshr i64 %old, 32

@@ -7,7 +7,9 @@ blocks come back when the last array in them is gone, and a bounded amount of th
 from __future__ import annotations
 
 import mmap
+from collections import deque
 from collections.abc import Sequence
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -16,11 +18,24 @@ import numpy as np
 LARGE = 256 * 1024  # bytes; below it, NumPy's own memory is as good
 _HUGE = 1 << 22  # from here on, large pages pay
 _KEPT_BYTES = 1 << 29
-_KEPT_BLOCKS = 128
 
-# Blocks by their id, in the order in which they came back. An array may go, and its block come back, at any
-# place in any thread, so there can be no lock; each step is one operation of the interpreter instead.
-_free: dict[int, Any] = {}
+# Blocks by their size. An array may go, and its block come back, at any place in any thread, so there can be
+# no lock; each step is one operation of the interpreter instead.
+_free: dict[int, deque[Any]] = {}
+_returned: dict[int, int] = {}  # by size, when a block came back last
+_tick = count().__next__
+
+
+class _Kept:
+    """How many bytes are kept, or nearly: two threads that change it at once may lose a change."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+_kept = _Kept()
 
 
 class _Lease(np.ndarray[Any, Any]):
@@ -33,9 +48,15 @@ class _Lease(np.ndarray[Any, Any]):
     def __del__(self) -> None:
         block = self.base
         if block is not None:
-            _free[id(block)] = block
-            while len(_free) > 1 and (len(_free) > _KEPT_BLOCKS or kept_bytes() > _KEPT_BYTES):
-                _drop_oldest()
+            size = len(block)
+            blocks = _free.get(size)
+            if blocks is None:
+                blocks = _free.setdefault(size, deque())
+            blocks.append(block)
+            _returned[size] = _tick()
+            _kept.bytes += size
+            if _kept.bytes > _KEPT_BYTES:
+                _shrink()
 
 
 def recycled_array(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
@@ -59,13 +80,31 @@ def recycled_array(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
 
 def kept_bytes() -> int:
     """How much memory is kept for later arrays."""
-    return sum([len(block) for block in [*_free.values()]])
+    return sum([size * len(blocks) for size, blocks in [*_free.items()]])
 
 
 def drop_kept() -> None:
     """Give the memory that is kept back to the system."""
-    while _free:
-        _drop_oldest()
+    for blocks in [*_free.values()]:
+        blocks.clear()
+    _kept.bytes = kept_bytes()
+
+
+def _shrink() -> None:
+    """Drop blocks until few enough bytes are kept: first of the size that none came back of for longest."""
+    excess = kept_bytes() - _KEPT_BYTES
+    for size in sorted([*_returned], key=lambda size: _returned[size]):
+        while excess > 0 and _pop(size) is not None:
+            excess -= size
+    _kept.bytes = kept_bytes()
+
+
+def _pop(size: int) -> Any:
+    """A free block of a size, taken from those that are free; None if there is none."""
+    try:
+        return _free[size].pop()
+    except (IndexError, KeyError):
+        return None
 
 
 def _rounded(size: int) -> int:
@@ -76,10 +115,10 @@ def _rounded(size: int) -> int:
 
 def _take(size: int) -> Any:
     """A free block of a size, if there is one."""
-    for key, block in reversed([*_free.items()]):
-        if len(block) == size and _free.pop(key, None) is not None:  # another thread may have been first
-            return block
-    return None
+    block = _pop(size)
+    if block is not None:
+        _kept.bytes -= size
+    return block
 
 
 def _new_block(size: int) -> Any:
@@ -91,8 +130,3 @@ def _new_block(size: int) -> Any:
     if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         block.madvise(mmap.MADV_HUGEPAGE)
     return block
-
-
-def _drop_oldest() -> None:
-    for key in [*_free][:1]:
-        _free.pop(key, None)

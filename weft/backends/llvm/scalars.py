@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.backends.llvm.scale import has_scale, scaled
 from weft.backends.llvm.target import Target
 from weft.backends.llvm.types import HALVES, REGISTER, Value, constant, intrinsic_suffix, splat, vector
 from weft.backends.llvm.writer import Writer
@@ -41,6 +42,7 @@ class Registers:
         self.target = target
         self.is_arm = target.triple.startswith(("aarch64", "arm64"))
         self.has_half = self.is_arm or target.vector_bytes >= 32  # conversion of float16 by an instruction
+        self.falling: set[str] = set()  # registers that hold no positive number
 
     def dtype(self, x: Value) -> DType:
         """The dtype of a value."""
@@ -222,6 +224,17 @@ class Reals(Registers):
     def rounding(self, name: str, x: Value) -> Value:
         """The instruction sqrt, floor, trunc or round of a real; integers are whole already."""
         return self.intrinsic(_INTRINSICS[name], x.dtype, x) if kind(x.dtype) == "f" else x
+
+    def sign(self, x: Value) -> int:
+        """See ``weft.ops.elementary.known_sign``."""
+        return -1 if x.parts[0] in self.falling else 0
+
+    def scale(self, x: Value, n: Value, lowest: int) -> Value | None:
+        """See ``weft.ops.exponent.scaled``: x 2**n, if there is an instruction for it."""
+        if x.lanes != n.lanes or not has_scale(self.target, x):
+            return None
+        keep = self.instruction("fcmp uge", bool_, n, constant(lowest, n.dtype))
+        return scaled(self.writer, x, n, keep)
 
     def function(self, name: str, *operands: Value) -> Value:
         """A function that is expanded into basic instructions; half precision is computed in float."""

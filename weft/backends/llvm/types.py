@@ -115,8 +115,10 @@ def constant(number: Any, dtype: DType) -> Value:
     """
     if dtype == bool_:
         return Value(dtype, ("true" if number else "false",), 0, 0, bool(number), True)
-    with np.errstate(all="ignore"):
-        exact = np.asarray(number).astype(dtype)[()]
+    exact: Any = number
+    if not isinstance(number, np.generic) or number.dtype != dtype:
+        with np.errstate(all="ignore"):
+            exact = np.asarray(number).astype(dtype)[()]
     if dtype in PARTS:
         return Value(dtype, (float_text(exact.real), float_text(exact.imag)), 0, 0, complex(exact), True)
     if REGISTER[dtype] in ("float", "double"):

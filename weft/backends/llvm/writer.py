@@ -77,7 +77,7 @@ class Writer:
 
         It leaves loops, but a branch of an if only if it is cheap, because there it may not be needed.
         """
-        return self._once(text, scope, scope if cheap else self.home(scope))
+        return self._once(text, scope, scope if cheap or scope > self.barrier else self.barrier)
 
     def invariant(self, text: str, scope: int) -> tuple[str, int]:
         """The result of a load of what does not change, and the scope it is known in."""
@@ -90,10 +90,12 @@ class Writer:
             found = self.scopes[s].known.get(text)
             if found is not None:
                 return found
-        name = self.fresh()
-        lines = self.lines if home == self.depth else self.scopes[home].hoisted
+        self._count += 1
+        name = f"%r{self._count}"
+        place = self.scopes[home]
+        lines = self.lines if home == len(self.scopes) - 1 else place.hoisted
         lines.append(f"  {name} = {text}")
-        self.scopes[home].known[text] = name
+        place.known[text] = name
         return name
 
     def slot(self, type_: str, value: str = "", align: int = 8) -> str:
