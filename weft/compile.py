@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from weft.base.public import public
@@ -43,7 +44,8 @@ def compile(
             default is the fastest there is.
         capture: "source" to have all branches and loops in the graph, "trace" to record the ones taken.
         passes: to optimise with, instead of the usual ones.
-        fast_math: allow passes that change results in the last bits.
+        fast_math: allow what changes results in the last bits: passes, and numbers so small that they are
+            not normal ones taken for zero.
         debug: check every index that compiled code reads and writes at.
         check_nan: raise an error that names the line where a result becomes NaN.
 
@@ -72,10 +74,13 @@ def _builder(
 ) -> Callable[[Any], Any]:
     """From a graph to a function of arrays: optimise, then build by the backend."""
     import weft.capture.runtime
-    import weft.passes.pipeline  # noqa: F401
+    import weft.passes.pipeline
+    import weft.transform.function_region  # noqa: F401
     from weft.backends import builder
+    from weft.passes.simplify import load_rules
 
-    build = builder("compile", backend, options)
+    load_rules()
+    build = builder("compile", backend, options, {"fast_math": fast_math})
     return lambda graph: build(_optimized(graph, passes, fast_math))
 
 
@@ -85,12 +90,13 @@ def _optimized(graph: Any, passes: Sequence[Any] | None, fast_math: bool) -> Any
     return graph.optimize(passes=passes, fast_math=fast_math)
 
 
-def _evaluate_large(op: Any, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
-    """The kernels for ops on large arrays, imported at their first use."""
-    from weft.backends.eager import evaluate_large
+def _load_kernels() -> Any:
+    """The kernels for what runs on large arrays outside of graphs; None where nothing can be compiled."""
+    if any(find_spec(package) is None for package in ("llvmlite", "scipy_openblas32")):
+        return None
+    from weft.backends import eager
 
-    set_kernel_layer(evaluate_large)
-    return evaluate_large(op, arrays, attrs)
+    return eager
 
 
-set_kernel_layer(_evaluate_large)
+set_kernel_layer(_load_kernels)

@@ -37,6 +37,7 @@ UNDECIDED = {
     "glu": "the axis must be even",
     "irfft": "the length is given beside the axis",
     "overlap_add": "the length is given beside the axis",
+    "pdist": "the pairs of rows are counted",
     "pixel_shuffle": "the axis must be a multiple",
     "qr": "tall and wide matrices have different gradients",
     "random_bits": "a key has two elements",

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import weft
 from tests.nn.expected import EXPECTED
 from weft import nn, optim
 from weft.optim import lr_scheduler
+from weft.optim import lr_scheduler as s
+from weft.optim.line_search import Point, strong_wolfe
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda p: optim.SGD(p, lr=0.1),
@@ -178,24 +182,268 @@ def test_clipping_by_value() -> None:
     assert w.grad.numpy().tolist() == [[1.0, -2.0], [2.0, 0.5]]
 
 
+def load_swapped(kind: Any) -> None:
+    w, b = start()
+    optimizer = kind([w, b])
+    train(optimizer, w, b, range(1))
+    kind([b, w]).load_state_dict(optimizer.state_dict())
+
+
+def load_shorter() -> None:
+    w, b = start()
+    state = optim.LBFGS([w, b]).state_dict()
+    optim.LBFGS([w, b]).load_state_dict({**state, "state": {0: {"d": weft.ones(2)}}})
+
+
+def test_groups_are_added_before_a_schedule_is_made() -> None:
+    w, b = start()
+    optimizer = optim.SGD([w], lr=0.1)
+    schedule = lr_scheduler.StepLR(optimizer, 2)
+    optimizer.add_param_group({"params": [b]})
+    with pytest.raises(weft.errors.DomainError, match="must have 1 groups as at the start, got 2"):
+        schedule.step()
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda w: optim.SGD([w], lr=-1.0), "lr must be in [0, inf), got -1.0"),
+        (lambda w: optim.SGD([w], lr="0.1"), "lr must be a number, got str"),
+        (lambda w: optim.SGD([w], lr=float("nan")), "lr must be in [0, inf), got nan"),
+        (lambda w: optim.SGD([{"params": [w], "lr": -2.0}], lr=1.0), "lr must be in [0, inf), got -2.0"),
         (lambda w: optim.Adam([w], betas=(0.9, 1.0)), "betas[1] must be in [0, 1), got 1.0"),
+        (lambda w: optim.Adam([w], betas=(0.9,)), "betas must be two numbers, got 1"),
+        (lambda w: optim.RMSprop([w], alpha=1.5), "alpha must be in [0, 1), got 1.5"),
+        (lambda w: optim.Adadelta([w], rho=2.0), "rho must be in [0, 1), got 2.0"),
+        (lambda w: optim.Lion([w], weight_decay=-1.0), "weight_decay must be in [0, inf), got -1.0"),
         (lambda w: optim.SGD([w], nesterov=True), "nesterov needs momentum and no dampening"),
         (lambda w: optim.SGD([]), "params must not be empty"),
         (lambda w: optim.SGD(w), "params must be several tensors or dicts, got one tensor"),
         (lambda w: optim.SGD([w, w]), "a parameter must be in one group only"),
+        (lambda w: optim.SGD([{"lr": 1.0}]), "a group must be a dict with params"),
         (lambda w: optim.SGD([w * 2.0]), "params must be leaves"),
         (lambda w: optim.SGD([1.0]), "params must be tensors, got float"),
-        (lambda w: lr_scheduler.StepLR(w, 2), "must be given an optimizer, got Tensor"),
+        (lambda w: optim.SGD([weft.ones(2, dtype=weft.int64)]), "params must be floating, got int64"),
+        (lambda w: optim.LBFGS([w]).step(), "step needs a closure"),
+        (lambda w: optim.LBFGS([w], line_search_fn="armijo"), 'must be "strong_wolfe" or None'),
+        (lambda w: optim.LBFGS([w], max_iter=0), "max_iter must be in [1, inf), got 0"),
+        (lambda w: optim.LBFGS([{"params": [w]}, {"params": [w]}]), "params must be in one group"),
+        (lambda w: optim.SGD([w]).load_state_dict({}), "must have state and param_groups"),
+        (
+            lambda w: optim.Adam([w]).load_state_dict(optim.SGD([w]).state_dict()),
+            "groups of Adam must have amsgrad, betas, eps",
+        ),
+        (
+            lambda w: optim.SGD([w, start()[1]]).load_state_dict(optim.SGD([w]).state_dict()),
+            "groups must have [2] parameters, got [1]",
+        ),
+        (
+            lambda w: load_swapped(optim.Adam),
+            "exp_avg must have the shape of its parameter, got (2, 2) for (2,)",
+        ),
+        (lambda w: load_shorter(), "d must have one element for each of 6, got (2,)"),
     ],
 )
 def test_wrong_settings_are_named(make: Any, message: str) -> None:
     with pytest.raises(weft.errors.WeftError) as error:
         make(start()[0])
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda o: s.StepLR(start()[0], 2), "must be given an optimizer, got Tensor"),
+        (lambda o: s.StepLR(o, 0), "step_size must be at least 1, got 0"),
+        (lambda o: s.StepLR(o, 2.5), "step_size must be an int, got float"),
+        (lambda o: s.StepLR(o, 2, last_epoch=3), "groups must have an initial_lr to go on from a step"),
+        (lambda o: s.LambdaLR(o, [abs, abs]), "lr_lambda must be one or one for each of 1 groups, got 2"),
+        (lambda o: s.LambdaLR(o, 0.5), "lr_lambda must be a function"),
+        (lambda o: s.LinearLR(o, 2.0), "factors must be in 0..1 and the first above 0"),
+        (lambda o: s.ConstantLR(o, 0.0), "factor must be in 0..1 and above 0, got 0.0"),
+        (lambda o: s.CosineAnnealingLR(o, 0), "T_max must be at least 1, got 0"),
+        (lambda o: s.CosineAnnealingWarmRestarts(o, 5, T_mult=0), "T_mult must be at least 1, got 0"),
+        (lambda o: s.OneCycleLR(o, 0.1), "must be given total_steps, or epochs and steps_per_epoch"),
+        (lambda o: s.OneCycleLR(o, 0.1, 10, pct_start=2.0), "pct_start must be in 0..1, got 2.0"),
+        (
+            lambda o: s.OneCycleLR(o, 0.1, 10, anneal_strategy="x"),
+            "anneal_strategy must be one of cos, linear",
+        ),
+        (
+            lambda o: s.CyclicLR(o, 0.1, 1.0, mode="x"),
+            "mode must be one of triangular, triangular2, exp_range",
+        ),
+        (lambda o: s.CyclicLR(o, 0.1, [1.0, 2.0]), "max_lr must be one or one for each of 1 groups, got 2"),
+        (
+            lambda o: s.CyclicLR(optim.Adagrad([start()[0]]), 0.1, 1.0),
+            "must have momentum or betas, got Adagrad",
+        ),
+        (lambda o: s.ReduceLROnPlateau(o, "lowest"), "mode must be min or max, got 'lowest'"),
+        (lambda o: s.ReduceLROnPlateau(o, factor=1.0), "factor must be in [0, 1), got 1.0"),
+        (lambda o: s.ReduceLROnPlateau(o).step(), "step needs the metric, got none"),
+        (lambda o: s.SequentialLR(o, [s.StepLR(o, 2)], [5]), "one milestone less than schedulers"),
+        (lambda o: s.SequentialLR(o, [], []), "must be given at least one schedule"),
+        (lambda o: s.ChainedScheduler([s.ReduceLROnPlateau(o)]), "schedulers must need no metric"),
+        (
+            lambda o: s.ChainedScheduler([s.StepLR(o, 2), s.StepLR(optim.SGD([start()[1]]), 2)]),
+            "schedulers must be of one optimizer, got those of several",
+        ),
+        (lambda o: s.StepLR(o, 2).load_state_dict({"x": 1}), "the state of StepLR must have"),
+    ],
+)
+def test_wrong_schedules_are_named(make: Any, message: str) -> None:
+    with pytest.raises(weft.errors.WeftError) as error:
+        make(optim.SGD([start()[0]], lr=0.1))
+    assert message in str(error.value)
+
+
+def test_one_cycle_ends_with_its_steps() -> None:
+    optimizer = optim.SGD([start()[0]], lr=0.1, momentum=0.9)
+    schedule = lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=3)
+    for _ in range(3):
+        schedule.step()
+    with pytest.raises(weft.errors.DomainError, match="at most 3 steps, got step 4"):
+        schedule.step()
+
+
+def test_lbfgs_takes_a_compiled_closure() -> None:
+    found = []
+    for compiled in (False, True):
+        w, b = start()
+        optimizer = optim.LBFGS([w, b], line_search_fn="strong_wolfe")
+
+        def closure(w: Any = w, b: Any = b, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            loss = ((w - 1.0) ** 4).sum() + (w.sum(0) * b).sin().sum() + (b * b).sum()
+            loss.backward()
+            return loss
+
+        run = weft.compile(closure) if compiled else closure
+        losses = [optimizer.step(run).item() for _ in range(3)]
+        found.append((losses, w.detach().numpy()))
+        assert losses[-1] < losses[0]
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-9)
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-6)
+    assert len(run.versions) <= 2  # with gradients at first, or without
+
+
+def test_lbfgs_finds_the_lowest_point_of_a_valley() -> None:
+    w = weft.tensor([-1.5, 2.0], dtype=weft.float64, requires_grad=True)
+    optimizer = optim.LBFGS([w], max_iter=100, tolerance_change=1e-14, line_search_fn="strong_wolfe")
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (1.0 - w[0]) ** 2 + 100.0 * (w[1] - w[0] ** 2) ** 2
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    np.testing.assert_allclose(w.detach().numpy(), [1.0, 1.0], atol=1e-6)
+
+
+def test_lbfgs_in_a_capture_is_an_error_that_says_what_to_do() -> None:
+    w, _ = start()
+    optimizer = optim.LBFGS([w])
+
+    @weft.compile
+    def step() -> Any:
+        return optimizer.step(lambda: (w * w).sum())
+
+    with pytest.raises(weft.errors.CaptureError, match="compile the closure instead"):
+        step()
+
+
+@given(st.floats(-3, 3), st.floats(0.2, 5), st.floats(0.0, 2.0), st.floats(1e-2, 20.0), st.floats(0.3, 3.0))
+@settings(max_examples=60, deadline=None)
+def test_line_search_ends_where_the_strong_wolfe_conditions_hold(
+    x: float, bend: float, wave: float, first: float, pace: float
+) -> None:
+    def value(t: float) -> float:
+        return bend * (x - t) ** 2 + wave * np.sin(pace * t)
+
+    def slope(t: float) -> float:
+        return -2 * bend * (x - t) + wave * pace * np.cos(pace * t)
+
+    side = -np.sign(slope(0.0)) or 1.0
+    look = lambda t: Point(t, value(side * t), None, side * slope(side * t))  # noqa: E731 - short
+    begin = look(0.0)
+    if begin.slope > -1e-6:
+        return
+    found, looks = strong_wolfe(look, begin, first, size=1.0, tolerance=1e-12, most=60)
+    assert found.value <= begin.value + 1e-4 * found.at * begin.slope + 1e-12
+    assert abs(found.slope) <= 0.9 * abs(begin.slope) + 1e-9
+    assert looks <= 61
+
+
+def test_state_that_was_taken_does_not_change_as_training_goes_on() -> None:
+    w, b = start()
+    optimizer = optim.Adam([w, b], lr=0.1)
+
+    @weft.compile
+    def step() -> None:
+        optimizer.zero_grad()
+        loss_of(w, b, 0).backward()
+        optimizer.step()
+
+    step()
+    state = optimizer.state_dict()["state"]
+    held = {i: {k: v.numpy().copy() for k, v in part.items()} for i, part in state.items()}
+    for _ in range(3):
+        step()
+    for i, part in state.items():
+        for k, v in part.items():
+            np.testing.assert_array_equal(v.numpy(), held[i][k])
+
+
+def test_counts_that_are_equal_are_one_again_after_loading() -> None:
+    w, b = start()
+    optimizer = optim.Adam([w, b], lr=0.1)
+    train(optimizer, w, b, range(3))
+    state = optimizer.state_dict()
+    copied = {i: {k: v.clone() for k, v in part.items()} for i, part in state["state"].items()}
+    other = optim.Adam([w, b])
+    other.load_state_dict({**state, "state": copied})
+    assert other.state[w]["step"] is other.state[b]["step"]
+    assert other.state[w]["step"].item() == 3.0
+
+
+def test_states_go_through_files(tmp_path: Any) -> None:
+    for name, make in OPTIMIZERS.items():
+        w, b = start()
+        optimizer = make([w, b])
+        schedule = lr_scheduler.OneCycleLR(optimizer, 0.1, 20, cycle_momentum=False)
+        train(optimizer, w, b, range(3))
+        schedule.step()
+        path = tmp_path / f"{name}.safetensors"
+        weft.save({"optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}, path)
+        copies = [p.detach().clone().requires_grad_() for p in (w, b)]
+        other = make(copies)
+        resumed = lr_scheduler.OneCycleLR(other, 0.1, 20, cycle_momentum=False)
+        state = weft.load(path)
+        other.load_state_dict(state["optimizer"])
+        resumed.load_state_dict(state["schedule"])
+        schedule.step()
+        resumed.step()
+        expected = train(optimizer, w, b, range(3, 6))
+        np.testing.assert_array_equal(np.stack(train(other, *copies, range(3, 6))), np.stack(expected))
+
+
+def test_momentum_that_a_schedule_moves_is_no_reason_to_compile_again() -> None:
+    w, b = start()
+    optimizer = optim.SGD([w, b], lr=0.1, momentum=0.9)
+
+    @weft.compile
+    def step() -> None:
+        optimizer.zero_grad()
+        loss_of(w, b, 0).backward()
+        optimizer.step()
+
+    step()
+    schedule = lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, step_size_up=3)
+    for _ in range(5):
+        step()
+        schedule.step()
+    assert len(step.versions) == 2  # without the schedule, and with it
 
 
 def test_a_network_learns() -> None:

@@ -8,6 +8,9 @@ list of arrays of the types of the results. What ``run`` may have besides:
 - ``run.donated``: pairs (input, result) by number where the result may be written over the input, and
   ``run.donating(arrays, flags)``, to which flags tell of each input whether it may be overwritten. The result
   of a pair whose input may be is that very array. A run that fails leaves all inputs as they were.
+
+The module of a backend may have ``prepare()``, which begins with what the first graph will need, and returns
+at once.
 """
 
 from __future__ import annotations
@@ -74,25 +77,34 @@ def _missing(name: str) -> list[str]:
     return missing
 
 
-def builder(op: str, backend: Any = None, options: Mapping[str, bool] = {}) -> Build:
+def builder(
+    op: str, backend: Any = None, options: Mapping[str, bool] = {}, hints: Mapping[str, bool] = {}
+) -> Build:
     """What makes functions of graphs by a backend, with options that are on.
 
     Args:
         op: that the options were given to, for errors.
         backend: a name, a function ``build``, or None for the default.
         options: by name, whether each is on.
+        hints: likewise; a backend that does not take one does without.
 
     >>> from weft.backends import builder
     >>> build = builder("compile", "interpret", {"check_nan": True})
     """
     name = default_backend() if backend is None else backend
     build = name if callable(name) else backend_named(name)
+    if isinstance(name, str) and name in _MODULES:
+        getattr(import_module(_MODULES[name]), "prepare", _nothing)()
     wanted = {option: True for option, on in options.items() if on}
     for option in wanted:
         if not _takes(build, option):
             shown = name if isinstance(name, str) else getattr(name, "__name__", type(name).__name__)
             raise ArgumentError(op, f"the backend must take {option}, got {shown}, which does not")
+    wanted |= {hint: True for hint, on in hints.items() if on and _takes(build, hint)}
     return functools.partial(build, **wanted) if wanted else build
+
+
+def _nothing() -> None: ...
 
 
 def _takes(build: Callable[..., Any], option: str) -> bool:

@@ -1,5 +1,7 @@
 """Kernels for single ops on large arrays, outside of graphs: the same code as in graphs, on all threads.
 
+Those for whole composites are in ``eager_calls``, those for gradients in ``eager_rules``.
+
 Sizes are named in these kernels, so that one serves many shapes: elementwise ops see one row of any length;
 reductions, softmax and what broadcasts see any number of rows. A kernel is compiled at its first use; later
 processes find it in the cache on disk. What does not fit (other dtypes, gaps in memory, axes in the middle)
@@ -10,9 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
+from weft.backends.eager_calls import call_whole
+from weft.backends.eager_graphs import ANY
+from weft.backends.eager_rules import pull_large
+from weft.backends.llvm import build
+from weft.backends.llvm.recycle import recycled_array as empty
 from weft.base.dtypes import float32, float64
 from weft.base.shapes import size_of
 from weft.base.sizes import named_size
@@ -20,10 +26,12 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.ops.op import Op, type_of
 
+__all__ = ["call_whole", "empty", "evaluate_large", "pull_large"]
+
 Shape = tuple[Any, ...]
 Run = Any  # a function from a list of arrays to a list of arrays
 
-_ANY, _ANY_COLUMNS = named_size("n"), named_size("m")
+_ANY_COLUMNS = named_size("m")
 _MANY = 8192  # columns from which on they are named, too
 _REDUCTIONS = frozenset({"sum", "max", "min", "logsumexp"})
 
@@ -85,8 +93,8 @@ def _seen(x: Any, y: Any) -> tuple[Shape, tuple[Shape, ...]]:
 def _named(seen: tuple[Shape, ...]) -> tuple[Shape, ...]:
     """Shapes with a name for how many elements or rows there are; columns have a name if there are many."""
     if all(len(s) < 2 for s in seen):
-        return tuple((_ANY,) if s else () for s in seen)
-    return tuple((*(_ANY,) * (len(s) - 1), s[-1] if s[-1] < _MANY else _ANY_COLUMNS) for s in seen)
+        return tuple((ANY,) if s else () for s in seen)
+    return tuple((*(ANY,) * (len(s) - 1), s[-1] if s[-1] < _MANY else _ANY_COLUMNS) for s in seen)
 
 
 def _of_rows(op: Op, x: Any, attrs: dict[str, Any]) -> Any:
@@ -124,17 +132,8 @@ def _matrix(op: Op, shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, int] | 
 
 
 @cache
-def _is_available() -> bool:
-    return all(find_spec(package) is not None for package in ("llvmlite", "scipy_openblas32"))
-
-
-@cache
 def _kernel(op: Op, shapes: tuple[Shape, ...], dtype: Any, attrs: tuple[tuple[str, Any], ...]) -> Run | None:
     """What runs an op on arrays of shapes with named sizes; None if nothing does."""
-    if not _is_available():
-        return None
-    from weft.backends.llvm import build
-
     inputs = [Value(TensorType(shape, dtype)) for shape in shapes]
     types = op.type_rule(*[v.type for v in inputs], **dict(attrs))
     outputs = [Value(t) for t in ((types,) if op.outputs == 1 else types)]

@@ -21,7 +21,7 @@ from weft.tensor.mode import enable_grad
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.aot import Recorder
 from weft.transform.arguments import flatten_outputs, normalize_argnums, to_tensor
-from weft.transform.joint import Derivative, Joint, split, telling_sizes, write_gradients
+from weft.transform.joint import Joint, optimized, split, telling_sizes, write_gradients
 from weft.transform.partition import bytes_of
 from weft.transform.slots import DataSlot
 
@@ -247,9 +247,3 @@ def _positions(
 def _residual(joint: Joint, value: Value) -> Residual:
     node = joint.capture.made[value]
     return Residual(node.op.name, value.type, bytes_of(value), node.location)
-
-
-def optimized(derivative: Derivative) -> Derivative:
-    """The derivative with both graphs optimised."""
-    forward, backward = derivative.forward.optimize(), derivative.backward.optimize()
-    return derivative._replace(forward=forward, backward=backward)

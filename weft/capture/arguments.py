@@ -180,18 +180,24 @@ def bound_names(
     """Each argument with the name of its parameter, in the order given."""
     positional: list[str] = []
     rest = "x"
-    try:
-        for p in inspect.signature(_body_of(function)).parameters.values():
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
-                positional.append(p.name)
-            elif p.kind is p.VAR_POSITIONAL:
-                rest = p.name
-    except (TypeError, ValueError):
-        pass
+    signature = signature_of(function)
+    for p in signature.parameters.values() if signature is not None else ():
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            positional.append(p.name)
+        elif p.kind is p.VAR_POSITIONAL:
+            rest = p.name
     names = [
         positional[i] if i < len(positional) else f"{rest}{i - len(positional)}" for i in range(len(args))
     ]
     return [*zip(names, args, strict=True), *kwargs.items()]
+
+
+def signature_of(function: Any) -> inspect.Signature | None:
+    """How a function or module is called; None where that cannot be known."""
+    try:
+        return inspect.signature(_body_of(function))
+    except (TypeError, ValueError):
+        return None
 
 
 def _body_of(function: Any) -> Any:

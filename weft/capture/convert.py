@@ -19,7 +19,7 @@ from weft.capture.convert_build import rebuilt
 from weft.capture.convert_code import all_codes, compile_function
 from weft.capture.convert_flow import UnsupportedSyntax
 from weft.capture.convert_names import body_of, identifiers, walk
-from weft.capture.convert_source import Found, find_source, is_library
+from weft.capture.convert_source import Found, find_block, find_source, is_library
 from weft.capture.convert_statements import FunctionConverter
 from weft.capture.convert_unit import Unit
 
@@ -152,10 +152,10 @@ def _convert_code(code: CodeType, globals: dict[str, Any]) -> Converted | None:
 
 def _current_source(code: CodeType, globals: dict[str, Any]) -> Found | None:
     """The definition of a function, unless the file has changed since it was compiled."""
-    for again in (False, True):
+    for again, find in ((False, find_block), (False, find_source), (True, find_source)):
         if again:
             linecache.checkcache(code.co_filename)
-        found = find_source(code, globals)
+        found = find(code, globals)
         if found is not None and _is_current(found, code):
             return found
     return None

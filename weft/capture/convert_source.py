@@ -10,7 +10,8 @@ import ast
 import linecache
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -30,6 +31,45 @@ class Found(NamedTuple):
 
     node: ast.FunctionDef | ast.Lambda
     class_name: str
+
+
+def find_block(code: CodeType, globals: dict[str, Any]) -> Found | None:
+    """The definition as the lines alone tell it that belong to it by their indentation; None if they do not.
+
+    It is found soon, but whoever asks must check it: ``find_source`` looks at the whole file.
+    """
+    lines = linecache.getlines(code.co_filename, globals)
+    block = _block(lines, code.co_firstlineno - 1)
+    before = code.co_firstlineno - 1
+    if not block or code.co_name == "<lambda>" or (block[0][0].isspace() and not before):
+        return None
+    head = "\n" * (before - 1) + "if 1:\n" if block[0][0].isspace() else "\n" * before
+    tree = _parsed(head + "".join(block), code.co_filename)
+    found = () if tree is None else _at_line(tree, code.co_firstlineno, _class_of(code.co_qualname))
+    return next((f for f in found if _could_be(f.node, code)), None)
+
+
+def _block(lines: Sequence[str], first: int) -> Sequence[str]:
+    """The lines of the definition that begins on one, with its decorators; none if they cannot be told."""
+    if first >= len(lines):
+        return ()
+    margin = len(lines[first]) - len(lines[first].lstrip())
+    inside = False
+    for i in range(first, len(lines)):
+        text = lines[i].lstrip()
+        if not text or text[0] in "#)]}" or len(lines[i]) - len(text) > margin:
+            continue
+        if inside:
+            return lines[first:i]
+        inside = text.startswith("def ")
+    return lines[first:] if inside else ()
+
+
+def _class_of(qualname: str) -> str:
+    """The class whose body a function stands in, directly or not; or ""."""
+    around = qualname.split(".")[:-1]
+    classes = [a for a, b in pairwise([*around, ""]) if "<locals>" not in (a, b)]
+    return classes[-1] if classes else ""
 
 
 def find_source(code: CodeType, globals: dict[str, Any]) -> Found | None:
@@ -75,16 +115,20 @@ def _tree_of(filename: str, globals: dict[str, Any]) -> ast.Module | None:
     known = _trees.get(filename)
     if known is not None and (known[0] is lines or known[0] == lines):
         return known[1]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of the file were given when it was compiled
-            tree = ast.parse("".join(lines), filename) if lines else None
-    except (SyntaxError, ValueError):
-        tree = None
+    tree = _parsed("".join(lines), filename) if lines else None
     while len(_trees) >= _FILES_KEPT:
         del _trees[next(iter(_trees))]
     _trees[filename] = (lines, tree)
     return tree
+
+
+def _parsed(text: str, filename: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of the file were given when it was compiled
+            return ast.parse(text, filename)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _first_line(node: Any) -> int:

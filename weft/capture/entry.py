@@ -17,7 +17,8 @@ from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
 from weft.capture.arguments import PLAIN_TYPES, Same, TensorKey
 from weft.capture.guards import Names
-from weft.ops.op import staging
+from weft.ops.op import casting, staging
+from weft.tensor.autocast import autocast_dtype
 from weft.tensor.form import Form, form_of
 from weft.tensor.mode import switch, thread
 from weft.tensor.tensor import Tensor, wrap
@@ -42,7 +43,7 @@ def compile_entry(
         run: the version.
         fixed: ids of tensors from outside that must not be among the arguments.
     """
-    structure, *parts, recording, floating = key
+    structure, *parts, autocast, recording, floating = key
     names = Names()
     names.bound |= {**_HELPERS, "check": check, "run": run, "fixed": fixed, "floating": floating}
     if structure.structure != tree_flatten(((0,) * len(parts), {}))[1]:
@@ -55,6 +56,8 @@ def compile_entry(
     conditions += _apart(tensors)
     conditions += [f"id(a{i}) not in fixed" for i in tensors if fixed]
     conditions.append("(not off or thread.recording)" if recording else "off and not thread.recording")
+    no_casts = "not casting or " if autocast is None else ""
+    conditions.append(f"({no_casts}autocast_dtype() is {names(autocast)})")
     floats = [f"number(a{i}), " for i, part in enumerate(parts) if part is float]
     given = "args" if len(tensors) == len(parts) else f"({''.join([f'a{i}, ' for i in tensors] + floats)})"
     unpacked = f"{''.join(f'a{i}, ' for i in range(len(parts)))} = args" if parts else ""
@@ -152,6 +155,8 @@ def number(x: float) -> Any:
 
 _HELPERS: dict[str, Any] = {
     "MISS": MISS,
+    "autocast_dtype": autocast_dtype,
+    "casting": casting,
     "Tensor": Tensor,
     "default_float": default_float_cell,
     "ndarray": np.ndarray,

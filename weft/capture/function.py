@@ -14,6 +14,7 @@ import os
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +30,7 @@ from weft.capture.arguments import (
     without_gradients,
 )
 from weft.capture.entry import MISS
+from weft.capture.examples import stand_ins
 from weft.capture.floats import as_inputs, changed_floats, relies_on_floats
 from weft.capture.reasons import describe_growth, other_call
 from weft.capture.record import call, capture_call, enter
@@ -40,6 +42,7 @@ from weft.capture.versions import Versions
 from weft.errors import CaptureError, ShapeError, TraceGuardError, WeftError
 from weft.ir.graph import Graph
 from weft.ops.op import staging
+from weft.tensor.autocast import autocast_dtype, not_casting
 from weft.tensor.mode import thread
 from weft.transform.scopes import run_scope
 
@@ -127,13 +130,14 @@ class GraphFunction:
             return self._follow(arguments, key)
         fixed = arguments.traced or any(isinstance(error, ValueError) for error in failed.values())
         found = None
-        with lock:
-            if self._kept.newest is newest:
-                found = self._capture_inputs(arguments, key, fixed)
-                found = found or self._capture_values(args, kwargs, fixed)
-        if found is None:  # another thread captured meanwhile, this very call perhaps
-            return self._call(args, kwargs, failed)
-        return _run(found[1], found[0])
+        with collector_paused():  # up to the first result
+            with lock:
+                if self._kept.newest is newest:
+                    found = self._capture_inputs(arguments, key, fixed)
+                    found = found or self._capture_values(args, kwargs, fixed)
+            if found is not None:
+                return _run(found[1], found[0])
+        return self._call(args, kwargs, failed)  # another thread captured meanwhile, this very call perhaps
 
     def _failed(self, failed: Failures, version: Version, error: Exception) -> Failures:
         """Note that a version does not serve a call: a guard in its graph failed, or sizes do not fit it.
@@ -202,7 +206,7 @@ class GraphFunction:
     def _follow(self, arguments: Arguments, key: Key) -> Any:
         """A call of a trace that differs from the traced one; gradients on or off are no other way."""
         (version,) = self.versions
-        alike = without_gradients(version.key[:-2]) == without_gradients(key[:-2])
+        alike = without_gradients(version.key[:-3]) == without_gradients(key[:-3])
         if alike and version.key[-1] == key[-1] and version.holds(arguments.tensors):
             return version.replay(arguments.tensors)
         raise other_call(version, arguments, key)
@@ -263,7 +267,8 @@ class GraphFunction:
         except Exception as error:
             raise at_user(error) from error.__cause__
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
-        return Version(program, self._build, key, names, is_open=has_names(shapes))
+        with not_casting():
+            return Version(program, self._build, key, names, is_open=has_names(shapes))
 
     def _keep(self, version: Version, arguments: Arguments) -> None:
         """Let later calls find a version, and say why there is another one."""
@@ -347,6 +352,38 @@ class GraphFunction:
         """The text of the graph."""
         return self.text
 
+    # Saving
+
+    def save(self, path: Any, *examples: Any, **keywords: Any) -> None:
+        """Write the graph and its weights to a file that ``weft.load_graph`` makes a function of again.
+
+        Args:
+            path: of the file, usually ending in ``.weft``.
+            examples, keywords: arguments, to save the version for them; a type such as
+                ``weft.TensorType(("batch", 3), weft.float32)`` leaves sizes open. With none, the newest one.
+
+        >>> import os, tempfile, weft
+        >>> path = os.path.join(tempfile.mkdtemp(), "double.weft")
+        >>> weft.compile(lambda x: x * 2.0).save(path, weft.TensorType(("n",), weft.float32))
+        >>> weft.load_graph(path)(weft.ones(3))
+        tensor([2., 2., 2.])
+        """
+        version = self._version_to_save(examples, keywords)
+        import_module("weft.io.model").save_version(self._function, version, path)
+
+    def _version_to_save(self, examples: tuple[Any, ...], keywords: dict[str, Any]) -> Version:
+        if not examples and not keywords:
+            if self._kept.newest is None:
+                raise self._no_graph()
+            return self._kept.newest
+        given = stand_ins(examples, keywords)
+        if not given.shapes:
+            return self._version_for(examples, keywords)[0]
+        arguments = flatten(given.args, given.kwargs)
+        shapes = given.shapes_of(arguments.tensors)
+        own = None if arguments.converted else (given.args, given.kwargs)
+        return self._version(arguments, own, named_key(full_key(arguments), shapes), shapes)
+
     def _no_graph(self) -> CaptureError:
         hint = "call it, or pass examples to weft.jit.trace or weft.make_graph"
         return CaptureError(self.__name__, "has a graph from its first call on, got none yet", hint=hint)
@@ -358,7 +395,7 @@ class GraphFunction:
 
 def full_key(arguments: Arguments) -> Key:
     """The key of a call: that of its arguments, and the settings of weft that matter to a graph."""
-    return (*arguments.key, thread.recording, default_float())
+    return (*arguments.key, autocast_dtype(), thread.recording, default_float())
 
 
 def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:

@@ -70,6 +70,13 @@ def read_attribute(obj: Any, name: str) -> Any:
     return value
 
 
+def write_attribute(obj: Any, name: str, value: Any) -> None:
+    """Set an attribute; where this thread captures, each call of what is captured sets it."""
+    from weft.capture.runtime_access import setattr_
+
+    setattr_(obj, name, value)
+
+
 def name_parts(owner: Any, parts: dict[str, Any]) -> None:
     """Name tensors that belong to another one, as the state of an optimizer does, for inputs of a graph."""
     root = _root()

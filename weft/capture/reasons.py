@@ -67,12 +67,12 @@ def _distance(was: tuple[Any, ...], now: tuple[Any, ...]) -> float:
 
 def _sizes(version: Version, key: tuple[Any, ...], arguments: Arguments) -> str | None:
     """The sizes by which a call differs from that of a version, if nothing else does."""
-    if _distance(version.key, key) == float("inf") or version.key[-2:] != key[-2:]:
+    if _distance(version.key, key) == float("inf") or version.key[-3:] != key[-3:]:
         return None
     told: dict[Any, str] = {}  # by name of the size, or by where it is
     renamed: dict[Any, str] = {}
     shapes = iter(arguments.shapes)
-    for name, was, now in zip(version.names, version.key[1:-2], key[1:-2], strict=True):
+    for name, was, now in zip(version.names, version.key[1:-3], key[1:-3], strict=True):
         shape = next(shapes) if isinstance(now, TensorKey) else ()
         if was != now:
             if not _differ_by_sizes(was, now):
@@ -103,9 +103,11 @@ def _difference(version: Version, arguments: Arguments, key: tuple[Any, ...]) ->
     program = version.program
     if version.key and version.key[0] != key[0]:
         return _Difference("arguments of another structure")
-    for i, (was, now) in enumerate(zip(version.key[1:-2], key[1:-2], strict=True)):
+    for i, (was, now) in enumerate(zip(version.key[1:-3], key[1:-3], strict=True)):
         if was != now:
             return _Difference(version.names[i], _text(was), _text(now))
+    if version.key[-3] != key[-3]:
+        return _Difference("autocast", *["off" if k[-3] is None else k[-3].name for k in (version.key, key)])
     if version.key[-2] != key[-2]:
         return _Difference(
             "grad mode", *["on" if recording else "off" for recording in (version.key[-2], key[-2])]

@@ -28,6 +28,7 @@ from weft.capture.runtime_text import resolve_text
 from weft.capture.undefined import Undefined
 from weft.errors import CaptureError
 from weft.ir.graph import Value
+from weft.tensor.autocast import not_casting
 from weft.tensor.engine import run_backward
 from weft.tensor.mode import thread
 from weft.tensor.node import Leaf
@@ -98,8 +99,9 @@ def record(
         root.unknown_hint = _NO_SOURCE
     returned = _describe_result(root, call(function, args, kwargs))
     changes = _take_changes(root)
-    backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
-    return Ending(root, tensors).program(returned, changes, backward)
+    with not_casting():
+        backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
+        return Ending(root, tensors).program(returned, changes, backward)
 
 
 _NO_SOURCE = (

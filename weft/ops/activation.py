@@ -179,7 +179,9 @@ _TANH_CUBIC = 0.044715 * _TANH_SLOPE
 
 @public
 @composite(samples=lambda: [s if k == 0 else Sample(s.inputs, {"approximate": "tanh"}, s.smooth)
-                            for s in reals(1)() for k in (0, 1)])  # fmt: skip
+                            for s in reals(1)() for k in (0, 1)],
+    whole=("x",),
+)  # fmt: skip
 def gelu(x: Any, /, approximate: str = "none") -> Any:
     """``x * Φ(x)`` with the normal distribution function Φ, or its approximation by ``"tanh"``.
 
@@ -196,7 +198,7 @@ def gelu(x: Any, /, approximate: str = "none") -> Any:
 
 
 @public
-@composite(samples=reals(1))
+@composite(samples=reals(1), whole=("x",))
 def silu(x: Any, /) -> Any:
     """``x * sigmoid(x)``, also known as swish.
 
@@ -243,7 +245,7 @@ def logsigmoid(x: Any, /) -> Any:
 
 
 @public
-@composite(samples=reals(1))
+@composite(samples=reals(1), whole=("x",))
 def mish(x: Any, /) -> Any:
     """``x * tanh(softplus(x))``.
 

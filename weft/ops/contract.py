@@ -111,6 +111,7 @@ matrix_multiply: Op = linear_op(
         _right_gradient,
     ),
     batch=_batch_multiply,
+    precision="low",
     samples=lambda: [
         Sample((real_array((2, 3)), real_array((3, 4), seed=1))),
         Sample((real_array((5, 2, 3)), real_array((3, 4), seed=1))),
@@ -146,7 +147,7 @@ def _matmul_samples() -> list[Sample]:
 
 
 @public
-@composite("matmul_vectors", samples=_matmul_samples)
+@composite("matmul_vectors", samples=_matmul_samples, precision="low")
 def matmul(x1: Any, x2: Any, /) -> Any:
     """The matrix product over the last two axes; a vector on either side is a row or a column.
 
@@ -221,7 +222,7 @@ def _vecdot_samples() -> list[Sample]:
 
 
 @public
-@composite(samples=_vecdot_samples)
+@composite(samples=_vecdot_samples, precision="low")
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The inner product along an axis; the first side is conjugated if it is complex.
 
@@ -271,7 +272,8 @@ def _contracted_axes(x1: Any, x2: Any, axes: Any) -> tuple[list[int], list[int]]
         Sample((real_array((2, 3, 4)), real_array((4, 5, 2), seed=1)), {"axes": ((2, 0), (0, 2))}),
         Sample((complex_array((2, 3)), complex_array((3,), seed=1)), {"axes": 1}),
         Sample((real_array((0, 3)), real_array((3, 2))), {"axes": 1}),
-    ]
+    ],
+    precision="low",
 )
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     """The sum of products over the last axes of one side and the first of another, or over named ones.

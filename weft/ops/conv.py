@@ -219,6 +219,7 @@ conv: Op = linear(
     eval=convolve,
     transpose=(_input_gradient, _weight_gradient),
     batch=_batch_conv,
+    precision="low",
     samples=_conv_samples,
 )
 

@@ -154,7 +154,7 @@ def _transposed_samples(rank: int) -> Any:
 
 
 @public
-@composite(samples=_samples(1))
+@composite(samples=_samples(1), whole=("x",), precision="low")
 def conv1d(
     x: Any,
     weight: Any,
@@ -176,7 +176,7 @@ def conv1d(
 
 
 @public
-@composite(samples=_samples(2))
+@composite(samples=_samples(2), whole=("x",), precision="low")
 def conv2d(
     x: Any,
     weight: Any,
@@ -198,7 +198,7 @@ def conv2d(
 
 
 @public
-@composite(samples=_samples(3))
+@composite(samples=_samples(3), whole=("x",), precision="low")
 def conv3d(
     x: Any,
     weight: Any,
@@ -218,7 +218,7 @@ def conv3d(
 
 
 @public
-@composite(samples=_transposed_samples(1))
+@composite(samples=_transposed_samples(1), whole=("x",), precision="low")
 def conv_transpose1d(
     x: Any,
     weight: Any,
@@ -241,7 +241,7 @@ def conv_transpose1d(
 
 
 @public
-@composite(samples=_transposed_samples(2))
+@composite(samples=_transposed_samples(2), whole=("x",), precision="low")
 def conv_transpose2d(
     x: Any,
     weight: Any,
@@ -264,7 +264,7 @@ def conv_transpose2d(
 
 
 @public
-@composite(samples=_transposed_samples(3))
+@composite(samples=_transposed_samples(3), whole=("x",), precision="low")
 def conv_transpose3d(
     x: Any,
     weight: Any,

@@ -121,6 +121,7 @@ def linear(
     moves: bool = False,
     total: bool = True,
     defaults: Defaults | None = None,
+    precision: str = "",
 ) -> Op:
     """Declare an op that is linear in its inputs: its vjp is the transpose, its jvp the op itself.
 
@@ -138,6 +139,7 @@ def linear(
         moves: whether it only moves elements.
         total: whether there is a result for all inputs.
         defaults: values of attributes that text leaves out, or a function from the other attributes to them.
+        precision: what ``weft.autocast`` makes of floating inputs, "low" or "high".
     """
     return primitive(
         name,
@@ -152,6 +154,7 @@ def linear(
         moves=moves,
         total=total,
         defaults=defaults,
+        precision=precision,
     )
 
 
@@ -172,6 +175,7 @@ def primitive(
     moves: bool = False,
     total: bool = False,
     defaults: Defaults | None = None,
+    precision: str = "",
 ) -> Op:
     """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
     inputs, attrs, variadic = parameters(eval)
@@ -195,5 +199,6 @@ def primitive(
             moves=moves,
             total=total,
             defaults=defaults,
+            precision=precision,
         )
     )

@@ -68,7 +68,7 @@ def _pairs(low: float = -2.0, high: float = 2.0, **attrs: Any) -> Any:
 
 
 @public
-@composite(samples=_pairs())
+@composite(samples=_pairs(), precision="high")
 def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
     """The mean squared difference.
 
@@ -82,7 +82,7 @@ def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
 
 
 @public
-@composite(samples=_pairs())
+@composite(samples=_pairs(), precision="high")
 def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
     """The mean absolute difference.
 
@@ -102,7 +102,7 @@ def _bent(gap: Any, bend: float) -> Any:
 
 
 @public
-@composite(samples=lambda: [*_pairs()(), *_pairs(delta=0.8)()])
+@composite(samples=lambda: [*_pairs()(), *_pairs(delta=0.8)()], precision="high")
 def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
     """Half the squared difference up to ``delta``, from there on a line with the slope ``delta``.
 
@@ -117,7 +117,7 @@ def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0)
 
 
 @public
-@composite(samples=lambda: [*_pairs()(), *_pairs(beta=0.8)(), *_pairs(beta=0.0)()])
+@composite(samples=lambda: [*_pairs()(), *_pairs(beta=0.8)(), *_pairs(beta=0.0)()], precision="high")
 def smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
     """The absolute difference, rounded off below ``beta``: ``huber_loss / beta``.
 
@@ -180,7 +180,7 @@ def _probability_samples() -> list[Sample]:
 
 
 @public
-@composite("binary_cross_entropy_weighted", samples=_probability_samples)
+@composite("binary_cross_entropy_weighted", samples=_probability_samples, precision="high")
 def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
     """The cross entropy of probabilities with targets in 0..1; logarithms are cut at -100.
 
@@ -208,6 +208,7 @@ def _logit_samples() -> list[Sample]:
     sampled=lambda x, t, w=None, p=None, *, reduction="mean": binary_cross_entropy_with_logits(
         x, t, w, reduction, p
     ),
+    precision="high",
 )
 @public
 def binary_cross_entropy_with_logits(
@@ -235,7 +236,8 @@ def binary_cross_entropy_with_logits(
           for r in ("none", "mean", "sum", "batchmean")),
         Sample((real_array((3, 4)), real_array((3, 4), seed=1)), {"log_target": True}),
         Sample((real_array((2,)), np.array([0.0, 1.0])), smooth=False),
-    ]
+    ],
+    precision="high",
 )  # fmt: skip
 def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
     """The divergence ``target * (log(target) - x)`` of log-probabilities x from a target distribution.
@@ -267,7 +269,8 @@ _HALF_LOG_TAU = 0.5 * _log(2 * pi)
         *_pairs(0.5, 2.0)(),
         *_pairs(0.5, 2.0, log_input=False)(),
         Sample((real_array((3, 4)), real_array((3, 4), 0.2, 3.0, seed=1)), {"full": True}),
-    ]
+    ],
+    precision="high",
 )
 def poisson_nll_loss(
     x: Any,
@@ -303,6 +306,7 @@ def poisson_nll_loss(
             {"full": True},
         ),
     ],
+    precision="high",
 )
 @public
 def gaussian_nll_loss(

@@ -73,7 +73,7 @@ def _number_samples() -> list[Sample]:
 
 
 @public
-@composite(samples=_number_samples)
+@composite(samples=_number_samples, whole=("x", "target"), precision="high")
 def nll_loss(
     x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Any:
@@ -112,7 +112,7 @@ def _entropy_samples() -> list[Sample]:
 
 
 @public
-@composite(samples=_entropy_samples)
+@composite(samples=_entropy_samples, whole=("x", "target"), precision="high")
 def cross_entropy(
     x: Any,
     target: Any,

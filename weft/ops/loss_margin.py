@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import int64
 from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DomainError, ShapeError
@@ -19,7 +20,8 @@ from weft.ops.loss import paired, reduced
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
-from weft.ops.select import same_dtype, select
+from weft.ops.scan import cumulative_sum
+from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import filled
 from weft.ops.vector_norm import vector_norm
 from weft.ops.view import reshape
@@ -37,7 +39,8 @@ def _vectors(seed: int = 0) -> tuple[Any, Any]:
         Sample(_vectors()),
         Sample((real_array((3, 4)), real_array((4,), seed=1)), {"axis": -1}),
         Sample((np.zeros((2, 3)), real_array((2, 3))), smooth=False),
-    ]
+    ],
+    precision="high",
 )
 def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between vectors along an axis; lengths below ``eps`` count as ``eps``.
@@ -59,7 +62,8 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
         Sample(_vectors()),
         Sample(_vectors(), {"p": 1.0, "keepdims": True}),
         Sample(_vectors(), {"p": 3.0}),
-    ]
+    ],
+    precision="high",
 )
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Any:
     """The p-norm of ``x1 - x2 + eps`` along the last axis.
@@ -78,7 +82,8 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
         Sample((real_array((3, 4)), real_array((5, 4), seed=1))),
         Sample((real_array((2, 3, 4)), real_array((2, 5, 4), seed=1)), {"p": 1.0}),
         Sample((real_array((3, 4)), real_array((0, 4)))),
-    ]
+    ],
+    precision="high",
 )
 def cdist(x1: Any, x2: Any, p: float = 2.0) -> Any:
     """The p-norm distance of each row of x1 (..., P, M) to each row of x2 (..., R, M).
@@ -95,6 +100,24 @@ def cdist(x1: Any, x2: Any, p: float = 2.0) -> Any:
     return vector_norm(rows - columns, axis=-1, ord=p)
 
 
+@public
+@composite(
+    samples=lambda: [Sample((real_array((4, 3)),)), Sample((real_array((4, 3)),), {"p": 1.0})],
+    precision="high",
+)
+def pdist(x: Any, p: float = 2.0) -> Any:
+    """The p-norm distance of each row of x (N, M) to each later one, in one vector.
+
+    >>> import weft
+    >>> weft.pdist(weft.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))
+    tensor([5.0000, 1.0000, 4.2426])
+    """
+    if x.ndim != 2:
+        raise ShapeError("pdist", f"needs (N, M), got {type_of(x)}")
+    first, second = np.triu_indices(int(x.shape[0]), 1)
+    return vector_norm(gather_nd(x, first) - gather_nd(x, second), axis=-1, ord=p)
+
+
 # Margins between two inputs
 
 
@@ -107,7 +130,8 @@ def _signs(n: int) -> Any:
     samples=lambda: [
         Sample((*_vectors(), _signs(3))),
         Sample((*_vectors(), _signs(3)), {"margin": -0.9, "reduction": "none"}),
-    ]
+    ],
+    precision="high",
 )
 def cosine_embedding_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
     """``1 - cos`` where the target is 1, and the cosine above ``margin`` where it is -1.
@@ -127,7 +151,8 @@ def cosine_embedding_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, re
     samples=lambda: [
         Sample((real_array((4,)), real_array((4,), seed=1), _signs(4))),
         Sample((real_array((4,)), real_array((4,), seed=1), _signs(4)), {"margin": 0.7, "reduction": "sum"}),
-    ]
+    ],
+    precision="high",
 )
 def margin_ranking_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
     """How far x1 is from being above x2 (target 1), or below it (target -1), by a margin.
@@ -144,7 +169,8 @@ def margin_ranking_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, redu
     samples=lambda: [
         Sample((*_vectors(), real_array((3, 4), seed=2))),
         Sample((*_vectors(), real_array((3, 4), seed=2)), {"margin": 3.0, "p": 1.0, "swap": True}),
-    ]
+    ],
+    precision="high",
 )
 def triplet_margin_loss(
     anchor: Any,
@@ -210,7 +236,8 @@ def triplet_margin_with_distance_loss(
     samples=lambda: [
         Sample((real_array((4,)), _signs(4))),
         Sample((real_array((4,)), _signs(4)), {"margin": 0.5}),
-    ]
+    ],
+    precision="high",
 )
 def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:
     """x where the target is 1, and how far x is below ``margin`` where it is -1.
@@ -229,7 +256,8 @@ def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: st
     samples=lambda: [
         Sample((real_array((4,)), _signs(4))),
         Sample((real_array((4,)) * 1000, _signs(4)), smooth=False),
-    ]
+    ],
+    precision="high",
 )
 def soft_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
     """``log(1 + exp(-target * x))`` for targets 1 and -1.
@@ -251,6 +279,7 @@ def soft_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
         ),
     ],
     sampled=lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w),
+    precision="high",
 )
 @public
 def multi_margin_loss(
@@ -287,7 +316,8 @@ def multi_margin_loss(
             (real_array((4, 3)), (real_array((4, 3), seed=1) > 0) * 1.0, real_array((3,), 0.5, 2.0)),
             {"reduction": "none"},
         ),
-    ]
+    ],
+    precision="high",
 )
 def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
     """The mean over classes of the binary cross entropy of logits x (N, C) with labels 0 and 1.
@@ -301,3 +331,37 @@ def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, reducti
     losses = losses if weight is None else losses * weight
     mean = reduce_sum(losses, axes=(x.ndim - 1,), keepdims=False) / x.shape[-1]
     return reduced("multilabel_soft_margin_loss", mean, reduction)
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((3, 4)), np.array([[3, 0, -1, 1], [-1, 0, 0, 0], [0, 1, 2, 3]]))),
+        Sample((real_array((4,)), np.array([2, 1, -1, -1])), {"reduction": "sum"}),
+    ],
+    precision="high",
+)
+def multilabel_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
+    """How far the scores of several target classes are from being above every other by 1, over x (N, C).
+
+    A target (N, C) lists classes; the first -1 ends the list.
+
+    >>> import weft
+    >>> weft.multilabel_margin_loss(weft.tensor([[0.0, 0.5, 1.0]]), weft.tensor([[2, -1, 0]]))
+    tensor(0.1667)
+    """
+    if x.ndim not in (1, 2) or target.shape != x.shape:
+        raise ShapeError(
+            "multilabel_margin_loss", f"needs (N, C) twice, got {type_of(x)} and {type_of(target)}"
+        )
+    rank, classes = x.ndim, x.shape[-1]
+    ended = cumulative_sum(cast(target < 0, dtype=int64), axis=rank - 1) > 0
+    chosen = select(ended, np.full((), -1, target.dtype), target)
+    listed = cast(chosen >= 0, dtype=x.dtype)
+    itself = put_class(listed, chosen, classes=classes, axis=rank, ignore=-1)  # (N, listed, C)
+    scores = reshape(x, shape=(*x.shape[:-1], 1, classes))
+    own = reduce_sum(itself * scores, axes=(rank,), keepdims=True)
+    others = cast(reduce_sum(itself, axes=(rank - 1,), keepdims=True) < 0.5, dtype=x.dtype)
+    gaps = relu(1 - own + scores) * others * reshape(listed, shape=(*listed.shape, 1))
+    losses = reduce_sum(gaps, axes=(rank - 1, rank), keepdims=False) / classes
+    return reduced("multilabel_margin_loss", losses, reduction)

@@ -140,6 +140,7 @@ standardize = primitive(
     samples=_standardize_samples,
     outputs=3,
     total=True,
+    precision="high",
 )
 
 
@@ -194,6 +195,8 @@ def _normalized_axes(op: str, x: Any, normalized_shape: Any, *parameters: Any) -
     sampled=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: layer_norm(
         x, normalized_shape, w, b, eps
     ),
+    whole=("x",),
+    precision="high",
 )
 @public
 def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -215,6 +218,8 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
         Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
     ],
     sampled=lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps),
+    whole=("x",),
+    precision="high",
 )
 @public
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
@@ -245,6 +250,8 @@ def _machine_eps(dtype: DType) -> float:
         Sample((real_array((2, 6)),), {"num_groups": 3, "eps": 0.1}),
     ],
     sampled=lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps),
+    whole=("x",),
+    precision="high",
 )
 @public
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -280,7 +287,8 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
         Sample((real_array((3, 4)),)),
         Sample((real_array((3, 4)),), {"p": 1.0, "axis": 0}),
         Sample((np.zeros((2, 3)),), smooth=False),
-    ]
+    ],
+    precision="high",
 )
 def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
     """x divided by its p-norm along an axis, or by ``eps`` where the norm is smaller.
@@ -299,7 +307,8 @@ def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
     samples=lambda: [
         Sample((real_array((2, 5, 3)),), {"size": 3, "alpha": 0.5}),
         Sample((real_array((2, 4, 3, 2)),), {"size": 2, "alpha": 0.1, "beta": 0.5, "k": 2.0}),
-    ]
+    ],
+    precision="high",
 )
 def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """``x / (k + alpha * m) ** beta`` with the mean m of squares over ``size`` neighbouring channels.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,6 +119,8 @@ class Op:
             nobody knows yet whether it is needed.
         defaults: values of attributes that text leaves out, or a function that gives them by the other
             attributes; nodes have them all.
+        precision: what ``weft.autocast`` makes of floating inputs: half precision if "low", single if "high",
+            nothing if "".
     """
 
     __slots__ = (
@@ -137,6 +140,7 @@ class Op:
         "on_tensors",
         "outputs",
         "partials",
+        "precision",
         "result",
         "samples",
         "scalar",
@@ -173,6 +177,7 @@ class Op:
         commutative: str = "",
         total: bool = False,
         defaults: Defaults | None = None,
+        precision: str = "",
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -197,6 +202,7 @@ class Op:
         self.commutative = commutative
         self.total = total
         self.defaults = defaults or {}
+        self.precision = precision
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
@@ -258,6 +264,23 @@ def set_scope_layer(run: Callable[..., Any]) -> None:
     _scope_layer[:] = [run]
 
 
+casting: dict[int, Any] = {}  # threads inside ``weft.autocast``, with the dtype that products get there
+_cast_layer: list[Callable[..., Any]] = []
+
+
+def set_cast_layer(run: Callable[..., Any]) -> None:
+    """Called once by autocast: ``run(precision, call, args, kwargs)`` calls a composite in its precision."""
+    _cast_layer[:] = [run]
+
+
+_large_layer: list[Callable[..., Any]] = []
+
+
+def set_large_layer(run: Callable[..., Any]) -> None:
+    """Called once by the tensor layer: ``run(composite, args, kwargs)``, None unless a kernel ran it."""
+    _large_layer[:] = [run]
+
+
 class Composite(NamedTuple):
     """A named function of other ops; everything about it is derived from them.
 
@@ -266,20 +289,29 @@ class Composite(NamedTuple):
         function: as users call it.
         samples: calls for the generated tests.
         sampled: how these call it, where its tensors are not its first arguments.
+        whole: arguments whose first axes may have any size in a kernel that runs it all; without, none does.
     """
 
     name: str
     function: Callable[..., Any]
     samples: Samples | None
     sampled: Callable[..., Any]
+    whole: tuple[str, ...] = ()
 
 
 def composite(
-    name: str | None = None, *, samples: Samples | None = None, sampled: Callable[..., Any] | None = None
+    name: str | None = None,
+    *,
+    samples: Samples | None = None,
+    sampled: Callable[..., Any] | None = None,
+    whole: tuple[str, ...] = (),
+    precision: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a plain function of ops under a name, with the samples of its tests, and how these call it.
 
-    A graph keeps a call of it as one named call, which a pass expands.
+    A graph keeps a call of it as one named call, which a pass expands. Outside of graphs its ops run one by
+    one; or, where arrays are large, one kernel runs the whole of it, if ``whole`` names arguments: a kernel
+    serves any size of their first axes. ``precision`` is that of an op.
     """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -289,11 +321,34 @@ def composite(
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if precision and casting and get_ident() in casting:
+                return _cast_layer[0](precision, call, args, kwargs)
             if staging.threads:
                 return _scope_layer[0](entry, args, kwargs)
+            if whole and (out := _large_layer[0](entry, args, kwargs)) is not None:
+                return out
             return function(*args, **kwargs)
 
-        COMPOSITES[key] = entry = Composite(key, function, samples, sampled or function)
+        COMPOSITES[key] = entry = Composite(key, function, samples, sampled or function, whole)
+        return call
+
+    return enter
+
+
+def whole(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let one kernel run a function of ops where arrays are large; in graphs it is just its ops.
+
+    The names are those of ``composite``.
+    """
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        entry = Composite(function.__name__.strip("_"), function, None, function, names)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            out = None if staging.threads else _large_layer[0](entry, args, kwargs)
+            return function(*args, **kwargs) if out is None else out
+
         return call
 
     return enter

@@ -146,7 +146,15 @@ def _p_norm(op: str, rank: int, x: Any, p: float, kernel: Any, stride: Any, ceil
     if p == np.inf:
         return max_values(absolute(x), **attrs)
     powers = x * x if p == 2 else pow(absolute(x), p)
-    return pow(window_sum(powers, **attrs), 1.0 / p)
+    total = window_sum(powers, **attrs)
+    if ceil_mode:  # a last window that is not full counts as if all of it were like the part that is there
+        sizes, none = x.shape[x.ndim - rank :], (0,) * rank
+        if is_known(sizes):
+            counts = _divisor(sizes, attrs, none, True).astype(x.dtype)
+        else:
+            counts = _divisor_of_sizes(sizes, attrs, none, True, x.dtype)
+        total = total * (prod(attrs["kernel"]) / counts)
+    return pow(total, 1.0 / p)
 
 
 # Public functions
@@ -179,7 +187,7 @@ _INCLUDED: Attrs = {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": Tr
 
 
 @public
-@composite(samples=_pool_samples(1, _DILATED, _INDEXED))
+@composite(samples=_pool_samples(1, _DILATED, _INDEXED), whole=("x",))
 def max_pool1d(
     x: Any,
     kernel_size: Any,
@@ -199,7 +207,7 @@ def max_pool1d(
 
 
 @public
-@composite(samples=_pool_samples(2, _DILATED, _INDEXED))
+@composite(samples=_pool_samples(2, _DILATED, _INDEXED), whole=("x",))
 def max_pool2d(
     x: Any,
     kernel_size: Any,
@@ -219,7 +227,7 @@ def max_pool2d(
 
 
 @public
-@composite(samples=_pool_samples(3, _DILATED, _INDEXED))
+@composite(samples=_pool_samples(3, _DILATED, _INDEXED), whole=("x",))
 def max_pool3d(
     x: Any,
     kernel_size: Any,
@@ -239,7 +247,7 @@ def max_pool3d(
 
 
 @public
-@composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED))
+@composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED), whole=("x",))
 def avg_pool1d(
     x: Any,
     kernel_size: Any,
@@ -258,7 +266,9 @@ def avg_pool1d(
 
 
 @public
-@composite(samples=_pool_samples(2, _EXCLUDED, _INCLUDED, {"kernel_size": 2, "divisor_override": 3}))
+@composite(
+    samples=_pool_samples(2, _EXCLUDED, _INCLUDED, {"kernel_size": 2, "divisor_override": 3}), whole=("x",)
+)
 def avg_pool2d(
     x: Any,
     kernel_size: Any,
@@ -280,7 +290,7 @@ def avg_pool2d(
 
 
 @public
-@composite(samples=_pool_samples(3, _EXCLUDED, _INCLUDED))
+@composite(samples=_pool_samples(3, _EXCLUDED, _INCLUDED), whole=("x",))
 def avg_pool3d(
     x: Any,
     kernel_size: Any,
@@ -305,8 +315,9 @@ def _norm_samples(rank: int) -> Any:
     cases: list[Attrs] = [
         {"norm_type": 2, "kernel_size": 2},
         {"norm_type": 3.0, "kernel_size": 3, "stride": 1},
+        {"norm_type": 2, "kernel_size": 2, "stride": 2, "ceil_mode": True},
     ]
-    return lambda: [Sample((real_array((2, 2, *(5, 4)[:rank]), 0.5, 2.0),), case) for case in cases]
+    return lambda: [Sample((real_array((2, 2, *(5, 4, 3)[:rank]), 0.5, 2.0),), case) for case in cases]
 
 
 @public
@@ -331,6 +342,18 @@ def lp_pool2d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ce
     tensor([[[[2.]]]])
     """
     return _p_norm("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+@public
+@composite(samples=_norm_samples(3))
+def lp_pool3d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+    """The p-norm of each window over the last three axes.
+
+    >>> import weft
+    >>> weft.lp_pool3d(weft.ones((1, 1, 2, 2, 2)), 1, 2)
+    tensor([[[[[8.]]]]])
+    """
+    return _p_norm("lp_pool3d", 3, x, norm_type, kernel_size, stride, ceil_mode)
 
 
 # Windows as columns

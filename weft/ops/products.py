@@ -136,7 +136,9 @@ def _need_features(op: str, x: Any, size: int) -> None:
         Sample((real_array((3,)), real_array((4, 3), seed=1), real_array((4,), seed=2))),
         Sample((real_array((0, 3)), real_array((4, 3)))),
         Sample((real_array((2, 3)), real_array((3,), seed=1))),
-    ]
+    ],
+    whole=("x",),
+    precision="low",
 )
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     """``x @ weight.T + bias``: x (..., in), weight (out, in) or (in,), bias (out,).
@@ -159,7 +161,8 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
             (real_array((2, 3)), real_array((2, 4), seed=1), real_array((5, 3, 4), seed=2), real_array((5,)))
         ),
         Sample((real_array((3,)), real_array((4,), seed=1), real_array((5, 3, 4), seed=2))),
-    ]
+    ],
+    precision="low",
 )
 def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Any:
     """``x1 @ weight[o] @ x2 + bias[o]`` for every output o: weight (out, in1, in2).

@@ -100,6 +100,7 @@ reduce_sum: Op = linear(
     batch=batch_leading(shifted_axes),
     samples=_arithmetic_samples,
     defaults={"keepdims": False},
+    precision="high",
 )
 
 
@@ -184,6 +185,7 @@ reduce_prod: Op = primitive(
     samples=_prod_samples,
     total=True,
     defaults={"keepdims": False},
+    precision="high",
 )
 
 

@@ -56,6 +56,7 @@ running_sum: Op = linear(
     batch=batch_leading(shifted_axes),
     samples=lambda: _scan_samples(reverse=False) + _scan_samples(reverse=True),
     defaults={"reverse": False},
+    precision="high",
 )
 
 
@@ -101,6 +102,7 @@ running_prod: Op = primitive(
     batch=batch_leading(shifted_axes),
     samples=_prod_samples,
     total=True,
+    precision="high",
 )
 
 

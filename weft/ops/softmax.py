@@ -87,6 +87,7 @@ softmax_op = primitive(
     batch=batch_leading(shifted_axes),
     samples=_samples,
     total=True,
+    precision="high",
 )
 
 log_softmax_op = primitive(
@@ -98,6 +99,7 @@ log_softmax_op = primitive(
     batch=batch_leading(shifted_axes),
     samples=_samples,
     total=True,
+    precision="high",
 )
 
 

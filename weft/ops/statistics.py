@@ -61,7 +61,7 @@ def _mean(x: Any, axes: Ints, keepdims: bool) -> Any:
 
 
 @public
-@composite(samples=lambda: [*_samples(), Sample((complex_array((3, 2)),), {"axis": 0})])
+@composite(samples=lambda: [*_samples(), Sample((complex_array((3, 2)),), {"axis": 0})], precision="high")
 def mean(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes.
 
@@ -75,7 +75,8 @@ def mean(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = Fal
 
 @public
 @composite(
-    samples=lambda: [*_samples(), *_samples(correction=1), Sample((complex_array((3, 2)),), {"axis": 0})]
+    samples=lambda: [*_samples(), *_samples(correction=1), Sample((complex_array((3, 2)),), {"axis": 0})],
+    precision="high",
 )
 def var(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
     """The variance over axes: squared distances from the mean, divided by their number less ``correction``.
@@ -104,7 +105,7 @@ def _var(op: str, x: Any, axis: Any, correction: float, keepdims: bool) -> Any:
 
 
 @public
-@composite(samples=lambda: [*_samples(), *_samples(correction=1)])
+@composite(samples=lambda: [*_samples(), *_samples(correction=1)], precision="high")
 def std(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
     """The standard deviation over axes, the square root of ``var``.
 
@@ -157,6 +158,7 @@ log_sum_exp: Op = primitive(
         Sample((real_array((0, 2)),), {"axes": (0,), "keepdims": False}, smooth=False),
     ],
     total=True,
+    precision="high",
 )
 
 
@@ -252,7 +254,7 @@ def _nan_samples() -> list[Sample]:
 
 
 @public
-@composite(samples=_nan_samples)
+@composite(samples=_nan_samples, precision="high")
 def nansum(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The sum over axes of the elements that are not NaN.
 
@@ -266,7 +268,7 @@ def nansum(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @public
-@composite(samples=_nan_samples)
+@composite(samples=_nan_samples, precision="high")
 def nanmean(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The mean over axes of the elements that are not NaN.
 

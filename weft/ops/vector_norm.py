@@ -43,7 +43,7 @@ def _vector_samples() -> list[Sample]:
     ]
 
 
-@composite(samples=_vector_samples)
+@composite(samples=_vector_samples, precision="high")
 @public
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
     """The norm ``sum(|x| ** ord) ** (1 / ord)`` over axes, over all of them by default.

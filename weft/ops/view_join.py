@@ -15,7 +15,7 @@ from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Sample, composite, type_of, whole
 from weft.ops.samples import real_array
 from weft.ops.size import count_to
 from weft.ops.view import broadcast_to, join, reshape
@@ -39,6 +39,7 @@ unbind = unstack
 
 
 @public
+@whole("x")
 def split(x: Any, /, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
     """x cut along an axis into pieces of a size (the last may be smaller), or of the sizes given.
 
@@ -72,6 +73,7 @@ def _positive(op: str, name: str, value: Any) -> int:
 
 
 @public
+@whole("x")
 def chunk(x: Any, /, chunks: int, axis: int = 0) -> tuple[Any, ...]:
     """x cut along an axis into at most ``chunks`` pieces of equal size (the last may be smaller).
 
@@ -81,7 +83,8 @@ def chunk(x: Any, /, chunks: int, axis: int = 0) -> tuple[Any, ...]:
     """
     count = _positive("chunk", "chunks", chunks)
     index = normalize_axis("chunk", axis, x.ndim)
-    return split(x, max(1, -(-x.shape[index] // count)), index)
+    parts: tuple[Any, ...] = split(x, max(1, -(-x.shape[index] // count)), index)
+    return parts
 
 
 @public

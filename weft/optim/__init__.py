@@ -12,8 +12,33 @@
 
 from weft.nn.utils import clip_grad_norm_, clip_grad_value_
 from weft.optim import lr_scheduler
+from weft.optim.adagrad import Adadelta, Adagrad
 from weft.optim.adam import Adam, AdamW
+from weft.optim.adam_variants import Adamax, NAdam, RAdam
+from weft.optim.ema import EMA
+from weft.optim.lbfgs import LBFGS
+from weft.optim.lion import Lion
 from weft.optim.optimizer import Optimizer
+from weft.optim.rmsprop import RMSprop
+from weft.optim.scaler import GradScaler
 from weft.optim.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "clip_grad_norm_", "clip_grad_value_", "lr_scheduler"]
+__all__ = [
+    "EMA",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "GradScaler",
+    "Lion",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "lr_scheduler",
+]

@@ -6,15 +6,14 @@ decay regularization", 2019.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from math import inf, log
-from typing import Any
+from typing import Any, ClassVar
 
 import weft
-from weft.optim.optimizer import Group, Optimizer, assign, check_range
+from weft.optim.counted import CountedOptimizer, one_minus_power
+from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, directed
 
 
-class Adam(Optimizer):
+class Adam(CountedOptimizer):
     """Adam.
 
     Args:
@@ -35,6 +34,12 @@ class Adam(Optimizer):
     tensor([0.9000, 1.9000])
     """
 
+    limits: ClassVar = {
+        "lr": NOT_NEGATIVE,
+        "betas": FRACTION,
+        "eps": NOT_NEGATIVE,
+        "weight_decay": NOT_NEGATIVE,
+    }
     decoupled = False  # whether weight decay acts on parameters directly
 
     def __init__(
@@ -48,9 +53,6 @@ class Adam(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        name = type(self).__name__
-        check_range(name, lr=(lr, 0, inf), eps=(eps, 0, inf), weight_decay=(weight_decay, 0, inf))
-        check_range(name, **{f"betas[{i}]": (beta, 0, 1) for i, beta in enumerate(betas)})
         super().__init__(
             params,
             {
@@ -63,70 +65,42 @@ class Adam(Optimizer):
             },
         )
 
-    def prepare(self, group: Group, params: list[Any]) -> None:
-        """Zeros for the averages, and counts of steps: parameters that always step together share one."""
-        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
-        new = [p for p in params if "step" not in self.state[p]]
-        self._share_step(new, weft.zeros((), dtype=weft.float64))
-        for p in params:
-            self.add_zeros(p, *names[: 3 if group["amsgrad"] else 2])
-        holders: defaultdict[int, int] = defaultdict(int)
-        for held in self.state.values():
-            holders[id(held["step"])] += 1
-        for members in self._by_step(params):
-            step = self.state[members[0]]["step"]
-            if holders[id(step)] > len(members):  # the others do not step now
-                self._share_step(members, step.clone())
+    def zeros(self, group: Group) -> tuple[str, ...]:
+        """The averages, and the largest of the second if asked."""
+        return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
 
-    def _share_step(self, params: list[Any], step: Any) -> None:
-        for p in params:
-            self.state[p]["step"] = step
-            self.generation += 1
+    def factors(self, settings: Group, step: Any) -> dict[str, Any]:
+        """The size of the step, and the root of how much of the squares is there.
 
-    def _by_step(self, params: list[Any]) -> list[list[Any]]:
-        """The parameters, those together that share a count."""
-        found: defaultdict[int, list[Any]] = defaultdict(list)
-        for p in params:
-            found[id(self.state[p]["step"])].append(p)
-        return list(found.values())
-
-    def update(self, group: Group, params: list[Any]) -> None:
-        """One step of a group."""
-        kept = 1.0 - group["lr"] * group["weight_decay"]  # of each parameter, if weight decay is decoupled
-        for members in self._by_step(params):
-            step = self.state[members[0]]["step"]
-            assign(step, step + 1.0)
-            first, second = (_one_minus_power(beta, step) for beta in group["betas"])
-            size, root = group["lr"] / first, weft.sqrt(second)
-            dtypes = {_wide(p.dtype) for p in members}
-            factors = {dtype: (size.astype(dtype), root.astype(dtype)) for dtype in dtypes}
-            for p in members:
-                self._change(group, p, kept, *factors[_wide(p.dtype)])
-
-    def _change(self, group: Group, p: Any, kept: Any, size: Any, root: Any) -> None:
-        """One step of a parameter.
-
-        Args:
-            group: its settings.
-            p: the parameter.
-            kept: how much of it weight decay leaves.
-            size: the learning rate, larger at the start, when the average of gradients is still small.
-            root: of how much of the average of squares is there at the start.
+        The size is the learning rate, larger at the start, when the average of gradients is still small.
         """
-        beta1, beta2 = group["betas"]
-        state = self.state[p]
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        g, value = -p.grad if group["maximize"] else p.grad, p.detach()
-        if group["weight_decay"] and self.decoupled:
-            value = value * kept
-        elif group["weight_decay"]:
-            g = g + value * group["weight_decay"]
-        assign(mean, mean + (g - mean) * (1 - beta1))
-        assign(square, square * beta2 + g * g * (1 - beta2))
-        if group["amsgrad"]:
-            square, average = state["max_exp_avg_sq"], square
-            assign(square, weft.maximum(square, average))
-        assign(p, value - mean / (weft.sqrt(square) / root + group["eps"]) * size)
+        first, second = (one_minus_power(settings[name], step) for name in ("beta1", "beta2"))
+        return {"size": settings["lr"] / first, "root": weft.sqrt(second)}
+
+    @classmethod
+    def rule(cls, settings: Group, p: Any, g: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """One step of a parameter."""
+        g = directed(settings, p, g, decay=not cls.decoupled)
+        new = averages(settings, g, state)
+        square = new["exp_avg_sq"]
+        if settings["amsgrad"]:
+            new["max_exp_avg_sq"] = square = weft.maximum(state["max_exp_avg_sq"], square)
+        step = new["exp_avg"] / (weft.sqrt(square) / settings["root"] + settings["eps"]) * settings["size"]
+        return (decayed(settings, p) if cls.decoupled else p) - step, new
+
+
+def averages(settings: Group, g: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """The averages of gradients and of their squares, with one more."""
+    mean, square, beta2 = state["exp_avg"], state["exp_avg_sq"], settings["beta2"]
+    return {
+        "exp_avg": mean + (g - mean) * (1 - settings["beta1"]),
+        "exp_avg_sq": square * beta2 + g * g * (1 - beta2),
+    }
+
+
+def decayed(settings: Group, p: Any) -> Any:
+    """What weight decay leaves of a parameter, where it acts on that itself."""
+    return p * settings["kept"] if settings["weight_decay"] else p
 
 
 class AdamW(Adam):
@@ -155,13 +129,3 @@ class AdamW(Adam):
         maximize: bool = False,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
-
-
-def _wide(dtype: Any) -> Any:
-    """The dtype to step in: at least float32."""
-    return dtype if dtype.itemsize >= 4 else weft.float32
-
-
-def _one_minus_power(beta: float, step: Any) -> Any:
-    """``1 - beta ** step`` without the loss of digits near 1."""
-    return weft.ones_like(step) if beta == 0 else -weft.expm1(step * log(beta))

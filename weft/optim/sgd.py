@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import weft
 from weft.errors import DomainError
-from weft.optim.optimizer import Group, Optimizer, assign, check_range
+from weft.optim.optimizer import NOT_NEGATIVE, Group, Optimizer, directed, is_used
 
 
 class SGD(Optimizer):
@@ -31,6 +30,8 @@ class SGD(Optimizer):
     tensor([0.8000, 1.6000])
     """
 
+    limits: ClassVar = {"lr": NOT_NEGATIVE, "momentum": NOT_NEGATIVE, "weight_decay": NOT_NEGATIVE}
+
     def __init__(
         self,
         params: Any,
@@ -42,11 +43,6 @@ class SGD(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        check_range("SGD", lr=(lr, 0, inf), momentum=(momentum, 0, inf), weight_decay=(weight_decay, 0, inf))
-        if nesterov and (momentum <= 0 or dampening != 0):
-            raise DomainError(
-                "SGD", f"nesterov needs momentum and no dampening, got {momentum} and {dampening}"
-            )
         super().__init__(
             params,
             {
@@ -59,6 +55,14 @@ class SGD(Optimizer):
             },
         )
 
+    def check(self, settings: Group) -> None:
+        """Nesterov's way looks ahead by the whole momentum."""
+        super().check(settings)
+        momentum, dampening = settings["momentum"], settings["dampening"]
+        if settings["nesterov"] and (momentum <= 0 or dampening != 0):
+            got = f"{momentum} and {dampening}"
+            raise DomainError("SGD", f"nesterov needs momentum and no dampening, got {got}")
+
     def prepare(self, group: Group, params: list[Any]) -> None:
         """Zeros for the momentum, and whether there was a first step, which dampening leaves alone."""
         for p in params:
@@ -66,21 +70,17 @@ class SGD(Optimizer):
                 self.add_zeros(p, "momentum_buffer")
             if group["momentum"] and group["dampening"] and "started" not in self.state[p]:
                 self.state[p]["started"] = weft.tensor(False)
+                self.generation += 1
 
-    def update(self, group: Group, params: list[Any]) -> None:
-        """One step of a group."""
-        for p in params:
-            d = -p.grad if group["maximize"] else p.grad
-            if group["weight_decay"]:
-                d = d + p.detach() * group["weight_decay"]
-            if group["momentum"]:
-                d = self._with_momentum(group, self.state[p], d)
-            assign(p, p.detach() - d * group["lr"])
-
-    def _with_momentum(self, group: Group, state: dict[str, Any], d: Any) -> Any:
-        buffer, share = state["momentum_buffer"], 1 - group["dampening"]
-        if group["dampening"]:
-            share = weft.where(state["started"], share, 1.0)
-            assign(state["started"], weft.ones_like(state["started"]))
-        assign(buffer, buffer * group["momentum"] + d * share)
-        return d + buffer * group["momentum"] if group["nesterov"] else buffer
+    @classmethod
+    def rule(cls, settings: Group, p: Any, g: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """One step of a parameter."""
+        d, momentum, new = directed(settings, p, g), settings["momentum"], {}
+        if is_used(momentum):
+            share = 1 - settings["dampening"]
+            if settings["dampening"]:
+                share = weft.where(state["started"], share, 1.0)
+                new["started"] = weft.ones_like(state["started"])
+            new["momentum_buffer"] = buffer = state["momentum_buffer"] * momentum + d * share
+            d = d + buffer * momentum if settings["nesterov"] else buffer
+        return p - d * settings["lr"], new

@@ -12,11 +12,12 @@ from weft.base.size_bounds import size_max, surely_less
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.elementwise import mul, rsqrt
 from weft.ops.norm import affine, need_positive, per_channel, standardize
-from weft.ops.op import type_of
+from weft.ops.op import type_of, whole
 from weft.ops.reduce import reduce_sum
 from weft.ops.select import cast
 from weft.ops.softmax import as_real
 from weft.ops.view import reshape
+from weft.tensor.autocast import in_precision
 from weft.tensor.mode import no_grad
 from weft.tensor.tensor import Tensor
 
@@ -60,7 +61,19 @@ def _by_running(op: str, x: Any, given: dict[str, Any], eps: float) -> Any:
     scale = rsqrt(variance + eps)
     scale = scale if weight is None else scale * weight
     shift = -mean * scale
-    return affine(x, scale, shift if bias is None else shift + bias)
+    return _scaled(x, scale, shift if bias is None else shift + bias)
+
+
+@whole("x")
+def _scaled(x: Any, scale: Any, shift: Any) -> Any:
+    return affine(x, scale, shift)
+
+
+@whole("x")
+def _normalised(x: Any, weight: Any, bias: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """x with mean 0 and variance 1 over axes, scaled and shifted, and the mean and variance it had."""
+    out, mean, variance = standardize(x, axes=axes, eps=eps, center=True)
+    return affine(out, weight, bias), mean, variance
 
 
 @public
@@ -87,7 +100,7 @@ def batch_norm(
     >>> mean, var
     (tensor([0.2000]), tensor([1.1000]))
     """
-    x = as_real("batch_norm", x)
+    (x,) = in_precision("high", (as_real("batch_norm", x),))
     _need_channels("batch_norm", x, 2)
     need_positive("batch_norm", "eps", eps)
     channels = x.shape[1]
@@ -98,10 +111,10 @@ def batch_norm(
     count = prod(x.shape) // channels if channels != 0 else 0
     _need_several("batch_norm", x, count)
     axes = (0, *range(2, x.ndim))
-    out, mean, variance = standardize(x, axes=axes, eps=float(eps), center=True)
+    out, mean, variance = _normalised(x, shaped["weight"], shaped["bias"], axes, float(eps))
     _move_towards("batch_norm", running_mean, mean.detach(), momentum)
     _move_towards("batch_norm", running_var, variance.detach() * (count / size_max(count - 1, 1)), momentum)
-    return affine(out, shaped["weight"], shaped["bias"])
+    return out
 
 
 @public
@@ -125,7 +138,7 @@ def instance_norm(
     tensor([[[-1.0000,  1.0000],
              [-1.0000,  1.0000]]])
     """
-    x = as_real("instance_norm", x)
+    (x,) = in_precision("high", (as_real("instance_norm", x),))
     _need_channels("instance_norm", x, 3)
     need_positive("instance_norm", "eps", eps)
     given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
@@ -134,12 +147,13 @@ def instance_norm(
         return _by_running("instance_norm", x, shaped, eps)
     count = prod(x.shape[2:])
     _need_several("instance_norm", x, count)
-    out, mean, variance = standardize(x, axes=tuple(range(2, x.ndim)), eps=float(eps), center=True)
+    axes = tuple(range(2, x.ndim))
+    out, mean, variance = _normalised(x, shaped["weight"], shaped["bias"], axes, float(eps))
     if running_mean is not None or running_var is not None:
         _move_towards("instance_norm", running_mean, _over_examples(mean), momentum)
         spread = _over_examples(variance) * (count / size_max(count - 1, 1))
         _move_towards("instance_norm", running_var, spread, momentum)
-    return affine(out, shaped["weight"], shaped["bias"])
+    return out
 
 
 def _over_examples(statistic: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError
 from weft.ops.op import staging, type_of
+from weft.tensor.autocast import autocast_dtype, casting_to
 from weft.tensor.dispatch import recording, wrap
 from weft.tensor.engine import node_of
 from weft.tensor.generator import (
@@ -149,6 +150,7 @@ class _Region:
         self._dropped: list[weakref.ref[_Dropped]] = []
         self._levels = frozenset(running_levels)
         self._key_rules = current_key_rules()
+        self._autocast = autocast_dtype()
 
     def drop(self, node: Node) -> None:
         """Observe a node as the function records it the first time."""
@@ -197,6 +199,7 @@ class _Region:
             observing(collect, alone=True),
             resumed(self._levels),
             transforms,
+            casting_to(self._autocast),
             draws as generator,
         ):
             call_user(self._function, *args, **kwargs)

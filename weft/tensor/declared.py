@@ -12,11 +12,14 @@ import numpy as np
 
 from weft.base.dtypes import float32, float64
 from weft.errors import WeftError
-from weft.ops.op import NoGradient, Op, staging
+from weft.ops.op import NoGradient, Op, casting, staging
+from weft.ops.view_slice import slice_axes
+from weft.tensor.autocast import in_precision
 from weft.tensor.dispatch import declared_rule, record, wrap
-from weft.tensor.large import LARGE, WHOLE, evaluate_large
+from weft.tensor.large import LARGE, PULLED, WHOLE, evaluate_large, with_kernels
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import make_node
+from weft.tensor.pieces import in_pieces
 from weft.tensor.tensor import Tensor
 
 ndarray = np.ndarray
@@ -27,9 +30,13 @@ def fast_declared(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
     """A function that runs an op of one output on tensors of plain arrays, and leaves the rest to general."""
     evaluate = op.eval
     has_kernel = op.name in WHOLE
+    is_pulled = op.name in PULLED
     has_gradient = not isinstance(op.vjp, NoGradient)
+    precision = op.precision
 
     def function(*inputs: Any, **attrs: Any) -> Any:
+        if precision and casting:
+            inputs = tuple(in_precision(precision, inputs))
         if staging.threads:
             return general(*inputs, **attrs)
         datas = []
@@ -56,6 +63,10 @@ def fast_declared(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
     def node_of_call(edges: tuple[Any, ...], datas: list[Any], out: Any, attrs: dict[str, Any]) -> Any:
         if out.dtype is float32 or out.dtype is float64:
             rule, plan = declared_rule(op)
+            if is_pulled and datas[0].size >= LARGE:
+                rule = with_kernels(rule)
+            elif op is slice_axes and datas[0].size >= LARGE:
+                rule = in_pieces(rule)
             return make_node(rule, edges, plan.save(datas, (out,), attrs))
         return record(op, edges, datas, (out,), attrs)
 

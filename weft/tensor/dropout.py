@@ -1,4 +1,4 @@
-"""Random masks in training: dropout and its relatives, and relaxed draws from categories.
+"""Random masks in training: dropout and its relatives, random slopes, and relaxed draws from categories.
 
 Each draws from the global generator, or from a ``key`` if one is given.
 """
@@ -11,10 +11,11 @@ from typing import Any
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_axis
 from weft.errors import DomainError, ShapeError
+from weft.ops.activation import leaky_relu
 from weft.ops.index_axis import one_hot
 from weft.ops.op import type_of
 from weft.ops.reduce import argmax
-from weft.ops.select import weight
+from weft.ops.select import select, weight
 from weft.ops.softmax import softmax
 from weft.ops.statistics import as_floating
 from weft.ops.view import permute
@@ -106,16 +107,53 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Any = N
     >>> weft.alpha_dropout(weft.randn(100, 100), 0.1).shape
     (100, 100)
     """
-    _check_probability("alpha_dropout", p)
+    return _saturated("alpha_dropout", x, p, training, key, x.shape)
+
+
+@public
+def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None) -> Any:
+    """``alpha_dropout`` of whole channels of x (N, C, *S).
+
+    >>> import weft
+    >>> weft.feature_alpha_dropout(weft.randn(2, 8, 5), 0.1).shape
+    (2, 8, 5)
+    """
+    if x.ndim < 2:
+        raise ShapeError("feature_alpha_dropout", f"the tensor must have channels, got {type_of(x)}")
+    shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
+    return _saturated("feature_alpha_dropout", x, p, training, key, shape)
+
+
+def _saturated(op: str, x: Any, p: float, training: bool, key: Any, shape: Shape) -> Any:
+    _check_probability(op, p)
     x = as_floating(x)
     if not training or p == 0:
         return x
     if p == 1:
         return x * 0.0
-    mask = _keep_mask(x.shape, p, key, x)
+    mask = _keep_mask(shape, p, key, x)
     scale = 1 / sqrt((1 - p) * (1 + p * _SATURATION**2))
     shift = -scale * p * _SATURATION
     return x * (mask * scale) + ((1 - mask) * (_SATURATION * scale) + shift)
+
+
+@public
+def rrelu(
+    x: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *, key: Any = None
+) -> Any:
+    """x where it is above 0, else x times a slope: drawn for each element in training, else their mean.
+
+    >>> import weft
+    >>> weft.rrelu(weft.tensor([-1.0, 2.0]), 0.25, 0.75)
+    tensor([-0.5000,  2.0000])
+    """
+    if not lower <= upper:
+        raise DomainError("rrelu", f"lower must not be above upper, got {lower} and {upper}")
+    if not training:
+        return leaky_relu(x, (lower + upper) / 2)
+    x = as_floating(x)
+    slope = random.uniform(next_key() if key is None else key, x.shape, lower, upper, dtype=x.dtype)
+    return select(x > 0, x, x * slope)
 
 
 @public

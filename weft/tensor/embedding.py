@@ -10,7 +10,7 @@ from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.errors import BoundsError, DomainError, DtypeError, ShapeError
 from weft.ops.index import gather_nd
-from weft.ops.op import type_of
+from weft.ops.op import type_of, whole
 from weft.ops.select import select
 from weft.ops.view import reshape
 from weft.tensor.convert import integer
@@ -32,7 +32,7 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
     if kind(indices.dtype) not in "iu":
         raise DtypeError("embedding", f"indices must be integers, got {indices.dtype.name}")
     _check_range(indices, weight.shape[0])
-    rows = gather_nd(weight, indices)
+    rows = gather_rows(weight, indices)
     if padding_idx is None:
         return rows
     number = integer("embedding", "padding_idx", padding_idx)
@@ -40,6 +40,12 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
         raise DomainError("embedding", f"padding_idx must be a row of {type_of(weight)}, got {number}")
     padded = reshape(indices == number % weight.shape[0], shape=(*indices.shape, 1))
     return select(padded, rows.detach(), rows)
+
+
+@whole("indices")
+def gather_rows(weight: Any, indices: Any) -> Any:
+    """The rows of a table at indices that are in range."""
+    return gather_nd(weight, indices)
 
 
 def _check_range(indices: Any, rows: int) -> None:

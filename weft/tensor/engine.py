@@ -21,14 +21,18 @@ from typing import Any
 import numpy as np
 
 from weft.errors import FreedGraphError
+from weft.ops.arithmetic import add
 from weft.ops.op import staging
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
+from weft.tensor.autocast import not_casting
 from weft.tensor.dispatch import filled_like, wrap
 from weft.tensor.hooks import Hooks
+from weft.tensor.large import LARGE, evaluate_large
 from weft.tensor.mode import set_recording, thread
 from weft.tensor.node import FREED, Instrumented, Leaf, Node, Output
-from weft.tensor.rules import REST
+from weft.tensor.pieces import Pieces
+from weft.tensor.rules import REST, Backward
 
 ndarray = np.ndarray
 _by_number = attrgetter("nr")
@@ -59,7 +63,8 @@ def run_backward(
         if create_graph:
             set_recording(True)
         sweep = _Sweep(on_tensors=on_tensors, hang=create_graph, free=not retain_graph, targets=targets)
-        with np.errstate(all="ignore"), thread.capture.going_back() if staged else nullcontext():
+        back = thread.capture.going_back() if staged else nullcontext()
+        with np.errstate(all="ignore"), back, not_casting():
             sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
             if targets is not None:
                 return sweep.results()
@@ -104,6 +109,11 @@ def _leading_to(targets: set[Any], nodes: Iterable[Any]) -> dict[Any, tuple[Any,
 
 def _output_number(edge: Any) -> int:
     return edge.index if type(edge) is Output else 0
+
+
+def total(x: Any, y: Any) -> Any:
+    """The sum of two gradients that are arrays, or pieces of one."""
+    return evaluate_large(add, (x, y), {}) if type(x) is type(y) is ndarray and x.size >= LARGE else x + y
 
 
 class _Sweep:
@@ -210,10 +220,11 @@ class _Sweep:
                                 heappush(heap, (-edge.nr, tick(), edge))
                         elif edge in owned:
                             pending[edge] += grad
+                        elif in_place:
+                            pending[edge] = total(pending[edge], grad)
+                            owned.add(edge)
                         else:
                             pending[edge] = pending[edge] + grad
-                            if in_place:
-                                owned.add(edge)
                     elif type(edge) is Leaf and edge in owned:
                         leaves[edge] += grad
                     else:
@@ -244,10 +255,11 @@ class _Sweep:
             sums[key] = grad
         elif key in self.owned:
             sums[key] += grad
+        elif not self.on_tensors:
+            sums[key] = total(sums[key], grad)
+            self.owned.add(key)
         else:
             sums[key] = sums[key] + grad
-            if not self.on_tensors:
-                self.owned.add(key)
 
     def saved_of(self, node: Node) -> tuple[Any, ...]:
         """What a node saved, computed again if it lies in a checkpoint."""
@@ -265,6 +277,8 @@ class _Sweep:
     def step(self, node: Node, g: Any, edges: tuple[Any, ...]) -> Sequence[Any] | None:
         """Run one node with everything that may be attached to it; None if nothing asks for its inputs."""
         rule, hooks = node.rule, self.hooks
+        if type(g) is Pieces:
+            g = g.array()
         grads_out = g if rule.outputs > 1 else [g]
         if type(rule) is Instrumented:
             hooks.on_tensors_of(rule, grads_out)
@@ -283,6 +297,8 @@ class _Sweep:
         values = self._as_tensors(node, saved) if self.on_tensors else saved
         given = grads_out if rule.outputs > 1 else grads_out[0]
         careful = node in self.masked
+        if rule.piece is not None and not careful and (piece := self._piece(rule, given, values, edges)):
+            return [piece]
         if rule.masks or (careful and rule.keeps_zeros):
             before = [node_of(e) for e in edges if e is not None]
             self.masked.update(before)
@@ -293,6 +309,14 @@ class _Sweep:
         else:
             grads = run_rule(rule, given, values, edges, careful=careful)
         return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
+
+    def _piece(self, rule: Backward, g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Any:
+        """The gradient of a slice as a piece, if it goes to a node, which then puts all pieces together."""
+        plain = not self.on_tensors and type(rule) is not Instrumented and not is_watching()
+        if not plain or type(edges[0]) is not Node or rule.piece is None:
+            return None
+        self.special.add(edges[0])
+        return rule.piece(g, saved)
 
     def _retain(self, rule: Instrumented, grads_out: list[Any]) -> None:
         if self.targets is None:

@@ -14,11 +14,12 @@ import numpy as np
 
 from weft.base.dtypes import DTYPES, kind
 from weft.errors import ArgumentError, WeftError
-from weft.ops.op import Container, NoGradient, Op, set_tensor_layer, staging
+from weft.ops.op import Container, NoGradient, Op, casting, set_tensor_layer, staging
+from weft.tensor.autocast import in_precision
 from weft.tensor.declared import fast_declared
 from weft.tensor.dispatch import apply, as_tensors, elementwise_rule, promoted, recording, wrap
 from weft.tensor.form import constant, form_of
-from weft.tensor.large import LARGE, evaluate_large
+from weft.tensor.large import LARGE, evaluate_large, with_kernels
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import Node, make_node
 from weft.tensor.promotion import number_array
@@ -68,6 +69,8 @@ def _general(op: Op) -> Function:
         for x in inputs:
             if isinstance(x, Container):
                 return x.apply_op(op, inputs, attrs)
+        if op.precision and casting:
+            inputs = tuple(in_precision(op.precision, inputs))
         return apply(op, as_tensors(op, inputs), attrs)
 
     return function
@@ -115,7 +118,7 @@ def _unary(op: Op, general: Function) -> Function:
             elif form.is_scalar:  # of 0-d arrays NumPy makes scalars
                 out = asarray(ufunc(a))
             else:
-                out = evaluate_large(op, (a,), {})
+                return large(x)
             t = blank_tensor()
             t._data = out
             t._form = form
@@ -142,6 +145,14 @@ def _unary(op: Op, general: Function) -> Function:
             raise
         except Exception:  # whatever it was, the general path says it in the user's terms
             return general(x)
+
+    def large(x: Any) -> Any:
+        out = evaluate_large(op, (x._data,), {})
+        node = None
+        if x._node is not None and recording():
+            saved = (x._data if keep_x else None, out if keep_out else None, None)
+            node = make_node(with_kernels(rule, flat=True), (x._node,), saved)
+        return _of_form(out, x._form, node)
 
     def fresh(x: Any) -> Any:
         """A tensor whose form is not known yet, or has none."""
@@ -181,7 +192,7 @@ def _binary(op: Op, general: Function) -> Function:
             elif form.is_scalar:  # of 0-d arrays NumPy makes scalars
                 out = asarray(ufunc(a, b))
             else:
-                out = evaluate_large(op, (a, b), {})
+                return large(x, a, b, right)
             t = blank_tensor()
             t._data = out
             t._form = form
@@ -218,6 +229,16 @@ def _binary(op: Op, general: Function) -> Function:
         except Exception:  # whatever it was, the general path says it in the user's terms
             return mixed(x, y)
 
+    def large(x: Any, a: Any, b: Any, right: Any) -> Any:
+        out = evaluate_large(op, (a, b), {})
+        node, left = None, x._node
+        if (left is not None or right is not None) and recording():
+            keep = saved_by_partials(op, (left is not None, right is not None))
+            kept = [d if k else None for d, k in zip((a, b, out), keep, strict=True)]
+            own = rule if keeps_nothing else with_kernels(rule, flat=True)
+            node = make_node(own, (left, right), (*kept, None))
+        return _of_form(out, x._form, node)
+
     def mixed(x: Any, y: Any) -> Any:
         """Arrays that are not known to be of one form: new ones, ones that broadcast, integers."""
         if staging.threads:
@@ -248,10 +269,18 @@ def _binary(op: Op, general: Function) -> Function:
         if edges != (None, None) and recording():
             keep = saved_by_partials(op, (edges[0] is not None, edges[1] is not None))
             kept = [d if k else None for d, k in zip((a, b, out), keep, strict=True)]
-            t._node = make_node(rule, edges, (*kept, (a.shape, b.shape)))
+            own = with_kernels(rule) if is_large else rule
+            t._node = make_node(own, edges, (*kept, (a.shape, b.shape)))
         return t
 
     return function
+
+
+def _of_form(data: Any, form: Any, node: Any) -> Any:
+    """A tensor of data whose form is known, an output of node."""
+    t = wrap(data, node)
+    t._form = form
+    return t
 
 
 def _find_form(x: Any) -> Any:

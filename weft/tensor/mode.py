@@ -34,6 +34,7 @@ class _Thread(threading.local):
 
     def __init__(self) -> None:
         self.entered: list[tuple[object, bool]] = []  # scopes that are open, with what was before each
+        self.casts: list[tuple[object, Any]] = []  # likewise those of autocast
 
 
 class _Switch:

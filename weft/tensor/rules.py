@@ -41,6 +41,8 @@ class Backward:
         careful: the same as run, but where the gradient is 0 its product with any slope is 0; None if run
             is so already, or if there is no slope for each element.
         keeps_zeros: whether elements whose gradient is 0 have inputs whose gradient is 0.
+        piece: ``(gradient, saved) -> `` the gradient of the only input as a part of a sum, see
+            ``weft.tensor.pieces``, or None; None if it never is one.
     """
 
     __slots__ = (
@@ -50,6 +52,7 @@ class Backward:
         "materialize",
         "name",
         "outputs",
+        "piece",
         "plain",
         "run",
         "slots",
@@ -66,20 +69,22 @@ class Backward:
         masks: bool = False,
         careful: Run | None = None,
         keeps_zeros: bool = False,
+        piece: Callable[[Any, Saved], Any] | None = None,
     ) -> None:
         self.name = name
         self.run = run
         self.slots = slots
         self.outputs = outputs
         self.materialize = materialize
-        self.plain = outputs == 1 and not masks
+        self.plain = outputs == 1 and not masks and piece is None
         self.masks = masks
         self.careful = careful
         self.keeps_zeros = keeps_zeros
+        self.piece = piece
 
     def parts(self) -> dict[str, Any]:
         """What it is made of, by the parameters of the constructor."""
-        names = ("name", "run", "slots", "outputs", "materialize", "masks", "careful", "keeps_zeros")
+        names = ("name", "run", "slots", "outputs", "materialize", "masks", "careful", "keeps_zeros", "piece")
         return {name: getattr(self, name) for name in names}
 
     def replace(self, **changes: Any) -> Backward:

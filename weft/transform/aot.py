@@ -16,6 +16,7 @@ from weft.base.dtypes import kind
 from weft.ir.graph import Array, Graph
 from weft.ir.interpret import interpret
 from weft.ops.op import staging, type_of
+from weft.ops.select import select
 from weft.tensor.dispatch import recording
 from weft.tensor.mode import thread
 from weft.tensor.node import Output, make_node
@@ -36,15 +37,22 @@ def interpreted(graph: Graph) -> Run:
 class Recorder:
     """Runs the two graphs of a derivative on tensors.
 
-    Attributes:
+    Args:
         derivative: of the graph.
         wrt: positions of the inputs whose gradients it gives.
+        build: what runs a graph on arrays.
+        pointwise: whether each element of the only result depends on one of the only input alone.
     """
 
     __slots__ = ("_backward", "_forward", "_outputs", "_rule", "_updates", "derivative", "wrt")
 
     def __init__(
-        self, derivative: Derivative, wrt: Sequence[int], build: Callable[[Graph], Run] = interpreted
+        self,
+        derivative: Derivative,
+        wrt: Sequence[int],
+        build: Callable[[Graph], Run] = interpreted,
+        *,
+        pointwise: bool = False,
     ) -> None:
         forward = derivative.forward
         self.derivative = derivative
@@ -54,7 +62,9 @@ class Recorder:
         self._outputs = len(forward.outputs) - derivative.saved
         self._updates = len(forward.updates)
         slots = (None, None, *range(len(forward.inputs)))  # the recorder, residuals, inputs; then types
-        self._rule = Backward(forward.name.strip("<>"), _pull, slots, self._outputs)
+        careful = _pull_unless_zero if pointwise else None
+        name = forward.name.strip("<>")
+        self._rule = Backward(name, _pull, slots, self._outputs, careful=careful, keeps_zeros=pointwise)
 
     def __call__(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """The outputs of the graph on tensors, recorded, and the new values of its updated inputs."""
@@ -104,3 +114,8 @@ def _pull(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
         if reached and edges[i] is not None:
             grads[i] = gradient
     return grads
+
+
+def _pull_unless_zero(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
+    """The same, but 0 where g is 0, even if the slope is infinite or NaN there."""
+    return [None if x is None else select(g == 0, g, x) for x in _pull(g, saved, edges)]

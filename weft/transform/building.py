@@ -25,6 +25,7 @@ from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.ops.op import Op, staging
 from weft.ops.stop import stop_gradient
+from weft.tensor.autocast import not_casting
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.captured import Captured, is_cut, name_of
@@ -463,6 +464,7 @@ def not_capturing() -> Iterator[None]:
     before = thread.capture
     thread.capture = None
     try:
-        yield
+        with not_casting():
+            yield
     finally:
         thread.capture = before

@@ -161,6 +161,12 @@ def split(joint: Joint, free: Collection[int] = (), *, recompute: bool = False) 
     return Derivative(forward, backward, parts.kept, joint.reached, len(parts.residuals))
 
 
+def optimized(derivative: Derivative) -> Derivative:
+    """The derivative with both graphs optimised."""
+    forward, backward = derivative.forward.optimize(), derivative.backward.optimize()
+    return derivative._replace(forward=forward, backward=backward)
+
+
 def telling_sizes(derivative: Derivative) -> Derivative:
     """The derivative, whose backward graph also gets inputs that tell the named sizes it asks for.
 

@@ -198,9 +198,13 @@ def _cut(
 
 
 def _cost(value: Value, node: Node | None, outputs: Collection[Value]) -> int:
-    """Bytes, in fine units: of equals an output is best, then an input, and what is merely moved is last."""
+    """Bytes, in fine units: of equals an output is best, then an input, and what is merely moved is last.
+
+    One value and its parts cost the same, and of such equals the last ones are saved: what is computed of
+    parts, as the gates of a cell, is then not computed again.
+    """
     rank = 0 if value in outputs else 1 if node is None else 3 if node.op.moves else 2
-    return max(bytes_of(value), 1) * 1024 + rank
+    return max(bytes_of(value), 1) * ((1 << 20) + rank)
 
 
 def _scheduled(

@@ -18,6 +18,7 @@ from weft.ir.graph import Array, Graph, Node, Operand, Value
 from weft.ir.order import needed_nodes
 from weft.ops.call import call
 from weft.ops.op import Composite, Container, TensorLike, set_scope_layer
+from weft.tensor.large import call_large
 from weft.tensor.mode import thread
 
 _LITERALS = (bool, int, float, complex, str, type(None), np.dtype, Size)
@@ -38,7 +39,8 @@ def run_composite(entry: Composite, args: tuple[Any, ...], kwargs: dict[str, Any
     """Call a composite; if this thread captures, remember which nodes it made."""
     capture = thread.capture
     if capture is None:
-        return entry.function(*args, **kwargs)
+        out = call_large(entry, args, kwargs) if entry.whole else None
+        return entry.function(*args, **kwargs) if out is None else out
     return run_scope(capture, entry.name, entry.function, args, kwargs)
 
 

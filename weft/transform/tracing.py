@@ -10,6 +10,7 @@ from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.ops.call import call
 from weft.ops.op import staging
+from weft.tensor.autocast import not_casting
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture, capturing
@@ -63,7 +64,8 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     capture = thread.capture if staging.threads else None
     before = None if capture is None else capture._phase
     try:
-        return _replay(graph, inputs, capture, "" if before is None else before.phase)
+        with not_casting():  # a graph has its dtypes
+            return _replay(graph, inputs, capture, "" if before is None else before.phase)
     finally:
         if capture is not None:
             capture._phase = before
