@@ -86,6 +86,7 @@ try:
     from weft.tensor import methods as _methods  # noqa: F401 - attaches methods
     from weft.tensor import operators as _operators  # noqa: F401 - attaches operators
     from weft.tensor.anomaly import detect_anomaly
+    from weft.tensor.autocast import autocast
     from weft.tensor.autograd import stop_gradient
     from weft.tensor.casts import astype
     from weft.tensor.creation import (
@@ -226,7 +227,21 @@ clamp = clip
 device = Device
 
 if _typing.TYPE_CHECKING:
-    from weft import autograd, datasets, fft, functional, jit, linalg, nn, optim, passes, testing
+    from weft import (
+        autograd,
+        data,
+        datasets,
+        fft,
+        functional,
+        io,
+        jit,
+        linalg,
+        nn,
+        optim,
+        passes,
+        testing,
+        train,
+    )
     from weft.base.threads import get_num_threads, set_num_threads
     from weft.base.trees import (
         register_tree,
@@ -240,6 +255,8 @@ if _typing.TYPE_CHECKING:
     from weft.capture.make import make_graph
     from weft.capture.session import Session
     from weft.capture.static import assign, gradients, group, placeholder
+    from weft.io.files import load, save
+    from weft.io.model import load_graph, save_graph
     from weft.ir.graph import Graph
     from weft.ir.parse import parse_graph
     from weft.ops.activation import (
@@ -294,8 +311,10 @@ if _typing.TYPE_CHECKING:
         hinge_embedding_loss,
         margin_ranking_loss,
         multi_margin_loss,
+        multilabel_margin_loss,
         multilabel_soft_margin_loss,
         pairwise_distance,
+        pdist,
         soft_margin_loss,
         triplet_margin_loss,
         triplet_margin_with_distance_loss,
@@ -308,6 +327,7 @@ if _typing.TYPE_CHECKING:
         fold,
         lp_pool1d,
         lp_pool2d,
+        lp_pool3d,
         max_pool1d,
         max_pool2d,
         max_pool3d,
@@ -321,16 +341,26 @@ if _typing.TYPE_CHECKING:
         adaptive_max_pool2d,
         adaptive_max_pool3d,
     )
-    from weft.ops.products import bilinear, bmm, dot, inner, kron, linear, mm, mv
+    from weft.ops.products import bilinear, bmm, inner, kron, linear, mm, mv
     from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
     from weft.ops.softmax import log_softmax, softmax, softmin
+    from weft.ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
     from weft.passes.check import check_passes
     from weft.tensor import random
     from weft.tensor.attention import scaled_dot_product_attention
     from weft.tensor.batch_norm import batch_norm, instance_norm
     from weft.tensor.checkpoint import checkpoint, checkpoint_sequential
     from weft.tensor.custom import custom_op, remove_custom_op
-    from weft.tensor.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, gumbel_softmax
+    from weft.tensor.dropout import (
+        alpha_dropout,
+        dropout,
+        dropout1d,
+        dropout2d,
+        dropout3d,
+        feature_alpha_dropout,
+        gumbel_softmax,
+        rrelu,
+    )
     from weft.tensor.dynamic import (
         argwhere,
         bincount,
@@ -345,6 +375,7 @@ if _typing.TYPE_CHECKING:
         unique_values,
     )
     from weft.tensor.embedding import embedding
+    from weft.tensor.embedding_bag import embedding_bag
     from weft.tensor.function import Function
     from weft.tensor.generator import (
         Generator,
@@ -371,6 +402,7 @@ if _typing.TYPE_CHECKING:
         randperm,
     )
     from weft.tensor.sparse import SparseTensor, sparse_coo_tensor, to_sparse
+    from weft.train.trainer import Trainer
     from weft.transform.control_branches import cond, switch
     from weft.transform.control_loops import fori_loop, scan, while_loop
     from weft.transform.jacobian import hessian, jacfwd, jacobian, jacrev
@@ -378,12 +410,15 @@ if _typing.TYPE_CHECKING:
     from weft.transform.linearize import linearize
     from weft.transform.reverse import grad, value_and_grad, vjp
     from weft.transform.vmap import vmap
+    from weft.viewer.picture import dot
 else:
     _MODULES = {
         "autograd": "weft.autograd",
+        "data": "weft.data",
         "datasets": "weft.datasets",
         "fft": "weft.fft",
         "functional": "weft.functional",
+        "io": "weft.io",
         "jit": "weft.jit",
         "linalg": "weft.linalg",
         "nn": "weft.nn",
@@ -391,6 +426,7 @@ else:
         "passes": "weft.passes",
         "random": "weft.tensor.random",
         "testing": "weft.testing",
+        "train": "weft.train",
     }
     _NAMES = {
         "weft.capture.aot": "aot",
@@ -399,6 +435,8 @@ else:
         "weft.capture.static": "assign gradients group placeholder",
         "weft.base.threads": "get_num_threads set_num_threads",
         "weft.base.trees": "register_tree tree_flatten tree_leaves tree_map tree_structure tree_unflatten",
+        "weft.io.files": "load save",
+        "weft.io.model": "load_graph save_graph",
         "weft.ir.graph": "Graph",
         "weft.ir.parse": "parse_graph",
         "weft.ops.activation": (
@@ -415,32 +453,36 @@ else:
         "weft.ops.loss_class": "cross_entropy nll_loss",
         "weft.ops.loss_margin": (
             "cdist cosine_embedding_loss cosine_similarity hinge_embedding_loss margin_ranking_loss "
-            "multi_margin_loss multilabel_soft_margin_loss pairwise_distance soft_margin_loss "
-            "triplet_margin_loss triplet_margin_with_distance_loss"
+            "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss pairwise_distance pdist "
+            "soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss"
         ),
         "weft.ops.norm": "group_norm layer_norm local_response_norm normalize rms_norm",
         "weft.ops.pool": (
-            "avg_pool1d avg_pool2d avg_pool3d fold lp_pool1d lp_pool2d max_pool1d max_pool2d max_pool3d "
-            "unfold"
+            "avg_pool1d avg_pool2d avg_pool3d fold lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d "
+            "max_pool3d unfold"
         ),
         "weft.ops.pool_adaptive": (
             "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
             "adaptive_max_pool2d adaptive_max_pool3d"
         ),
-        "weft.ops.products": "bilinear bmm dot inner kron linear mm mv",
+        "weft.ops.products": "bilinear bmm inner kron linear mm mv",
         "weft.ops.resize": "channel_shuffle interpolate pixel_shuffle pixel_unshuffle",
         "weft.ops.softmax": "log_softmax softmax softmin",
+        "weft.ops.unpool": "max_unpool1d max_unpool2d max_unpool3d",
         "weft.passes.check": "check_passes",
         "weft.tensor.attention": "scaled_dot_product_attention",
         "weft.tensor.batch_norm": "batch_norm instance_norm",
         "weft.tensor.checkpoint": "checkpoint checkpoint_sequential",
         "weft.tensor.custom": "custom_op remove_custom_op",
-        "weft.tensor.dropout": "alpha_dropout dropout dropout1d dropout2d dropout3d gumbel_softmax",
+        "weft.tensor.dropout": (
+            "alpha_dropout dropout dropout1d dropout2d dropout3d feature_alpha_dropout gumbel_softmax rrelu"
+        ),
         "weft.tensor.dynamic": (
             "argwhere bincount masked_select nonzero tril_indices triu_indices unique unique_all "
             "unique_counts unique_inverse unique_values"
         ),
         "weft.tensor.embedding": "embedding",
+        "weft.tensor.embedding_bag": "embedding_bag",
         "weft.tensor.function": "Function",
         "weft.tensor.generator": (
             "Generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state"
@@ -459,6 +501,8 @@ else:
         "weft.transform.linearize": "linearize",
         "weft.transform.reverse": "grad value_and_grad vjp",
         "weft.transform.vmap": "vmap",
+        "weft.viewer.picture": "dot",
+        "weft.train.trainer": "Trainer",
     }
     _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -482,13 +526,13 @@ else:
 # fmt: off
 __all__ = [
     "Device", "Function", "Generator", "Graph", "RaggedTensor", "Session", "SparseTensor", "Tensor",
-    "TensorType", "__array_api_version__", "__array_namespace_info__", "__version__", "abs", "absolute",
-    "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "TensorType", "Trainer", "__array_api_version__", "__array_namespace_info__", "__version__", "abs",
+    "absolute", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
     "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "affine_grid", "all",
     "allclose", "alpha_dropout", "amax", "amin", "angle", "any", "aot", "arange", "argmax", "argmin",
     "argsort", "argwhere", "as_tensor", "asarray", "asin", "asinh", "assign", "astype", "atan", "atan2",
-    "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "autograd", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "batch_norm", "bernoulli", "bfloat16", "bilinear", "binary_cross_entropy",
+    "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "autograd", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_norm", "bernoulli", "bfloat16", "bilinear", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "bincount", "bitwise_and", "bitwise_invert", "bitwise_left_shift",
     "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm", "bool", "broadcast_arrays",
     "broadcast_to", "can_cast", "cat", "cdist", "ceil", "celu", "channel_shuffle", "check_passes",
@@ -496,44 +540,46 @@ __all__ = [
     "complex128", "concat", "cond", "conj", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cosh", "cosine_embedding_loss",
     "cosine_similarity", "count_nonzero", "crop", "cross_entropy", "cummax", "cummin", "cumprod", "cumsum",
-    "cumulative_prod", "cumulative_sum", "custom_op", "datasets", "detect_anomaly", "device", "diag",
+    "cumulative_prod", "cumulative_sum", "custom_op", "data", "datasets", "detect_anomaly", "device", "diag",
     "diag_embed", "diagonal", "diff", "digamma", "div", "divide", "dot", "double", "dropout", "dropout1d",
-    "dropout2d", "dropout3d", "e", "einsum", "elu", "embedding", "empty", "empty_like", "enable_grad", "eq",
-    "equal", "erf", "erfc", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expm1", "eye", "fft",
-    "finfo", "flatten", "flip", "float16", "float32", "float64", "floor", "floor_divide", "fmod", "fold",
-    "fori_loop", "fork_rng", "from_dlpack", "from_numpy", "full", "full_like", "functional", "gather",
-    "gaussian_nll_loss", "ge", "gelu", "get_default_dtype", "get_eager_kernels", "get_num_threads",
-    "get_rng_state", "glu", "grad", "gradients", "greater", "greater_equal", "grid_sample", "group",
-    "group_norm", "gt", "gumbel_softmax", "half", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-    "hessian", "hinge_embedding_loss", "huber_loss", "hypot", "iinfo", "imag", "index_add", "index_select",
-    "inf", "inference_mode", "initial_seed", "inner", "instance_norm", "int8", "int16", "int32", "int64",
-    "interpolate", "is_complex", "is_floating_point", "is_grad_enabled", "is_tensor", "isclose", "isdtype",
-    "isfinite", "isin", "isinf", "isnan", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "kl_div", "kron",
-    "l1_loss", "layer_norm", "le", "leaky_relu", "lerp", "less", "less_equal", "lgamma", "linalg", "linear",
-    "linearize", "linspace", "local_response_norm", "log", "log1p", "log2", "log10", "log_softmax",
-    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsumexp", "long",
-    "lp_pool1d", "lp_pool2d", "lt", "make_graph", "manual_seed", "margin_ranking_loss", "masked_fill",
-    "masked_select", "matmul", "matrix_transpose", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
-    "mean", "median", "meshgrid", "min", "minimum", "mish", "mm", "moveaxis", "mse_loss", "mul",
-    "multi_margin_loss", "multilabel_soft_margin_loss", "multinomial", "multiply", "mv", "nan", "nan_to_num",
-    "nanmean", "nansum", "ne", "neg", "negative", "newaxis", "nextafter", "nll_loss", "nn", "no_grad",
-    "no_gradient", "nonzero", "normal", "normalize", "not_equal", "numel", "one_hot", "ones", "ones_like",
-    "optim", "outer", "pad", "pairwise_distance", "parse_graph", "passes", "permute_dims", "pi",
-    "pixel_shuffle", "pixel_unshuffle", "placeholder", "poisson_nll_loss", "polygamma", "positive", "pow",
-    "prelu", "printoptions", "prod", "put_along_axis", "quantile", "ragged", "ragged_from_padded",
+    "dropout2d", "dropout3d", "e", "einsum", "elu", "embedding", "embedding_bag", "empty", "empty_like",
+    "enable_grad", "eq", "equal", "erf", "erfc", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims",
+    "expm1", "eye", "feature_alpha_dropout", "fft", "finfo", "flatten", "flip", "float16", "float32",
+    "float64", "floor", "floor_divide", "fmod", "fold", "fori_loop", "fork_rng", "from_dlpack", "from_numpy",
+    "full", "full_like", "functional", "gather", "gaussian_nll_loss", "ge", "gelu", "get_default_dtype",
+    "get_eager_kernels", "get_num_threads", "get_rng_state", "glu", "grad", "gradients", "greater",
+    "greater_equal", "grid_sample", "group", "group_norm", "gt", "gumbel_softmax", "half", "hardshrink",
+    "hardsigmoid", "hardswish", "hardtanh", "hessian", "hinge_embedding_loss", "huber_loss", "hypot", "iinfo",
+    "imag", "index_add", "index_select", "inf", "inference_mode", "initial_seed", "inner", "instance_norm",
+    "int8", "int16", "int32", "int64", "interpolate", "io", "is_complex", "is_floating_point",
+    "is_grad_enabled", "is_tensor", "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "jacfwd",
+    "jacobian", "jacrev", "jit", "jvp", "kl_div", "kron", "l1_loss", "layer_norm", "le", "leaky_relu", "lerp",
+    "less", "less_equal", "lgamma", "linalg", "linear", "linearize", "linspace", "load", "load_graph",
+    "local_response_norm", "log", "log1p", "log2", "log10", "log_softmax", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsumexp", "long", "lp_pool1d", "lp_pool2d",
+    "lp_pool3d", "lt", "make_graph", "manual_seed", "margin_ranking_loss", "masked_fill", "masked_select",
+    "matmul", "matrix_transpose", "max", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",
+    "max_unpool2d", "max_unpool3d", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mish", "mm",
+    "moveaxis", "mse_loss", "mul", "multi_margin_loss", "multilabel_margin_loss",
+    "multilabel_soft_margin_loss", "multinomial", "multiply", "mv", "nan", "nan_to_num", "nanmean", "nansum",
+    "ne", "neg", "negative", "newaxis", "nextafter", "nll_loss", "nn", "no_grad", "no_gradient", "nonzero",
+    "normal", "normalize", "not_equal", "numel", "one_hot", "ones", "ones_like", "optim", "outer", "pad",
+    "pairwise_distance", "parse_graph", "passes", "pdist", "permute_dims", "pi", "pixel_shuffle",
+    "pixel_unshuffle", "placeholder", "poisson_nll_loss", "polygamma", "positive", "pow", "prelu",
+    "printoptions", "prod", "put_along_axis", "quantile", "ragged", "ragged_from_padded",
     "ragged_from_splits", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random",
     "randperm", "real", "reciprocal", "register_tree", "relu", "relu6", "remainder", "remove_custom_op",
-    "repeat", "reshape", "result_type", "rms_norm", "roll", "round", "rsqrt", "scaled_dot_product_attention",
-    "scan", "scatter", "scatter_add", "searchsorted", "seed", "selu", "set_default_dtype",
-    "set_eager_kernels", "set_grad_enabled", "set_num_threads", "set_printoptions", "set_rng_state", "short",
-    "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "smooth_l1_loss", "soft_margin_loss", "softmax",
-    "softmin", "softplus", "softshrink", "softsign", "sort", "sparse_coo_tensor", "split", "sqrt", "square",
-    "squeeze", "stack", "std", "stop_gradient", "sub", "subtract", "sum", "swapaxes", "switch", "take",
-    "take_along_axis", "tan", "tanh", "tanhshrink", "tensor", "tensordot", "testing", "threshold", "tile",
-    "to_sparse", "topk", "transpose", "tree_flatten", "tree_leaves", "tree_map", "tree_structure",
-    "tree_unflatten", "tril", "tril_indices", "triplet_margin_loss", "triplet_margin_with_distance_loss",
-    "triu", "triu_indices", "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64", "unbind",
-    "unflatten", "unfold", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
-    "unsqueeze", "unstack", "value_and_grad", "var", "vecdot", "vjp", "vmap", "where", "while_loop", "zeros",
-    "zeros_like",
+    "repeat", "reshape", "result_type", "rms_norm", "roll", "round", "rrelu", "rsqrt", "save", "save_graph",
+    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "seed", "selu",
+    "set_default_dtype", "set_eager_kernels", "set_grad_enabled", "set_num_threads", "set_printoptions",
+    "set_rng_state", "short", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "smooth_l1_loss",
+    "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort",
+    "sparse_coo_tensor", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "sub",
+    "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan", "tanh", "tanhshrink", "tensor",
+    "tensordot", "testing", "threshold", "tile", "to_sparse", "topk", "train", "transpose", "tree_flatten",
+    "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tril", "tril_indices",
+    "triplet_margin_loss", "triplet_margin_with_distance_loss", "triu", "triu_indices", "true_divide",
+    "trunc", "uint8", "uint16", "uint32", "uint64", "unbind", "unflatten", "unfold", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "value_and_grad", "var",
+    "vecdot", "vjp", "vmap", "where", "while_loop", "zeros", "zeros_like",
 ]

@@ -9,11 +9,14 @@
     ├── DomainError       (ValueError)    an argument of the right kind with an impossible value
     ├── DeviceError       (ValueError)    a device that is not there, or tensors on different devices
     ├── SharingError      (BufferError)   memory that cannot be shared with another library
+    ├── PipelineError     (RuntimeError)  a stage of a data pipeline failed on an element; why is chained
+    │   └── WorkerError                   a process that worked for a pipeline was killed, or ended by itself
     ├── GradientError     (RuntimeError)  a gradient that cannot be had
     │   ├── FreedGraphError               backward through a graph that was already freed
     │   └── AnomalyError                  a gradient went NaN under ``weft.detect_anomaly()``
     ├── GraphError        (ValueError)    a graph that is not well formed, or is used wrongly
     │   └── ParseError                    text that is no graph
+    ├── FileError         (ValueError)    a file that is damaged, or of another kind
     ├── CheckError        (AssertionError)  an ``assert`` of captured code that failed when the graph ran
     └── CaptureError      (RuntimeError)  Python that cannot become a graph, or a value that outlived it
         └── TraceGuardError               a call that goes another way than the one that was traced
@@ -203,6 +206,33 @@ class SharingError(WeftError, BufferError):
     """
 
 
+class PipelineError(WeftError, RuntimeError):
+    """A function of the user, called by a stage of a data pipeline, failed; its own error is the cause.
+
+    >>> import weft
+    >>> from weft import data
+    >>> try:
+    ...     list(data.from_arrays([2, 0]).map(lambda x: 1 // int(x)))
+    ... except weft.errors.PipelineError as error:
+    ...     print(str(error).splitlines()[0])
+    ...     print(repr(error.__cause__))
+    map: <lambda> (stage %1) failed on element 1 of epoch 0: ZeroDivisionError: integer division or modulo by zero
+    ZeroDivisionError('integer division or modulo by zero')
+    """
+
+
+class WorkerError(PipelineError):
+    """A process that worked for a data pipeline ended before it gave its result.
+
+    >>> import os, weft
+    >>> from weft import data
+    >>> pipeline = data.from_arrays([1, 2]).map(lambda x: os._exit(3)).prefetch(2, mode="process")
+    >>> next(iter(pipeline))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.WorkerError: prefetch: a worker (process ...) ended with exit code 3 while stage %1, map(<lambda>), ...
+    """
+
+
 class GradientError(WeftError, RuntimeError):
     """A gradient cannot be had.
 
@@ -260,6 +290,19 @@ class ParseError(GraphError):
     >>> weft.parse_graph("graph f( {")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     weft.errors.ParseError: parse_graph: ...
+    """
+
+
+class FileError(WeftError, ValueError):
+    """A file is damaged, or is none that weft can read.
+
+    >>> import os, tempfile, weft
+    >>> path = os.path.join(tempfile.mkdtemp(), "empty")
+    >>> open(path, "wb").close()
+    >>> weft.load(path)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.FileError: load: empty: must begin with 8 bytes of length, got a file of 0 bytes
+    ...
     """
 
 

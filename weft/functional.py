@@ -53,8 +53,10 @@ from weft.ops.loss_margin import (
     hinge_embedding_loss,
     margin_ranking_loss,
     multi_margin_loss,
+    multilabel_margin_loss,
     multilabel_soft_margin_loss,
     pairwise_distance,
+    pdist,
     soft_margin_loss,
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
@@ -67,6 +69,7 @@ from weft.ops.pool import (
     fold,
     lp_pool1d,
     lp_pool2d,
+    lp_pool3d,
     max_pool1d,
     max_pool2d,
     max_pool3d,
@@ -83,11 +86,22 @@ from weft.ops.pool_adaptive import (
 from weft.ops.products import bilinear, linear
 from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
 from weft.ops.softmax import log_softmax, softmax, softmin
+from weft.ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from weft.ops.view_pad import pad
 from weft.tensor.attention import scaled_dot_product_attention
 from weft.tensor.batch_norm import batch_norm, instance_norm
-from weft.tensor.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, gumbel_softmax
+from weft.tensor.dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+    gumbel_softmax,
+    rrelu,
+)
 from weft.tensor.embedding import embedding
+from weft.tensor.embedding_bag import embedding_bag
 from weft.tensor.functions import sigmoid, tanh
 
 __all__ = [
@@ -124,6 +138,8 @@ __all__ = [
     "dropout3d",
     "elu",
     "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
     "fold",
     "gaussian_nll_loss",
     "gelu",
@@ -149,19 +165,25 @@ __all__ = [
     "logsigmoid",
     "lp_pool1d",
     "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
     "multi_margin_loss",
+    "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -169,6 +191,7 @@ __all__ = [
     "relu",
     "relu6",
     "rms_norm",
+    "rrelu",
     "scaled_dot_product_attention",
     "selu",
     "sigmoid",

@@ -49,6 +49,7 @@ def test_shared_parameters_come_once_and_are_saved_under_each_path() -> None:
     net = Net()
     net.layers[1].weight = net.layers[0].weight
     assert len(list(net.parameters())) == len(PATHS) - 1
+    assert [name for name, _ in net.named_parameters(remove_duplicate=False)] == PATHS
     assert set(PATHS) <= set(net.state_dict())
 
 
@@ -73,7 +74,7 @@ def test_state_is_a_snapshot() -> None:
 def test_loading_says_what_does_not_fit_and_changes_nothing() -> None:
     net = nn.Linear(2, 2)
     before = net.weight.detach().numpy().copy()
-    with pytest.raises(weft.errors.ArgumentError, match="got missing: bias; unknown: extra"):
+    with pytest.raises(weft.errors.ArgumentError, match=r"got missing: bias \(2,\); unknown: extra \(1,\)"):
         net.load_state_dict({"weight": weft.zeros((2, 2)), "extra": weft.zeros(1)})
     with pytest.raises(weft.errors.ShapeError, match=r"bias must have the shape \(2,\), got \(3,\)"):
         net.load_state_dict({"weight": weft.zeros((2, 2)), "bias": weft.zeros(3)})
@@ -202,13 +203,13 @@ def test_hooks_see_and_change_arguments_and_results() -> None:
 
 def test_text_shows_the_tree() -> None:
     assert repr(Net()) == (
-        "Net(\n"
-        "  (layers): ModuleList(\n"
-        "    (0): Linear(in_features=2, out_features=2, bias=True)\n"
-        "    (1): Linear(in_features=2, out_features=2, bias=False)\n"
+        "Net(  # 15 parameters\n"
+        "  (layers): ModuleList(  # 10\n"
+        "    (0): Linear(in_features=2, out_features=2, bias=True)  # 6\n"
+        "    (1): Linear(in_features=2, out_features=2, bias=False)  # 4\n"
         "  )\n"
-        "  (head): Sequential(\n"
-        "    (0): Linear(in_features=2, out_features=1, bias=True)\n"
+        "  (head): Sequential(  # 3\n"
+        "    (0): Linear(in_features=2, out_features=1, bias=True)  # 3\n"
         "    (1): Tanh()\n"
         "  )\n"
         ")"
@@ -229,6 +230,9 @@ def test_lists_of_modules() -> None:
     assert [type(m).__name__ for m in layers[1:]] == ["ReLU", "GELU"]
     assert isinstance(layers[1:], nn.ModuleList)
     assert len(layers) == 3
+    assert isinstance(layers.pop(), nn.GELU)
+    assert [type(m).__name__ for m in layers + nn.ModuleList([nn.Tanh()])] == ["Identity", "ReLU", "Tanh"]
+    layers.append(nn.GELU())
     with pytest.raises(weft.errors.BoundsError, match=r"an index must be in -3..2, got 3"):
         layers[3]
     with pytest.raises(weft.errors.ArgumentError, match="must hold modules, got int"):
@@ -250,6 +254,9 @@ def test_dicts_of_modules() -> None:
     assert len(list(modules.parameters())) == 2
     assert isinstance(modules.pop("b"), nn.Linear)
     assert [name for name, _ in modules.items()] == ["a"]
+    twin = copy.deepcopy(modules)
+    twin.clear()
+    assert (len(twin), len(modules)) == (0, 1)
     with pytest.raises(KeyError):
         modules["b"]
     with pytest.raises(

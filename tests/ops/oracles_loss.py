@@ -129,6 +129,22 @@ def multi_margin_loss(x: Array, t: Array, w: Any = None, *, p: int = 1, margin: 
     return np.asarray(out / len(x))
 
 
+@oracle
+def multilabel_margin_loss(x: Array, target: Array, *, reduction: str = "mean") -> Array:
+    losses = []
+    for row, classes in zip(np.atleast_2d(x), np.atleast_2d(target), strict=True):
+        wanted = list(classes[: np.argmax(classes < 0)] if (classes < 0).any() else classes)
+        others = [c for c in range(len(row)) if c not in wanted]
+        losses.append(sum(max(0.0, 1 - row[j] + row[i]) for j in wanted for i in others) / len(row))
+    return _reduce(np.asarray(losses), reduction)
+
+
+@oracle
+def pdist(x: Array, *, p: float = 2.0) -> Array:
+    rows = range(len(x))
+    return np.asarray([np.linalg.norm(x[i] - x[j], p) for i in rows for j in rows if j > i])
+
+
 def _by_example(
     x: Array, target: Array, loss: Callable[[Array, Any], tuple[float, float]], reduction: str
 ) -> Array:

@@ -160,9 +160,12 @@ def _avg_pool_nd(rank: int) -> Callable[..., Any]:
 
 
 def _lp_pool_nd(rank: int) -> Callable[..., Any]:
-    def function(x: Array, *, norm_type: float, kernel_size: Any, stride: Any = None) -> Array:
-        attrs = _pool_windows(x, rank, kernel_size, stride, 0, 1, False)
-        return window_sum(np.abs(x) ** norm_type, **attrs) ** (1 / norm_type)
+    def function(
+        x: Array, *, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Array:
+        attrs = _pool_windows(x, rank, kernel_size, stride, 0, 1, ceil_mode)
+        full = window_sum(np.ones_like(x), **attrs) / np.prod(attrs["kernel"])
+        return (window_sum(np.abs(x) ** norm_type, **attrs) / full) ** (1 / norm_type)
 
     return function
 
@@ -185,7 +188,20 @@ def _adaptive_nd(rank: int, reduce: str) -> Callable[..., Any]:
     return function
 
 
+def _unpool_nd(rank: int) -> Callable[..., Any]:
+    def function(x: Array, indices: Array, *, kernel_size: int, output_size: Any = None) -> Array:
+        lead = x.shape[: x.ndim - rank]
+        sizes = output_size or tuple(n * kernel_size for n in x.shape[len(lead) :])
+        out = np.zeros((*lead, int(np.prod(sizes))))
+        for at in np.ndindex(x.shape):
+            out[(*at[: len(lead)], indices[at])] = x[at]
+        return out.reshape(*lead, *sizes)
+
+    return function
+
+
 for _rank in (1, 2, 3):
+    ORACLES[f"max_unpool{_rank}d"] = _unpool_nd(_rank)
     ORACLES[f"max_pool{_rank}d"] = _max_pool_nd(_rank)
     ORACLES[f"avg_pool{_rank}d"] = _avg_pool_nd(_rank)
     ORACLES[f"adaptive_avg_pool{_rank}d"] = _adaptive_nd(_rank, "mean")

@@ -1,4 +1,7 @@
-"""Nonlinear functions and dropout as modules."""
+"""Nonlinear functions of each element as modules; those along an axis are in ``weft.nn.softmax``.
+
+``inplace`` is there because programs pass it; weft's values never change, so it makes no difference.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,17 @@ from typing import Any
 import weft
 from weft.errors import DomainError
 from weft.nn.module import Module
+from weft.nn.parameter import Parameter
 
 
-class ReLU(Module):
+class _Rectifier(Module):
+    """A function of each element that programs for other frameworks ask to work in place."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+
+
+class ReLU(_Rectifier):
     """``max(x, 0)``.
 
     >>> import weft
@@ -22,12 +33,121 @@ class ReLU(Module):
         return weft.relu(x)
 
 
+class ReLU6(_Rectifier):
+    """x between 0 and 6.
+
+    >>> import weft
+    >>> weft.nn.ReLU6()(weft.tensor([-1.0, 2.0, 9.0]))
+    tensor([0., 2., 6.])
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.relu6(x)
+
+
+class LeakyReLU(Module):
+    """x where it is positive, else ``negative_slope * x``.
+
+    >>> import weft
+    >>> weft.nn.LeakyReLU(0.5)(weft.tensor([-1.0, 2.0]))
+    tensor([-0.5000,  2.0000])
+    """
+
+    _shown = ("negative_slope",)
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.leaky_relu(x, self.negative_slope)
+
+
+class RReLU(Module):
+    """``LeakyReLU`` with a slope drawn for each element in training, and their mean otherwise.
+
+    >>> import weft
+    >>> weft.nn.RReLU(0.25, 0.75).eval()(weft.tensor([-1.0, 2.0]))
+    tensor([-0.5000,  2.0000])
+    """
+
+    _shown = ("lower", "upper")
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.rrelu(x, self.lower, self.upper, self.training)
+
+
+class ELU(Module):
+    """x where it is positive, else ``alpha * (exp(x) - 1)``.
+
+    >>> import weft
+    >>> weft.nn.ELU()(weft.tensor([0.0, 2.0]))
+    tensor([0., 2.])
+    """
+
+    _shown = ("alpha",)
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.elu(x, self.alpha)
+
+
+class CELU(Module):
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``.
+
+    >>> import weft
+    >>> weft.nn.CELU()(weft.tensor([0.0, 2.0]))
+    tensor([0., 2.])
+    """
+
+    _shown = ("alpha",)
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.celu(x, self.alpha)
+
+
+class SELU(_Rectifier):
+    """``ELU`` scaled so that signals keep mean 0 and variance 1 from layer to layer.
+
+    >>> import weft
+    >>> weft.nn.SELU()(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.0507])
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.selu(x)
+
+
 class GELU(Module):
     """x times the probability that a standard normal number is below it.
 
     Args:
         approximate: "none", or "tanh" for the approximation by tanh.
+
+    >>> import weft
+    >>> weft.nn.GELU()(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8413])
     """
+
+    _shown = ("approximate",)
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -37,13 +157,73 @@ class GELU(Module):
         """Element by element."""
         return weft.gelu(x, approximate=self.approximate)
 
-    def extra_repr(self) -> str:
-        """Which of the two."""
-        return f"approximate={self.approximate!r}"
+
+class SiLU(_Rectifier):
+    """``x * sigmoid(x)``.
+
+    >>> import weft
+    >>> weft.nn.SiLU()(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7311])
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.silu(x)
+
+
+class Mish(_Rectifier):
+    """``x * tanh(softplus(x))``.
+
+    >>> import weft
+    >>> weft.nn.Mish()(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8651])
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.mish(x)
+
+
+class Softplus(Module):
+    """``log(1 + exp(beta * x)) / beta``, and x itself where ``beta * x`` is above ``threshold``.
+
+    >>> import weft
+    >>> weft.nn.Softplus()(weft.tensor([0.0, 50.0]))
+    tensor([ 0.6931, 50.0000])
+    """
+
+    _shown = ("beta", "threshold")
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta = beta
+        self.threshold = threshold
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.softplus(x, self.beta, self.threshold)
+
+
+class Softsign(Module):
+    """``x / (1 + |x|)``.
+
+    >>> import weft
+    >>> weft.nn.Softsign()(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.5000])
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.softsign(x)
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> import weft
+    >>> weft.nn.Tanh()(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7616])
+    """
 
     def forward(self, x: Any) -> Any:
         """Element by element."""
@@ -51,72 +231,179 @@ class Tanh(Module):
 
 
 class Sigmoid(Module):
-    """``1 / (1 + exp(-x))``."""
+    """``1 / (1 + exp(-x))``.
+
+    >>> import weft
+    >>> weft.nn.Sigmoid()(weft.tensor([0.0, 1.0]))
+    tensor([0.5000, 0.7311])
+    """
 
     def forward(self, x: Any) -> Any:
         """Element by element."""
         return weft.sigmoid(x)
 
 
-class SiLU(Module):
-    """``x * sigmoid(x)``."""
+class LogSigmoid(Module):
+    """``log(sigmoid(x))``.
+
+    >>> import weft
+    >>> weft.nn.LogSigmoid()(weft.tensor([0.0]))
+    tensor([-0.6931])
+    """
 
     def forward(self, x: Any) -> Any:
         """Element by element."""
-        return weft.silu(x)
+        return weft.logsigmoid(x)
 
 
-class Softmax(Module):
-    """Positive numbers that sum to 1 along an axis."""
-
-    def __init__(self, axis: int = -1) -> None:
-        super().__init__()
-        self.axis = axis
-
-    def forward(self, x: Any) -> Any:
-        """Along the axis."""
-        return weft.softmax(x, axis=self.axis)
-
-    def extra_repr(self) -> str:
-        """Its axis."""
-        return f"axis={self.axis}"
-
-
-class Flatten(Module):
-    """The axes from one to another made one; all but the first by default."""
-
-    def __init__(self, start_axis: int = 1, end_axis: int = -1) -> None:
-        super().__init__()
-        self.start_axis = start_axis
-        self.end_axis = end_axis
-
-    def forward(self, x: Any) -> Any:
-        """x with fewer axes."""
-        return weft.flatten(x, self.start_axis, self.end_axis)
-
-    def extra_repr(self) -> str:
-        """Its axes."""
-        return f"start_axis={self.start_axis}, end_axis={self.end_axis}"
-
-
-class Dropout(Module):
-    """In training, zero each element with probability p and scale the rest by 1 / (1 - p).
+class Tanhshrink(Module):
+    """``x - tanh(x)``.
 
     >>> import weft
-    >>> weft.nn.Dropout(0.5).eval()(weft.ones(3))
-    tensor([1., 1., 1.])
+    >>> weft.nn.Tanhshrink()(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.2384])
     """
 
-    def __init__(self, p: float = 0.5) -> None:
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.tanhshrink(x)
+
+
+class Softshrink(Module):
+    """x moved towards 0 by ``lambd``.
+
+    >>> import weft
+    >>> weft.nn.Softshrink()(weft.tensor([-2.0, 0.25]))
+    tensor([-1.5000,  0.0000])
+    """
+
+    _shown = ("lambd",)
+
+    def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
-        if not 0 <= p <= 1:
-            raise DomainError("Dropout", f"p must be in 0..1, got {p}")
-        self.p = p
+        self.lambd = lambd
 
     def forward(self, x: Any) -> Any:
-        """x, some of it dropped in training."""
-        return weft.dropout(x, self.p, self.training)
+        """Element by element."""
+        return weft.softshrink(x, self.lambd)
 
-    def extra_repr(self) -> str:
-        """Its probability."""
-        return f"p={self.p}"
+
+class Hardshrink(Module):
+    """x where it is farther from 0 than ``lambd``, else 0.
+
+    >>> import weft
+    >>> weft.nn.Hardshrink()(weft.tensor([-2.0, 0.25]))
+    tensor([-2.,  0.])
+    """
+
+    _shown = ("lambd",)
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.hardshrink(x, self.lambd)
+
+
+class Hardtanh(Module):
+    """x between ``min_val`` and ``max_val``.
+
+    >>> import weft
+    >>> weft.nn.Hardtanh()(weft.tensor([-2.0, 0.5]))
+    tensor([-1.0000,  0.5000])
+    """
+
+    _shown = ("min_val", "max_val")
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        if not min_val < max_val:
+            got = f"{min_val} and {max_val}"
+            raise DomainError("Hardtanh", f"min_val must be below max_val, got {got}")
+        self.min_val = min_val
+        self.max_val = max_val
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.hardtanh(x, self.min_val, self.max_val)
+
+
+class Hardsigmoid(_Rectifier):
+    """``x / 6 + 1 / 2`` between 0 and 1.
+
+    >>> import weft
+    >>> weft.nn.Hardsigmoid()(weft.tensor([0.0, 4.0]))
+    tensor([0.5000, 1.0000])
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.hardsigmoid(x)
+
+
+class Hardswish(_Rectifier):
+    """``x * hardsigmoid(x)``.
+
+    >>> import weft
+    >>> weft.nn.Hardswish()(weft.tensor([0.0, 4.0]))
+    tensor([0., 4.])
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.hardswish(x)
+
+
+class Threshold(Module):
+    """x where it is above a threshold, else another value.
+
+    >>> import weft
+    >>> weft.nn.Threshold(0.5, -1.0)(weft.tensor([0.0, 4.0]))
+    tensor([-1.,  4.])
+    """
+
+    _shown = ("threshold", "value")
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__()
+        self.threshold = threshold
+        self.value = value
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.threshold(x, self.threshold, self.value)
+
+
+class PReLU(Module):
+    """x where it is positive, else a learned slope times x; one for all, or one for each channel.
+
+    Args:
+        num_parameters: 1, or the channels of x (N, C, *S).
+        init: where slopes start.
+        device: of the slopes.
+        dtype: of the slopes.
+
+    >>> import weft
+    >>> weft.nn.PReLU()(weft.tensor([-1.0, 2.0])).detach()
+    tensor([-0.2500,  2.0000])
+    """
+
+    _shown = ("num_parameters",)
+
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.init = init
+        self.weight = Parameter(weft.full((num_parameters,), init, device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Start again: slopes of ``init``."""
+        self.weight.data = weft.full_like(self.weight, self.init)
+
+    def forward(self, x: Any) -> Any:
+        """Element by element."""
+        return weft.prelu(x, self.weight)

@@ -1,4 +1,4 @@
-"""Attention with several heads, and the layer of a transformer's encoder."""
+"""Attention with several heads, with masks and with a cache for decoding."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from math import sqrt
 from typing import Any
 
 import weft
-from weft.errors import DomainError, ShapeError
+from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.nn import init
-from weft.nn.activation import Dropout
-from weft.nn.containers import ModuleList
+from weft.nn.cache import KeyValueCache
 from weft.nn.linear import Linear
 from weft.nn.module import Module
-from weft.nn.norm import LayerNorm
-from weft.nn.parameter import Parameter
+from weft.nn.parameter import new_parameter
 
 
 class MultiheadAttention(Module):
     """Attention in several heads, each on its part of the features.
 
     Args:
-        embed_dim: features of queries, keys, values and results.
+        embed_dim: features of queries and results.
         num_heads: must divide embed_dim.
         dropout: probability with which a weight is dropped in training.
         bias: whether the projections have one.
+        add_bias_kv: whether a learned key and value come after all others.
+        add_zero_attn: whether a key and a value of zeros come after all others.
+        kdim: features of keys; embed_dim by default.
+        vdim: features of values; embed_dim by default.
         batch_first: whether tensors are (N, L, E) rather than (L, N, E).
+        device: of the parameters.
         dtype: of the parameters.
 
     >>> import weft
@@ -36,7 +39,10 @@ class MultiheadAttention(Module):
     ((3, 5, 8), (3, 5, 5))
     """
 
+    in_proj_weight: Any
     in_proj_bias: Any
+    bias_k: Any
+    bias_v: Any
 
     def __init__(
         self,
@@ -44,7 +50,12 @@ class MultiheadAttention(Module):
         num_heads: int,
         dropout: float = 0.0,
         bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
         batch_first: bool = False,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
@@ -53,21 +64,49 @@ class MultiheadAttention(Module):
             raise DomainError("MultiheadAttention", f"embed_dim must be divisible by num_heads, got {got}")
         self.embed_dim = embed_dim
         self.num_heads = num_heads
+        self.head_dim = embed_dim // num_heads
         self.dropout = dropout
+        self.add_zero_attn = add_zero_attn
         self.batch_first = batch_first
-        self.in_proj_weight = Parameter(weft.empty((3 * embed_dim, embed_dim), dtype=dtype))
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        alike = self.kdim == embed_dim and self.vdim == embed_dim
+        for name, width in {"q": embed_dim, "k": self.kdim, "v": self.vdim}.items():
+            weight = new_parameter((embed_dim, width), device, dtype, not alike)
+            self.register_parameter(f"{name}_proj_weight", weight)
         self.register_parameter(
-            "in_proj_bias", Parameter(weft.empty(3 * embed_dim, dtype=dtype)) if bias else None
+            "in_proj_weight", new_parameter((3 * embed_dim, embed_dim), device, dtype, alike)
         )
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, dtype=dtype)
+        self.register_parameter("in_proj_bias", new_parameter(3 * embed_dim, device, dtype, bias))
+        self.register_parameter("bias_k", new_parameter((1, 1, embed_dim), device, dtype, add_bias_kv))
+        self.register_parameter("bias_v", new_parameter((1, 1, embed_dim), device, dtype, add_bias_kv))
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Start again: weights by Glorot and Bengio, biases 0."""
-        init.xavier_uniform_(self.in_proj_weight)
+        for name, p in self.named_parameters(recurse=False):
+            if name.endswith("proj_weight"):
+                init.xavier_uniform_(p)
+            elif name != "in_proj_bias":
+                init.xavier_normal_(p)
         if self.in_proj_bias is not None:
             init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)
+
+    def make_cache(self, batch_size: int, max_length: int) -> KeyValueCache:
+        """Room for the keys and values of tokens, to be passed to each step of decoding.
+
+        >>> import weft
+        >>> attention = weft.nn.MultiheadAttention(8, 2, batch_first=True)
+        >>> x, cache = weft.randn(1, 5, 8), attention.make_cache(1, 5)
+        >>> whole, _ = attention(x, x, x, is_causal=True)
+        >>> steps = [attention(t, t, t, cache=cache)[0] for t in weft.split(x, 1, axis=1)]
+        >>> weft.allclose(weft.concat(steps, axis=1), whole, atol=1e-5)
+        tensor(True)
+        """
+        dtype = self.out_proj.weight.dtype
+        return KeyValueCache(batch_size, self.num_heads, max_length, self.head_dim, dtype=dtype)
 
     def forward(
         self,
@@ -79,6 +118,7 @@ class MultiheadAttention(Module):
         attn_mask: Any = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        cache: KeyValueCache | None = None,
     ) -> tuple[Any, Any]:
         """The result, and the weights (or None).
 
@@ -90,40 +130,103 @@ class MultiheadAttention(Module):
             need_weights: whether the weights (N, L, S) are wanted.
             attn_mask: (L, S) or (N * heads, L, S), True where a query must not look, or floating.
             average_attn_weights: give the mean over heads rather than (N, heads, L, S).
-            is_causal: let query i look at keys 0..i only, without a mask.
+            is_causal: let query i look at keys 0..i only; with ``attn_mask``, that alone counts.
+            cache: the keys and values of earlier tokens, to which these are added; then attention is causal,
+                S is the room of the cache, and there is no ``attn_mask``.
         """
-        batched = query.ndim == 3
-        if not batched:
-            query, key, value = (t.unsqueeze(0) for t in (query, key, value))
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-        elif not self.batch_first:
-            query, key, value = (t.swapaxes(0, 1) for t in (query, key, value))
+        self._check(query, key, value)
+        if query.ndim == 2:
+            query, key, value = _each(lambda t: t.unsqueeze(0), query, key, value)
+            padding = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+            settings = (padding, attn_mask, need_weights, average_attn_weights, is_causal, cache)
+            out, weights = self._of_batch(query, key, value, *settings)
+            return out.squeeze(0), None if weights is None else weights.squeeze(0)
+        settings = (key_padding_mask, attn_mask, need_weights, average_attn_weights, is_causal, cache)
+        if self.batch_first:
+            return self._of_batch(query, key, value, *settings)
+        query, key, value = _each(lambda t: t.swapaxes(0, 1), query, key, value)
+        out, weights = self._of_batch(query, key, value, *settings)
+        return out.swapaxes(0, 1), weights
+
+    def _of_batch(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        padding: Any,
+        attn_mask: Any,
+        need_weights: bool,
+        average: bool,
+        is_causal: bool,
+        cache: KeyValueCache | None,
+    ) -> tuple[Any, Any]:
+        """``forward`` of (N, L, E)."""
         q, k, v = self._projected(query, key, value)
-        mask = self._mask(attn_mask, key_padding_mask, q, k)
+        if cache is not None:
+            k, v, attn_mask = self._cached(cache, k, v, attn_mask)
+        k, v, attn_mask, padding = self._with_more_keys(k, v, attn_mask, padding)
+        is_causal = is_causal and attn_mask is None
+        if is_causal and (padding is not None or need_weights):
+            attn_mask, is_causal = ~weft.ones((q.shape[2], k.shape[2]), dtype=weft.bool).tril(), False
+        mask = self._mask(attn_mask, padding, q, k)
         rate = self.dropout if self.training else 0.0
         if need_weights:
-            out, weights = _attend(q, k, v, mask, is_causal, rate)
-            weights = weights.mean(axis=1) if average_attn_weights else weights
+            out, weights = _attend(q, k, v, mask, rate)
+            weights = weights.mean(axis=1) if average else weights
         else:
             out, weights = weft.scaled_dot_product_attention(q, k, v, mask, rate, is_causal), None
-        out = self.out_proj(out.swapaxes(1, 2).reshape(query.shape))
-        if not batched:
-            return out.squeeze(0), None if weights is None else weights.squeeze(0)
-        return out if self.batch_first else out.swapaxes(0, 1), weights
+        return self.out_proj(out.swapaxes(1, 2).reshape(query.shape)), weights
+
+    def _cached(self, cache: KeyValueCache, k: Any, v: Any, attn_mask: Any) -> tuple[Any, Any, Any]:
+        """Keys and values of all tokens so far, and the mask that hides the room that is left."""
+        if attn_mask is not None or self.bias_k is not None or self.add_zero_attn:
+            raise ArgumentError("MultiheadAttention", "a cache allows neither attn_mask nor added keys")
+        k, v, allowed = cache.extended(k, v)
+        return k, v, ~allowed
+
+    def _check(self, query: Any, key: Any, value: Any) -> None:
+        if query.ndim not in (2, 3) or not query.ndim == key.ndim == value.ndim:
+            got = f"{query.ndim}, {key.ndim} and {value.ndim}"
+            raise ShapeError("MultiheadAttention", f"query, key and value must have 2 or 3 axes, got {got}")
+        wanted = (self.embed_dim, self.kdim, self.vdim)
+        given = (query.shape[-1], key.shape[-1], value.shape[-1])
+        if given != wanted:
+            raise ShapeError("MultiheadAttention", f"features must be {wanted}, got {given}")
 
     def _projected(self, query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
         """Queries, keys and values as (N, heads, L, E / heads)."""
         size, bias = self.embed_dim, self.in_proj_bias
-        if query is key and key is value:
+        if self.in_proj_weight is not None and query is key and key is value:
             parts = weft.split(weft.linear(query, self.in_proj_weight, bias), size, axis=-1)
         else:
-            weights = weft.split(self.in_proj_weight, size, axis=0)
             biases = (None,) * 3 if bias is None else weft.split(bias, size, axis=0)
-            given = zip((query, key, value), weights, biases, strict=True)
+            given = zip((query, key, value), self._weights(), biases, strict=True)
             parts = tuple(weft.linear(x, w, b) for x, w, b in given)
-        heads, width = self.num_heads, size // self.num_heads
-        q, k, v = (p.reshape((*p.shape[:2], heads, width)).swapaxes(1, 2) for p in parts)
+        q, k, v = (self._by_head(p) for p in parts)
         return q, k, v
+
+    def _weights(self) -> tuple[Any, ...]:
+        if self.in_proj_weight is not None:
+            return tuple(weft.split(self.in_proj_weight, self.embed_dim, axis=0))
+        return tuple(getattr(self, f"{name}_proj_weight") for name in "qkv")
+
+    def _by_head(self, x: Any) -> Any:
+        return x.reshape((*x.shape[:2], self.num_heads, self.head_dim)).swapaxes(1, 2)
+
+    def _with_more_keys(self, k: Any, v: Any, *masks: Any) -> tuple[Any, Any, Any, Any]:
+        """Keys and values with those that are always there; masks let every query look at these."""
+        added = 0
+        if self.bias_k is not None:
+            own = [self._by_head(b) for b in (self.bias_k, self.bias_v)]
+            k, v = (_longer(x, weft.broadcast_to(b, (x.shape[0], *b.shape[1:])))
+                    for x, b in zip((k, v), own, strict=True))  # fmt: skip
+            added += 1
+        if self.add_zero_attn:
+            zeros = weft.zeros((*k.shape[:2], 1, self.head_dim), dtype=k.dtype)
+            k, v = _longer(k, zeros), _longer(v, zeros)
+            added += 1
+        attn_mask, padding = (_open(m, added) for m in masks)
+        return k, v, attn_mask, padding
 
     def _mask(self, attn_mask: Any, padding: Any, q: Any, k: Any) -> Any:
         """One mask for scores (N, heads, L, S): True where a query may look, or floating; None for none."""
@@ -140,112 +243,41 @@ class MultiheadAttention(Module):
         added = [weft.where(m, -weft.inf, 0.0).astype(q.dtype) if m.dtype == weft.bool else m for m in given]
         return added[0] if len(added) == 1 else added[0] + added[1]
 
+    def extra_repr(self) -> str:
+        """Its sizes, and settings that are not the default."""
+        parts = [f"{self.embed_dim}, {self.num_heads}"]
+        defaults = {"kdim": self.embed_dim, "vdim": self.embed_dim, "dropout": 0.0, "batch_first": False}
+        parts += [f"{n}={getattr(self, n)}" for n, d in defaults.items() if getattr(self, n) != d]
+        return ", ".join(parts)
 
-def _attend(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, rate: float) -> tuple[Any, Any]:
-    """The result and the weights, which are not dropped."""
+
+def _each(change: Callable[[Any], Any], query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    """All three changed; tensors that are one stay one, so that one product serves them."""
+    q = change(query)
+    k = q if key is query else change(key)
+    return q, k, k if value is key else change(value)
+
+
+def _longer(x: Any, more: Any) -> Any:
+    return weft.concat([x, more], axis=2)
+
+
+def _open(mask: Any, added: int) -> Any:
+    """A mask for some more keys, at which every query may look."""
+    if mask is None or not added:
+        return mask
+    return weft.concat([mask, weft.zeros((*mask.shape[:-1], added), dtype=mask.dtype)], axis=-1)
+
+
+def _attend(q: Any, k: Any, v: Any, mask: Any, rate: float) -> tuple[Any, Any]:
+    """The result and the weights, some of them dropped; a query that may look at nothing gets zeros."""
     scores = (q * (1.0 / sqrt(q.shape[-1]))) @ k.swapaxes(-1, -2)
-    if is_causal and mask is None:
-        mask = weft.ones((q.shape[-2], k.shape[-2]), dtype=weft.bool).tril()
-    if mask is not None:
-        scores = weft.where(mask, scores, -weft.inf) if mask.dtype == weft.bool else scores + mask
-    weights = weft.softmax(scores, axis=-1)
-    dropped = weft.dropout(weights, rate) if rate else weights
-    return dropped @ v, dropped
-
-
-class TransformerEncoderLayer(Module):
-    """Attention to oneself, then a network on each position, both with a way around them and normalised.
-
-    Args:
-        d_model: features.
-        nhead: heads of attention.
-        dim_feedforward: features inside the network.
-        dropout: probability in training.
-        activation: of the network, "relu", "gelu" or a function.
-        layer_norm_eps: added to variances.
-        batch_first: whether tensors are (N, L, E) rather than (L, N, E).
-        norm_first: normalise before each part rather than after.
-        bias: whether linear maps and norms have one.
-        dtype: of the parameters.
-
-    >>> import weft
-    >>> layer = weft.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    >>> layer(weft.randn(3, 5, 8), is_causal=True).shape
-    (3, 5, 8)
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Any], Any] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first, dtype)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation)
-
-    def forward(
-        self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
-    ) -> Any:
-        """src, transformed; masks as those of ``MultiheadAttention``."""
-        masks = (src_mask, src_key_padding_mask, is_causal)
-        if self.norm_first:
-            x = src + self._attend(self.norm1(src), *masks)
-            return x + self._feed_forward(self.norm2(x))
-        x = self.norm1(src + self._attend(src, *masks))
-        return self.norm2(x + self._feed_forward(x))
-
-    def _attend(self, x: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
-        causal = is_causal and mask is None
-        found, _ = self.self_attn(
-            x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=causal
-        )
-        return self.dropout1(found)
-
-    def _feed_forward(self, x: Any) -> Any:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-
-def _activation(choice: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    if callable(choice):
-        return choice
-    if choice not in ("relu", "gelu"):
-        raise DomainError("TransformerEncoderLayer", f"activation must be 'relu' or 'gelu', got {choice!r}")
-    found: Callable[[Any], Any] = weft.relu if choice == "relu" else weft.gelu
-    return found
-
-
-class TransformerEncoder(Module):
-    """Layers one after another, each a copy of the one given, and perhaps a norm at the end."""
-
-    norm: Any
-
-    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        super().__init__()
-        from copy import deepcopy
-
-        self.layers = ModuleList(deepcopy(encoder_layer) for _ in range(num_layers))
-        self.register_module("norm", norm)
-
-    def forward(
-        self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
-    ) -> Any:
-        """src, transformed by each layer in turn."""
-        for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, is_causal)
-        return src if self.norm is None else self.norm(src)
+    if mask is None:
+        weights = weft.softmax(scores, axis=-1)
+    else:
+        bias = weft.where(mask, 0.0, -weft.inf) if mask.dtype == weft.bool else mask
+        alive = (bias > -weft.inf).any(axis=-1, keepdims=True)
+        weights = weft.softmax(scores + weft.where(alive, bias, 0.0).astype(scores.dtype), axis=-1)
+        weights = weft.where(alive, weights, 0.0)
+    weights = weft.dropout(weights, rate) if rate else weights
+    return weights @ v, weights

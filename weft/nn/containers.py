@@ -68,6 +68,16 @@ class _Numbered(Module):
             self.append(module)
         return self
 
+    def pop(self, index: int = -1) -> Module:
+        """Take a module out, the last by default; returns it."""
+        modules = self._list()
+        taken = modules.pop(self._position(index))
+        self._refill(modules)
+        return taken
+
+    def __add__(self, other: Iterable[Module]) -> Any:
+        return type(self)._of([*self, *other])
+
     def insert(self, index: int, module: Module) -> None:
         """Put a module before another."""
         modules = self._list()
@@ -88,8 +98,8 @@ class Sequential(_Numbered):
     >>> import weft
     >>> from weft import nn
     >>> nn.Sequential(nn.Linear(2, 3), nn.ReLU())
-    Sequential(
-      (0): Linear(in_features=2, out_features=3, bias=True)
+    Sequential(  # 9 parameters
+      (0): Linear(in_features=2, out_features=3, bias=True)  # 9
       (1): ReLU()
     )
     """
@@ -183,6 +193,11 @@ class ModuleDict(Module):
     def items(self) -> Iterable[tuple[str, Module]]:
         """Names and modules."""
         return list(self._members("_module_names"))
+
+    def clear(self) -> None:
+        """Take all modules out."""
+        for name in self.keys():
+            del self[name]
 
     def pop(self, name: str) -> Module:
         """Take a module out; returns it."""

@@ -1,4 +1,4 @@
-"""Convolutions."""
+"""Convolutions and their transposes, along one, two or three axes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,159 @@ from math import sqrt
 from typing import Any
 
 import weft
-from weft.errors import DomainError
+from weft.errors import DomainError, ShapeError
 from weft.nn import init
 from weft.nn.module import Module
-from weft.nn.parameter import Parameter
+from weft.nn.parameter import new_parameter
+
+_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
 
-def _pair(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else tuple(value)
+def numbers(value: Any, rank: int) -> tuple[int, ...]:
+    """One number for each axis, from one for all or from several.
+
+    >>> numbers(3, 2), numbers([1, 2], 2)
+    ((3, 3), (1, 2))
+    """
+    return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
-class Conv2d(Module):
+class _Conv(Module):
+    """What convolutions and their transposes share: settings, parameters, and where these start."""
+
+    rank = 0
+    is_transposed = False
+    bias: Any
+    padding: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        name, rank = type(self).__name__, self.rank
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            got = f"{in_channels} and {out_channels} in {groups}"
+            raise DomainError(name, f"channels must be divisible by groups, got {got}")
+        if padding_mode not in (["zeros"] if self.is_transposed else _MODES):
+            raise DomainError(name, f"padding_mode must be one of {', '.join(_MODES)}, got {padding_mode!r}")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = numbers(kernel_size, rank)
+        self.stride = numbers(stride, rank)
+        self.padding = padding if isinstance(padding, str) else numbers(padding, rank)
+        self.dilation = numbers(dilation, rank)
+        self.groups = groups
+        self.padding_mode = padding_mode
+        sides = (in_channels, out_channels) if self.is_transposed else (out_channels, in_channels)
+        shape = (sides[0], sides[1] // groups, *self.kernel_size)
+        self.weight = new_parameter(shape, device, dtype)
+        self.register_parameter("bias", new_parameter(out_channels, device, dtype, bias))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start again: uniform in ±1/sqrt of the number of inputs of an output."""
+        init.kaiming_uniform_(self.weight, a=sqrt(5))
+        if self.bias is not None:
+            bound = 1 / sqrt(max(init.fans(self.weight)[0], 1))
+            init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        """Its settings, those that are not the default."""
+        parts = [
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        ]
+        defaults = {
+            "padding": (0,) * self.rank,
+            "dilation": (1,) * self.rank,
+            "output_padding": (0,) * self.rank,
+            "groups": 1,
+            "padding_mode": "zeros",
+        }
+        for name, default in defaults.items():
+            if getattr(self, name, default) != default:
+                parts.append(f"{name}={getattr(self, name)!r}")
+        if self.bias is None:
+            parts.append("bias=False")
+        return ", ".join(parts)
+
+
+class _Forward(_Conv):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        """x (N, in_channels, *sizes) or (in_channels, *sizes) to out_channels."""
+        function = (weft.conv1d, weft.conv2d, weft.conv3d)[self.rank - 1]
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = weft.pad(x, self._border(x.ndim), mode=_MODES[self.padding_mode]), 0
+        return function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def _border(self, ndim: int) -> list[tuple[int, int]]:
+        """What is added before and after each axis of x, where it is not zeros."""
+        return [(0, 0)] * (ndim - self.rank) + self._sides()
+
+    def _sides(self) -> list[tuple[int, int]]:
+        if self.padding == "valid":
+            return [(0, 0)] * self.rank
+        if self.padding == "same":
+            reach = [(k - 1) * d for k, d in zip(self.kernel_size, self.dilation, strict=True)]
+            return [(r // 2, r - r // 2) for r in reach]
+        return [(p, p) for p in self.padding]
+
+
+class Conv1d(_Forward):
+    """A convolution of x (N, C, L), with a weight (out, in / groups, kernel).
+
+    Args:
+        in_channels: of x.
+        out_channels: of the result.
+        kernel_size: a number, or a tuple of one.
+        stride: likewise.
+        padding: likewise, or "same" or "valid".
+        dilation: likewise.
+        groups: into which channels are divided.
+        bias: whether there is one.
+        padding_mode: "zeros", "reflect", "replicate" or "circular".
+        device: of the parameters.
+        dtype: of the parameters.
+
+    >>> import weft
+    >>> weft.nn.Conv1d(3, 8, 5, padding="same")(weft.ones((2, 3, 9))).shape
+    (2, 8, 9)
+    """
+
+    rank = 1
+
+
+class Conv2d(_Forward):
     """A convolution of x (N, C, H, W), with a weight (out, in / groups, *kernel).
 
     Args:
@@ -28,6 +170,8 @@ class Conv2d(Module):
         dilation: a number or a pair.
         groups: into which channels are divided.
         bias: whether there is one.
+        padding_mode: "zeros", "reflect", "replicate" or "circular".
+        device: of the parameters.
         dtype: of the parameters.
 
     >>> import weft
@@ -35,7 +179,24 @@ class Conv2d(Module):
     (2, 8, 5, 5)
     """
 
-    bias: Any
+    rank = 2
+
+
+class Conv3d(_Forward):
+    """A convolution of x (N, C, D, H, W), with a weight (out, in / groups, *kernel).
+
+    The arguments are those of ``Conv2d``, with triples instead of pairs.
+
+    >>> import weft
+    >>> weft.nn.Conv3d(2, 4, 3, stride=2)(weft.ones((1, 2, 5, 5, 7))).shape
+    (1, 4, 2, 2, 3)
+    """
+
+    rank = 3
+
+
+class _Transposed(_Conv):
+    is_transposed = True
 
     def __init__(
         self,
@@ -44,67 +205,87 @@ class Conv2d(Module):
         kernel_size: Any,
         stride: Any = 1,
         padding: Any = 0,
-        dilation: Any = 1,
+        output_padding: Any = 0,
         groups: int = 1,
         bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__()
-        if groups < 1 or in_channels % groups or out_channels % groups:
-            got = f"{in_channels} and {out_channels} in {groups}"
-            raise DomainError("Conv2d", f"channels must be divisible by groups, got {got}")
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.kernel_size = _pair(kernel_size)
-        self.stride = _pair(stride)
-        self.padding = padding if isinstance(padding, str) else _pair(padding)
-        self.dilation = _pair(dilation)
-        self.groups = groups
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = Parameter(weft.empty(shape, dtype=dtype))
-        self.register_parameter("bias", Parameter(weft.empty(out_channels, dtype=dtype)) if bias else None)
-        self.reset_parameters()
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+        self.output_padding = numbers(output_padding, self.rank)
 
-    def reset_parameters(self) -> None:
-        """Start again: uniform in ±1/sqrt of the number of inputs of an output."""
-        init.kaiming_uniform_(self.weight, a=sqrt(5))
-        if self.bias is not None:
-            bound = 1 / sqrt(max(init.fans(self.weight)[0], 1))
-            init.uniform_(self.bias, -bound, bound)
+    def forward(self, x: Any, output_size: Any = None) -> Any:
+        """x (N, in_channels, *sizes) to out_channels; ``output_size`` chooses among possible sizes."""
+        function = (weft.conv_transpose1d, weft.conv_transpose2d, weft.conv_transpose3d)[self.rank - 1]
+        extra = self.output_padding if output_size is None else self._missing(x, output_size)
+        return function(
+            x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
 
-    def forward(self, x: Any) -> Any:
-        """x (N, C, H, W) to (N, out_channels, H', W')."""
-        return weft.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-
-    def extra_repr(self) -> str:
-        """Its settings, those that are not the default."""
-        parts = [
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        ]
-        if self.padding != (0, 0):
-            parts.append(f"padding={self.padding}")
-        if self.dilation != (1, 1):
-            parts.append(f"dilation={self.dilation}")
-        if self.groups != 1:
-            parts.append(f"groups={self.groups}")
-        if self.bias is None:
-            parts.append("bias=False")
-        return ", ".join(parts)
+    def _missing(self, x: Any, output_size: Any) -> tuple[int, ...]:
+        """The output padding that gives an output size."""
+        wanted = numbers(output_size, self.rank)[-self.rank :]
+        given = zip(
+            x.shape[-self.rank :], self.kernel_size, self.stride, self.padding, self.dilation, strict=True
+        )
+        least = [(n - 1) * s - 2 * p + (k - 1) * d + 1 for n, k, s, p, d in given]
+        extra = tuple(w - n for w, n in zip(wanted, least, strict=True))
+        if any(not 0 <= e < s for e, s in zip(extra, self.stride, strict=True)):
+            most = tuple(n + s - 1 for n, s in zip(least, self.stride, strict=True))
+            raise ShapeError(
+                type(self).__name__, f"output_size must be in {tuple(least)}..{most}, got {wanted}"
+            )
+        return extra
 
 
-class MaxPool2d(Module):
-    """The largest value in each window of x (N, C, H, W)."""
+class ConvTranspose1d(_Transposed):
+    """The transpose of ``Conv1d``, with a weight (in, out / groups, kernel).
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
+    Args:
+        in_channels: of x.
+        out_channels: of the result.
+        kernel_size: a number, or a tuple of one for each axis.
+        stride: likewise.
+        padding: likewise; how much the result is cut on both sides.
+        output_padding: likewise; how much is added on one side.
+        groups: into which channels are divided.
+        bias: whether there is one.
+        dilation: likewise.
+        padding_mode: only "zeros".
+        device: of the parameters.
+        dtype: of the parameters.
 
-    def forward(self, x: Any) -> Any:
-        """x with fewer rows and columns."""
-        return weft.max_pool2d(x, self.kernel_size, self.stride, self.padding)
+    >>> import weft
+    >>> weft.nn.ConvTranspose1d(3, 4, 4, stride=2, padding=1)(weft.ones((2, 3, 5))).shape
+    (2, 4, 10)
+    """
 
-    def extra_repr(self) -> str:
-        """Its window."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    rank = 1
+
+
+class ConvTranspose2d(_Transposed):
+    """The transpose of ``Conv2d``, with a weight (in, out / groups, *kernel); see ``ConvTranspose1d``.
+
+    >>> import weft
+    >>> up = weft.nn.ConvTranspose2d(3, 4, 3, stride=2)
+    >>> up(weft.ones((2, 3, 5, 5))).shape, up(weft.ones((2, 3, 5, 5)), output_size=12).shape
+    ((2, 4, 11, 11), (2, 4, 12, 12))
+    """
+
+    rank = 2
+
+
+class ConvTranspose3d(_Transposed):
+    """The transpose of ``Conv3d``, with a weight (in, out / groups, *kernel); see ``ConvTranspose1d``.
+
+    >>> import weft
+    >>> weft.nn.ConvTranspose3d(2, 1, 2, stride=2)(weft.ones((1, 2, 3, 3, 3))).shape
+    (1, 1, 6, 6, 6)
+    """
+
+    rank = 3

@@ -1,4 +1,7 @@
-"""The functions that layers are made of; the same as ``weft.functional``."""
+"""The functions that layers are made of: those of ``weft.functional``, and some made of them."""
 
 from weft.functional import *  # noqa: F403 - it is that module under the name people know
-from weft.functional import __all__ as __all__
+from weft.functional import __all__ as _names
+from weft.nn.ctc import ctc_loss
+
+__all__ = [*_names, "ctc_loss"]

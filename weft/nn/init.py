@@ -1,8 +1,11 @@
-"""Where parameters start: functions that fill a tensor in place and return it."""
+"""Where parameters start: functions that fill a tensor in place and return it.
+
+All draw from the global generator, or from one that is given, and none is recorded on the tape.
+"""
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import erf, prod, sqrt
 from typing import Any
 
 import weft
@@ -10,7 +13,7 @@ from weft.errors import DomainError, ShapeError
 
 
 def _filled(tensor: Any, values: Any) -> Any:
-    tensor.data = values.astype(tensor.dtype)
+    tensor.data = values.detach().astype(tensor.dtype)
     return tensor
 
 
@@ -27,28 +30,139 @@ def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None)
 
 
 def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
-    """Fill with draws from a normal distribution."""
+    """Fill with draws from a normal distribution.
+
+    >>> import weft
+    >>> weft.nn.init.normal_(weft.empty((2, 3)), std=0.02).shape
+    (2, 3)
+    """
     drawn = weft.randn(tensor.shape, dtype=tensor.dtype, generator=generator)
     return _filled(tensor, drawn * std + mean)
 
 
+def trunc_normal_(
+    tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Any:
+    """Fill with draws from a normal distribution that lie in [a, b].
+
+    >>> import weft
+    >>> w = weft.nn.init.trunc_normal_(weft.empty(100))
+    >>> bool((abs(w) <= 2.0).all())
+    True
+    """
+    low, high = ((1 + erf((v - mean) / std / sqrt(2.0))) / 2 for v in (a, b))
+    drawn = weft.rand(tensor.shape, dtype=weft.float64, generator=generator)
+    quantile = weft.erfinv(2 * (low + (high - low) * drawn) - 1)
+    return _filled(tensor, weft.clip(quantile * (std * sqrt(2.0)) + mean, a, b))
+
+
 def constant_(tensor: Any, val: float) -> Any:
-    """Fill with one value."""
+    """Fill with one value.
+
+    >>> import weft
+    >>> weft.nn.init.constant_(weft.empty(2), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     return _filled(tensor, weft.full(tensor.shape, val, dtype=tensor.dtype))
 
 
 def zeros_(tensor: Any) -> Any:
-    """Fill with zeros."""
+    """Fill with zeros.
+
+    >>> import weft
+    >>> weft.nn.init.zeros_(weft.empty(2))
+    tensor([0., 0.])
+    """
     return constant_(tensor, 0.0)
 
 
 def ones_(tensor: Any) -> Any:
-    """Fill with ones."""
+    """Fill with ones.
+
+    >>> import weft
+    >>> weft.nn.init.ones_(weft.empty(2))
+    tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
+def eye_(tensor: Any) -> Any:
+    """Fill a matrix with ones on its diagonal, zeros elsewhere.
+
+    >>> import weft
+    >>> weft.nn.init.eye_(weft.empty((2, 3)))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
+    _need_matrix("eye_", tensor)
+    return _filled(tensor, weft.eye(*tensor.shape))
+
+
+def dirac_(tensor: Any, groups: int = 1) -> Any:
+    """Fill the weight of a convolution so that it passes its input on, as far as there are channels.
+
+    >>> import weft
+    >>> weft.nn.init.dirac_(weft.empty((2, 2, 3)))[1]
+    tensor([[0., 0., 0.],
+            [0., 1., 0.]])
+    """
+    if tensor.ndim not in (3, 4, 5):
+        raise ShapeError("dirac_", f"the tensor must have 3, 4 or 5 axes, got shape {tensor.shape}")
+    rows = tensor.shape[0]
+    if groups < 1 or rows % groups:
+        raise DomainError("dirac_", f"groups must divide {rows} channels, got {groups}")
+    each, middle = rows // groups, tuple(n // 2 for n in tensor.shape[2:])
+    values = weft.zeros(tensor.shape)
+    for group in range(groups):
+        for channel in range(min(each, tensor.shape[1])):
+            values[(group * each + channel, channel, *middle)] = 1.0
+    return _filled(tensor, values)
+
+
+def orthogonal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+    """Fill with an orthogonal matrix; axes after the first count as one (Saxe and others, 2013).
+
+    >>> import weft
+    >>> w = weft.nn.init.orthogonal_(weft.empty((2, 5)))
+    >>> weft.allclose(w @ w.T, weft.eye(2), atol=1e-5)
+    tensor(True)
+    """
+    if tensor.ndim < 2:
+        raise ShapeError("orthogonal_", f"the tensor must have at least two axes, got shape {tensor.shape}")
+    rows, columns = tensor.shape[0], prod(tensor.shape[1:])
+    drawn = weft.randn((max(rows, columns), min(rows, columns)), dtype=weft.float64, generator=generator)
+    q, r = weft.linalg.qr(drawn)
+    q = q * weft.sign(weft.diagonal(r))  # so that every orthogonal matrix is as likely
+    return _filled(tensor, (q.T if rows < columns else q).reshape(tensor.shape) * gain)
+
+
+def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
+    """Fill a matrix with normal draws, of which in each column a fraction is zero (Martens, 2010).
+
+    >>> import weft
+    >>> (weft.nn.init.sparse_(weft.empty((10, 3)), 0.25) == 0).sum(axis=0)
+    tensor([3, 3, 3])
+    """
+    _need_matrix("sparse_", tensor)
+    rows, columns = tensor.shape
+    zeros = -int(-sparsity * rows // 1)
+    order = weft.argsort(weft.rand((rows, columns), generator=generator), axis=0)
+    drawn = weft.randn((rows, columns), generator=generator) * std
+    return _filled(tensor, weft.where(order < zeros, 0.0, drawn))
+
+
+def _need_matrix(op: str, tensor: Any) -> None:
+    if tensor.ndim != 2:
+        raise ShapeError(op, f"the tensor must have two axes, got shape {tensor.shape}")
+
+
 def fans(tensor: Any) -> tuple[int, int]:
-    """How many inputs an output of a weight (out, in, *kernel) has, and how many outputs an input."""
+    """How many inputs an output of a weight (out, in, *kernel) has, and how many outputs an input.
+
+    >>> import weft
+    >>> weft.nn.init.fans(weft.empty((8, 3, 5, 5)))
+    (75, 200)
+    """
     if tensor.ndim < 2:
         raise ShapeError("init", f"the tensor must have at least two axes, got shape {tensor.shape}")
     field = prod(tensor.shape[2:])
@@ -75,13 +189,24 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
-    """Fill so that signals keep their size forward and backward; uniform (Glorot and Bengio, 2010)."""
+    """Fill so that signals keep their size forward and backward; uniform (Glorot and Bengio, 2010).
+
+    >>> import weft
+    >>> w = weft.nn.init.xavier_uniform_(weft.empty((3, 3)))
+    >>> bool((abs(w) <= 1.0).all())
+    True
+    """
     bound = gain * sqrt(6.0 / sum(fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
-    """Fill so that signals keep their size forward and backward; normal (Glorot and Bengio, 2010)."""
+    """Fill so that signals keep their size forward and backward; normal (Glorot and Bengio, 2010).
+
+    >>> import weft
+    >>> weft.nn.init.xavier_normal_(weft.empty((3, 3))).shape
+    (3, 3)
+    """
     return normal_(tensor, 0.0, gain * sqrt(2.0 / sum(fans(tensor))), generator)
 
 
@@ -95,7 +220,13 @@ def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
 def kaiming_uniform_(
     tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Any:
-    """Fill so that signals keep their size through rectifiers; uniform (He and others, 2015)."""
+    """Fill so that signals keep their size through rectifiers; uniform (He and others, 2015).
+
+    >>> import weft
+    >>> w = weft.nn.init.kaiming_uniform_(weft.empty((3, 6)), nonlinearity="relu")
+    >>> bool((abs(w) <= 1.0).all())
+    True
+    """
     bound = sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
@@ -103,5 +234,10 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Any:
-    """Fill so that signals keep their size through rectifiers; normal (He and others, 2015)."""
+    """Fill so that signals keep their size through rectifiers; normal (He and others, 2015).
+
+    >>> import weft
+    >>> weft.nn.init.kaiming_normal_(weft.empty((3, 6)), mode="fan_out").shape
+    (3, 6)
+    """
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)

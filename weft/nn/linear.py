@@ -1,4 +1,4 @@
-"""Linear maps, tables of vectors, and the module that does nothing."""
+"""Linear and bilinear maps, and the module that does nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 import weft
 from weft.nn import init
 from weft.nn.module import Module
-from weft.nn.parameter import Parameter
+from weft.nn.parameter import new_parameter
 
 
 class Identity(Module):
-    """Gives back what it is given; further arguments of the constructor are ignored."""
+    """Gives back what it is given; further arguments of the constructor are ignored.
+
+    >>> from weft import nn
+    >>> nn.Identity("of any", kind=True)(5)
+    5
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -29,6 +34,7 @@ class Linear(Module):
         in_features: size of the last axis of x.
         out_features: size of the last axis of the result.
         bias: whether there is one.
+        device: of the parameters.
         dtype: of the parameters.
 
     >>> import weft
@@ -39,12 +45,14 @@ class Linear(Module):
 
     bias: Any
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: Any = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(weft.empty((out_features, in_features), dtype=dtype))
-        self.register_parameter("bias", Parameter(weft.empty(out_features, dtype=dtype)) if bias else None)
+        self.weight = new_parameter((out_features, in_features), device, dtype)
+        self.register_parameter("bias", new_parameter(out_features, device, dtype, bias))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -65,43 +73,55 @@ class Linear(Module):
         )
 
 
-class Embedding(Module):
-    """A table of vectors, looked up by number.
+class Bilinear(Module):
+    """``x1 @ weight[k] @ x2`` for each output k, plus a bias; the weight is (out, in1, in2).
 
     Args:
-        num_embeddings: rows of the table.
-        embedding_dim: size of a vector.
-        padding_idx: a row that starts as zeros and gets no gradient.
-        dtype: of the table.
+        in1_features: size of the last axis of x1.
+        in2_features: size of the last axis of x2.
+        out_features: size of the last axis of the result.
+        bias: whether there is one.
+        device: of the parameters.
+        dtype: of the parameters.
 
     >>> import weft
     >>> from weft import nn
-    >>> nn.Embedding(10, 3)(weft.tensor([[1, 2], [4, 9]])).shape
-    (2, 2, 3)
+    >>> nn.Bilinear(4, 3, 5)(weft.ones((2, 4)), weft.ones((2, 3))).shape
+    (2, 5)
     """
 
+    bias: Any
+
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, dtype: Any = None
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        self.padding_idx = padding_idx
-        self.weight = Parameter(weft.empty((num_embeddings, embedding_dim), dtype=dtype))
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = new_parameter((out_features, in1_features, in2_features), device, dtype)
+        self.register_parameter("bias", new_parameter(out_features, device, dtype, bias))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start again: a standard normal distribution."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with weft.no_grad():
-                self.weight[self.padding_idx] = 0.0
+        """Start again: uniform in ±1/sqrt(in1_features)."""
+        bound = 1 / sqrt(self.in1_features)
+        for p in self.parameters():
+            init.uniform_(p, -bound, bound)
 
-    def forward(self, indices: Any) -> Any:
-        """The rows at indices."""
-        return weft.embedding(indices, self.weight, self.padding_idx)
+    def forward(self, x1: Any, x2: Any) -> Any:
+        """x1 (..., in1) and x2 (..., in2) to (..., out)."""
+        return weft.bilinear(x1, x2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Its sizes."""
-        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )

@@ -1,20 +1,23 @@
 """Modules: objects with parameters, buffers and modules inside, called like functions.
 
 What a module holds is found in its attributes; lists of names beside them say which are parameters, buffers
-and modules. What ``state_dict`` and ``load_state_dict`` do is in ``weft.nn.state``.
+and modules. Hooks are in ``weft.nn.hooks``, states in ``weft.nn.state``, text in ``weft.nn.text``.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import weft
 from weft.capture.modules import call_forward, is_capturing, module_scope, read_attribute
 from weft.errors import ArgumentError
-from weft.nn.hooks import NO_HOOKS, Hook, HookHandle, add_hook
+from weft.nn.hooks import NO_HOOKS, Hook, HookHandle, Hooks, add_hook, call_around
 from weft.nn.parameter import Parameter, mark
+
+if TYPE_CHECKING:
+    from weft.nn.summary import Summary
 
 
 class Module:
@@ -39,12 +42,12 @@ class Module:
     """
 
     _weft_version = 0  # counts changes of attributes of all modules, so that guards on them can be skipped
+    _shown: tuple[str, ...] = ()  # attributes that are settings
     training: bool
     _parameter_names: dict[str, bool]
     _buffer_names: dict[str, bool]  # with whether each is part of the state
     _module_names: dict[str, bool]
-    _forward_hooks: dict[int, Hook]  # replaced, never changed, so that a capture notices
-    _forward_pre_hooks: dict[int, Hook]
+    _hooks: Hooks  # replaced, never changed, so that a capture notices
     _parent: tuple[weakref.ref[Module], str] | None  # the module that holds it, and the name it has there
 
     def __init__(self) -> None:
@@ -53,8 +56,7 @@ class Module:
         own["_parameter_names"] = {}
         own["_buffer_names"] = {}
         own["_module_names"] = {}
-        own["_forward_hooks"] = NO_HOOKS
-        own["_forward_pre_hooks"] = NO_HOOKS
+        own["_hooks"] = NO_HOOKS
         own["_parent"] = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -65,21 +67,11 @@ class Module:
         """Run ``forward``, and the hooks around it."""
         if is_capturing():
             with module_scope(self._path()):
-                return self._call_around(args, kwargs, call_forward)
-        if self._forward_hooks or self._forward_pre_hooks:
-            return self._call_around(args, kwargs, _plain_call)
+                hooks = read_attribute(self, "_hooks")
+                return call_around(self, hooks, call_forward, args, kwargs)
+        if self._hooks is not NO_HOOKS:
+            return call_around(self, self._hooks, _plain_call, args, kwargs)
         return self.forward(*args, **kwargs)
-
-    def _call_around(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]) -> Any:
-        for hook in read_attribute(self, "_forward_pre_hooks").values():
-            found = hook(self, args)
-            if found is not None:
-                args = found if isinstance(found, tuple) else (found,)
-        out = call(self.forward, *args, **kwargs)
-        for hook in read_attribute(self, "_forward_hooks").values():
-            found = hook(self, args, out)
-            out = out if found is None else found
-        return out
 
     # Attributes
 
@@ -197,18 +189,26 @@ class Module:
         """This module and all inside, each once."""
         return (module for _, module in self.named_modules())
 
-    def _named(self, names: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
+    def _named(self, names: str, prefix: str, recurse: bool, once: bool = True) -> Iterator[tuple[str, Any]]:
         seen = set()
         modules = self.named_modules(prefix=prefix) if recurse else [(prefix, self)]
         for path, module in modules:
             for name, tensor in module._members(names):
-                if id(tensor) not in seen:
+                if id(tensor) not in seen or not once:
                     seen.add(id(tensor))
                     yield _joined(path, name), tensor
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Any]]:
-        """All parameters, each once, with paths such as ``layers.0.weight``."""
-        return self._named("_parameter_names", prefix, recurse)
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """All parameters with paths such as ``layers.0.weight``.
+
+        Args:
+            prefix: put before each path.
+            recurse: whether those of modules inside are among them.
+            remove_duplicate: give a parameter that several modules share once, rather than by each path.
+        """
+        return self._named("_parameter_names", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Any]:
         """All parameters, each once."""
@@ -224,10 +224,26 @@ class Module:
 
     def get_submodule(self, target: str) -> Module:
         """The module with a path such as ``layers.0``; "" is this one."""
-        found = dict(self.named_modules()).get(target)
-        if found is None:
-            raise ArgumentError("get_submodule", f"must be a path in {type(self).__name__}, got {target!r}")
+        found: Module = self._at("get_submodule", target, self.named_modules())
         return found
+
+    def get_parameter(self, target: str) -> Any:
+        """The parameter with a path such as ``layers.0.weight``."""
+        return self._at("get_parameter", target, self.named_parameters())
+
+    def get_buffer(self, target: str) -> Any:
+        """The buffer with a path such as ``norm.running_mean``."""
+        return self._at("get_buffer", target, self.named_buffers())
+
+    def _at(self, op: str, target: str, named: Iterator[tuple[str, Any]]) -> Any:
+        found = dict(named)
+        if target in found:
+            return found[target]
+        from difflib import get_close_matches
+
+        close = get_close_matches(target, found, 3)
+        hint = f"there is {' and '.join(close)}" if close else None
+        raise ArgumentError(op, f"must be a path in {type(self).__name__}, got {target!r}", hint=hint)
 
     # What it does to all it holds
 
@@ -262,21 +278,95 @@ class Module:
             elif p.grad is not None:
                 p.grad = weft.zeros_like(p)
 
-    def register_forward_pre_hook(self, hook: Hook) -> HookHandle:
-        """Call ``hook(module, args)`` before ``forward``; what it returns replaces the arguments."""
-        return add_hook(self, "_forward_pre_hooks", hook)
+    def to(self, *target: Any, device: Any = None, dtype: Any = None) -> Self:
+        """Give floating parameters and buffers another dtype or device; returns the module.
 
-    def register_forward_hook(self, hook: Hook) -> HookHandle:
-        """Call ``hook(module, args, output)`` after ``forward``; what it returns replaces the output."""
-        return add_hook(self, "_forward_hooks", hook)
+        The parameters stay the same objects, so that optimizers made before keep working.
+
+        >>> import weft
+        >>> weft.nn.Linear(2, 3).to(weft.float64).weight.dtype
+        dtype('float64')
+        """
+        from weft.nn.convert import convert
+
+        return convert(self, target, device, dtype)
+
+    def float(self) -> Self:
+        """The same as ``to(weft.float32)``."""
+        return self.to(weft.float32)
+
+    def double(self) -> Self:
+        """The same as ``to(weft.float64)``."""
+        return self.to(weft.float64)
+
+    def half(self) -> Self:
+        """The same as ``to(weft.float16)``."""
+        return self.to(weft.float16)
+
+    def bfloat16(self) -> Self:
+        """The same as ``to(weft.bfloat16)``."""
+        return self.to(weft.bfloat16)
+
+    def cpu(self) -> Self:
+        """The same as ``to("cpu")``."""
+        return self.to("cpu")
+
+    # Hooks
+
+    def register_forward_pre_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> HookHandle:
+        """Call ``hook(module, args)`` before ``forward``; what it returns replaces the arguments.
+
+        Args:
+            hook: ``with_kwargs`` it is ``hook(module, args, kwargs)`` and returns both.
+            prepend: run before hooks that are there, rather than after them.
+            with_kwargs: whether it is given keywords too.
+        """
+        return add_hook(self, "forward_pre", hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> HookHandle:
+        """Call ``hook(module, args, output)`` after ``forward``; what it returns replaces the output.
+
+        Args:
+            hook: ``with_kwargs`` it is ``hook(module, args, kwargs, output)``.
+            prepend: run before hooks that are there, rather than after them.
+            with_kwargs: whether it is given keywords too.
+        """
+        return add_hook(self, "forward", hook, prepend, with_kwargs)
+
+    def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> HookHandle:
+        """Call ``hook(module, grad_output)`` in backward; what it returns replaces the gradients."""
+        return add_hook(self, "backward_pre", hook, prepend)
+
+    def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> HookHandle:
+        """Call ``hook(module, grad_input, grad_output)`` when backward has gone through the module.
+
+        ``grad_input`` has a gradient for each argument, None where there is none, and what the hook returns
+        replaces it; ``grad_output`` has one for each result that requires grad.
+
+        >>> import weft
+        >>> layer = weft.nn.Tanh()
+        >>> seen = layer.register_full_backward_hook(lambda module, into, out: print(into[0], out[0]))
+        >>> layer(weft.zeros(1, requires_grad=True)).sum().backward()
+        tensor([1.]) tensor([1.])
+        """
+        return add_hook(self, "backward", hook, prepend)
 
     # State
 
-    def state_dict(self) -> dict[str, Any]:
-        """The values of all parameters and persistent buffers, by their paths."""
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
+        """The values of all parameters and persistent buffers, by their paths.
+
+        Args:
+            prefix: put before each path.
+            keep_vars: give the parameters themselves rather than their values.
+        """
         from weft.nn.state import state_dict
 
-        return state_dict(self)
+        return state_dict(self, prefix, keep_vars)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True) -> Any:
         """Give parameters and buffers the values of a ``state_dict``.
@@ -314,24 +404,40 @@ class Module:
         return ".".join(reversed(names))
 
     def extra_repr(self) -> str:
-        """What the text of the module says of its own settings."""
-        return ""
+        """What the text of the module says of its own settings: those that its class lists as ``_shown``."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
 
     def __repr__(self) -> str:
-        inside = [f"({name}): {_indented(repr(module))}" for name, module in self._members("_module_names")]
-        own = self.extra_repr()
-        if not inside:
-            return f"{type(self).__name__}({own})"
-        lines = [*([own] if own else []), *inside]
-        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
+        from weft.nn.text import format_module
+
+        return format_module(self)
+
+    def summary(self, *args: Any, depth: int | None = None, **kwargs: Any) -> Summary:
+        """A table of the modules that a call uses: shapes, parameters, memory and operations.
+
+        The call is captured and not computed, so nothing changes; only types of the arguments matter.
+
+        Args:
+            args: of the call; tensors, or ``weft.TensorType``.
+            depth: how deep modules inside modules are shown; all by default.
+            kwargs: of the call.
+
+        >>> import weft
+        >>> from weft import nn
+        >>> print(nn.Sequential(nn.Linear(4, 8), nn.Tanh()).summary(weft.ones((2, 4))))
+        module              output  parameters  memory  flops
+        Sequential          (2, 8)          40   288 B    160
+          0: Linear         (2, 8)          40   224 B    144
+          1: Tanh           (2, 8)                64 B     16
+        40 parameters (160 B), all trained
+        """
+        from weft.nn.summary import summarize
+
+        return summarize(self, args, kwargs, depth)
 
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
 
 
 def _plain_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

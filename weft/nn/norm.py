@@ -1,21 +1,40 @@
-"""Normalisation: over the features of each example, and over a batch."""
+"""Normalisation over the features of each example; that over a batch is in ``weft.nn.batch_norm``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import weft
-from weft.errors import ShapeError
+from weft.errors import DomainError
 from weft.nn import init
 from weft.nn.module import Module
-from weft.nn.parameter import Parameter
+from weft.nn.parameter import new_parameter
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
-class LayerNorm(Module):
+class _Scaled(Module):
+    """A normalisation with a weight that starts as ones and a bias that starts as zeros."""
+
+    weight: Any
+    bias: Any
+
+    def _add_parameters(self, shape: Any, weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+        self.register_parameter("weight", new_parameter(shape, device, dtype, weight))
+        self.register_parameter("bias", new_parameter(shape, device, dtype, bias))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start again: weight 1, bias 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class LayerNorm(_Scaled):
     """Mean 0 and variance 1 over the last axes, then a weight and a bias for each feature.
 
     Args:
@@ -23,6 +42,7 @@ class LayerNorm(Module):
         eps: added to the variance.
         elementwise_affine: whether there are a weight and a bias.
         bias: whether there is a bias.
+        device: of the parameters.
         dtype: of the parameters.
 
     >>> import weft
@@ -30,26 +50,21 @@ class LayerNorm(Module):
     tensor([-1.0000,  1.0000])
     """
 
-    weight: Any
-    bias: Any
-
     def __init__(
         self,
         normalized_shape: Any,
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        shape = self.normalized_shape = _shape(normalized_shape)
+        self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         has_bias = elementwise_affine and bias
-        self.register_parameter(
-            "weight", Parameter(weft.ones(shape, dtype=dtype)) if elementwise_affine else None
-        )
-        self.register_parameter("bias", Parameter(weft.zeros(shape, dtype=dtype)) if has_bias else None)
+        self._add_parameters(self.normalized_shape, elementwise_affine, has_bias, device, dtype)
 
     def forward(self, x: Any) -> Any:
         """x normalised."""
@@ -67,7 +82,12 @@ class RMSNorm(Module):
         normalized_shape: sizes of the last axes; a number for one.
         eps: added to the mean square; by default the smallest step from 1 in x's dtype.
         elementwise_affine: whether there is a weight.
+        device: of the weight.
         dtype: of the weight.
+
+    >>> import weft
+    >>> weft.nn.RMSNorm(2)(weft.tensor([3.0, 3.0])).detach()
+    tensor([1., 1.])
     """
 
     weight: Any
@@ -77,15 +97,21 @@ class RMSNorm(Module):
         normalized_shape: Any,
         eps: float | None = None,
         elementwise_affine: bool = True,
+        device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        shape = self.normalized_shape = _shape(normalized_shape)
+        self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.register_parameter(
-            "weight", Parameter(weft.ones(shape, dtype=dtype)) if elementwise_affine else None
-        )
+        weight = new_parameter(self.normalized_shape, device, dtype, elementwise_affine)
+        self.register_parameter("weight", weight)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start again: weight 1."""
+        if self.weight is not None:
+            init.ones_(self.weight)
 
     def forward(self, x: Any) -> Any:
         """x normalised."""
@@ -96,102 +122,78 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class _BatchNorm(Module):
-    """Mean 0 and variance 1 for each channel of x (N, C, *S): of the batch in training, else running ones."""
+class GroupNorm(_Scaled):
+    """Mean 0 and variance 1 over each group of channels of x (N, C, *S), then a weight and a bias for each.
 
-    ranks: tuple[int, ...] = ()
-    weight: Any
-    bias: Any
-    running_mean: Any
-    running_var: Any
-    num_batches_tracked: Any
+    Args:
+        num_groups: must divide num_channels.
+        num_channels: of x.
+        eps: added to the variance.
+        affine: whether there are a weight and a bias.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: whether there is a bias.
+
+    >>> import weft
+    >>> weft.nn.GroupNorm(2, 4)(weft.randn(3, 4, 5)).shape
+    (3, 4, 5)
+    """
 
     def __init__(
         self,
-        num_features: int,
+        num_groups: int,
+        num_channels: int,
         eps: float = 1e-5,
-        momentum: float | None = 0.1,
         affine: bool = True,
-        track_running_stats: bool = True,
+        device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.num_features = num_features
+        if num_groups < 1 or num_channels % num_groups:
+            got = f"{num_channels} and {num_groups}"
+            raise DomainError("GroupNorm", f"num_channels must be divisible by num_groups, got {got}")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
         self.eps = eps
-        self.momentum = momentum
         self.affine = affine
-        self.track_running_stats = track_running_stats
-        for name in ("weight", "bias"):
-            self.register_parameter(
-                name, Parameter(weft.empty(num_features, dtype=dtype)) if affine else None
-            )
-        tracked = track_running_stats
-        self.register_buffer("running_mean", weft.zeros(num_features, dtype=dtype) if tracked else None)
-        self.register_buffer("running_var", weft.ones(num_features, dtype=dtype) if tracked else None)
-        self.register_buffer("num_batches_tracked", weft.tensor(0) if tracked else None)
-        self.reset_parameters()
-
-    def reset_running_stats(self) -> None:
-        """Forget all batches."""
-        if self.track_running_stats:
-            init.zeros_(self.running_mean)
-            init.ones_(self.running_var)
-            self.num_batches_tracked.data = weft.tensor(0)
-
-    def reset_parameters(self) -> None:
-        """Start again: weight 1, bias 0."""
-        self.reset_running_stats()
-        if self.affine:
-            init.ones_(self.weight)
-            init.zeros_(self.bias)
+        self._add_parameters(num_channels, affine, affine and bias, device, dtype)
 
     def forward(self, x: Any) -> Any:
-        """x normalised; in training the running statistics move."""
-        if x.ndim not in self.ranks:
-            allowed = " or ".join(str(r) for r in self.ranks)
-            raise ShapeError(type(self).__name__, f"x must have {allowed} axes, got shape {x.shape}")
-        batch = self.training or not self.track_running_stats
-        momentum = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.track_running_stats:
-            self.num_batches_tracked += 1
-            if self.momentum is None:
-                momentum = 1.0 / int(self.num_batches_tracked)
-        return weft.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, batch, momentum, self.eps
-        )
+        """x normalised."""
+        return weft.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """Its settings."""
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
-        )
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
 
 
-class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of x (N, C) or (N, C, L).
+class LocalResponseNorm(Module):
+    """Each element of x (N, C, *S) divided by a power of the mean square of neighbouring channels.
 
-    In training, statistics are those of the batch, and the running ones move towards them by ``momentum``
-    (None: they are averages over all batches). Otherwise the running statistics are used.
-
-    >>> import weft
-    >>> norm = weft.nn.BatchNorm1d(1)
-    >>> norm(weft.tensor([[1.0], [3.0]])).detach()
-    tensor([[-1.0000],
-            [ 1.0000]])
-    >>> norm.running_mean
-    tensor([0.2000])
-    """
-
-    ranks = (2, 3)
-
-
-class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of x (N, C, H, W).
+    Args:
+        size: channels that count.
+        alpha: factor of the mean square.
+        beta: the power.
+        k: added to it.
 
     >>> import weft
-    >>> weft.nn.BatchNorm2d(3)(weft.randn(2, 3, 4, 4)).shape
-    (2, 3, 4, 4)
+    >>> weft.nn.LocalResponseNorm(3)(weft.ones((1, 4, 2))).shape
+    (1, 4, 2)
     """
 
-    ranks = (4,)
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, x: Any) -> Any:
+        """x normalised."""
+        return weft.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        """Its settings."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

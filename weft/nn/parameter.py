@@ -49,3 +49,8 @@ def mark(tensor: Any) -> Any:
     key = id(tensor)
     _known[key] = weakref.ref(tensor, lambda _: _known.pop(key, None))
     return tensor
+
+
+def new_parameter(shape: Any, device: Any, dtype: Any, wanted: bool = True) -> Any:
+    """A parameter that is yet to be filled; None if none is wanted."""
+    return Parameter(weft.empty(shape, device=device, dtype=dtype)) if wanted else None

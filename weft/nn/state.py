@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import weft
 from weft.errors import ArgumentError, ShapeError
+
+_MOST_SHOWN = 8  # paths and shapes that an error tells of
 
 
 class KeyDifference(NamedTuple):
@@ -25,9 +27,9 @@ def named_state(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield from named_state(child, f"{prefix}{name}.")
 
 
-def state_dict(module: Any) -> dict[str, Any]:
+def state_dict(module: Any, prefix: str, keep_vars: bool) -> dict[str, Any]:
     """The values of the state, which later changes of the module do not reach."""
-    return {path: tensor.detach() for path, tensor in named_state(module)}
+    return {path: t if keep_vars else t.detach() for path, t in named_state(module, prefix)}
 
 
 def load_state_dict(module: Any, state: Mapping[str, Any], strict: bool) -> KeyDifference:
@@ -37,20 +39,60 @@ def load_state_dict(module: Any, state: Mapping[str, Any], strict: bool) -> KeyD
     own = dict(named_state(module))
     difference = KeyDifference([k for k in own if k not in state], [k for k in state if k not in own])
     if strict and (difference.missing_keys or difference.unexpected_keys):
-        missing, unexpected = (", ".join(keys) or "none" for keys in difference)
         raise ArgumentError(
             "load_state_dict",
-            f"paths must be those of {type(module).__name__}, got missing: {missing}; unknown: {unexpected}",
-            hint="pass strict=False to load what fits",
+            f"paths must be those of {type(module).__name__}, got {_told(difference, own, state)}",
+            hint=_hint(difference),
         )
-    values = {path: _fitting(path, tensor, state[path]) for path, tensor in own.items() if path in state}
-    for path, value in values.items():
-        own[path].data = value
+    given = {path: weft.as_tensor(state[path]).detach() for path in own if path in state}
+    wrong = [(p, own[p].shape, x.shape) for p, x in given.items() if x.shape != own[p].shape]
+    if wrong:
+        told = _listed((f"{p} must have the shape {shape}, got {got}" for p, shape, got in wrong), "; ")
+        raise ShapeError("load_state_dict", told, hint="was the state saved from a module of other sizes?")
+    for path, value in given.items():
+        own[path].data = value.astype(own[path].dtype)
     return difference
 
 
-def _fitting(path: str, tensor: Any, value: Any) -> Any:
-    given = weft.as_tensor(value).detach()
-    if given.shape != tensor.shape:
-        raise ShapeError("load_state_dict", f"{path} must have the shape {tensor.shape}, got {given.shape}")
-    return given.astype(tensor.dtype)
+def _told(difference: KeyDifference, own: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+    """What is missing and what is unknown, each with its shape, so that a rename shows."""
+    missing = _listed(f"{k} {tuple(own[k].shape)}" for k in difference.missing_keys)
+    unknown = _listed(f"{k} {_shape(state[k])}" for k in difference.unexpected_keys)
+    return f"missing: {missing}; unknown: {unknown}"
+
+
+def _shape(value: Any) -> Any:
+    return tuple(value.shape) if hasattr(value, "shape") else type(value).__name__
+
+
+def _listed(texts: Iterable[str], separator: str = ", ") -> str:
+    listed = list(texts)
+    more = [f"and {len(listed) - _MOST_SHOWN} more"] if len(listed) > _MOST_SHOWN else []
+    return separator.join([*listed[:_MOST_SHOWN], *more]) or "none"
+
+
+def _hint(difference: KeyDifference) -> str:
+    """The most likely cause: a prefix that all paths have, or names that are nearly right."""
+    missing, unknown = difference
+    prefix = _added_prefix(missing, unknown)
+    if prefix is not None:
+        return prefix
+    from difflib import get_close_matches
+
+    close = [(k, found[0]) for k in unknown[:_MOST_SHOWN] if (found := get_close_matches(k, missing, 1))]
+    guesses = "; ".join(f"{name} is perhaps {match}" for name, match in close)
+    return f"{guesses}; or pass strict=False" if close else "pass strict=False to load what fits"
+
+
+def _added_prefix(missing: list[str], unknown: list[str]) -> str | None:
+    """What to say if all unknown paths are missing ones behind a prefix, or the other way round."""
+    for outer, inner, advice in (
+        (unknown, missing, "the paths of the state begin with {!r}: remove it"),
+        (missing, unknown, "the paths of the module begin with {!r}: load into the module inside"),
+    ):
+        if not inner or len(outer) != len(inner) or not outer[0].endswith("." + inner[0]):
+            continue
+        prefix = outer[0].removesuffix(inner[0])
+        if all(o == prefix + i for o, i in zip(outer, inner, strict=True)):
+            return advice.format(prefix)
+    return None

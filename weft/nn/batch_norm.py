@@ -1,0 +1,234 @@
+"""Normalisation of channels over a batch, or over each example, with running statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import weft
+from weft.errors import ShapeError
+from weft.nn import init
+from weft.nn.module import Module
+from weft.nn.parameter import new_parameter
+
+
+class _Running(Module):
+    """A weight and a bias for each channel, and statistics that move from batch to batch."""
+
+    ranks: tuple[int, ...] = ()
+    weight: Any
+    bias: Any
+    running_mean: Any
+    running_var: Any
+    num_batches_tracked: Any
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: Any,
+        bias: bool,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self.register_parameter("weight", new_parameter(num_features, device, dtype, affine))
+        self.register_parameter("bias", new_parameter(num_features, device, dtype, affine and bias))
+        tracked = track_running_stats
+        self.register_buffer("running_mean", weft.zeros(num_features, dtype=dtype) if tracked else None)
+        self.register_buffer("running_var", weft.ones(num_features, dtype=dtype) if tracked else None)
+        self.register_buffer("num_batches_tracked", weft.tensor(0) if tracked else None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forget all batches."""
+        if self.track_running_stats:
+            init.zeros_(self.running_mean)
+            init.ones_(self.running_var)
+            self.num_batches_tracked.data = weft.tensor(0)
+
+    def reset_parameters(self) -> None:
+        """Start again: weight 1, bias 0."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _check_rank(self, x: Any) -> None:
+        if x.ndim not in self.ranks:
+            allowed = " or ".join(str(r) for r in self.ranks)
+            raise ShapeError(type(self).__name__, f"x must have {allowed} axes, got shape {x.shape}")
+
+    def extra_repr(self) -> str:
+        """Its settings."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_Running):
+    """Mean 0 and variance 1 for each channel of x (N, C, *S): of the batch in training, else running ones."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, x: Any) -> Any:
+        """x normalised; in training the running statistics move."""
+        self._check_rank(x)
+        batch = self.training or not self.track_running_stats
+        momentum: Any = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked += 1
+            if self.momentum is None:
+                momentum = 1.0 / self.num_batches_tracked.astype(self.running_mean.dtype)
+        return weft.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, batch, momentum, self.eps
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of x (N, C) or (N, C, L).
+
+    In training, statistics are those of the batch, and the running ones move towards them by ``momentum``
+    (None: they are averages over all batches). Otherwise the running statistics are used.
+
+    Args:
+        num_features: channels.
+        eps: added to variances.
+        momentum: of the running statistics.
+        affine: whether there are a weight and a bias.
+        track_running_stats: whether there are running statistics; without them, those of the batch count.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: whether there is a bias.
+
+    >>> import weft
+    >>> norm = weft.nn.BatchNorm1d(1)
+    >>> norm(weft.tensor([[1.0], [3.0]])).detach()
+    tensor([[-1.0000],
+            [ 1.0000]])
+    >>> norm.running_mean
+    tensor([0.2000])
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of x (N, C, H, W); see ``BatchNorm1d``.
+
+    >>> import weft
+    >>> weft.nn.BatchNorm2d(3)(weft.randn(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of x (N, C, D, H, W); see ``BatchNorm1d``.
+
+    >>> import weft
+    >>> weft.nn.BatchNorm3d(3)(weft.randn(2, 3, 4, 4, 2)).shape
+    (2, 3, 4, 4, 2)
+    """
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_Running):
+    """Mean 0 and variance 1 for each channel of each example of x (N, C, *S) or (C, *S)."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
+    def forward(self, x: Any) -> Any:
+        """x normalised; in training the running statistics, if there are any, move."""
+        self._check_rank(x)
+        single = x.ndim == self.ranks[0]
+        batch = self.training or not self.track_running_stats
+        out = weft.instance_norm(
+            x.unsqueeze(0) if single else x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            batch,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return out.squeeze(0) if single else out
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Normalisation of each channel of each example of x (N, C, L) or (C, L).
+
+    Args:
+        num_features: channels.
+        eps: added to variances.
+        momentum: of the running statistics.
+        affine: whether there are a weight and a bias.
+        track_running_stats: whether there are running statistics, which count when not training.
+        device: of the parameters.
+        dtype: of the parameters.
+        bias: whether there is a bias.
+
+    >>> import weft
+    >>> weft.nn.InstanceNorm1d(2)(weft.tensor([[1.0, 3.0], [10.0, 30.0]]))
+    tensor([[-1.0000,  1.0000],
+            [-1.0000,  1.0000]])
+    """
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Normalisation of each channel of each example of x (N, C, H, W) or (C, H, W); see ``InstanceNorm1d``.
+
+    >>> import weft
+    >>> weft.nn.InstanceNorm2d(3, affine=True)(weft.randn(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Normalisation of each channel of each example of x (N, C, D, H, W); see ``InstanceNorm1d``.
+
+    >>> import weft
+    >>> weft.nn.InstanceNorm3d(3)(weft.randn(2, 3, 4, 4, 2)).shape
+    (2, 3, 4, 4, 2)
+    """
+
+    ranks = (4, 5)

@@ -1,0 +1,39 @@
+"""What ``Module.to`` does: other dtypes and devices for the same parameters and buffers."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import weft
+from weft.errors import DtypeError
+
+M = TypeVar("M")
+
+
+def convert(module: M, target: tuple[Any, ...], device: Any, dtype: Any) -> M:
+    """Cast floating state to a dtype; integers, such as counts of batches, stay what they are."""
+    for t in target:
+        if weft.is_tensor(t):
+            dtype = t.dtype
+        elif isinstance(t, weft.Device) or (isinstance(t, str) and t.partition(":")[0] in ("cpu", "cuda")):
+            device = t
+        elif t is not None:
+            dtype = t
+    like = weft.empty(0).to(device=device, dtype=dtype)
+    if not weft.is_floating_point(like):
+        raise DtypeError("to", f"the dtype of a module must be floating, got {like.dtype.name}")
+    if dtype is not None:
+        held: Any = module
+        for tensor in [*held.parameters(), *held.buffers()]:
+            if weft.is_floating_point(tensor) and tensor.dtype != like.dtype:
+                _cast(tensor, like.dtype)
+    return module
+
+
+def _cast(tensor: Any, dtype: Any) -> None:
+    grad = tensor.grad
+    tensor.grad = None
+    with weft.no_grad():
+        tensor._rebind("to", tensor.detach().astype(dtype))
+    if grad is not None:
+        tensor.grad = grad.astype(dtype)

@@ -1,0 +1,97 @@
+"""Dropout as modules: parts of the input go in training, and nothing happens otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import weft
+from weft.errors import DomainError
+from weft.nn.module import Module
+
+
+class _Dropout(Module):
+    _shown = ("p",)
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise DomainError(type(self).__name__, f"p must be in 0..1, got {p}")
+        self.p = p
+
+
+class Dropout(_Dropout):
+    """In training, zero each element with probability p and scale the rest by 1 / (1 - p).
+
+    >>> import weft
+    >>> weft.nn.Dropout(0.5).eval()(weft.ones(3))
+    tensor([1., 1., 1.])
+    """
+
+    def forward(self, x: Any) -> Any:
+        """x, some of it dropped in training."""
+        return weft.dropout(x, self.p, self.training)
+
+
+class Dropout1d(_Dropout):
+    """In training, zero whole channels of x (N, C, L) with probability p and scale the rest.
+
+    >>> import weft
+    >>> weft.nn.Dropout1d(1.0)(weft.ones((1, 2, 3))).sum()
+    tensor(0.)
+    """
+
+    def forward(self, x: Any) -> Any:
+        """x, some of it dropped in training."""
+        return weft.dropout1d(x, self.p, self.training)
+
+
+class Dropout2d(_Dropout):
+    """In training, zero whole channels of x (N, C, H, W) with probability p and scale the rest.
+
+    >>> import weft
+    >>> weft.nn.Dropout2d(1.0)(weft.ones((1, 2, 3, 3))).sum()
+    tensor(0.)
+    """
+
+    def forward(self, x: Any) -> Any:
+        """x, some of it dropped in training."""
+        return weft.dropout2d(x, self.p, self.training)
+
+
+class Dropout3d(_Dropout):
+    """In training, zero whole channels of x (N, C, D, H, W) with probability p and scale the rest.
+
+    >>> import weft
+    >>> weft.nn.Dropout3d(1.0)(weft.ones((1, 2, 3, 3, 3))).sum()
+    tensor(0.)
+    """
+
+    def forward(self, x: Any) -> Any:
+        """x, some of it dropped in training."""
+        return weft.dropout3d(x, self.p, self.training)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout for networks of ``SELU``: dropped elements saturate, and mean and variance stay.
+
+    >>> import weft
+    >>> weft.nn.AlphaDropout(0.2)(weft.randn(10, 10)).shape
+    (10, 10)
+    """
+
+    def forward(self, x: Any) -> Any:
+        """x, some of it dropped in training."""
+        return weft.alpha_dropout(x, self.p, self.training)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """``AlphaDropout`` of whole channels of x (N, C, *S).
+
+    >>> import weft
+    >>> weft.nn.FeatureAlphaDropout(0.2)(weft.randn(2, 10, 5)).shape
+    (2, 10, 5)
+    """
+
+    def forward(self, x: Any) -> Any:
+        """x, some of it dropped in training."""
+        return weft.feature_alpha_dropout(x, self.p, self.training)

@@ -1,0 +1,215 @@
+"""Borders around the last axes, as modules: constant, mirrored, of the edge's value, or from the other end.
+
+Widths are given as in ``(left, right, top, bottom, front, back)``: the last axis comes first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import weft
+from weft.errors import ShapeError
+from weft.nn.module import Module
+
+
+class _Pad(Module):
+    rank = 0
+    mode = "constant"
+    value: float = 0.0
+    _shown: tuple[str, ...] = ("padding",)
+
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        sides = (padding,) * (2 * self.rank) if isinstance(padding, int) else tuple(padding)
+        if len(sides) != 2 * self.rank:
+            raise ShapeError(
+                type(self).__name__, f"padding must be a number or {2 * self.rank} numbers, got {padding!r}"
+            )
+        self.padding = sides
+        self._widths = tuple((sides[i], sides[i + 1]) for i in range(2 * self.rank - 2, -1, -2))
+
+    def forward(self, x: Any) -> Any:
+        """x with a border; negative widths cut."""
+        if x.ndim < self.rank:
+            raise ShapeError(type(self).__name__, f"x must have at least {self.rank} axes, got {x.ndim}")
+        return _padded(x, ((0, 0),) * (x.ndim - self.rank) + self._widths, self.mode, self.value)
+
+
+def _padded(x: Any, widths: tuple[tuple[int, int], ...], mode: str, value: float) -> Any:
+    if any(a < 0 or b < 0 for a, b in widths):
+        sides = zip(x.shape, widths, strict=True)
+        x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in sides)]
+    return weft.pad(x, [(max(a, 0), max(b, 0)) for a, b in widths], mode, value)
+
+
+class _ConstantPad(_Pad):
+    _shown = ("padding", "value")
+
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+
+class ConstantPad1d(_ConstantPad):
+    """A border of one value around the last axis.
+
+    >>> import weft
+    >>> weft.nn.ConstantPad1d((1, 2), 9.0)(weft.tensor([[1.0, 2.0]]))
+    tensor([[9., 1., 2., 9., 9.]])
+    """
+
+    rank = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """A border of one value around the last two axes.
+
+    >>> import weft
+    >>> weft.nn.ConstantPad2d((1, 1, 0, 2), 0.5)(weft.ones((1, 2, 3))).shape
+    (1, 4, 5)
+    """
+
+    rank = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """A border of one value around the last three axes.
+
+    >>> import weft
+    >>> weft.nn.ConstantPad3d(1, 0.5)(weft.ones((1, 2, 3, 4))).shape
+    (1, 4, 5, 6)
+    """
+
+    rank = 3
+
+
+class ZeroPad1d(_Pad):
+    """A border of zeros around the last axis.
+
+    >>> import weft
+    >>> weft.nn.ZeroPad1d(1)(weft.tensor([[1.0, 2.0]]))
+    tensor([[0., 1., 2., 0.]])
+    """
+
+    rank = 1
+
+
+class ZeroPad2d(_Pad):
+    """A border of zeros around the last two axes.
+
+    >>> import weft
+    >>> weft.nn.ZeroPad2d(1)(weft.ones((1, 2, 3))).shape
+    (1, 4, 5)
+    """
+
+    rank = 2
+
+
+class ZeroPad3d(_Pad):
+    """A border of zeros around the last three axes.
+
+    >>> import weft
+    >>> weft.nn.ZeroPad3d(1)(weft.ones((1, 2, 3, 4))).shape
+    (1, 4, 5, 6)
+    """
+
+    rank = 3
+
+
+class ReflectionPad1d(_Pad):
+    """A border around the last axis that mirrors it, without the edge.
+
+    >>> import weft
+    >>> weft.nn.ReflectionPad1d(2)(weft.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[3., 2., 1., 2., 3., 2., 1.]])
+    """
+
+    rank, mode = 1, "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """A border around the last two axes that mirrors them, without the edges.
+
+    >>> import weft
+    >>> weft.nn.ReflectionPad2d(1)(weft.ones((1, 2, 3))).shape
+    (1, 4, 5)
+    """
+
+    rank, mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """A border around the last three axes that mirrors them, without the edges.
+
+    >>> import weft
+    >>> weft.nn.ReflectionPad3d(1)(weft.ones((1, 2, 3, 4))).shape
+    (1, 4, 5, 6)
+    """
+
+    rank, mode = 3, "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """A border around the last axis that repeats the edge.
+
+    >>> import weft
+    >>> weft.nn.ReplicationPad1d(1)(weft.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[1., 1., 2., 3., 3.]])
+    """
+
+    rank, mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """A border around the last two axes that repeats the edges.
+
+    >>> import weft
+    >>> weft.nn.ReplicationPad2d(1)(weft.ones((1, 2, 3))).shape
+    (1, 4, 5)
+    """
+
+    rank, mode = 2, "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """A border around the last three axes that repeats the edges.
+
+    >>> import weft
+    >>> weft.nn.ReplicationPad3d(1)(weft.ones((1, 2, 3, 4))).shape
+    (1, 4, 5, 6)
+    """
+
+    rank, mode = 3, "replicate"
+
+
+class CircularPad1d(_Pad):
+    """A border around the last axis that comes from its other end.
+
+    >>> import weft
+    >>> weft.nn.CircularPad1d(1)(weft.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[3., 1., 2., 3., 1.]])
+    """
+
+    rank, mode = 1, "circular"
+
+
+class CircularPad2d(_Pad):
+    """A border around the last two axes that comes from their other ends.
+
+    >>> import weft
+    >>> weft.nn.CircularPad2d(1)(weft.ones((1, 2, 3))).shape
+    (1, 4, 5)
+    """
+
+    rank, mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    """A border around the last three axes that comes from their other ends.
+
+    >>> import weft
+    >>> weft.nn.CircularPad3d(1)(weft.ones((1, 2, 3, 4))).shape
+    (1, 4, 5, 6)
+    """
+
+    rank, mode = 3, "circular"

@@ -1,0 +1,394 @@
+"""Pools: one number for each window, or for each of a fixed number of bins, along one to three axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import weft
+from weft.nn.module import Module
+
+
+class _MaxPool(Module):
+    rank = 0
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def forward(self, x: Any) -> Any:
+        """The largest values, and where they are if ``return_indices``."""
+        function = (weft.max_pool1d, weft.max_pool2d, weft.max_pool3d)[self.rank - 1]
+        window = (self.kernel_size, self.stride, self.padding, self.dilation)
+        return function(x, *window, self.ceil_mode, self.return_indices)
+
+    def extra_repr(self) -> str:
+        """Its window."""
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The largest value in each window of x (N, C, L).
+
+    Args:
+        kernel_size: of the window.
+        stride: from window to window; by default the size of a window.
+        padding: on both sides, which never wins.
+        dilation: between the elements of a window.
+        return_indices: give the places of the largest values too.
+        ceil_mode: allow a last window that is not full.
+
+    >>> import weft
+    >>> weft.nn.MaxPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
+    tensor([[[3., 2.]]])
+    """
+
+    rank = 1
+
+
+class MaxPool2d(_MaxPool):
+    """The largest value in each window of x (N, C, H, W); see ``MaxPool1d``.
+
+    >>> import weft
+    >>> out, places = weft.nn.MaxPool2d(2, return_indices=True)(weft.ones((1, 3, 8, 8)))
+    >>> out.shape, places.shape
+    ((1, 3, 4, 4), (1, 3, 4, 4))
+    """
+
+    rank = 2
+
+
+class MaxPool3d(_MaxPool):
+    """The largest value in each window of x (N, C, D, H, W); see ``MaxPool1d``.
+
+    >>> import weft
+    >>> weft.nn.MaxPool3d(3, stride=2)(weft.ones((1, 2, 7, 7, 7))).shape
+    (1, 2, 3, 3, 3)
+    """
+
+    rank = 3
+
+
+class _MaxUnpool(Module):
+    rank = 0
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+
+    def forward(self, x: Any, indices: Any, output_size: Any = None) -> Any:
+        """The values at the places that a pool found them at, zeros elsewhere."""
+        function = (weft.max_unpool1d, weft.max_unpool2d, weft.max_unpool3d)[self.rank - 1]
+        return function(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        """Its window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Puts the values of a ``MaxPool1d`` back to where they were, with zeros between them.
+
+    Args:
+        kernel_size: of the pool.
+        stride: of the pool.
+        padding: of the pool.
+
+    >>> import weft
+    >>> pool, back = weft.nn.MaxPool1d(2, return_indices=True), weft.nn.MaxUnpool1d(2)
+    >>> back(*pool(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]])))
+    tensor([[[0., 3., 2., 0.]]])
+    """
+
+    rank = 1
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Puts the values of a ``MaxPool2d`` back to where they were, with zeros between them.
+
+    >>> import weft
+    >>> pool, back = weft.nn.MaxPool2d(2, return_indices=True), weft.nn.MaxUnpool2d(2)
+    >>> back(*pool(weft.ones((1, 3, 4, 4)))).sum()
+    tensor(12.)
+    """
+
+    rank = 2
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Puts the values of a ``MaxPool3d`` back to where they were, with zeros between them.
+
+    >>> import weft
+    >>> pool, back = weft.nn.MaxPool3d(2, return_indices=True), weft.nn.MaxUnpool3d(2)
+    >>> back(*pool(weft.ones((1, 3, 4, 4, 4)))).shape
+    (1, 3, 4, 4, 4)
+    """
+
+    rank = 3
+
+
+class AvgPool1d(Module):
+    """The mean of each window of x (N, C, L).
+
+    Args:
+        kernel_size: of the window.
+        stride: from window to window; by default the size of a window.
+        padding: zeros on both sides.
+        ceil_mode: allow a last window that is not full.
+        count_include_pad: whether the zeros of the padding count.
+
+    >>> import weft
+    >>> weft.nn.AvgPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
+    tensor([[[2., 1.]]])
+    """
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def forward(self, x: Any) -> Any:
+        """The means."""
+        window = (self.kernel_size, self.stride, self.padding)
+        return weft.avg_pool1d(x, *window, self.ceil_mode, self.count_include_pad)
+
+    def extra_repr(self) -> str:
+        """Its window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool2d(AvgPool1d):
+    """The mean of each window of x (N, C, H, W); see ``AvgPool1d``.
+
+    Args:
+        kernel_size: of the window.
+        stride: from window to window; by default the size of a window.
+        padding: zeros on both sides.
+        ceil_mode: allow a last window that is not full.
+        count_include_pad: whether the zeros of the padding count.
+        divisor_override: divide sums by this number instead.
+
+    >>> import weft
+    >>> weft.nn.AvgPool2d(2)(weft.ones((1, 3, 8, 8))).shape
+    (1, 3, 4, 4)
+    """
+
+    rank = 2
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
+
+    def forward(self, x: Any) -> Any:
+        """The means."""
+        function = weft.avg_pool2d if self.rank == 2 else weft.avg_pool3d
+        window = (self.kernel_size, self.stride, self.padding)
+        return function(x, *window, self.ceil_mode, self.count_include_pad, self.divisor_override)
+
+
+class AvgPool3d(AvgPool2d):
+    """The mean of each window of x (N, C, D, H, W); see ``AvgPool2d``.
+
+    >>> import weft
+    >>> weft.nn.AvgPool3d(2)(weft.ones((1, 3, 4, 4, 4))).shape
+    (1, 3, 2, 2, 2)
+    """
+
+    rank = 3
+
+
+class _LPPool(Module):
+    rank = 0
+
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, x: Any) -> Any:
+        """The p-norms of the windows."""
+        function = (weft.lp_pool1d, weft.lp_pool2d, weft.lp_pool3d)[self.rank - 1]
+        return function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        """Its window."""
+        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class LPPool1d(_LPPool):
+    """The p-norm of each window of x (N, C, L).
+
+    Args:
+        norm_type: p.
+        kernel_size: of the window.
+        stride: from window to window; by default the size of a window.
+        ceil_mode: allow a last window that is not full.
+
+    >>> import weft
+    >>> weft.nn.LPPool1d(2, 2)(weft.tensor([[[3.0, 4.0]]]))
+    tensor([[[5.]]])
+    """
+
+    rank = 1
+
+
+class LPPool2d(_LPPool):
+    """The p-norm of each window of x (N, C, H, W); see ``LPPool1d``.
+
+    >>> import weft
+    >>> weft.nn.LPPool2d(1, 2)(weft.ones((1, 1, 2, 2)))
+    tensor([[[[4.]]]])
+    """
+
+    rank = 2
+
+
+class LPPool3d(_LPPool):
+    """The p-norm of each window of x (N, C, D, H, W); see ``LPPool1d``.
+
+    >>> import weft
+    >>> weft.nn.LPPool3d(1, 2)(weft.ones((1, 1, 2, 2, 2)))
+    tensor([[[[[8.]]]]])
+    """
+
+    rank = 3
+
+
+class _AdaptiveAvgPool(Module):
+    rank = 0
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, x: Any) -> Any:
+        """The means of the bins."""
+        functions = (weft.adaptive_avg_pool1d, weft.adaptive_avg_pool2d, weft.adaptive_avg_pool3d)
+        return functions[self.rank - 1](x, self.output_size)
+
+    def extra_repr(self) -> str:
+        """How many bins there are."""
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """The means of ``output_size`` bins of x (N, C, L), whatever L is.
+
+    >>> import weft
+    >>> weft.nn.AdaptiveAvgPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
+    tensor([[[2., 1.]]])
+    """
+
+    rank = 1
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """The means of bins of x (N, C, H, W); ``output_size`` is a number or a pair, None to keep a size.
+
+    >>> import weft
+    >>> weft.nn.AdaptiveAvgPool2d((None, 2))(weft.ones((1, 3, 5, 7))).shape
+    (1, 3, 5, 2)
+    """
+
+    rank = 2
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """The means of bins of x (N, C, D, H, W).
+
+    >>> import weft
+    >>> weft.nn.AdaptiveAvgPool3d(1)(weft.ones((1, 3, 5, 7, 2))).shape
+    (1, 3, 1, 1, 1)
+    """
+
+    rank = 3
+
+
+class _AdaptiveMaxPool(Module):
+    rank = 0
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def forward(self, x: Any) -> Any:
+        """The largest values, and where they are if ``return_indices``."""
+        functions = (weft.adaptive_max_pool1d, weft.adaptive_max_pool2d, weft.adaptive_max_pool3d)
+        return functions[self.rank - 1](x, self.output_size, self.return_indices)
+
+    def extra_repr(self) -> str:
+        """How many bins there are."""
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """The largest values of ``output_size`` bins of x (N, C, L), whatever L is.
+
+    >>> import weft
+    >>> weft.nn.AdaptiveMaxPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
+    tensor([[[3., 2.]]])
+    """
+
+    rank = 1
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """The largest values of bins of x (N, C, H, W).
+
+    >>> import weft
+    >>> weft.nn.AdaptiveMaxPool2d(2)(weft.ones((1, 3, 5, 7))).shape
+    (1, 3, 2, 2)
+    """
+
+    rank = 2
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """The largest values of bins of x (N, C, D, H, W).
+
+    >>> import weft
+    >>> weft.nn.AdaptiveMaxPool3d(2)(weft.ones((1, 3, 5, 7, 4))).shape
+    (1, 3, 2, 2, 2)
+    """
+
+    rank = 3

@@ -1,0 +1,102 @@
+"""Softmax and its relatives, and gated linear units: functions along an axis as modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import weft
+from weft.nn.module import Module
+
+
+class GLU(Module):
+    """One half of x times the sigmoid of the other half, along an axis.
+
+    >>> import weft
+    >>> weft.nn.GLU()(weft.tensor([2.0, 0.0]))
+    tensor([1.])
+    """
+
+    _shown = ("dim",)
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        """Along the axis."""
+        return weft.glu(x, self.dim)
+
+
+class Softmax(Module):
+    """Positive numbers that sum to 1 along an axis.
+
+    >>> import weft
+    >>> weft.nn.Softmax(dim=-1)(weft.tensor([1.0, 1.0]))
+    tensor([0.5000, 0.5000])
+    """
+
+    _shown = ("dim",)
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        """Along the axis."""
+        return weft.softmax(x, axis=_axis(x, self.dim))
+
+
+class Softmin(Module):
+    """The softmax of ``-x``.
+
+    >>> import weft
+    >>> weft.nn.Softmin(dim=-1)(weft.tensor([1.0, 1.0]))
+    tensor([0.5000, 0.5000])
+    """
+
+    _shown = ("dim",)
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        """Along the axis."""
+        return weft.softmin(x, axis=_axis(x, self.dim))
+
+
+class LogSoftmax(Module):
+    """The logarithm of the softmax, without overflow.
+
+    >>> import weft
+    >>> weft.nn.LogSoftmax(dim=-1)(weft.tensor([1.0, 1.0]))
+    tensor([-0.6931, -0.6931])
+    """
+
+    _shown = ("dim",)
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        """Along the axis."""
+        return weft.log_softmax(x, axis=_axis(x, self.dim))
+
+
+class Softmax2d(Module):
+    """The softmax over the channels of x (N, C, H, W) or (C, H, W).
+
+    >>> import weft
+    >>> weft.nn.Softmax2d()(weft.zeros((4, 1, 1))).sum()
+    tensor(1.)
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Over the channels."""
+        return weft.softmax(x, axis=-3)
+
+
+def _axis(x: Any, dim: int | None) -> int:
+    """The axis along which to normalise; without one, the first of x with 0, 1 or 3 axes, else the second."""
+    return dim if dim is not None else 0 if x.ndim in (0, 1, 3) else 1
