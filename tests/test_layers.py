@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("backends",),
     ("compile", "jit"),
     ("parallel", "nn", "optim", "data", "datasets", "io", "viewer"),
+    ("train",),
     ("cli",),
 )
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

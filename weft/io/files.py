@@ -1,0 +1,71 @@
+"""``weft.save`` and ``weft.load``: trees of tensors and plain values in one file."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from weft.base.public import public
+from weft.io.atomic import checked_path
+from weft.io.layout import Contents, Problem, parse_json, read_file, write_file
+from weft.io.trees import Decoder, Encoder
+from weft.tensor.tensor import wrap
+
+Path = str | os.PathLike[str]
+
+
+@public
+def save(tree: Any, path: Path) -> None:
+    """Write a tree of tensors and plain values to a file.
+
+    The file is written beside, brought to the disk and renamed, so that at no moment is there half a file; it
+    holds checksums, and nothing in it can run code. Its layout is that of safetensors.
+
+    Args:
+        tree: dicts, lists, tuples, None, bools, numbers, strings, bytes, dtypes, tensors and NumPy arrays.
+            What is in it twice is one object again after loading.
+        path: of the file; one that is there is replaced.
+
+    >>> import weft, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "state.safetensors")
+    >>> weft.save({"w": weft.ones(2), "step": 3}, path)
+    >>> weft.load(path)
+    {'w': tensor([1., 1.]), 'step': 3}
+    """
+    target = checked_path("save", path)
+    encoder = Encoder("save")
+    text = json.dumps(encoder.encode(tree), separators=(",", ":"))
+    write_file(target, encoder.arrays, "tree", {"weft.tree": text})
+
+
+@public
+def load(path: Path, *, mmap: bool = False, verify: bool | None = None) -> Any:
+    """The tree that a file holds; of a safetensors file from elsewhere a dict of its tensors.
+
+    A file that is damaged, or made to do harm, is a ``FileError`` that says what is wrong.
+
+    Args:
+        path: of the file.
+        mmap: map the file into memory instead of reading it: at once, and shared by processes.
+        verify: compare the checksums of all data; by default unless the file is mapped.
+
+    >>> import weft, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "state.safetensors")
+    >>> weft.save([weft.arange(3), ("a", None)], path)
+    >>> weft.load(path, mmap=True)
+    [tensor([0, 1, 2]), ('a', None)]
+    """
+    source = checked_path("load", path)
+    contents = read_file("load", source, mmap=mmap, verify=not mmap if verify is None else verify)
+    return _tree(contents, Problem("load", source))
+
+
+def _tree(contents: Contents, problem: Problem) -> Any:
+    arrays, metadata, kind = contents
+    if not kind:
+        return {name: wrap(arrays[name]) for name in sorted(arrays)}
+    if kind != "tree" or "weft.tree" not in metadata:
+        hint = "load it with weft.load_graph" if kind == "graph" else None
+        raise problem(f"the file must hold a tree, got a {kind}", hint)
+    return Decoder(arrays, problem).decode(parse_json(metadata["weft.tree"], "the structure", problem))

@@ -1,0 +1,132 @@
+"""Graph files, read: each part is checked, and that all of them fit each other, before any is used."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from weft.errors import FileError, WeftError
+from weft.io.calls import marks_in
+from weft.io.layout import Array, Contents, Problem, parse_json
+from weft.io.saved import Saved
+from weft.io.trees import Decoder, Mark
+from weft.ir.parse import parse_graph
+from weft.ir.types import TensorType
+
+_P = inspect.Parameter
+_KINDS = {
+    kind.name: kind
+    for kind in (
+        _P.POSITIONAL_ONLY,
+        _P.POSITIONAL_OR_KEYWORD,
+        _P.VAR_POSITIONAL,
+        _P.KEYWORD_ONLY,
+        _P.VAR_KEYWORD,
+    )
+}
+_WORDS = ("input", "float_input", "output", "number", "weight", "generator")
+
+
+def read_saved(contents: Contents, problem: Problem) -> Saved:
+    """What a file holds, each part checked."""
+    arrays, metadata, kind = contents
+    if kind != "graph" or not metadata.keys() >= {"weft.graph", "weft.program"}:
+        hint = "load it with weft.load"
+        raise problem(f"the file must hold a graph, got {f'a {kind}' if kind else 'only tensors'}", hint)
+    found = parse_json(metadata["weft.program"], "the description of the program", problem)
+    names = {"parameters", "arguments", "returned", "sources", "weights", "constants"}
+    if not isinstance(found, dict) or found.keys() != names:
+        raise problem(f"the description of the program must have {', '.join(sorted(names))}, got others")
+    decoder = Decoder(arrays, problem, {word: _reader(word) for word in _WORDS})
+    data = {name: _arrays(found[name], arrays, problem) for name in ("weights", "constants")}
+    constants = {name.removeprefix("constant."): array for name, array in data["constants"].items()}
+    try:
+        graph = parse_graph(metadata["weft.graph"], constants)
+    except WeftError as error:
+        raise problem(f"the graph must be one that weft writes, got an error: {error.message}") from error
+    try:
+        saved = Saved(
+            graph=graph,
+            sources=tuple(decoder.decode(found["sources"])),
+            weights=data["weights"],
+            signature=_signature(decoder.decode(found["parameters"])),
+            arguments=decoder.decode(found["arguments"]),
+            returned=decoder.decode(found["returned"]),
+        )
+        _check(saved)
+    except FileError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        message = f"the description of the program must fit its graph, got one that does not ({error})"
+        raise problem(message) from None
+    return saved
+
+
+def _reader(word: str) -> Callable[[Any], Mark]:
+    return lambda value: Mark(word, value)
+
+
+def _arrays(found: Any, arrays: Mapping[str, Array], problem: Problem) -> dict[str, Array]:
+    decoder = Decoder(arrays, problem)
+    if not isinstance(found, dict):
+        raise problem("weights and constants must be arrays by name, got others")
+    out = {name: decoder.decode(note) for name, note in found.items()}
+    if not all(isinstance(array, np.ndarray) for array in out.values()):
+        raise problem("weights and constants must be arrays, got others")
+    return out
+
+
+def _signature(parameters: Any) -> inspect.Signature:
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, _KINDS[kind], default=rest[0] if rest else inspect.Parameter.empty)
+            for name, kind, *rest in parameters
+        ]
+    )
+
+
+def _check(saved: Saved) -> None:
+    """Raise a ValueError unless all parts of what a file holds fit each other."""
+    graph, inputs = saved.graph, [m.value for m in saved.sources if m.word == "input"]
+    if sorted(inputs) != list(range(len(inputs))) or len(saved.sources) != len(graph.inputs):
+        raise ValueError("sources are not those of the inputs")
+    for mark, value in zip(saved.sources, graph.inputs, strict=True):
+        _check_source(mark, value.type, saved)
+    taken = [m.value for m in marks_in(saved.arguments)]
+    if set(taken) != set(inputs) or not isinstance(saved.arguments, dict):
+        raise ValueError("arguments are not those of the graph")
+    if not saved.arguments.keys() <= saved.signature.parameters.keys():
+        raise ValueError("arguments are not those of the signature")
+    for mark in marks_in(saved.returned):
+        _check_result(mark, saved, inputs)
+
+
+def _check_source(mark: Mark, kind: TensorType, saved: Saved) -> None:
+    if mark.word == "weight":
+        array = saved.weights[mark.value]
+        if array.shape != kind.shape or array.dtype != kind.dtype:
+            raise ValueError(f"{mark.value} is no {kind}")
+    elif mark.word == "generator":
+        state = [0, 0] if mark.value == "global" else mark.value
+        if len(state) != 2 or not all(type(n) is int and 0 <= n < 2**64 for n in state):
+            raise ValueError(f"{mark.value!r} is no state of a generator")
+        if str(kind) != "u64[2]":
+            raise ValueError(f"{kind} is not the type of a state of a generator")
+    elif mark.word != "input":
+        raise ValueError(f"{mark.word} is no source")
+
+
+def _check_result(mark: Mark, saved: Saved, inputs: list[int]) -> None:
+    if mark.word in ("output", "number"):
+        number = mark.value if mark.word == "output" else mark.value[0]
+        if type(number) is not int or not 0 <= number < len(saved.graph.outputs):
+            raise ValueError("there is no such output")
+        if mark.word == "number" and mark.value[1] not in ("float", "int", "bool", "complex"):
+            raise ValueError("there is no such number")
+    elif mark.word == "input" and mark.value in inputs:
+        return
+    elif mark.word != "weight" or mark.value not in saved.weights:
+        raise ValueError(f"{mark.word} {mark.value!r} cannot be returned")

@@ -1,0 +1,255 @@
+"""A graph with all that a call of it needs, as it is in a file, and what it is made of.
+
+Everything that a graph reads and that is no argument is a weight: parameters, the state and the gradients
+that a training step goes on from, numbers that were read anew at each call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.base.trees import tree_unflatten
+from weft.capture.arguments import Same, TensorKey, signature_of
+from weft.capture.block import generators, parameters
+from weft.capture.program import Item, Plain, Program, Scalar
+from weft.capture.session import current_array
+from weft.capture.sources import Argument, Dynamic, Fixed, Gradient, InSlot, Source, State
+from weft.capture.version import Version
+from weft.errors import ArgumentError
+from weft.io.layout import Array
+from weft.io.trees import Mark
+from weft.ir.graph import Graph, Value
+from weft.passes.dce import dce
+from weft.tensor.generator import default_generator
+from weft.tensor.tensor import wrap
+
+_HINT = "save a function of tensors, numbers and strings"
+
+
+class Saved(NamedTuple):
+    """What a graph file holds. In its trees marks stand for what a call gives and takes.
+
+    Attributes:
+        graph: whose outputs are those that ``returned`` uses.
+        sources: for each input of the graph ``input`` with the number of a tensor among the arguments,
+            ``weight`` with a name, or ``generator`` with a state, or "global".
+        weights: arrays by name.
+        signature: how it is called.
+        arguments: by parameter, the tree it was captured with: ``input`` for a tensor, ``float_input`` for a
+            number that may differ; anything else is as it was.
+        returned: a tree of ``output``, ``number`` (an output that is a Python number), ``input``, ``weight``.
+    """
+
+    graph: Graph
+    sources: tuple[Mark, ...]
+    weights: dict[str, Array]
+    signature: inspect.Signature
+    arguments: dict[str, Any]
+    returned: Any
+
+
+# From a captured function
+
+
+def saved_version(function: Callable[..., Any], version: Version) -> Saved:
+    """What is to be saved of a version of a function."""
+    program = version.program
+    _check_updates(program)
+    weights = _Weights()
+    sources = [weights.mark(s, v.name) for v, s in zip(program.graph.inputs, program.sources, strict=True)]
+    outputs: dict[Value, int] = {}
+    leaves = [_returned(leaf, program, outputs, weights) for leaf in program.returned.leaves]
+    returned = _plain(tree_unflatten(program.returned.structure, leaves))
+    graph = dce(program.graph.replace(outputs=tuple(outputs)))
+    graph, sources = _without_unused(graph, sources)
+    signature, arguments = _captured_arguments(function, version.key)
+    return Saved(graph, tuple(sources), weights.arrays, signature, arguments, returned)
+
+
+def _check_updates(program: Program) -> None:
+    """Raise if a call changes a tensor that it reads into one of another type, which a graph cannot say."""
+    changed = {old for old, _ in program.graph.updates}
+    by_source = dict(zip(program.sources, program.graph.inputs, strict=True))
+    for update in program.updates:
+        value = by_source.get(update.target) if update.kind == "data" else None
+        if value is not None and value not in changed:
+            raise ArgumentError("save", f"state must keep its type, got {value} that becomes another")
+
+
+class _Weights:
+    """Gives what a graph reads from outside names, and holds the arrays."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Array] = {}
+        self._marks: dict[Source, Mark] = {}
+
+    def mark(self, source: Source, name: str) -> Mark:
+        """The mark of a source."""
+        if isinstance(source, Argument):
+            return Mark("input", source.number)
+        if source not in self._marks:
+            self._marks[source] = self._new_mark(source, name or "weight")
+        return self._marks[source]
+
+    def _new_mark(self, source: Source, name: str) -> Mark:
+        if isinstance(source, State):
+            own = source.generator is not default_generator
+            return Mark("generator", [int(n) for n in source.generator._state_array()] if own else "global")
+        return Mark("weight", self.add(name, _array(source)))
+
+    def add(self, name: str, array: Array) -> str:
+        """Hold an array; gives its name."""
+        own, number = name, 1
+        while own in self.arrays:
+            number += 1
+            own = f"{name}~{number}"
+        self.arrays[own] = array
+        return own
+
+
+def _array(source: Source) -> Array:
+    """What a source gives now."""
+    match source:
+        case Dynamic():
+            array: Array = source.read()
+            return array
+        case Fixed(held):
+            return current_array(held)
+        case Gradient(Fixed(held)):
+            return current_array(held.grad)
+        case InSlot(slot):
+            return current_array(slot.get())
+        case _:
+            raise ArgumentError("save", "gradients of arguments must not be read", hint=_HINT)
+
+
+def _returned(leaf: Any, program: Program, outputs: dict[Value, int], weights: _Weights) -> Any:
+    if isinstance(leaf, Plain):
+        return leaf.value
+    if isinstance(leaf, Item | Scalar):
+        number = leaf.number if isinstance(leaf, Item) else leaf.result
+        value = program.graph.results[program.made[number].result]
+        place = outputs.setdefault(value, len(outputs))
+        return (
+            Mark("output", place) if isinstance(leaf, Item) else Mark("number", [place, leaf.kind.__name__])
+        )
+    return weights.mark(leaf, "returned")
+
+
+def _plain(x: Any) -> Any:
+    """A tree of dicts, lists and tuples alone: a reader of the file need not have the user's classes."""
+    if isinstance(x, Mark):
+        return x
+    if isinstance(x, tuple | list):
+        items = [_plain(item) for item in x]
+        return items if isinstance(x, list) else tuple(items)
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        return {f.name: _plain(getattr(x, f.name)) for f in dataclasses.fields(x)}
+    return {k: _plain(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def _without_unused(graph: Graph, sources: list[Mark]) -> tuple[Graph, list[Mark]]:
+    """The graph without inputs that nothing needs any more; arguments stay."""
+    used = {v for node in graph.nodes for v in node.inputs}.union(graph.results)
+    used |= {old for old, _ in graph.updates}
+    kept = [i for i, v in enumerate(graph.inputs) if v in used or sources[i].word == "input"]
+    inputs, roles = [graph.inputs[i] for i in kept], [graph.roles[i] for i in kept]
+    return graph.replace(inputs=inputs, roles=roles), [sources[i] for i in kept]
+
+
+def _captured_arguments(
+    function: Callable[..., Any], key: tuple[Any, ...]
+) -> tuple[inspect.Signature, dict[str, Any]]:
+    """How a function is called, and with which tree it was captured."""
+    structure = key[0]
+    leaves = _argument_leaves(key[1 : 1 + structure.structure.num_leaves])  # settings of weft follow
+    args, kwargs = tree_unflatten(structure.structure, leaves)
+    signature = signature_of(function)
+    if signature is None:
+        kinds = inspect.Parameter
+        signature = inspect.Signature(
+            [kinds(f"x{i}", kinds.POSITIONAL_ONLY) for i in range(len(args))]
+            + [kinds(name, kinds.KEYWORD_ONLY) for name in kwargs]
+        )
+    return signature, dict(signature.bind(*args, **kwargs).arguments)
+
+
+def _argument_leaves(parts: tuple[Any, ...]) -> list[Any]:
+    """What stands for each leaf of the arguments; floats that are inputs come after all tensors."""
+    tensors, floats = count(), count(sum(isinstance(part, TensorKey) for part in parts))
+    leaves: list[Any] = []
+    for part in parts:
+        if isinstance(part, TensorKey):
+            leaves.append(Mark("input", next(tensors)))
+        elif type(part) is int:  # a tensor that came before
+            leaves.append(Mark("input", part))
+        else:
+            leaves.append(Mark("float_input", next(floats)) if part is float else _value(part))
+    return leaves
+
+
+def _value(part: Any) -> Any:
+    """The plain argument that a key stands for."""
+    if isinstance(part, Same):
+        raise ArgumentError(
+            "save", f"arguments must be tensors or plain values, got {part.obj!r}", hint=_HINT
+        )
+    kind, *rest = part
+    if kind is float:
+        return rest[0] if len(rest) == 1 else 0.0 * rest[0] if rest[1] else float("nan")
+    if kind is complex:
+        return complex(_value(rest[0]), _value(rest[1]))
+    return np.frombuffer(rest[0], kind)[0] if issubclass(kind, np.generic) else rest[0]
+
+
+# From a graph
+
+
+def saved_graph(graph: Graph) -> Saved:
+    """What is to be saved of a graph; it is called with its arguments, by position or name."""
+    weights = _Weights()
+    sources: list[Mark] = []
+    names: list[str] = []
+    for value, role in zip(graph.inputs, graph.roles, strict=True):
+        if value in parameters:
+            sources.append(
+                Mark("weight", weights.add(value.name or "weight", current_array(parameters[value])))
+            )
+        elif value in generators:
+            sources.append(weights.mark(State(generators[value]), ""))
+        elif role == "arg":
+            sources.append(Mark("input", len(names)))
+            names.append(value.name)
+        else:
+            hint = "save it where it was captured"
+            raise ArgumentError(
+                "save_graph", f"all parameters must have data, got none for {value}", hint=hint
+            )
+    results = [Mark("output", i) for i in range(len(graph.outputs))]
+    returned = results[0] if len(results) == 1 else tuple(results)
+    signature = _signature_of_names(names)
+    arguments = {name: Mark("input", i) for i, name in enumerate(signature.parameters)}
+    return Saved(graph, tuple(sources), weights.arrays, signature, arguments, returned)
+
+
+def _signature_of_names(names: list[str]) -> inspect.Signature:
+    kinds = inspect.Parameter
+    if len(set(names)) == len(names) and all(name.isidentifier() for name in names):
+        return inspect.Signature([kinds(name, kinds.POSITIONAL_OR_KEYWORD) for name in names])
+    return inspect.Signature([kinds(f"x{i}", kinds.POSITIONAL_ONLY) for i in range(len(names))])
+
+
+def with_weights(saved: Saved, weights: Mapping[str, Any]) -> Saved:
+    """The same with the data that tensors hold now."""
+    return saved._replace(weights={name: current_array(tensor) for name, tensor in weights.items()})
+
+
+def tensors_of(saved: Saved) -> dict[str, Any]:
+    """A tensor for each weight."""
+    return {name: wrap(array) for name, array in saved.weights.items()}

@@ -1,0 +1,110 @@
+"""Checkpoints: files of one run in a directory, the newest few and the best.
+
+Each is written beside, brought to the disk and renamed, and only then an older one is removed; so at every
+moment the newest file with a name is whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft.errors import DomainError, FileError
+
+_log = logging.getLogger("weft.train")
+_NAME = re.compile(r"step-(\d+)\.safetensors")
+_PART = re.compile(r"\..*\.(\d+)-[0-9a-f]+\.part")
+BEST = "best.safetensors"
+
+
+class Checkpoints:
+    """The checkpoints of a run.
+
+    Args:
+        directory: of the files; made if it is not there.
+        keep: how many of the newest are kept.
+
+    >>> import tempfile
+    >>> from weft.train.checkpoints import Checkpoints
+    >>> checkpoints = Checkpoints(tempfile.mkdtemp(), keep=2)
+    >>> for step in (10, 20, 30):
+    ...     path = checkpoints.save({"step": step}, step)
+    >>> [path.name for path in checkpoints.files()]
+    ['step-00000030.safetensors', 'step-00000020.safetensors']
+    >>> checkpoints.load()["step"]
+    30
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], keep: int = 3) -> None:
+        if keep < 1:
+            raise DomainError("Trainer", f"keep must be at least 1, got {keep}")
+        self.directory = Path(directory)
+        self.keep = keep
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def files(self) -> list[Path]:
+        """The checkpoints there are, the newest first; the best is not among them."""
+        found = [p for p in self.directory.iterdir() if _NAME.fullmatch(p.name)]
+        return sorted(found, key=lambda p: int(_NAME.fullmatch(p.name)[1]), reverse=True)  # type: ignore[index]
+
+    @property
+    def best(self) -> Path:
+        """The path of the best one, which may not be there."""
+        return self.directory / BEST
+
+    def save(self, state: Any, step: int) -> Path:
+        """Write the checkpoint of a step, then remove those that are too old.
+
+        Those of later steps are removed too: the run has gone back, and they are of what it has left.
+        """
+        path = self.directory / f"step-{step:08d}.safetensors"
+        weft.save(state, path)
+        files = self.files()
+        at = files.index(path)
+        for old in (*files[:at], *files[at + self.keep :]):
+            with suppress(FileNotFoundError):
+                old.unlink()
+        return path
+
+    def save_best(self, state: Any) -> None:
+        """Write the best one."""
+        weft.save(state, self.best)
+
+    def load(self) -> Any:
+        """What the newest checkpoint that can be read holds; None if there is none."""
+        self._clean()
+        files = self.files()
+        for path in files:
+            try:
+                return weft.load(path)
+            except FileError as error:
+                _log.warning("left out a checkpoint: %s", error)
+        if files:
+            raise FileError("resume", f"a checkpoint in {self.directory} must be whole, got none that is")
+        return None
+
+    def _clean(self) -> None:
+        """Remove what processes that were killed left half written."""
+        for path in self.directory.iterdir():
+            found = _PART.fullmatch(path.name)
+            if found and not _is_alive(int(found[1])):
+                with suppress(FileNotFoundError):
+                    path.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether another process is there; where that cannot be asked without harm, it is taken to be."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return pid != os.getpid()
