@@ -51,7 +51,7 @@ def network(nn: Any) -> Any:
     )
 
 
-def in_weft(arrays: Arrays) -> Run:
+def in_weft(arrays: Arrays, compiled: bool = True) -> Run:
     import weft
     from weft import nn, optim
 
@@ -60,7 +60,8 @@ def in_weft(arrays: Arrays) -> Run:
 
     model = load_weft(network(nn), arrays)
     optimizer = optim.Adam(model.parameters(), lr=RATE)
-    return weft_step(model, loss, weft.tensor(arrays["x"]), weft.tensor(arrays["y"]), optimizer=optimizer)
+    data = weft.tensor(arrays["x"]), weft.tensor(arrays["y"])
+    return weft_step(model, loss, *data, optimizer=optimizer, compiled=compiled)
 
 
 def in_torch(arrays: Arrays, compiled: bool) -> Run:
@@ -107,6 +108,8 @@ def in_jax(arrays: Arrays) -> Run:
 
 _FIRST, _SECOND = 26 * 26 * 32 * 9, 24 * 24 * 64 * 32 * 9
 _WEIGHTS = FLAT * 128 + 128 * 10 + 32 * 9 + 64 * 32 * 9
+_FLOPS = 2 * BATCH * (2 * _FIRST + 3 * _SECOND + 3 * (FLAT * 128 + 1280))
+_BYTES = 4 * 7 * _WEIGHTS
 
 CASES = [
     Case(
@@ -120,7 +123,16 @@ CASES = [
         },
         goal=1.4,
         steps=STEPS,
-        flops=2 * BATCH * (2 * _FIRST + 3 * _SECOND + 3 * (FLAT * 128 + 1280)),
-        bytes=4 * 7 * _WEIGHTS,
-    )
+        flops=_FLOPS,
+        bytes=_BYTES,
+    ),
+    Case(
+        "eager cnn",
+        arrays,
+        {"weft": partial(in_weft, compiled=False), "torch": partial(in_torch, compiled=False)},
+        goal=1.0,
+        steps=STEPS,
+        flops=_FLOPS,
+        bytes=_BYTES,
+    ),
 ]

@@ -79,7 +79,7 @@ def model_of(nn: Any) -> Any:
     return Model()
 
 
-def in_weft(arrays: Arrays) -> Run:
+def in_weft(arrays: Arrays, compiled: bool = True) -> Run:
     import weft
     from weft import nn, optim
 
@@ -88,7 +88,8 @@ def in_weft(arrays: Arrays) -> Run:
 
     model = load_weft(model_of(nn), arrays)
     optimizer = optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
-    return weft_step(model, loss, weft.tensor(arrays["x"]), weft.tensor(arrays["y"]), optimizer=optimizer)
+    data = weft.tensor(arrays["x"]), weft.tensor(arrays["y"])
+    return weft_step(model, loss, *data, optimizer=optimizer, compiled=compiled)
 
 
 def in_torch(arrays: Arrays, compiled: bool) -> Run:
@@ -150,6 +151,9 @@ def _nested(arrays: Arrays) -> dict[str, Any]:
 _BLOCK = 12 * WIDTH * WIDTH
 _TOKENS = BATCH * LENGTH
 _WEIGHTS = LAYERS * _BLOCK + (2 * VOCABULARY + LENGTH) * WIDTH
+# attention is counted over half of the places: the mask leaves no more
+_FLOPS = 6 * _TOKENS * (LAYERS * (_BLOCK + LENGTH * WIDTH) + VOCABULARY * WIDTH)
+_BYTES = 4 * 7 * _WEIGHTS
 
 CASES = [
     Case(
@@ -163,8 +167,16 @@ CASES = [
         },
         goal=1.4,
         steps=STEPS,
-        # attention is counted over half of the places: the mask leaves no more
-        flops=6 * _TOKENS * (LAYERS * (_BLOCK + LENGTH * WIDTH) + VOCABULARY * WIDTH),
-        bytes=4 * 7 * _WEIGHTS,
-    )
+        flops=_FLOPS,
+        bytes=_BYTES,
+    ),
+    Case(
+        "eager gpt",
+        arrays,
+        {"weft": partial(in_weft, compiled=False), "torch": partial(in_torch, compiled=False)},
+        goal=1.0,
+        steps=STEPS,
+        flops=_FLOPS,
+        bytes=_BYTES,
+    ),
 ]

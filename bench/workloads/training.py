@@ -29,10 +29,9 @@ def linear(rng: np.random.Generator, name: str, inputs: int, outputs: int, bias:
     return found
 
 
-def weft_step(model: Any, loss: Callable[..., Any], *data: Any, optimizer: Any) -> Run:
-    """A whole training step in weft, one graph."""
+def weft_step(model: Any, loss: Callable[..., Any], *data: Any, optimizer: Any, compiled: bool = True) -> Run:
+    """A whole training step in weft; compiled, it is one graph."""
 
-    @weft_compile
     def step(*data: Any) -> Any:
         optimizer.zero_grad()
         value = loss(model, *data)
@@ -40,7 +39,8 @@ def weft_step(model: Any, loss: Callable[..., Any], *data: Any, optimizer: Any) 
         optimizer.step()
         return value.detach()
 
-    return Run(lambda: step(*data))
+    run = weft_compile(step) if compiled else step
+    return Run(lambda: run(*data))
 
 
 def torch_step(model: Any, loss: Callable[..., Any], *data: Any, optimizer: Any, compiled: bool) -> Run:

@@ -57,7 +57,11 @@ def evaluate_large(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
 
 
 def _elementwise(op: Op, arrays: Sequence[Any], dtype: Any) -> Any:
-    shape, seen = _seen(*arrays) if len(arrays) == 2 else (arrays[0].shape, ((arrays[0].size,),))
+    shape = arrays[0].shape
+    if len(arrays) == 1 or arrays[1].shape == shape:
+        run = _flat_kernel(op, len(arrays), dtype)
+        return None if run is None else run([x.reshape(-1) for x in arrays])[0].reshape(shape)
+    shape, seen = _seen(*arrays)
     if not seen:
         return None
     run = _kernel(op, _named(seen), dtype, ())
@@ -68,9 +72,7 @@ def _elementwise(op: Op, arrays: Sequence[Any], dtype: Any) -> Any:
 
 
 def _seen(x: Any, y: Any) -> tuple[Shape, tuple[Shape, ...]]:
-    """The shape of the result of two arrays, and those that a kernel sees; none if there is no kernel."""
-    if x.shape == y.shape:
-        return x.shape, ((x.size,), (x.size,))
+    """The shape of what two arrays broadcast to, and the shapes that a kernel sees; none if none does."""
     large, small = (x, y) if (x.size, x.ndim) >= (y.size, y.ndim) else (y, x)
     shape, own = large.shape, small.shape
     if len(own) > len(shape):
@@ -129,6 +131,12 @@ def _matrix(op: Op, shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, int] | 
     if axes == tuple(range(count)) and op.name in _REDUCTIONS:
         return (size_of(shape[:count]), size_of(shape[count:])), 0
     return None
+
+
+@cache
+def _flat_kernel(op: Op, inputs: int, dtype: Any) -> Run | None:
+    """What runs an elementwise op on arrays of one shape, seen as one row."""
+    return _kernel(op, ((ANY,),) * inputs, dtype, ())
 
 
 @cache

@@ -25,8 +25,7 @@ from weft.transform.tracing import trace_graph
 
 ANY: Any = named_size("n")
 MISSING: Any = object()  # stands for what is not in a table yet
-MOST_KERNELS = 64  # for one function: where sizes vary without end, its ops run one by one
-
+MOST_KERNELS = 256  # for one function: where sizes vary without end, its ops run one by one
 EXACT_KERNELS = 8  # of a product: for so many sizes of its first axis there are kernels of their own
 
 Function = Callable[..., Any]

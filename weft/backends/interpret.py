@@ -15,7 +15,8 @@ from weft.backends.checked import checked
 from weft.base.sizes import Size
 from weft.errors import WeftError
 from weft.ir.graph import Graph, Node, Value, has_sizes, substitute_sizes
-from weft.ir.interpret import interpret, solve_sizes
+from weft.ir.interpret import interpret, placed, solve_sizes
+from weft.ir.naming import explain_error
 from weft.ir.order import kahn_order, needed_nodes
 
 ndarray = np.ndarray
@@ -58,9 +59,12 @@ class Interpreted:
     def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """Run on arrays."""
         values = [*arrays, *self._constants, *self._empty]
-        with np.errstate(all="ignore"):
-            for step in self._steps:
-                _run_step(step, values)
+        try:
+            with np.errstate(all="ignore"):
+                for step in self._steps:
+                    _run_step(step, values)
+        except WeftError as error:
+            raise explain_error(error, self.graph) from error.__cause__
         return [values[i] for i in self._results]
 
     def explain(self, arrays: Sequence[Any] | None = None) -> str:
@@ -143,10 +147,7 @@ def _run_step(step: _Step, values: list[Any]) -> None:
     try:
         result = kernel(*[values[i] for i in inputs], **attrs)
     except WeftError as error:
-        if node.location is not None and not getattr(error, "in_graph", False):
-            error.location = node.location.place
-            error.in_graph = True  # type: ignore[attr-defined]
-        raise
+        raise placed(error, node) from error.__cause__
     if single:
         values[outputs[0]] = result if type(result) is ndarray else np.asarray(result)
     else:

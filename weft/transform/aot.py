@@ -44,7 +44,17 @@ class Recorder:
         pointwise: whether each element of the only result depends on one of the only input alone.
     """
 
-    __slots__ = ("_backward", "_forward", "_outputs", "_rule", "_updates", "derivative", "wrt")
+    __slots__ = (
+        "_backward",
+        "_forward",
+        "_outputs",
+        "_rule",
+        "_seeded",
+        "_updates",
+        "_wanted",
+        "derivative",
+        "wrt",
+    )
 
     def __init__(
         self,
@@ -61,6 +71,8 @@ class Recorder:
         self._backward = build(derivative.backward)
         self._outputs = len(forward.outputs) - derivative.saved
         self._updates = len(forward.updates)
+        self._wanted = [i in self.wrt for i in range(len(forward.inputs))]
+        self._seeded = [kind(v.type.dtype) in "fc" for v in forward.outputs[: self._outputs]]
         slots = (None, None, *range(len(forward.inputs)))  # the recorder, residuals, inputs; then types
         careful = _pull_unless_zero if pointwise else None
         name = forward.name.strip("<>")
@@ -75,26 +87,29 @@ class Recorder:
             results = replay(self.derivative.forward, tensors)
             return results[:count], results[len(results) - self._updates :]
         found = self._forward(arrays)
+        if not self._updates:
+            return self._record(tensors, arrays, found), []
         news = [wrap(a) for a in found[len(found) - self._updates :]]
         return self._record(tensors, arrays, found[: len(found) - self._updates]), news
 
     def _record(self, tensors: Sequence[Tensor], arrays: list[Array], found: Sequence[Array]) -> list[Tensor]:
         outs, residuals = found[: self._outputs], found[self._outputs :]
-        wanted = set(self.wrt)
-        edges = tuple([t._node if i in wanted else None for i, t in enumerate(tensors)])
-        if not recording() or all(e is None for e in edges):
+        edges = tuple([t._node if wanted else None for t, wanted in zip(tensors, self._wanted, strict=True)])
+        if edges.count(None) == len(edges) or not recording():
             return [wrap(out) for out in outs]
+        if self._outputs == 1:
+            node = make_node(self._rule, edges, (self, residuals, *arrays))
+            return [wrap(outs[0], node if self._seeded[0] else None)]
         node = make_node(self._rule, edges, (self, residuals, *arrays, tuple(map(type_of, outs))))
         return [
-            wrap(out, None if kind(out.dtype) not in "fc" else node if len(outs) == 1 else Output(node, k))
-            for k, out in enumerate(outs)
+            wrap(out, Output(node, k) if seeded else None)
+            for k, (out, seeded) in enumerate(zip(outs, self._seeded, strict=True))
         ]
 
     def pull(self, gradients: Sequence[Any], inputs: Sequence[Any], residuals: Sequence[Array]) -> list[Any]:
         """The gradients of the inputs, from arrays by running the backward graph, from tensors by its ops."""
         forward, backward, kept, _, saved = self.derivative
-        outputs = forward.outputs[: self._outputs]
-        seeds = [g for g, v in zip(gradients, outputs, strict=True) if kind(v.type.dtype) in "fc"]
+        seeds = [g for g, seeded in zip(gradients, self._seeded, strict=True) if seeded]
         if not isinstance(seeds[0], Tensor):
             return list(self._backward([*residuals, *[inputs[i] for i in kept], *seeds]))
         given = [wrap(r) for r in residuals]

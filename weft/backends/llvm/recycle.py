@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import count
 from math import prod
 from typing import Any
@@ -70,7 +71,7 @@ def recycled_array(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     >>> recycled_array((1024, 1024), np.dtype("f4")).ctypes.data == place
     True
     """
-    size = _rounded(max(prod(shape) * dtype.itemsize, 1))
+    size = _rounded(prod(shape) * dtype.itemsize)
     block = _take(size)
     if block is None:
         block = _new_block(size)
@@ -107,10 +108,11 @@ def _pop(size: int) -> Any:
         return None
 
 
+@lru_cache(1024)
 def _rounded(size: int) -> int:
     """A size, to the next of eight steps between powers of two: sizes that vary a little share blocks."""
     step = max(1 << max(size.bit_length() - 4, 0), mmap.PAGESIZE)
-    return -(-size // step) * step
+    return -(-max(size, 1) // step) * step
 
 
 def _take(size: int) -> Any:

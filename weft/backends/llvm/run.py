@@ -20,9 +20,10 @@ from weft.backends.llvm.main import OUT_OF_MEMORY
 from weft.backends.llvm.plan import Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import bind
-from weft.errors import GraphError
+from weft.errors import GraphError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import check_sizes, interpret, regions_fit, solve_sizes
+from weft.ir.naming import explain_error
 from weft.loop.ir import Program
 
 if TYPE_CHECKING:
@@ -185,14 +186,17 @@ class Executable:
         failed, *values = frame.words[CONTEXT + FAILED : CONTEXT + HOST].tolist()
         number = failed - 1
         if number == HOST_FAILED and frame.host.error is not None:
-            return frame.host.error
+            return self._explained(frame.host.error)
         if number == OUT_OF_BOUNDS:
             buffer, index, size = values[:3]
             return GraphError("debug", f"an index into buffer {buffer} must be in 0..{size - 1}, got {index}")
         if number == OUT_OF_MEMORY:
             return MemoryError(f"{self.graph.name}: {values[0]} bytes for a list that grows")
-        error: BaseException = self.program.failures[number].error(values)
-        return error
+        return self._explained(self.program.failures[number].error(values))
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """An error with the names of what went into the node that raised it."""
+        return explain_error(error, self.program.origins.graph) if isinstance(error, WeftError) else error
 
 
 def _overwritten(array: Array, result: Array) -> Array:
