@@ -1,5 +1,5 @@
 # Every target makes what it needs, from nothing: a machine with Python 3.11 or newer and pip.
-#   make demo    train a small network on handwritten digits
+#   make demo    train a network on handwritten digits, dynamic and compiled, save it, load it elsewhere, draw it
 #   make test    all tests and all examples in the documentation
 #   make test-debug  the same, with every index that compiled code reads and writes at checked
 #   make check   lint, format and types
@@ -34,7 +34,7 @@ $(BENCH)/weft/.stamp: pyproject.toml
 	$(call make_venv,$(BENCH)/weft,)
 
 demo: $(VENV)/.stamp
-	$(VENV)/bin/python examples/digits.py
+	$(VENV)/bin/python examples/demo.py
 
 test: $(VENV)/.stamp
 	$(VENV)/bin/python -m pytest -n 2 -q

@@ -38,7 +38,7 @@ def test_linear_regression_finds_the_line_both_ways() -> None:
 
 
 def test_gpt_learns_the_frequencies_of_characters_and_more() -> None:
-    arguments = "--steps 100 --width 64 --layers 2 --context 64 --batch 8".split()
+    arguments = ["--steps", "100", "--width", "64", "--layers", "2", "--context", "64", "--batch", "8"]
     loss, written = run("char_gpt", *arguments)
     assert loss < 2.8  # single characters alone leave 3.1
     assert written.startswith("Alice ")
@@ -76,3 +76,16 @@ def test_authors_are_told_apart() -> None:
 
 def test_members_of_the_club_go_where_they_went() -> None:
     assert run("graph_convolution", "--steps", "60") > 0.9
+
+
+def test_convolutional_network_recognises_digits_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    first = run("digits_cnn", "--epochs", "2", "--directory", str(tmp_path))
+    assert first > 0.9
+    assert run("digits_cnn", "--epochs", "2", "--directory", str(tmp_path)) == first  # nothing is left to do
+
+
+def test_demo_trains_saves_loads_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dynamic, compiled = run("demo", "--epochs", "4", "--directory", str(tmp_path))
+    assert min(dynamic, compiled) > 0.85
+    assert capsys.readouterr().out.count("taken for") == 4
+    assert (tmp_path / "digits.svg").read_text().count("conv") >= 2

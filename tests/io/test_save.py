@@ -250,10 +250,14 @@ def test_a_link_stays_a_link_and_modes_are_those_of_new_files(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("tree", "message", "hint"),
     [
-        ({"a": {"f": len}}, "save: cannot write a builtin_function_or_method at a.f", "it takes dicts"),
+        (
+            {"a": {"f": len}},
+            "save: must hold what can be written, got builtin_function_or_method at a.f",
+            "it takes dicts",
+        ),
         (
             [weft.optim.SGD([weft.ones(1, requires_grad=True)], lr=1.0)],
-            "cannot write a SGD at 0",
+            "must hold what can be written, got SGD at 0",
             "state_dict",
         ),
         (np.array(["a"]), "save: dtypes must be weft's, got <U1 at data", "it takes dicts"),

@@ -166,7 +166,8 @@ class Binder:
             told = ", ".join(f"{name}={size}" for name, size in sizes.items())
             where = f", where {told}" if told else ""
             message = f"{label} must be {self.types[number]}, got {type_of(tensor)}{where}"
-            raise ShapeError(self.name, message)
+            hint = 'weft.TensorType(("batch", 3), weft.float32) as an example leaves a size open when saving'
+            raise ShapeError(self.name, message, hint=None if told else hint)
 
 
 def _plan(shape: Sequence[Any]) -> tuple[Any, ...]:

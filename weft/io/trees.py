@@ -132,7 +132,7 @@ class Encoder:
             hint = "save what its state_dict() gives, and load it with load_state_dict"
         elif isinstance(x, tuple) and hasattr(x, "_asdict"):
             hint = "save what its _asdict() gives"
-        return self._error(f"cannot write a {type(x).__name__}", path, hint)
+        return self._error(f"must hold what can be written, got {type(x).__name__}", path, hint)
 
     def _error(self, message: str, path: str = "", hint: str = _HINT) -> ArgumentError:
         return ArgumentError(self.op, f"{message} at {path}" if path else message, hint=hint)

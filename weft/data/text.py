@@ -1,0 +1,127 @@
+"""Pipelines as text and as pictures: one line a stage, with the type of its elements where it is known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.data.element_type import element_types, format_type
+from weft.data.stage import Prefetch, Stage, draw_numbers_of, function_name, numbers_of, stages_of
+from weft.data.transform import stage_name
+
+ALIGNED = 80  # of a line that locations are aligned behind: a long one does not push all others away
+
+# Text
+
+
+def format_pipeline(last: Stage, *, locations: bool = True) -> str:
+    """A pipeline, one line a stage.
+
+    >>> import numpy as np
+    >>> from weft import data
+    >>> images = data.from_arrays(np.zeros((10, 8, 8), np.float32), np.zeros(10, np.int64))
+    >>> print(images.shuffle().batch(5).to_text(locations=False))
+    pipeline {
+      %0: (f32[8,8], i64[]) = arrays(count=10)
+      %1: (f32[8,8], i64[]) = shuffle(%0)
+      %2: (f32[5,8,8], i64[5]) = batch(%1, size=5)
+      return %2
+    }
+    """
+    stages = stages_of(last)
+    numbers = numbers_of(last)
+    types = element_types(stages)
+    lines = [_line(stage, numbers, types) for stage in stages]
+    if locations:
+        width = max((len(line) for line in lines if len(line) <= ALIGNED), default=0)
+        lines = [_located(line, stage, width) for line, stage in zip(lines, stages, strict=True)]
+    return "\n".join(["pipeline {", *lines, f"  return %{numbers[last]}", "}"])
+
+
+def _line(stage: Stage, numbers: dict[Stage, int], types: dict[Stage, Any]) -> str:
+    inputs = [f"%{numbers[x]}" for x in stage.inputs]
+    known = types[stage]
+    type_ = "" if known is None else f": {format_type(known)}"
+    return f"  %{numbers[stage]}{type_} = {describe_stage(stage, inputs)}"
+
+
+def _located(line: str, stage: Stage, width: int) -> str:
+    if stage.location is None:
+        return line
+    return f"{line:<{width}}  @ {os.path.basename(stage.location[0])}:{stage.location[1]}"
+
+
+def describe_stage(stage: Stage, inputs: Sequence[str] = (), *, paths: bool = True) -> str:
+    """A stage with its settings, such as ``batch(%1, size=5)``; those that are names of files if wanted."""
+    settings = {name: value for name, value in stage.settings().items() if paths or name != "path"}
+    shown = [_setting(name, value) for name, value in settings.items()]
+    return f"{stage_name(stage)}({', '.join([*inputs, *shown])})"
+
+
+def _setting(name: str, value: Any) -> str:
+    if name == "dataset":
+        return type(value).__name__
+    if callable(value):
+        return function_name(value)
+    if isinstance(value, np.ndarray):
+        return f"{name}={_array_text(value)}"
+    if name == "ops":
+        return ", ".join(
+            function_name(op) if not hasattr(op, "__dataclass_fields__") else repr(op) for op in value
+        )
+    return f"{name}={value!r}"
+
+
+def _array_text(array: Any) -> str:
+    return str(array.tolist()) if array.size <= 4 else f"{array.dtype}{list(array.shape)}"
+
+
+def fingerprint(last: Stage, *, paths: bool = False) -> list[str]:
+    """What must be the same for a state or cached files to be of use: all stages other than prefetch.
+
+    Names of files are a part of it if wanted; a run may be resumed where they are others.
+    """
+    numbers = draw_numbers_of(last)
+    inputs = {x: [f"%{numbers[_without_prefetch(y)]}" for y in x.inputs] for x in numbers}
+    return [describe_stage(x, inputs[x], paths=paths) for x in numbers]
+
+
+def _without_prefetch(stage: Stage) -> Stage:
+    while isinstance(stage, Prefetch):
+        stage = stage.inputs[0]
+    return stage
+
+
+# Pictures
+
+
+def to_dot(last: Stage) -> str:
+    """A pipeline in the language of Graphviz.
+
+    >>> from weft import data
+    >>> print(data.from_arrays([1, 2]).batch(2).dot())
+    digraph pipeline {
+      rankdir=TB; node [shape=box, fontname="monospace"];
+      n0 [label="arrays(count=2)"];
+      n1 [label="batch(size=2)"];
+      n0 -> n1 [label="i64[]"];
+    }
+    """
+    stages = stages_of(last)
+    numbers = numbers_of(last)
+    types = element_types(stages)
+    lines = [f'  n{numbers[x]} [label="{_quoted(describe_stage(x))}"];' for x in stages]
+    for stage in stages:
+        for source in stage.inputs:
+            known = types[source]
+            label = "" if known is None else f' [label="{_quoted(format_type(known))}"]'
+            lines.append(f"  n{numbers[source]} -> n{numbers[stage]}{label};")
+    head = '  rankdir=TB; node [shape=box, fontname="monospace"];'
+    return "\n".join(["digraph pipeline {", head, *lines, "}"])
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
