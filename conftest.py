@@ -5,6 +5,7 @@ By path, pytest would put the package ``weft.tensor`` in the place of the functi
 
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
@@ -22,7 +23,12 @@ _own_cache: list[str] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep object code of the tests in a directory that all workers share, and away from the user's."""
+    """Keep object code of the tests in a directory that all workers share, and away from the user's.
+
+    What a shell starts in the background ignores Ctrl-C, and so would the programs that tests start and interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput") and "WEFT_CACHE_DIR" not in os.environ:
         _own_cache.append(tempfile.mkdtemp(prefix="weft-tests-"))
         os.environ["WEFT_CACHE_DIR"] = _own_cache[0]
