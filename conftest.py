@@ -25,7 +25,7 @@ _own_cache: list[str] = []
 def pytest_configure(config: pytest.Config) -> None:
     """Keep object code of the tests in a directory that all workers share, and away from the user's.
 
-    What a shell starts in the background ignores Ctrl-C, and so would the programs that tests start and interrupt.
+    What a shell starts in the background ignores Ctrl-C, and so would programs that tests interrupt.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

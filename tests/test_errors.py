@@ -444,7 +444,7 @@ def test_mistake_gets_its_error_and_changes_nothing(
     lines = str(caught.value).splitlines()
     assert lines[0] == first_line
     assert lines[1].startswith(f"  at test_errors.py:{call.__code__.co_firstlineno}: ")
-    assert all(line.startswith("  hint: ") for line in lines[2:])
+    assert all(line.startswith(("  where ", "  hint: ")) for line in lines[2:])
     assert state(t) == before
     t.y.sum().backward()  # and nothing was freed
     assert t.x.grad.tolist() == [3.0, 5.0, 7.0]

@@ -28,7 +28,7 @@ def compile(
     passes: Sequence[Any] | None = None,
     fast_math: bool = False,
     debug: bool = False,
-    check_nan: bool = False,
+    check_nan: bool | str = False,
 ) -> Any:
     """Compile a function, a method or a module: at its first call it becomes a graph, which later calls run.
 
@@ -47,7 +47,8 @@ def compile(
         fast_math: allow what changes results in the last bits: passes, and numbers so small that they are
             not normal ones taken for zero.
         debug: check every index that compiled code reads and writes at.
-        check_nan: raise an error that names the line where a result becomes NaN.
+        check_nan: raise an error that names the line where a result becomes NaN; with "all" also where one
+            becomes infinite though what it is made of is finite.
 
     >>> import weft
     >>> @weft.compile
@@ -63,14 +64,16 @@ def compile(
         raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
     from weft.capture.arguments import as_function
     from weft.capture.function import GraphFunction
+    from weft.ops.nan import check_setting
 
+    check_nan = check_setting("compile", check_nan)
     function = as_function("compile", function)
     build = _builder(backend, passes, fast_math, {"debug": debug, "check_nan": check_nan})
     return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True)
 
 
 def _builder(
-    backend: Any, passes: Sequence[Any] | None, fast_math: bool, options: Mapping[str, bool]
+    backend: Any, passes: Sequence[Any] | None, fast_math: bool, options: Mapping[str, Any]
 ) -> Callable[[Any], Any]:
     """From a graph to a function of arrays: optimise, then build by the backend."""
     import weft.capture.runtime

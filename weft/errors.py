@@ -7,13 +7,14 @@
     ├── BoundsError       (IndexError)    an index outside the tensor
     ├── ArgumentError     (TypeError)     an argument of the wrong kind, or an unknown keyword
     ├── DomainError       (ValueError)    an argument of the right kind with an impossible value
+    │   └── NonFiniteError                a result is NaN or infinite, which ``check_nan`` looks for
     ├── DeviceError       (ValueError)    a device that is not there, or tensors on different devices
     ├── SharingError      (BufferError)   memory that cannot be shared with another library
     ├── PipelineError     (RuntimeError)  a stage of a data pipeline failed on an element; why is chained
     │   └── WorkerError                   a process that worked for a pipeline was killed, or ended by itself
     ├── GradientError     (RuntimeError)  a gradient that cannot be had
     │   ├── FreedGraphError               backward through a graph that was already freed
-    │   └── AnomalyError                  a gradient went NaN under ``weft.detect_anomaly()``
+    │   └── AnomalyError                  a result or a gradient went NaN under ``weft.detect_anomaly()``
     ├── GraphError        (ValueError)    a graph that is not well formed, or is used wrongly
     │   └── ParseError                    text that is no graph
     ├── FileError         (ValueError)    a file that is damaged, or of another kind
@@ -30,6 +31,11 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
+
+Named = tuple[tuple[str, str], ...]
+Path = tuple[str, ...]
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
@@ -43,7 +49,7 @@ _owners: dict[str, int] = {}  # by name of a file, whose code it is
 
 def _owner(name: str) -> int:
     """Whose code a file is: weft's, that of Python's own library, or the user's."""
-    if name.startswith((PACKAGE, "<frozen")):
+    if name.startswith((PACKAGE, "<frozen", "<weft ")):  # the last: code that weft has generated
         owner = _WEFT
     else:
         owner = _PYTHON if name.startswith(_LIBRARY) and not name.startswith(_INSTALLED) else _USER
@@ -98,6 +104,10 @@ class WeftError(Exception):
     add: shapes must broadcast together, got f32[2] and f32[3] (2 vs 3 on axis 0)
     """
 
+    details: Callable[[], tuple[Named, Path]] | None = None  # of an error in a graph, found when it is shown
+    _tensors: Named = ()
+    _path: Path = ()
+
     def __init__(
         self, op: str, message: str, *, hint: str | None = None, location: tuple[str, int] | None = None
     ) -> None:
@@ -106,14 +116,61 @@ class WeftError(Exception):
         self.hint = hint
         self.location = user_location(2) if location is None else location
         super().__init__(op, message)
+        _prepare(self)
+
+    @property
+    def tensors(self) -> Named:
+        """Names and types of the tensors that are involved."""
+        self._find_details()
+        return self._tensors or _named_tensors(self)
+
+    @property
+    def path(self) -> Path:
+        """How the op that failed follows from the leaves, line by line, where that was looked for."""
+        self._find_details()
+        return self._path
+
+    def _find_details(self) -> None:
+        if self.details is not None:
+            find, self.details = self.details, None
+            self._tensors, self._path = find()
+
+    def __reduce__(self) -> Any:
+        named = {"_tensors": self.tensors}  # first: the frames and the graph that tell them do not travel
+        state = {k: v for k, v in self.__dict__.items() if k not in ("node", "details")}
+        return type(self), (self.op, self.message), {**state, **named}
 
     def __str__(self) -> str:
         lines = [f"{self.op}: {self.message}"]
         if self.location is not None:
             lines.append(f"  at {format_location(self.location)}")
+            if named := self.tensors:
+                lines.append(f"  where {_listed([f'{name} is {kind}' for name, kind in named])}")
+        if self.path:
+            lines += ["  from the leaves to it:", *[f"    {line}" for line in self.path]]
         if self.hint is not None:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+
+def _named_tensors(error: WeftError) -> Named:
+    """Names and types of the tensors in the line that raised an error, as long as it has its traceback."""
+    from weft.base.naming import named_tensors
+
+    if error.__traceback__ is None or error.location is None:
+        return ()
+    return named_tensors(error.__traceback__, error.location)
+
+
+def _listed(parts: list[str]) -> str:
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+
+
+def _prepare(error: WeftError) -> None:
+    """Keep to what concerns the user: not the error of a library that weft met and turned into this one."""
+    met = sys.exc_info()[1]
+    if met is not None and not isinstance(met, WeftError) and met.__traceback__ is not None:
+        error.__suppress_context__ = _owner(met.__traceback__.tb_frame.f_code.co_filename) == _WEFT
 
 
 class ShapeError(WeftError, ValueError):
@@ -184,6 +241,18 @@ class DomainError(WeftError, ValueError):
     """
 
 
+class NonFiniteError(DomainError):
+    """A result of compiled code is NaN, or infinite though what it was made of is finite.
+
+    >>> import weft
+    >>> f = weft.compile(lambda x: weft.log(x), check_nan=True)
+    >>> f(-weft.ones(2))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.NonFiniteError: log: results must not be NaN, got 2 in f32[2], from f32[2] in -1..-1
+    ...
+    """
+
+
 class DeviceError(WeftError, ValueError):
     """A device is not there, or tensors live on different devices.
 
@@ -214,9 +283,9 @@ class PipelineError(WeftError, RuntimeError):
     >>> try:
     ...     list(data.from_arrays([2, 0]).map(lambda x: 1 // int(x)))
     ... except weft.errors.PipelineError as error:
-    ...     print(str(error).splitlines()[0])
+    ...     print(str(error).splitlines()[0].partition(": Z")[0])
     ...     print(repr(error.__cause__))
-    map: <lambda> (stage %1) failed on element 1 of epoch 0: ZeroDivisionError: integer division or modulo by zero
+    map: <lambda> (stage %1) failed on element 1 of epoch 0
     ZeroDivisionError('integer division or modulo by zero')
     """
 
@@ -229,7 +298,7 @@ class WorkerError(PipelineError):
     >>> pipeline = data.from_arrays([1, 2]).map(lambda x: os._exit(3)).prefetch(2, mode="process")
     >>> next(iter(pipeline))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    weft.errors.WorkerError: prefetch: a worker (process ...) ended with exit code 3 while stage %1, map(<lambda>), ...
+    weft.errors.WorkerError: prefetch: a worker (process ...) ended with exit code 3 while stage %1, ...
     """
 
 
@@ -259,14 +328,14 @@ class FreedGraphError(GradientError):
 
 
 class AnomalyError(GradientError):
-    """A gradient went NaN under ``weft.detect_anomaly()``; the line shown is that of the forward op.
+    """A result or a gradient went NaN under ``weft.detect_anomaly()``; the line is that of the forward op.
 
     >>> import weft
     >>> x = weft.tensor([0.0, 4.0], requires_grad=True)
     >>> with weft.detect_anomaly():
-    ...     (x / x).sum().backward()  # doctest: +ELLIPSIS
+    ...     weft.sqrt(x * x).sum().backward()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    weft.errors.AnomalyError: div: the gradient of input 1 (y) must not be NaN, got one at index (0,)
+    weft.errors.AnomalyError: mul: the gradient of input 0 (x) must not be NaN, got one at index (0,)
     ...
     """
 

@@ -78,14 +78,14 @@ def _missing(name: str) -> list[str]:
 
 
 def builder(
-    op: str, backend: Any = None, options: Mapping[str, bool] = {}, hints: Mapping[str, bool] = {}
+    op: str, backend: Any = None, options: Mapping[str, Any] = {}, hints: Mapping[str, bool] = {}
 ) -> Build:
     """What makes functions of graphs by a backend, with options that are on.
 
     Args:
         op: that the options were given to, for errors.
         backend: a name, a function ``build``, or None for the default.
-        options: by name, whether each is on.
+        options: by name, whether each is on, or how.
         hints: likewise; a backend that does not take one does without.
 
     >>> from weft.backends import builder
@@ -95,7 +95,7 @@ def builder(
     build = name if callable(name) else backend_named(name)
     if isinstance(name, str) and name in _MODULES:
         getattr(import_module(_MODULES[name]), "prepare", _nothing)()
-    wanted = {option: True for option, on in options.items() if on}
+    wanted = {option: on for option, on in options.items() if on}
     for option in wanted:
         if not _takes(build, option):
             shown = name if isinstance(name, str) else getattr(name, "__name__", type(name).__name__)

@@ -64,7 +64,8 @@ class Interpreted:
                 for step in self._steps:
                     _run_step(step, values)
         except WeftError as error:
-            raise explain_error(error, self.graph) from error.__cause__
+            explain_error(error, self.graph)
+            raise
         return [values[i] for i in self._results]
 
     def explain(self, arrays: Sequence[Any] | None = None) -> str:
@@ -96,13 +97,13 @@ class InterpretedAnew(Interpreted):
         return results
 
 
-def build(graph: Graph, *, debug: bool = False, check_nan: bool = False) -> Interpreted:
+def build(graph: Graph, *, debug: bool = False, check_nan: bool | str = False) -> Interpreted:
     """A function from the arrays of the inputs of a graph to those of its outputs, then of its updates.
 
     Args:
         graph: to run.
         debug: check every index, as NumPy does anyhow.
-        check_nan: raise an error where a node gives a NaN.
+        check_nan: raise an error where a node gives a NaN; "all" for infinities made of finite numbers too.
 
     >>> import numpy as np, weft
     >>> from weft.backends.interpret import build
@@ -110,7 +111,7 @@ def build(graph: Graph, *, debug: bool = False, check_nan: bool = False) -> Inte
     [array([2., 2.], dtype=float32)]
     """
     if check_nan:
-        graph = checked(graph)
+        graph = checked(graph, check_nan)
     return InterpretedAnew(graph) if _has_open_sizes(graph) else Interpreted(graph)
 
 

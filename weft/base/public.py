@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, WeftError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,30 +34,52 @@ def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str
 def public(function: F) -> F:
     """Mark a function as public: unknown keywords and missing arguments are reported in weft's form."""
     plain = getattr(function, "__wrapped__", function)
-    frames = 1 if plain is function else 2  # of a call that does not fit: this one, and that of a wrapper
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            if _depth(error) != frames:
-                raise  # from inside the function, not from calling it
-            raise _misfit(plain, str(error), kwargs) from None
-        except AttributeError as error:
-            if any(error.obj is x for x in args) and type(error.obj).__module__ == "builtins":
-                raise _not_a_tensor(function.__name__, error.obj) from None
-            raise  # of something else, which a function of the user may have raised
+        except Exception as error:
+            wrong = _wrong_call(plain, error, args, kwargs)
+            if wrong is None:  # from inside the function, or of a function of the user that it called
+                _hide_weft(error)
+                raise
+        try:
+            raise wrong
+        except WeftError:
+            _hide_weft(wrong)
+            raise
 
     return call  # type: ignore[return-value]
 
 
-def _depth(error: TypeError) -> int:
-    """The number of frames an error came through."""
-    trace, count = error.__traceback__, 0
+def _hide_weft(error: BaseException) -> None:
+    from weft.base.tracebacks import hide_weft
+
+    hide_weft(error)
+
+
+def _wrong_call(
+    plain: Callable[..., Any], error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> ArgumentError | None:
+    """The error of a call that does not fit a function; None if the error is about something else."""
+    if isinstance(error, WeftError) or not isinstance(error, TypeError | AttributeError):
+        return None
+    if isinstance(error, TypeError):
+        return None if _entered(plain, error) else _misfit(plain, str(error), kwargs)
+    if any(error.obj is x for x in args) and type(error.obj).__module__ == "builtins":
+        return _not_a_tensor(plain.__name__, error.obj)
+    return None
+
+
+def _entered(plain: Callable[..., Any], error: TypeError) -> bool:
+    """Whether an error is from inside a function: Python names it in an error of the call itself."""
+    trace = error.__traceback__
     while trace is not None:
-        trace, count = trace.tb_next, count + 1
-    return count
+        if trace.tb_frame.f_code is plain.__code__:
+            return True
+        trace = trace.tb_next
+    return not str(error).startswith(f"{plain.__qualname__}() ")
 
 
 def _not_a_tensor(name: str, x: object) -> ArgumentError:

@@ -21,6 +21,7 @@ from typing import Any
 from weft import errors
 from weft.base.collector import collector_paused
 from weft.base.dtypes import default_float
+from weft.base.tracebacks import edge, hide_weft
 from weft.capture.arguments import (
     Arguments,
     flatten,
@@ -36,7 +37,6 @@ from weft.capture.reasons import describe_growth, other_call
 from weft.capture.record import call, capture_call, enter
 from weft.capture.root import lock
 from weft.capture.sizes import Shape, Varying, has_names, named_key, open_key
-from weft.capture.tracebacks import at_user
 from weft.capture.version import Build, Version
 from weft.capture.versions import Versions
 from weft.errors import CaptureError, ShapeError, TraceGuardError, WeftError
@@ -96,21 +96,25 @@ class GraphFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the version that holds for this call, or capture one."""
         failed = _NONE
-        if not kwargs:
-            quick = self._kept.quick
-            for version in quick:
-                try:
-                    result = version.enter(args)
-                except (TraceGuardError, ValueError) as error:
-                    failed = self._failed(failed, version, error)
-                    continue
-                if result is not MISS:
-                    if version is not quick[0]:
-                        self._kept.touch(version)
-                    return result
-        if staging.threads and thread.capture is not None:
-            return self._inline(args, kwargs)
-        return self._call(args, kwargs, failed)
+        try:
+            if not kwargs:
+                quick = self._kept.quick
+                for version in quick:
+                    try:
+                        result = version.enter(args)
+                    except (TraceGuardError, ValueError) as error:
+                        failed = self._failed(failed, version, error)
+                        continue
+                    if result is not MISS:
+                        if version is not quick[0]:
+                            self._kept.touch(version)
+                        return result
+            if staging.threads and thread.capture is not None:
+                return self._inline(args, kwargs)
+            return self._call(args, kwargs, failed)
+        except Exception as error:
+            hide_weft(error)
+            raise
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], failed: Failures) -> Any:
         """A call that is none of those that recent versions know at once."""
@@ -261,11 +265,8 @@ class GraphFunction:
 
     def _version(self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape]) -> Version:
         looks = self._looks and not arguments.traced
-        try:
-            with enter(self.__name__, staged=self._staged, looks=looks) as root:
-                program = capture_call(root, self._function, arguments, own, shapes)
-        except Exception as error:
-            raise at_user(error) from error.__cause__
+        with enter(self.__name__, staged=self._staged, looks=looks) as root:
+            program = capture_call(root, self._function, arguments, own, shapes)
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
         with not_casting():
             return Version(program, self._build, key, names, is_open=has_names(shapes))
@@ -305,6 +306,7 @@ class GraphFunction:
         return list(self._kept.recent)
 
     @property
+    @edge
     def graph(self) -> Graph:
         """The graph, that of the newest version if there are several."""
         if self._kept.newest is None:
@@ -316,6 +318,7 @@ class GraphFunction:
         """The text of the graph."""
         return str(self.graph)
 
+    @edge
     def explain(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Print what runs: of a compiling backend the kernels, what is in each, and how long each takes.
 
@@ -334,6 +337,37 @@ class GraphFunction:
         parts = version.explain(tensors)
         print("\n\n".join(map(str, parts)))  # noqa: T201 - that is what it is for
         return parts
+
+    @edge
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph of a call node by node, without any of its changes; see ``weft.Graph.step``.
+
+        >>> import weft
+        >>> run = weft.compile(lambda x: weft.exp(x * 2.0)).step(weft.zeros(2))
+        >>> run.run_to(node="exp"), run["%0"]
+        (True, tensor([0., 0.]))
+        """
+        return import_module("weft.capture.stepping").step_call(self, args, kwargs)
+
+    @edge
+    def diff(
+        self, other: Any, *args: Any, rtol: float | None = None, atol: float | None = None, **kwargs: Any
+    ) -> Any:
+        """The first node whose values in a call differ from those of another function, or on another backend.
+
+        Args:
+            other: a compiled function with as many results, or a backend: ``"interpret"`` is the reference.
+            args, kwargs: of the call; it has no effects.
+            rtol, atol: the difference that is allowed, see ``weft.Graph.diff``.
+
+        Returns:
+            The difference, or None.
+
+        >>> import weft
+        >>> weft.compile(lambda x: weft.exp(x) * 2.0).diff("interpret", weft.ones(3)) is None
+        True
+        """
+        return import_module("weft.capture.diffing").diff_calls(self, other, args, kwargs, rtol, atol)
 
     def _version_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, Sequence[Any]]:
         """The version for a call, captured if there is none, and the tensors that it takes."""
@@ -354,6 +388,7 @@ class GraphFunction:
 
     # Saving
 
+    @edge
     def save(self, path: Any, *examples: Any, **keywords: Any) -> None:
         """Write the graph and its weights to a file that ``weft.load_graph`` makes a function of again.
 

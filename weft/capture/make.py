@@ -11,13 +11,13 @@ import numpy as np
 from weft.base.dtypes import as_dtype, default_complex, default_float
 from weft.base.public import public
 from weft.base.sizes import named_size
+from weft.base.tracebacks import hide_weft
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.capture.arguments import check_callable, leaf_names, name_of
 from weft.capture.block import parameters
 from weft.capture.record import enter, record
 from weft.capture.root import Root
 from weft.capture.sources import Fixed
-from weft.capture.tracebacks import at_user
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.ops.op import TensorLike, type_of
@@ -52,7 +52,8 @@ def make_graph(function: Callable[..., Any], *, name: str | None = None) -> Call
         try:
             return _capture(name or name_of(function), function, leaves, structure)
         except Exception as error:
-            raise at_user(error) from error.__cause__
+            hide_weft(error)
+            raise
 
     return graph_of
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import errors
+from weft.base.tracebacks import edge
 from weft.base.trees import tree_flatten, tree_unflatten
 from weft.capture.block import captures, generators, parameters, places
 from weft.capture.cutting import cut_out
@@ -21,6 +22,7 @@ from weft.capture.feeds import check_feeds
 from weft.capture.static import Update
 from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Array, Graph, Value
+from weft.ops.nan import check_setting
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import not_capturing
 from weft.transform.captured import Captured
@@ -51,7 +53,8 @@ class Session:
         graph: written by hand, or captured from a function.
         backend: the name of what makes functions of graphs; the default is the fastest there is.
         debug: check every index that compiled code reads and writes at.
-        check_nan: raise an error that names the line where a result becomes NaN.
+        check_nan: raise an error that names the line where a result becomes NaN; with "all" also where one
+            becomes infinite though what it is made of is finite.
 
     >>> import weft
     >>> w = weft.tensor([2.0, 3.0])
@@ -64,18 +67,21 @@ class Session:
     {'y': tensor([[2., 3.]]), 'total': tensor(5.)}
     """
 
+    @edge
     def __init__(
-        self, graph: Graph, backend: str | None = None, *, debug: bool = False, check_nan: bool = False
+        self, graph: Graph, backend: str | None = None, *, debug: bool = False, check_nan: bool | str = False
     ) -> None:
         if not isinstance(graph, Graph):
             raise ArgumentError("Session", f"must be given a graph, got {type(graph).__name__}")
         self.graph = graph
         backends = import_module("weft.backends")
         self.backend = backends.default_backend() if backend is None else backend
-        self._build = backends.builder("Session", backend, {"debug": debug, "check_nan": check_nan})
+        options = {"debug": debug, "check_nan": check_setting("Session", check_nan)}
+        self._build = backends.builder("Session", backend, options)
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self._lock = Lock()
 
+    @edge
     def run(
         self,
         fetches: Any,

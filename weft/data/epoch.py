@@ -6,6 +6,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Self
 
+from weft.base.tracebacks import hide_weft
 from weft.data.stage import Element
 from weft.data.stream import State, Stream
 from weft.data.tree import to_tensors
@@ -47,6 +48,7 @@ class Epoch:
         except BaseException as error:
             self._progress.finished = isinstance(error, StopIteration)
             self.close()
+            hide_weft(error)
             raise
         return to_tensors(element) if self._tensors else element
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.backends import builder
 from weft.base.public import public
+from weft.base.tracebacks import hide_weft
 from weft.capture.version import Version
 from weft.errors import ArgumentError
 from weft.io.atomic import checked_path
@@ -120,12 +121,16 @@ class LoadedGraph:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph; it is compiled at the first call."""
-        tensors = self._binder.tensors(args, kwargs)
-        if self._version is None:
-            self._version = Version(self._program, self._build)
-        if thread.capture is not None or any(map(_is_followed, (*tensors, *self.weights.values()))):
-            return self._version.replay(tensors)
-        return self._version(tensors)
+        try:
+            tensors = self._binder.tensors(args, kwargs)
+            if self._version is None:
+                self._version = Version(self._program, self._build)
+            if thread.capture is not None or any(map(_is_followed, (*tensors, *self.weights.values()))):
+                return self._version.replay(tensors)
+            return self._version(tensors)
+        except Exception as error:
+            hide_weft(error)
+            raise
 
     def save(self, path: Path) -> None:
         """Write the graph with the weights it has now."""

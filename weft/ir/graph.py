@@ -9,11 +9,13 @@ they can run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from weft.base.sizes import Size, bind
+from weft.base.tracebacks import edge, hide_weft
 from weft.ir.location import Location
 from weft.ir.types import TensorType
 
@@ -199,10 +201,7 @@ class Graph(_Frozen):
     def __getattr__(self, name: str) -> Any:
         """Methods that higher layers give, imported at first use."""
         if name in _METHODS:
-            from importlib import import_module
-
-            function = getattr(import_module(_METHODS[name]), name)
-            return function.__get__(self)
+            return _method(name).__get__(self)
         raise AttributeError(f"a graph has no {name!r}")
 
     def __enter__(self) -> Graph:
@@ -213,10 +212,16 @@ class Graph(_Frozen):
     def __exit__(self, *reason: Any) -> None:
         """End the block: the graph is complete."""
         self.exit_graph(*reason)
+        if reason[1] is not None:
+            hide_weft(reason[1])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on tensors for its arguments, by position or name; its updates are applied."""
-        return self.call_graph(*args, **kwargs)
+        try:
+            return self.call_graph(*args, **kwargs)
+        except Exception as error:
+            hide_weft(error)
+            raise
 
     def __str__(self) -> str:
         from weft.ir.text import format_graph
@@ -233,6 +238,8 @@ _METHODS: dict[str, str] = {  # by name of a method, the module with the functio
     "exit_graph": "weft.capture.block",
     "call_graph": "weft.capture.calling",
     "run": "weft.capture.calling",
+    "step": "weft.capture.stepping",
+    "diff": "weft.capture.diffing",
     "to_text": "weft.ir.text",
     "constant_data": "weft.ir.text",
     "same": "weft.ir.compare",
@@ -250,6 +257,13 @@ _METHODS: dict[str, str] = {  # by name of a method, the module with the functio
     "memory": "weft.schedule.report",
 }
 _set = object.__setattr__
+
+
+@cache
+def _method(name: str) -> Any:
+    from importlib import import_module
+
+    return edge(getattr(import_module(_METHODS[name]), name))
 
 
 def substitute_sizes(graph: Graph, sizes: Mapping[str, Any]) -> Graph:

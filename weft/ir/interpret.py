@@ -15,6 +15,7 @@ from weft.base.sizes import Size, bind
 from weft.base.sizes import solve as solve
 from weft.errors import GraphError, ShapeError, WeftError
 from weft.ir.graph import Array, Graph, Node, Value, has_sizes, substitute_sizes
+from weft.ir.naming import explain_error
 from weft.ir.order import kahn_order, needed_nodes
 from weft.ir.types import TensorType
 
@@ -33,8 +34,22 @@ def interpret(
     >>> interpret(graph, [np.ones(3, np.float32)])
     [array([3., 3., 3.], dtype=float32)]
     """
+    try:
+        return run_nodes(graph, inputs, fetches, sizes)
+    except WeftError as error:
+        explain_error(error, graph)
+        raise
+
+
+def run_nodes(
+    graph: Graph,
+    inputs: Sequence[Array],
+    fetches: Sequence[Value] | None = None,
+    sizes: Mapping[str, int] = {},
+) -> list[Array]:
+    """As ``interpret``, of a graph that may be a region of another one: its errors are not explained yet."""
     results = graph.results if fetches is None else tuple(fetches)
-    run = _Run(graph, sizes)
+    run = Run(graph, sizes)
     run.bind_inputs(inputs)
     for node in kahn_order(needed_nodes(graph.nodes, results, effects=fetches is None)):
         run.step(node)
@@ -50,7 +65,7 @@ def solve_sizes(graph: Graph, inputs: Sequence[Array]) -> dict[str, int]:
     >>> solve_sizes(graph, [np.ones(3, np.float32)])
     {'n': 3}
     """
-    run = _Run(graph, {})
+    run = Run(graph, {})
     run.bind_inputs(inputs)
     return run.sizes
 
@@ -74,7 +89,7 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
         try:
             node.op.type_rule(*types, **{k: bind(a, sizes) for k, a in node.attrs.items()})
         except WeftError as error:
-            raise placed(error, node) from None
+            raise explain_error(placed(error, node), graph) from None
 
 
 def regions_fit(graph: Graph, sizes: Mapping[str, int]) -> bool:
@@ -100,8 +115,14 @@ def regions_fit(graph: Graph, sizes: Mapping[str, int]) -> bool:
     return True
 
 
-class _Run:
-    """The values of one run."""
+class Run:
+    """The values of one run.
+
+    Attributes:
+        graph: that runs.
+        sizes: the values of named sizes that are known so far.
+        values: the arrays that are known so far.
+    """
 
     __slots__ = ("graph", "sizes", "values")
 
@@ -111,6 +132,7 @@ class _Run:
         self.values: dict[Value, Array] = dict(graph.constants)
 
     def bind_inputs(self, arrays: Sequence[Array]) -> None:
+        """Give the inputs their arrays."""
         inputs = self.graph.inputs
         if len(arrays) != len(inputs):
             raise GraphError(self.graph.name, f"takes {len(inputs)} inputs, got {len(arrays)}")
@@ -148,7 +170,7 @@ class _Run:
         attrs = node.attrs
         try:
             if self.sizes:
-                attrs = self._resolved(node)
+                attrs = self.attrs_of(node)
                 _check_types(node, arrays, attrs)
             with np.errstate(all="ignore"):
                 result = node.op.eval(*arrays, **attrs)
@@ -160,13 +182,16 @@ class _Run:
             except WeftError as error:
                 raise placed(error, node) from None
             raise
-        outs = (result,) if node.op.outputs == 1 else result
+        self.take(node, (result,) if node.op.outputs == 1 else result)
+
+    def take(self, node: Node, outs: Sequence[Any]) -> None:
+        """Give the outputs of a node what it made."""
         for value, out in zip(node.outputs, outs, strict=True):
             array = out if type(out) is np.ndarray else np.asarray(out)
             self.bind(value, array, f"the result of {node.op.name}")
 
-    def _resolved(self, node: Node) -> Mapping[str, Any]:
-        """The attributes with numbers for sizes, in regions too."""
+    def attrs_of(self, node: Node) -> Mapping[str, Any]:
+        """The attributes of a node with numbers for sizes, in regions too."""
         attrs = node.attrs
         if has_sizes(attrs):
             attrs = {k: bind(a, self.sizes) for k, a in attrs.items()}
@@ -176,10 +201,13 @@ class _Run:
 
 
 def placed(error: WeftError, node: Node) -> WeftError:
-    """The error with the line of the user that made the node, unless a node inside of it gave its own."""
-    if node.location is not None and not getattr(error, "in_graph", False):
-        error.location = node.location.place
-        error.in_graph = True  # type: ignore[attr-defined]
+    """The error with the line of the user that made the node, unless a node inside of it gave its own.
+
+    Whoever runs the whole graph then has ``explain_error`` name what went into the node.
+    """
+    if not getattr(error, "in_graph", False):
+        error.location = error.location if node.location is None else node.location.place
+        error.in_graph, error.node = True, node  # type: ignore[attr-defined]
     return error
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.tracebacks import edge
 from weft.errors import ParseError
 from weft.ir.block import Block, Definition, Line
 from weft.ir.graph import Array, Graph, Node
@@ -29,6 +30,7 @@ _CALL = re.compile(r"call[ \t]+[^\s(]")
 _NAMED = re.compile(r"[A-Za-z_]\w*\s*=", re.ASCII)
 
 
+@edge
 def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
     """The graph that a text stands for.
 

@@ -5,12 +5,13 @@ Text shows it as ``gelu(%x, approximate="tanh")``; the pass ``inline`` puts its 
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from weft.errors import GraphError, ShapeError
 from weft.ir.graph import Graph, operands_of
-from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
+from weft.ops.control_run import Ask, driven, prepare
 from weft.ops.families import primitive
 from weft.ops.op import Array, no_gradient
 
@@ -35,14 +36,16 @@ def _check_arguments(function: Any, arguments: Any, count: int) -> None:
             raise GraphError(function, f"arguments must name its {count} operands, got number {index}")
 
 
-def _call(*xs: Array, function: str, arguments: tuple[Any, ...], body: Graph) -> tuple[Array, ...]:
-    return tuple(interpret(body, xs))
+def _call(
+    *xs: Array, function: str, arguments: tuple[Any, ...], body: Graph
+) -> Generator[Ask, list[Array], tuple[Array, ...]]:
+    return tuple((yield Ask(body, prepare(body, xs), "body", xs)))
 
 
 call = primitive(
     "call",
     type_rule=_type,
-    eval=_call,
+    eval=driven(_call),
     vjp=no_gradient("on tensors a call runs its body, op by op"),
     batch=None,
     samples=None,

@@ -8,7 +8,7 @@ Derivatives and batching are in ``control_reverse``, ``control_forward`` and ``c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -19,11 +19,12 @@ from weft.base.sizes import Size
 from weft.errors import DtypeError, GraphError, ShapeError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
-from weft.ops.control_run import prepare, stack_collected
+from weft.ops.control_run import Ask, driven, prepare, stack_collected
 from weft.ops.families import primitive
 from weft.ops.op import Array, Op, Rule
 
 Types = tuple[TensorType, ...]
+Running = Generator[Ask, list[Array], tuple[Array, ...]]
 _COUNT = TensorType((), int64)
 
 
@@ -114,22 +115,23 @@ def _switch_type(index: TensorType, *xs: TensorType, branches: tuple[Graph, ...]
     return _branch_types("switch", xs, branches)
 
 
-def _run_branch(branch: Graph, xs: Sequence[Array]) -> tuple[Array, ...]:
-    return tuple(prepare(branch, xs)(xs))
+def _run_branch(branches: tuple[Graph, ...], index: int, xs: Sequence[Array]) -> Running:
+    branch = branches[index]
+    return tuple((yield Ask(branch, prepare(branch, xs), f"branches[{index}]", xs)))
 
 
-def _cond(predicate: Array, *xs: Array, branches: tuple[Graph, ...]) -> tuple[Array, ...]:
-    return _run_branch(branches[0] if predicate else branches[1], xs)
+def _cond(predicate: Array, *xs: Array, branches: tuple[Graph, ...]) -> Running:
+    return _run_branch(branches, 0 if predicate else 1, xs)
 
 
-def _switch(index: Array, *xs: Array, branches: tuple[Graph, ...]) -> tuple[Array, ...]:
-    return _run_branch(branches[min(max(int(index), 0), len(branches) - 1)], xs)
+def _switch(index: Array, *xs: Array, branches: tuple[Graph, ...]) -> Running:
+    return _run_branch(branches, min(max(int(index), 0), len(branches) - 1), xs)
 
 
 cond: Op = primitive(
     "cond",
     type_rule=_cond_type,
-    eval=_cond,
+    eval=driven(_cond),
     vjp=lambda g, predicate, xs, branches, needed: _rule("control_reverse", "branch_vjp")(
         cond, g, predicate, xs, branches, needed
     ),
@@ -145,7 +147,7 @@ cond: Op = primitive(
 switch: Op = primitive(
     "switch",
     type_rule=_switch_type,
-    eval=_switch,
+    eval=driven(_switch),
     vjp=lambda g, index, xs, branches, needed: _rule("control_reverse", "branch_vjp")(
         switch, g, index, xs, branches, needed
     ),
@@ -182,14 +184,18 @@ def _while_type(
 
 def _while(
     *xs: Array, test: Graph, body: Graph, carries: int, trips: Any, checkpoint_every: int | None
-) -> tuple[Array, ...]:
-    run_test, run_body = prepare(test, xs), prepare(body, xs)
+) -> Running:
+    run_test, run_body = Ask(test, prepare(test, xs), "test"), Ask(body, prepare(body, xs), "body")
     state, fixed = list(xs[:carries]), xs[carries:]
-    gives = run_body.outputs[carries:]
+    gives = run_body.program.outputs[carries:]
     columns: list[list[Array]] = [[] for _ in gives]
     count = 0
-    while run_test([*state, *fixed])[0]:
-        out = run_body([*state, *fixed])
+    while True:
+        run_test.arrays = run_body.arrays = [*state, *fixed]
+        run_test.iteration = run_body.iteration = count
+        if not (yield run_test)[0]:
+            break
+        out = yield run_body
         state = out[:carries]
         for column, array in zip(columns, out[carries:], strict=True):
             column.append(array)
@@ -202,7 +208,7 @@ def _while(
 while_loop = primitive(
     "while_loop",
     type_rule=_while_type,
-    eval=_while,
+    eval=driven(_while),
     vjp=lambda g, xs, test, body, carries, trips, checkpoint_every, needed: _rule(
         "control_reverse", "while_vjp"
     )(g, xs, test, body, carries, trips, checkpoint_every, needed),
@@ -241,7 +247,7 @@ def _scan_type(
 
 def _scan(
     *xs: Array, body: Graph, carries: int, mapped: int, length: Any, reverse: bool, counted: bool
-) -> tuple[Array, ...]:
+) -> Running:
     if counted:
         steps, xs = int(xs[0]), xs[1:]
     state, along, fixed = list(xs[:carries]), xs[carries : carries + mapped], xs[carries + mapped :]
@@ -250,13 +256,13 @@ def _scan(
     elif counted and isinstance(length, Size):
         length = steps  # no array tells it, and outside a batch the two are one
     steps = steps if counted else int(length)
-    run = prepare(
-        body, (*state, *[np.broadcast_to(np.zeros((), x.dtype), x.shape[1:]) for x in along], *fixed)
-    )
-    gives = run.outputs[carries:]
+    rows = [np.broadcast_to(np.zeros((), x.dtype), x.shape[1:]) for x in along]
+    run = Ask(body, prepare(body, (*state, *rows, *fixed)), "body")
+    gives = run.program.outputs[carries:]
     columns: list[list[Array]] = [[] for _ in gives]
     for i in range(steps - 1, -1, -1) if reverse else range(steps):
-        out = run([*state, *[np.asarray(x[i]) for x in along], *fixed])
+        run.arrays, run.iteration = [*state, *[np.asarray(x[i]) for x in along], *fixed], i
+        out = yield run
         state = out[:carries]
         for column, array in zip(columns, out[carries:], strict=True):
             column.append(array)
@@ -271,7 +277,7 @@ def _scan(
 scan = primitive(
     "scan",
     type_rule=_scan_type,
-    eval=_scan,
+    eval=driven(_scan),
     vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, needed: _rule(
         "control_reverse", "scan_vjp"
     )(g, xs, body, carries, mapped, length, reverse, counted, needed),

@@ -1,8 +1,12 @@
-"""How the kernels of control flow run their regions: resolved once, then as often as the loop goes round."""
+"""How the kernels of control flow run their regions: resolved once, then as often as the loop goes round.
+
+A kernel is a generator that asks for each run of a region and gets what it gave; so it can also be stepped
+through, node by node (``weft.ir.stepping``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,7 +15,7 @@ import numpy as np
 from weft.base.sizes import Size, bind
 from weft.errors import WeftError
 from weft.ir.graph import Array, Graph, Node, Value, has_sizes, substitute_sizes
-from weft.ir.interpret import interpret, solve
+from weft.ir.interpret import placed, run_nodes, solve
 from weft.ir.order import kahn_order, needed_nodes
 
 ndarray = np.ndarray
@@ -58,7 +62,7 @@ class Program:
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """The arrays of the outputs."""
         if self._dynamic is not None:
-            return interpret(self._dynamic, arrays)
+            return run_nodes(self._dynamic, arrays)
         places = self._start.copy()
         places[: self._inputs] = arrays
         node: Any = None
@@ -71,10 +75,7 @@ class Program:
                     for i, r in zip(outputs, result, strict=True):
                         places[i] = r if type(r) is ndarray else np.asarray(r)
         except WeftError as error:
-            if node.location is not None and not getattr(error, "in_graph", False):
-                error.location = node.location.place
-                error.in_graph = True  # type: ignore[attr-defined]
-            raise
+            raise placed(error, node) from error.__cause__
         return [places[i] for i in self._results]
 
 
@@ -98,6 +99,48 @@ def prepare(graph: Graph, arrays: Sequence[Array]) -> Program:
     if not sizes and program.is_static:
         _programs[graph] = program
     return program
+
+
+class Ask:
+    """What the kernel of an op with regions asks for: a run of one of them.
+
+    A loop asks with one object in all iterations, which costs it least.
+
+    Attributes:
+        region: to run.
+        program: it made ready.
+        part: the name of the region.
+        arrays: what goes in.
+        iteration: which one of a loop it is in, from 0 on; -1 outside of loops.
+    """
+
+    __slots__ = ("arrays", "iteration", "part", "program", "region")
+
+    def __init__(self, region: Graph, program: Program, part: str, arrays: Sequence[Array] = ()) -> None:
+        self.region = region
+        self.program = program
+        self.part = part
+        self.arrays = arrays
+        self.iteration = -1
+
+
+Steps = Callable[..., Generator[Ask, list[Array], tuple[Array, ...]]]
+
+
+def driven(steps: Steps) -> Callable[..., tuple[Array, ...]]:
+    """The kernel that runs all that a generator asks for; it has the generator as its attribute ``steps``."""
+
+    def run(*xs: Array, **attrs: Any) -> tuple[Array, ...]:
+        asking = steps(*xs, **attrs)
+        try:
+            ask = next(asking)
+            while True:
+                ask = asking.send(ask.program(ask.arrays))
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+    run.steps = steps  # type: ignore[attr-defined]
+    return run
 
 
 def stack_collected(columns: Sequence[list[Array]], values: Sequence[Value]) -> list[Array]:

@@ -178,7 +178,7 @@ def primitive(
     precision: str = "",
 ) -> Op:
     """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
-    inputs, attrs, variadic = parameters(eval)
+    inputs, attrs, variadic = parameters(getattr(eval, "steps", eval))
     return register(
         Op(
             name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from weft.ir.graph import Graph
-from weft.ir.interpret import interpret
+from weft.ir.interpret import run_nodes
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
 from weft.ops.op import Array
@@ -26,7 +26,7 @@ def _type(
 def _run(
     *xs: Array, name: str, body: Graph, backward: Graph, arguments: int, used: int, seeded: Places
 ) -> tuple[Array, ...]:
-    return tuple(interpret(body, xs[:used]))
+    return tuple(run_nodes(body, xs[:used]))
 
 
 function = primitive(

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.errors import ArgumentError
+from weft.base.tracebacks import hide_weft
+from weft.errors import ArgumentError, WeftError
 from weft.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -321,13 +322,17 @@ def composite(
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if precision and casting and get_ident() in casting:
-                return _cast_layer[0](precision, call, args, kwargs)
-            if staging.threads:
-                return _scope_layer[0](entry, args, kwargs)
-            if whole and (out := _large_layer[0](entry, args, kwargs)) is not None:
-                return out
-            return function(*args, **kwargs)
+            try:
+                if precision and casting and get_ident() in casting:
+                    return _cast_layer[0](precision, call, args, kwargs)
+                if staging.threads:
+                    return _scope_layer[0](entry, args, kwargs)
+                if whole and (out := _large_layer[0](entry, args, kwargs)) is not None:
+                    return out
+                return function(*args, **kwargs)
+            except WeftError as error:
+                hide_weft(error)
+                raise
 
         COMPOSITES[key] = entry = Composite(key, function, samples, sampled or function, whole)
         return call
@@ -346,7 +351,8 @@ def whole(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            out = None if staging.threads else _large_layer[0](entry, args, kwargs)
+            captures = staging.threads and get_ident() in staging.threads
+            out = None if captures else _large_layer[0](entry, args, kwargs)
             return function(*args, **kwargs) if out is None else out
 
         return call

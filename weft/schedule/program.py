@@ -47,7 +47,7 @@ def lower_graph(
     graph: Graph,
     *,
     debug: bool = False,
-    check_nan: bool = False,
+    check_nan: bool | str = False,
     fast_math: bool = False,
     machine: Machine | None = None,
     written: Callable[[Function], object] | None = None,

@@ -73,7 +73,7 @@ class Writer:
         *,
         sized: bool = False,
         debug: bool = False,
-        check_nan: bool = False,
+        check_nan: bool | str = False,
         machine: Machine = _MACHINE,
     ) -> None:
         self.main = MainBuilder(self)

@@ -1,24 +1,29 @@
-"""Anomaly detection: remember where each op stood, and stop at the first gradient that goes NaN.
+"""Anomaly detection: stop at the first op that makes a NaN, and at the first gradient that goes NaN.
 
-While it is on, an observer gives each node that is recorded a ``Watch``, which the engine's slow path looks
-at. While it is off nothing of it is on any path.
+While it is on, ops take the general path, which shows each result to the thread's watch; and an observer
+gives each node that is recorded a ``Watch``, which the engine's slow path looks at. While it is off nothing
+of it is on any path.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from threading import get_ident
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.base.dtypes import kind
 from weft.errors import AnomalyError, WeftError, format_location, user_location
-from weft.ops.op import OPS
-from weft.tensor.mode import Scope, leave, observing
+from weft.ops.nan import ALL, describe_fault
+from weft.ops.op import OPS, Op, staging
+from weft.tensor.mode import Scope, leave, observing, thread
 from weft.tensor.node import Instrumented, Node
+from weft.tensor.provenance import Provenance
 from weft.tensor.rules import Backward
 
 
@@ -43,54 +48,95 @@ class Watch:
         self.within = within
 
 
+class _Before(NamedTuple):
+    """What was before a scope was entered."""
+
+    watch: Watch | None
+    observing: AbstractContextManager[None]
+    evaluated: Any
+    staged: bool  # whether ops of this thread took the general path
+
+
 class _Thread(threading.local):
     watch: Watch | None = None  # what the innermost detect_anomaly looks for
 
     def __init__(self) -> None:
-        self.entered: list[tuple[object, tuple[Watch | None, AbstractContextManager[None]]]] = []
+        self.entered: list[tuple[object, _Before]] = []
         self.running: Instrumented | None = None  # the rule that runs, as what it records belongs to its op
+        self.in_rule = False  # whether one runs: what it computes is looked at as gradients
 
 
 _thread = _Thread()
 
 
 class detect_anomaly(Scope):  # noqa: N801 - used as a function, spelled like one
-    """Name the forward line whose gradient went NaN: a context manager, and a decorator.
+    """Name the first line that makes a NaN, in results or in gradients: a context manager, and a decorator.
 
-    Ops that run inside remember the line they stood at, and backward stops with an AnomalyError at the
-    first that makes a NaN. A backward that runs inside checks all nodes, wherever they were recorded.
-    It makes every op slower, so it is for debugging.
+    An op that gives a NaN stops with an AnomalyError, which shows the ranges of what went in and how it
+    follows from the leaves. Ops that run inside remember the line they stood at, and backward stops at the
+    first whose gradient has a NaN. A backward that runs inside checks all nodes, wherever they were
+    recorded. It makes every op slower, so it is for debugging.
 
     Args:
-        check_nan: look for NaN in gradients; if not, other errors in backward still name the forward line.
-        check_inf: look for infinite values too.
+        check_nan: look for NaN; if not, other errors in backward still name the forward line.
+        check_inf: look for infinities too: in gradients, and in results of ops whose inputs are finite.
+        forward: look at results; if not, at gradients alone.
 
     >>> import weft
     >>> x = weft.tensor([0.0, 4.0], requires_grad=True)
     >>> with weft.detect_anomaly():
-    ...     y = x / x
-    ...     y.sum().backward()  # doctest: +ELLIPSIS
+    ...     y = weft.log(x - 1.0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    weft.errors.AnomalyError: div: the gradient of input 1 (y) must not be NaN, got one at index (0,)
+    weft.errors.AnomalyError: log: results must not be NaN, got 1 in f32[2], from f32[2] in -1..3
+    ...
+    >>> with weft.detect_anomaly():
+    ...     weft.sqrt(x * x).sum().backward()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.AnomalyError: mul: the gradient of input 0 (x) must not be NaN, got one at index (0,)
     ...
     """
 
-    def __init__(self, check_nan: bool = True, *, check_inf: bool = False) -> None:
+    def __init__(self, check_nan: bool = True, *, check_inf: bool = False, forward: bool = True) -> None:
         self._watch = Watch(bool(check_nan), bool(check_inf))
+        self._forward = bool(forward) and (self._watch.nan or self._watch.inf)
 
     def __enter__(self) -> None:
-        context = observing(_locate)
+        context, ident = observing(_locate), get_ident()
         context.__enter__()
-        _thread.entered.append((self, (_thread.watch, context)))
+        before = _Before(_thread.watch, context, thread.evaluated, ident in staging.threads)
+        _thread.entered.append((self, before))
         _thread.watch = self._watch
+        if self._forward:
+            thread.evaluated = functools.partial(_look, self._watch, Provenance())
+            staging.threads.add(ident)
+        else:
+            thread.evaluated = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         before = leave(_thread.entered, self)
         if before is not None:
-            _thread.watch, context = before
-            context.__exit__(None, None, None)
+            _thread.watch, thread.evaluated = before.watch, before.evaluated
+            if not before.staged and thread.capture is None:
+                staging.threads.discard(get_ident())
+            before.observing.__exit__(None, None, None)
+
+
+def _look(
+    watch: Watch, provenance: Provenance, op: Op, inputs: Sequence[Any], outs: Sequence[Any], attrs: Any
+) -> None:
+    """Raise if an op made a result that is looked for."""
+    if _thread.in_rule:
+        return
+    location = user_location(3)
+    provenance.note(op.name, location, inputs, outs)
+    for out in outs:
+        fault = describe_fault(out, inputs, attrs, ALL if watch.inf else True)
+        if fault and (watch.nan or "NaN," not in fault):
+            error = AnomalyError(op.name, fault, location=location)
+            error._path = provenance.path_to(out)
+            raise error
 
 
 def _locate(node: Node) -> None:
@@ -126,12 +172,13 @@ def run_rule(
     if watch is None:
         return run(grads_out, saved, tuple(edges))
     _check(rule, grads_out if rule.outputs > 1 else [grads_out], watch, "output", [True] * rule.outputs)
-    before = _thread.running
+    before = _thread.running, _thread.in_rule
     try:
         _thread.running = rule if own is not None else None  # type: ignore[assignment]
+        _thread.in_rule = True
         grads = run(grads_out, saved, tuple(edges))
     finally:
-        _thread.running = before
+        _thread.running, _thread.in_rule = before
     _check(rule, grads, watch, "input", [e is not None for e in edges])
     return grads
 

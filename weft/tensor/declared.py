@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.base.dtypes import float32, float64
 from weft.errors import WeftError
-from weft.ops.op import NoGradient, Op, casting, staging
+from weft.ops.op import NoGradient, Op, casting
 from weft.ops.view_slice import slice_axes
 from weft.tensor.autocast import in_precision
 from weft.tensor.dispatch import declared_rule, record, wrap
@@ -26,8 +26,13 @@ ndarray = np.ndarray
 asarray = np.asarray
 
 
-def fast_declared(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that runs an op of one output on tensors of plain arrays, and leaves the rest to general."""
+def fast_declared(
+    op: Op, general: Callable[..., Any], staged: Callable[..., Any], staging: Any
+) -> Callable[..., Any]:
+    """A function that runs an op of one output on tensors of plain arrays, and leaves the rest to general.
+
+    While a thread captures (``staging.threads``) it leaves all to ``staged``.
+    """
     evaluate = op.eval
     has_kernel = op.name in WHOLE
     is_pulled = op.name in PULLED
@@ -38,7 +43,7 @@ def fast_declared(op: Op, general: Callable[..., Any]) -> Callable[..., Any]:
         if precision and casting:
             inputs = tuple(in_precision(precision, inputs))
         if staging.threads:
-            return general(*inputs, **attrs)
+            return staged(*inputs, **attrs)
         datas = []
         edges = []
         for x in inputs:

@@ -115,8 +115,7 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any,
     if top is not None:
         if top is capture:
             datas = []  # it takes tensors as they are, and may change what they hold
-        outs: tuple[Any, ...] = top.interpret(op, inputs, attrs)
-        return outs
+        return top.interpret(op, inputs, attrs)  # type: ignore[no-any-return]
     try:
         with np.errstate(all="ignore"):
             if op.outputs != 1 and op.name in WHOLE and datas[0].size >= LARGE:
@@ -129,8 +128,12 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any,
         op.type_rule(*map(type_of, datas), **attrs)  # raises in the user's terms if the types are at fault
         raise
     if op.outputs == 1:
-        return (result if type(result) is ndarray else asarray(result),)
-    return tuple(r if type(r) is ndarray else asarray(r) for r in result)
+        outs: tuple[Any, ...] = (result if type(result) is ndarray else asarray(result),)
+    else:
+        outs = tuple(r if type(r) is ndarray else asarray(r) for r in result)
+    if staging.threads and thread.evaluated is not None:
+        thread.evaluated(op, datas, outs, attrs)
+    return outs
 
 
 def apply(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DTYPES, kind
+from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
-from weft.ops.op import Container, NoGradient, Op, casting, set_tensor_layer, staging
+from weft.ops.op import Container, NoGradient, Op, casting, set_tensor_layer
 from weft.tensor.autocast import in_precision
 from weft.tensor.declared import fast_declared
 from weft.tensor.dispatch import apply, as_tensors, elementwise_rule, promoted, recording, wrap
@@ -25,6 +26,7 @@ from weft.tensor.node import Node, make_node
 from weft.tensor.promotion import number_array
 from weft.tensor.rules import saved_by_partials
 from weft.tensor.tensor import Tensor
+from weft.tensor.watch import with_watch
 
 ndarray = np.ndarray
 asarray = np.asarray
@@ -40,13 +42,13 @@ def build(op: Op, leaves: Callable[[Any], bool] | None = None) -> Function:
     """The function that runs op on tensors; it gives NotImplemented for inputs that ``leaves`` holds of."""
     if not op.accepts:
         whole = _general(op)
-        return _named(fast_declared(op, whole) if op.outputs == 1 else whole, op)
+        return _named(with_watch(op, whole, fast_declared) if op.outputs == 1 else whole, op)
     general = _promoting(op) if leaves is None else _leaving(_promoting(op), leaves)
     if isinstance(op.vjp, NoGradient):
-        return _named(_without_gradient(op, general), op)
+        return _named(with_watch(op, general, _without_gradient), op)
     if op.partials is None or len(op.inputs) > 2:
         return _named(general, op)
-    return _named(_unary(op, general) if len(op.inputs) == 1 else _binary(op, general), op)
+    return _named(with_watch(op, general, _unary if len(op.inputs) == 1 else _binary), op)
 
 
 def _named(function: Any, op: Op) -> Function:
@@ -97,7 +99,7 @@ def _leaving(general: Function, leaves: Callable[[Any], bool]) -> Function:
     return function
 
 
-def _unary(op: Op, general: Function) -> Function:
+def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Function:
     ufunc = op.eval
     keep_x, keep_out = saved_by_partials(op, (True,))
     rule = elementwise_rule(op, complex_valued=False)
@@ -108,7 +110,7 @@ def _unary(op: Op, general: Function) -> Function:
             raise misfit(op, (x, *more), unknown)
         try:
             if staging.threads:
-                return general(x)
+                return staged(x)
             form = x._form
             if form is None:
                 return fresh(x)
@@ -141,7 +143,8 @@ def _unary(op: Op, general: Function) -> Function:
             else:
                 node.saved = (a, None, None) if keep_x else nothing
             return t
-        except WeftError:
+        except WeftError as error:
+            hide_weft(error)
             raise
         except Exception:  # whatever it was, the general path says it in the user's terms
             return general(x)
@@ -161,7 +164,7 @@ def _unary(op: Op, general: Function) -> Function:
     return function
 
 
-def _binary(op: Op, general: Function) -> Function:
+def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Function:
     ufunc = op.eval
     keep_x, keep_y, keep_out = saved_by_partials(op, (True, True))
     rule = elementwise_rule(op, complex_valued=False)
@@ -172,7 +175,7 @@ def _binary(op: Op, general: Function) -> Function:
     def function(x: Any, y: Any, /) -> Any:
         try:
             if staging.threads:
-                return general(x, y)
+                return staged(x, y)
             form = x._form
             if type(y) is Tensor:
                 if form is None or y._form is not form:
@@ -224,7 +227,8 @@ def _binary(op: Op, general: Function) -> Function:
             else:
                 node.saved = (a if keep_x else None, b if keep_y else None, out if keep_out else None, None)
             return t
-        except WeftError:
+        except WeftError as error:
+            hide_weft(error)
             raise
         except Exception:  # whatever it was, the general path says it in the user's terms
             return mixed(x, y)
@@ -242,7 +246,7 @@ def _binary(op: Op, general: Function) -> Function:
     def mixed(x: Any, y: Any) -> Any:
         """Arrays that are not known to be of one form: new ones, ones that broadcast, integers."""
         if staging.threads:
-            return general(x, y)
+            return staged(x, y)
         if isinstance(x, Tensor) and isinstance(y, Tensor | int | float):
             fresh = x._form is None or (isinstance(y, Tensor) and y._form is None)
             left, right = _find_form(x), _find_form(y)
@@ -304,7 +308,7 @@ def _of_whole_numbers(op: Op, x: Any, y: Any) -> Any:
     return None
 
 
-def _without_gradient(op: Op, general: Function) -> Function:
+def _without_gradient(op: Op, general: Function, staged: Function, staging: Any) -> Function:
     ufunc = op.eval
     direct = frozenset(dtype for dtype in DTYPES if kind(dtype) in op.accepts)
 
@@ -313,7 +317,7 @@ def _without_gradient(op: Op, general: Function) -> Function:
             raise misfit(op, (x, *more), unknown)
         try:
             if staging.threads:
-                return general(x)
+                return staged(x)
             a = x._data
             if type(a) is ndarray and a.dtype in direct:
                 return wrap(asarray(ufunc(a)))
@@ -324,7 +328,7 @@ def _without_gradient(op: Op, general: Function) -> Function:
     def binary(x: Any, y: Any, /) -> Any:
         try:
             if staging.threads:
-                return general(x, y)
+                return staged(x, y)
             a = x._data
             if isinstance(y, Tensor):
                 b = y._data

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.tracebacks import hide_weft
+from weft.errors import WeftError
 from weft.ops import arithmetic, compare, exponential, gamma, rounding, special, trigonometric
 from weft.ops import complex as complexes
 from weft.ops.op import Op
@@ -56,7 +58,11 @@ def _of_two(op: Op) -> Any:
     def function(x1: Any = MISSING, x2: Any = MISSING, /, *more: Any, **unknown: Any) -> Any:
         if more or unknown:
             raise misfit(op, (x1, x2, *more), unknown)
-        return op.on_tensors(x1, x2)
+        try:
+            return op.on_tensors(x1, x2)
+        except WeftError as error:
+            hide_weft(error)
+            raise
 
     function.__wrapped__ = _two  # type: ignore[attr-defined]
     return function

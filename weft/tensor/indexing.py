@@ -17,7 +17,8 @@ import numpy as np
 from weft.base.dtypes import DType, bool_
 from weft.base.shapes import size_of
 from weft.base.size_bounds import range_length
-from weft.errors import BoundsError, DtypeError
+from weft.base.tracebacks import hide_weft
+from weft.errors import BoundsError, DtypeError, WeftError
 from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
 from weft.ops.op import TensorLike, staging, type_of
@@ -55,10 +56,14 @@ def getitem(x: Any, key: Any) -> Any:
         else:
             return wrap(out if type(out) is ndarray else asarray(out))
     shape = x.shape
-    if type(key) is int and shape:  # what a loop over rows asks for
-        first, stop, _ = read_int(key, 0, shape[0])
-        return reshape(slice_axis(x, 0, first, stop), shape=shape[1:])
-    return select_from(x, read_key(key, shape))
+    try:
+        if type(key) is int and shape:  # what a loop over rows asks for
+            first, stop, _ = read_int(key, 0, shape[0])
+            return reshape(slice_axis(x, 0, first, stop), shape=shape[1:])
+        return select_from(x, read_key(key, shape))
+    except WeftError as error:
+        hide_weft(error)
+        raise
 
 
 def select_from(x: Any, at: Selection) -> Any:

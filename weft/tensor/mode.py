@@ -30,6 +30,7 @@ _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 class _Thread(threading.local):
     recording = True
     observer: Observer | None = None  # called with each node as it is recorded
+    evaluated: Callable[..., None] | None = None  # called with each op that ran, its inputs and outputs
     capture: Any = None  # the innermost graph that this thread captures, see weft.transform.building
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ def assert_close(
     wanted, structure = tree_flatten(expected)
     given = flatten_like("assert_close", structure, actual, "actual")
     for a, e, path in zip(given, wanted, structure.paths(), strict=True):
-        message = _difference(a, e, rtol, atol, equal_nan, check_dtype)
+        message = describe_difference(a, e, rtol, atol, equal_nan, check_dtype)
         if message is not None:
             raise AssertionError(f"{path or 'the value'} {message}")
 
@@ -59,9 +59,10 @@ def as_array(x: Any) -> Any:
     return x.detach().numpy() if isinstance(x, Tensor) else np.asarray(x)
 
 
-def _difference(
-    actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: bool, check_dtype: bool
+def describe_difference(
+    actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: bool = True, check_dtype: bool = True
 ) -> str | None:
+    """Where two arrays differ and by how much, as ``assert_close`` says it; None if they agree."""
     a, e = as_array(actual), as_array(expected)
     if a.shape != e.shape:
         return f"must be of shape {e.shape}, got {a.shape}"

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import weft
+from weft.base.tracebacks import edge
 from weft.errors import ArgumentError, DomainError
 from weft.train.callbacks import Best, Callback, monitored
 from weft.train.checkpoints import Checkpoints
@@ -159,6 +160,7 @@ class Trainer:
 
     # Training
 
+    @edge
     def fit(self, epochs: int | None = None, steps: int | None = None) -> list[Row]:
         """Train until so many epochs have ended, or so many steps have been taken, in all.
 
@@ -299,6 +301,7 @@ class Trainer:
         if self._checkpoint_every is None:
             self.save()
 
+    @edge
     def validate(self, source: Any = None) -> dict[str, float]:
         """The means of the loss and the metrics over all batches of validation.
 

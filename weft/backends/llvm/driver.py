@@ -52,7 +52,7 @@ def build_executable(
     graph: Graph,
     *,
     debug: bool = False,
-    check_nan: bool = False,
+    check_nan: bool | str = False,
     profile: bool = False,
     fast_math: bool = False,
 ) -> Executable:
@@ -63,8 +63,14 @@ def build_executable(
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(ENTER, compilation)
         kernels = _Kernels(engine, compilation, debug)
-        options = {"debug": debug, "check_nan": check_nan, "fast_math": fast_math}
-        program = lower_graph(graph, machine=machine, written=kernels.add, **options)
+        program = lower_graph(
+            graph,
+            debug=debug,
+            check_nan=check_nan,
+            fast_math=fast_math,
+            machine=machine,
+            written=kernels.add,
+        )
         codes = kernels.link(program, profile)
     records = len(recorded_statements(program)) * len(RECORD) if profile else 0
     return Executable(graph, program, codes, engine.target, records)

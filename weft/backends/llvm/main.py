@@ -38,6 +38,7 @@ from weft.loop.ir import (
 )
 
 HOST, PROGRAM, PROFILE = 5, 6, 7  # words of the context: host callback, id of the program, profile records
+ENDED = 8  # and, of code that takes down times, when it ended in ns
 OUT_OF_MEMORY = -4  # the number of the failure that an allocation is that the system refuses
 RECORD = (
     "count",
@@ -137,6 +138,8 @@ class Main(Calls):
                 memory = w.here(f"select i1 {is_fine}, ptr null, ptr {memory}")
             w.declare("void @free(ptr)")
             w.line(f"call void @free(ptr {memory})")
+        if self._profile:
+            w.line(f"store i64 {self._now()}, ptr {w.here(f'getelementptr i64, ptr %context, i64 {ENDED}')}")
         w.line(f"ret i64 {failed}")
 
     # Where buffers and sizes are
@@ -317,15 +320,18 @@ class Main(Calls):
 
         return write
 
+    def _now(self) -> str:
+        self.writer.declare("i64 @weft_now()")
+        return self.writer.here("call i64 @weft_now()")
+
     @contextmanager
     def _record(self) -> Iterator[None]:
         w = self.writer
         base, number = self._word(PROFILE, "ptr"), self._records
         self._records += 1
-        w.declare("i64 @weft_now()")
-        begin = w.here("call i64 @weft_now()")
+        begin = self._now()
         yield
-        end = w.here("call i64 @weft_now()")
+        end = self._now()
         places = [
             w.here(f"getelementptr i64, ptr {base}, i64 {number * len(RECORD) + i}")
             for i in range(len(RECORD))

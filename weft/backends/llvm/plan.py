@@ -51,6 +51,7 @@ class Plan:
         checks: what the entry compares the inputs with.
         keeps_arena: whether frames keep their arena, or take one for each call.
         frames: that are free; there are as many as calls at the same time, at most.
+        recording: likewise, of calls that take down times in records of their own.
         recipe: how to have arrays for the results.
     """
 
@@ -81,6 +82,7 @@ class Plan:
         self.arena = int(bind(program.arena_size, sizes))
         self.keeps_arena = self.arena < LARGE
         self.frames: list[Frame] = []
+        self.recording: list[Frame] = []
         self._recipes: dict[tuple[bool, ...], Recipe] = {}
         self.recipe = self.recipe_with((False,) * program.inputs)
 
@@ -138,20 +140,22 @@ class Frame:
         sizes: values of the named sizes.
         arena: memory for what is in between.
         host: for calls back into Python.
+        records: words for what the code takes down of times.
     """
 
-    __slots__ = ("arena", "host", "plan", "sizes", "words")
+    __slots__ = ("arena", "host", "plan", "records", "sizes", "words")
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, records: Array | None = None) -> None:
         program = plan.program
         self.plan = plan
+        self.records = plan.records if records is None else records
         self.arena: Array | None = None
         self.words = np.zeros(BUFFERS + len(program.main.buffers), np.int64)
         self.sizes = np.array([plan.sizes.get(name, 0) for name in program.main.sizes], np.int64)
         context = self.words[CONTEXT : CONTEXT + CONTEXT_WORDS]
         self.host = HostFrame(program.hosts, context)
         context[HOST], context[PROGRAM] = host_address(), self.host.number
-        context[PROFILE] = plan.records.ctypes.data
+        context[PROFILE] = self.records.ctypes.data
         self.words[MAIN] = plan.main
         self.words[INPUTS], self.words[OUTPUTS] = program.inputs, program.outputs
         self.words[CHECKS], self.words[SIZES] = plan.checks.ctypes.data, self.sizes.ctypes.data

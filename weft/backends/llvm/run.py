@@ -14,9 +14,9 @@ import numpy as np
 
 from weft.backends.llvm.addresses import OUT_OF_BOUNDS
 from weft.backends.llvm.engine import Code
-from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, PROFILE, is_unfit, make_enter
+from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, is_unfit, make_enter
 from weft.backends.llvm.host import HOST_FAILED
-from weft.backends.llvm.main import OUT_OF_MEMORY
+from weft.backends.llvm.main import ENDED, OUT_OF_MEMORY, RECORD, recorded_statements
 from weft.backends.llvm.plan import Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import bind
@@ -62,6 +62,7 @@ class Executable:
         self.records = np.zeros(records, np.int64)
         self._constants = [np.require(c, requirements=("C", "A")) for c in program.constants]
         self._enter = make_enter()
+        self._recording: Executable | None = None
         self._plans: dict[Any, Plan] = {}
         self._plan = None if program.main.sizes else self._new_plan({})
 
@@ -98,17 +99,43 @@ class Executable:
 
     def profile(self, arrays: Sequence[Any], records: Array) -> list[Array]:
         """Run on arrays, and have records written of how long each part took."""
-        arrays = self._fitted(arrays)
+        outputs, records.reshape(-1)[:], _ = self.timed(arrays, records.size)
+        return outputs
+
+    def timed(
+        self, arrays: Sequence[Any], words: int, flags: Sequence[bool] = (), recipe: Recipe | None = None
+    ) -> tuple[list[Array], Array, int]:
+        """Run on arrays as ``donating`` does; the results, so many words of records, and when it ended."""
         plan = self._plan or self._find_plan(arrays)
         if plan is None:
-            return interpret(self.graph, arrays)
-        frame = Frame(plan)
-        frame.take_arena()
-        outputs = plan.recipe.new_outputs()
-        frame.words[CONTEXT + PROFILE] = records.ctypes.data
-        code = self._enter(arrays, outputs, frame.words, plan.recipe.words)
-        frame.words[CONTEXT + PROFILE] = self.records.ctypes.data
-        return self._finish(code, arrays, outputs, frame)
+            return interpret(self.graph, self._fitted(arrays)), np.zeros(words, np.int64), 0
+        recipe = recipe or plan.recipe
+        try:
+            frame = plan.recording.pop()
+        except IndexError:
+            frame = Frame(plan, np.zeros(words, np.int64))
+        if not plan.keeps_arena:
+            frame.take_arena()
+        outputs = recipe.new_outputs() if recipe.large else recipe.blank.copy()
+        code = self._enter(arrays, outputs, frame.words, recipe.words)
+        if code or plan.told:
+            outputs = self._results(code, arrays, outputs, frame, flags)
+        records, ended = frame.records.copy(), int(frame.words[CONTEXT + ENDED])
+        frame.records[:] = 0
+        if not plan.keeps_arena:
+            frame.arena = None
+        plan.recording.append(frame)
+        return outputs, records, ended
+
+    def recording(self) -> Executable:
+        """The same program as code that takes down how long its parts take; made at the first call."""
+        from weft.backends.llvm.driver import compile_program
+
+        if self._recording is None:
+            codes = compile_program(self.program, profile=True)
+            words = len(recorded_statements(self.program)) * len(RECORD)
+            self._recording = Executable(self.graph, self.program, codes, self.target, words)
+        return self._recording
 
     def explain(self, arrays: Sequence[Any] | None = None) -> Explanation:
         """What it does, and how long that takes on arrays."""
@@ -154,7 +181,14 @@ class Executable:
     def _finish(
         self, code: int, arrays: Sequence[Any], outputs: list[Array], frame: Frame, flags: Sequence[bool] = ()
     ) -> list[Array]:
-        """The results of a call that was not as simple as most are."""
+        """The results of a call that was not as simple as most are; its frame is free again."""
+        outputs = self._results(code, arrays, outputs, frame, flags)
+        frame.plan.free(frame)
+        return outputs
+
+    def _results(
+        self, code: int, arrays: Sequence[Any], outputs: list[Array], frame: Frame, flags: Sequence[bool] = ()
+    ) -> list[Array]:
         plan = frame.plan
         again = is_unfit(code)
         if again:
@@ -167,7 +201,6 @@ class Executable:
         if again and flags:
             for result, given in donated_places(self.program, flags).items():
                 outputs[result] = _overwritten(arrays[given], outputs[result])
-        plan.free(frame)
         return outputs
 
     def _fitted(self, arrays: Sequence[Any]) -> list[Any]:
@@ -196,7 +229,10 @@ class Executable:
 
     def _explained(self, error: BaseException) -> BaseException:
         """An error with the names of what went into the node that raised it."""
-        return explain_error(error, self.program.origins.graph) if isinstance(error, WeftError) else error
+        origins = self.program.origins
+        if origins is None or not isinstance(error, WeftError):
+            return error
+        return explain_error(error, origins.graph)
 
 
 def _overwritten(array: Array, result: Array) -> Array:
