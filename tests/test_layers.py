@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("capture", "schedule"),
     ("backends",),
     ("compile", "jit"),
-    ("parallel", "nn", "optim", "data", "datasets", "io", "viewer"),
+    ("parallel", "nn", "optim", "data", "datasets", "io", "viewer", "profiler"),
     ("train",),
     ("cli",),
 )

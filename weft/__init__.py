@@ -243,6 +243,7 @@ if _typing.TYPE_CHECKING:
         train,
     )
     from weft.base.threads import get_num_threads, set_num_threads
+    from weft.base.tracebacks import set_full_tracebacks
     from weft.base.trees import (
         register_tree,
         tree_flatten,
@@ -346,6 +347,8 @@ if _typing.TYPE_CHECKING:
     from weft.ops.softmax import log_softmax, softmax, softmin
     from weft.ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
     from weft.passes.check import check_passes
+    from weft.profiler.block import profile
+    from weft.profiler.memory import memory_profile
     from weft.tensor import random
     from weft.tensor.attention import scaled_dot_product_attention
     from weft.tensor.batch_norm import batch_norm, instance_norm
@@ -410,6 +413,7 @@ if _typing.TYPE_CHECKING:
     from weft.transform.linearize import linearize
     from weft.transform.reverse import grad, value_and_grad, vjp
     from weft.transform.vmap import vmap
+    from weft.viewer.page import view
     from weft.viewer.picture import dot
 else:
     _MODULES = {
@@ -434,6 +438,7 @@ else:
         "weft.capture.session": "Session",
         "weft.capture.static": "assign gradients group placeholder",
         "weft.base.threads": "get_num_threads set_num_threads",
+        "weft.base.tracebacks": "set_full_tracebacks",
         "weft.base.trees": "register_tree tree_flatten tree_leaves tree_map tree_structure tree_unflatten",
         "weft.io.files": "load save",
         "weft.io.model": "load_graph save_graph",
@@ -470,6 +475,8 @@ else:
         "weft.ops.softmax": "log_softmax softmax softmin",
         "weft.ops.unpool": "max_unpool1d max_unpool2d max_unpool3d",
         "weft.passes.check": "check_passes",
+        "weft.profiler.block": "profile",
+        "weft.profiler.memory": "memory_profile",
         "weft.tensor.attention": "scaled_dot_product_attention",
         "weft.tensor.batch_norm": "batch_norm instance_norm",
         "weft.tensor.checkpoint": "checkpoint checkpoint_sequential",
@@ -501,6 +508,7 @@ else:
         "weft.transform.linearize": "linearize",
         "weft.transform.reverse": "grad value_and_grad vjp",
         "weft.transform.vmap": "vmap",
+        "weft.viewer.page": "view",
         "weft.viewer.picture": "dot",
         "weft.train.trainer": "Trainer",
     }
@@ -559,21 +567,22 @@ __all__ = [
     "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsumexp", "long", "lp_pool1d", "lp_pool2d",
     "lp_pool3d", "lt", "make_graph", "manual_seed", "margin_ranking_loss", "masked_fill", "masked_select",
     "matmul", "matrix_transpose", "max", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",
-    "max_unpool2d", "max_unpool3d", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mish", "mm",
+    "max_unpool2d", "max_unpool3d", "maximum", "mean", "median", "memory_profile",
+    "meshgrid", "min", "minimum", "mish", "mm",
     "moveaxis", "mse_loss", "mul", "multi_margin_loss", "multilabel_margin_loss",
     "multilabel_soft_margin_loss", "multinomial", "multiply", "mv", "nan", "nan_to_num", "nanmean", "nansum",
     "ne", "neg", "negative", "newaxis", "nextafter", "nll_loss", "nn", "no_grad", "no_gradient", "nonzero",
     "normal", "normalize", "not_equal", "numel", "one_hot", "ones", "ones_like", "optim", "outer", "pad",
     "pairwise_distance", "parse_graph", "passes", "pdist", "permute_dims", "pi", "pixel_shuffle",
     "pixel_unshuffle", "placeholder", "poisson_nll_loss", "polygamma", "positive", "pow", "prelu",
-    "printoptions", "prod", "put_along_axis", "quantile", "ragged", "ragged_from_padded",
+    "printoptions", "prod", "profile", "put_along_axis", "quantile", "ragged", "ragged_from_padded",
     "ragged_from_splits", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random",
     "randperm", "real", "reciprocal", "register_tree", "relu", "relu6", "remainder", "remove_custom_op",
     "repeat", "reshape", "result_type", "rms_norm", "roll", "round", "rrelu", "rsqrt", "save", "save_graph",
     "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "seed", "selu",
-    "set_default_dtype", "set_eager_kernels", "set_grad_enabled", "set_num_threads", "set_printoptions",
-    "set_rng_state", "short", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "smooth_l1_loss",
-    "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort",
+    "set_default_dtype", "set_eager_kernels", "set_full_tracebacks", "set_grad_enabled", "set_num_threads",
+    "set_printoptions", "set_rng_state", "short", "sigmoid", "sign", "signbit", "silu", "sin", "sinh",
+    "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort",
     "sparse_coo_tensor", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "sub",
     "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan", "tanh", "tanhshrink", "tensor",
     "tensordot", "testing", "threshold", "tile", "to_sparse", "topk", "train", "transpose", "tree_flatten",
@@ -581,5 +590,5 @@ __all__ = [
     "triplet_margin_loss", "triplet_margin_with_distance_loss", "triu", "triu_indices", "true_divide",
     "trunc", "uint8", "uint16", "uint32", "uint64", "unbind", "unflatten", "unfold", "unique", "unique_all",
     "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "value_and_grad", "var",
-    "vecdot", "vjp", "vmap", "where", "while_loop", "zeros", "zeros_like",
+    "vecdot", "view", "vjp", "vmap", "where", "while_loop", "zeros", "zeros_like",
 ]

@@ -1,0 +1,189 @@
+"""Events and allocations added up: by op, by line, by module, by thread; as text, or as a table of rich."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.errors import ArgumentError
+from weft.profiler.event import Event, Line, Part
+from weft.schedule.explain import show_seconds
+
+_AROUND = ("module", "region")  # kinds of events that only hold others
+UNKNOWN = "(unknown)"
+TOP = "(top)"  # the outermost module, and what is in none
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table of times.
+
+    Attributes:
+        name: of the op, the line, the module, the thread.
+        seconds: that it took, without what other rows have.
+        share: of the seconds of all rows.
+        count: how often it ran.
+        bytes: read and written.
+        flops: floating-point operations, of kernels.
+        text: of the source line, or what kind of event it is.
+    """
+
+    name: str
+    seconds: float
+    share: float
+    count: int
+    bytes: int
+    flops: int
+    text: str = ""
+
+
+Cells = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a title; its text is as wide as it must be. ``rich.print`` shows it, too.
+
+    Attributes:
+        title: what is shown.
+        head: names of the columns; the last two are texts, the others numbers.
+        rows: that are shown, the largest first.
+        cells: their texts.
+    """
+
+    title: str
+    head: Cells
+    rows: tuple[Any, ...]
+    cells: tuple[Cells, ...]
+
+    def __str__(self) -> str:
+        lines = [self.head, *self.cells]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.head))]
+        texts = len(self.head) - 2
+        shown = [
+            "  ".join(f"{c:>{w}}" if i < texts else f"{c:<{w}}" for i, (c, w) in enumerate(zip(line, widths)))  # noqa: B905 - of one length
+            for line in lines
+        ]
+        return "\n".join([self.title, *[line.rstrip() for line in shown]])
+
+    def __rich__(self) -> Any:
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(title=Text(self.title), title_justify="left", box=None, header_style="bold")
+        for i, name in enumerate(self.head):
+            numbers = i < len(self.head) - 2
+            table.add_column(name, justify="right" if numbers else "left", no_wrap=numbers)
+        for cells in self.cells:
+            table.add_row(*map(Text, cells))
+        return table
+
+    def show(self) -> None:
+        """Print it, by rich if that is installed."""
+        try:
+            from rich import print as show
+        except ImportError:
+            print(self)  # noqa: T201 - what it is for
+        else:
+            show(self)
+
+
+Key = Callable[[Event], Iterator[tuple[str, str, float]]]  # rows that an event is in: name, text, share
+
+
+def _parts(event: Event) -> Sequence[Part]:
+    return event.parts or (Part(event.line, event.module, "", 1.0),)
+
+
+def _by_op(event: Event) -> Iterator[tuple[str, str, float]]:
+    if event.kind not in _AROUND:
+        yield event.name, event.kind, 1.0
+
+
+def _by_line(event: Event) -> Iterator[tuple[str, str, float]]:
+    if event.kind not in _AROUND:
+        for part in _parts(event):
+            yield *show_line(part.line or event.line), part.share
+
+
+def _by_module(event: Event) -> Iterator[tuple[str, str, float]]:
+    if event.kind in ("op", "kernel", "call", "module"):
+        for part in _parts(event):
+            yield part.module or TOP, "", part.share
+
+
+def show_line(line: Line | None) -> tuple[str, str]:
+    """``model.py:18`` and the text there."""
+    if line is None:
+        return UNKNOWN, ""
+    return f"{os.path.basename(line[0])}:{line[1]}", linecache.getline(*line).strip()
+
+
+def time_rows(events: Iterable[Event], by: str, threads: dict[int, str]) -> list[Row]:
+    """Events added up, the row that took longest first."""
+
+    def by_thread(event: Event) -> Iterator[tuple[str, str, float]]:
+        if event.kind not in _AROUND:
+            yield f"{event.thread} {threads.get(event.thread, '')}", "", 1.0
+
+    ways: dict[str, Key] = {"op": _by_op, "line": _by_line, "module": _by_module, "thread": by_thread}
+    way = way_of("table", ways, by)
+    sums: dict[tuple[str, str], list[float]] = {}
+    for event in events:
+        for name, text, share in way(event):
+            row = sums.setdefault((name, text), [0.0, 0, 0.0, 0.0])
+            row[0] += event.own * 1e-9 * share
+            row[1] += event.count
+            row[2] += event.bytes * share
+            row[3] += event.flops * share
+    total = sum(row[0] for row in sums.values()) or 1.0
+    rows = [
+        Row(name, seconds, seconds / total, int(count), round(moved), round(flops), text)
+        for (name, text), (seconds, count, moved, flops) in sums.items()
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
+def way_of(op: str, ways: dict[str, Any], by: str) -> Any:
+    """One of several ways by its name."""
+    if by not in ways:
+        raise ArgumentError(op, f"by must be one of {', '.join(ways)}, got {by!r}")
+    return ways[by]
+
+
+def time_table(rows: Sequence[Row], title: str, by: str) -> Table:
+    """Rows as a table."""
+    cells = [
+        (
+            show_seconds(row.seconds),
+            f"{100 * row.share:.1f}%",
+            str(row.count),
+            show_seconds(row.seconds / row.count if row.count else 0.0),
+            show_rate(row.bytes, row.seconds, "B/s"),
+            show_rate(row.flops, row.seconds, "flop/s"),
+            row.name,
+            row.text,
+        )
+        for row in rows
+    ]
+    head = ("time", "share", "count", "each", "moved", "computed", by, "")
+    return Table(title, head, tuple(rows), tuple(cells))
+
+
+def show_rate(amount: float, seconds: float, unit: str) -> str:
+    """So much a second, or nothing if there is none.
+
+    >>> from weft.profiler.tables import show_rate
+    >>> show_rate(3e9, 1.5, "B/s")
+    '2.0 GB/s'
+    """
+    if not amount or not seconds:
+        return ""
+    rate = amount / seconds
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rate >= size:
+            return f"{rate / size:.1f} {letter}{unit}"
+    return f"{rate:.0f} {unit}"
