@@ -2,13 +2,14 @@
 #   make demo    train a network on handwritten digits, dynamic and compiled, save it, load it elsewhere, draw it
 #   make test    all tests and all examples in the documentation
 #   make test-debug  the same, with every index that compiled code reads and writes at checked
+#   make test-view  the page of weft.view in a real browser: Debian's chromium, driven by playwright
 #   make check   lint, format and types
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
 #   make clean   remove everything that was made
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug check bench clean
+.PHONY: demo test test-debug test-view check bench clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -41,6 +42,14 @@ test: $(VENV)/.stamp
 
 test-debug: $(VENV)/.stamp
 	WEFT_DEBUG=1 $(VENV)/bin/python -m pytest -n 2 -q
+
+CHROMIUM := command -v chromium || command -v chromium-browser
+
+test-view: $(VENV)/.stamp
+	@{ $(CHROMIUM); } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; } \
+		|| { echo "test-view needs chromium: apt install chromium" >&2; exit 1; }
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.49'
+	WEFT_BROWSER=1 $(VENV)/bin/python -m pytest -q tests/viewer
 
 check: $(VENV)/.stamp
 	$(VENV)/bin/ruff check .

@@ -1,5 +1,6 @@
-"""Pictures of graphs: of captured ones, of the dynamic graph behind a tensor, and of data pipelines."""
+"""Pictures of graphs, and pages to look into them: of captured graphs, and of the dynamic one of a tensor."""
 
+from weft.viewer.page import view
 from weft.viewer.picture import Picture, dot
 
-__all__ = ["Picture", "dot"]
+__all__ = ["Picture", "dot", "view"]

@@ -1,0 +1,138 @@
+"""``weft.view``: one file of HTML with a graph, its sources, passes, kernels, memory and values in it.
+
+The page's own code is plain ES modules in ``weft/viewer/page``; they are put into the file as they are,
+behind an import map, so that nothing is built and nothing is loaded from elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+import webbrowser
+from collections.abc import Mapping
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft.errors import ArgumentError
+from weft.viewer.costs import list_kernels, memory_timeline, take_profile
+from weft.viewer.dynamic import add_dynamic
+from weft.viewer.play import play_graph
+from weft.viewer.sources import read_sources
+from weft.viewer.subject import Args, Subject, subject_of
+from weft.viewer.table import Table
+
+
+def view(
+    shown: Any,
+    path: str | Path | None = None,
+    open: bool = True,
+    *,
+    args: Args = None,
+    params: Mapping[str, Any] | None = None,
+    profile: Any = None,
+) -> Path:
+    """Write a page about a graph, and open it: the graph to fold, search and play, beside its source.
+
+    The page is one file that needs nothing else: it can be kept, sent and printed.
+
+    Args:
+        shown: a graph, a compiled or captured function, the path of a file that ``save`` wrote, a tensor with
+            a dynamic graph; or any function or module, if there are ``args``.
+        path: of the file; by default a temporary one.
+        open: whether to open it in the browser.
+        args: of a call, to play it with its values and to take the times on; of a graph its inputs, by
+            position or by name.
+        params: names for tensors of a dynamic graph, such as ``dict(model.named_parameters())``.
+        profile: of ``weft.profile()``, in which the function was called, to take the times of kernels from.
+
+    >>> import os, tempfile, weft
+    >>> page = os.path.join(tempfile.mkdtemp(), "page.html")
+    >>> weft.view(weft.make_graph(lambda x: weft.tanh(x))(weft.ones(2)), page, open=False).name
+    'page.html'
+    """
+    data = page_data(shown, args=args, params=params, profile=profile)
+    if path is None:
+        path = Path(tempfile.mkdtemp(prefix="weft-view-")) / "graph.html"
+    path = Path(path)
+    if path.suffix not in (".html", ".htm"):
+        raise ArgumentError("view", f"the path must end in .html, got {path.name!r}")
+    path.write_text(page_text(data), encoding="utf-8")
+    if open:
+        webbrowser.open(path.absolute().as_uri())
+    return path
+
+
+def page_data(
+    shown: Any, *, args: Args = None, params: Mapping[str, Any] | None = None, profile: Any = None
+) -> dict[str, Any]:
+    """What the page knows, as JSON can hold it.
+
+    >>> import weft
+    >>> data = page_data(weft.make_graph(lambda x: weft.tanh(x) * 1.0)(weft.ones(2)))
+    >>> [stage["name"] for stage in data["stages"]]
+    ['captured', 'simplify', 'kernels']
+    """
+    if weft.is_tensor(shown):
+        table = Table()
+        stages = [{"name": "dynamic", "records": add_dynamic(table, shown, params or {})}]
+        return {"name": "dynamic graph", "stages": stages, "records": table.records, "sources": []}
+    subject = subject_of(shown, args)
+    found = _of_subject(subject)
+    if profile is not None:
+        found["seconds"] = take_profile(found.get("kernels", ()), subject.name, profile)
+        found["note"] = "times are means over the calls in a profile"
+    if subject.backward is not None:
+        found["backward"] = _of_subject(subject.backward)
+    return found
+
+
+def _of_subject(subject: Subject) -> dict[str, Any]:
+    table = Table()
+    stages = [{"name": name, "records": table.add_graph(graph)} for name, graph in subject.graphs]
+    found: dict[str, Any] = {"name": subject.name, "stages": stages, "note": subject.note}
+    found["modules"] = dict(subject.modules)
+    if subject.program is not None and subject.program.origins.graph is not None:
+        found["kernels"] = list_kernels(table, subject.program.origins.graph, subject.steps)
+        found["memory"] = memory_timeline(table, subject.optimized, subject.program, subject.sizes)
+        found["seconds"] = subject.seconds
+    if subject.arrays is not None:
+        found["events"] = play_graph(table, subject.graphs[0][1], subject.arrays)
+    found["records"] = table.records
+    found["sources"] = read_sources(table.files, table.records)
+    return found
+
+
+def page_text(data: Mapping[str, Any]) -> str:
+    """The page, with everything in it."""
+    files = resources.files("weft.viewer") / "page"
+    modules = {
+        f"weft/{f.name}": f.read_text("utf-8") for f in _sorted(files.iterdir()) if f.name.endswith(".js")
+    }
+    parts = {
+        "{{title}}": escape(f"{data['name']} · weft"),
+        "{{style}}": (files / "page.css").read_text("utf-8"),
+        "{{imports}}": _script_text({"imports": {name: _address(code) for name, code in modules.items()}}),
+        "{{data}}": _script_text(data),
+    }
+    text = (files / "page.html").read_text("utf-8")
+    for name, content in parts.items():
+        before, _, after = text.partition(name)
+        text = before + content + after
+    return text
+
+
+def _sorted(files: Any) -> list[Any]:
+    return sorted(files, key=lambda f: str(f.name))
+
+
+def _address(code: str) -> str:
+    return "data:text/javascript;base64," + base64.b64encode(code.encode()).decode("ascii")
+
+
+def _script_text(data: Any) -> str:
+    """JSON that may stand in an element of a page: nothing in it ends the element."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
