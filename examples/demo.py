@@ -109,7 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, float]:
     saved = weft.jit.trace(model.eval(), few)
     saved.save(directory / "digits.weft")
     weft.dot(saved).save(directory / "digits.svg")
-    print(f"\nSaved as {directory / 'digits.weft'}, drawn as {directory / 'digits.svg'}.")
+    weft.view(saved, directory / "digits.html", open=False, args=(few,))
+    print(f"\nSaved as {directory / 'digits.weft'}, drawn as {directory / 'digits.svg'}; open")
+    print(f"{directory / 'digits.html'} in a browser to look into its graph.")
     print("Another process, without this source, loads the file and says:\n")
     show(few, labels[:4].tolist(), classify_elsewhere((directory / "digits.weft").resolve(), few))
     return eager, accuracy

@@ -89,3 +89,4 @@ def test_demo_trains_saves_loads_and_draws(tmp_path: Path, capsys: pytest.Captur
     assert min(dynamic, compiled) > 0.85
     assert capsys.readouterr().out.count("taken for") == 4
     assert (tmp_path / "digits.svg").read_text().count("conv") >= 2
+    assert "<canvas" in (tmp_path / "digits.html").read_text()

@@ -138,3 +138,21 @@ def test_what_has_no_graph_cannot_be_drawn(wrong: Any) -> None:
 
 def test_dot_of_two_vectors_is_their_product() -> None:
     assert weft.dot(weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0])).item() == 11.0
+
+
+def test_what_ops_keep_for_the_gradient_is_shown_on_request() -> None:
+    x = weft.ones(3, requires_grad=True)
+    y = weft.exp(x) * x
+    assert "saved" not in labels(weft.dot(y))
+    assert labels(weft.dot(y, saved=True)).count("saved") >= 2
+    y.sum().backward()
+    assert "saved" not in labels(weft.dot(y, saved=True))  # freed
+
+
+def test_the_graph_of_a_gradient_is_drawn_on_request() -> None:
+    compiled = weft.compile(lambda x: weft.tanh(x).sum(), backend="interpret")
+    with pytest.raises(weft.errors.ArgumentError, match="captured function with a gradient"):
+        weft.dot(compiled, backward=True)
+    compiled(weft.ones(2, requires_grad=True)).backward()
+    assert "grad" not in labels(weft.dot(compiled))
+    assert "grad" in labels(weft.dot(compiled, backward=True))  # what comes from behind

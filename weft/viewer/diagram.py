@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.capture.function import GraphFunction
 from weft.errors import ArgumentError
 from weft.ir.types import TensorType
 
@@ -60,8 +61,16 @@ class Diagram:
         return len(self.boxes) - 1
 
 
-def diagram_of(shown: Any, params: Mapping[str, Any] | None = None) -> Diagram:
+def diagram_of(
+    shown: Any, params: Mapping[str, Any] | None = None, *, backward: bool = False, saved: bool = False
+) -> Diagram:
     """The diagram of a graph, of a function that has one, or of a tensor's dynamic graph.
+
+    Args:
+        shown: what to draw.
+        params: names for tensors of a dynamic graph.
+        backward: draw the graph of a function's gradient instead.
+        saved: with what each op of a dynamic graph has kept for its gradient.
 
     >>> import weft
     >>> from weft.viewer.diagram import diagram_of
@@ -72,8 +81,8 @@ def diagram_of(shown: Any, params: Mapping[str, Any] | None = None) -> Diagram:
     if isinstance(shown, weft.Graph):
         return _of_graph(shown)
     if weft.is_tensor(shown):
-        return _of_tensor(shown, params or {})
-    graph = getattr(shown, "graph", None)
+        return _of_tensor(shown, params or {}, saved)
+    graph = _backward_of(shown) if backward else getattr(shown, "graph", None)
     if isinstance(graph, weft.Graph):
         return _of_graph(graph)
     raise ArgumentError(
@@ -81,6 +90,16 @@ def diagram_of(shown: Any, params: Mapping[str, Any] | None = None) -> Diagram:
         f"must be a tensor, a graph or a function that has been captured, got {type(shown).__name__}",
         hint="call the compiled function once, or use weft.make_graph",
     )
+
+
+def _backward_of(function: Any) -> Any:
+    """The graph of a function's gradient; an error if there is none apart from its own."""
+    versions = function.versions if isinstance(function, GraphFunction) else ()
+    found = [v.program.derivative.backward for v in versions if v.program.derivative is not None]
+    if not found:
+        hint = "call it on tensors that require gradients; a training step has them in its own graph"
+        raise ArgumentError("dot", "backward must be of a captured function with a gradient", hint=hint)
+    return found[0]
 
 
 # Captured graphs
@@ -169,7 +188,7 @@ def _short(array: Any) -> str:
 # Dynamic graphs
 
 
-def _of_tensor(tensor: Any, params: Mapping[str, Any]) -> Diagram:
+def _of_tensor(tensor: Any, params: Mapping[str, Any], saved: bool) -> Diagram:
     """The graph that ``tensor.backward()`` would go through."""
     diagram = Diagram("backward")
     names = {id(p): name for name, p in params.items()}
@@ -184,6 +203,8 @@ def _of_tensor(tensor: Any, params: Mapping[str, Any]) -> Diagram:
         if id(node) in numbers:
             continue
         numbers[id(node)] = _add_grad_fn(diagram, node, names)
+        if saved:
+            _add_saved(diagram, node, numbers[id(node)])
         order.append(node)  # keeps it, so that its id stays its own
         stack += [f for f, _ in node.next_functions if f is not None]
     diagram.arrows.append(Arrow(numbers[id(tensor.grad_fn)], root))
@@ -199,6 +220,15 @@ def _add_grad_fn(diagram: Diagram, node: Any, names: Mapping[int, str]) -> int:
     if variable is None:
         return diagram.add(node.name.removesuffix("Backward"))
     return diagram.add(_name(variable, names) or "leaf", _type_of(variable), kind="param")
+
+
+def _add_saved(diagram: Diagram, node: Any, box: int) -> None:
+    """Boxes for the arrays that a node keeps for its gradient; none once backward has freed them."""
+    held = getattr(node, "saved", None)
+    for array in held if isinstance(held, tuple) else ():
+        if isinstance(array, np.ndarray):
+            kept = diagram.add("saved", str(TensorType(array.shape, array.dtype)), kind="constant")
+            diagram.arrows.append(Arrow(kept, box, dashed=True))
 
 
 def _name(tensor: Any, names: Mapping[int, str]) -> str:

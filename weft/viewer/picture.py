@@ -62,7 +62,15 @@ class Picture:
         return path
 
 
-def dot(shown: Any, other: Any = None, /, *, params: Mapping[str, Any] | None = None) -> Any:
+def dot(
+    shown: Any,
+    other: Any = None,
+    /,
+    *,
+    params: Mapping[str, Any] | None = None,
+    backward: bool = False,
+    saved: bool = False,
+) -> Any:
     """A picture of a tensor's dynamic graph, of a graph, or of a function that was captured.
 
     With two vectors it is their product, as it is in the libraries that people know.
@@ -71,6 +79,8 @@ def dot(shown: Any, other: Any = None, /, *, params: Mapping[str, Any] | None = 
         shown: what to draw.
         other: a second vector.
         params: names for tensors of a dynamic graph, such as ``dict(model.named_parameters())``.
+        backward: draw the graph of a captured function's gradient, which was taken, instead of its own.
+        saved: show what each op of a dynamic graph has kept for its gradient, too.
 
     >>> import weft
     >>> w = weft.ones(2, requires_grad=True)
@@ -81,4 +91,4 @@ def dot(shown: Any, other: Any = None, /, *, params: Mapping[str, Any] | None = 
     """
     if other is not None:
         return inner_product(shown, other)
-    return Picture(diagram_of(shown, params))
+    return Picture(diagram_of(shown, params, backward=backward, saved=saved))
