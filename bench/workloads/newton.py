@@ -34,10 +34,11 @@ def iterate(a: Any) -> Any:
     return x.sum()
 
 
-def in_weft(arrays: Arrays, gradient: bool) -> Run:
+def in_weft(arrays: Arrays, gradient: bool, fast_math: bool = False) -> Run:
     import weft
 
-    step = weft_compile(weft.grad(iterate) if gradient else solve)
+    function = weft.grad(iterate) if gradient else solve
+    step = weft.compile(function, fast_math=True) if fast_math else weft_compile(function)
     a = weft.tensor(arrays["a"])
     return Run(lambda: step(a))
 
@@ -74,6 +75,7 @@ def case(what: str, gradient: bool) -> Case:
         arrays,
         {
             "weft": partial(in_weft, gradient=gradient),
+            "weft fast_math": partial(in_weft, gradient=gradient, fast_math=True),  # shown beside
             "torch": partial(in_torch, gradient=gradient, compiled=False),
             "torch compile": partial(in_torch, gradient=gradient, compiled=True),
             "jax": partial(in_jax, gradient=gradient),
