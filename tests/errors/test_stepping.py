@@ -241,3 +241,14 @@ def test_stepping_gives_what_the_interpreter_gives(graph: Graph) -> None:
         run.step()
     for ours, theirs in zip(run._walk.results, interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "run", [lambda g, feeds: g.step(feeds), lambda g, feeds: weft.Session(g).run([], feeds)]
+)
+def test_feeds_that_are_no_dict_are_an_error_that_says_what_to_write(run: Any) -> None:
+    graph = weft.make_graph(lambda x: x * 2.0)(weft.ones(3))
+    with pytest.raises(
+        weft.errors.ArgumentError, match=r'(?s)feeds must be a dict, got list.*write \{"x": \.\.\.\}'
+    ):
+        run(graph, [[1.0, 2.0, 3.0]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,17 @@ from weft.tensor.tensor import Tensor
 from weft.transform.building import not_capturing
 
 _KINDS = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}  # by kind, the kinds that become it
+
+
+def feed_items(op: str, graph: Graph, feeds: Any) -> Iterable[tuple[Any, Any]]:
+    """What is fed, with what for; an error if it is no mapping."""
+    if feeds is None:
+        return ()
+    if not isinstance(feeds, Mapping):
+        names = ", ".join(f'"{v.name}": ...' for v in graph.inputs)
+        got = type(feeds).__name__
+        raise ArgumentError(op, f"feeds must be a dict, got {got}", hint=f"write {{{names}}}")
+    return feeds.items()
 
 
 def check_feeds(graph: Graph, given: Mapping[Value, Any]) -> dict[Value, Array]:

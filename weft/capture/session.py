@@ -18,7 +18,7 @@ from weft.base.tracebacks import edge
 from weft.base.trees import tree_flatten, tree_unflatten
 from weft.capture.block import captures, generators, parameters, places
 from weft.capture.cutting import cut_out
-from weft.capture.feeds import check_feeds
+from weft.capture.feeds import check_feeds, feed_items
 from weft.capture.static import Update
 from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Array, Graph, Value
@@ -103,7 +103,7 @@ class Session:
         leaves, structure = tree_flatten(fetches, is_leaf=lambda x: isinstance(x, Update | Tensor | Value))
         wanted = [self._fetched(leaf) for leaf in leaves]
         changes = self._changes(leaves, updates)
-        given = {self._value("feeds", key): item for key, item in (feeds or {}).items()}
+        given = {self._value("feeds", key): item for key, item in feed_items("run", self.graph, feeds)}
         results = tuple(dict.fromkeys([v for values in wanted for v in values] + list(changes.values())))
         program = self._program(results, frozenset(given).difference(self.graph.inputs), effects)
         arrays = self._execute(program, given, {**program.draws, **changes})

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.base.tracebacks import edge
 from weft.capture.cutting import cut_out
-from weft.capture.feeds import check_feeds
+from weft.capture.feeds import check_feeds, feed_items
 from weft.capture.replaying import input_tensors
 from weft.capture.session import Session
 from weft.errors import ArgumentError, DtypeError, ShapeError
@@ -59,7 +59,7 @@ def step_call(function: Any, args: Any, kwargs: Any) -> Stepper:
 def inputs_of(graph: Graph, feeds: Mapping[Any, Any] | None) -> tuple[Graph, list[Array]]:
     """The graph with values that are fed as inputs, and the arrays of its inputs."""
     session = Session(graph, "interpret")
-    given = {session._value("feeds", key): item for key, item in (feeds or {}).items()}
+    given = {session._value("feeds", key): item for key, item in feed_items("step", graph, feeds)}
     fed = check_feeds(graph, given)
     overridden = frozenset(given).difference(graph.inputs)
     part, inputs = cut_out(graph, graph.results, overridden, effects=True)
