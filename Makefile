@@ -17,7 +17,9 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$p; break; }; done)
 
 VENV := .venv
+DEMO := .venv-demo
 BENCH := .bench
+COMMA := ,
 
 # $(call make_venv,directory,extras)
 define make_venv
@@ -31,11 +33,14 @@ endef
 $(VENV)/.stamp: pyproject.toml
 	$(call make_venv,$(VENV),dev)
 
+$(DEMO)/.stamp: pyproject.toml
+	$(call make_venv,$(DEMO),train$(COMMA)view)
+
 $(BENCH)/weft/.stamp: pyproject.toml
 	$(call make_venv,$(BENCH)/weft,)
 
-demo: $(VENV)/.stamp
-	$(VENV)/bin/python examples/demo.py
+demo: $(DEMO)/.stamp
+	$(DEMO)/bin/python examples/demo.py
 
 test: $(VENV)/.stamp
 	$(VENV)/bin/python -m pytest -n 2 -q
@@ -62,5 +67,5 @@ bench: $(BENCH)/weft/.stamp
 	$(if $(ROWS),,$(BENCH)/weft/bin/python -m bench.eager)
 
 clean:
-	rm -rf $(VENV) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(BENCH) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
