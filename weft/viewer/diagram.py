@@ -18,6 +18,7 @@ from weft.errors import ArgumentError
 from weft.ir.types import TensorType
 
 SHORT = 24  # characters of an attribute that are shown
+WIDEST = 36  # and of all of them
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,8 @@ def _title(node: Any) -> str:
         return str(node.attrs["function"])
     shown = {k: str(v) for k, v in node.attrs.items() if not isinstance(v, weft.Graph) and v is not None}
     inside = ", ".join(f"{k}={v}" for k, v in shown.items() if len(v) <= SHORT)
+    if len(inside) > WIDEST:
+        inside = inside[: WIDEST - 1].rstrip(", (") + "…"
     return f"{node.op.name}({inside})" if inside else str(node.op.name)
 
 
