@@ -306,3 +306,10 @@ def test_a_graph_with_an_op_that_is_not_known_names_it(file: Path) -> None:
     write_file(str(file), contents.arrays, "graph", own)
     with pytest.raises(FileError, match=r"model.weft: the graph must be one that weft writes, .*tanhh"):
         weft.load_graph(file)
+
+
+def test_a_file_has_the_lines_but_not_the_folders_of_its_source(tmp_path: Path) -> None:
+    path = tmp_path / "double.weft"
+    weft.jit.trace(lambda x: x * 2.0, weft.ones(3)).save(path)
+    assert str(Path(__file__).parent).encode() not in path.read_bytes()
+    assert "test_graph_file.py:" in str(weft.load_graph(path).graph)

@@ -28,7 +28,8 @@ def write_saved(saved: Saved, path: str) -> None:
     described["constants"] = encoder.encode(described["constants"])["dict"]
     for name in ("parameters", "arguments", "returned", "sources"):
         described[name] = encoder.encode(described[name], name)
-    text = saved.graph.to_text(expand=True)
+    text, _, _ = saved.graph.to_text(expand=True).partition("\nfiles {\n")  # folders are nobody's business
+    text = text.rstrip("\n") + "\n"
     metadata = {"weft.graph": text, "weft.program": json.dumps(described, separators=(",", ":"))}
     write_file(path, encoder.arrays, "graph", metadata)
 
