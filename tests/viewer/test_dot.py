@@ -156,3 +156,10 @@ def test_the_graph_of_a_gradient_is_drawn_on_request() -> None:
     compiled(weft.ones(2, requires_grad=True)).backward()
     assert "grad" not in labels(weft.dot(compiled))
     assert "grad" in labels(weft.dot(compiled, backward=True))  # what comes from behind
+
+
+def test_data_pipelines_are_drawn_like_graphs() -> None:
+    picture = weft.dot(weft.data.from_arrays([1.0, 2.0]).shuffle(seed=0).batch(2))
+    assert [label.partition("(")[0] for label in labels(picture)] == ["arrays", "shuffle", "batch"]
+    assert len(picture.diagram.arrows) == 2
+    assert "<svg" in picture.svg()

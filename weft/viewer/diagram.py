@@ -83,6 +83,8 @@ def diagram_of(
         return _of_graph(shown)
     if weft.is_tensor(shown):
         return _of_tensor(shown, params or {}, saved)
+    if isinstance(shown, weft.data.Pipeline):
+        return _of_pipeline(shown)
     graph = _backward_of(shown) if backward else getattr(shown, "graph", None)
     if isinstance(graph, weft.Graph):
         return _of_graph(graph)
@@ -101,6 +103,23 @@ def _backward_of(function: Any) -> Any:
         hint = "call it on tensors that require gradients; a training step has them in its own graph"
         raise ArgumentError("dot", "backward must be of a captured function with a gradient", hint=hint)
     return found[0]
+
+
+def _of_pipeline(pipeline: Any) -> Diagram:
+    from weft.data.element_type import element_types, format_type
+    from weft.data.stage import stages_of
+    from weft.data.text import describe_stage
+
+    diagram = Diagram("pipeline")
+    stages = stages_of(pipeline.stage)
+    types = element_types(stages)
+    boxes = {s: diagram.add(describe_stage(s), kind="op" if s.inputs else "input") for s in stages}
+    for stage in stages:
+        for source in stage.inputs:
+            known = types[source]
+            label = "" if known is None else format_type(known)
+            diagram.arrows.append(Arrow(boxes[source], boxes[stage], label))
+    return diagram
 
 
 # Captured graphs
