@@ -11,6 +11,7 @@ import numpy as np
 from weft.errors import FileError, WeftError
 from weft.io.calls import marks_in
 from weft.io.layout import Array, Contents, Problem, parse_json
+from weft.io.lines import read_lines
 from weft.io.saved import Saved
 from weft.io.trees import Decoder, Mark
 from weft.ir.parse import parse_graph
@@ -43,6 +44,8 @@ def read_saved(contents: Contents, problem: Problem) -> Saved:
     decoder = Decoder(arrays, problem, {word: _reader(word) for word in _WORDS})
     data = {name: _arrays(found[name], arrays, problem) for name in ("weights", "constants")}
     constants = {name.removeprefix("constant."): array for name, array in data["constants"].items()}
+    if "weft.source" in metadata:
+        read_lines(metadata["weft.source"], problem)
     try:
         graph = parse_graph(metadata["weft.graph"], constants)
     except WeftError as error:

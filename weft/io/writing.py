@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.errors import ArgumentError
 from weft.io.layout import write_file
+from weft.io.lines import kept_name, used_lines, write_lines
 from weft.io.saved import Saved
 from weft.io.trees import Encoder
 
@@ -28,9 +29,13 @@ def write_saved(saved: Saved, path: str) -> None:
     described["constants"] = encoder.encode(described["constants"])["dict"]
     for name in ("parameters", "arguments", "returned", "sources"):
         described[name] = encoder.encode(described[name], name)
-    text, _, _ = saved.graph.to_text(expand=True).partition("\nfiles {\n")  # folders are nobody's business
-    text = text.rstrip("\n") + "\n"
-    metadata = {"weft.graph": text, "weft.program": json.dumps(described, separators=(",", ":"))}
+    lines = used_lines(saved.graph)
+    names = {file: kept_name(file, found) for file, found in lines.items()}
+    metadata = {
+        "weft.graph": saved.graph.to_text(expand=True, names=names),
+        "weft.program": json.dumps(described, separators=(",", ":")),
+        "weft.source": write_lines({names[file]: found for file, found in lines.items()}),
+    }
     write_file(path, encoder.arrays, "graph", metadata)
 
 

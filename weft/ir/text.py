@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weft.errors import GraphError
@@ -57,7 +57,13 @@ def format_graph(graph: Graph, *, locations: bool = True, expand: bool = False) 
     return "\n".join(_Printer(locations=locations, expand=expand, files=None).print(graph))
 
 
-def to_text(graph: Graph, *, locations: bool = True, expand: bool = False) -> str:
+def to_text(
+    graph: Graph,
+    *,
+    locations: bool = True,
+    expand: bool = False,
+    names: Mapping[str, str] | None = None,
+) -> str:
     """A graph as text that ``weft.parse_graph`` reads back to the same graph.
 
     Args:
@@ -65,6 +71,7 @@ def to_text(graph: Graph, *, locations: bool = True, expand: bool = False) -> st
         locations: whether lines end with the user's file and line, with the full names of files below.
         expand: whether calls of composites, such as ``gelu``, show what they do, so that the text means the
             same to a version of weft that computes them in another way.
+        names: what to call source files instead, by their full names.
 
     >>> import weft
     >>> graph = weft.make_graph(lambda x: x * 2.0, name="f")(weft.ones(3))
@@ -75,7 +82,8 @@ def to_text(graph: Graph, *, locations: bool = True, expand: bool = False) -> st
     files: dict[str, str] = {}
     lines = list(_Printer(locations=locations, expand=expand, files=files).print(graph))
     if files:
-        lines += ["files {", *[f"  {label} = {json.dumps(name)}" for name, label in files.items()], "}"]
+        full = {label: (names or {}).get(name, name) for name, label in files.items()}
+        lines += ["files {", *[f"  {label} = {json.dumps(name)}" for label, name in full.items()], "}"]
     return "\n".join(lines) + "\n"
 
 
