@@ -22,8 +22,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("capture", "schedule"),
     ("backends",),
     ("compile", "jit"),
-    ("parallel", "nn", "optim", "data", "datasets", "io", "viewer", "profiler"),
+    ("parallel", "nn", "optim", "data", "datasets", "io", "onnx", "interop", "viewer", "profiler"),
     ("train",),
+    ("serve",),
     ("cli",),
 )
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

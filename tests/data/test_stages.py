@@ -363,8 +363,8 @@ def test_text_and_dot_show_the_graph() -> None:
         "}"
     )
     assert "@ test_stages.py:" in str(pipeline)
-    assert "n2 -> n4" in pipeline.dot()
-    assert 'n6 -> n7 [label="(f32[24,24], i64[])"]' in pipeline.dot()
+    assert "n2 -> n4" in str(pipeline.dot())
+    assert 'n6 -> n7 [label="(f32[24,24], i64[])"]' in str(pipeline.dot())
 
 
 def test_types_that_are_told_are_those_of_the_elements() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+import weft
 from weft.data import check
 from weft.data.epoch import Epoch, Progress
 from weft.data.plan import Plan, plan_of
@@ -33,7 +34,7 @@ from weft.data.stage import (
     length_of,
 )
 from weft.data.stream import State
-from weft.data.text import fingerprint, format_pipeline, to_dot
+from weft.data.text import fingerprint, format_pipeline
 from weft.errors import ArgumentError, DomainError, user_location
 
 _FORMAT = 1
@@ -419,14 +420,11 @@ class Pipeline:
     def __repr__(self) -> str:
         return self.to_text(locations=False)
 
-    def dot(self) -> str:
-        """The stages as a graph in the language of Graphviz.
+    def dot(self) -> Any:
+        """A picture of the stages, as ``weft.dot(pipeline)``; as a string it is for Graphviz.
 
         >>> from weft import data
-        >>> print(data.from_arrays([1, 2]).dot())
-        digraph pipeline {
-          rankdir=TB; node [shape=box, fontname="monospace"];
-          n0 [label="arrays(count=2)"];
-        }
+        >>> data.from_arrays([1, 2]).batch(2).dot()
+        <picture of pipeline: 2 boxes>
         """
-        return to_dot(self.stage)
+        return weft.dot(self)

@@ -1,4 +1,4 @@
-"""Pipelines as text and as pictures: one line a stage, with the type of its elements where it is known."""
+"""Pipelines as text: one line a stage, with the type of its elements where it is known."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from weft.data.stage import Prefetch, Stage, draw_numbers_of, function_name, num
 from weft.data.transform import stage_name
 
 ALIGNED = 80  # of a line that locations are aligned behind: a long one does not push all others away
-
-# Text
 
 
 def format_pipeline(last: Stage, *, locations: bool = True) -> str:
@@ -93,35 +91,3 @@ def _without_prefetch(stage: Stage) -> Stage:
     while isinstance(stage, Prefetch):
         stage = stage.inputs[0]
     return stage
-
-
-# Pictures
-
-
-def to_dot(last: Stage) -> str:
-    """A pipeline in the language of Graphviz.
-
-    >>> from weft import data
-    >>> print(data.from_arrays([1, 2]).batch(2).dot())
-    digraph pipeline {
-      rankdir=TB; node [shape=box, fontname="monospace"];
-      n0 [label="arrays(count=2)"];
-      n1 [label="batch(size=2)"];
-      n0 -> n1 [label="i64[]"];
-    }
-    """
-    stages = stages_of(last)
-    numbers = numbers_of(last)
-    types = element_types(stages)
-    lines = [f'  n{numbers[x]} [label="{_quoted(describe_stage(x))}"];' for x in stages]
-    for stage in stages:
-        for source in stage.inputs:
-            known = types[source]
-            label = "" if known is None else f' [label="{_quoted(format_type(known))}"]'
-            lines.append(f"  n{numbers[source]} -> n{numbers[stage]}{label};")
-    head = '  rankdir=TB; node [shape=box, fontname="monospace"];'
-    return "\n".join(["digraph pipeline {", head, *lines, "}"])
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
