@@ -207,7 +207,7 @@ def divided(index: Index, by: Number) -> tuple[Index, Index] | None:
     remainder = Index(rest, over)
     if not _lies_below(remainder, by):
         return None
-    return Index(whole, quotient or 0), remainder
+    return Index(whole, 0 if quotient is None else quotient), remainder
 
 
 def _exact(s: Number, by: Number) -> Number | None:

@@ -1,0 +1,220 @@
+"""``weft.export_library``: a graph as a shared library that C programs call, in a folder with what they need.
+
+model -> optimize -> machine code -> data -> the functions around it -> linker -> header, example, README
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import weft
+from weft.backends.llvm.blas import blas_file
+from weft.backends.llvm.target import Target
+from weft.base.public import public
+from weft.capture.function import GraphFunction
+from weft.errors import ArgumentError, DeviceError, DomainError
+from weft.io.atomic import checked_path
+from weft.io.model import LoadedGraph
+from weft.io.saved import Saved, saved_graph, saved_version, with_weights
+from weft.ir.graph import Graph
+from weft.library.access import write_access
+from weft.library.example import example_text
+from weft.library.header import header_text
+from weft.library.layout import layout_of, stored_arrays
+from weft.library.linking import find_linker, link
+from weft.library.messages import failure_messages
+from weft.library.model import Model, described, model_of
+from weft.library.processor import plain_machine
+from weft.library.program import Compiled, compile_graph, compile_text
+from weft.library.readme import makefile_text, readme_text
+from weft.library.running import write_run
+from weft.library.runtime import Parts, Runtime
+from weft.library.sizes import allowed_sizes
+from weft.library.storage import Storage, choose_place, store_beside, store_inside
+from weft.library.target import is_arm, is_here, target_named
+from weft.passes.pipeline import optimize
+from weft.passes.simplify import load_rules
+
+PathLike = str | os.PathLike[str]
+
+
+class Options(NamedTuple):
+    """How a library is to be; see ``weft.export_library``."""
+
+    name: str | None = None
+    cpu: str = "host"
+    weights: str = "auto"
+    fast_math: bool = False
+    check_nan: bool | str = False
+    linker: str | None = None
+
+
+@public
+def export_library(
+    graph: Any,
+    folder: PathLike,
+    *examples: Any,
+    name: str | None = None,
+    cpu: str = "host",
+    weights: str = "auto",
+    fast_math: bool = False,
+    check_nan: bool | str = False,
+    linker: str | None = None,
+) -> None:
+    """Write a graph as a shared library with a C header, an example program and a page on how to use them.
+
+    The library needs neither Python nor weft. It is machine code of the graph and its weights, for Linux.
+
+    Args:
+        graph: a graph whose parameters have data, a compiled function, or what ``weft.load_graph`` gives.
+        folder: that the files go to; it is made if it is not there.
+        examples: of a compiled function, arguments to export the version for, as ``save`` takes them.
+        name: of the library, which its functions begin with; that of the graph by default.
+        cpu: the processor it is for: "host" is this one, "generic" any of its kind that is not older than
+            some ten years; or "x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8-a".
+        weights: "inside" the library, or "beside" it in a file that it maps; "auto" is inside up to 1 GiB.
+        fast_math: allow what changes results in the last bits.
+        check_nan: a run fails where a result becomes NaN; with "all" also where it becomes infinite.
+        linker: the program that links, a C compiler or a linker; by default one that is found.
+
+    >>> import os, tempfile, weft
+    >>> folder = tempfile.mkdtemp()
+    >>> model = weft.nn.Linear(3, 2)
+    >>> example = weft.TensorType(("batch", 3), weft.float32)
+    >>> weft.export_library(weft.compile(model), folder, example, name="linear")
+    >>> sorted(os.listdir(folder))
+    ['Makefile', 'README.md', 'example.c', 'liblinear.so', 'linear.h', 'linear.json']
+    """
+    options = Options(name, cpu, weights, fast_math, check_nan, linker)
+    if isinstance(graph, GraphFunction):
+        export_function(graph, folder, examples, options._asdict())
+        return
+    if not isinstance(graph, Graph | LoadedGraph):
+        message = f"must be given a graph or a compiled function, got {type(graph).__name__}"
+        raise ArgumentError("export_library", message, hint="compile it with weft.compile")
+    if examples:
+        raise ArgumentError("export_library", "the types of a graph are fixed, got examples")
+    write_library(_saved(graph), folder, options)
+
+
+def _saved(graph: Graph | LoadedGraph) -> Saved:
+    if not isinstance(graph, Graph):
+        return with_weights(graph._saved, graph.weights)
+    try:
+        return saved_graph(graph)
+    except ArgumentError as error:
+        hint = "export it where it was captured"
+        raise ArgumentError("export_library", error.message, hint=hint) from None
+
+
+def export_function(
+    function: GraphFunction, folder: PathLike, examples: tuple[Any, ...], given: Mapping[str, Any]
+) -> None:
+    """Export a version of a captured function; ``fn.export_library`` calls it."""
+    options = {key: value for key, value in given.items() if key in Options._fields}
+    keywords = {key: value for key, value in given.items() if key not in options}
+    version = function._version_to_save(examples, keywords)
+    write_library(saved_version(function._function, version), folder, Options(**options))
+
+
+def write_library(saved: Saved, folder: PathLike, options: Options) -> None:
+    """Write a graph with its weights as a library; the files are there when all of them are made."""
+    if not sys.platform.startswith("linux"):
+        raise DeviceError("export_library", f"libraries are for Linux, got {sys.platform}")
+    path = Path(checked_path("export_library", folder))
+    linker = find_linker(options.linker)
+    target = target_named(options.cpu)
+    if options.fast_math and not is_here(target):
+        message = f"fast_math must be off for another kind of processor, got it on for {options.cpu}"
+        raise DomainError("export_library", message)
+    load_rules()
+    model = model_of(saved, options.name)
+    model = dataclasses.replace(model, graph=optimize(model.graph, fast_math=options.fast_math))
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".weft-", dir=path) as made:
+        _write_all(model, Path(made), target, linker, options)
+        for file in sorted(os.listdir(made)):
+            os.replace(os.path.join(made, file), path / file)
+
+
+def _write_all(model: Model, folder: Path, target: Target, linker: str, options: Options) -> None:
+    compiled = compile_graph(model.graph, target, fast_math=options.fast_math, check_nan=options.check_nan)
+    messages = failure_messages(compiled.program)
+    allowed = allowed_sizes(model.graph, model.sizes)
+    uses_blas = any("cblas" in name for name in compiled.calls)
+    files = {f"lib{model.name}.so": "the library", f"{model.name}.h": "its header"}
+    with tempfile.TemporaryDirectory() as work:
+        objects = _Objects(Path(work), target)
+        storage = _store(model, compiled, objects, folder, options.weights)
+        layout = layout_of(model, compiled.program, storage.offsets)
+        parts = Parts(model, compiled.program, layout, storage, allowed, messages, uses_blas, target)
+        runtime = Runtime(parts)
+        write_run(runtime)
+        write_access(runtime)
+        for data in compiled.objects:
+            objects.add(data)
+        objects.add(compile_text(str(runtime.unit), plain_machine(target)))
+        beside = [_copy_blas(folder, target)] if uses_blas else []
+        link(objects.paths, folder / f"lib{model.name}.so", runtime.unit.exported, beside, linker=linker)
+    if storage.header is not None:
+        files[f"{model.name}.weft"] = "its weights, which `weft.load` reads too; keep it beside the library"
+    files |= {file.name: "matrix products; keep it beside the library" for file in beside}
+    files |= {"example.c": "a program that runs it", "Makefile": "builds the example"}
+    files |= {f"{model.name}.json": "what goes in and out"}
+    cpu = f"{options.cpu} ({target.cpu})" if options.cpu in ("host", "generic") else options.cpu
+    _write_texts(model, folder, files, [str(a) for a in allowed], cpu)
+
+
+class _Objects:
+    """Files that the linker takes."""
+
+    def __init__(self, folder: Path, target: Target) -> None:
+        self.folder = folder
+        self.target = target
+        self.paths: list[Path] = []
+
+    def new(self) -> Path:
+        """The path of one more."""
+        self.paths.append(self.folder / f"{len(self.paths)}.o")
+        return self.paths[-1]
+
+    def add(self, code: bytes) -> None:
+        """Write object code."""
+        self.new().write_bytes(code)
+
+
+def _store(model: Model, compiled: Compiled, objects: _Objects, folder: Path, weights: str) -> Storage:
+    """Put the data of the library where it will be."""
+    arrays = stored_arrays(model, compiled.program)
+    if choose_place(weights, arrays) == "beside" and arrays:
+        named = {w.name: w.array for w in model.weights}
+        return store_beside(named, compiled.program.constants, folder / f"{model.name}.weft")
+    return store_inside(arrays, objects.new(), arm=is_arm(objects.target))
+
+
+def _copy_blas(folder: Path, target: Target) -> Path:
+    if not is_here(target):
+        message = "matrix products of this graph need BLAS for another kind of processor, which is not here"
+        raise DeviceError("export_library", message, hint="export it on a machine of that kind")
+    source = blas_file()
+    shutil.copyfile(source, folder / source.name)
+    return folder / source.name
+
+
+def _write_texts(model: Model, folder: Path, files: dict[str, str], allowed: list[str], cpu: str) -> None:
+    version = weft.__version__
+    (folder / f"{model.name}.h").write_text(header_text(model, version))
+    (folder / "example.c").write_text(example_text(model))
+    (folder / "Makefile").write_text(makefile_text(model))
+    page = readme_text(model, version=version, cpu=cpu, files=files, allowed=allowed)
+    (folder / "README.md").write_text(page)
+    signature = {"weft": version, "cpu": cpu, **described(model)}
+    (folder / f"{model.name}.json").write_text(json.dumps(signature, indent=2) + "\n")

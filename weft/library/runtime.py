@@ -1,0 +1,284 @@
+"""The functions of a library as LLVM text: the driver, and the life of a handle from its creation to its end.
+
+``running`` has what a run does, ``access`` what can be asked and set. All that Python does for a compiled
+function when it is called is done here: memory, checks of arguments, threads, texts of errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from weft.backends.llvm.entry import HOST, PROGRAM
+from weft.backends.llvm.target import Target
+from weft.library.code import I32, I64, NULL, PTR, VOID, Code, Unit, word
+from weft.library.data_object import ALIGNMENT
+from weft.library.layout import (
+    ALLOCATE,
+    ARENA,
+    BAD_ARGUMENT,
+    BAD_PROCESSOR,
+    BASE,
+    CONTEXT,
+    MESSAGE_BYTES,
+    MUTEX,
+    NO_WEIGHTS,
+    OK,
+    OPTION_SIZE,
+    OPTION_WORDS,
+    OUT_OF_MEMORY,
+    OWN_ALLOCATE,
+    OWN_RELEASE,
+    OWN_USER,
+    RELEASE,
+    SEED,
+    USER,
+    WEIGHTS_PATH,
+    Layout,
+)
+from weft.library.mapping import write_mapping, write_unmap
+from weft.library.messages import Message
+from weft.library.model import Model
+from weft.library.operands import write_operand
+from weft.library.processor import write_question
+from weft.library.sizes import Allowed
+from weft.library.storage import Storage
+from weft.loop.ir import Program
+
+_SPIN = 40_000  # nanoseconds that an idle worker spins before it sleeps
+_MOST_THREADS = 256
+_MASK_WORDS = 128  # of the set of processors that a process may use
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that the functions of a library are written from.
+
+    Attributes:
+        model: what it is to a C program.
+        program: what it runs.
+        layout: of its handles.
+        storage: of its data.
+        allowed: the values that named sizes may have.
+        messages: what it says when a run fails.
+        uses_blas: whether it calls BLAS.
+        target: the machine that it is for.
+    """
+
+    model: Model
+    program: Program
+    layout: Layout
+    storage: Storage
+    allowed: list[Allowed]
+    messages: list[Message]
+    uses_blas: bool
+    target: Target
+
+
+class Runtime:
+    """Writes the functions of a library.
+
+    Attributes:
+        unit: the module.
+        parts: what they are written from.
+        host: the function that the program calls back.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.unit = Unit()
+        self.parts = parts
+        self.name = parts.model.name
+        self._process = self.unit.variable()
+        self._pool()
+        self._default_memory()
+        self.host = self._host()
+        self._life()
+
+    def api(self, name: str, result: Any, *parameters: Any) -> Code:
+        """A function that a C program calls."""
+        return self.unit.function(f"{self.name}_{name}", result, *parameters, exported=True)
+
+    # Threads
+
+    def _pool(self) -> None:
+        """``set_threads``; and what has the pool ready, in this process and in one forked off it."""
+        c = self.unit.function("ready", VOID)
+        own = c.b.sext(c.call("getpid", I32), I64)
+        with c.unlikely(c.compare("!=", c.word(self._process, 0), own)):
+            before = c.b.atomic_rmw("xchg", self._process, own, "acq_rel")
+            with c.when(c.compare("==", before, 0)):
+                self._use(c, self._processors(c))
+            forked = c.b.and_(c.compare("!=", before, 0), c.compare("!=", before, own))
+            with c.when(forked):  # the threads of the pool are not there any more
+                c.call("weft_pool_reset", VOID)
+        c.give()
+        self.ready = c.function
+        c = self.api("set_threads", VOID, I32)
+        asked = c.b.sext(c.args[0], I64)
+        low = c.b.select(c.compare("<", asked, 1), word(1), asked)
+        c.do(self.ready)
+        self._use(c, c.b.select(c.compare(">", low, _MOST_THREADS), word(_MOST_THREADS), low))
+        c.give()
+
+    def _use(self, c: Code, threads: Any) -> None:
+        # A thread that spins where there are too few processors keeps one from those that work.
+        crowded = c.compare(">", threads, self._processors(c))
+        c.call("weft_pool_set", VOID, threads, c.b.select(crowded, word(0), word(_SPIN)))
+        if self.parts.uses_blas:  # it runs in the thread that calls it: work is shared out by the pool
+            c.call("scipy_openblas_set_num_threads", VOID, ir.Constant(I32, 1))
+
+    def _processors(self, c: Code) -> Any:
+        """How many processors this process may use."""
+        mask = c.room(_MASK_WORDS)
+        c.call("memset", PTR, mask, ir.Constant(I32, 0), word(8 * _MASK_WORDS))
+        c.call("sched_getaffinity", I32, ir.Constant(I32, 0), word(8 * _MASK_WORDS), mask)
+        total = c.room(1)
+        c.put(total, 0, 0)
+        with c.each(_MASK_WORDS) as i:
+            count = c.call("llvm.ctpop.i64", I64, c.word(mask, i))
+            c.put(total, 0, c.b.add(c.word(total, 0), count))
+        found = c.word(total, 0)
+        return c.b.select(c.compare("<", found, 1), word(1), found)
+
+    # Memory
+
+    def _default_memory(self) -> None:
+        c = self.unit.function("allocate_by_default", PTR, I64, I64, PTR)
+        whole = c.b.and_(c.b.add(c.args[0], word(ALIGNMENT - 1)), word(-ALIGNMENT))
+        c.give(c.call("aligned_alloc", PTR, c.args[1], whole))
+        self.allocate = c.function
+        c = self.unit.function("release_by_default", VOID, PTR, PTR)
+        c.call("free", VOID, c.args[0])
+        c.give()
+        self.release = c.function
+
+    def take(self, c: Code, handle: Any, size: Any) -> Any:
+        """Memory from the allocator of a handle."""
+        kind = ir.FunctionType(PTR, (I64, I64, PTR))
+        return c.call_at(c.pointer(handle, ALLOCATE), kind, size, word(ALIGNMENT), c.pointer(handle, USER))
+
+    def let_go(self, c: Code, handle: Any, memory: Any) -> None:
+        """Give memory back to the allocator of a handle."""
+        with c.when(c.b.not_(c.is_null(memory))):
+            kind = ir.FunctionType(VOID, (PTR, PTR))
+            c.call_at(c.pointer(handle, RELEASE), kind, memory, c.pointer(handle, USER))
+
+    # Failures
+
+    def _host(self) -> Any:
+        """What the program calls where Python would raise: it notes the failure, unless there was one."""
+        c = self.unit.function("host", VOID, I64, I64, PTR, PTR, PTR)
+        context = c.b.inttoptr(c.args[0], PTR)
+        with c.when(c.compare("!=", c.word(context, 0), 0)):
+            c.give()
+        first = len(self.parts.program.failures)
+        c.put(context, 0, c.b.add(c.args[1], word(first + 1)))
+        for number, message in enumerate(self.parts.messages[first:]):
+            if message.operands:
+                with c.when(c.compare("==", c.args[1], number)):
+                    self._tell_operands(c, context, c.args[2], message)
+        c.give()
+        return c.function
+
+    def _tell_operands(self, c: Code, context: Any, inputs: Any, message: Message) -> None:
+        """Write a message with what the operands of the call back hold."""
+        values = [write_operand(c, c.pointer(inputs, o.number), o.dtype) for o in message.operands]
+        place = c.place(context, self.parts.layout.message - CONTEXT)
+        c.call("snprintf", I32, place, word(MESSAGE_BYTES), c.unit.text(message.text), more=values)
+
+    # The life of a handle
+
+    def _life(self) -> None:
+        self._create()
+        self._free()
+
+    def _create(self) -> None:
+        c = self.api("create", I32, PTR, PTR)
+        given, out = c.args
+        with c.unlikely(c.is_null(out)):
+            c.give(BAD_ARGUMENT)
+        c.put(out, 0, NULL)
+        question = write_question(self.unit, self.parts.target)
+        with c.unlikely(c.compare("==", c.do(question), 0)):
+            c.give(BAD_PROCESSOR)
+        options = self._options(c, given)
+        allocate, release = c.pointer(options, OWN_ALLOCATE), c.pointer(options, OWN_RELEASE)
+        with c.unlikely(c.b.xor(c.is_null(allocate), c.is_null(release))):
+            c.give(BAD_ARGUMENT)
+        own = c.is_null(allocate)
+        allocate = c.b.select(own, self.allocate, allocate)
+        release = c.b.select(own, self.release, release)
+        user, size = c.pointer(options, OWN_USER), word(self.parts.layout.size)
+        handle = c.call_at(allocate, ir.FunctionType(PTR, (I64, I64, PTR)), size, word(ALIGNMENT), user)
+        with c.unlikely(c.is_null(handle)):
+            c.give(OUT_OF_MEMORY)
+        c.call("memset", PTR, handle, ir.Constant(I32, 0), word(self.parts.layout.state))
+        c.put(handle, ALLOCATE, allocate)
+        c.put(handle, RELEASE, release)
+        c.put(handle, USER, user)
+        c.call("pthread_mutex_init", I32, c.place(handle, MUTEX), NULL)
+        self._find_data(c, handle, c.pointer(options, WEIGHTS_PATH))
+        self._fill(c, handle, c.word(options, SEED))
+        c.do(self.ready)
+        c.put(out, 0, handle)
+        c.give(OK)
+
+    def _options(self, c: Code, given: Any) -> Any:
+        """The options that were given, and zeros for those that were not."""
+        options = c.room(OPTION_WORDS)
+        c.call("memset", PTR, options, ir.Constant(I32, 0), word(8 * OPTION_WORDS))
+        with c.when(c.b.not_(c.is_null(given))):
+            size = c.word(given, OPTION_SIZE)
+            known = c.b.icmp_unsigned("<", size, word(8 * OPTION_WORDS))
+            c.copy(options, given, c.b.select(known, size, word(8 * OPTION_WORDS)))
+        return options
+
+    def _find_data(self, c: Code, handle: Any, path: Any) -> None:
+        """Note where the data of the library is."""
+        storage = self.parts.storage
+        if storage.symbol is not None:
+            c.put(handle, BASE, self.unit.outside(storage.symbol))
+            return
+        if storage.header is None:
+            return
+        found = write_mapping(self.unit, storage, self.name)
+        with c.unlikely(c.compare("==", c.do(found, handle, path), 0)):
+            self.let_go(c, handle, handle)
+            c.give(NO_WEIGHTS)
+
+    def _fill(self, c: Code, handle: Any, seed: Any) -> None:
+        """Place all buffers that are not given to a run, with what they hold at first."""
+        layout = self.parts.layout
+        table = self.unit.rows([I64] * 4, layout.starts)
+        base = c.pointer(handle, BASE)
+        with c.each(len(layout.starts)) as i:
+            row = c.place(table, c.b.mul(i, word(4)))
+            slot, source, size, state = (c.word(row, k) for k in range(4))
+            found, own = c.byte(base, source), c.byte(handle, state)
+            changes = c.compare(">=", state, 0)
+            c.put(handle, c.b.add(slot, word(layout.buffers)), c.b.select(changes, own, found))
+            with c.when(c.b.and_(changes, c.compare(">=", source, 0))):
+                c.copy(own, found, size)
+        for generator, at in zip(self.parts.model.generators, layout.generators, strict=True):
+            first, count = (seed, 0) if generator.state is None else generator.state
+            c.put(c.byte(handle, at), 0, first)
+            c.put(c.byte(handle, at), 1, count)
+        c.put(handle, CONTEXT + HOST, self.host)
+        c.put(handle, CONTEXT + PROGRAM, c.b.ptrtoint(c.place(handle, CONTEXT), I64))
+
+    def _free(self) -> None:
+        c = self.api("free", VOID, PTR)
+        handle = c.args[0]
+        with c.when(c.is_null(handle)):
+            c.give()
+        layout = self.parts.layout
+        with c.each(len(self.parts.model.weights)) as i:
+            self.let_go(c, handle, c.pointer(handle, c.b.add(i, word(layout.owned))))
+        self.let_go(c, handle, c.pointer(handle, ARENA))
+        if self.parts.storage.header is not None:
+            write_unmap(c, handle)
+        c.call("pthread_mutex_destroy", I32, c.place(handle, MUTEX))
+        self.let_go(c, handle, handle)
+        c.give()
