@@ -8,11 +8,14 @@ the largest element, because what is left where large numbers cancel is not know
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from weft.backends.interpret import build as build_interpreted
+from weft.backends.llvm import driver
 from weft.backends.llvm.driver import build_executable
 from weft.base.dtypes import bfloat16, float16, kind
 from weft.ir.graph import Graph
@@ -27,9 +30,15 @@ def interpreted(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
         return [np.asarray(a) for a in build_interpreted(graph)(arrays)]
 
 
-def compiled(graph: Graph, arrays: Sequence[Any], *, debug: bool = False) -> list[Any]:
-    """The results of a graph by machine code; with debug, every index is checked."""
-    return build_executable(graph, debug=debug)(arrays)
+def compiled(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
+    """The results of a graph by machine code."""
+    return build_executable(graph)(arrays)
+
+
+def checked(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
+    """The same with every index checked, by the code that LLVM finds soonest: it has the same checks."""
+    with patch.object(driver, "Source", partial(driver.Source, quick=True)):
+        return build_executable(graph, debug=True)(arrays)
 
 
 def epsilon(dtype: Any) -> float:

@@ -99,8 +99,8 @@ def test_control_groups_limit_the_number(
     write(tmp_path / "cgroup", group)
     for name, text in files.items():
         write(tmp_path / "fs" / name, text)
-    assert threads._quota(tmp_path / "fs", tmp_path / "cgroup") == expected
+    assert threads._quota(str(tmp_path / "fs"), str(tmp_path / "cgroup")) == expected
 
 
 def test_system_without_control_groups_does_not_limit(tmp_path: Path) -> None:
-    assert threads._quota(tmp_path / "fs", tmp_path / "cgroup") == 256
+    assert threads._quota(str(tmp_path / "fs"), str(tmp_path / "cgroup")) == 256

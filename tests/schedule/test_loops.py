@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,13 @@ def paths(d: Any) -> Any:
                 if d[i, k] + d[k, j] < d[i, j]:
                     d[i, j] = d[i, k] + d[k, j]
     return d
+
+
+@functools.cache
+def program_of_paths(n: int) -> Any:
+    """The loops of ``paths``, after a run of them was compared; for n = 40 that takes five seconds."""
+    d = RNG.uniform(1, 9, (n, n)).astype(np.float32)
+    return check(graph_of(paths, d), d)
 
 
 def triangle(x: Any) -> Any:
@@ -50,9 +58,7 @@ def mixture(x: Any, w: Any) -> Any:
 
 def test_branch_that_changes_an_element_copies_nothing() -> None:
     for n in (3, 40):
-        d = RNG.uniform(1, 9, (n, n)).astype(np.float32)
-        program = check(graph_of(paths, d), d)
-        assert not statements(program, Copy, in_loops=True)
+        assert not statements(program_of_paths(n), Copy, in_loops=True)
 
 
 def test_branch_of_several_changes_in_place() -> None:
@@ -200,8 +206,7 @@ def test_number_that_is_collected_takes_no_memory() -> None:
 
 
 def test_loop_that_meets_itself_once_is_cut_there() -> None:
-    d = RNG.uniform(1, 9, (40, 40)).astype(np.float32)
-    program = check(graph_of(paths, d), d)
+    program = program_of_paths(40)
     kinds = [s.kind for s in statements(program, Loop) if not statements_of(s, Loop)]
     assert kinds == ["vector", "serial", "vector"]
     assert not statements(program, If)

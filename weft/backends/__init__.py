@@ -16,18 +16,15 @@ at once.
 from __future__ import annotations
 
 import functools
-import inspect
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from weft.errors import ArgumentError, DomainError
-from weft.ir.graph import Graph
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]
-Build = Callable[[Graph], Run]
+Build = Callable[..., Run]  # of a Graph, and options
 
 DEFAULT_BACKEND = "llvm"  # of weft.compile, weft.jit and Session
 _MODULES = {"interpret": "weft.backends.interpret", "llvm": "weft.backends.llvm"}  # each has a `build`
@@ -71,6 +68,8 @@ def _missing(name: str) -> list[str]:
     """The packages that a backend lacks here; said once."""
     missing = [package for package in _NEEDED.get(name, ()) if find_spec(package) is None]
     if missing:
+        import logging
+
         logging.getLogger("weft.compile").warning(
             "the %s backend needs %s, which is not installed: graphs are interpreted", name, missing[0]
         )
@@ -104,9 +103,23 @@ def builder(
     return functools.partial(build, **wanted) if wanted else build
 
 
+def keeps_programs(backend: Any = None) -> bool:
+    """Whether a backend keeps compiled programs on disk, see ``weft.backends.llvm.programs``.
+
+    >>> from weft.backends import keeps_programs
+    >>> keeps_programs("interpret")
+    False
+    """
+    name = default_backend() if backend is None else backend
+    own = _registered.get("llvm")
+    return name == "llvm" and (own is None or own.__module__ == _MODULES["llvm"])
+
+
 def _nothing() -> None: ...
 
 
 def _takes(build: Callable[..., Any], option: str) -> bool:
+    import inspect
+
     parameters = inspect.signature(build).parameters
     return option in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

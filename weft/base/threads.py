@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
@@ -81,7 +80,7 @@ def usable_processors() -> int:
     return min(allowed, _quota())
 
 
-def _quota(root: Path = Path("/sys/fs/cgroup"), group: Path = Path("/proc/self/cgroup")) -> int:
+def _quota(root: str = "/sys/fs/cgroup", group: str = "/proc/self/cgroup") -> int:
     """How many processors the control groups around this process grant, rounded up; many if they do not say.
 
     Version 2 has one file with quota and period in each group, version 1 two files in a tree of their own.
@@ -89,27 +88,27 @@ def _quota(root: Path = Path("/sys/fs/cgroup"), group: Path = Path("/proc/self/c
     granted = [float(_MOST)]
     for line in _read(group).splitlines():
         _, kinds, name = line.split(":", 2)
-        tree = root if not kinds else root / kinds
+        tree = root if not kinds else os.path.join(root, kinds)
         if kinds and "cpu" not in kinds.split(","):
             continue
-        inner = tree / name.lstrip("/")
-        for place in (inner, *inner.parents):
-            if not place.is_relative_to(root):
-                break
+        place = os.path.join(tree, name.lstrip("/")).rstrip("/")
+        while place == root or place.startswith(f"{root}/"):
             granted.append(_granted(place))
+            place = os.path.dirname(place)
     return max(1, math.ceil(min(granted)))
 
 
-def _granted(place: Path) -> float:
-    words = _read(place / "cpu.max").split()
+def _granted(place: str) -> float:
+    words = _read(f"{place}/cpu.max").split()
     if not words:
-        words = [*_read(place / "cpu.cfs_quota_us").split(), *_read(place / "cpu.cfs_period_us").split()]
+        words = [*_read(f"{place}/cpu.cfs_quota_us").split(), *_read(f"{place}/cpu.cfs_period_us").split()]
     quota, period = [*map(_positive, words), None, None][:2]
     return quota / period if quota and period else float(_MOST)
 
 
-def _read(path: Path) -> str:
+def _read(path: str) -> str:
     try:
-        return path.read_text()
+        with open(path, encoding="utf-8") as file:
+            return file.read()
     except OSError:
         return ""

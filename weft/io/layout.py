@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import mmap as memory
 import os
-import re
+import threading
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
@@ -35,6 +36,7 @@ _DTYPES = {code: dtype for dtype, code in _CODES.items()} | {"C64": np.dtype(np.
 _MARK = "weft.checksum"  # of the header, in which it is itself zero
 _NEEDED = frozenset({"weft.version", "weft.kind", "weft.checksums", _MARK})
 _ZERO = "0" * 8
+_WORTH_A_THREAD = 1 << 19  # bytes of a file
 
 
 class Contents(NamedTuple):
@@ -101,7 +103,8 @@ def _checksum(data: Any) -> str:
 
 def _marked(header: bytes, checksum: str) -> bytes:
     """The header with its own checksum in place of the one that is there."""
-    return re.sub(b'"weft.checksum":"[0-9a-f]{8}"', f'"{_MARK}":"{checksum}"'.encode(), header, count=1)
+    before, mark, after = header.partition(f'"{_MARK}":"'.encode())
+    return before + mark + checksum.encode() + after[len(checksum) :] if mark else header
 
 
 # Reading
@@ -116,20 +119,65 @@ def read_file(op: str, path: str, *, mmap: bool, verify: bool) -> Contents:
         mmap: map the file into memory instead of reading it; arrays are then read-only.
         verify: compare the checksums of all data.
     """
-    problem = Problem(op, path)
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        header = _read_header(file, size, problem)
-        start = 8 + len(header)
-        entries, metadata = _parse_header(header, size - start, problem)
-        kind = _check_own(header, metadata, problem)
-        arrays = _mapped(file, start, entries) if mmap else _loaded(file, start, entries, problem)
-    if verify and kind:
-        _verify(arrays, metadata, problem)
-    for name, array in arrays.items():
-        if array.dtype == bool_ and array.size and array.view(np.uint8).max() > 1:
-            raise problem(f"the bools of {name!r} must be 0 or 1, got others")
-    return Contents(arrays, metadata, kind)
+    return Reading(op, path, mmap=mmap, verify=verify).contents()
+
+
+class Reading:
+    """A file whose data is read and compared with its checksums in a thread, while others see its header.
+
+    Attributes:
+        metadata: that of the header, which is checked.
+        kind: of the file; "" if weft did not write it.
+        types: dtypes and shapes of the arrays by name.
+    """
+
+    def __init__(self, op: str, path: str, *, mmap: bool, verify: bool) -> None:
+        self._problem = Problem(op, path)
+        self._arrays: dict[str, Array] = {}
+        self._failed: list[BaseException] = []
+        self._thread: threading.Thread | None = None
+        with ExitStack() as stack:
+            file = stack.enter_context(open(path, "rb"))
+            size = os.fstat(file.fileno()).st_size
+            header = _read_header(file, size, self._problem)
+            start = 8 + len(header)
+            entries, self.metadata = _parse_header(header, size - start, self._problem)
+            self.kind = _check_own(header, self.metadata, self._problem)
+            self.types = {entry.name: (entry.dtype, entry.shape) for entry in entries}
+            self._verifies = verify and bool(self.kind)
+            if mmap:
+                self._arrays = _mapped(file, start, entries)
+            elif size < _WORTH_A_THREAD:
+                self._read(file, start, entries)
+            else:
+                self._thread = threading.Thread(target=self._read, args=(file, start, entries))
+                self._thread.start()
+                stack.pop_all()  # that thread closes the file
+
+    def _read(self, file: BinaryIO, start: int, entries: Sequence[_Entry]) -> None:
+        try:
+            with file:
+                self._arrays = _loaded(file, start, entries, self._problem)
+            self._check()
+        except BaseException as error:
+            self._failed.append(error)
+
+    def _check(self) -> None:
+        if self._verifies:
+            self._verifies = False
+            _verify(self._arrays, self.metadata, self._problem)
+
+    def contents(self) -> Contents:
+        """All of it, read and checked."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._failed:
+            raise self._failed[0]
+        self._check()
+        for name, array in self._arrays.items():
+            if array.dtype == bool_ and array.size and array.view(np.uint8).max() > 1:
+                raise self._problem(f"the bools of {name!r} must be 0 or 1, got others")
+        return Contents(self._arrays, self.metadata, self.kind)
 
 
 class Problem:

@@ -1,33 +1,31 @@
 """Graph files: ``fn.save(path)``, ``weft.save_graph`` and ``weft.load_graph``.
 
 Such a file holds the text of a graph, its weights, and how it is called. It runs where the code that it was
-captured from does not exist, on any backend; what it computes is in its graph alone.
+captured from does not exist, on any backend; what it computes is in its graph alone. What compiles graphs is
+imported when one has to be: a graph that was compiled on this machine before is run as it was kept.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from weft.backends import builder
 from weft.base.public import public
 from weft.base.tracebacks import hide_weft
-from weft.capture.version import Version
 from weft.errors import ArgumentError
 from weft.io.atomic import checked_path
-from weft.io.calls import Binder, program_of
-from weft.io.layout import Problem, read_file
-from weft.io.reading import read_saved
-from weft.io.saved import Saved, saved_graph, saved_version, tensors_of, with_weights
-from weft.io.writing import write_saved
-from weft.ir.graph import Graph
-from weft.passes.pipeline import optimize
-from weft.tensor.dispatch import recording
-from weft.tensor.mode import thread
-from weft.tensor.tensor import Tensor
+from weft.io.kept import MISS, Kept, find_kept
+from weft.io.layout import Problem, Reading
+
+if TYPE_CHECKING:
+    import inspect
+
+    from weft.capture.version import Version
+    from weft.io.opened import Opened
+    from weft.io.saved import Saved
+    from weft.ir.graph import Graph
+    from weft.tensor.tensor import Tensor
 
 Path = str | os.PathLike[str]
 
@@ -37,6 +35,9 @@ Path = str | os.PathLike[str]
 
 def save_version(function: Callable[..., Any], version: Version, path: Path) -> None:
     """Write a version of a captured function; ``fn.save`` calls it."""
+    from weft.io.saved import saved_version
+    from weft.io.writing import write_saved
+
     write_saved(saved_version(function, version), checked_path("save", path))
 
 
@@ -55,6 +56,10 @@ def save_graph(graph: Graph, path: Path) -> None:
     >>> weft.load_graph(path)(weft.ones(3))
     tensor([2., 2., 2.])
     """
+    from weft.io.saved import saved_graph
+    from weft.io.writing import write_saved
+    from weft.ir.graph import Graph
+
     if not isinstance(graph, Graph):
         raise ArgumentError("save_graph", f"must be given a graph, got {type(graph).__name__}")
     write_saved(saved_graph(graph), checked_path("save_graph", path))
@@ -85,8 +90,20 @@ def load_graph(path: Path, *, backend: Any = None, mmap: bool = False, verify: b
     """
     source = checked_path("load_graph", path)
     problem = Problem("load_graph", source)
-    contents = read_file("load_graph", source, mmap=mmap, verify=not mmap if verify is None else verify)
-    return LoadedGraph(read_saved(contents, problem), backend)
+    reading = Reading("load_graph", source, mmap=mmap, verify=not mmap if verify is None else verify)
+    kept = find_kept(reading, backend)
+    contents = reading.contents()
+
+    def read() -> Saved:
+        from weft.io.reading import read_saved
+
+        return read_saved(contents, problem)
+
+    if kept is not None and kept.prepare(contents):
+        return LoadedGraph._of_kept(kept, read, backend)
+    loaded = LoadedGraph(read(), backend)
+    loaded._kept = kept
+    return loaded
 
 
 class LoadedGraph:
@@ -97,22 +114,50 @@ class LoadedGraph:
         signature: how it is called.
     """
 
+    weights: dict[str, Tensor]
+    _read: Callable[[], Saved]
+    _backend: Any
+
     def __init__(self, saved: Saved, backend: Any = None) -> None:
-        self._saved = saved
-        build = builder("load_graph", backend)
-        self._build = lambda graph: build(optimize(graph))
-        self.weights: dict[str, Tensor] = tensors_of(saved)
-        self.signature = saved.signature
+        from weft.io.opened import Opened
+
+        self._kept: Kept | None = None
+        self._opened: Opened | None = Opened(saved, backend)
+        self.weights = self._opened.weights
         self.__name__ = saved.graph.name
-        self.__signature__ = saved.signature
-        self._binder = Binder(self.__name__, saved)
-        self._program = program_of(saved, self.weights)
-        self._version: Version | None = None
+
+    @classmethod
+    def _of_kept(cls, kept: Kept, read: Callable[[], Saved], backend: Any) -> LoadedGraph:
+        """One whose program was kept; the rest is read from the file when it is asked for."""
+        made = cls.__new__(cls)
+        made._kept, made._opened = kept, None
+        made._read, made._backend = read, backend
+        made.weights, made.__name__ = kept.weights, kept.name
+        return made
+
+    def _open(self) -> Opened:
+        """All of it."""
+        if self._opened is None:
+            from weft.io.opened import Opened
+
+            self._opened = Opened(self._read(), self._backend, self.weights)
+        return self._opened
+
+    @property
+    def _saved(self) -> Saved:
+        return self._open().saved
 
     @property
     def graph(self) -> Graph:
         """The graph."""
         return self._saved.graph
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """How it is called."""
+        return self._saved.signature
+
+    __signature__ = signature
 
     @property
     def text(self) -> str:
@@ -121,28 +166,34 @@ class LoadedGraph:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph; it is compiled at the first call."""
+        kept = self._kept
+        if kept is not None and not kwargs and (found := kept.call(args)) is not MISS:
+            return found
         try:
-            tensors = self._binder.tensors(args, kwargs)
-            if self._version is None:
-                self._version = Version(self._program, self._build)
-            if thread.capture is not None or any(map(_is_followed, (*tensors, *self.weights.values()))):
-                return self._version.replay(tensors)
-            return self._version(tensors)
+            opened = self._open()
+            found = opened.call(args, kwargs)
         except Exception as error:
             hide_weft(error)
             raise
+        if kept is not None:
+            kept.keep(opened)
+        return found
 
     def save(self, path: Path) -> None:
         """Write the graph with the weights it has now."""
+        from weft.io.saved import with_weights
+        from weft.io.writing import write_saved
+
         write_saved(with_weights(self._saved, self.weights), checked_path("save", path))
+
+    def export_library(self, folder: Path, **options: Any) -> None:
+        """Write the graph with the weights it has now as a shared library; see ``weft.export_library``."""
+        from weft.library.export import export_library
+
+        export_library(self, folder, **options)
 
     def __repr__(self) -> str:
         marks = zip(self._saved.sources, self.graph.inputs, strict=True)
         shown = ", ".join(f"{v.name}: {v.type}" for mark, v in marks if mark.word == "input")
         count = f"{len(self.graph.nodes)} nodes, {len(self.weights)} weights"
         return f"<loaded graph {self.__name__}({shown}): {count}>"
-
-
-def _is_followed(x: Tensor) -> bool:
-    """Whether something follows what is computed from a tensor: the tape, or a transform."""
-    return type(x._data) is not np.ndarray or (x._node is not None and recording())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from weft.base.dtypes import float32, float64
 from weft.ops.elementary import LN2, at_most, estrin, with_sign_of
 from weft.ops.exponent import exp2_for_single
-from weft.ops.scalar import ScalarEmitter, Value, rational
+from weft.ops.scalar import ScalarEmitter, Value, polynomial
 
 _MILLS = (
     (0.500000003, 0.439283239, 0.183969007, 0.0408810862, 0.00415322436),
@@ -37,14 +37,20 @@ Fraction = tuple[Sequence[float], Sequence[float]]
 
 
 def _tail(e: ScalarEmitter, x: Value, factor: float, fraction: Fraction) -> Value:
-    """exp(factor x^2) times a fraction in |x|.
+    """exp(factor x^2) times a fraction in |x|; from 15 on it is less than half the smallest number.
 
     In float64: a rounding error of x^2 would be multiplied by x^2, and there the square is exact.
     """
-    size = e.abs(e.cast(x, float64))
-    a = at_most(e, size, 15)
+    a = at_most(e, e.abs(e.cast(x, float64)), 15)
     decay = exp2_for_single(e, e.mul(e.mul(a, a), factor / LN2))
-    return e.select(e.lt(15, size), 0, e.mul(rational(e, a, fraction), decay))
+    return e.cast(e.mul(_ratio(e, a, fraction), decay), float32)
+
+
+def _ratio(e: ScalarEmitter, a: Value, fraction: Fraction) -> Value:
+    """A fraction, by a reciprocal in float32 and a step of Newton's: three times as fast as a division."""
+    numerator, denominator = (polynomial(e, a, coefficients) for coefficients in fraction)
+    near = e.cast(e.div(1, e.cast(denominator, float32)), float64)
+    return e.mul(numerator, e.mul(near, e.sub(2, e.mul(denominator, near))))
 
 
 def erf(e: ScalarEmitter, x: Value) -> Value:
@@ -59,10 +65,10 @@ def erf(e: ScalarEmitter, x: Value) -> Value:
 def erfc(e: ScalarEmitter, x: Value) -> Value:
     """1 - erf(x), accurate where that is small."""
     tail = _tail(e, x, -1.0, _ERFC)
-    return e.cast(e.select(e.lt(x, 0), e.sub(2, tail), tail), float32)
+    return e.select(e.lt(x, 0), e.sub(2, tail), tail)
 
 
 def normal_cdf(e: ScalarEmitter, x: Value) -> Value:
     """The normal distribution function."""
     tail = _tail(e, x, -0.5, _MILLS)
-    return e.cast(e.select(e.lt(x, 0), tail, e.sub(1, tail)), float32)
+    return e.select(e.lt(x, 0), tail, e.sub(1, tail))

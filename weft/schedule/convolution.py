@@ -33,7 +33,9 @@ def lower_conv(writer: Writer, x: Array, w: Array, out: Array, attrs: Any, tail:
     if any(not isinstance(s, Size) and s == 0 for s in out.shape):
         return
     conv = Convolution.of(x, w, out, attrs)
-    if prefers_positions(conv, writer.machine):
+    writes = tail.writes if tail is not None else [out]
+    channels_last = all(len(t.shape) > 2 and t.strides[1] == 1 and t.strides[-1] != 1 for t in writes)
+    if not channels_last and prefers_positions(conv, writer.machine):
         lower_by_positions(writer, conv, tail or storing(out))
     else:
         lower_by_channels(writer, conv, tail or storing(out), stages=tail is not None)

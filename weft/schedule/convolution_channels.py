@@ -15,7 +15,7 @@ from weft.schedule.convolution_plan import Convolution
 from weft.schedule.matmul_loops import Contraction
 from weft.schedule.matmul_plan import PANEL_BYTES, Matrices, Tiling, tile
 from weft.schedule.matmul_tail import Tail, add_parts
-from weft.schedule.matmul_tile import Side, Step, sum_dtype
+from weft.schedule.matmul_tile import UNROLLED, Side, Step, sum_dtype
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 FEW = 1 << 17  # elements of a result of which several parts are added
@@ -29,7 +29,7 @@ def lower_by_channels(writer: Writer, conv: Convolution, tail: Tail, *, stages: 
     x = padded(writer, conv)
     cut = _parts(writer, conv)
     if cut is None:
-        w = _turned(writer, conv)
+        w = turned_weight(writer, conv)
         with writer.kernel("conv", [x, w, *tail.reads], tail.writes, inline=False) as kernel:
             reads, writes = kernel.reads[2:], kernel.writes
             _Channels(kernel, conv, writer, (1, 1), stages).write(
@@ -47,11 +47,28 @@ def lower_by_channels(writer: Writer, conv: Convolution, tail: Tail, *, stages: 
     add_parts(writer, parts, tail, x.dtype)
 
 
-def _lanes(writer: Writer, conv: Convolution) -> Tiling:
+def channel_tiling(writer: Writer, conv: Convolution) -> Tiling:
+    """How the product of positions and output channels is cut into tiles."""
     depth = size_of((conv.channels, *conv.taps))
     rows = size_of((conv.shape[0], *conv.positions))
     product = Matrices(rows, conv.outputs, depth, (1, 1), (1, 1), conv.x.dtype)
-    return tile(product, conv.groups, writer.machine, may_pack=False, may_turn=False)
+    found = tile(product, conv.groups, writer.machine, may_pack=False, may_turn=False)
+    return found._replace(rows=_rows_of_a_line(writer, conv, found)) if conv.rank else found
+
+
+def _rows_of_a_line(writer: Writer, conv: Convolution, tiling: Tiling) -> int:
+    """Rows of a tile that lie in one line, few enough for registers to hold what several taps read of it."""
+    line, taps = conv.positions[-1], conv.taps[-1]
+    if isinstance(line, Size) or isinstance(taps, Size) or taps > UNROLLED:
+        return tiling.rows
+    vectors = max(1, tiling.lanes // writer.machine.lanes(sum_dtype(conv.x.dtype)))
+    apart = (taps - 1) * conv.dilation[-1] + 1
+    for rows in range(tiling.rows, 3, -1):
+        numbers = min(rows * taps, (rows - 1) * conv.stride[-1] + apart)
+        held = (rows + 1) * vectors + numbers
+        if tiling.rows % rows == 0 and line % rows == 0 and held <= writer.machine.registers:
+            return rows
+    return tiling.rows
 
 
 def _parts(writer: Writer, conv: Convolution) -> tuple[int, int] | None:
@@ -59,7 +76,7 @@ def _parts(writer: Writer, conv: Convolution) -> tuple[int, int] | None:
     sizes = (*conv.shape, conv.channels, *conv.taps)
     if any(isinstance(s, Size) for s in sizes) or prod(conv.shape) > FEW or conv.rank == 0:
         return None
-    one = prod(conv.taps) * _lanes(writer, conv).lanes * conv.x.dtype.itemsize
+    one = prod(conv.taps) * channel_tiling(writer, conv).lanes * conv.x.dtype.itemsize
     if one * conv.channels <= PANEL_BYTES:
         return None
     channels = max(1, PANEL_BYTES // one)
@@ -72,7 +89,7 @@ def _cut(size: int, most: int) -> int:
     return next(parts for parts in range(1, size + 1) if size % parts == 0 and size // parts <= most)
 
 
-def _turned(writer: Writer, conv: Convolution) -> Array:
+def turned_weight(writer: Writer, conv: Convolution) -> Array:
     """The weight with output channels side by side in memory, seen as it was."""
     w = conv.w
     if not isinstance(w.strides[0], Size) and w.strides[0] == 1:
@@ -92,7 +109,7 @@ class _Channels:
         self.kernel, self.conv, self.cut = kernel, conv, cut
         self.b = kernel.builder
         self.x, self.w = kernel.reads[:2]
-        self.tiling = _lanes(writer, conv)
+        self.tiling = channel_tiling(writer, conv)
         tile, dtype = self.tiling.rows * self.tiling.lanes, sum_dtype(conv.x.dtype)
         self.stage = self.b.scratch("stage", dtype, tile) if stages else None
         self.panel = None

@@ -17,7 +17,7 @@ from weft.schedule.band import Band
 from weft.schedule.convolution import lower_conv
 from weft.schedule.groups import Group, Grouping
 from weft.schedule.matmul import lower_matmul
-from weft.schedule.matmul_tail import Tail
+from weft.schedule.matmul_tail import Finish, Tail
 from weft.schedule.points import Indices
 from weft.schedule.region import Scope
 from weft.schedule.units import Web
@@ -70,10 +70,19 @@ def lower_with_head(scope: Scope, web: Web, group: Group, name: str) -> None:
     node = web.nodes[group.head]
     (product,) = node.outputs
     inputs = [scope.array(v) for v in node.inputs]
+    outputs, reads, finish = following(scope, web, group, product)
+    writes = [scope.output(v) for v in outputs]
+    out = Array(Buffer("product", product.type.dtype, size_of(product.type.shape)), product.type.shape)
+    HEADS[node.op.name](scope.writer, node, inputs, out, Tail(reads, writes, finish))
+
+
+def following(
+    scope: Scope, web: Web, group: Group, product: Value
+) -> tuple[list[Value], list[Array], Finish]:
+    """What a group makes of the elements of a product, what it reads for it, and the code for an element."""
     band = Band(scope, web, Group([i for i in group.members if i != group.head], group.frame), head=product)
     memory = band.memory()
     outputs = [*band.outputs, *[v for v in web.used_outside(group.members) if v is product]]
-    writes = [scope.output(v) for v in outputs]
 
     def finish(
         b: Builder, reads: Sequence[Array], writes: Sequence[Array], index: Indices, value: Any
@@ -87,7 +96,4 @@ def lower_with_head(scope: Scope, web: Web, group: Group, name: str) -> None:
             at = index if same else reshape_index(reader, index, product.type.shape, v.type.shape)
             b.store(target.buffer, target.at(*at), reader.read(v, at))
 
-    out = Array(Buffer("product", product.type.dtype, size_of(product.type.shape)), product.type.shape)
-    HEADS[node.op.name](
-        scope.writer, node, inputs, out, Tail([scope.array(v) for v in memory], writes, finish)
-    )
+    return outputs, [scope.array(v) for v in memory], finish

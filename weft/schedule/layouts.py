@@ -1,21 +1,32 @@
 """Layouts: values that are written with their axes in another order, because they are read that way.
 
-A reshape of a permuted value would have to copy it; if it is written in the permuted order, it is a view.
+A reshape of a permuted value would have to copy it; if it is written in the permuted order, it is a view. And
+a large convolution that only pools read is written with its channels last: in that order it is computed
+fastest, and pools bring them back into theirs (``pooling_channels``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
+from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
 from weft.schedule.arrays import Array, Shape, row_major
 from weft.schedule.groups import REDUCTIONS, Group
+from weft.schedule.machine import Machine
+from weft.schedule.matmul_plan import known
+from weft.schedule.matmul_tile import sum_dtype
 from weft.schedule.units import Web
 
 PRODUCTS = frozenset({"matmul", "conv", "attention", "attention_gradient"})
+POOLS = frozenset({"max_pool", "window_sum"})
+MANY_POSITIONS = 512
+LINE_BYTES = 1 << 17  # of a line with all channels, which a pool has on its stack
+WIDE = 64  # bytes of a vector: for narrower ones we have not measured it
 
 
-def find_layouts(web: Web, groups: Mapping[int, Group]) -> dict[Value, tuple[int, ...]]:
+def find_layouts(web: Web, groups: Mapping[int, Group], machine: Machine) -> dict[Value, tuple[int, ...]]:
     """By value, the order of axes in which it is best written; those not named are written as they are."""
     found: dict[Value, tuple[int, ...]] = {}
     for node in web.nodes:
@@ -27,7 +38,40 @@ def find_layouts(web: Web, groups: Mapping[int, Group]) -> dict[Value, tuple[int
         i = web.producer.get(value)
         if i is not None and value not in web.results and _can_choose(web.nodes[i], groups.get(i)):
             found.setdefault(value, maker.attrs["axes"])
+    for node in web.nodes:
+        if node.op.name in POOLS and _is_for_pools(web, groups, node.inputs[0], machine):
+            found.setdefault(node.inputs[0], (0, *range(2, node.inputs[0].type.ndim), 1))
     return found
+
+
+def _is_for_pools(web: Web, groups: Mapping[int, Group], value: Value, machine: Machine) -> bool:
+    """Whether a value is a large convolution, or computed from its elements, and read by lone pools alone."""
+    i = web.producer.get(value)
+    if i is None or value in web.results or value.type.ndim < 3:
+        return False
+    members, head = (groups[i].members, groups[i].head) if i in groups else ([i], i)
+    if head is None or web.nodes[head].op.name != "conv" or web.nodes[head].attrs["groups"] != 1:
+        return False
+    if web.nodes[head].outputs[0].type.shape != value.type.shape or not _is_large(value, machine):
+        return False
+    return all(
+        web.nodes[j].op.name in POOLS
+        and web.nodes[j].inputs[0] is value
+        and (j not in groups or groups[j].members == [j])
+        for j in web.users[i] - set(members)
+    )
+
+
+def _is_large(value: Value, machine: Machine) -> bool:
+    """Whether channels fill vectors, and positions are many beside the weights, which are turned first."""
+    n, channels, *positions = value.type.shape
+    if any(isinstance(s, Size) for s in (channels, *positions)):
+        return False
+    dtype = value.type.dtype
+    fills = channels % machine.lanes(sum_dtype(dtype)) == 0
+    fits = positions[-1] * channels * dtype.itemsize <= LINE_BYTES
+    many = known(n) * prod(positions) >= MANY_POSITIONS
+    return bool(fills and fits and many and machine.vector_bytes >= WIDE)
 
 
 def _maker(web: Web, value: Value | None) -> Node | None:

@@ -18,6 +18,8 @@ from weft.schedule.arrays import Shape, row_major
 from weft.schedule.matmul_tile import Side, Step, add_dots, add_tile, pack
 from weft.schedule.writer import unflattened
 
+FEW = 4  # rows of a tile for what is left of an open number of them, before the last are taken one by one
+
 Finish = Callable[[Index, Index, Value], None]
 
 
@@ -100,11 +102,14 @@ class Contraction:
         right, steps, apart = self._packed(column, lanes)
 
         def write(start: Index, rows: Any) -> None:
-            if isinstance(rows, Size):
-                with self.b.loop(rows) as i:
-                    self._tile(start + i, 1, column, lanes, right, steps, apart)
-            else:
+            if not isinstance(rows, Size):
                 self._tile(start, rows, column, lanes, right, steps, apart)
+                return
+            some = rows // FEW * FEW if self.tile[0] > FEW else 0
+            for first, count, each in ((0, some, FEW), (some, rows - some, 1)):
+                if isinstance(count, Size):
+                    with self.b.loop(count // each) as i:
+                        self._tile(start + first + i * each, each, column, lanes, right, steps, apart)
 
         count, height = _product(self.rows[0]), self.tile[0]
         each = count // height // groups
@@ -128,7 +133,7 @@ class Contraction:
         self, row: Index, rows: int, column: Index, lanes: Any, right: Side, steps: Sequence[Step], apart: Any
     ) -> None:
         """The sums of some rows and columns."""
-        left = [Side(self.left.buffer, self.left.start + self._row(row + r)) for r in range(rows)]
+        left = [Side(self.left.buffer, self.left.start + place) for place in self._rows(row, rows)]
         stage = None if isinstance(lanes, Size) else self.stage
 
         def finished(r: int, lane: Any, value: Value) -> None:
@@ -161,6 +166,18 @@ class Contraction:
         else:
             with b.loop(rows) as r, b.vector(lanes) as lane:
                 self.finish(row + r, column + lane, b.load(stage, r * width + lane))
+
+    def _rows(self, row: Index, count: int) -> list[Index]:
+        """Where some rows of the left side begin.
+
+        Where lines are made of whole tiles, those of a tile lie at one distance: one register is enough for
+        all their addresses.
+        """
+        line, height = self.rows[0][-1], self.tile[0]
+        if count != height or isinstance(line, Size) or line % height:
+            return [self._row(row + r) for r in range(count)]
+        first = self._row(row)
+        return [first + r * self.rows[1][-1] for r in range(count)]
 
     def _row(self, row: Index) -> Index:
         """Where a row of the left side begins."""

@@ -18,13 +18,14 @@ from weft.schedule.attention import fuse_attention
 from weft.schedule.band import Band
 from weft.schedule.coalesce import coalesce
 from weft.schedule.control import is_control, lower_control
+from weft.schedule.convolution_pool import find_pooled, lower_conv_pool
 from weft.schedule.decompose import decompose, expand_calls
 from weft.schedule.describe import kernel_name
 from weft.schedule.elements import change_element, changes_element
 from weft.schedule.groups import Group, Grouping
 from weft.schedule.heads import HEADS, attach_heads, lower_with_head
 from weft.schedule.hoist import hoist_lookups
-from weft.schedule.layouts import find_layouts
+from weft.schedule.layouts import POOLS, find_layouts
 from weft.schedule.lowerings import lowering_of
 from weft.schedule.machine import Machine
 from weft.schedule.matmul_tail import storing
@@ -32,6 +33,7 @@ from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan import lower_with_checks
 from weft.schedule.order import order_units
 from weft.schedule.points import has_point
+from weft.schedule.pooling_channels import lower_pool_by_channels
 from weft.schedule.products import take_products
 from weft.schedule.recompute import recompute
 from weft.schedule.region import Scope, run_on_host
@@ -157,9 +159,19 @@ def lower_scope(scope: Scope) -> None:
     grouping.run()
     attach_heads(grouping)
     groups = grouping.groups
-    scope.layouts = find_layouts(web, groups)
+    scope.layouts = find_layouts(web, groups, scope.writer.machine)
+    pools = find_pooled(web, groups, scope.layouts)
+    done = {min(groups[j].members) if j in groups else j for j in pools.values()}
     for unit in order_units(web, groups):
-        if isinstance(unit, Group):
+        members = unit.members if isinstance(unit, Group) else [unit]
+        head = unit.head if isinstance(unit, Group) else unit
+        if head in pools:
+            pool = web.nodes[pools[head]]
+            with scope.writer.lowering([*[web.nodes[i] for i in members], pool]):
+                lower_conv_pool(scope, web, unit, pool)
+        elif min(members) in done:
+            continue
+        elif isinstance(unit, Group):
             with scope.writer.lowering([web.nodes[i] for i in unit.members]):
                 lower_group(scope, web, unit)
         else:
@@ -170,7 +182,10 @@ def lower_scope(scope: Scope) -> None:
 def lower_group(scope: Scope, web: Web, group: Group) -> None:
     """One kernel for a group."""
     name = kernel_name([web.nodes[i] for i in group.members])
-    if group.head is None:
+    first = web.nodes[group.members[0]]
+    if first.op.name in POOLS and first.inputs[0] in scope.layouts:
+        lower_pool_by_channels(scope, first)
+    elif group.head is None:
         Band(scope, web, group).lower(name)
     else:
         lower_with_head(scope, web, group, name)
@@ -184,6 +199,8 @@ def lower_node(scope: Scope, node: Node) -> None:
         _lower_scalar(scope, node)
     elif node.op.name == "iota" and kind(node.attrs["dtype"]) in "iu":
         scope.places[node.outputs[0]] = Progression(0, 1, node.attrs["size"], node.attrs["dtype"])
+    elif node.op.name in POOLS and node.inputs[0] in scope.layouts:
+        lower_pool_by_channels(scope, node)
     elif changes_element(node):
         change_element(scope, node)
     elif node.op.name in HEADS and node.outputs[0] in scope.layouts:

@@ -210,4 +210,4 @@ def test_environment_tells_the_directory(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert module._directory() == (None if expected is None else Path(expected))
+    assert module._directory() == expected

@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
-from weft.backends.llvm.driver import build_executable, prepare
-from weft.backends.llvm.run import Executable
-from weft.ir.graph import Graph
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # imported when something is compiled: what was compiled before runs without
+    from weft.backends.llvm.run import Executable
+    from weft.ir.graph import Graph
 
 __all__ = ["build", "prepare"]
 
@@ -22,7 +24,8 @@ def build(graph: Graph, **options: bool) -> Executable:
         graph: to compile.
         options: ``debug`` to have the code check every index; ``check_nan`` to have it raise an error where a
             result is NaN; ``profile`` to have it take down how long its parts take; ``fast_math`` to have it
-            take numbers below the normal ones for zero.
+            take numbers below the normal ones for zero; ``keep`` to have its object code kept, see
+            ``weft.backends.llvm.programs``.
 
     >>> import numpy as np, weft
     >>> from weft.backends.llvm import build
@@ -30,4 +33,13 @@ def build(graph: Graph, **options: bool) -> Executable:
     >>> run([np.ones(3, np.float32)])
     [array([3., 3., 3.], dtype=float32)]
     """
+    from weft.backends.llvm.driver import build_executable
+
     return build_executable(graph, **options)
+
+
+def prepare() -> None:
+    """Begin with what every graph needs; see ``weft.backends.builder``."""
+    from weft.backends.llvm.driver import prepare
+
+    prepare()

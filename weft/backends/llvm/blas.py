@@ -10,15 +10,16 @@ import os
 import threading
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.backends.llvm.engine import Engine
 from weft.errors import DeviceError
 
-_NAMES = tuple(
-    f"scipy_cblas_{letter}{name}" for letter in "sdcz" for name in ("gemm", "gemv", "axpy", "scal")
-)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.backends.llvm.engine import Engine
+
+NAMES = tuple(f"scipy_cblas_{letter}{name}" for letter in "sdcz" for name in ("gemm", "gemv", "axpy", "scal"))
 _THREADS = "OPENBLAS_NUM_THREADS"
 
 _loaded: list[Any] = []
@@ -43,9 +44,16 @@ def blas_address(name: str) -> int:
     return int(ctypes.cast(getattr(load_blas(), name), ctypes.c_void_p).value or 0)
 
 
+def blas_file() -> Path:
+    """The file of the library."""
+    from pathlib import Path
+
+    return Path(_find())
+
+
 def provide_blas(engine: Engine) -> None:
     """Let texts declare functions of the library; it is loaded when the first one does."""
-    for name in _NAMES:
+    for name in NAMES:
         engine.provide(name, partial(blas_address, name))
 
 
@@ -53,7 +61,7 @@ def _load() -> Any:
     before = os.environ.get(_THREADS)
     os.environ[_THREADS] = "1"  # read when it is loaded: then it starts no threads of its own
     try:
-        library = ctypes.CDLL(str(_find()))
+        library = ctypes.CDLL(_find())
     finally:
         if before is None:
             del os.environ[_THREADS]
@@ -63,12 +71,13 @@ def _load() -> Any:
     return library
 
 
-def _find() -> Path:
+def _find() -> str:
     """The file of the library; the package itself takes longer to import than the library."""
     spec = find_spec("scipy_openblas32")
-    folder = Path(spec.origin).parent / "lib" if spec is not None and spec.origin else None
-    found = sorted(folder.glob("libscipy_openblas*")) if folder is not None else []
+    folder = os.path.join(os.path.dirname(spec.origin), "lib") if spec is not None and spec.origin else ""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    found = sorted(name for name in names if name.startswith("libscipy_openblas"))
     if not found:
         hint = "pip install scipy-openblas32"
         raise DeviceError("llvm", "matrix products need scipy-openblas32, which is not installed", hint=hint)
-    return found[0]
+    return os.path.join(folder, found[0])

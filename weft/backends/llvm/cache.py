@@ -1,4 +1,4 @@
-"""Object code on disk, so that a text is compiled once on a machine.
+"""Machine code on disk, so that a text or a whole program is compiled once on a machine.
 
 An entry is one file, named by a hash of everything that its content depends on. Files are written beside
 their place and moved there, so that processes see whole files only; what is read is checked all the same. The
@@ -8,16 +8,19 @@ directory that other people could write to is not used, since what is in it is r
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
-_MAGIC = b"weft-object-1\n"
+try:  # what hashlib gives, without its time to load: a saved model waits for this module
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
+
+_MAGIC = b"weft-object-2\n"
 _LENGTH = len(_MAGIC)
 _HASH = _LENGTH + 8
 _CONTENT = _HASH + 32
@@ -42,18 +45,19 @@ class Cache:
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None, limit: int = _LIMIT) -> None:
-        self.directory = None if directory is None else Path(directory)
+        self.directory = None if directory is None else os.fspath(directory)
         self.limit = limit
 
     def get(self, key: Sequence[str]) -> bytes | None:
         """What was stored with a key, or None."""
         if self.directory is None:
             return None
-        path = self.directory / _name(key)
+        path = os.path.join(self.directory, _name(key))
         try:
             if not _is_private(self.directory):
                 return None
-            content = _content(path.read_bytes())
+            with open(path, "rb", buffering=0) as file:
+                content = _content(file.read())
         except OSError:
             return None
         if content is not None:
@@ -67,9 +71,9 @@ class Cache:
             return
         name = _name(key)
         with suppress(OSError):
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
             if _is_private(self.directory):
-                _write(self.directory / name, _head(content) + content)
+                _write(os.path.join(self.directory, name), _head(content) + content)
                 if name.startswith("00"):  # once in 256 entries, whatever process writes them
                     self.trim()
 
@@ -98,11 +102,16 @@ class Cache:
 
 def _name(key: Sequence[str]) -> str:
     parts = [part.encode() for part in key]
-    return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).hexdigest() + ".o"
+    return digest(b"".join(b"%d:%b" % (len(part), part) for part in parts)).hex() + ".o"
+
+
+def digest(data: bytes | memoryview) -> bytes:
+    """What tells data from other data."""
+    return blake2b(data, digest_size=32).digest()
 
 
 def _head(content: bytes) -> bytes:
-    return _MAGIC + len(content).to_bytes(8, "little") + hashlib.sha256(content).digest()
+    return _MAGIC + len(content).to_bytes(8, "little") + digest(content)
 
 
 def _content(data: bytes) -> bytes | None:
@@ -111,7 +120,7 @@ def _content(data: bytes) -> bytes | None:
     return content if data[:_CONTENT] == _head(content) else None
 
 
-def _is_private(directory: Path) -> bool:
+def _is_private(directory: str) -> bool:
     """Whether nobody but the user and the system can write there."""
     info = os.stat(directory)
     if not hasattr(os, "getuid"):
@@ -120,15 +129,16 @@ def _is_private(directory: Path) -> bool:
     return stat.S_ISDIR(info.st_mode) and mine and not info.st_mode & stat.S_IWOTH
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: str, data: bytes) -> None:
     """A whole file, or none."""
-    beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.new")
+    beside = f"{path.removesuffix('.o')}.{os.getpid()}-{threading.get_ident()}.new"
     try:
-        beside.write_bytes(data)
+        with open(beside, "wb") as file:
+            file.write(data)
         os.replace(beside, path)
     except BaseException:
         with suppress(OSError):
-            beside.unlink()
+            os.unlink(beside)
         raise
 
 
@@ -155,15 +165,15 @@ def set_cache_directory(directory: str | os.PathLike[str] | None) -> None:
     >>> set_cache_directory(None)
     >>> set_cache_directory(before)
     """
-    default_cache().directory = None if directory is None else Path(directory)
+    default_cache().directory = None if directory is None else os.fspath(directory)
 
 
-def _directory() -> Path | None:
+def _directory() -> str | None:
     named = os.environ.get("WEFT_CACHE_DIR")
     if named is not None:
-        return Path(named).absolute() if named else None
+        return os.path.abspath(named) if named else None
     base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base and os.path.isabs(base) else Path.home() / ".cache") / "weft"
-    except RuntimeError:  # nobody has a home here
-        return None
+    if base and os.path.isabs(base):
+        return os.path.join(base, "weft")
+    cache = os.path.expanduser("~/.cache/weft")
+    return cache if os.path.isabs(cache) else None  # None where nobody has a home

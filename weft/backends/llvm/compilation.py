@@ -83,7 +83,12 @@ class Compilation:
         self._join()
         if self._errors:
             raise self._errors[0]
-        return [self._objects[i] for i in range(len(self._modules))]
+        return self.objects
+
+    @property
+    def objects(self) -> list[bytes]:
+        """The object code of the modules that are finished."""
+        return [self._objects[i] for i in sorted(self._objects)]
 
     def run(self, work: Callable[[], None], effort: float = inf) -> None:
         """Have other work done beside; what takes longest is done first, so that threads end together."""

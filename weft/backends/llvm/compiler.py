@@ -8,31 +8,18 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from weft.backends.llvm.code import Source
 from weft.backends.llvm.target import Target
 from weft.errors import GraphError
 
+__all__ = ["PIPELINE", "Compiler", "Source", "machine_for"]
+
 PIPELINE = "O2 slp"  # what optimising means; stands in the keys of the cache
-
-
-class Source(NamedTuple):
-    """A text with functions in it.
-
-    Attributes:
-        text: the functions.
-        optimise: whether LLVM is to optimise them first. It takes two to four times as long; it pays for
-            loops over scalars, and gains nothing for code whose vectors are written out.
-        quick: whether to take the code that LLVM finds soonest, in a tenth of the time: good enough where
-            nothing is in a loop.
-    """
-
-    text: str
-    optimise: bool = False
-    quick: bool = False
 
 
 class Compiler:

@@ -55,6 +55,7 @@ def build_executable(
     check_nan: bool | str = False,
     profile: bool = False,
     fast_math: bool = False,
+    keep: bool = False,
 ) -> Executable:
     """Compile a graph; see ``weft.backends.llvm.build``."""
     debug = debug or os.environ.get("WEFT_DEBUG", "0") != "0"
@@ -62,7 +63,7 @@ def build_executable(
     machine = Machine(engine.target.vector_bytes, engine.target.registers)
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(ENTER, compilation)
-        kernels = _Kernels(engine, compilation, debug)
+        kernels = _Kernels(engine, compilation, debug, alone=keep)
         program = lower_graph(
             graph,
             debug=debug,
@@ -73,7 +74,8 @@ def build_executable(
         )
         codes = kernels.link(program, profile)
     records = len(recorded_statements(program)) * len(RECORD) if profile else 0
-    return Executable(graph, program, codes, engine.target, records)
+    plain = keep and not (debug or check_nan or profile)
+    return Executable(graph, program, codes, engine.target, records, compilation.objects if plain else ())
 
 
 def compile_program(
@@ -98,12 +100,13 @@ class _Kernels:
     To be used under the lock of the engine, so that what is known stays so.
     """
 
-    def __init__(self, engine: Engine, compilation: Compilation, debug: bool) -> None:
+    def __init__(self, engine: Engine, compilation: Compilation, debug: bool, *, alone: bool = False) -> None:
         provide_pool(engine)
         provide_blas(engine)
         self._engine = engine
         self._compilation = compilation
         self._debug = debug
+        self._alone = alone  # whether all of the code is to be made, known or not
         self._symbols: dict[Block, str] = {}
         self._known: dict[str, Code] = {}
         self._new: dict[str, None] = {}
@@ -118,7 +121,7 @@ class _Kernels:
         return symbol
 
     def _find(self, function: Function, symbol: str) -> None:
-        code = self._engine.known(symbol)
+        code = None if self._alone else self._engine.known(symbol)
         if code is not None:
             self._known[symbol] = code
             return

@@ -8,8 +8,6 @@ llvmlite holds around its own calls.
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -19,13 +17,13 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from weft.backends.llvm.cache import Cache, default_cache
+from weft.backends.llvm.code import Code, early, lock
 from weft.backends.llvm.compilation import Compilation, declared_names, defined_names
 from weft.backends.llvm.compiler import PIPELINE, Compiler, Source, machine_for
 from weft.backends.llvm.target import Target, host_target
 from weft.errors import GraphError
 
-_lock = threading.RLock()  # of all engines: whoever compiles uses all processors anyway
-_early = threading.RLock()  # held by who compiles before anybody has asked for it
+__all__ = ["Code", "Engine", "Library", "default_engine"]
 
 
 class Library:
@@ -35,22 +33,6 @@ class Library:
 
     def __init__(self, tracker: Any) -> None:
         self._tracker = tracker
-
-
-class Code:
-    """A function in machine code.
-
-    Attributes:
-        symbol: its name.
-        address: where it is.
-    """
-
-    __slots__ = ("__weakref__", "_library", "address", "symbol")
-
-    def __init__(self, symbol: str, address: int, library: Library) -> None:
-        self.symbol = symbol
-        self.address = address
-        self._library = library
 
 
 class Engine:
@@ -67,7 +49,7 @@ class Engine:
     def __init__(self, target: Target, cache: Cache) -> None:
         self.target = target
         self.cache = cache
-        self.lock = _lock
+        self.lock = lock
         self._known: WeakValueDictionary[str, Code] = WeakValueDictionary()
         self._symbols: dict[str, Callable[[], int]] = {}
         self._prepared: dict[tuple[str, ...], bytes] = {}
@@ -102,14 +84,14 @@ class Engine:
 
     def compilation(self, verify: bool = False) -> Compilation:
         """Takes texts one by one, and compiles meanwhile; to be used and linked under the lock."""
-        return Compilation(partial(self._object, verify=verify))
+        return Compilation(partial(self.object_code, verify=verify))
 
     def prepare(self, source: Source, compilation: Compilation) -> None:
         """Have a text compiled beside others, for a load later on."""
         key = self._key(source)
         if key not in self._prepared and key not in self._expected:
             self._prepared[key] = b""
-            compilation.run(lambda: self._prepared.update({key: self._object(source, verify=False)}))
+            compilation.run(lambda: self._prepared.update({key: self.object_code(source)}))
 
     def prepare_early(self, sources: Iterable[Source]) -> None:
         """Compile texts that are not loaded yet, for loads later on, which wait for it; needs no lock."""
@@ -117,15 +99,15 @@ class Engine:
         wanted = {self._key(source): source for source in new}
         self._expected.update(wanted.keys() - self._prepared.keys())
         for key in [key for key in wanted if key in self._expected]:
-            with _early:
-                self._prepared[key] = self._object(wanted[key], verify=False)
+            with early:
+                self._prepared[key] = self.object_code(wanted[key])
                 self._expected.discard(key)
 
-    def _object(self, source: Source, verify: bool) -> bytes:
+    def object_code(self, source: Source, verify: bool = False) -> bytes:
         """The object code of a text, from the cache or compiled."""
         key = self._key(source)
         if key in self._expected:
-            with _early:  # another thread is at it, unless it comes later or is gone with a fork
+            with early:  # another thread is at it, unless it comes later or is gone with a fork
                 pass
         found = self._prepared.get(key) or self.cache.get(key)
         if found is None:
@@ -198,8 +180,3 @@ def default_engine(target: Target | None = None) -> Engine:
     target = target or host_target()
     engine = _engines.get(target)
     return engine if engine is not None else _engines.setdefault(target, Engine(target, default_cache()))
-
-
-if hasattr(os, "register_at_fork"):  # the child of a fork finds nobody in the middle of compiling
-    for lock in (_early, _lock):  # acquired in the opposite order, the one that everybody takes first
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)

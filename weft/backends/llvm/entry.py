@@ -13,12 +13,14 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.backends.llvm.compiler import Source
-from weft.backends.llvm.engine import Code, Engine, default_engine
+from weft.backends.llvm.code import Code, Source, shared
+
+if TYPE_CHECKING:
+    from weft.backends.llvm.engine import Engine
 
 # Words of a frame: what one call of a program needs. After the context comes the table of buffers.
 MAIN, INPUTS, OUTPUTS, CHECKS, ARENA, SIZES = range(6)
@@ -232,7 +234,14 @@ def is_unfit(code: int) -> bool:
     return code < UNFIT // 2
 
 
-_PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong", "PyList_SetItem", "Py_IncRef")
+PYTHON = (
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "PyLong_FromLongLong",
+    "PyList_SetItem",
+    "Py_IncRef",
+    "PyArray_Empty",
+)
 _ARRAY_EMPTY = 184  # the place of PyArray_Empty in the table of NumPy's functions, which never changes
 
 
@@ -258,22 +267,30 @@ def make_enter() -> Enter:
 
 
 def _native_enter() -> Enter:
-    engine = default_engine()
-    provide_python(engine)
-    code = engine.load([ENTER])["weft_enter"]
+    code = shared.get("weft_enter") or _compiled()
     types = np.array([id(list), id(tuple), id(np.ndarray), id(None), _tuple_items()], np.uint64)
     function: Enter = _as_python_function(code, "enter", types)
     return function
 
 
+def _compiled() -> Code:
+    from weft.backends.llvm.engine import default_engine
+
+    engine = default_engine()
+    provide_python(engine)
+    return engine.load([ENTER])["weft_enter"]
+
+
 def provide_python(engine: Engine) -> None:
     """Let texts declare the functions of the interpreter that they need here."""
-    for name in _PYTHON:
-        engine.provide(name, partial(_python_address, name))
-    engine.provide("PyArray_Empty", lambda: _numpy_address(_ARRAY_EMPTY))
+    for name in PYTHON:
+        engine.provide(name, partial(python_address, name))
 
 
-def _python_address(name: str) -> int:
+def python_address(name: str) -> int:
+    """Where a function of the interpreter or of NumPy is."""
+    if name == "PyArray_Empty":
+        return _numpy_address(_ARRAY_EMPTY)
     return int(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,8 @@ from weft.backends.llvm.entry import (
     check_words,
     recipe_words,
 )
-from weft.backends.llvm.host import HostFrame, host_address
 from weft.backends.llvm.recycle import LARGE, recycled_array
 from weft.base.sizes import bind, is_known
-from weft.loop.ir import Program
 
 Array = np.ndarray[Any, Any]
 Spec = tuple[tuple[Any, ...], Any]  # shape and dtype
@@ -36,11 +34,31 @@ ALIGNMENT = 64
 _BYTE = np.dtype(np.uint8)
 
 
+class Facts(NamedTuple):
+    """What calls need to know of a program.
+
+    Attributes:
+        inputs, outputs, buffers: how many of each; constants come after these among the buffers.
+        sizes: names, of which the run may tell some.
+        arena_size: bytes for what is in between, an int or a Size.
+        donated: pairs (input, output) by number: the output may be the memory of the input.
+        hosts: the table of calls back into Python.
+    """
+
+    inputs: int
+    outputs: int
+    buffers: int
+    sizes: tuple[str, ...]
+    arena_size: Any
+    donated: Sequence[tuple[int, int]] = ()
+    hosts: Sequence[Any] = ()
+
+
 class Plan:
     """What calls with arrays of the same shapes have in common.
 
     Attributes:
-        program: to run.
+        program: what there is to know of the program.
         main: the address of its main function.
         constants: arrays of the program.
         records: words for what the code takes down of times.
@@ -57,7 +75,7 @@ class Plan:
 
     def __init__(
         self,
-        program: Program,
+        program: Facts,
         main: int,
         constants: Sequence[Array],
         records: Array,
@@ -70,7 +88,7 @@ class Plan:
         self.constants = constants
         self.records = records
         self.sizes = dict(sizes)
-        self.told = [name for name in program.main.sizes if name not in sizes]
+        self.told = [name for name in program.sizes if name not in sizes]
         bound = [(bind(tuple(shape), sizes), dtype) for shape, dtype in results]
         self.checks = np.array(
             [word for shape, dtype in inputs for word in check_words(bind(tuple(shape), sizes), dtype)],
@@ -139,7 +157,7 @@ class Frame:
         words: addresses and numbers, as the entry and the machine code find them.
         sizes: values of the named sizes.
         arena: memory for what is in between.
-        host: for calls back into Python.
+        host: for calls back into Python; None if there are none.
         records: words for what the code takes down of times.
     """
 
@@ -150,11 +168,10 @@ class Frame:
         self.plan = plan
         self.records = plan.records if records is None else records
         self.arena: Array | None = None
-        self.words = np.zeros(BUFFERS + len(program.main.buffers), np.int64)
-        self.sizes = np.array([plan.sizes.get(name, 0) for name in program.main.sizes], np.int64)
+        self.words = np.zeros(BUFFERS + program.buffers, np.int64)
+        self.sizes = np.array([plan.sizes.get(name, 0) for name in program.sizes], np.int64)
         context = self.words[CONTEXT : CONTEXT + CONTEXT_WORDS]
-        self.host = HostFrame(program.hosts, context)
-        context[HOST], context[PROGRAM] = host_address(), self.host.number
+        self.host = _host_frame(program.hosts, context) if program.hosts else None
         context[PROFILE] = self.records.ctypes.data
         self.words[MAIN] = plan.main
         self.words[INPUTS], self.words[OUTPUTS] = program.inputs, program.outputs
@@ -176,14 +193,22 @@ class Frame:
 
     def told_sizes(self) -> dict[str, int]:
         """The values of all named sizes, after a run that told some."""
-        return dict(zip(self.plan.program.main.sizes, self.sizes.tolist(), strict=True))
+        return dict(zip(self.plan.program.sizes, self.sizes.tolist(), strict=True))
 
     def output_address(self, number: int) -> int:
         """Where the run has put a result."""
         return int(self.words[BUFFERS + self.plan.program.inputs + number])
 
 
-def donated_places(program: Program, flags: Sequence[bool]) -> dict[int, int]:
+def _host_frame(hosts: Sequence[Any], context: Array) -> Any:
+    from weft.backends.llvm.host import HostFrame, host_address
+
+    frame = HostFrame(hosts, context)
+    context[HOST], context[PROGRAM] = host_address(), frame.number
+    return frame
+
+
+def donated_places(program: Facts, flags: Sequence[bool]) -> dict[int, int]:
     """By number of a result that is written over an input, the number of that input."""
     return {result: given for given, result in program.donated if flags[given]}
 

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
-from weft.backends.llvm.compiler import Source
-from weft.backends.llvm.engine import Code, Engine, default_engine
+from weft.backends.llvm.code import Code, Source, lock, shared
 from weft.backends.llvm.pool_code import POOL
 from weft.base.threads import get_num_threads, on_change, usable_processors
 
+if TYPE_CHECKING:
+    from weft.backends.llvm.engine import Engine
+
 SOURCE = Source(POOL, quick=True)  # others wait for it; little of it is in loops
+FUNCTIONS = (
+    "weft_wave",
+    "weft_now",
+    "weft_mode",
+    "weft_set_mode",
+    "weft_pool_set",
+    "weft_pool_started",
+    "weft_pool_reset",
+)
 _SPIN = 40_000  # nanoseconds that an idle worker spins before it sleeps
 
 
@@ -18,17 +32,13 @@ class Pool:
     """The threads of this process that kernels run on; none is started before the first wave.
 
     Attributes:
-        wave: ``weft_wave``, for kernels on the pool.
-        now: ``weft_now``, nanoseconds of a clock that only goes forward.
-        mode, set_mode: ``weft_mode`` and ``weft_set_mode``, how the processor treats floating-point numbers.
+        codes: its functions by name: ``weft_wave``, for kernels on the pool; ``weft_now``, nanoseconds of a
+            clock that only goes forward; ``weft_mode`` and ``weft_set_mode``, how the processor treats
+            floating-point numbers; and those that it is managed by.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        codes = engine.load([SOURCE])
-        self.wave: Code = codes["weft_wave"]
-        self.now: Code = codes["weft_now"]
-        self.mode: Code = codes["weft_mode"]
-        self.set_mode: Code = codes["weft_set_mode"]
+    def __init__(self, codes: Mapping[str, Code]) -> None:
+        self.codes = {name: codes[name] for name in FUNCTIONS}
         self._set = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(codes["weft_pool_set"].address)
         self._started = ctypes.CFUNCTYPE(ctypes.c_int64)(codes["weft_pool_started"].address)
         self._reset = ctypes.CFUNCTYPE(None)(codes["weft_pool_reset"].address)
@@ -53,16 +63,23 @@ _pools: list[Pool] = []
 def default_pool() -> Pool:
     """The pool of this process."""
     if not _pools:
-        engine = default_engine()
-        with engine.lock:
+        with lock:
             if not _pools:
-                _pools.append(Pool(engine))
+                _pools.append(Pool(shared or _compiled()))
     return _pools[0]
+
+
+def _compiled() -> dict[str, Code]:
+    from weft.backends.llvm.engine import default_engine
+
+    return default_engine().load([SOURCE])
 
 
 def provide_pool(engine: Engine) -> None:
     """Let texts declare what the pool defines."""
-    engine.provide("weft_wave", lambda: default_pool().wave.address)
-    engine.provide("weft_now", lambda: default_pool().now.address)
-    engine.provide("weft_mode", lambda: default_pool().mode.address)
-    engine.provide("weft_set_mode", lambda: default_pool().set_mode.address)
+    for name in FUNCTIONS:
+        engine.provide(name, partial(_address, name))
+
+
+def _address(name: str) -> int:
+    return default_pool().codes[name].address

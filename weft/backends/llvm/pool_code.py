@@ -14,13 +14,11 @@ import platform
 import sys
 
 _ARM = platform.machine().lower() in ("aarch64", "arm64")
-_PAUSE = "@llvm.aarch64.isb(i32 15)" if _ARM else "@llvm.x86.sse2.pause()"
 _MAC = sys.platform == "darwin"
-_CLOCK, _SETMASK = (6, 3) if _MAC else (1, 2)  # CLOCK_MONOTONIC and SIG_SETMASK
 
 # The bits that flush to zero what is read and written: FZ and FZ16 of FPCR; FTZ and DAZ of MXCSR.
 FLUSH = 0x1080000 if _ARM else 0x8040
-_MODE = """
+_MODE_ARM = """
 declare i64 @llvm.aarch64.get.fpcr()
 declare void @llvm.aarch64.set.fpcr(i64)
 
@@ -33,7 +31,8 @@ define void @weft_set_mode(i64 %mode) nounwind {
   call void @llvm.aarch64.set.fpcr(i64 %mode)
   ret void
 }
-""" if _ARM else """
+"""
+_MODE_X86 = """
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)
 
@@ -52,13 +51,23 @@ define void @weft_set_mode(i64 %mode) nounwind {
   call void @llvm.x86.sse.ldmxcsr(ptr %place)
   ret void
 }
-"""  # fmt: skip
+"""
+
 
 # The word @weft_state tells of waves, from low to high bits: how many workers are inside (16), whether the
 # wave is open (1), how many may be inside (15), and the number of the wave (32). Workers enter and leave by
 # changing it, so when the caller has closed the wave and nobody is inside, nobody will look at its launches.
 # The word @weft_claims holds how many pieces were claimed from the front (32) and from the back (32).
-POOL = f"""{_MODE}
+def pool_text(*, arm: bool, mac: bool) -> str:
+    """The code for a kind of processor and of system.
+
+    >>> from weft.backends.llvm.pool_code import pool_text
+    >>> "fpcr" in pool_text(arm=True, mac=False), "fpcr" in pool_text(arm=False, mac=False)
+    (True, False)
+    """
+    pause = "@llvm.aarch64.isb(i32 15)" if arm else "@llvm.x86.sse2.pause()"
+    clock, set_mask = (6, 3) if mac else (1, 2)  # CLOCK_MONOTONIC and SIG_SETMASK
+    return f"""{_MODE_ARM if arm else _MODE_X86}
 %launch = type {{ ptr, ptr, i64, i64 }}
 %line = type {{ i64, [15 x i64] }}
 
@@ -73,7 +82,7 @@ POOL = f"""{_MODE}
 @weft_mutex = internal global [16 x i64] zeroinitializer, align 128
 @weft_condition = internal global [16 x i64] zeroinitializer, align 128
 
-declare void {"@llvm.aarch64.isb(i32)" if _ARM else "@llvm.x86.sse2.pause()"}
+declare void {"@llvm.aarch64.isb(i32)" if arm else "@llvm.x86.sse2.pause()"}
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
 declare i32 @sigfillset(ptr)
@@ -92,7 +101,7 @@ declare i32 @pthread_cond_signal(ptr)
 
 define i64 @weft_now() nounwind {{
   %time = alloca [2 x i64]
-  call i32 @clock_gettime(i32 {_CLOCK}, ptr %time)
+  call i32 @clock_gettime(i32 {clock}, ptr %time)
   %seconds = load i64, ptr %time
   %rest_place = getelementptr i64, ptr %time, i64 1
   %rest = load i64, ptr %rest_place
@@ -130,7 +139,7 @@ entry:
   %thread = alloca ptr
   %started = load atomic i64, ptr @weft_started monotonic, align 8
   call i32 @sigfillset(ptr %all)
-  call i32 @pthread_sigmask(i32 {_SETMASK}, ptr %all, ptr %before)
+  call i32 @pthread_sigmask(i32 {set_mask}, ptr %all, ptr %before)
   call i32 @pthread_attr_init(ptr %attributes)
   call i32 @pthread_attr_setstacksize(ptr %attributes, i64 4194304)
   br label %next
@@ -150,7 +159,7 @@ made:
 done:
   store atomic i64 %i, ptr @weft_started monotonic, align 8
   call i32 @pthread_attr_destroy(ptr %attributes)
-  call i32 @pthread_sigmask(i32 {_SETMASK}, ptr %before, ptr null)
+  call i32 @pthread_sigmask(i32 {set_mask}, ptr %before, ptr null)
   ret void
 }}
 
@@ -266,7 +275,7 @@ idle:
   %look_now = or i1 %time_to_look, %never
   br i1 %look_now, label %clock, label %spin
 spin:
-  call void {_PAUSE}
+  call void {pause}
   br label %look
 clock:
   call i32 @sched_yield()
@@ -430,7 +439,7 @@ again:
   %long = icmp sgt i64 %turns1, 200
   br i1 %long, label %yield, label %pause
 pause:
-  call void {_PAUSE}
+  call void {pause}
   br label %wait
 yield:
   call i32 @sched_yield()
@@ -443,3 +452,6 @@ serial:
   ret void
 }}
 """
+
+
+POOL = pool_text(arm=_ARM, mac=_MAC)

@@ -17,7 +17,7 @@ from weft.backends.llvm.engine import Code
 from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, is_unfit, make_enter
 from weft.backends.llvm.host import HOST_FAILED
 from weft.backends.llvm.main import ENDED, OUT_OF_MEMORY, RECORD, recorded_statements
-from weft.backends.llvm.plan import Frame, Plan, Recipe, donated_places
+from weft.backends.llvm.plan import Facts, Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import bind
 from weft.errors import GraphError, WeftError
@@ -44,6 +44,7 @@ class Executable:
         codes: the machine code, the main function first.
         target: the machine that it is for.
         records: words for what the code takes down of times, if it was made to; nobody looks at these.
+        objects: its object code, if it was to be kept.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Executable:
         codes: Sequence[Code],
         target: Target | None = None,
         records: int = 0,
+        objects: Sequence[bytes] = (),
     ) -> None:
         self.graph = graph
         self.program = program
@@ -60,7 +62,9 @@ class Executable:
         self.codes = tuple(codes)
         self.target = target or host_target()
         self.records = np.zeros(records, np.int64)
+        self.objects = tuple(objects)
         self._constants = [np.require(c, requirements=("C", "A")) for c in program.constants]
+        self._facts = facts_of(program)
         self._enter = make_enter()
         self._recording: Executable | None = None
         self._plans: dict[Any, Plan] = {}
@@ -145,6 +149,12 @@ class Executable:
 
     # Plans
 
+    def known_plans(self) -> list[tuple[tuple[tuple[int, ...], ...], Plan]]:
+        """What there is for calls, by the shapes of the arrays."""
+        if self._plan is None:
+            return list(self._plans.items())
+        return [(tuple(v.type.shape for v in self.graph.inputs), self._plan)]
+
     def known_sizes(self) -> dict[str, int]:
         """The values that the last new shapes gave the named sizes."""
         return next((dict(plan.sizes) for plan in reversed(self._plans.values())), {})
@@ -152,9 +162,7 @@ class Executable:
     def _new_plan(self, sizes: Mapping[str, int]) -> Plan:
         inputs = [(v.type.shape, v.type.dtype) for v in self.graph.inputs]
         results = [(v.type.shape, v.type.dtype) for v in self.graph.results]
-        return Plan(
-            self.program, self.codes[0].address, self._constants, self.records, inputs, results, sizes
-        )
+        return Plan(self._facts, self.codes[0].address, self._constants, self.records, inputs, results, sizes)
 
     def _find_plan(self, arrays: Sequence[Any]) -> Plan | None:
         """The plan for the shapes of arrays; None where sizes do not fit a branch or a loop.
@@ -199,7 +207,7 @@ class Executable:
         for i in plan.open_shapes:
             outputs[i] = _taken_over(frame, i)
         if again and flags:
-            for result, given in donated_places(self.program, flags).items():
+            for result, given in donated_places(self._facts, flags).items():
                 outputs[result] = _overwritten(arrays[given], outputs[result])
         return outputs
 
@@ -218,7 +226,7 @@ class Executable:
         """The error of a run that failed."""
         failed, *values = frame.words[CONTEXT + FAILED : CONTEXT + HOST].tolist()
         number = failed - 1
-        if number == HOST_FAILED and frame.host.error is not None:
+        if number == HOST_FAILED and frame.host is not None and frame.host.error is not None:
             return self._explained(frame.host.error)
         if number == OUT_OF_BOUNDS:
             buffer, index, size = values[:3]
@@ -233,6 +241,20 @@ class Executable:
         if origins is None or not isinstance(error, WeftError):
             return error
         return explain_error(error, origins.graph)
+
+
+def facts_of(program: Program) -> Facts:
+    """What calls need to know of a program."""
+    main = program.main
+    return Facts(
+        program.inputs,
+        program.outputs,
+        len(main.buffers),
+        tuple(main.sizes),
+        program.arena_size,
+        program.donated,
+        program.hosts,
+    )
 
 
 def _overwritten(array: Array, result: Array) -> Array:

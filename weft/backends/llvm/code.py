@@ -1,0 +1,49 @@
+"""Texts of machine code, and functions in memory: what is needed of them without LLVM."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, NamedTuple
+
+lock = threading.RLock()  # of who compiles or loads code: whoever compiles uses all processors anyway
+early = threading.RLock()  # held by who compiles before anybody has asked for it
+
+
+class Source(NamedTuple):
+    """A text with functions in it.
+
+    Attributes:
+        text: the functions.
+        optimise: whether LLVM is to optimise them first. It takes two to four times as long; it pays for
+            loops over scalars, and gains nothing for code whose vectors are written out.
+        quick: whether to take the code that LLVM finds soonest, in a tenth of the time: good enough where
+            nothing is in a loop.
+    """
+
+    text: str
+    optimise: bool = False
+    quick: bool = False
+
+
+class Code:
+    """A function in machine code.
+
+    Attributes:
+        symbol: its name.
+        address: where it is.
+    """
+
+    __slots__ = ("__weakref__", "_library", "address", "symbol")
+
+    def __init__(self, symbol: str, address: int, library: Any) -> None:
+        self.symbol = symbol
+        self.address = address
+        self._library = library  # what keeps the code in memory
+
+
+shared: dict[str, Code] = {}  # the entry and the pool, where they came from disk, see `programs`
+
+if hasattr(os, "register_at_fork"):  # the child of a fork finds nobody in the middle of compiling
+    for held in (early, lock):  # acquired in the opposite order, the one that everybody takes first
+        os.register_at_fork(before=held.acquire, after_in_parent=held.release, after_in_child=held.release)

@@ -1,0 +1,233 @@
+"""Whole compiled programs on disk: machine code that a later process runs without any compiler.
+
+A program is kept as an image (``elf``), its constants, and what calls need to know of it (``Plan``). The
+entry from Python and the pool of threads are an image of their own, for all programs. What is read is checked
+by the cache; whatever is not as expected counts as not there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.backends.llvm.blas import NAMES as BLAS
+from weft.backends.llvm.blas import blas_address
+from weft.backends.llvm.cache import Cache, default_cache
+from weft.backends.llvm.code import Code, lock, shared
+from weft.backends.llvm.entry import PYTHON, make_enter, python_address
+from weft.backends.llvm.image import Image, load_image, process_address
+from weft.backends.llvm.plan import Facts, Frame, Plan
+from weft.backends.llvm.pool import FUNCTIONS as POOL
+from weft.backends.llvm.pool import default_pool
+from weft.base.dtypes import DTYPES
+from weft.errors import DeviceError
+
+if TYPE_CHECKING:
+    from weft.backends.llvm.run import Executable
+
+Shapes = tuple[tuple[int, ...], ...]
+Array = np.ndarray[Any, Any]
+
+MAIN = "weft_main"
+_SHARED = "shared"  # the key of the entry and the pool
+_DTYPES = {d.name: d for d in DTYPES}
+_NO_RECORDS = np.zeros(0, np.int64)
+
+
+class StoredProgram:
+    """A program from disk, called with the arrays of its inputs.
+
+    Attributes:
+        note: what was stored with it.
+        plans: what there is for calls, by the shapes of the arrays.
+    """
+
+    def __init__(self, code: Code, plans: Mapping[Shapes, Plan], note: Any) -> None:
+        self.note = note
+        self.plans = dict(plans)
+        self._code = code
+        self._enter = make_enter()
+
+    def run(self, arrays: Sequence[Any], plan: Plan) -> list[Any] | None:
+        """The results; None if the arrays do not fit as they are, or the run fails."""
+        try:
+            frame = plan.frames.pop()
+        except IndexError:
+            frame = Frame(plan)
+        if not plan.keeps_arena:
+            frame.take_arena()
+        recipe = plan.recipe
+        outputs = recipe.new_outputs() if recipe.large else recipe.blank.copy()
+        failed = self._enter(arrays, outputs, frame.words, recipe.words)
+        plan.free(frame)
+        return None if failed else outputs
+
+
+# Storing
+
+
+def store_program(
+    key: Sequence[str],
+    run: Executable,
+    note: Any,
+    before: Mapping[Shapes, Plan] | None = None,
+    cache: Cache | None = None,
+) -> bool:
+    """Keep a program that has been run; whether it could be.
+
+    Args:
+        key: everything that the program depends on.
+        run: the program, whose object code was kept.
+        note: JSON to store with it.
+        before: what was kept for calls with other shapes.
+        cache: where to keep it; that of this process by default.
+    """
+    cache = cache or default_cache()
+    program = run.program
+    plans = {**(before or {}), **dict(run.known_plans())}
+    told = any(plan.told for plan in plans.values())
+    if not run.objects or program.hosts or program.heap or not plans or told:
+        return False
+    image = _linked(run.objects, [MAIN])
+    if image is None or not all(_is_known(name) for name in image.imports) or not _store_shared(cache):
+        return False
+    constants = [np.require(c, requirements=("C", "A")) for c in program.constants]
+    described = {
+        "facts": [program.inputs, program.outputs, len(program.main.buffers), list(program.main.sizes)],
+        "inputs": [v.type.dtype.name for v in run.graph.inputs],
+        "results": [v.type.dtype.name for v in run.graph.results],
+        "plans": [[shapes, p.shapes, p.arena, p.sizes] for shapes, p in plans.items()],
+        "constants": [[c.dtype.name, c.shape] for c in constants],
+        "note": note,
+    }
+    cache.put(key, _packed(image, described, constants))
+    return True
+
+
+def _store_shared(cache: Cache) -> bool:
+    """Keep the entry and the pool, unless they are there."""
+    key = _shared_key()
+    if key is None:
+        return False
+    if cache.get(key) is None:
+        from weft.backends.llvm.engine import default_engine
+        from weft.backends.llvm.entry import ENTER
+        from weft.backends.llvm.pool import SOURCE
+
+        with lock:
+            objects = [default_engine().object_code(source) for source in (ENTER, SOURCE)]
+        image = _linked(objects, ["weft_enter", *POOL])
+        if image is None:
+            return False
+        cache.put(key, _packed(image, {}, ()))
+    return True
+
+
+def _linked(objects: Sequence[bytes], wanted: Sequence[str]) -> Image | None:
+    from weft.backends.llvm.elf import UnknownObjectError, make_image
+
+    try:
+        return make_image(objects, wanted)
+    except UnknownObjectError:
+        return None
+
+
+def _shared_key() -> tuple[str, ...] | None:
+    from weft.backends.llvm.surroundings import surroundings
+
+    found = surroundings()
+    return None if found is None else (_SHARED, *found)
+
+
+def _packed(image: Image, described: Mapping[str, Any], constants: Sequence[Array]) -> bytes:
+    """One row of bytes: a length, JSON, the image, constants."""
+    open_parts = [image.fixed, image.exports, image.imports, image.rebased, len(image.data)]
+    head = json.dumps({"image": open_parts, **described}, separators=(",", ":")).encode()
+    return b"".join([len(head).to_bytes(8, "little"), head, image.data, *[c.tobytes() for c in constants]])
+
+
+# Reading
+
+
+def stored_program(key: Sequence[str], cache: Cache | None = None) -> StoredProgram | None:
+    """A program that was kept, ready to run; None if there is none, or it cannot run here."""
+    cache = cache or default_cache()
+    data = cache.get(key)
+    try:
+        return None if data is None else _loaded(data, cache)
+    except (ValueError, TypeError, KeyError, IndexError, DeviceError):  # other content, or no library for it
+        return None
+
+
+def _loaded(data: bytes, cache: Cache) -> StoredProgram | None:
+    image, head, rest = _unpacked(data)
+    with lock:
+        codes = load_image(image, _address) if _load_shared(cache) else None
+    if codes is None:
+        return None
+    inputs, outputs, buffers, sizes = head["facts"]
+    constants = _constants(head["constants"], rest)
+    given = [_DTYPES[name] for name in head["inputs"]]
+    made = [_DTYPES[name] for name in head["results"]]
+    plans = {}
+    for shapes, results, arena, values in head["plans"]:
+        key_shapes = tuple(map(tuple, shapes))
+        facts = Facts(inputs, outputs, buffers, tuple(sizes), arena)
+        specs = list(zip(key_shapes, given, strict=True)), list(zip(map(tuple, results), made, strict=True))
+        plans[key_shapes] = Plan(facts, codes[MAIN].address, constants, _NO_RECORDS, *specs, values)
+    return StoredProgram(codes[MAIN], plans, head["note"])
+
+
+def _unpacked(data: bytes) -> tuple[Image, dict[str, Any], memoryview]:
+    end = 8 + int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:end])
+    fixed, exports, imports, rebased, size = head["image"]
+    return (
+        Image(data[end : end + size], fixed, exports, imports, rebased),
+        head,
+        memoryview(data)[end + size :],
+    )
+
+
+def _constants(described: Sequence[Any], data: memoryview) -> list[Array]:
+    """Constants, each in memory that begins at a multiple of 64 bytes."""
+    found, at = [], 0
+    for name, shape in described:
+        dtype = _DTYPES[name]
+        size = prod(shape) * dtype.itemsize
+        memory = np.empty(size + 64, np.uint8)
+        begin = -memory.ctypes.data % 64
+        memory[begin : begin + size] = np.frombuffer(data[at : at + size], np.uint8)
+        found.append(memory[begin : begin + size].view(dtype).reshape(shape))
+        at += size
+    return found
+
+
+def _load_shared(cache: Cache) -> bool:
+    """Have the entry and the pool from disk, unless this process has them from there already."""
+    if shared:
+        return True
+    key = _shared_key()
+    data = None if key is None else cache.get(key)
+    codes = None if data is None else load_image(_unpacked(data)[0], _address)
+    shared.update(codes or {})
+    return codes is not None
+
+
+def _is_known(name: str) -> bool:
+    return name in POOL or name in BLAS or process_address(name) is not None
+
+
+def _address(name: str) -> int | None:
+    """Where something is that programs, the entry and the pool call."""
+    if name in PYTHON:
+        return python_address(name)
+    if name in BLAS:
+        return blas_address(name)
+    if name in POOL:
+        return default_pool().codes[name].address
+    return process_address(name)
