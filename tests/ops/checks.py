@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import weft
 from weft.base.dtypes import kind
@@ -51,6 +52,28 @@ def entries() -> list[Entry]:
                 call = op.on_tensors  # without a tensor among the inputs, the op itself gives arrays
             rows += [Entry(name, call, sample, op) for sample in (op.samples() if op.samples else ())]
     return rows
+
+
+def over(rows: Sequence[Entry]) -> Callable[[Callable[[Entry], None]], Callable[..., None]]:
+    """Have a check of one sample made of all, in one test for each op; what fails is noted in the error."""
+    groups: dict[str, list[Entry]] = {}
+    for row in rows:
+        groups.setdefault(row.name, []).append(row)
+
+    def decorate(check: Callable[[Entry], None]) -> Callable[..., None]:
+        @pytest.mark.parametrize("name", groups)
+        def test(name: str) -> None:
+            for number, entry in enumerate(groups[name], 1):
+                try:
+                    check(entry)
+                except BaseException as error:
+                    error.add_note(f"sample {number} of {name}")
+                    raise
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return decorate
 
 
 def direction(arrays: Sequence[Any], seed: int) -> list[Any]:

@@ -41,6 +41,7 @@ def _floor_divide(x: Any, y: Any) -> Any:
 
 ORACLES: dict[str, Callable[..., Any]] = {
     "where": np.where,
+    "bitcast": lambda x, dtype: np.frombuffer(x.tobytes(), dtype).reshape(x.shape),
     "cast": _cast,
     # arithmetic
     "add": np.add,
@@ -128,9 +129,17 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "nan_to_num": np.nan_to_num,
     "lerp": lambda start, end, weight: (1 - weight) * start + weight * end,
     # special functions
+    "entr": special.entr,
     "erf": special.erf,
     "erfc": special.erfc,
     "erfinv": special.erfinv,
+    "log_ndtr": special.log_ndtr,
+    "logit": special.logit,
+    "ndtr": special.ndtr,
+    "ndtri": special.ndtri,
+    "sinc": np.sinc,
+    "xlog1py": special.xlog1py,
+    "xlogy": special.xlogy,
     "lgamma": lambda x: np.where(x == -np.inf, np.inf, special.gammaln(x)),
     "digamma": special.digamma,
     "polygamma": lambda x, n: special.polygamma(n, x) if (x > 0).all() else _polygamma(x, n),

@@ -7,25 +7,13 @@ import pytest
 
 from tests.ops import checks
 from tests.ops.oracles import all_oracles
-from weft.ops import rows as _rows  # noqa: F401 - weft itself does not import it
+from weft.ops import bits as _bits  # noqa: F401 - weft itself does not import these
+from weft.ops import rows as _rows  # noqa: F401
 from weft.ops.op import COMPOSITES, OPS, NoGradient, Op
 
 ENTRIES = checks.entries()
 ORACLES = all_oracles()
 HOLDING_GRAPHS = ("call", "cond", "function", "scan", "switch", "while_loop")  # they have tests of their own
-
-
-def _names(rows: list[checks.Entry]) -> list[str]:
-    seen: dict[str, int] = {}
-    out = []
-    for row in rows:
-        seen[row.name] = seen.get(row.name, 0) + 1
-        out.append(f"{row.name}-{seen[row.name]}")
-    return out
-
-
-def over(rows: list[checks.Entry]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("entry", rows, ids=_names(rows))
 
 
 def _is_smooth(entry: checks.Entry) -> bool:
@@ -53,34 +41,34 @@ def test_op_declares_samples_and_an_oracle(name: str) -> None:
     assert name in ORACLES, f"{name} has no oracle in tests/ops/oracles_*.py"
 
 
-@over([e for e in ENTRIES if isinstance(e.op, Op)])
+@checks.over([e for e in ENTRIES if isinstance(e.op, Op)])
 def test_type_rule_tells_the_actual_type(entry: checks.Entry) -> None:
     checks.check_type(entry)
 
 
-@over(ENTRIES)
+@checks.over(ENTRIES)
 def test_value_equals_the_oracle(entry: checks.Entry) -> None:
     if entry.name not in ORACLES:
         pytest.fail(f"{entry.name} has no oracle")
     checks.check_value(entry, ORACLES[entry.name])
 
 
-@over(SMOOTH)
+@checks.over(SMOOTH)
 def test_jvp_equals_finite_differences(entry: checks.Entry) -> None:
     checks.check_jvp(entry)
 
 
-@over(SMOOTH)
+@checks.over(SMOOTH)
 def test_vjp_is_the_transpose_of_jvp(entry: checks.Entry) -> None:
     checks.check_transposed(entry)
 
 
-@over(SMOOTH)
+@checks.over(SMOOTH)
 def test_second_order_equals_finite_differences(entry: checks.Entry) -> None:
     checks.check_second_order(entry)
 
 
-@over(ENTRIES)
+@checks.over(ENTRIES)
 def test_vmap_equals_a_loop(entry: checks.Entry) -> None:
     count = len(entry.sample.inputs)
     if count == 0:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 import weft
 from tests.ops import checks
@@ -22,18 +21,18 @@ def _is_smooth(entry: checks.Entry) -> bool:
     return entry.sample.smooth and bool(entry.differentiable) and wide
 
 
-def _rows() -> list[Any]:
+def _rows() -> list[checks.Entry]:
     """The smooth samples of every op, at most three of each."""
-    rows: list[Any] = []
+    rows: list[checks.Entry] = []
     counts: dict[str, int] = {}
     for entry in checks.entries():
         if _is_smooth(entry) and counts.get(entry.name, 0) < 3:
             counts[entry.name] = counts.get(entry.name, 0) + 1
-            rows.append(pytest.param(entry, id=f"{entry.name}-{counts[entry.name]}"))
+            rows.append(entry)
     return rows
 
 
-every_op = pytest.mark.parametrize("entry", _rows())
+every_op = checks.over(_rows())
 
 
 def stacked(make: Callable[[int], list[Any]]) -> list[Any]:

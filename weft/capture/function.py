@@ -406,6 +406,25 @@ class GraphFunction:
         version = self._version_to_save(examples, keywords)
         import_module("weft.io.model").save_version(self._function, version, path)
 
+    @edge
+    def export_library(self, folder: Any, *examples: Any, **options: Any) -> None:
+        """Write the graph and its weights as a shared library for C programs, which need no Python.
+
+        Args:
+            folder: that the files go to.
+            examples: arguments, to export the version for them, as ``save`` takes them.
+            options: ``name``, ``cpu``, ``weights``, ``fast_math``, ``check_nan`` and ``linker`` are those of
+                ``weft.export_library``; others are examples by name.
+
+        >>> import os, tempfile, weft
+        >>> folder = tempfile.mkdtemp()
+        >>> twice = weft.compile(lambda x: x * 2.0)
+        >>> twice.export_library(folder, weft.TensorType(("n",), weft.float32), name="twice")
+        >>> "libtwice.so" in os.listdir(folder)
+        True
+        """
+        import_module("weft.library.export").export_function(self, folder, examples, options)
+
     def _version_to_save(self, examples: tuple[Any, ...], keywords: dict[str, Any]) -> Version:
         if not examples and not keywords:
             if self._kept.newest is None:

@@ -61,6 +61,8 @@ def capture_call(
     arguments: Arguments,
     own: tuple[Any, Any] | None,
     shapes: Sequence[tuple[Any, ...]],
+    *,
+    gradients: bool | None = None,
 ) -> Program:
     """The program of a call in a root.
 
@@ -70,6 +72,7 @@ def capture_call(
         arguments: of the call.
         own: the arguments as given, if no array became a tensor.
         shapes: of the tensors among them, with names for sizes that later calls may choose.
+        gradients: whether the program has a backward graph; by default where gradients are recorded.
     """
     args, kwargs = rebuild(arguments) if own is None else own
     root.read_function(function)
@@ -82,7 +85,8 @@ def capture_call(
     for i, (tensor, shape) in enumerate(zip(arguments.tensors, shapes, strict=True)):
         root.arguments[id(tensor)] = i
         root.adopt(tensor, shape)
-    return record(root, function, args, kwargs, arguments.tensors, gradients=thread.recording)
+    wanted = thread.recording if gradients is None else gradients
+    return record(root, function, args, kwargs, arguments.tensors, gradients=wanted)
 
 
 def record(

@@ -79,6 +79,7 @@ class Session:
         options = {"debug": debug, "check_nan": check_setting("Session", check_nan)}
         self._build = backends.builder("Session", backend, options)
         self._programs: dict[tuple[Any, ...], _Program] = {}
+        self._named: dict[Any, Value] = {}  # what names stand for; finding one goes through the graph
         self._lock = Lock()
 
     @edge
@@ -130,7 +131,9 @@ class Session:
         """The value of the graph that a tensor, a value or a name stands for."""
         graph = self.graph
         if isinstance(key, Value | str):
-            found: Value = graph.value(key)
+            found: Value | None = self._named.get(key)
+            if found is None:
+                found = self._named[key] = graph.value(key)
             return found
         if not isinstance(key, Tensor):
             raise ArgumentError("run", f"{what} must be tensors, values or names, got {type(key).__name__}")

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import int64, kind
+from weft.base.dtypes import DType, int64, kind
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
+from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.contract import matmul, transpose_last
@@ -19,7 +20,7 @@ from weft.ops.index import gather_nd
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
-from weft.ops.size import positions
+from weft.ops.size import positions, size_value
 from weft.ops.view import reshape
 from weft.ops.view_slice import slice_axis
 
@@ -29,27 +30,32 @@ _PADDINGS = ("zeros", "border", "reflection")
 # Coordinates
 
 
-def _clipped(at: Any, low: float, high: float) -> Any:
-    return clip_between(at, np.asarray(low, at.dtype), np.asarray(high, at.dtype))
+def _limit(size: Any, offset: float, dtype: DType) -> Any:
+    """``size + offset`` as a number next to coordinates; the size may be named."""
+    return size_value(size, dtype) + offset if isinstance(size, Size) else np.asarray(size + offset, dtype)
 
 
-def _reflected(at: Any, low: float, high: float) -> Any:
-    """Coordinates folded back at both ends until they lie between them."""
-    if low == high:
+def _clipped(at: Any, size: Any) -> Any:
+    """The nearest places of an axis."""
+    return clip_between(at, np.asarray(0, at.dtype), _limit(size, -1, at.dtype))
+
+
+def _reflected(at: Any, size: Any, low: float, offset: float) -> Any:
+    """Coordinates folded back at low and at ``size + offset`` until they lie between them."""
+    if not isinstance(size, Size) and size + offset == low:
         return at * 0
-    away, span = absolute(at - low), np.asarray(high - low, at.dtype)
+    away, span = absolute(at - low), _limit(size, offset - low, at.dtype)
     extra = fmod(away, span)
     turns = floor(away / span)
     odd = fmod(turns, np.asarray(2.0, at.dtype)) == 1
     return select(odd, span - extra, extra) + low
 
 
-def _inside(at: Any, size: int, padding: str, align_corners: bool) -> Any:
+def _inside(at: Any, size: Any, padding: str, align_corners: bool) -> Any:
     """Coordinates moved into the image as the padding says; "zeros" leaves them where they are."""
     if padding == "reflection":
-        ends = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
-        at = _reflected(at, *ends)
-    return at if padding == "zeros" else _clipped(at, 0.0, size - 1.0)
+        at = _reflected(at, size, 0.0, -1.0) if align_corners else _reflected(at, size, -0.5, -0.5)
+    return at if padding == "zeros" else _clipped(at, size)
 
 
 def _coordinates(grid: Any, sizes: Shape, align_corners: bool) -> list[Any]:
@@ -70,9 +76,9 @@ def _pick(x: Any, places: Sequence[Any], sizes: Shape) -> Any:
     n, rank = x.shape[0], len(sizes)
     kept, safe = None, []
     for at, size in zip(places, sizes, strict=True):
-        here = (at >= 0) & (at < size)
+        here = (at >= 0) & (at < _limit(size, 0, at.dtype))
         kept = here if kept is None else kept & here
-        safe.append(_clipped(cast(at, dtype=int64), 0, size - 1))
+        safe.append(_clipped(cast(at, dtype=int64), size))
     rows = gather_nd(x, positions(n, rank), *safe)
     assert kept is not None
     return select(reshape(kept, shape=(*kept.shape, 1)), rows, np.zeros((), rows.dtype))

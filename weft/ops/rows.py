@@ -13,6 +13,7 @@ from weft.ops.batching import move_axis
 from weft.ops.families import primitive
 from weft.ops.op import Array, Attrs, Op, Sample
 from weft.ops.samples import real_array
+from weft.ops.size import filled
 from weft.ops.view import join, reshape
 
 
@@ -28,7 +29,7 @@ def _rows(x: Array, *, count: int) -> tuple[Array, ...]:
 
 def _stacked(g: Sequence[Any], x_type: TensorType) -> list[Any]:
     """The gradients of the rows as those of the whole; zeros where none came."""
-    zeros = np.zeros((1, *x_type.shape[1:]), x_type.dtype)
+    zeros = filled((1, *x_type.shape[1:]), 0, x_type.dtype)
     parts = [zeros if row is None else reshape(row, shape=(1, *row.shape)) for row in g]
     return [join(*parts, axis=0)]
 

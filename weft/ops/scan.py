@@ -247,7 +247,7 @@ def cummin(x: Any, /, axis: int) -> tuple[Any, Any]:
         Sample((real_array((3, 1)),), {"axis": 1, "n": 3}),
     ]
 )
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+def diff(x: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along an axis, n times over.
 
     >>> import weft

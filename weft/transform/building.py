@@ -50,6 +50,7 @@ class Capture:
         externals: tensors from outside that were used, in the order of first use (imports, in a region).
         journal: by key, the slots that were changed, with what they held before.
         examples: arrays for the inputs of a root that runs on data, so that values can be looked at.
+        placement: where in a program of another format the running code comes from, for an import.
     """
 
     escape_hint = "return it from the captured function, instead of storing it outside"
@@ -84,6 +85,7 @@ class Capture:
         self._known: dict[Value, Array] = {}
         self._tape: dict[Any, Location | None] = {}
         self._phase: Location | None = None
+        self.placement: Location | None = None if parent is None else parent.placement
         self.module_path: tuple[str, ...] = () if parent is None else parent.module_path
 
     def current(self) -> Capture:
@@ -231,8 +233,8 @@ class Capture:
 
     def location(self) -> Location | None:
         """Where the user's code is now, or where the op came from whose gradient is computed."""
-        if self._phase is not None:
-            return self._phase
+        if self._phase is not None or self.placement is not None:
+            return self._phase or self.placement
         found = errors.user_frame(2)
         return None if found is None else Location(*found, ".".join(self.module_path))
 

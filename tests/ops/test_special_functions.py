@@ -1,0 +1,110 @@
+"""weft.special beside SciPy: whole ranges, special values, gradients at seams, and SciPy given tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import weft
+
+EDGES = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, np.inf, -np.inf, np.nan])
+WIDE = np.concatenate([-np.logspace(-10, 5, 301), np.logspace(-10, 5, 301), np.linspace(-40, 40, 801)])
+CHANCES = np.concatenate(
+    [np.logspace(-300, -0.001, 301), np.linspace(0.2, 0.8, 301), 1 - np.logspace(-15, -1, 50)]
+)
+
+RANGES = {
+    "entr": WIDE,
+    "erf": WIDE,
+    "erfc": WIDE,
+    "expit": WIDE,
+    "log_expit": WIDE,
+    "log_ndtr": WIDE,
+    "logit": CHANCES,
+    "ndtr": WIDE,
+    "ndtri": CHANCES,
+    "sinc": np.linspace(-3.1, 3.1, 1001),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_values_are_scipys_over_the_whole_range(name: str) -> None:
+    x = np.concatenate([RANGES[name], EDGES])
+    found = getattr(weft.special, name)(weft.asarray(x)).numpy()
+    with np.errstate(all="ignore"):
+        expected = getattr(special, name)(x)
+    np.testing.assert_allclose(found, expected, rtol=2e-13, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_float32_is_as_precise_as_it_can_be(name: str) -> None:
+    x = np.concatenate([RANGES[name], EDGES]).astype(np.float32)
+    found = getattr(weft.special, name)(weft.asarray(x))
+    assert found.dtype == weft.float32
+    with np.errstate(all="ignore"):
+        expected = getattr(special, name)(x.astype(np.float64)).astype(np.float32)
+    near_roots = 2e-7 if name == "sinc" else 1e-37  # the angle is rounded
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=near_roots)
+
+
+@pytest.mark.parametrize("name", ["xlogy", "xlog1py"])
+def test_products_with_logarithms_are_scipys(name: str) -> None:
+    x, y = (a.reshape(-1) for a in np.meshgrid(EDGES, EDGES))
+    found = getattr(weft.special, name)(weft.asarray(x), weft.asarray(y)).numpy()
+    np.testing.assert_array_equal(found, getattr(special, name)(x, y))
+
+
+# where a function is put together of pieces, and at its special points
+SLOPES: dict[str, dict[float, float]] = {
+    "sinc": {0.0: 0.0, 0.003: -0.0098695, 0.0032: -0.0105273},
+    "logit": {0.25: 16 / 3, 0.5: 4.0, 0.75: 16 / 3},
+    "log_ndtr": {-1e4: 1e4 + 1e-4, 0.0: (2 / np.pi) ** 0.5, 50.0: 0.0},
+    "entr": {0.0: 0.0, 1.0: -1.0},
+    "ndtri": {0.5: (2 * np.pi) ** 0.5},
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_gradients_at_seams(name: str) -> None:
+    points, slopes = (np.array(list(part)) for part in (SLOPES[name], SLOPES[name].values()))
+    function = getattr(weft.special, name)
+    found = weft.grad(lambda x: function(x).sum())(weft.asarray(points))
+    np.testing.assert_allclose(found.numpy(), slopes, rtol=1e-4, atol=1e-12)
+
+
+def test_curvature_of_sinc_at_zero() -> None:
+    curvature = weft.grad(weft.grad(weft.special.sinc))(weft.tensor(0.0, dtype=weft.float64))
+    assert curvature.item() == pytest.approx(-(np.pi**2) / 3)
+
+
+def test_logarithm_keeps_its_gradient_where_the_factor_is_zero() -> None:
+    x, y = weft.zeros(3, dtype=weft.float64), weft.tensor([2.0, 0.0, -1.0], dtype=weft.float64)
+    gradient = weft.grad(lambda x, y: weft.special.xlogy(x, y).sum(), argnums=(0, 1))
+    by_x, by_y = gradient(x, y)
+    assert by_x.tolist() == pytest.approx([np.log(2.0), 0.0, 0.0])
+    assert by_y.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["entr", "erf", "erfc", "exp2", "expit", "gammaln", "log_ndtr", "logit", "ndtr", "ndtri", "psi", "sinc"],
+)
+def test_scipy_given_a_tensor_calls_wefts_function(name: str) -> None:
+    x = weft.tensor([0.2, 0.4, 0.7], dtype=weft.float64, requires_grad=True)
+    y = getattr(special, name)(x)
+    assert y.requires_grad
+    np.testing.assert_allclose(y.detach().numpy(), getattr(special, name)(x.detach().numpy()), rtol=1e-13)
+
+
+def test_entropy_of_scipy_has_a_gradient() -> None:
+    def entropy(p: Any) -> Any:
+        return stats.entropy(p)
+
+    p = weft.tensor([0.2, 0.3, 0.5], dtype=weft.float64, requires_grad=True)
+    entropy(p).backward()
+    q = p.detach().numpy()
+    expected = (-np.log(q) - entropy(q)) / q.sum()
+    np.testing.assert_allclose(p.grad.numpy(), expected, rtol=1e-12)

@@ -1,0 +1,259 @@
+"""Sizes followed through the operators that models compute shapes with.
+
+``Shape`` of a tensor with open sizes gives ints and named sizes; what models do with them (take one, add,
+concatenate) is done on arrays of these, so that ``Reshape(x, Concat(Shape(x)[0], -1))`` stays open. A rule
+gives None where the result is no array of ints and sizes: then a run computes it.
+"""
+
+from __future__ import annotations
+
+import operator as operators
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import bool_
+from weft.base.size_bounds import lower_bound, size_max, size_min
+from weft.base.sizes import Size
+from weft.onnx.facts import Array, Constant, constant_of_sizes
+from weft.onnx.operators.registry import Call
+from weft.onnx.types import dtype_of
+
+Rule = Callable[..., Any]  # of the call and the arrays; gives an array, a list of them, or None
+_rules: dict[str, Rule] = {}
+
+
+def follow(call: Call, inputs: Sequence[Constant | None]) -> list[Constant] | None:
+    """The outputs of an operator on known sizes; None where no rule tells them."""
+    first = next((c for c in inputs if c is not None), None)
+    name = "exact Div" if call.op == "Div" and first is not None and first.dtype.kind == "f" else call.op
+    rule = None if call.domain else _rules.get(name)
+    if rule is None or first is None:
+        return None
+    try:
+        out = rule(call, *[None if c is None else c.array.astype(object) for c in inputs])
+    except (ValueError, IndexError, TypeError, ZeroDivisionError):
+        return None  # the handler tells what is wrong
+    if out is None:
+        return None
+    dtype = _dtype(call, inputs)
+    return [constant_of_sizes(a, dtype) for a in (out if isinstance(out, list) else [out])]
+
+
+def _dtype(call: Call, inputs: Sequence[Constant | None]) -> Any:
+    """The dtype of the outputs of an operator that has a rule."""
+    if call.op in _COMPARISONS:
+        return bool_
+    if call.op == "Cast":
+        return dtype_of(call.attribute("to"))
+    of = inputs[1 if call.op == "Where" else 0]
+    return None if of is None else of.dtype
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        _rules.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def _each(function: Callable[..., Any], *arrays: Array) -> Array | None:
+    """A function of ints and sizes on the elements of arrays; None if it gives None for one."""
+    together = np.broadcast_arrays(*arrays)
+    flat = [function(*items) for items in zip(*[a.reshape(-1) for a in together], strict=True)]
+    if any(item is None for item in flat):
+        return None
+    out = np.empty(len(flat), object)
+    out[:] = flat
+    return out.reshape(together[0].shape)
+
+
+# Arithmetic
+
+
+def _integral(x: Any) -> bool:
+    return isinstance(x, Size) or float(x).is_integer()
+
+
+def _whole(x: Any) -> Any:
+    return x if isinstance(x, Size) else int(x)
+
+
+def _divided(x: Any, y: Any) -> Any:
+    """A quotient: of whole numbers from 0 on, where ONNX's and Python's agree."""
+    low = lower_bound(x)
+    if isinstance(y, Size) or y <= 0 or low is None or low < 0:
+        return None
+    return x // y
+
+
+def _arithmetic(name: str, function: Callable[[Any, Any], Any]) -> None:
+    def compute(x: Any, y: Any) -> Any:
+        return function(_whole(x), _whole(y)) if _integral(x) and _integral(y) else None
+
+    _rules[name] = lambda call, a, b: _each(compute, a, b)
+
+
+_arithmetic("Add", operators.add)
+_arithmetic("Sub", operators.sub)
+_arithmetic("Mul", operators.mul)
+_arithmetic("Mod", lambda x, y: None if isinstance(y, Size) or y <= 0 else x % y)
+_arithmetic("Div", _divided)
+_arithmetic("exact Div", lambda x, y: out if (out := _divided(x, y)) is not None and out * y == x else None)
+
+
+@_rule("Max", "Min")
+def _extreme(call: Call, *arrays: Array) -> Array | None:
+    choose = size_max if call.op == "Max" else size_min
+    out: Array | None = arrays[0]
+    for array in arrays[1:]:
+        if out is not None:
+            out = _each(lambda x, y: choose(_whole(x), _whole(y)), out, array)
+    return out
+
+
+@_rule("Neg")
+def _neg(call: Call, a: Array) -> Array | None:
+    return _each(operators.neg, a)
+
+
+@_rule("Identity", "Floor", "Ceil", "Round", "Abs")
+def _same(call: Call, a: Array) -> Array | None:
+    return a if all(isinstance(x, Size) or (_integral(x) and x >= 0) for x in a.reshape(-1)) else None
+
+
+@_rule("Cast")
+def _cast(call: Call, a: Array) -> Array | None:
+    dtype = dtype_of(call.attribute("to"))
+    return a if dtype is not None and dtype.kind in "iuf" and dtype.itemsize > 1 else None
+
+
+# Comparison
+
+
+def _compared(x: Any, y: Any) -> int | None:
+    """The sign of x - y, where it is the same for all values of the names."""
+    difference = _whole(x) - _whole(y)
+    if not isinstance(difference, Size):
+        return int(difference > 0) - int(difference < 0)
+    low, high = lower_bound(difference), lower_bound(-difference)
+    if low is not None and low > 0:
+        return 1
+    return -1 if high is not None and high > 0 else None
+
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "Equal": operators.eq,
+    "Less": operators.lt,
+    "LessOrEqual": operators.le,
+    "Greater": operators.gt,
+    "GreaterOrEqual": operators.ge,
+}
+
+
+@_rule(*_COMPARISONS)
+def _compare(call: Call, a: Array, b: Array) -> Array | None:
+    def compute(x: Any, y: Any) -> Any:
+        sign = _compared(x, y)
+        return None if sign is None else _COMPARISONS[call.op](sign, 0)
+
+    return _each(compute, a, b)
+
+
+@_rule("Where")
+def _where(call: Call, test: Array, a: Array, b: Array) -> Array | None:
+    if any(isinstance(x, Size) for x in test.reshape(-1)):
+        return None
+    return _each(lambda t, x, y: x if t else y, test, a, b)
+
+
+# Moving
+
+
+@_rule("Gather")
+def _gather(call: Call, a: Array, index: Array) -> Array | None:
+    if any(isinstance(x, Size) for x in index.reshape(-1)):
+        return None
+    out = np.take(a, index.astype(np.int64), axis=call.attribute("axis", 0))
+    return np.asarray(out, object) if isinstance(out, np.ndarray) else _one(out)
+
+
+def _one(x: Any) -> Array:
+    out = np.empty((), object)
+    out[()] = x
+    return out
+
+
+@_rule("Slice")
+def _slice(call: Call, a: Array, *rest: Array) -> Array | None:
+    if call.version < 10:
+        rest = tuple(np.array(call.attribute(n)) for n in ("starts", "ends", "axes") if call.has(n))
+    if a.ndim != 1 or any(isinstance(x, Size) for r in rest if r is not None for x in r.reshape(-1)):
+        return None
+    start, end = int(rest[0].reshape(-1)[0]), int(rest[1].reshape(-1)[0])
+    step = int(rest[3].reshape(-1)[0]) if len(rest) > 3 and rest[3] is not None else 1
+    stop: int | None = None if step < 0 and end < -len(a) else end
+    return a[start:stop:step]
+
+
+@_rule("Concat")
+def _concat(call: Call, *arrays: Array) -> Array:
+    return np.concatenate(arrays, axis=call.attribute("axis", 0))
+
+
+@_rule("Unsqueeze")
+def _unsqueeze(call: Call, a: Array, axes: Array | None = None) -> Array:
+    given = call.attribute("axes", ()) if axes is None else axes.reshape(-1).tolist()
+    return np.expand_dims(a, tuple(int(i) for i in given))
+
+
+@_rule("Squeeze")
+def _squeeze(call: Call, a: Array, axes: Array | None = None) -> Array:
+    given = call.attribute("axes") if axes is None else axes.reshape(-1).tolist()
+    return np.squeeze(a, None if given is None else tuple(int(i) for i in given))
+
+
+@_rule("Reshape")
+def _reshape(call: Call, a: Array, shape: Array) -> Array | None:
+    if any(isinstance(x, Size) or x == 0 for x in shape.reshape(-1)):
+        return None
+    return a.reshape([int(x) for x in shape.reshape(-1)])
+
+
+@_rule("Flatten")
+def _flatten(call: Call, a: Array) -> Array | None:
+    return a.reshape(1, -1) if a.ndim < 2 and call.attribute("axis", 1) in (0, -a.ndim) else None
+
+
+@_rule("Expand")
+def _expand(call: Call, a: Array, shape: Array) -> Array | None:
+    if any(isinstance(x, Size) for x in shape.reshape(-1)):
+        return None
+    wanted = [int(x) for x in shape.reshape(-1)]
+    return np.broadcast_to(a, np.broadcast_shapes(a.shape, tuple(wanted)))
+
+
+@_rule("Split")
+def _split(call: Call, a: Array, sizes: Array | None = None) -> list[Array] | None:
+    given = call.attribute("split") if sizes is None else sizes.reshape(-1).tolist()
+    if a.ndim != 1:
+        return None
+    count = len(call.outputs)
+    step = -(-len(a) // count)
+    sized = [step] * (count - 1) + [len(a) - step * (count - 1)] if given is None else given
+    ends = np.cumsum([int(x) for x in sized])
+    return [a[int(end - size) : int(end)] for size, end in zip(sized, ends, strict=True)]
+
+
+@_rule("ReduceProd", "ReduceSum")
+def _reduce(call: Call, a: Array, axes: Array | None = None) -> Array | None:
+    given = call.attribute("axes") if axes is None else axes.reshape(-1).tolist()
+    if a.ndim != 1 or (given is not None and [int(i) % 1 for i in given] != [0]):
+        return None
+    total: Any = 1 if call.op == "ReduceProd" else 0
+    for item in a:
+        total = total * _whole(item) if call.op == "ReduceProd" else total + _whole(item)
+    out = _one(total)
+    return out.reshape(1) if call.attribute("keepdims", 1) else out

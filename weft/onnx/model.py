@@ -1,0 +1,105 @@
+"""ONNX files as protocol buffers: what is read, and what of it is checked before anything is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import ArgumentError, FileError
+from weft.onnx.package import onnx_package
+
+if TYPE_CHECKING:
+    import onnx
+
+Array = np.ndarray[Any, Any]
+
+
+def read_model(source: Any) -> tuple[onnx.ModelProto, str]:
+    """The model in a file, in bytes or as it is, and what it is called in errors."""
+    package = onnx_package("onnx.load")
+    if isinstance(source, package.ModelProto):
+        return source, source.graph.name or "model"
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _parsed("model", lambda: package.load_model_from_string(bytes(source))), "model"
+    if not isinstance(source, str | os.PathLike):
+        raise ArgumentError(
+            "onnx.load", f"must be given a path, bytes or a ModelProto, got {type(source).__name__}"
+        )
+    name = os.path.basename(os.fspath(source))
+    return _parsed(name, lambda: package.load_model(os.fspath(source))), name
+
+
+def _parsed(name: str, read: Any) -> Any:
+    """What a reader of the onnx package gives; its errors in weft's words."""
+    decode_error = import_module("google.protobuf.message").DecodeError
+
+    try:
+        model = read()
+    except (decode_error, UnicodeDecodeError) as error:
+        raise FileError(
+            "onnx.load",
+            f"{name}: must be an ONNX model, got bytes that are none",
+            hint="the file is damaged, or of another kind",
+        ) from error
+    except OSError:
+        raise
+    except Exception as error:  # of data beside the file: the package raises errors of many classes
+        raise FileError("onnx.load", f"{name}: {_first_line(error)}") from error
+    if not model.HasField("graph"):
+        raise FileError("onnx.load", f"{name}: must hold a graph, got none", hint="the file is damaged")
+    return model
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def versions_of(imports: Iterable[Any], newest: int, what: str) -> dict[str, int]:
+    """The version of each operator set that a model or a function uses."""
+    versions = {_domain(item.domain): int(item.version) for item in imports}
+    if versions.get("", 0) > newest:
+        raise FileError(
+            "onnx.load",
+            f"{what}: must use operator set {newest} or an earlier one, got {versions['']}",
+            hint="convert it with onnx.version_converter, or install a newer onnx package",
+        )
+    return versions
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def array_of(tensor: onnx.TensorProto, where: str) -> Array:
+    """The data of a tensor of a file."""
+    from onnx import numpy_helper
+
+    try:
+        return numpy_helper.to_array(tensor)
+    except Exception as error:  # a tensor whose data does not fit its type may fail in many ways
+        raise FileError(
+            "onnx.load",
+            f"{where}: tensor {tensor.name!r} must have data that fits its type and shape: "
+            f"{_first_line(error)}",
+            hint="the file is damaged",
+        ) from error
+
+
+def dense_of(tensor: onnx.SparseTensorProto, where: str) -> Array:
+    """The data of a sparse tensor of a file, as a dense array."""
+    values, indices = array_of(tensor.values, where), array_of(tensor.indices, where)
+    out = np.zeros(tuple(tensor.dims), values.dtype)
+    try:
+        if indices.ndim == 1:
+            out.reshape(-1)[indices] = values
+        else:
+            out[tuple(indices.T)] = values
+    except (IndexError, ValueError) as error:
+        raise FileError(
+            "onnx.load", f"{where}: a sparse tensor must have indices inside its shape: {error}"
+        ) from error
+    return out

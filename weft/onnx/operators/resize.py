@@ -1,0 +1,202 @@
+"""Resize and its older form Upsample: one axis after another, each output a weighted sum of a few elements.
+
+What grows by a whole number needs no gather: the outputs at every element have the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft import Tensor
+from weft.base.sizes import Size
+from weft.onnx.operators.interpolation import Axis, Taps, coordinates, nearest_places, taps_of
+from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.windows import inside, within
+
+_ALIGNED = ("align_corners", "tf_crop_and_resize")  # where outputs lie depends on the size
+
+
+@operator("Upsample")
+def upsample(call: Call, x: Tensor, scales: Tensor | None = None) -> Any:
+    """x made larger by scales, from the corner on."""
+    factors = call.attribute("scales") if scales is None else call.values(scales, "scales").tolist()
+    axes = [_scaled(n, f) for n, f in zip(x.shape, factors, strict=True)]
+    return _resize(call, x, list(enumerate(axes)), "asymmetric", "floor")
+
+
+@operator("Resize", until=10)
+def resize_10(call: Call, x: Tensor, scales: Tensor) -> Tensor:
+    """x resized by scales, from the corner on."""
+    return upsample(call, x, scales)  # type: ignore[no-any-return]
+
+
+@operator("Resize", since=11)
+def resize(
+    call: Call,
+    x: Tensor,
+    roi: Tensor | None = None,
+    scales: Tensor | None = None,
+    sizes: Tensor | None = None,
+) -> Any:
+    """x resized by scales, or to sizes."""
+    chosen = [a % x.ndim for a in call.attribute("axes", range(x.ndim))]
+    transform = call.attribute("coordinate_transformation_mode", "half_pixel")
+    lengths = [x.shape[a] for a in chosen]
+    crops = [(0.0, 1.0)] * len(chosen)
+    if transform == "tf_crop_and_resize" and roi is not None:
+        box = call.values(roi, "roi").tolist()
+        crops = list(zip(box[: len(chosen)], box[len(chosen) :], strict=True))
+    if sizes is not None and sizes.shape != (0,):
+        axes = _to_sizes(call, lengths, call.ints(sizes, "sizes"))
+    else:
+        factors = call.values(scales, "scales").tolist()
+        axes = [
+            _scaled(n, f, end - start) for n, f, (start, end) in zip(lengths, factors, crops, strict=True)
+        ]
+    axes = [replace(axis, start=s, end=e) for axis, (s, e) in zip(axes, crops, strict=True)]
+    nearest = call.attribute("nearest_mode", "round_prefer_floor")
+    return _resize(call, x, list(zip(chosen, axes, strict=True)), transform, nearest)
+
+
+def _scaled(size: Any, factor: float, part: float = 1.0) -> Axis:
+    """An axis resized by a factor."""
+    if not isinstance(size, Size):
+        return Axis(size, floor(size * part * factor), factor)
+    ratio = Fraction(part * factor).limit_denominator(1024)
+    return Axis(size, size * ratio.numerator // ratio.denominator, factor)
+
+
+def _to_sizes(call: Call, lengths: Sequence[Any], sizes: Sequence[Any]) -> list[Axis]:
+    """Axes resized to sizes, or as near to them as one scale for all comes."""
+    policy = call.attribute("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return [Axis(n, m, _ratio(m, n)) for n, m in zip(lengths, sizes, strict=True)]
+    choose = min if policy == "not_larger" else max
+    scale = choose(m / n for n, m in zip(lengths, sizes, strict=True))
+    counts = [floor(scale * n + 0.5) for n in lengths]
+    return [Axis(n, m, m / n) for n, m in zip(lengths, counts, strict=True)]
+
+
+def _ratio(count: Any, size: Any) -> Any:
+    """count / size as a number where it is one for every value of the names."""
+    if isinstance(count, Size) or isinstance(size, Size):
+        whole = count // size if isinstance(count, Size) else 0
+        return float(whole) if isinstance(whole, int) and whole * size == count else count / size
+    return count / size
+
+
+# Applying them
+
+
+def _resize(call: Call, x: Tensor, axes: list[tuple[int, Axis]], transform: str, rounding: str) -> Any:
+    changed = [(number, axis) for number, axis in axes if not axis.unchanged]
+    if call.attribute("mode", "nearest") == "nearest":
+        return _nearest(call, x, changed, transform, rounding)
+    out = x if weft.isdtype(x.dtype, "real floating") else x.astype(weft.float32)
+    for number, axis in changed:
+        out = _interpolated(call, out, number, axis, transform)
+    return out.astype(x.dtype)
+
+
+def _nearest(call: Call, x: Tensor, axes: list[tuple[int, Axis]], transform: str, rounding: str) -> Any:
+    repeated = {number: axis.times for number, axis in axes if _repeats(axis, transform, rounding)}
+    x = _repeat(x, repeated) if repeated else x
+    for number, axis in axes:
+        if number not in repeated:
+            xp = np if axis.known else weft
+            places = within(xp, nearest_places(xp, coordinates(xp, transform, axis), rounding), axis.size)
+            x = weft.take(x, _constant(places, weft.int64), axis=number)
+            x = _extrapolated(call, x, number, axis, transform)
+    return x
+
+
+def _repeats(axis: Axis, transform: str, rounding: str) -> bool:
+    """Whether all that happens is that each element is repeated; what holds for one size does for all."""
+    if not axis.times or transform in _ALIGNED:
+        return False
+    example = Axis(7, 7 * axis.times, axis.scale)
+    places = within(np, nearest_places(np, coordinates(np, transform, example), rounding), 7)
+    return bool((places == np.arange(7 * axis.times) // axis.times).all())
+
+
+def _repeat(x: Tensor, times: dict[int, int]) -> Any:
+    """Elements repeated along several axes, in one go."""
+    shape, wide = [], []
+    for number, size in enumerate(x.shape):
+        shape += [size, 1] if number in times else [size]
+        wide += [size, times[number]] if number in times else [size]
+    whole = [size * times.get(number, 1) for number, size in enumerate(x.shape)]
+    return weft.broadcast_to(x.reshape(tuple(shape)), tuple(wide)).reshape(tuple(whole))
+
+
+def _constant(x: Any, dtype: Any) -> Any:
+    """Numbers in a dtype: cast now if they are known."""
+    return weft.asarray(x.astype(dtype)) if isinstance(x, np.ndarray) else x.astype(dtype)
+
+
+def _interpolated(call: Call, x: Tensor, number: int, axis: Axis, transform: str) -> Any:
+    if axis.times and transform not in _ALIGNED and not call.attribute("exclude_outside", 0):
+        return _between(call, x, number, axis, transform)
+    xp = np if axis.known else weft
+    taps = taps_of(xp, call, coordinates(xp, transform, axis), axis)
+    out = (
+        _multiply(x, number, axis, taps)
+        if axis.known and len(taps) > 4
+        else _gather(xp, x, number, axis, taps)
+    )
+    return _extrapolated(call, out, number, axis, transform)
+
+
+def _between(call: Call, x: Tensor, number: int, axis: Axis, transform: str) -> Any:
+    """An axis that grows by a whole number: each of the outputs at an element is a sum of shifted inputs."""
+    first = Axis(1, axis.times, axis.scale)  # the outputs at the first element
+    taps = taps_of(np, call, coordinates(np, transform, first), first)
+    reach = int(max(abs(place).max() for place, _ in taps))
+    sides = [(0, 0)] * x.ndim
+    sides[number] = reach, reach
+    padded, size = weft.pad(x, tuple(sides), mode="edge"), x.shape[number]
+    parts = []
+    for k in range(axis.times):
+        terms = [(int(place[k]) + reach, float(weight[k])) for place, weight in taps if weight[k]]
+        shifted = [padded[(slice(None),) * number + (slice(s, s + size),)] * w for s, w in terms]
+        parts.append(sum(shifted[1:], shifted[0]))
+    shape = (*x.shape[:number], size * axis.times, *x.shape[number + 1 :])
+    return weft.stack(parts, axis=number + 1).reshape(shape)
+
+
+def _gather(xp: Any, x: Tensor, number: int, axis: Axis, taps: Taps) -> Any:
+    out: Any = None
+    for place, weight in taps:
+        index = _constant(within(xp, place, axis.size), weft.int64)
+        factor = _constant(weight, x.dtype).reshape((-1, *(1,) * (x.ndim - number - 1)))
+        term = weft.take(x, index, axis=number) * factor
+        out = term if out is None else out + term
+    return out
+
+
+def _multiply(x: Tensor, number: int, axis: Axis, taps: Taps) -> Any:
+    """Many taps, as one product with a matrix."""
+    matrix = np.zeros((axis.count, axis.size))
+    for place, weight in taps:
+        np.add.at(matrix, (np.arange(axis.count), within(np, place, axis.size).astype(int)), weight)
+    product = weft.moveaxis(x, number, -1) @ weft.asarray(matrix.T.astype(x.dtype))
+    return weft.moveaxis(product, -1, number)
+
+
+def _extrapolated(call: Call, x: Tensor, number: int, axis: Axis, transform: str) -> Any:
+    """Outputs of a crop that lie outside of the input have a value of their own."""
+    if transform != "tf_crop_and_resize":
+        return x
+    xp = np if axis.known else weft
+    outside = ~inside(xp, coordinates(xp, transform, axis), axis.size)
+    shape = (-1, *(1,) * (x.ndim - number - 1))
+    return weft.where(
+        _constant(outside, weft.bool).reshape(shape), call.attribute("extrapolation_value", 0.0), x
+    )

@@ -1,0 +1,188 @@
+"""Shapes: asking for them, and giving the same elements another one; joining and cutting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft import Tensor
+from weft.base.shapes import size_of
+from weft.base.sizes import Size
+from weft.onnx.facts import Array
+from weft.onnx.operators.registry import Call, operator
+
+
+def objects(items: Any) -> Array:
+    """Ints and named sizes as a vector."""
+    out = np.empty(len(items), object)
+    out[:] = items
+    return out
+
+
+@operator("Shape")
+def shape(call: Call, x: Tensor) -> Array:
+    """The sizes of a tensor, or some of them."""
+    return objects(x.shape[call.attribute("start", 0) : call.attribute("end")])
+
+
+@operator("Size")
+def size(call: Call, x: Tensor) -> Array:
+    """The number of elements."""
+    return objects([size_of(x.shape)]).reshape(())
+
+
+@operator("Reshape", moves=True)
+def reshape(call: Call, x: Tensor, to: Tensor | None = None) -> Any:
+    """The same elements in another shape; 0 stands for a size that stays, -1 for what is left."""
+    sizes = call.attribute("shape") if to is None else call.ints(to, "shape")
+    if not call.attribute("allowzero", 0):
+        sizes = tuple([x.shape[i] if _is(s, 0) else s for i, s in enumerate(sizes)])
+    return weft.reshape(x, sizes)
+
+
+def _is(size: Any, number: int) -> bool:
+    return not isinstance(size, Size) and int(size) == number
+
+
+@operator("Flatten", moves=True)
+def flatten(call: Call, x: Tensor) -> Any:
+    """A matrix: the axes before one as rows, the others as columns."""
+    axis = call.attribute("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    return weft.reshape(x, (size_of(x.shape[:axis]), size_of(x.shape[axis:])))
+
+
+@operator("Squeeze", moves=True)
+def squeeze(call: Call, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    """Without axes of size 1."""
+    given = call.attribute("axes") if axes is None else call.ints(axes, "axes")
+    if given is None:
+        given = [i for i, s in enumerate(x.shape) if _is(s, 1)]
+    return weft.squeeze(x, axis=tuple(given)) if len(given) else x
+
+
+@operator("Unsqueeze", moves=True)
+def unsqueeze(call: Call, x: Tensor, axes: Tensor | None = None) -> Any:
+    """With new axes of size 1."""
+    given = call.attribute("axes") if call.version < 13 else call.ints(axes, "axes")
+    rank = x.ndim + len(given)
+    places = {int(a) % rank for a in given}
+    sizes = iter(x.shape)
+    return weft.reshape(x, tuple([1 if i in places else next(sizes) for i in range(rank)]))
+
+
+@operator("Transpose", moves=True)
+def transpose(call: Call, x: Tensor) -> Any:
+    """The axes in another order, by default reversed."""
+    return weft.permute_dims(x, call.attribute("perm", tuple(range(x.ndim))[::-1]))
+
+
+@operator("Expand", moves=True)
+def expand(call: Call, x: Tensor, to: Tensor) -> Any:
+    """Repeated along axes of size 1, by broadcasting in both directions."""
+    wanted = call.ints(to, "shape")
+    rank = max(x.ndim, len(wanted))
+    own = (1,) * (rank - x.ndim) + tuple(x.shape)
+    other = (1,) * (rank - len(wanted)) + wanted
+    return weft.broadcast_to(x, tuple([b if _is(a, 1) else a for a, b in zip(own, other, strict=True)]))
+
+
+@operator("Tile", moves=True, since=6)
+def tile(call: Call, x: Tensor, repeats: Tensor) -> Any:
+    """Repeated as a whole along each axis."""
+    return weft.tile(x, call.ints(repeats, "repeats"))
+
+
+@operator("Concat", moves=True)
+def concat(call: Call, *inputs: Tensor) -> Any:
+    """Several joined along an axis."""
+    return weft.concat(list(inputs), axis=call.attribute("axis", 1 if call.version < 4 else 0))
+
+
+def split_sizes(total: Any, count: int) -> tuple[Any, ...]:
+    """As many parts of equal size; the last may be smaller."""
+    step = -(-total // count)
+    return (*(step,) * (count - 1), total - step * (count - 1))
+
+
+@operator("Split", moves=True)
+def split(call: Call, x: Tensor, parts: Tensor | None = None) -> tuple[Tensor, ...]:
+    """Cut along an axis."""
+    axis = call.attribute("axis", 0) % x.ndim
+    if call.version < 13:
+        sizes = call.attribute("split")
+    else:
+        sizes = None if parts is None else call.ints(parts, "split")
+    if sizes is None:
+        sizes = split_sizes(x.shape[axis], call.attribute("num_outputs", len(call.outputs)))
+    return tuple(cut(x, axis, sizes))
+
+
+def cut(x: Tensor, axis: int, sizes: Any) -> list[Tensor]:
+    """Parts of some sizes along an axis."""
+    out: list[Tensor] = []
+    start: Any = 0
+    for part in sizes:
+        out.append(x[(*(slice(None),) * axis, slice(start, start + part))])
+        start = start + part
+    return out
+
+
+_WHOLE = 2**31 - 1  # ends from here on mean all that there is
+
+
+@operator("Slice", moves=True)
+def slice_axes(call: Call, x: Tensor, *given: Tensor | None) -> Tensor:
+    """A part along each of some axes, in steps."""
+    names = ("starts", "ends", "axes", "steps")
+    if call.version < 10:
+        parts = [call.attribute(name) for name in names]
+    else:
+        padded = (*given, *(None,) * (4 - len(given)))
+        parts = [None if t is None else call.ints(t, n) for t, n in zip(padded, names, strict=True)]
+    starts, ends, axes, steps = parts
+    index: list[Any] = [slice(None)] * x.ndim
+    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        axis = int(axes[i]) % x.ndim if axes is not None else i
+        index[axis] = _part(x.shape[axis], start, end, 1 if steps is None else int(steps[i]))
+    return x[tuple(index)]
+
+
+def _part(size: Any, start: Any, end: Any, step: int) -> slice:
+    """A slice as Python writes it; what lies outside is left out."""
+    if isinstance(size, Size):
+        stop = None if not isinstance(end, Size) and (end >= _WHOLE or end <= -_WHOLE) else end
+        first = None if not isinstance(start, Size) and (start >= _WHOLE or start <= -_WHOLE) else start
+        return slice(first, stop, step)
+    if isinstance(start, Size) or isinstance(end, Size):
+        return slice(start, end, step)
+    high = size if step > 0 else size - 1
+    first = min(max(int(start) + size if start < 0 else int(start), 0), high)
+    last = min(max(int(end) + size if end < 0 else int(end), 0 if step > 0 else -1), high)
+    return slice(first, None if last < 0 else last, step)
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+
+
+@operator("Pad", moves=True)
+def pad(call: Call, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
+    """With a border; where it is negative, elements are taken away."""
+    if call.version < 11:
+        widths, value = call.attribute("pads", call.attribute("paddings")), call.attribute("value", 0.0)
+    else:
+        widths = call.ints(pads, "pads")
+        value = 0 if value is None else call.scalar(value, "constant_value")
+    along = range(x.ndim) if axes is None else [int(a) % x.ndim for a in call.ints(axes, "axes")]
+    count = len(widths) // 2
+    both = dict.fromkeys(range(x.ndim), (0, 0))
+    both |= {a: (widths[i], widths[i + count]) for i, a in enumerate(along)}
+    x = x[tuple([_cropped(x.shape[a], *both[a]) for a in range(x.ndim)])]
+    grown = [tuple(0 if w < 0 else w for w in both[a]) for a in range(x.ndim)]
+    return weft.pad(x, grown, _PAD_MODES[call.attribute("mode", "constant")], value)
+
+
+def _cropped(size: Any, before: Any, after: Any) -> slice:
+    return slice(-before if before < 0 else 0, size + after if after < 0 else size)

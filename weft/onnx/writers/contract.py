@@ -1,0 +1,136 @@
+"""Writers of products that sum: matrix products, linear layers, Einstein sums, convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.base.dtypes import bool_, int32
+from weft.base.sizes import is_known
+from weft.onnx.writers.registry import composite_writer, writer
+from weft.onnx.writers.view import padded, write_pad
+from weft.onnx.writers.writer import Ref, Writer, is_float
+from weft.ops.convolution import per_axis
+
+Ints = tuple[Any, ...]
+Padding = tuple[tuple[Any, Any], ...]
+
+
+@writer("matmul")
+def write_matmul(w: Writer, x: Ref, y: Ref) -> Any:
+    """The matrix product; of bools whether any pair holds."""
+    if x.dtype == bool_:
+        return w.truth(w.emit("MatMul", w.cast(x, int32), w.cast(y, int32)))
+    return w.emit("MatMul", x, y)
+
+
+@composite_writer("matmul_vectors", "mm", "bmm", "mv", "dot")
+def write_product(w: Writer, x1: Ref, x2: Ref) -> Any:
+    """The matrix product, where a vector is a row or a column."""
+    return write_matmul(w, x1, x2) if x1.dtype == x2.dtype else None
+
+
+@composite_writer("linear")
+def write_linear(w: Writer, x: Ref, weight: Ref, bias: Ref | None) -> Any:
+    """x times the transposed weight, plus a bias: one operator for a batch of rows."""
+    same = all(r is None or r.dtype == x.dtype for r in (weight, bias))
+    if not same or not is_float(x) or weight.ndim != 2:
+        return None
+    if x.ndim == 2:
+        return w.emit("Gemm", x, weight, *[b for b in (bias,) if b is not None], transB=1)
+    out = w.emit("MatMul", x, w.emit("Transpose", weight, perm=(1, 0)))
+    return out if bias is None else w.emit("Add", out, bias)
+
+
+@composite_writer("einsum")
+def write_einsum(w: Writer, equation: str, operands: tuple[Ref, ...]) -> Any:
+    """A sum of products over named axes."""
+    same = len({x.dtype for x in operands}) == 1
+    repeated = any(len(set(term)) < len(term) for term in equation.replace(".", "").split("->")[0].split(","))
+    if not same or repeated or not is_float(operands[0]) or "->" not in equation:
+        return None
+    return w.emit("Einsum", *operands, equation=equation.replace(" ", ""))
+
+
+# Convolutions
+
+
+@writer("conv")
+def write_conv(
+    w: Writer,
+    x: Ref,
+    weight: Ref,
+    bias: Ref | None = None,
+    *,
+    stride: Ints,
+    padding: Padding,
+    dilation: Ints,
+    input_dilation: Ints,
+    groups: int,
+) -> Any:
+    """A convolution; zeros between the elements of x, and borders that cut, are made before it."""
+    if 0 in w.type.shape:  # the window does not fit, or there is nothing to fit it in
+        return w.full(w.type.shape, 0, x.dtype)
+    if x.ndim == 2:  # nothing to slide over: an axis of one element
+        return _pointwise(w, x, weight, groups)
+    lows, highs = ((0, 0, *[p[i] for p in padding]) for i in (0, 1))
+    own = is_known((*lows, *highs)) and min((*lows, *highs)) >= 0
+    if any(d != 1 for d in input_dilation):
+        gaps = (0, 0, *[d - 1 for d in input_dilation])
+        x = write_pad(w, x, low=(0,) * x.ndim, high=(0,) * x.ndim, interior=gaps, value=0)
+    if not own:
+        x = padded(w, x, lows, highs)
+        lows = highs = (0,) * (2 + len(padding))
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    pads = (*lows[2:], *highs[2:])
+    attrs: dict[str, Any] = {"strides": stride, "pads": pads, "dilations": dilation, "group": groups}
+    taps = weight.shape[2:]
+    return w.emit("Conv", *inputs, kernel_shape=taps if is_known(taps) else None, **attrs)
+
+
+def _pointwise(w: Writer, x: Ref, weight: Ref, groups: int) -> Any:
+    out = w.emit("Conv", w.unsqueeze(x, 2), w.unsqueeze(weight, 2), group=groups, kernel_shape=(1,))
+    return w.emit("Squeeze", out, w.ints((2,)))
+
+
+@composite_writer("conv1d", "conv2d", "conv3d")
+def write_convolution(w: Writer, x: Ref, weight: Ref, bias: Ref | None, **attrs: Any) -> Any:
+    """A convolution with its bias; attributes are those that its body found."""
+    assert w.node is not None
+    inner = [node for node in w.node.op.body.nodes if node.op.name == "conv"]
+    same = all(r is None or r.dtype == x.dtype for r in (weight, bias))
+    if len(inner) != 1 or not same or x.ndim != weight.ndim or not is_float(x) or not is_known(weight.shape):
+        return None
+    return write_conv(w, x, weight, bias, **inner[0].attrs)
+
+
+@composite_writer("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def write_conv_transpose(
+    w: Writer,
+    x: Ref,
+    weight: Ref,
+    bias: Ref | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Any:
+    """The transpose of a convolution."""
+    same = all(r is None or r.dtype == x.dtype for r in (weight, bias))
+    if not same or x.ndim != weight.ndim or not is_float(x) or not is_known(weight.shape):
+        return None
+    rank = x.ndim - 2
+    strides, pads, extra, dilations = (
+        per_axis("onnx.export", "size", v, rank, 0) for v in (stride, padding, output_padding, dilation)
+    )
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    return w.emit(
+        "ConvTranspose",
+        *inputs,
+        kernel_shape=weight.shape[2:],
+        strides=strides,
+        pads=(*pads, *pads),
+        output_padding=extra,
+        dilations=dilations,
+        group=groups,
+    )

@@ -1,0 +1,62 @@
+"""The table of writers: how each op and composite of weft is said in ONNX."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+Write = Callable[..., Any]
+
+OPS: dict[str, Write] = {}
+COMPOSITES: dict[str, Write] = {}
+HINTS: dict[str, str] = {}  # by name of an op that ONNX cannot say, what to do instead
+_complete: list[bool] = []
+
+
+def writer(*names: str) -> Callable[[Write], Write]:
+    """Register how ops are written: ``(w, *inputs, **attributes) -> output``, a tuple for several outputs.
+
+    The function gets a ``Writer``, by which it adds nodes, and a ``Ref`` for each input.
+
+    >>> import weft
+    >>> @weft.onnx.writer("mylib::double")
+    ... def write_double(w, x):
+    ...     return w.emit("Mul", x, 2.0)
+    """
+
+    def enter(write: Write) -> Write:
+        OPS.update(dict.fromkeys(names, write))
+        return write
+
+    return enter
+
+
+def composite_writer(*names: str) -> Callable[[Write], Write]:
+    """Register how calls of composites are written: ``(w, **arguments) -> output``.
+
+    Arguments have the names of the function's parameters. A writer that gives None leaves the call to be
+    written op by op.
+    """
+
+    def enter(write: Write) -> Write:
+        COMPOSITES.update(dict.fromkeys(names, write))
+        return write
+
+    return enter
+
+
+def cannot(hint: str, *names: str) -> None:
+    """Note that ONNX has no word for ops, and what to do instead."""
+    HINTS.update(dict.fromkeys(names, hint))
+
+
+def load_writers() -> None:
+    """Import every module of writers, so that the table is complete."""
+    if not _complete:
+        import weft.onnx.writers as package
+
+        for module in pkgutil.iter_modules(package.__path__):
+            import_module(f"{package.__name__}.{module.name}")
+        _complete[:] = [True]

@@ -1,0 +1,224 @@
+"""Writers of ops on sliding windows: pooling, sums over windows, and windows themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import int64
+from weft.onnx.writers.index import lowest
+from weft.onnx.writers.registry import composite_writer, writer
+from weft.onnx.writers.view import count_to, cut, pad_axis, padded, write_pad
+from weft.onnx.writers.writer import Ref, Writer, is_float
+from weft.ops.convolution import per_axis
+from weft.ops.windows import window_positions
+
+Ints = tuple[Any, ...]
+Padding = tuple[tuple[Any, Any], ...]
+
+
+# Max pooling
+
+
+@writer("max_pool")
+def write_max_pool(w: Writer, x: Ref, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+    """The largest element of each window."""
+    if 0 in w.type.shape:
+        return w.full(w.type.shape, 0, x.dtype)
+    out = _max_pool(w, x, kernel, stride, padding, dilation, outputs=1)
+    return w.cast(_with_lead(w, out, w.type.shape), w.type.dtype)
+
+
+@writer("max_pool_indices")
+def write_max_pool_indices(
+    w: Writer, x: Ref, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
+) -> Any:
+    """Where the largest element of each window is, counted over the windowed axes."""
+    if 0 in w.type.shape:
+        return w.full(w.type.shape, 0, int64)
+    _, places = _max_pool(w, x, kernel, stride, padding, dilation, outputs=2)
+    sizes = prod(x.shape[x.ndim - len(kernel) :])
+    inside = w.emit("Mod", places, w.scalar_size(sizes))
+    return _with_lead(w, inside, w.type.shape)
+
+
+def _max_pool(
+    w: Writer, x: Ref, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints, outputs: int
+) -> Any:
+    lows, highs = ([p[i] for p in padding] for i in (0, 1))
+    inside = all(0 <= n < k for ns in (lows, highs) for n, k in zip(ns, kernel, strict=True))
+    lead = x.ndim - len(kernel)
+    if not inside:
+        if outputs > 1:
+            w.fail("padding must be smaller than the window, where ONNX tells places", hint="pad x before")
+        sizes = [n + a + b for n, a, b in zip(x.shape[lead:], lows, highs, strict=True)]
+        wider = padded(w, x, (*(0,) * lead, *lows), (*(0,) * lead, *highs), lowest(x.dtype))
+        x = wider._replace(shape=(*x.shape[:lead], *sizes))
+        lows, highs = [0] * len(kernel), [0] * len(kernel)
+    attrs: dict[str, Any] = {"strides": stride, "pads": (*lows, *highs), "dilations": dilation}
+    return w.emit("MaxPool", _as_images(w, x, len(kernel)), kernel_shape=kernel, outputs=outputs, **attrs)
+
+
+def _as_images(w: Writer, x: Ref, rank: int) -> Ref:
+    """x with two axes before the windowed ones."""
+    if x.ndim == rank + 2:
+        return x
+    lead = x.shape[: x.ndim - rank]
+    return w.reshape(x, (prod(lead), 1, *x.shape[x.ndim - rank :]))
+
+
+def _with_lead(w: Writer, x: Ref, shape: Ints) -> Ref:
+    """x in the shape that the op gives."""
+    rank = len(shape) - 2
+    return x if w.node is not None and rank == len(w.node.attrs["kernel"]) else w.reshape(x, shape)
+
+
+# Average pooling
+
+
+@composite_writer("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def write_avg_pool(
+    w: Writer,
+    x: Ref,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None = None,
+) -> Any:
+    """The average of each window."""
+    assert w.node is not None
+    rank = int(w.node.attrs["function"][-2])
+    if x.ndim != rank + 2 or ceil_mode or divisor_override is not None or not is_float(x):
+        return None
+    kernel = per_axis("onnx.export", "kernel_size", kernel_size, rank, 1)
+    steps = kernel if stride is None else per_axis("onnx.export", "stride", stride, rank, 1)
+    pads = per_axis("onnx.export", "padding", padding, rank, 0)
+    include = int(count_include_pad and any(pads))
+    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": steps, "pads": (*pads, *pads)}
+    return w.emit("AveragePool", x, **attrs, count_include_pad=include)
+
+
+@composite_writer("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
+def write_adaptive_avg_pool(w: Writer, x: Ref, output_size: Any) -> Any:
+    """The average over everything, where that is asked for."""
+    return _global_pool(w, x, "GlobalAveragePool")
+
+
+@composite_writer("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def write_adaptive_max_pool(w: Writer, x: Ref, output_size: Any, return_indices: bool) -> Any:
+    """The largest of everything, where that is asked for."""
+    return None if return_indices else _global_pool(w, x, "GlobalMaxPool")
+
+
+def _global_pool(w: Writer, x: Ref, operator: str) -> Any:
+    assert w.node is not None
+    rank = int(w.node.attrs["function"][-2])
+    whole = all(s == 1 for s in w.type.shape[-rank:])
+    return w.emit(operator, x) if whole and x.ndim == rank + 2 and is_float(x) else None
+
+
+# Windows, one axis after another
+
+
+@writer("windows")
+def write_windows(w: Writer, x: Ref, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+    """All windows: along each axis the elements at start + tap."""
+    rank, lead = len(kernel), x.ndim - len(kernel)
+    sizes = x.shape[lead:]
+    lows, highs = ((*(0,) * lead, *[p[i] for p in padding]) for i in (0, 1))
+    out = padded(w, x, lows, highs)
+    counts = window_positions(sizes, kernel, stride, padding, dilation)
+    for i in range(rank):  # an axis of windows and one of taps take the place of each
+        starts = w.emit("Mul", w.reshape(count_to(w, counts[i]), (counts[i], 1)), stride[i])
+        places = w.emit("Add", starts, w.constant(np.arange(kernel[i]) * dilation[i], int64))
+        out = w.emit("Gather", out, places, axis=lead + 2 * i)
+    order = (*range(lead), *[lead + 2 * i for i in range(rank)], *[lead + 2 * i + 1 for i in range(rank)])
+    return w.emit("Transpose", out, perm=order)
+
+
+@writer("window_sum")
+def write_window_sum(
+    w: Writer, x: Ref, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
+) -> Any:
+    """The sum of each window: along each axis the sum of its taps."""
+    lead = x.ndim - len(kernel)
+    lows, highs = ((*(0,) * lead, *[p[i] for p in padding]) for i in (0, 1))
+    counts = window_positions(x.shape[lead:], kernel, stride, padding, dilation)
+    out = padded(w, x, lows, highs)
+    for i, (k, s, d, n) in enumerate(zip(kernel, stride, dilation, counts, strict=True)):
+        if k == s == 1:
+            continue
+        taps = [cut(w, out, lead + i, t * d, t * d + (n - 1) * s + 1, s) for t in range(k)]
+        out = _added(w, taps)
+    if 0 in counts:  # windows that do not fit leave nothing
+        return w.full(w.type.shape, 0, x.dtype)
+    return out
+
+
+@writer("window_spread")
+def write_window_spread(
+    w: Writer, x: Ref, *, sizes: Ints, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
+) -> Any:
+    """One value spread over each window, and overlaps added up: the transpose of ``window_sum``."""
+    lead = x.ndim - len(kernel)
+    if any(isinstance(s, int) and s == 0 for s in x.shape):
+        return w.full(w.type.shape, 0, x.dtype)
+    out = x
+    for i, axis in enumerate(zip(sizes, kernel, stride, padding, dilation, strict=True)):
+        out = _spread(w, [out] * axis[1], lead + i, *axis)
+    return out
+
+
+@writer("overlap_add")
+def write_overlap_add(
+    w: Writer, x: Ref, *, sizes: Ints, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
+) -> Any:
+    """Windows put back where they were, and overlaps added up: the transpose of ``windows``."""
+    rank = len(kernel)
+    lead = x.ndim - 2 * rank
+    if any(isinstance(s, int) and s == 0 for s in x.shape):
+        return w.full(w.type.shape, 0, x.dtype)
+    out = x
+    for i in reversed(range(rank)):  # the taps of the last axis are the last axis
+        taps = []
+        for t in range(kernel[i]):
+            tap: Ref = w.emit("Gather", out, w.constant(t, int64), axis=out.ndim - 1)
+            taps.append(tap._replace(shape=out.shape[:-1]))
+        out = _spread(w, taps, lead + i, sizes[i], kernel[i], stride[i], padding[i], dilation[i])
+    return out
+
+
+def _spread(
+    w: Writer,
+    taps: Sequence[Ref],
+    axis: int,
+    size: Any,
+    kernel: int,
+    stride: int,
+    padding: Any,
+    dilation: int,
+) -> Ref:
+    """Along an axis, each tap of all windows where it belongs, added up."""
+    low, high = padding
+    shape = taps[0].shape
+    reach = (shape[axis] - 1) * stride + 1
+    total = size + low + high
+    parts = []
+    for t, tap in enumerate(taps):
+        gaps = tuple(stride - 1 if a == axis else 0 for a in range(len(shape)))
+        none = (0,) * len(shape)
+        apart = write_pad(w, tap, low=none, high=none, interior=gaps, value=0)._replace(shape=shape)
+        parts.append(pad_axis(w, apart, axis, t * dilation - low, total - t * dilation - reach - high))
+    return _added(w, parts)._replace(shape=(*shape[:axis], size, *shape[axis + 1 :]))
+
+
+def _added(w: Writer, parts: Sequence[Ref]) -> Ref:
+    out = parts[0]
+    for part in parts[1:]:
+        out = w.emit("Add", out, part)
+    return out
