@@ -1,0 +1,87 @@
+"""How ATen operators become weft: a rule for each, found by name, that calls weft's functions.
+
+A rule gets a ``Call`` first, which tells what PyTorch says of the results, then the operator's arguments:
+tensors of the graph being made, ints and named sizes, numbers, dtypes of weft, lists of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import weft
+from weft.base.dtypes import DType, kind
+from weft.errors import CaptureError
+from weft.tensor.tensor import Tensor
+
+Rule = Callable[..., Any]
+RULES: dict[str, Rule] = {}  # by name, such as "add.Tensor"; without overload where it is the default one
+
+
+def aten(*names: str) -> Callable[[Rule], Rule]:
+    """Register a function as the rule of operators."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            assert name not in RULES, f"{name} has two rules"
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+def rule_name(target: Any) -> str:
+    """The name of an operator in the table of rules."""
+    text = str(target)
+    return text.removeprefix("aten.").removesuffix(".default") if text.startswith("aten.") else text
+
+
+class Call:
+    """One node of a program, as its rule sees it.
+
+    Attributes:
+        target: the operator, as PyTorch names it.
+        name: of the node.
+        dtypes: of each result; None for one that is no tensor.
+        strides: of each tensor among the arguments, as PyTorch has it laid out, by its place.
+    """
+
+    def __init__(
+        self, target: str, name: str, dtypes: Sequence[DType | None], strides: Sequence[Any]
+    ) -> None:
+        self.target = target
+        self.name = name
+        self.dtypes = tuple(dtypes)
+        self.strides = tuple(strides)
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the first result."""
+        found = self.dtypes[0]
+        assert found is not None
+        return found
+
+    def cast(self, x: Any) -> Any:
+        """An operand in the dtype of the result, in which PyTorch computes; numbers stay."""
+        return astype(x, self.dtype) if isinstance(x, Tensor) else x
+
+    def floating(self, x: Any) -> Any:
+        """An operand that is made floating where the result is."""
+        needs = isinstance(x, Tensor) and kind(x.dtype) not in "fc" and kind(self.dtype) in "fc"
+        return astype(x, self.dtype) if needs else x
+
+    def error(self, message: str, hint: str | None = None) -> CaptureError:
+        """An error about this node, to be raised."""
+        return CaptureError("import_program", f"{self.target}: {message}", hint=hint)
+
+
+def astype(x: Tensor, dtype: DType) -> Tensor:
+    """A tensor in a dtype; the same one if it has it."""
+    return x if x.dtype == dtype else weft.astype(x, dtype)
+
+
+def axes_of(dim: Any) -> Any:
+    """Axes as weft takes them: None and no axis mean all."""
+    if dim is None or (isinstance(dim, list | tuple) and not dim):
+        return None
+    return tuple(dim) if isinstance(dim, list) else dim

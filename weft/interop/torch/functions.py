@@ -1,0 +1,178 @@
+"""Functions of weft that PyTorch differentiates: ``as_torch``.
+
+A call runs in weft, whose tape is kept with the node of PyTorch's graph; backward runs weft's gradient. The
+gradient itself is such a call too, so that it can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
+from typing import Any
+
+import weft
+from weft import nn
+from weft.base.dtypes import kind
+from weft.base.public import public
+from weft.base.trees import Structure, tree_flatten, tree_unflatten
+from weft.errors import ArgumentError
+from weft.interop.optional import need
+from weft.interop.torch.tensors import from_torch, to_torch
+from weft.tensor.tensor import Tensor
+
+
+@public
+def as_torch(function: Callable[..., Any]) -> Any:
+    """A function of weft as one of PyTorch, with weft's gradient; a module as a ``torch.nn.Module``.
+
+    Tensors in the arguments, in trees too, become tensors of weft that share their memory, and likewise for
+    results. PyTorch's ``backward`` runs weft's, to any order. Anything else is passed as it is.
+
+    Args:
+        function: plain, or made by ``weft.compile``; or a ``weft.nn.Module``, whose parameters and buffers
+            then are those of the module of PyTorch, with the same names and the same memory.
+
+    Example::
+
+        f = weft.interop.torch.as_torch(lambda x: weft.tanh(x).sum())
+        x = torch.ones(2, requires_grad=True)
+        f(x).backward()
+    """
+    torch = need("as_torch", "torch", "torch")
+    if isinstance(function, nn.Module):
+        from weft.interop.torch.modules import torch_module
+
+        return torch_module(torch, function)
+    if not callable(function):
+        raise ArgumentError(
+            "as_torch", f"must be given a function or a module, got {type(function).__name__}"
+        )
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = tree_flatten((args, kwargs))
+        call = Call(torch, function, leaves, structure)
+        return call.apply([x for x in leaves if isinstance(x, torch.Tensor)])
+
+    return wraps(function, updated=())(run) if hasattr(function, "__name__") else run
+
+
+class Call:
+    """One call of a function of weft on the leaves of a tree, some of which are tensors of PyTorch."""
+
+    def __init__(
+        self, torch: Any, function: Callable[..., Any], leaves: Sequence[Any], structure: Structure
+    ) -> None:
+        self.torch = torch
+        self.function = function
+        self.places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+        self.leaves = [None if i in self.places else x for i, x in enumerate(leaves)]
+        self.structure = structure
+        self.returned: list[Any] = []
+        self.returned_structure: Structure | None = None
+        self.state = weft.get_rng_state()
+
+    def apply(self, tensors: Sequence[Any]) -> Any:
+        """What the function returns, in PyTorch's tensors, recorded by PyTorch."""
+        outs = iter(bridge(self.torch).apply(self, *tensors))
+        results = [next(outs) if isinstance(x, Tensor) else x for x in self.returned]
+        assert self.returned_structure is not None
+        return tree_unflatten(self.returned_structure, results)
+
+    def run(self, tensors: Sequence[Any], needs: Sequence[bool]) -> tuple[list[Tensor], list[Tensor]]:
+        """Run in weft: the tensors that gradients are asked for, and those that were returned."""
+        given = [leaf_of(x, needed) for x, needed in zip(tensors, needs, strict=True)]
+        return given, self.outputs(given, any(needs))
+
+    def outputs(self, given: Sequence[Tensor], follow: bool) -> list[Tensor]:
+        """The tensors that the function returns for these among its arguments."""
+        leaves = list(self.leaves)
+        for place, x in zip(self.places, given, strict=True):
+            leaves[place] = x
+        args, kwargs = tree_unflatten(self.structure, leaves)
+        with weft.set_grad_enabled(follow):
+            out = self.function(*args, **kwargs)
+        self.returned, self.returned_structure = tree_flatten(out)
+        return [x for x in self.returned if isinstance(x, Tensor)]
+
+
+def leaf_of(x: Any, needed: bool) -> Tensor:
+    """A tensor of PyTorch as a leaf of weft, which requires grad if a gradient is asked for."""
+    return from_torch(x.detach()).requires_grad_(needed) if needed else from_torch(x.detach())
+
+
+class Pulled:
+    """The gradient of a call, as a call of its own: on the tensors of the call, then gradients of results."""
+
+    def __init__(self, call: Any, needs: Sequence[bool]) -> None:
+        self.call = call
+        self.torch = call.torch
+        self.needs = needs
+        self.state = call.state
+        self.count = len(needs)
+
+    def run(self, tensors: Sequence[Any], needs: Sequence[bool]) -> tuple[list[Tensor], list[Tensor]]:
+        """Run in weft."""
+        grads = [
+            leaf_of(x, needed) for x, needed in zip(tensors[self.count :], needs[self.count :], strict=True)
+        ]
+        with weft.fork_rng(self.state):
+            leaves, outputs = self.call.run(tensors[: self.count], self.needs)
+        followed = [(y, g) for y, g in zip(_differentiable(outputs), grads, strict=True) if y.requires_grad]
+        with weft.enable_grad():
+            found = weft.autograd.grad(
+                [y for y, _ in followed],
+                [x for x, needed in zip(leaves, self.needs, strict=True) if needed],
+                [g for _, g in followed],
+                create_graph=any(needs),
+                materialize_grads=True,
+            )
+        return [*leaves, *grads], list(found)
+
+
+def _differentiable(outputs: Sequence[Tensor]) -> list[Tensor]:
+    return [y for y in outputs if kind(y.dtype) in "fc"]
+
+
+@cache
+def bridge(torch: Any) -> Any:
+    """The ``torch.autograd.Function`` that runs calls of weft."""
+
+    class Weft(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, call: Any, *tensors: Any) -> tuple[Any, ...]:
+            needs = ctx.needs_input_grad[1:]
+            ctx.call, ctx.needs = call, needs
+            ctx.given, ctx.made = call.run(tensors, needs)
+            outs = tuple(to_torch(y.detach()) for y in ctx.made)
+            ctx.mark_non_differentiable(
+                *[t for t, y in zip(outs, ctx.made, strict=True) if not y.requires_grad]
+            )
+            ctx.save_for_backward(*tensors, *outs)  # PyTorch then notices changes in place
+            return outs
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+            tensors = ctx.saved_tensors[: len(ctx.needs)]
+            smooth = [g for g, y in zip(grads, ctx.made, strict=True) if kind(y.dtype) in "fc"]
+            if torch.is_grad_enabled():
+                found = iter(Weft.apply(Pulled(ctx.call, ctx.needs), *tensors, *smooth))
+            else:
+                found = iter(_gradients(ctx, smooth))
+            return (None, *[next(found) if needed else None for needed in ctx.needs])
+
+    return Weft
+
+
+def _gradients(ctx: Any, grads: Sequence[Any]) -> list[Any]:
+    """The gradients of the tensors that need one, by weft's tape."""
+    pairs = zip(_differentiable(ctx.made), grads, strict=True)
+    followed = [(y, from_torch(g)) for y, g in pairs if y.requires_grad]
+    wanted = [x for x, needed in zip(ctx.given, ctx.needs, strict=True) if needed]
+    found = weft.autograd.grad(
+        [y for y, _ in followed],
+        wanted,
+        [g for _, g in followed],
+        retain_graph=True,
+        materialize_grads=True,
+    )
+    return [to_torch(g.detach()) for g in found]

@@ -1,0 +1,242 @@
+"""A graph of PyTorch, run node by node on tensors of weft, while a graph of weft is captured."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import weft
+from weft.base.size_bounds import positive
+from weft.capture.importing import placed
+from weft.errors import CaptureError
+from weft.interop.torch import (
+    aten_backward,
+    aten_elementwise,
+    aten_index,
+    aten_making,
+    aten_network,
+    aten_random,
+    aten_recurrent,
+    aten_reduce,
+    aten_shape,
+)
+from weft.interop.torch.calls import RULES, Call, astype, rule_name
+from weft.interop.torch.places import location_of, package_folder
+from weft.interop.torch.tensors import from_torch, weft_dtype
+from weft.ir.location import Location
+from weft.tensor.tensor import Tensor
+
+FAMILIES = (
+    aten_backward,
+    aten_elementwise,
+    aten_index,
+    aten_making,
+    aten_network,
+    aten_random,
+    aten_recurrent,
+    aten_reduce,
+    aten_shape,
+)  # whose import fills the table of rules
+
+_MEMORY = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
+
+
+class Runner:
+    """Runs the nodes of a graph of PyTorch on tensors.
+
+    Args:
+        torch: the package.
+        module: the graph module, whose attributes are the regions of control flow.
+        outer: where the node stands that has this graph as a region.
+    """
+
+    def __init__(self, torch: Any, module: Any, outer: Location | None = None) -> None:
+        self.torch = torch
+        self.module = module
+        self.outer = outer
+        self.package = package_folder(torch)
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        """What the graph gives for inputs, as its output node has it: a list, or one result."""
+        found: dict[Any, Any] = {}
+        given = iter(inputs)
+        needed = self._needed()
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                found[node] = next(given)
+            elif node.op == "output":
+                return self._resolved(node.args[0], found)
+            elif node in needed:
+                location = location_of(node, self.package) or self.outer
+                with placed(location):
+                    found[node] = self._value(node, found, location)
+        return []
+
+    def _needed(self) -> set[Any]:
+        """The nodes that the output follows from; what PyTorch merely checks at a run is not among them."""
+        waiting = [n for n in self.module.graph.nodes if n.op == "output"]
+        needed: set[Any] = set()
+        while waiting:
+            for node in waiting.pop().all_input_nodes:
+                if node not in needed:
+                    needed.add(node)
+                    waiting.append(node)
+        return needed
+
+    def _value(self, node: Any, found: Mapping[Any, Any], location: Location | None) -> Any:
+        if node.op == "get_attr":
+            return self._attribute(node.target, location)
+        if node.op != "call_function":
+            raise CaptureError("import_program", f"nodes must call functions, got {node.op} {node.target}")
+        args = self._resolved(node.args, found)
+        kwargs = {k: self._resolved(v, found) for k, v in node.kwargs.items() if k not in _MEMORY}
+        text = str(node.target)
+        if text in _HIGHER:
+            return _HIGHER[text](*args, **kwargs)
+        if not text.startswith("aten."):
+            return self._plain_call(node, args, kwargs)
+        rule = RULES.get(rule_name(node.target))
+        if rule is None:
+            raise self._unknown(node)
+        call = self._call(node)
+        return self._checked(call, rule(call, *args, **kwargs))
+
+    def _attribute(self, target: str, location: Location | None) -> Any:
+        item: Any = self.module
+        for part in target.split("."):
+            item = getattr(item, part)
+        if isinstance(item, self.torch.Tensor):
+            return weft.tensor(from_torch(item.detach()))
+        return Runner(self.torch, item, location)
+
+    def _resolved(self, x: Any, found: Mapping[Any, Any]) -> Any:
+        """An argument with values for nodes, and weft's dtypes for PyTorch's."""
+        if isinstance(x, self.torch.fx.Node):
+            return found[x]
+        if isinstance(x, list | tuple):
+            return [self._resolved(item, found) for item in x]
+        if isinstance(x, dict):
+            return {key: self._resolved(item, found) for key, item in x.items()}
+        return weft_dtype("import_program", x) if isinstance(x, self.torch.dtype) else x
+
+    def _plain_call(self, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A function of Python on sizes and tuples, such as ``operator.mul``."""
+        name = getattr(node.target, "__name__", str(node.target))
+        function = _ON_SIZES.get(name)
+        if function is None:
+            raise self._unknown(node)
+        return function(*args, **kwargs)
+
+    def _call(self, node: Any) -> Call:
+        val = node.meta.get("val")
+        results = val if isinstance(val, list | tuple) else [val]
+        dtypes = [
+            weft_dtype("import_program", r.dtype) if isinstance(r, self.torch.Tensor) else None
+            for r in results
+        ]
+        strides = [self._stride(a) for a in node.args]
+        return Call(str(node.target), node.name, dtypes, strides)
+
+    def _stride(self, x: Any) -> Any:
+        val = x.meta.get("val") if isinstance(x, self.torch.fx.Node) else None
+        return tuple(val.stride()) if isinstance(val, self.torch.Tensor) else None
+
+    def _checked(self, call: Call, out: Any) -> Any:
+        """Results in the dtypes that PyTorch tells."""
+        if isinstance(out, list | tuple):
+            pairs = zip(out, (*call.dtypes, *[None] * len(out)), strict=False)
+            return [astype(x, d) if isinstance(x, Tensor) and d is not None else x for x, d in pairs]
+        wanted = call.dtypes[0] if call.dtypes else None
+        return astype(out, wanted) if isinstance(out, Tensor) and wanted is not None else out
+
+    def _unknown(self, node: Any) -> CaptureError:
+        close = difflib.get_close_matches(rule_name(node.target), list(RULES), 1)
+        hint = "see weft.interop.torch.supported_operators() for those it knows"
+        hint = f"{hint}; the nearest is {close[0]}" if close else hint
+        return CaptureError(
+            "import_program", f"the operator must be one weft knows, got {node.target}", hint=hint
+        )
+
+
+# Control flow
+
+
+def _cond(predicate: Any, true: Any, false: Any, operands: Any = ()) -> Any:
+    if not isinstance(predicate, Tensor):
+        return (true if predicate else false)(operands)
+    return list(weft.cond(predicate, lambda *xs: tuple(true(xs)), lambda *xs: tuple(false(xs)), *operands))
+
+
+def _while_loop(condition: Any, body: Any, carried: Any, more: Any = ()) -> Any:
+    carry = tuple(_as_tensor(x) for x in carried)
+
+    def goes_on(state: Any) -> Any:
+        out = condition([*state, *more])
+        return out[0] if isinstance(out, list) else out
+
+    return list(weft.while_loop(goes_on, lambda state: tuple(map(_as_tensor, body([*state, *more]))), carry))
+
+
+def _scan(combine: Any, init: Any, xs: Any, more: Any = (), *rest: Any, **options: Any) -> Any:
+    count = len(init)
+
+    def step(carry: Any, row: Any) -> Any:
+        out = combine([*carry, *row, *more])
+        return tuple(out[:count]), tuple(out[count:])
+
+    carry, ys = weft.scan(step, tuple(init), tuple(xs), reverse=bool(options.get("reverse", False)))
+    return [*carry, *ys]
+
+
+def _map(body: Any, xs: Any, more: Any = ()) -> Any:
+    return list(weft.scan(lambda _, row: ((), tuple(body([*row, *more]))), (), tuple(xs))[1])
+
+
+def _associative_scan(combine: Any, xs: Any, more: Any = ()) -> Any:
+    """All partial results along the first axis, one after the other."""
+
+    def step(carry: Any, row: Any) -> Any:
+        new = tuple(combine([*carry, *row, *more]))
+        return new, new
+
+    _, rest = weft.scan(step, tuple(x[0] for x in xs), tuple(x[1:] for x in xs))
+    return [weft.concat([x[:1], y]) for x, y in zip(xs, rest, strict=True)]
+
+
+def _as_tensor(x: Any) -> Any:
+    return x if isinstance(x, Tensor) else weft.tensor(x)
+
+
+_HIGHER: dict[str, Callable[..., Any]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "scan": _scan,
+    "wrap_with_set_grad_enabled": lambda enabled, body, *args: body(args),
+    "wrap_with_autocast": lambda *args: args[4](args[5:]),
+    "invoke_subgraph": lambda body, name, *args: body(args),
+    "tag_activation_checkpoint": lambda body, *args, **options: body(args),
+    "map_impl": _map,
+    "associative_scan": _associative_scan,
+}
+
+
+# Python's own functions on sizes
+
+
+def _larger(x: Any, y: Any) -> Any:
+    return max(x, y) if isinstance(x, int) and isinstance(y, int) else y + positive(x - y)
+
+
+_ON_SIZES: dict[str, Any] = {
+    **{
+        name: getattr(operator, name)
+        for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg", "truediv", "pow")
+    },
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "not_")},
+    "sym_max": _larger,
+    "sym_min": lambda x, y: x + y - _larger(x, y),
+    "sym_float": lambda x: float(x) if isinstance(x, int) else x / 1,
+    "sym_not": operator.not_,
+}
