@@ -1,0 +1,152 @@
+"""``weft info``: what a file holds. The data of weights is not read, unless their checksums are asked for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from weft.cli.arguments import Commands, add_sizes, chosen_sizes, signature
+
+
+def add(commands: Commands) -> None:
+    """Describe the command."""
+    parser = commands.add_parser("info", help="tell what a file holds")
+    parser.add_argument("file", help="a graph (.weft), or an ONNX model (.onnx)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--graph", action="store_true", help="print the text of the graph")
+    parser.add_argument("--verify", action="store_true", help="read all data, and compare its checksums")
+    add_sizes(parser, "values of named sizes, for bytes and operations")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tell it."""
+    from weft.io.interface import Interface
+
+    interface = Interface(_open(options.file, options.verify))
+    if options.graph:
+        sys.stdout.write(interface.loaded.text.rstrip() + "\n")
+        return 0
+    sizes = chosen_sizes(options.sizes, interface.sizes)
+    found = describe(interface, options.file, sizes)
+    found["checksums"] = _checksums(options)
+    if options.json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _lines(found))
+    return 0
+
+
+def _open(path: str, verify: bool) -> Any:
+    from weft.io.interface import open_model
+    from weft.io.model import load_graph
+
+    if path.endswith(".onnx"):
+        return open_model(path, "interpret")
+    return load_graph(path, backend="interpret", mmap=True, verify=verify)
+
+
+def _checksums(options: argparse.Namespace) -> str:
+    if options.file.endswith(".onnx"):
+        return "none in this format"
+    return "all agree" if options.verify else "that of the header agrees; --verify compares those of the data"
+
+
+def describe(interface: Any, path: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """What there is to tell; numbers with named sizes in them are text."""
+    from weft.base.sizes import bind
+    from weft.ir.graph import substitute_sizes
+
+    graph = interface.loaded.graph
+    stats = graph.stats()
+    optimized = substitute_sizes(graph, sizes).optimize() if sizes else graph.optimize()
+    memory = optimized.memory()
+    weights = {name: f"{_type(tensor)}" for name, tensor in interface.loaded.weights.items()}
+    return {
+        "name": graph.name,
+        "file": os.path.basename(path),
+        "file_bytes": os.path.getsize(path),
+        "version": _version(path),
+        "inputs": signature(interface.inputs),
+        "outputs": signature(interface.outputs),
+        "sizes": interface.sizes,
+        "changes": len(graph.updates),
+        "weights": weights,
+        "parameters": sum(t.size for t in interface.loaded.weights.values()),
+        "weight_bytes": sum(t.size * t.dtype.itemsize for t in interface.loaded.weights.values()),
+        "constant_bytes": stats.constant_bytes,
+        "nodes": stats.nodes,
+        "inner_nodes": stats.inner_nodes,
+        "ops": dict(stats.ops),
+        "flops": _plain(bind(stats.flops, sizes)),
+        "value_bytes": _plain(bind(stats.value_bytes, sizes)),
+        "arena_bytes": _plain(memory.arena),
+        "peak_bytes": _plain(memory.peak),
+    }
+
+
+def _version(path: str) -> str:
+    """The version of the layout of a file of weft."""
+    from weft.io.layout import read_file
+
+    if path.endswith(".onnx"):
+        return "onnx"
+    return read_file("info", path, mmap=True, verify=False).metadata.get("weft.version", "")
+
+
+def _type(tensor: Any) -> str:
+    from weft.ir.types import TensorType
+
+    return str(TensorType(tuple(tensor.shape), tensor.dtype))
+
+
+def _plain(x: Any) -> Any:
+    return x if isinstance(x, int) else str(x)
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """The same for people."""
+    rows = [
+        ("graph", found["name"]),
+        ("file", f"{found['file']}, {_bytes(found['file_bytes'])}, version {found['version']}"),
+        ("checksums", found["checksums"]),
+        *_many("inputs", found["inputs"]),
+        *_many("outputs", found["outputs"]),
+        ("open sizes", ", ".join(found["sizes"]) or "none"),
+        (
+            "weights",
+            f"{len(found['weights'])}: {found['parameters']:,} numbers, {_bytes(found['weight_bytes'])}",
+        ),
+        ("constants", _bytes(found["constant_bytes"])),
+        ("nodes", f"{found['nodes']}" + (f" and {n} in regions" if (n := found["inner_nodes"]) else "")),
+        ("ops", ", ".join(f"{count} {op}" for op, count in found["ops"].items()) or "none"),
+        ("operations", _grouped(found["flops"])),
+        ("values", f"{_bytes(found['value_bytes'])}, if none shared memory"),
+        ("memory", f"{_bytes(found['arena_bytes'])} of plan, {_bytes(found['peak_bytes'])} in use at most"),
+    ]
+    if found["changes"]:
+        rows.append(("changes", f"{found['changes']} of its weights and states at each run"))
+    width = max(len(name) for name, _ in rows)
+    yield from (f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def _many(title: str, ports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    texts = [f"{name}: {kind}" for name, kind in ports.items()] or ["none"]
+    yield from zip((title, *[""] * (len(texts) - 1)), texts, strict=True)
+
+
+def _grouped(x: Any) -> str:
+    return f"{x:,}" if isinstance(x, int) else str(x)
+
+
+def _bytes(x: Any) -> str:
+    if not isinstance(x, int):
+        return f"({x}) bytes"
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if x >= factor:
+            return f"{x / factor:.3g} {unit}"
+    return f"{x} bytes"

@@ -1,0 +1,151 @@
+"""A model that is served: a loaded graph, whether its requests may be put together, and what runs them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.base.sizes import Size
+from weft.errors import ArgumentError
+from weft.io.interface import Interface, Port, open_model
+from weft.io.model import LoadedGraph
+from weft.io.saved import saved_graph
+from weft.ir.graph import Graph
+from weft.serve.batching import Batcher
+from weft.serve.metrics import ModelMetrics
+from weft.serve.protocol import Codec
+from weft.serve.rows import fitting_sizes, row_size, rows_are_independent, run_random
+from weft.serve.settings import Settings
+from weft.serve.tensors import DATATYPES
+
+VERSION = "1"
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+log = logging.getLogger("weft.serve")
+
+
+class Model:
+    """A graph under a name, ready to answer.
+
+    Attributes:
+        name: in paths.
+        interface: its inputs and outputs.
+        batch: the name of the size that counts rows, "" where requests are run one by one.
+        metrics: what is counted.
+        codec: reads requests and writes answers.
+        batcher: runs them.
+    """
+
+    def __init__(self, name: str, loaded: Any, settings: Settings) -> None:
+        if not _NAME.fullmatch(name):
+            raise ArgumentError(
+                "serve", f"the name of a model must be made of letters, digits, . _ and -, got {name!r}"
+            )
+        self.name = name
+        self.interface = Interface(loaded)
+        _check_types(name, (*self.interface.inputs, *self.interface.outputs))
+        self.metrics = ModelMetrics(name)
+        self.batch = self._find_batch(settings)
+        ports = self.interface.inputs, self.interface.outputs
+        self.codec = Codec(name, VERSION, *ports, settings.max_body)
+        self.batcher = Batcher(self.interface.run, settings, bool(self.batch), self.metrics)
+        self._max_batch = settings.max_batch
+
+    def _find_batch(self, settings: Settings) -> str:
+        """Try the model, which compiles it, and find the size that counts rows."""
+        name = row_size(self.interface, settings.batch_size)
+        if settings.batch_size and not name:
+            message = f"{settings.batch_size} must be the first size of all inputs and outputs of {self.name}"
+            raise ArgumentError("serve", f"{message}, and no other one, got a model where it is not")
+        if self.interface.loaded.graph.updates:  # a run would change its state
+            return ""
+        sizes = fitting_sizes(self.interface)
+        if not name or settings.max_batch == 1:
+            return ""
+        if sizes is None:
+            log.warning(
+                "%s: refuses random inputs, so it is not known whether rows are independent", self.name
+            )
+            return settings.batch_size
+        if rows_are_independent(self.interface, name, sizes):
+            run_random(self.interface, {**sizes, name: settings.max_batch})
+            return name
+        if settings.batch_size:
+            message = f"rows of {self.name} must not depend on each other, got some that do"
+            raise ArgumentError("serve", message, hint=f"leave out that {name} counts rows")
+        log.warning("%s: rows along %s depend on each other: requests are run one by one", self.name, name)
+        return ""
+
+    @property
+    def max_rows(self) -> int:
+        """Rows that one request may have; 0 where there is no limit."""
+        return self._max_batch if self.batch else 0
+
+    def metadata(self) -> dict[str, Any]:
+        """What the protocol tells of a model."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "versions": [VERSION],
+            "platform": "weft",
+            "inputs": [_described(port) for port in self.interface.inputs],
+            "outputs": [_described(port) for port in self.interface.outputs],
+        }
+        if self.batch:
+            found["parameters"] = {"max_batch_size": self._max_batch}
+        return found
+
+
+def _check_types(name: str, ports: Sequence[Port]) -> None:
+    for port in ports:
+        if port.type.dtype not in DATATYPES:
+            message = f"inputs and outputs of {name} must be of {', '.join(DATATYPES.values())}"
+            raise ArgumentError("serve", f"{message}, got {port.name}: {port.type}")
+
+
+def _described(port: Port) -> dict[str, Any]:
+    shape = [-1 if isinstance(size, Size) else size for size in port.type.shape]
+    return {"name": port.name, "datatype": DATATYPES[port.type.dtype], "shape": shape}
+
+
+# From files
+
+
+def load_models(models: Any, settings: Settings, backend: Any = None) -> list[Model]:
+    """The models that were asked for: a path, several, or graphs or paths by name."""
+    found = _named(models)
+    if not found:
+        raise ArgumentError("serve", "must be given a model, got none")
+    loaded: dict[str, Model] = {}
+    for name, source in found:
+        if name in loaded:
+            raise ArgumentError("serve", f"names of models must be distinct, got {name!r} twice")
+        loaded[name] = Model(name, _loaded(source, backend), settings)
+    return list(loaded.values())
+
+
+def _named(models: Any) -> list[tuple[str, Any]]:
+    if isinstance(models, Mapping):
+        return list(models.items())
+    if isinstance(models, str | os.PathLike | LoadedGraph | Graph):
+        models = [models]
+    return [(_name_of(m), m) for m in models]
+
+
+def _name_of(source: Any) -> str:
+    if isinstance(source, str | os.PathLike):
+        return Path(source).stem
+    return str(getattr(source, "__name__", None) or getattr(source, "name", ""))
+
+
+def _loaded(source: Any, backend: Any) -> Any:
+    if isinstance(source, LoadedGraph):
+        return source
+    if isinstance(source, Graph):
+        return LoadedGraph(saved_graph(source), backend)
+    if isinstance(source, str | os.PathLike):
+        return open_model(source, backend)
+    raise ArgumentError("serve", f"models must be paths or loaded graphs, got {type(source).__name__}")
