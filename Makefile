@@ -2,14 +2,17 @@
 #   make demo    train a network on handwritten digits, dynamic and compiled, save it, load it elsewhere, draw it
 #   make test    all tests and all examples in the documentation
 #   make test-debug  the same, with every index that compiled code reads and writes at checked
-#   make test-view  the page of weft.view in a real browser: Debian's chromium, driven by playwright
+#   make test-view  the page of weft.view, and models in Netron, in a real browser: Debian's chromium, driven by playwright
+#   make test-onnx  the whole test suite of the onnx package, through both backends
+#   make test-interop  PyTorch and JAX beside weft, in an environment that has them
 #   make check   lint, format and types
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
+#   make sizes   what installing weft, PyTorch, JAX and TensorFlow takes
 #   make clean   remove everything that was made
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug test-view check bench clean
+.PHONY: demo test test-debug test-view test-onnx test-interop check bench sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -18,6 +21,7 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null 
 
 VENV := .venv
 DEMO := .venv-demo
+INTEROP := .venv-interop
 BENCH := .bench
 COMMA := ,
 
@@ -36,8 +40,12 @@ $(VENV)/.stamp: pyproject.toml
 $(DEMO)/.stamp: pyproject.toml
 	$(call make_venv,$(DEMO),train$(COMMA)view)
 
+$(INTEROP)/.stamp: pyproject.toml
+	$(call make_venv,$(INTEROP),)
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 jax pytest hypothesis safetensors
+
 $(BENCH)/weft/.stamp: pyproject.toml
-	$(call make_venv,$(BENCH)/weft,)
+	$(call make_venv,$(BENCH)/weft,serve)
 
 demo: $(DEMO)/.stamp
 	$(DEMO)/bin/python examples/demo.py
@@ -53,8 +61,14 @@ CHROMIUM := command -v chromium || command -v chromium-browser
 test-view: $(VENV)/.stamp
 	@{ $(CHROMIUM); } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; } \
 		|| { echo "test-view needs chromium: apt install chromium" >&2; exit 1; }
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.49'
-	WEFT_BROWSER=1 $(VENV)/bin/python -m pytest -q tests/viewer
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.49' netron
+	WEFT_BROWSER=1 $(VENV)/bin/python -m pytest -q tests/viewer tests/onnx/test_export_netron.py
+
+test-onnx: $(VENV)/.stamp
+	WEFT_ONNX_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q tests/onnx/test_suite.py
+
+test-interop: $(INTEROP)/.stamp
+	WEFT_INTEROP=1 $(INTEROP)/bin/python -m pytest -q tests/interop
 
 check: $(VENV)/.stamp
 	$(VENV)/bin/ruff check .
@@ -66,6 +80,9 @@ bench: $(BENCH)/weft/.stamp
 	$(BENCH)/weft/bin/python -m bench $(ROWS)
 	$(if $(ROWS),,$(BENCH)/weft/bin/python -m bench.eager)
 
+sizes: $(BENCH)/weft/.stamp
+	$(BENCH)/weft/bin/python -m bench.installed
+
 clean:
-	rm -rf $(VENV) $(DEMO) $(BENCH) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(INTEROP) $(BENCH) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

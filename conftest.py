@@ -3,6 +3,7 @@
 By path, pytest would put the package ``weft.tensor`` in the place of the function ``weft.tensor``.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -19,6 +20,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
 
+gc.disable()  # until all tests are collected, see below
+os.environ["SCIPY_ARRAY_API"] = "1"  # which SciPy reads once, at its import: its functions take tensors
+
 _own_cache: list[str] = []
 
 
@@ -32,6 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and "WEFT_CACHE_DIR" not in os.environ:
         _own_cache.append(tempfile.mkdtemp(prefix="weft-tests-"))
         os.environ["WEFT_CACHE_DIR"] = _own_cache[0]
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from going through all tests again and again: they stay anyway."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:

@@ -21,6 +21,7 @@ from bench.measure import measure_case
 from bench.once import measure_first_call, measure_memory
 from bench.process import Worker
 from bench.rows import COMPILED, MEMORY, all_cases, case_named, row_names
+from bench.startup import measure_startup
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -61,6 +62,8 @@ def measure(rows: list[str], settings: Settings) -> Iterator[Line]:
     for case in all_cases():
         if not rows or case.row in rows or case.name in rows:
             yield measure_case(case, settings)
+    if not rows or "startup" in rows:
+        yield from measure_startup(settings)
     if not rows or "compile" in rows:
         for name in COMPILED:
             yield measure_first_call(case_named(name), settings)

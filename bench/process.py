@@ -22,6 +22,14 @@ class FailedError(Exception):
     """A worker could not do what it was asked; the text says why."""
 
 
+def python_settings(label: str) -> dict[str, str]:
+    """What the interpreter of a label is told."""
+    found = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    if frameworks.environment_of(label) == "weft":  # pip leaves bytecode of what it installs, too
+        found |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / ".bench" / "bytecode")}
+    return found
+
+
 class Worker:
     """A process that runs one label. Outside of ``ask`` it is stopped, so that its threads take no core."""
 
@@ -35,16 +43,10 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                env={**os.environ, **given, **self._python_settings()},
+                env={**os.environ, **given, **python_settings(label)},
                 cwd=self.scratch.name,
                 start_new_session=True,
             )
-
-    def _python_settings(self) -> dict[str, str]:
-        found = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-        if frameworks.environment_of(self.label) == "weft":  # pip leaves bytecode of what it installs, too
-            found |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / ".bench" / "bytecode")}
-        return found
 
     @property
     def _said(self) -> Path:

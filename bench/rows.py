@@ -24,6 +24,8 @@ MODULES = (
     "floyd",
     "ode",
     "inference",
+    "deployed",
+    "served",
     "loader",
 )
 
@@ -49,4 +51,4 @@ def case_named(name: str) -> Case:
 
 def row_names() -> list[str]:
     """The rows, each once."""
-    return [*dict.fromkeys(c.row for c in all_cases()), "compile", "memory"]
+    return [*dict.fromkeys(c.row for c in all_cases()), "startup", "compile", "memory"]

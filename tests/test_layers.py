@@ -16,13 +16,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "config", "base"),
     ("ir",),
     ("ops",),
-    ("tensor", "linalg", "fft", "autograd", "functional"),  # the last four: public names, nothing else
+    ("tensor", "linalg", "fft", "special", "autograd", "functional"),  # but for the first: public names alone
     ("transform", "loop", "testing"),
     ("passes",),
     ("capture", "schedule"),
     ("backends",),
     ("compile", "jit"),
-    ("parallel", "nn", "optim", "data", "datasets", "io", "onnx", "interop", "viewer", "profiler"),
+    ("parallel", "nn", "optim", "data", "datasets", "io", "library", "onnx", "interop", "viewer", "profiler"),
     ("train",),
     ("serve",),
     ("cli",),
@@ -49,7 +49,9 @@ LAYERED = [name for name in MODULES if name != "weft"]
 def imports_of(tree: ast.AST, modules: frozenset[str], inside: bool = False) -> Iterator[Import]:
     """Every weft module that a syntax tree imports, wherever the statement stands."""
     for child in ast.iter_child_nodes(tree):
-        function = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if isinstance(child, ast.expr):
+            continue  # holds no statement
+        function = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         function = function or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test))
         if isinstance(child, ast.Import):
             names = [alias.name for alias in child.names]

@@ -84,6 +84,7 @@ try:
     from weft.ops.view_pad import crop, diag, diag_embed, diagonal, pad, tril, triu
     from weft.tensor import elementwise_methods as _elementwise_methods  # noqa: F401 - attaches methods
     from weft.tensor import methods as _methods  # noqa: F401 - attaches methods
+    from weft.tensor import numpy_functions as _numpy_functions  # noqa: F401 - attaches NumPy's protocols
     from weft.tensor import operators as _operators  # noqa: F401 - attaches operators
     from weft.tensor.anomaly import detect_anomaly
     from weft.tensor.autocast import autocast
@@ -217,6 +218,9 @@ try:
     from weft.tensor.tensor import Tensor
 finally:
     if _collecting:
+        if not _gc.get_freeze_count():  # all to the oldest generation, without a look at each
+            _gc.freeze()
+            _gc.unfreeze()
         _gc.enable()
 
 __version__ = "0.1.0"
@@ -233,12 +237,16 @@ if _typing.TYPE_CHECKING:
         datasets,
         fft,
         functional,
+        interop,
         io,
         jit,
         linalg,
         nn,
+        onnx,
         optim,
         passes,
+        serve,
+        special,
         testing,
         train,
     )
@@ -260,6 +268,7 @@ if _typing.TYPE_CHECKING:
     from weft.io.model import load_graph, save_graph
     from weft.ir.graph import Graph
     from weft.ir.parse import parse_graph
+    from weft.library.export import export_library
     from weft.ops.activation import (
         celu,
         elu,
@@ -422,13 +431,17 @@ else:
         "datasets": "weft.datasets",
         "fft": "weft.fft",
         "functional": "weft.functional",
+        "interop": "weft.interop",
         "io": "weft.io",
         "jit": "weft.jit",
         "linalg": "weft.linalg",
         "nn": "weft.nn",
+        "onnx": "weft.onnx",
         "optim": "weft.optim",
         "passes": "weft.passes",
         "random": "weft.tensor.random",
+        "serve": "weft.serve",
+        "special": "weft.special",
         "testing": "weft.testing",
         "train": "weft.train",
     }
@@ -444,6 +457,7 @@ else:
         "weft.io.model": "load_graph save_graph",
         "weft.ir.graph": "Graph",
         "weft.ir.parse": "parse_graph",
+        "weft.library.export": "export_library",
         "weft.ops.activation": (
             "celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish prelu "
             "relu relu6 selu silu softplus softshrink softsign tanhshrink threshold"
@@ -552,41 +566,41 @@ __all__ = [
     "diag_embed", "diagonal", "diff", "digamma", "div", "divide", "dot", "double", "dropout", "dropout1d",
     "dropout2d", "dropout3d", "e", "einsum", "elu", "embedding", "embedding_bag", "empty", "empty_like",
     "enable_grad", "eq", "equal", "erf", "erfc", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims",
-    "expm1", "eye", "feature_alpha_dropout", "fft", "finfo", "flatten", "flip", "float16", "float32",
-    "float64", "floor", "floor_divide", "fmod", "fold", "fori_loop", "fork_rng", "from_dlpack", "from_numpy",
-    "full", "full_like", "functional", "gather", "gaussian_nll_loss", "ge", "gelu", "get_default_dtype",
-    "get_eager_kernels", "get_num_threads", "get_rng_state", "glu", "grad", "gradients", "greater",
-    "greater_equal", "grid_sample", "group", "group_norm", "gt", "gumbel_softmax", "half", "hardshrink",
-    "hardsigmoid", "hardswish", "hardtanh", "hessian", "hinge_embedding_loss", "huber_loss", "hypot", "iinfo",
-    "imag", "index_add", "index_select", "inf", "inference_mode", "initial_seed", "inner", "instance_norm",
-    "int8", "int16", "int32", "int64", "interpolate", "io", "is_complex", "is_floating_point",
-    "is_grad_enabled", "is_tensor", "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "jacfwd",
-    "jacobian", "jacrev", "jit", "jvp", "kl_div", "kron", "l1_loss", "layer_norm", "le", "leaky_relu", "lerp",
-    "less", "less_equal", "lgamma", "linalg", "linear", "linearize", "linspace", "load", "load_graph",
-    "local_response_norm", "log", "log1p", "log2", "log10", "log_softmax", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsumexp", "long", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d", "lt", "make_graph", "manual_seed", "margin_ranking_loss", "masked_fill", "masked_select",
-    "matmul", "matrix_transpose", "max", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",
-    "max_unpool2d", "max_unpool3d", "maximum", "mean", "median", "memory_profile",
-    "meshgrid", "min", "minimum", "mish", "mm",
-    "moveaxis", "mse_loss", "mul", "multi_margin_loss", "multilabel_margin_loss",
-    "multilabel_soft_margin_loss", "multinomial", "multiply", "mv", "nan", "nan_to_num", "nanmean", "nansum",
-    "ne", "neg", "negative", "newaxis", "nextafter", "nll_loss", "nn", "no_grad", "no_gradient", "nonzero",
-    "normal", "normalize", "not_equal", "numel", "one_hot", "ones", "ones_like", "optim", "outer", "pad",
-    "pairwise_distance", "parse_graph", "passes", "pdist", "permute_dims", "pi", "pixel_shuffle",
-    "pixel_unshuffle", "placeholder", "poisson_nll_loss", "polygamma", "positive", "pow", "prelu",
-    "printoptions", "prod", "profile", "put_along_axis", "quantile", "ragged", "ragged_from_padded",
-    "ragged_from_splits", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random",
-    "randperm", "real", "reciprocal", "register_tree", "relu", "relu6", "remainder", "remove_custom_op",
-    "repeat", "reshape", "result_type", "rms_norm", "roll", "round", "rrelu", "rsqrt", "save", "save_graph",
-    "scaled_dot_product_attention", "scan", "scatter", "scatter_add", "searchsorted", "seed", "selu",
-    "set_default_dtype", "set_eager_kernels", "set_full_tracebacks", "set_grad_enabled", "set_num_threads",
-    "set_printoptions", "set_rng_state", "short", "sigmoid", "sign", "signbit", "silu", "sin", "sinh",
-    "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort",
-    "sparse_coo_tensor", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "sub",
-    "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan", "tanh", "tanhshrink", "tensor",
-    "tensordot", "testing", "threshold", "tile", "to_sparse", "topk", "train", "transpose", "tree_flatten",
-    "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tril", "tril_indices",
+    "expm1", "export_library", "eye", "feature_alpha_dropout", "fft", "finfo", "flatten", "flip", "float16",
+    "float32", "float64", "floor", "floor_divide", "fmod", "fold", "fori_loop", "fork_rng", "from_dlpack",
+    "from_numpy", "full", "full_like", "functional", "gather", "gaussian_nll_loss", "ge", "gelu",
+    "get_default_dtype", "get_eager_kernels", "get_num_threads", "get_rng_state", "glu", "grad", "gradients",
+    "greater", "greater_equal", "grid_sample", "group", "group_norm", "gt", "gumbel_softmax", "half",
+    "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hessian", "hinge_embedding_loss", "huber_loss",
+    "hypot", "iinfo", "imag", "index_add", "index_select", "inf", "inference_mode", "initial_seed", "inner",
+    "instance_norm", "int8", "int16", "int32", "int64", "interop", "interpolate", "io", "is_complex",
+    "is_floating_point", "is_grad_enabled", "is_tensor", "isclose", "isdtype", "isfinite", "isin", "isinf",
+    "isnan", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "kl_div", "kron", "l1_loss", "layer_norm", "le",
+    "leaky_relu", "lerp", "less", "less_equal", "lgamma", "linalg", "linear", "linearize", "linspace",
+    "load", "load_graph", "local_response_norm", "log", "log1p", "log2", "log10", "log_softmax", "logaddexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsumexp", "long",
+    "lp_pool1d", "lp_pool2d", "lp_pool3d", "lt", "make_graph", "manual_seed", "margin_ranking_loss",
+    "masked_fill", "masked_select", "matmul", "matrix_transpose", "max", "max_pool1d", "max_pool2d",
+    "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "maximum", "mean", "median",
+    "memory_profile", "meshgrid", "min", "minimum", "mish", "mm", "moveaxis", "mse_loss", "mul",
+    "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "multinomial", "multiply",
+    "mv", "nan", "nan_to_num", "nanmean", "nansum", "ne", "neg", "negative", "newaxis", "nextafter",
+    "nll_loss", "nn", "no_grad", "no_gradient", "nonzero", "normal", "normalize", "not_equal", "numel",
+    "one_hot", "ones", "ones_like", "onnx", "optim", "outer", "pad", "pairwise_distance", "parse_graph",
+    "passes", "pdist", "permute_dims", "pi", "pixel_shuffle", "pixel_unshuffle", "placeholder",
+    "poisson_nll_loss", "polygamma", "positive", "pow", "prelu", "printoptions", "prod", "profile",
+    "put_along_axis", "quantile", "ragged", "ragged_from_padded", "ragged_from_splits", "rand", "rand_like",
+    "randint", "randint_like", "randn", "randn_like", "random", "randperm", "real", "reciprocal",
+    "register_tree", "relu", "relu6", "remainder", "remove_custom_op", "repeat", "reshape", "result_type",
+    "rms_norm", "roll", "round", "rrelu", "rsqrt", "save", "save_graph", "scaled_dot_product_attention",
+    "scan", "scatter", "scatter_add", "searchsorted", "seed", "selu", "serve", "set_default_dtype",
+    "set_eager_kernels", "set_full_tracebacks", "set_grad_enabled", "set_num_threads", "set_printoptions",
+    "set_rng_state", "short", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "smooth_l1_loss",
+    "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "sort",
+    "sparse_coo_tensor", "special", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient",
+    "sub", "subtract", "sum", "swapaxes", "switch", "take", "take_along_axis", "tan", "tanh", "tanhshrink",
+    "tensor", "tensordot", "testing", "threshold", "tile", "to_sparse", "topk", "train", "transpose",
+    "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tril", "tril_indices",
     "triplet_margin_loss", "triplet_margin_with_distance_loss", "triu", "triu_indices", "true_divide",
     "trunc", "uint8", "uint16", "uint32", "uint64", "unbind", "unflatten", "unfold", "unique", "unique_all",
     "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "value_and_grad", "var",

@@ -78,7 +78,18 @@ def in_torch(arrays: Arrays, compiled: bool) -> Run:
 
 
 def in_jax(arrays: Arrays) -> Run:
-    """Channels last inside, which XLA's convolution on the CPU prefers."""
+    import jax
+    import jax.numpy as jnp
+
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        scores = jax.nn.log_softmax(jax_logits(params, x))
+        return -jnp.mean(jnp.take_along_axis(scores, y[:, None], axis=1))
+
+    return jax_step(jax_params(arrays), loss, arrays["x"].transpose(0, 2, 3, 1), arrays["y"])
+
+
+def jax_logits(params: Any, x: Any) -> Any:
+    """The network on images with channels last, which XLA's convolution on the CPU prefers."""
     import jax
     import jax.numpy as jnp
     from jax import lax
@@ -87,26 +98,27 @@ def in_jax(arrays: Arrays) -> Run:
         out = lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
         return out + b
 
-    def loss(params: Any, x: Any, y: Any) -> Any:
-        first, second, hidden, last = params
-        x = jax.nn.relu(convolve(x, *first))
-        x = jax.nn.relu(convolve(x, *second))
-        x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
-        x = x.reshape(x.shape[0], -1)
-        x = jax.nn.relu(x @ hidden[0] + hidden[1])
-        logits = x @ last[0] + last[1]
-        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1))
+    first, second, hidden, last = params
+    x = jax.nn.relu(convolve(x, *first))
+    x = jax.nn.relu(convolve(x, *second))
+    x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    x = x.reshape(x.shape[0], -1)
+    x = jax.nn.relu(x @ hidden[0] + hidden[1])
+    return x @ last[0] + last[1]
 
+
+def jax_params(arrays: Arrays) -> Any:
+    """The weights in the order that channels last need."""
     hidden = arrays["6.weight"].reshape(128, 64, 12, 12).transpose(2, 3, 1, 0).reshape(FLAT, 128)
-    params = [
+    return [
         *[(arrays[f"{i}.weight"].transpose(2, 3, 1, 0), arrays[f"{i}.bias"]) for i in (0, 2)],
         (hidden, arrays["6.bias"]),
         (arrays["8.weight"].T, arrays["8.bias"]),
     ]
-    return jax_step(params, loss, arrays["x"].transpose(0, 2, 3, 1), arrays["y"])
 
 
 _FIRST, _SECOND = 26 * 26 * 32 * 9, 24 * 24 * 64 * 32 * 9
+FORWARD_FLOPS = 2.0 * (_FIRST + _SECOND + FLAT * 128 + 1280)  # of one image
 _WEIGHTS = FLAT * 128 + 128 * 10 + 32 * 9 + 64 * 32 * 9
 _FLOPS = 2 * BATCH * (2 * _FIRST + 3 * _SECOND + 3 * (FLAT * 128 + 1280))
 _BYTES = 4 * 7 * _WEIGHTS

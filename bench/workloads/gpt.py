@@ -109,6 +109,18 @@ def in_jax(arrays: Arrays) -> Run:
     import jax
     import jax.numpy as jnp
 
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        scores = jax.nn.log_softmax(jax_logits(p, x))
+        return -jnp.mean(jnp.take_along_axis(scores, y[..., None], axis=-1))
+
+    return jax_step(jax_params(arrays), loss, arrays["x"], arrays["y"], weight_decay=DECAY)
+
+
+def jax_logits(p: Any, x: Any) -> Any:
+    """The model: from tokens to the logits of the next ones."""
+    import jax
+    import jax.numpy as jnp
+
     def norm(p: Any, x: Any) -> Any:
         mean = x.mean(-1, keepdims=True)
         variance = ((x - mean) ** 2).mean(-1, keepdims=True)
@@ -124,17 +136,13 @@ def in_jax(arrays: Arrays) -> Run:
         x = x + dense(p["out"], mixed.reshape(x.shape))
         return x + dense(p["down"], jax.nn.gelu(dense(p["up"], norm(p["norm2"], x)), approximate=False))
 
-    def loss(p: Any, x: Any, y: Any) -> Any:
-        x = p["tokens"]["weight"][x] + p["places"]["weight"]
-        for i in range(LAYERS):
-            x = block(p["blocks"][str(i)], x)
-        logits = norm(p["norm"], x) @ p["head"]["weight"]
-        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), y[..., None], axis=-1))
-
-    return jax_step(_nested(arrays), loss, arrays["x"], arrays["y"], weight_decay=DECAY)
+    x = p["tokens"]["weight"][x] + p["places"]["weight"]
+    for i in range(LAYERS):
+        x = block(p["blocks"][str(i)], x)
+    return norm(p["norm"], x) @ p["head"]["weight"]
 
 
-def _nested(arrays: Arrays) -> dict[str, Any]:
+def jax_params(arrays: Arrays) -> dict[str, Any]:
     """The weights as nested dicts, matrices the other way round but for the tables."""
     found: dict[str, Any] = {}
     for name, array in arrays.items():
@@ -154,6 +162,7 @@ _WEIGHTS = LAYERS * _BLOCK + (2 * VOCABULARY + LENGTH) * WIDTH
 # attention is counted over half of the places: the mask leaves no more
 _FLOPS = 6 * _TOKENS * (LAYERS * (_BLOCK + LENGTH * WIDTH) + VOCABULARY * WIDTH)
 _BYTES = 4 * 7 * _WEIGHTS
+FORWARD_FLOPS = _FLOPS / BATCH / 3  # of one text
 
 CASES = [
     Case(

@@ -12,6 +12,7 @@ from bench.frameworks import weft_compile
 
 HIDDEN, INPUTS, TIMES, BATCH = 128, 64, 100, 16
 WEIGHTS = ("wx", "wh", "b")
+FORWARD_FLOPS = 2.0 * TIMES * 4 * HIDDEN * (INPUTS + HIDDEN)  # of one sequence
 
 
 def arrays(rng: np.random.Generator) -> Arrays:

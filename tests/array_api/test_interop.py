@@ -157,6 +157,58 @@ def test_what_cannot_be_exported() -> None:
         weft.from_dlpack(3)
 
 
+LAYOUTS = {
+    "strided": np.arange(24.0).reshape(4, 6)[1::2, ::3],
+    "reversed": np.arange(6.0)[::-1],
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "broadcast": np.broadcast_to(np.arange(3.0), (2, 3)),
+    "read-only": np.frombuffer(np.arange(3.0).tobytes()),
+    "empty": np.zeros((2, 0, 3)),
+    "scalar": np.array(2.5),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "bool"])
+def test_any_layout_goes_through_dlpack_without_copying(layout: str, dtype: str) -> None:
+    array = (
+        LAYOUTS[layout] if dtype == "float64" else LAYOUTS[layout].astype(weft.tensor(0, dtype=dtype).dtype)
+    )
+    x = weft.from_numpy(array)
+    y = weft.from_dlpack(Exporter(x))
+    assert (y.dtype, y.shape, y.numpy().strides) == (x.dtype, array.shape, x.numpy().strides)
+    assert array.size == 0 or address(y) == address(array)
+    assert y.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        (None, "dltensor"),
+        ((0, 8), "dltensor"),
+        ((1, 0), "dltensor_versioned"),
+        ((2, 1), "dltensor_versioned"),
+    ],
+)
+def test_capsule_is_of_the_newest_version_that_the_consumer_knows(version: Any, name: str) -> None:
+    for dtype in (weft.float32, weft.bfloat16):
+        capsule = weft.ones(2, dtype=dtype).__dlpack__(max_version=version, dl_device=(1, 0))
+        assert f'"{name}"' in repr(capsule)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_capsule_that_nobody_takes_frees_its_memory(dtype: str) -> None:
+    x = weft.tensor([1.0, 2.0], dtype=dtype)
+    alive = weakref.ref(x._data)
+    capsule = x.__dlpack__(max_version=(1, 0))
+    del x
+    gc.collect()
+    assert alive() is not None
+    del capsule
+    gc.collect()
+    assert alive() is None
+
+
 def test_device_in_dlpacks_numbers() -> None:
     assert weft.ones(1).__dlpack_device__() == (1, 0)
 
@@ -173,14 +225,119 @@ def test_operator_with_an_array_on_the_left_gives_a_tensor_with_a_gradient() -> 
     assert x.grad.tolist() == [3.0, 4.0]
 
 
-def test_numpy_functions_see_an_array() -> None:
-    x = weft.tensor([0.0, 1.0])
-    assert np.asarray(x).dtype == np.float32
-    np.testing.assert_array_equal(np.add(x, 1), np.array([1.0, 2.0], "float32"))
+REDUCTIONS = ("all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum", "var")
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("options", [{}, {"axis": 0}, {"axis": -1, "keepdims": True}])
+def test_numpys_reductions_give_tensors(name: str, options: dict[str, Any]) -> None:
+    x = weft.tensor([[1.0, -2.0, 3.0], [4.0, 0.0, -6.0]], dtype=weft.float64)
+    function = getattr(np, name)
+    y = function(x, **options)
+    assert isinstance(y, weft.Tensor)
+    np.testing.assert_allclose(y.numpy(), function(x.numpy(), **options))
+
+
+def test_numpys_reductions_have_gradients() -> None:
+    x = weft.tensor([1.0, 2.0, 4.0], requires_grad=True)
+    np.sum(np.exp(x) * x).backward()
+    np.testing.assert_allclose(
+        x.grad.numpy(), (1 + x.detach().numpy()) * np.exp(x.detach().numpy()), rtol=1e-6
+    )
+    assert weft.grad(np.var)(x).tolist() == pytest.approx([-8 / 9, -2 / 9, 10 / 9])
+
+
+def test_numpys_keywords_of_reductions() -> None:
+    x = weft.tensor([1.0, 2.0, 4.0])
+    array = x.numpy()
+    assert np.var(x, ddof=1, dtype=np.float64).item() == pytest.approx(np.var(array, ddof=1))
+    assert np.sum(a=x, axis=0, out=None).item() == 7.0
+    assert np.sum(x, 0, None, np.zeros((), "float32")) == 7.0
+    assert np.sum(x, initial=3.0) == 10.0
+    assert np.max(x, where=array < 3, initial=0.0) == 2.0
+    with pytest.raises(RuntimeError, match="must not require grad"):
+        np.sum(weft.ones(2, requires_grad=True), initial=3.0)
+
+
+def test_numpys_other_functions_see_an_array() -> None:
+    x = weft.tensor([[4.0, 1.0], [1.0, 3.0]])
+    array = x.numpy()
+    for function in (
+        np.linalg.inv,
+        np.linalg.norm,
+        np.sort,
+        np.median,
+        np.transpose,
+        np.zeros_like,
+        np.fft.fft,
+    ):
+        found = function(x)
+        assert not isinstance(found, weft.Tensor)
+        np.testing.assert_array_equal(found, function(array))
+    for joined in (np.concatenate([x, x]), np.stack([x, array]).reshape(4, 2), np.array([*x, *x])):
+        np.testing.assert_array_equal(joined, np.tile(array, (2, 1)))
+    assert np.shape(x) == (2, 2)
+    assert np.allclose(x, array)
     assert np.asarray(x, "float64").dtype == np.float64
     assert np.array(x, copy=True).flags.writeable
-    with pytest.raises(RuntimeError, match="must not require grad"):
-        np.asarray(weft.ones(2, requires_grad=True))
+    assert np.asarray(x, copy=False).__array_interface__["data"] == array.__array_interface__["data"]
+    with pytest.raises(ValueError, match="a copy is needed"):
+        np.asarray(x, "float64", copy=False)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        np.asarray,
+        np.array,
+        np.linalg.inv,
+        np.sort,
+        np.add.reduce,
+        lambda x: np.concatenate([x, x]),
+        lambda x: np.add(x, 1, dtype="float64"),
+    ],
+)
+def test_numpy_takes_no_tensor_that_requires_grad(function: Any) -> None:
+    x = weft.ones((2, 2), requires_grad=True) + weft.eye(2)
+    with pytest.raises(RuntimeError, match=r"must not require grad[^$]*use .detach\(\)"):
+        function(x)
+    np.testing.assert_array_equal(function(x.detach()), function(x.detach().numpy()))
+
+
+def test_numpy_writes_into_arrays_only() -> None:
+    x, array = weft.tensor([1.0, 2.0]), np.ones(2, "float32")
+    array += x
+    assert array.tolist() == [2.0, 3.0]
+    array[:] = x
+    assert array.tolist() == [1.0, 2.0]
+    for write in (
+        lambda: np.add(array, 1, out=x),
+        lambda: np.sum(array, out=x),
+        lambda: np.clip(x, 0, 1, out=x),
+    ):
+        with pytest.raises(TypeError, match="out must be a NumPy array, got a tensor"):
+            write()
+    with pytest.raises(TypeError, match="no implementation found"):
+        np.zeros(3, like=x)
+
+
+@pytest.mark.parametrize("share", [weft.from_numpy, lambda a: weft.asarray(a, copy=False), weft.from_dlpack])
+def test_arrays_are_shared_in_and_never_written_to(share: Any) -> None:
+    array = np.zeros(3)
+    x = share(array)
+    array[0] = 1.0
+    assert x.tolist() == [1.0, 0.0, 0.0]
+    x[1] = 5.0
+    x *= 2.0
+    assert array.tolist() == [1.0, 0.0, 0.0]
+
+
+def test_masked_elements_are_not_taken_for_numbers() -> None:
+    masked = np.ma.masked_array([1.0, 2.0], [False, True])
+    for take in (weft.tensor, weft.asarray, weft.from_numpy):
+        with pytest.raises(ValueError, match="no element must be masked"):
+            take(masked)
+    assert weft.tensor(masked[:1]).tolist() == [1.0]
 
 
 def test_numpy_view_is_read_only_and_unchanged_by_the_tensor() -> None:

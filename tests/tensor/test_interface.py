@@ -10,7 +10,7 @@ from weft.tensor import tensor as tensor_module
 from weft.tensor.recorded import Recorded
 from weft.tensor.tensor import Tensor
 
-NOT_METHODS = {"__array_priority__", "__array_ufunc__", "__hash__"}
+NOT_METHODS = {"__array_function__", "__array_priority__", "__array_ufunc__", "__hash__"}
 
 
 def methods_in(module: object) -> set[str]:

@@ -71,6 +71,8 @@ def supported(op: str, dtype: DType) -> DType:
 
 def from_ndarray(op: str, array: Any, dtype: DType | None, copy: bool | None) -> Array:
     """A NumPy array or scalar as an array of one of weft's dtypes: copied unless copy is False."""
+    if type(array) is not np.ndarray and np.any(getattr(array, "mask", False)):
+        raise DomainError(op, "no element must be masked, got a masked array", hint="use .filled(value)")
     array = np.asarray(array)
     out: Array
     own = supported(op, array.dtype)

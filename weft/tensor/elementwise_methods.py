@@ -1,4 +1,4 @@
-"""Elementwise functions as methods of Tensor, in place too, and NumPy's ufuncs on tensors.
+"""Elementwise functions as methods of Tensor, in place too.
 
 ``x.exp()`` is ``weft.exp(x)``; ``x.exp_()`` rebinds x to it, and returns x.
 """
@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from weft.base.public import public
-from weft.ops import arithmetic, compound, contract
+from weft.ops import arithmetic, compound
 from weft.ops import complex as complexes
 from weft.ops.select import cast
 from weft.ops.view_axes import broadcast_to
@@ -79,28 +77,4 @@ def _attach() -> None:
         setattr(Tensor, function.__name__, property(function))
 
 
-# NumPy's ufuncs
-
-_UFUNCS: dict[Any, Function] = f.UFUNCS | {
-    np.ceil: f.ceil,
-    np.conjugate: complexes.conj,
-    np.fabs: f.abs,
-    np.floor: f.floor,
-    np.floor_divide: f.floor_divide,
-    np.matmul: contract.matmul,
-    np.power: f.pow,
-    np.rint: f.round,
-    np.trunc: f.trunc,
-}
-
-
-def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """NumPy calls this for its ufuncs: the op of the same meaning, or else NumPy on the data."""
-    if method == "__call__" and not kwargs and ufunc in _UFUNCS:
-        return _UFUNCS[ufunc](*inputs)
-    arrays = [x.numpy() if isinstance(x, Tensor) else x for x in inputs]
-    return getattr(ufunc, method)(*arrays, **kwargs)
-
-
 _attach()
-Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
