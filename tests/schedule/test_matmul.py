@@ -20,7 +20,7 @@ from weft.ops.contract import matrix_multiply
 from weft.schedule.arrays import Array
 from weft.schedule.machine import Machine
 from weft.schedule.matmul import lower_matmul
-from weft.schedule.matmul_plan import Matrices, tile
+from weft.schedule.matmul_plan import FEW_ROWS, FEW_WORK, Matrices, tile
 from weft.schedule.matmul_tail import Tail
 from weft.schedule.writer import Writer
 
@@ -129,6 +129,25 @@ def test_what_follows_a_long_sum_is_done_once(m: int, n: int, k: int, left: bool
 
     (out,) = build_executable(weft.make_graph(step)(*map(weft.tensor, fed)).optimize())(fed)
     np.testing.assert_allclose(out, np.maximum(x @ y + old, 0) - old, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("n", "k"), [(10, 640), (256, 256), (300, 1030), (128, 4608), (3, 9000)])
+def test_rows_of_an_open_number_are_the_same_bits_in_small_batches_and_in_large_ones(n: int, k: int) -> None:
+    weight, bias = random_array(n, k), random_array(n)
+    rows = weft.TensorType(("batch", k), weft.float32)
+    graph = weft.make_graph(lambda x, w, b: weft.relu(x @ w.T + b))(
+        rows, weft.tensor(weight), weft.tensor(bias)
+    )
+    run = build_executable(graph.optimize())
+    x = random_array(67, k)
+    (whole,) = run([x, weight, bias])
+    exact = np.maximum(x.astype("f8") @ weight.T.astype("f8") + bias, 0.0)
+    np.testing.assert_allclose(whole, exact, rtol=1e-5, atol=1e-5 * np.sqrt(k))
+    (few,) = run([x[:31], weight, bias])
+    np.testing.assert_allclose(few, exact[:31], rtol=1e-5, atol=1e-5 * np.sqrt(k))
+    for batch in (0, 1, 2, 3, 4, 5, 8, 29, 32, 64):
+        expected = few if batch < FEW_ROWS and n * k >= FEW_WORK else whole
+        np.testing.assert_array_equal(run([x[:batch], weight, bias])[0], expected[:batch])
 
 
 def test_results_do_not_depend_on_threads() -> None:

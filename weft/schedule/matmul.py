@@ -8,6 +8,7 @@ stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from weft.base.shapes import size_of
@@ -20,7 +21,7 @@ from weft.schedule.lowerings import lowers
 from weft.schedule.matmul_blas import lower_large, suits_blas
 from weft.schedule.matmul_blocks import Blocks
 from weft.schedule.matmul_loops import Contraction
-from weft.schedule.matmul_plan import Matrices, Tiling, tile
+from weft.schedule.matmul_plan import FEW_ROWS, Matrices, Tiling, tile
 from weft.schedule.matmul_tail import Tail, add_parts, storing
 from weft.schedule.matmul_tile import Side, Step, sum_dtype
 from weft.schedule.points import Indices
@@ -176,9 +177,16 @@ class Product:
         contraction = Contraction(
             self.b, left, right, ((p.m,), (p.left[0],)), (p.n, p.right[1]),
             [Step(depth, p.left[1], p.right[0])], (tiling.rows, tiling.lanes), finish_element,
-            self.panel, self.stage, tiling.turned, tiling.dots,
+            self.panel, self.stage, tiling.turned, tiling.dots, tiling.vector,
         )  # fmt: skip
-        contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])
+        if tiling.few is None:
+            contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])
+            return
+        with self.b.if_(self.b.lt(Index.of(p.m), FEW_ROWS)) as otherwise:
+            few = replace(contraction, tile=tiling.few, panel=None, dots=True)
+            few.write(rows, tiling.groups[0], columns, tiling.groups[1])
+        with self.b.inside(otherwise):
+            contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])
 
     def _start(self, array: Array, chunk: Any) -> Side:
         """Where a matrix begins, at the batch and the part of k that is being computed."""

@@ -39,6 +39,7 @@ class Contraction:
             written once, and not for each row; None where they are handed on at once.
         across: whether sums are handed on from row to row in vectors, instead of from lane to lane.
         dots: whether sums run over vectors along the one step, in which both sides lie in order.
+        vector: lanes of these vectors; 0 for as many as suit the loop.
         finish: ``finish(row, column, sum)`` gets each element.
         begin: ``begin(row, column)`` gives what the sum of an element begins with; 0 without it.
         again: whether elements may be handed on twice. Then the last columns are those of a whole tile too,
@@ -57,6 +58,7 @@ class Contraction:
     stage: Buffer | None = None
     across: bool = False
     dots: bool = False
+    vector: int = 0
     begin: Callable[[Index, Index], Value] | None = None
     again: bool = False
 
@@ -144,7 +146,7 @@ class Contraction:
 
         if self.dots and not isinstance(lanes, Size):
             sides = [Side(right.buffer, right.start + j * apart) for j in range(lanes)]
-            add_dots(self.b, left, sides, steps[0].extent, finished)
+            add_dots(self.b, left, sides, steps[0].extent, finished, self.vector)
         else:
             add_tile(
                 self.b, lanes, left, right, steps, finished, lane_stride=apart, begin=self._begin(row, column)

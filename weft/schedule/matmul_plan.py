@@ -6,7 +6,7 @@ that results do not depend on it.
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, gcd
 from typing import Any, NamedTuple
 
 from weft.base.dtypes import DType
@@ -24,6 +24,8 @@ GATHER = 1.2  # cycles to read or write a number that does not lie beside its ne
 READ = 0.1  # cycles to fetch a number from another processor's cache, or from memory
 TURN, COPY = 0.5, 0.3  # cycles to pack a number whose neighbours are apart, or lie beside it
 NEAR_BYTES = 40 << 10  # of what a tile reads, so that it stays in the nearest cache
+FEW_ROWS = 32  # fewer, and packing costs more than it spares
+FEW_WORK = 1 << 18  # elements of a right side that takes long to pack; else all rows are summed in one order
 CHUNK, SMALL = 2048, 1 << 16  # steps of a part of a long sum, and elements of a small result
 PANEL_BYTES = 1 << 18  # of a packed panel; it lies on the stack
 
@@ -63,6 +65,9 @@ class Tiling(NamedTuple):
         pack_left: whether the left side is copied first, so that the rows of a tile lie side by side; it is
             done in blocks alone.
         dots: whether sums run over vectors along k instead of lanes along n.
+        few: rows and columns of tiles for dots, where an open number of rows turns out to be small; or None.
+        vector: lanes of vectors along k; 0 for as many as suit the loop. An open number of rows has the same
+            for all tiles, so that a row gives the same bits among others as by itself.
         chunks: k is cut into so many parts, whose sums are added at the end.
         depth: steps of k that are summed at a time (see ``matmul_blocks``); 0 without blocks.
         groups: tasks along m and along n.
@@ -74,6 +79,8 @@ class Tiling(NamedTuple):
     pack: bool
     pack_left: bool
     dots: bool
+    few: tuple[int, int] | None
+    vector: int
     chunks: int
     depth: int
     groups: tuple[int, int]
@@ -102,6 +109,7 @@ def tile(
         rows, lanes = _lane_tile(q, machine)
         dots = False
         pack = may_pack and _packs(q)
+    vector = machine.lanes(sum_dtype(q.dtype)) if isinstance(q.m, Size) or isinstance(q.n, Size) else 0
     chunks = _chunks(q)
     work = 2.0 * known(q.m) * known(q.n) * known(q.k)
     want = min(TASKS, work * known(batch) / TASK) / known(batch) / chunks
@@ -116,7 +124,10 @@ def tile(
         groups = _groups(q, rows, lanes, want, few if pack and not _is_one(q.right[1]) else want)
         if in_loop and not (pack or turned):
             groups = _groups_of_rows(q, rows, groups)
-    return Tiling(turned, rows, lanes, pack, pack_left, dots, chunks, depth, groups)
+    few_tile = _few_tile(q, machine) if pack and not depth and may_turn else None
+    if few_tile is not None:  # both have the same tasks
+        groups = groups[0], gcd(groups[1], q.n // few_tile[1])
+    return Tiling(turned, rows, lanes, pack, pack_left, dots, few_tile, vector, chunks, depth, groups)
 
 
 def _cost(p: Matrices, machine: Machine) -> float:
@@ -154,6 +165,14 @@ def _prefers_dots(p: Matrices, machine: Machine) -> bool:
     few = min(known(p.m), known(p.n))
     width = machine.lanes(sum_dtype(p.dtype))
     return bool(few < 4 and known(p.k) >= width) or bool(few < 48 and known(p.k) >= 64 * width)
+
+
+def _few_tile(p: Matrices, machine: Machine) -> tuple[int, int] | None:
+    """The tile for few rows, of a number that is open: along k, so that nothing is packed."""
+    if not isinstance(p.m, Size) or isinstance(p.n, Size) or known(p.k) * p.n < FEW_WORK:
+        return None
+    in_order = _is_one(p.left[1]) and _is_one(p.right[0]) and not _is_one(p.right[1])
+    return _dot_tile(p, machine) if in_order and p.k >= machine.lanes(sum_dtype(p.dtype)) else None
 
 
 def _dot_tile(p: Matrices, machine: Machine) -> tuple[int, int]:
@@ -206,10 +225,10 @@ def _packs_left(p: Matrices) -> bool:
 
 def _chunks(p: Matrices) -> int:
     """Parts of k: more than one where the result is small and k is long."""
-    if isinstance(p.k, Size) or isinstance(p.m, Size) or isinstance(p.n, Size):
+    if isinstance(p.k, Size) or isinstance(p.n, Size):
         return 1
     least = ceil(p.k / CHUNK)
-    if least == 1 or p.m * p.n > SMALL:
+    if least == 1 or known(p.m) * p.n > SMALL:
         return 1
     return next((c for c in range(least, 4 * least) if p.k % c == 0), 1)
 
