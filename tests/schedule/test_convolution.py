@@ -116,6 +116,29 @@ def test_compiled_convolutions_are_as_the_kernels(x_shape: Any, w_shape: Any, at
     np.testing.assert_allclose(out, expected, rtol=0, atol=near * abs(expected).max())
 
 
+@pytest.mark.parametrize(
+    ("x_shape", "w_shape"),
+    [
+        ((2, 3, 8, 8), ("o", 3, 3, 3)),
+        ((2, "c", 8, 8), (5, "c", 3, 3)),
+        (("n", "c", 30, 30), ("o", "c", 3, 3)),
+        ((2, 8, 20), ("o", 8, 5)),
+    ],
+)
+@pytest.mark.parametrize("padding", [0, 1])
+def test_compiled_convolutions_with_open_channels_are_as_the_kernels(
+    x_shape: Any, w_shape: Any, padding: int
+) -> None:
+    values = {"o": 5, "c": 6, "n": 3}
+    arrays = [random_array(*[values.get(s, s) for s in shape], dtype="f4") for shape in (x_shape, w_shape)]
+    attrs = attributes(len(x_shape) - 2, padding=padding)
+    function = weft.conv2d if len(x_shape) == 4 else weft.conv1d
+    types = [weft.TensorType(shape, weft.float32) for shape in (x_shape, w_shape)]
+    graph = weft.make_graph(lambda x, w: function(x, w, padding=padding))(*types)
+    (out,) = build_executable(graph.optimize())(arrays)
+    np.testing.assert_allclose(out, conv.eval(*arrays, **attrs), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_gradients_compile(stride: int) -> None:
     x, w = random_array(4, 6, 12, 12, dtype="f4"), random_array(8, 6, 3, 3, dtype="f4")

@@ -106,7 +106,11 @@ def _at_least_zero(x: Any) -> Any:
 
 def counts_through(conv: Convolution, strides: Shape) -> bool:
     """Whether positions along the last two axes are counted through as they lie in the input."""
-    if conv.rank < 2 or conv.stride[-2:] != (1, 1) or any(isinstance(s, Size) for s in conv.positions[-2:]):
+    if conv.rank < 2 or conv.stride[-2:] != (1, 1):
+        return False
+    if any(
+        isinstance(s, Size) for s in (*conv.positions[-2:], conv.outputs)
+    ):  # sums have a place of their own
         return False
     line = strides[-2]
     if (
