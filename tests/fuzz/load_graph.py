@@ -169,7 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=None, help="of the first child; others count on from it")
-    parser.add_argument("--found", type=Path, default=Path("/tmp/weft-fuzz"), help="folder for what fails")
+    parser.add_argument(
+        "--found", type=Path, default=Path(tempfile.gettempdir(), "weft-fuzz"), help="folder for what fails"
+    )
     options = parser.parse_args(arguments)
     options.found.mkdir(parents=True, exist_ok=True)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed

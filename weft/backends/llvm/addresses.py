@@ -100,7 +100,7 @@ class Addresses(Indices):
 
     def fail(self, condition: Value, number: int, values: tuple[Value, ...]) -> None:
         """Note a failure; see ``weft.backends.llvm.control``."""
-        raise NotImplementedError
+        raise NotImplementedError  # the writer of control flow says it
 
 
 def _rises(index: Index) -> bool:

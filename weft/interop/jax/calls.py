@@ -15,24 +15,13 @@ import weft
 from weft.base.dtypes import DType, as_dtype
 from weft.base.size_text import parse_size
 from weft.errors import CaptureError, DtypeError
+from weft.interop.rules import Rule, registrar
 from weft.ir.types import TensorType
 from weft.ops.size import count_to
 from weft.tensor.tensor import Tensor
 
-Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
-
-
-def lax(*names: str) -> Callable[[Rule], Rule]:
-    """Register a function as the rule of primitives."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            assert name not in RULES, f"{name} has two rules"
-            RULES[name] = rule
-        return rule
-
-    return register
+lax = registrar(RULES)  # registers a function as the rule of primitives
 
 
 class Call:

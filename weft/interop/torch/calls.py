@@ -6,28 +6,17 @@ tensors of the graph being made, ints and named sizes, numbers, dtypes of weft, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import weft
 from weft.base.dtypes import DType, kind
 from weft.errors import CaptureError
+from weft.interop.rules import Rule, registrar
 from weft.tensor.tensor import Tensor
 
-Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}  # by name, such as "add.Tensor"; without overload where it is the default one
-
-
-def aten(*names: str) -> Callable[[Rule], Rule]:
-    """Register a function as the rule of operators."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            assert name not in RULES, f"{name} has two rules"
-            RULES[name] = rule
-        return rule
-
-    return register
+aten = registrar(RULES)  # registers a function as the rule of operators
 
 
 def rule_name(target: Any) -> str:
