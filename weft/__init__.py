@@ -60,8 +60,7 @@ try:
     from weft.ops.select import where
     from weft.ops.sort import argsort, isin, searchsorted, sort, topk
     from weft.ops.statistics import logsumexp, mean, median, nanmean, nansum, quantile, std, var
-    from weft.ops.view import cat, concat, stack
-    from weft.ops.view_axes import (
+    from weft.ops.view.axes import (
         atleast_1d,
         atleast_2d,
         atleast_3d,
@@ -80,8 +79,9 @@ try:
         unflatten,
         unsqueeze,
     )
-    from weft.ops.view_join import chunk, flip, repeat, roll, split, tile, unbind, unstack
-    from weft.ops.view_pad import crop, diag, diag_embed, diagonal, pad, tril, triu
+    from weft.ops.view.joining import chunk, flip, repeat, roll, split, tile, unbind, unstack
+    from weft.ops.view.padding import crop, diag, diag_embed, diagonal, pad, tril, triu
+    from weft.ops.view.primitives import cat, concat, stack
     from weft.tensor import elementwise_methods as _elementwise_methods  # noqa: F401 - attaches methods
     from weft.tensor import methods as _methods  # noqa: F401 - attaches methods
     from weft.tensor import numpy_functions as _numpy_functions  # noqa: F401 - attaches NumPy's protocols
@@ -292,7 +292,7 @@ if _typing.TYPE_CHECKING:
         tanhshrink,
         threshold,
     )
-    from weft.ops.convolution import (
+    from weft.ops.conv.layers import (
         conv1d,
         conv2d,
         conv3d,
@@ -302,7 +302,8 @@ if _typing.TYPE_CHECKING:
     )
     from weft.ops.einsum import einsum
     from weft.ops.grid import affine_grid, grid_sample
-    from weft.ops.loss import (
+    from weft.ops.loss.classes import cross_entropy, nll_loss
+    from weft.ops.loss.elements import (
         binary_cross_entropy,
         binary_cross_entropy_with_logits,
         gaussian_nll_loss,
@@ -313,8 +314,7 @@ if _typing.TYPE_CHECKING:
         poisson_nll_loss,
         smooth_l1_loss,
     )
-    from weft.ops.loss_class import cross_entropy, nll_loss
-    from weft.ops.loss_margin import (
+    from weft.ops.loss.margins import (
         cdist,
         cosine_embedding_loss,
         cosine_similarity,
@@ -330,7 +330,16 @@ if _typing.TYPE_CHECKING:
         triplet_margin_with_distance_loss,
     )
     from weft.ops.norm import group_norm, layer_norm, local_response_norm, normalize, rms_norm
-    from weft.ops.pool import (
+    from weft.ops.pool.adaptive import (
+        adaptive_avg_pool1d,
+        adaptive_avg_pool2d,
+        adaptive_avg_pool3d,
+        adaptive_max_pool1d,
+        adaptive_max_pool2d,
+        adaptive_max_pool3d,
+    )
+    from weft.ops.pool.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+    from weft.ops.pool.windowed import (
         avg_pool1d,
         avg_pool2d,
         avg_pool3d,
@@ -343,18 +352,9 @@ if _typing.TYPE_CHECKING:
         max_pool3d,
         unfold,
     )
-    from weft.ops.pool_adaptive import (
-        adaptive_avg_pool1d,
-        adaptive_avg_pool2d,
-        adaptive_avg_pool3d,
-        adaptive_max_pool1d,
-        adaptive_max_pool2d,
-        adaptive_max_pool3d,
-    )
     from weft.ops.products import bilinear, bmm, inner, kron, linear, mm, mv
     from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
     from weft.ops.softmax import log_softmax, softmax, softmin
-    from weft.ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
     from weft.passes.check import check_passes
     from weft.profiler.block import profile
     from weft.profiler.memory import memory_profile
@@ -415,8 +415,8 @@ if _typing.TYPE_CHECKING:
     )
     from weft.tensor.sparse import SparseTensor, sparse_coo_tensor, to_sparse
     from weft.train.trainer import Trainer
-    from weft.transform.control_branches import cond, switch
-    from weft.transform.control_loops import fori_loop, scan, while_loop
+    from weft.transform.control.branches import cond, switch
+    from weft.transform.control.loops import fori_loop, scan, while_loop
     from weft.transform.jacobian import hessian, jacfwd, jacobian, jacrev
     from weft.transform.jvp import jvp
     from weft.transform.linearize import linearize
@@ -462,32 +462,32 @@ else:
             "celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish prelu "
             "relu relu6 selu silu softplus softshrink softsign tanhshrink threshold"
         ),
-        "weft.ops.convolution": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+        "weft.ops.conv.layers": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
         "weft.ops.einsum": "einsum",
         "weft.ops.grid": "affine_grid grid_sample",
-        "weft.ops.loss": (
+        "weft.ops.loss.elements": (
             "binary_cross_entropy binary_cross_entropy_with_logits gaussian_nll_loss huber_loss kl_div "
             "l1_loss mse_loss poisson_nll_loss smooth_l1_loss"
         ),
-        "weft.ops.loss_class": "cross_entropy nll_loss",
-        "weft.ops.loss_margin": (
+        "weft.ops.loss.classes": "cross_entropy nll_loss",
+        "weft.ops.loss.margins": (
             "cdist cosine_embedding_loss cosine_similarity hinge_embedding_loss margin_ranking_loss "
             "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss pairwise_distance pdist "
             "soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss"
         ),
         "weft.ops.norm": "group_norm layer_norm local_response_norm normalize rms_norm",
-        "weft.ops.pool": (
+        "weft.ops.pool.windowed": (
             "avg_pool1d avg_pool2d avg_pool3d fold lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d "
             "max_pool3d unfold"
         ),
-        "weft.ops.pool_adaptive": (
+        "weft.ops.pool.adaptive": (
             "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
             "adaptive_max_pool2d adaptive_max_pool3d"
         ),
         "weft.ops.products": "bilinear bmm inner kron linear mm mv",
         "weft.ops.resize": "channel_shuffle interpolate pixel_shuffle pixel_unshuffle",
         "weft.ops.softmax": "log_softmax softmax softmin",
-        "weft.ops.unpool": "max_unpool1d max_unpool2d max_unpool3d",
+        "weft.ops.pool.unpooling": "max_unpool1d max_unpool2d max_unpool3d",
         "weft.passes.check": "check_passes",
         "weft.profiler.block": "profile",
         "weft.profiler.memory": "memory_profile",
@@ -515,8 +515,8 @@ else:
             "bernoulli multinomial normal rand rand_like randint randint_like randn randn_like randperm"
         ),
         "weft.tensor.sparse": "SparseTensor sparse_coo_tensor to_sparse",
-        "weft.transform.control_branches": "cond switch",
-        "weft.transform.control_loops": "fori_loop scan while_loop",
+        "weft.transform.control.branches": "cond switch",
+        "weft.transform.control.loops": "fori_loop scan while_loop",
         "weft.transform.jacobian": "hessian jacfwd jacobian jacrev",
         "weft.transform.jvp": "jvp",
         "weft.transform.linearize": "linearize",

@@ -97,9 +97,9 @@ def _load_kernels() -> Any:
     """The kernels for what runs on large arrays outside of graphs; None where nothing can be compiled."""
     if any(find_spec(package) is None for package in ("llvmlite", "scipy_openblas32")):
         return None
-    from weft.backends import eager
+    from weft.backends.eager import kernels
 
-    return eager
+    return kernels
 
 
 set_kernel_layer(_load_kernels)

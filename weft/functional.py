@@ -31,10 +31,11 @@ from weft.ops.activation import (
     tanhshrink,
     threshold,
 )
-from weft.ops.convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from weft.ops.conv.layers import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from weft.ops.grid import affine_grid, grid_sample
 from weft.ops.index_axis import one_hot
-from weft.ops.loss import (
+from weft.ops.loss.classes import cross_entropy, nll_loss
+from weft.ops.loss.elements import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     gaussian_nll_loss,
@@ -45,8 +46,7 @@ from weft.ops.loss import (
     poisson_nll_loss,
     smooth_l1_loss,
 )
-from weft.ops.loss_class import cross_entropy, nll_loss
-from weft.ops.loss_margin import (
+from weft.ops.loss.margins import (
     cdist,
     cosine_embedding_loss,
     cosine_similarity,
@@ -62,7 +62,16 @@ from weft.ops.loss_margin import (
     triplet_margin_with_distance_loss,
 )
 from weft.ops.norm import group_norm, layer_norm, local_response_norm, normalize, rms_norm
-from weft.ops.pool import (
+from weft.ops.pool.adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from weft.ops.pool.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+from weft.ops.pool.windowed import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -75,19 +84,10 @@ from weft.ops.pool import (
     max_pool3d,
     unfold,
 )
-from weft.ops.pool_adaptive import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-)
 from weft.ops.products import bilinear, linear
 from weft.ops.resize import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
 from weft.ops.softmax import log_softmax, softmax, softmin
-from weft.ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
-from weft.ops.view_pad import pad
+from weft.ops.view.padding import pad
 from weft.tensor.attention import scaled_dot_product_attention
 from weft.tensor.batch_norm import batch_norm, instance_norm
 from weft.tensor.dropout import (

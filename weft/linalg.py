@@ -9,17 +9,17 @@ tensor([[ 3., -1.],
 """
 
 from weft.ops.contract import matmul, outer, tensordot, vecdot
-from weft.ops.linalg_det import SlogdetResult, det, slogdet
-from weft.ops.linalg_eig import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
-from weft.ops.linalg_factor import QRResult, cholesky, qr
-from weft.ops.linalg_functions import LstsqResult, lstsq, matrix_exp, matrix_power, matrix_rank, pinv
-from weft.ops.linalg_norm import cond, matrix_norm, norm
-from weft.ops.linalg_products import cross, multi_dot, tensorinv, tensorsolve, trace
-from weft.ops.linalg_solve import cholesky_solve, inv, solve, solve_triangular
-from weft.ops.linalg_svd import SVDResult, svd, svdvals
+from weft.ops.linalg.determinants import SlogdetResult, det, slogdet
+from weft.ops.linalg.eigen import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
+from weft.ops.linalg.factorisations import QRResult, cholesky, qr
+from weft.ops.linalg.functions import LstsqResult, lstsq, matrix_exp, matrix_power, matrix_rank, pinv
+from weft.ops.linalg.norms import cond, matrix_norm, norm
+from weft.ops.linalg.products import cross, multi_dot, tensorinv, tensorsolve, trace
+from weft.ops.linalg.svd import SVDResult, svd, svdvals
+from weft.ops.linalg.systems import cholesky_solve, inv, solve, solve_triangular
 from weft.ops.vector_norm import vector_norm
-from weft.ops.view_axes import matrix_transpose
-from weft.ops.view_pad import diagonal
+from weft.ops.view.axes import matrix_transpose
+from weft.ops.view.padding import diagonal
 
 __all__ = [
     "EigResult",

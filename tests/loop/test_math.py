@@ -14,7 +14,7 @@ import pytest
 
 from tests.loop import math_oracle
 from tests.loop.math_emitters import BASIC, EMITTERS, Recorder, Scaling, Signed, Sparing, instructions, units
-from weft.loop.math import EXPANSIONS
+from weft.loop.math.functions import EXPANSIONS
 from weft.ops import exponent, logarithm
 from weft.ops.scalar import NUMPY
 

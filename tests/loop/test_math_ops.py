@@ -11,7 +11,7 @@ from scipy import special
 
 import weft.ops.activation  # noqa: F401 (declares ops)
 from tests.loop.math_emitters import FUSED, FusingEmitter, units
-from weft.loop.math import EXPANSIONS
+from weft.loop.math.functions import EXPANSIONS
 from weft.ops.op import OPS
 from weft.ops.scalar import NUMPY, NumpyEmitter
 

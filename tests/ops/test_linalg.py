@@ -15,7 +15,7 @@ import weft
 from tests.ops import checks
 from weft import linalg
 from weft.errors import DomainError
-from weft.ops.linalg_common import positive_definite, well_conditioned
+from weft.ops.linalg.common import positive_definite, well_conditioned
 from weft.ops.op import Sample
 from weft.ops.samples import complex_array, real_array
 
@@ -208,7 +208,7 @@ def test_matrix_exp_agrees_with_scipy_at_every_scale(scale: float, complex: bool
 
 
 def test_multi_dot_takes_the_cheap_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft.ops import linalg_products
+    from weft.ops.linalg import products as linalg_products
 
     shapes = []
     original = linalg_products.matmul

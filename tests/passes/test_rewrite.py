@@ -220,7 +220,7 @@ def test_named_wildcard_is_given_to_the_replacement() -> None:
 
 
 def test_one_name_must_stand_for_one_value() -> None:
-    from weft.ops.view import permute
+    from weft.ops.view.primitives import permute
 
     def pattern(x: Any, axes: Any = any_attr) -> Any:
         return permute(permute(x, axes=axes), axes=axes)

@@ -20,7 +20,7 @@ from weft.loop.ir import Program
 from weft.loop.verify import verify_program
 from weft.ops.op import OPS, Op
 from weft.ops.scalar import NUMPY
-from weft.schedule.groups import Grouping
+from weft.schedule.fusion import Grouping
 from weft.schedule.program import lower_graph
 
 for _name in weft.__all__:

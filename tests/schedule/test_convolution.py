@@ -15,12 +15,12 @@ from weft.backends.llvm.driver import build_executable
 from weft.ir.types import TensorType
 from weft.loop.interpret import run_function
 from weft.loop.ir import Buffer, Function
-from weft.ops.conv import conv
+from weft.ops.conv.primitive import conv
 from weft.schedule.arrays import Array
-from weft.schedule.convolution import lower_conv
-from weft.schedule.convolution_plan import Convolution, prefers_positions
-from weft.schedule.machine import Machine
-from weft.schedule.matmul_tail import Tail
+from weft.schedule.cpu.convolution.lowering import lower_conv
+from weft.schedule.cpu.convolution.plan import Convolution, prefers_positions
+from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.matmul.epilogue import Epilogue
 from weft.schedule.writer import Writer
 
 SAMPLES = conv.samples()
@@ -182,8 +182,8 @@ def test_tail_gets_every_element_once(stride: int) -> None:
         b.store(writes[0].buffer, writes[0].at(*index), value)
         b.store(writes[1].buffer, writes[1].at(*index), b.mul(value, 2.0))
 
-    tail = Tail([arrays["bias"]], [arrays["out"], arrays["twice"]], finish)
-    lower_conv(writer, arrays["x"], arrays["w"], arrays["out"], attrs, tail)
+    epilogue = Epilogue([arrays["bias"]], [arrays["out"], arrays["twice"]], finish)
+    lower_conv(writer, arrays["x"], arrays["w"], arrays["out"], attrs, epilogue)
     buffers = [*[a.buffer for a in arrays.values()], *writer.temporaries]
     main = Function("main", tuple(buffers), (), writer.main.block, frozenset(buffers[3:]))
     memory = [x.ravel(), w.ravel(), bias, *[np.zeros(b.size, b.dtype) for b in buffers[3:]]]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import weft
-from weft.schedule.describe import op_names, show_bytes, steps_of
-from weft.schedule.explain import Explanation, Limits, Measured, explain_program, show_seconds
+from weft.schedule.explanation import Explanation, Limits, Measured, explain_program, show_seconds
+from weft.schedule.origins import op_names, show_bytes, steps_of
 from weft.schedule.program import lower_graph
 
 LIMITS = Limits(memory=10e9, cache=100e9, held=2**20, flops=100e9)

@@ -17,7 +17,7 @@ from weft.ops.op import OPS
 from weft.schedule.control import is_control
 from weft.schedule.decompose import _RULES as DECOMPOSED
 from weft.schedule.lowerings import HOST, lowering_of
-from weft.schedule.points import POINTS, has_point
+from weft.schedule.pointwise.rules import POINTWISE, has_pointwise_rule
 
 OWN = (
     "all", "any", "argmax", "argmin", "argsort", "broadcast_to", "concat", "cross", "cummax_index", "cumprod",
@@ -45,10 +45,10 @@ class _Named:
 
 
 def test_no_op_falls_back_to_python_but_those_that_are_listed() -> None:
-    has_point(_Named(OPS["add"]))  # type: ignore[arg-type]
+    has_pointwise_rule(_Named(OPS["add"]))  # type: ignore[arg-type]
     for name, op in OPS.items():
         node: Any = _Named(op)
-        has_rule = op.scalar is not None or name in POINTS or lowering_of(node) is not None
+        has_rule = op.scalar is not None or name in POINTWISE or lowering_of(node) is not None
         assert has_rule or name in HOST or is_control(node) or op in DECOMPOSED, name
 
 

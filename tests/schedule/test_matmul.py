@@ -18,10 +18,10 @@ from weft.loop.interpret import run_function
 from weft.loop.ir import Buffer, Function, Launch
 from weft.ops.contract import matrix_multiply
 from weft.schedule.arrays import Array
-from weft.schedule.machine import Machine
-from weft.schedule.matmul import lower_matmul
-from weft.schedule.matmul_plan import FEW_ROWS, FEW_WORK, Matrices, tile
-from weft.schedule.matmul_tail import Tail
+from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.matmul.epilogue import Epilogue
+from weft.schedule.cpu.matmul.lowering import lower_matmul
+from weft.schedule.cpu.matmul.plan import FEW_ROWS, FEW_WORK, Matrices, tile
 from weft.schedule.writer import Writer
 
 SAMPLES = matrix_multiply.samples()
@@ -180,9 +180,9 @@ def run_with_tail(m: int, n: int, k: int, machine: Machine) -> tuple[Any, Any, A
         b.store(writes[0].buffer, writes[0].at(*index), value)
         b.store(writes[1].buffer, writes[1].at(*index), b.max(value, 0.0))
 
-    tail = Tail([arrays["bias"]], [arrays["before"], arrays["after"]], finish)
+    epilogue = Epilogue([arrays["bias"]], [arrays["before"], arrays["after"]], finish)
     out = Array(Buffer("out", FLOAT, m * n), (m, n))
-    lower_matmul(writer, arrays["x"], arrays["y"], out, tail)
+    lower_matmul(writer, arrays["x"], arrays["y"], out, epilogue)
     buffers = [*[a.buffer for a in arrays.values()], *writer.temporaries]
     main = Function("main", tuple(buffers), (), writer.main.block, frozenset(buffers[3:]))
     memory = [x.ravel(), y.ravel(), bias, *[np.zeros(b.size, b.dtype) for b in buffers[3:]]]

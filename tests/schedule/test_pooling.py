@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.schedule.lowered import assert_same, lowered, sized
 from weft.ops.op import OPS
-from weft.ops.pool_max import max_indices, max_values, window_attrs
+from weft.ops.pool.maximum import max_indices, max_values, window_attrs
 from weft.ops.windows import overlap_add, window_positions, window_spread, window_sum, windows
 
 POOLS = [windows, window_sum, max_values, max_indices]

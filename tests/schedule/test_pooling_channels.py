@@ -15,8 +15,8 @@ from weft.backends.llvm.driver import build_executable
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.loop.walk import launched_functions
-from weft.schedule import layouts
-from weft.schedule.machine import Machine
+from weft.schedule.cpu import layouts
+from weft.schedule.cpu.machine import Machine
 from weft.schedule.program import lower_graph
 
 WIDE = Machine(vector_bytes=64, registers=32)

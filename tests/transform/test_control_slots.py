@@ -15,7 +15,7 @@ from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
 from weft.tensor.mode import thread
 from weft.transform.building import Capture, capturing
-from weft.transform.control import CarryMismatch, attempt, run_cond, run_scan, run_while
+from weft.transform.control.flat import CarryMismatch, attempt, run_cond, run_scan, run_while
 from weft.transform.slots import Slot
 
 f64 = weft.float64

@@ -22,7 +22,7 @@ from weft.ops import compare as ops
 from weft.ops.effects import check
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.control import attempt
+from weft.transform.control.flat import attempt
 
 Thunk = Callable[[], Any]
 State = tuple[Any, ...]

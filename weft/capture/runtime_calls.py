@@ -39,7 +39,7 @@ from weft.capture.undefined import Undefined
 from weft.errors import CaptureError
 from weft.ops.rows import rows
 from weft.ops.select import cast
-from weft.ops.view import stack
+from weft.ops.view.primitives import stack
 from weft.tensor.convert import number_dtype
 from weft.tensor.mode import set_call_layer, thread
 from weft.tensor.tensor import Tensor

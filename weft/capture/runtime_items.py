@@ -34,7 +34,7 @@ from weft.ops.index_axis import take
 from weft.ops.op import OPS
 from weft.ops.places import true_places
 from weft.ops.select import cast, select
-from weft.ops.view import concat, reshape, stack
+from weft.ops.view.primitives import concat, reshape, stack
 from weft.transform.fresh import fresh_size
 
 

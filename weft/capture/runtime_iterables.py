@@ -17,7 +17,7 @@ from weft.base.sizes import Size
 from weft.capture.number import Number, fresh_index, number_of
 from weft.ops.op import OPS
 from weft.ops.size import count_to
-from weft.ops.view_slice import flip_axes
+from weft.ops.view.slices import flip_axes
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.tensor import Tensor
 

@@ -18,7 +18,7 @@ from weft.capture.runtime_lists import GraphList
 from weft.capture.runtime_places import note_read
 from weft.ops.op import type_of
 from weft.ops.select import select
-from weft.ops.view import stack
+from weft.ops.view.primitives import stack
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.tensor import Tensor
 

@@ -22,7 +22,7 @@ from weft.capture.runtime_text import check_written
 from weft.capture.runtime_whole import items, truth
 from weft.errors import CaptureError
 from weft.tensor.mode import call_user, thread
-from weft.transform.control import attempt, run_scan, run_while
+from weft.transform.control.flat import attempt, run_scan, run_while
 
 State = tuple[Any, ...]
 Step = Callable[..., State]

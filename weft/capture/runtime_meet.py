@@ -36,13 +36,13 @@ from weft.ir.types import TensorType
 from weft.ops.op import type_of
 from weft.ops.select import cast
 from weft.ops.size import size
-from weft.ops.view import broadcast_to
+from weft.ops.view.primitives import broadcast_to
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.building import Capture
 from weft.transform.captured import name_of
-from weft.transform.control import run_cond
-from weft.transform.control_regions import Region
+from weft.transform.control.flat import run_cond
+from weft.transform.control.regions import Region
 from weft.transform.slots import DataSlot
 from weft.transform.twins import inherit_twins, note_twins, pairs_of_one
 

@@ -15,8 +15,8 @@ from weft.base.public import public
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError
 from weft.io.atomic import checked_path
-from weft.io.kept import MISS, Kept, find_kept
 from weft.io.layout import Problem, Reading
+from weft.io.program_cache import MISS, Kept, find_kept
 
 if TYPE_CHECKING:
     import inspect

@@ -254,7 +254,7 @@ _METHODS: dict[str, str] = {  # by name of a method, the module with the functio
     "optimize": "weft.passes.pipeline",
     "history": "weft.passes.pipeline",
     "rewrite": "weft.passes.replace",
-    "memory": "weft.schedule.report",
+    "memory": "weft.schedule.memory_report",
 }
 _set = object.__setattr__
 

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from weft.errors import GraphError
 from weft.ir.graph import Node, Value
-from weft.ir.told import first_tellers, sizes_asked, sizes_told
+from weft.ir.size_definitions import first_definitions, sizes_defined, sizes_used
 
 _SHOWN = 8  # nodes of a cycle that are named
 
@@ -15,13 +15,13 @@ _SHOWN = 8  # nodes of a cycle that are named
 def kahn_order(nodes: Sequence[Node]) -> list[Node]:
     """Nodes in an order in which each comes after those it uses; as given where they are in order."""
     producer = {out: i for i, node in enumerate(nodes) for out in node.outputs}
-    tellers = first_tellers(nodes)
+    tellers = first_definitions(nodes)
     waits: list[int] = []
     users: list[list[int]] = [[] for _ in nodes]
     for i, node in enumerate(nodes):
         needed = {producer[v] for v in node.inputs if v in producer}
         if tellers:
-            needed.update(tellers[name] for name in sizes_asked(node) if name in tellers)
+            needed.update(tellers[name] for name in sizes_used(node) if name in tellers)
         waits.append(len(needed))
         for j in needed:
             users[j].append(i)
@@ -57,13 +57,13 @@ def _cycle(nodes: Sequence[Node], producer: dict[Value, int], waits: list[int]) 
 def needed_nodes(nodes: Sequence[Node], results: Sequence[Value], *, effects: bool = True) -> list[Node]:
     """The nodes that results need, in the same order; those with effects too, unless said otherwise."""
     wanted = set(results)
-    tellers = first_tellers(nodes)
+    tellers = first_definitions(nodes)
     while True:
         kept = _leading_to(nodes, set(wanted), effects)
         if not tellers:
             return kept
-        told = {name for node in kept for name in sizes_told(node)}
-        asked = {name for node in kept for name in sizes_asked(node)} - told
+        told = {name for node in kept for name in sizes_defined(node)}
+        asked = {name for node in kept for name in sizes_used(node)} - told
         missing = [nodes[tellers[name]] for name in asked if name in tellers]
         if not missing:
             return kept

@@ -15,8 +15,8 @@ from weft.errors import CheckError, DeviceError, NonFiniteError, WeftError
 from weft.ir.interpret import placed
 from weft.ir.naming import explain_error
 from weft.loop.ir import Program
-from weft.ops.linalg_common import singular_error
-from weft.schedule.nan import NanReport
+from weft.ops.linalg.common import singular_error
+from weft.schedule.nan_checks import NanReport
 
 _STAND_INS = (918_273_601, 918_274_603, 918_275_607, 918_276_611)  # for what is noted
 MOST_NUMBERS = 6  # in one text

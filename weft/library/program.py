@@ -19,7 +19,7 @@ from weft.ir.graph import Graph
 from weft.library.target import is_arm
 from weft.loop.ir import Block, Function, Program
 from weft.loop.walk import launched_functions
-from weft.schedule.machine import Machine
+from weft.schedule.cpu.machine import Machine
 from weft.schedule.program import lower_graph
 
 MAIN = "weft_main"

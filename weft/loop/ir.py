@@ -356,7 +356,7 @@ class Program:
         heap: buffers that ``Allocate`` gives memory.
         failures, hosts: tables that ``Fail`` and ``Host`` refer to.
         donated: pairs (input, output) by number: the output may be the memory of the input.
-        origins: where kernels and buffers come from, for reports (``weft.schedule.describe``).
+        origins: where kernels and buffers come from, for reports (``weft.schedule.origins``).
         flushes: whether numbers below the normal ones may be taken for zero, where that is faster.
     """
 

@@ -23,8 +23,8 @@ from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import join, real_array, reals
 from weft.ops.select import same_dtype, select
 from weft.ops.statistics import as_floating
-from weft.ops.view import reshape
-from weft.ops.view_slice import slice_axis
+from weft.ops.view.primitives import reshape
+from weft.ops.view.slices import slice_axis
 
 # Rectifiers
 

@@ -21,7 +21,7 @@ from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import size_value, triangle
 from weft.ops.softmax import softmax_op
-from weft.ops.view import broadcast_to, reshape
+from weft.ops.view.primitives import broadcast_to, reshape
 
 _OP = "scaled_dot_product_attention"
 

@@ -12,7 +12,7 @@ def move_axis(x: Any, source: int, target: int) -> Any:
     """x with one axis moved."""
     if source == target:
         return x
-    from weft.ops.view import permute  # the ops there use the rules here
+    from weft.ops.view.primitives import permute  # the ops there use the rules here
 
     order = [i for i in range(x.ndim) if i != source]
     order.insert(target, source)
@@ -23,7 +23,7 @@ def to_front(x: Any, axis: int | None, size: int) -> Any:
     """x with its batch axis first; repeated along a new first axis if it is not batched."""
     if axis is not None:
         return move_axis(x, axis, 0)
-    from weft.ops.view import broadcast_to  # the ops there use the rules here
+    from weft.ops.view.primitives import broadcast_to  # the ops there use the rules here
 
     return broadcast_to(x, shape=(size, *x.shape))
 
@@ -32,7 +32,7 @@ def batch_elementwise(
     op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
 ) -> Any:
     """Put batch axes first and pad ranks after them, so that broadcasting does the rest."""
-    from weft.ops.view import reshape  # the ops there use the rules here
+    from weft.ops.view.primitives import reshape  # the ops there use the rules here
 
     rank = max(x.ndim - (a is not None) for x, a in zip(inputs, axes, strict=True))
     aligned = []

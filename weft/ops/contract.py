@@ -20,7 +20,7 @@ from weft.ops.families import linear as linear_op
 from weft.ops.op import Attrs, Op, Sample, composite, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
-from weft.ops.view import permute, reshape
+from weft.ops.view.primitives import permute, reshape
 
 _EXACT = 1 << 53  # integers below this are exact in float64
 

@@ -2,8 +2,7 @@
 
 A region is closed: what it uses from around is an operand of the op and an input of the region. Operands of a
 loop are its carries, for a scan the arrays it goes along, and then what stays the same in every iteration.
-Derivatives and batching are in ``control_reverse``, ``control_forward`` and ``control_batch`` of
-``weft.transform``.
+Derivatives and batching are in ``reverse``, ``forward`` and ``batch`` of ``weft.transform.control``.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ _COUNT = TensorType((), int64)
 
 def _rule(module: str, name: str) -> Any:
     """A rule that differentiates or batches regions, of the layer that can trace them."""
-    return getattr(import_module(f"weft.transform.{module}"), name)
+    return getattr(import_module(f"weft.transform.control.{module}"), name)
 
 
 def _batch(name: str) -> Rule:
-    return lambda *args: _rule("control_batch", name)(*args)
+    return lambda *args: _rule("batch", name)(*args)
 
 
 def _jvp(name: str) -> Rule:
-    return lambda *args, **attrs: _rule("control_forward", name)(*args, **attrs)
+    return lambda *args, **attrs: _rule("forward", name)(*args, **attrs)
 
 
 # What must hold of types
@@ -132,10 +131,10 @@ cond: Op = primitive(
     "cond",
     type_rule=_cond_type,
     eval=driven(_cond),
-    vjp=lambda g, predicate, xs, branches, needed: _rule("control_reverse", "branch_vjp")(
+    vjp=lambda g, predicate, xs, branches, needed: _rule("reverse", "branch_vjp")(
         cond, g, predicate, xs, branches, needed
     ),
-    jvp=lambda primals, tangents, outs, *, branches: _rule("control_forward", "branch_jvp")(
+    jvp=lambda primals, tangents, outs, *, branches: _rule("forward", "branch_jvp")(
         cond, primals, tangents, branches
     ),
     batch=_batch("branch_batch"),
@@ -148,10 +147,10 @@ switch: Op = primitive(
     "switch",
     type_rule=_switch_type,
     eval=driven(_switch),
-    vjp=lambda g, index, xs, branches, needed: _rule("control_reverse", "branch_vjp")(
+    vjp=lambda g, index, xs, branches, needed: _rule("reverse", "branch_vjp")(
         switch, g, index, xs, branches, needed
     ),
-    jvp=lambda primals, tangents, outs, *, branches: _rule("control_forward", "branch_jvp")(
+    jvp=lambda primals, tangents, outs, *, branches: _rule("forward", "branch_jvp")(
         switch, primals, tangents, branches
     ),
     batch=_batch("branch_batch"),
@@ -209,9 +208,9 @@ while_loop = primitive(
     "while_loop",
     type_rule=_while_type,
     eval=driven(_while),
-    vjp=lambda g, xs, test, body, carries, trips, checkpoint_every, needed: _rule(
-        "control_reverse", "while_vjp"
-    )(g, xs, test, body, carries, trips, checkpoint_every, needed),
+    vjp=lambda g, xs, test, body, carries, trips, checkpoint_every, needed: _rule("reverse", "while_vjp")(
+        g, xs, test, body, carries, trips, checkpoint_every, needed
+    ),
     jvp=_jvp("while_jvp"),
     batch=_batch("while_batch"),
     samples=None,
@@ -278,9 +277,9 @@ scan = primitive(
     "scan",
     type_rule=_scan_type,
     eval=driven(_scan),
-    vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, needed: _rule(
-        "control_reverse", "scan_vjp"
-    )(g, xs, body, carries, mapped, length, reverse, counted, needed),
+    vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, needed: _rule("reverse", "scan_vjp")(
+        g, xs, body, carries, mapped, length, reverse, counted, needed
+    ),
     jvp=_jvp("scan_jvp"),
     batch=_batch("scan_batch"),
     samples=None,

@@ -21,8 +21,8 @@ from weft.ops.op import Sample, composite
 from weft.ops.random import random_bits
 from weft.ops.select import cast
 from weft.ops.trigonometric import cos, sin
-from weft.ops.view import join, reshape
-from weft.ops.view_slice import slice_axis
+from weft.ops.view.primitives import join, reshape
+from weft.ops.view.slices import slice_axis
 
 # A float dtype to the integers it is drawn from, and the bits of its significand
 _UNIFORM = {float64: (uint64, 53), float32: (uint32, 24), float16: (uint16, 11), bfloat16: (uint8, 8)}

@@ -15,8 +15,8 @@ from weft.ops.op import Sample, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
-from weft.ops.view import permute, reshape
-from weft.ops.view_pad import diagonal
+from weft.ops.view.padding import diagonal
+from weft.ops.view.primitives import permute, reshape
 
 Labels = tuple[str, ...]
 

@@ -22,7 +22,7 @@ from weft.ops.op import Array, Op, Sample
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import select
 from weft.ops.size import count_to
-from weft.ops.view import reshape
+from weft.ops.view.primitives import reshape
 
 SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 REAL, COMPLEX = (float32, float64), (complex64, complex128)

@@ -25,8 +25,8 @@ from weft.ops.fft import (
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast
-from weft.ops.view_join import roll
-from weft.ops.view_slice import pad_axes, slice_axis
+from weft.ops.view.joining import roll
+from weft.ops.view.slices import pad_axes, slice_axis
 
 # Arguments
 

@@ -21,8 +21,8 @@ from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import positions, size_value
-from weft.ops.view import reshape
-from weft.ops.view_slice import slice_axis
+from weft.ops.view.primitives import reshape
+from weft.ops.view.slices import slice_axis
 
 _PADDINGS = ("zeros", "border", "reflection")
 

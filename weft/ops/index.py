@@ -29,8 +29,8 @@ from weft.ops.op import Attrs, Op, Sample
 from weft.ops.samples import complex_array, int_array, like_array, real_array
 from weft.ops.select import select
 from weft.ops.size import count_to, filled, positions
-from weft.ops.view import reshape
-from weft.ops.view_slice import Ints
+from weft.ops.view.primitives import reshape
+from weft.ops.view.slices import Ints
 
 # Checks
 

@@ -23,7 +23,7 @@ from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
 from weft.ops.size import count_to, positions
-from weft.ops.view import broadcast_to, permute, reshape
+from weft.ops.view.primitives import broadcast_to, permute, reshape
 
 
 def as_index(op: str, index: Any) -> Any:

@@ -28,7 +28,7 @@ from weft.ops.select import cast
 from weft.ops.softmax import as_real
 from weft.ops.statistics import as_floating
 from weft.ops.vector_norm import vector_norm
-from weft.ops.view import reshape
+from weft.ops.view.primitives import reshape
 from weft.ops.windows import window_sum
 
 Ints = tuple[int, ...]

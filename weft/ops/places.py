@@ -19,7 +19,7 @@ from weft.ops.compare import logical_not
 from weft.ops.families import primitive
 from weft.ops.op import Array, Attrs, Op, Sample, no_gradient
 from weft.ops.sort import argsort
-from weft.ops.view_slice import slice_axis
+from weft.ops.view.slices import slice_axis
 
 
 def _type(mask: TensorType, *, trips: Any) -> TensorType:

@@ -10,7 +10,7 @@ from weft.ops.contract import matmul, need_rank, tensordot, transpose_last
 from weft.ops.op import Sample, composite, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
-from weft.ops.view import permute, reshape
+from weft.ops.view.primitives import permute, reshape
 
 # Products of fixed rank
 

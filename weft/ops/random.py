@@ -18,7 +18,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, to_front
 from weft.ops.families import primitive
 from weft.ops.op import Array, Attrs, Op, Sample, no_gradient
-from weft.ops.view import reshape
+from weft.ops.view.primitives import reshape
 
 _BEFORE_ZERO = np.full(4, 2**64 - 1, np.uint64)  # NumPy's generator counts before it draws
 

@@ -32,8 +32,8 @@ from weft.ops.op import Op, Sample, no_gradient, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, weight
 from weft.ops.size import filled
-from weft.ops.view import broadcast_to, permute, reshape
-from weft.ops.view_slice import Ints, flip_axes, pad_axes, slice_axis
+from weft.ops.view.primitives import broadcast_to, permute, reshape
+from weft.ops.view.slices import Ints, flip_axes, pad_axes, slice_axis
 
 # What reductions share
 

@@ -17,13 +17,13 @@ from weft.base.public import public
 from weft.base.shapes import Shape
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
-from weft.ops.conv_kernel import Ints
-from weft.ops.convolution import per_axis
+from weft.ops.conv.kernel import Ints
+from weft.ops.conv.layers import per_axis
 from weft.ops.index import gather_nd
 from weft.ops.op import Array, Sample, composite, type_of
-from weft.ops.pool_adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from weft.ops.pool.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from weft.ops.samples import real_array
-from weft.ops.view import broadcast_to, permute, reshape
+from weft.ops.view.primitives import broadcast_to, permute, reshape
 
 Taps = tuple[Array, Array]  # places (outputs, taps) and weights of the same shape
 

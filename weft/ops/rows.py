@@ -14,7 +14,7 @@ from weft.ops.families import primitive
 from weft.ops.op import Array, Attrs, Op, Sample
 from weft.ops.samples import real_array
 from weft.ops.size import filled
-from weft.ops.view import join, reshape
+from weft.ops.view.primitives import join, reshape
 
 
 def _rows_type(x: TensorType, *, count: int) -> tuple[TensorType, ...]:

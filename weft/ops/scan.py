@@ -21,8 +21,8 @@ from weft.ops.reduce import widened
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, need_real, same_dtype
 from weft.ops.size import filled, positions
-from weft.ops.view import join, reshape
-from weft.ops.view_slice import pad_axes, slice_axis
+from weft.ops.view.primitives import join, reshape
+from weft.ops.view.slices import pad_axes, slice_axis
 
 
 def _accumulate(ufunc: Any, x: Any, axis: int) -> Any:

@@ -21,7 +21,7 @@ from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Attrs, Op, Sample, composite, no_gradient, type_of
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import need_real, same_dtype, select
-from weft.ops.view import reshape
+from weft.ops.view.primitives import reshape
 
 # Sorting. It is stable always; NaN counts as larger than everything.
 

@@ -25,8 +25,8 @@ from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select, weight
 from weft.ops.size import size_value
 from weft.ops.sort import sort_axis
-from weft.ops.view import permute, reshape
-from weft.ops.view_slice import Ints
+from weft.ops.view.primitives import permute, reshape
+from weft.ops.view.slices import Ints
 
 _NAN = float("nan")
 

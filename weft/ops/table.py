@@ -28,8 +28,8 @@ def find_op(name: str) -> Op | Composite | None:
 
 def import_all() -> None:
     """Import every module of ops, so that the table is complete."""
-    for module in pkgutil.iter_modules(weft.ops.__path__):
-        import_module(f"weft.ops.{module.name}")
+    for module in pkgutil.walk_packages(weft.ops.__path__, "weft.ops."):
+        import_module(module.name)
     _complete[:] = [True]
 
 

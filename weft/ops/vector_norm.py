@@ -13,7 +13,7 @@ from weft.errors import ArgumentError
 from weft.ops.arithmetic import pow, square
 from weft.ops.complex import absolute, imaginary_part, real_part
 from weft.ops.exponential import sqrt
-from weft.ops.linalg_common import floating
+from weft.ops.linalg.common import floating
 from weft.ops.op import Sample, composite
 from weft.ops.reduce import max, min, sum
 from weft.ops.samples import complex_array, real_array

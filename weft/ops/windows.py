@@ -15,7 +15,7 @@ from weft.base.shapes import Shape
 from weft.errors import ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
-from weft.ops.conv_kernel import Ints, Padding, output_size, pad_array, window_view
+from weft.ops.conv.kernel import Ints, Padding, output_size, pad_array, window_view
 from weft.ops.families import linear
 from weft.ops.op import Array, Attrs, Op, Sample
 from weft.ops.samples import complex_array, like_array, real_array

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from weft.ir.graph import Graph, Node, Operand, Value
 from weft.ir.order import needed_nodes
-from weft.ir.told import first_tellers, sizes_asked, sizes_of, sizes_told
+from weft.ir.size_definitions import first_definitions, sizes_defined, sizes_of, sizes_used
 from weft.ops.call import call
 from weft.passes.base import graph_pass
 from weft.passes.loops import BRANCHES, Loop, as_loop, loop_node, with_inputs
@@ -33,7 +33,7 @@ def dce(graph: Graph) -> Graph:
     wanted = set(graph.results)
     kept: list[Node] = []
     changed = False
-    tells = bool(first_tellers(graph.nodes))
+    tells = bool(first_definitions(graph.nodes))
     asked: set[str] = set()
     for node in reversed(graph.nodes):
         if tells:
@@ -43,7 +43,7 @@ def dce(graph: Graph) -> Graph:
             continue
         new = _shrink(node, wanted) if node.attrs else node
         if tells:
-            asked |= sizes_asked(new)
+            asked |= sizes_used(new)
         changed = changed or new is not node
         wanted.update(new.inputs)
         kept.append(new)
@@ -55,7 +55,7 @@ def dce(graph: Graph) -> Graph:
 
 def _tellers(node: Node, asked: set[str], wanted: set[Value]) -> list[Value]:
     """An output of a node that must stay since it alone tells a size that nodes after it ask for."""
-    told = sizes_told(node) & asked
+    told = sizes_defined(node) & asked
     telling = [v for v in node.outputs if told & sizes_of([v])]
     return [] if not telling or any(v in wanted for v in telling) else telling[:1]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from weft.base.sizes import Size
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ops.control import while_loop
-from weft.ops.view import broadcast_to
+from weft.ops.view.primitives import broadcast_to
 from weft.passes.base import graph_pass
 from weft.passes.dce import pick
 from weft.passes.loops import Loop, as_loop, loop_node, new_value, with_inputs

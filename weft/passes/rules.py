@@ -18,7 +18,7 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.pattern import AnyAttribute, Bound, Pattern
 from weft.ir.rewrite import Draft, Results, Rules, sweep
 from weft.ir.types import TensorType
-from weft.ops.view import broadcast_to
+from weft.ops.view.primitives import broadcast_to
 from weft.passes.base import Pass
 from weft.passes.tracing import Sides, Wild, mixed_types, read_wildcards, trace_sides, uniform_types
 

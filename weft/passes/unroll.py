@@ -9,10 +9,10 @@ import numpy as np
 
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, sweep
-from weft.ir.told import with_own_sizes
+from weft.ir.size_definitions import with_own_sizes
 from weft.ops.control import scan
-from weft.ops.view import join, reshape
-from weft.ops.view_slice import slice_axes
+from weft.ops.view.primitives import join, reshape
+from weft.ops.view.slices import slice_axes
 from weft.passes.base import graph_pass
 from weft.passes.loops import Loop, as_loop
 

@@ -21,8 +21,8 @@ from weft.ops.arithmetic import add, div, mul
 from weft.ops.op import OPS
 from weft.ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
 from weft.ops.select import select
-from weft.ops.view import broadcast_to, join, permute, reshape
-from weft.ops.view_slice import pad_axes, slice_axes, update_slice
+from weft.ops.view.primitives import broadcast_to, join, permute, reshape
+from weft.ops.view.slices import pad_axes, slice_axes, update_slice
 
 VIEWS: list[tuple[Any, Rule]] = []
 

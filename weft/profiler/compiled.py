@@ -23,8 +23,8 @@ from weft.ir.types import TensorType
 from weft.loop.ir import Wave
 from weft.profiler.event import Event, Part
 from weft.profiler.log import Entry, _Switch, entries, here, now, switch, take_down, trackers, user_place
-from weft.schedule.describe import steps_of
-from weft.schedule.explain import ExplainedStep, Limits, explain_program
+from weft.schedule.explanation import ExplainedStep, Limits, explain_program
+from weft.schedule.origins import steps_of
 from weft.tensor.watch import here as watched
 
 # Only how long kernels that run side by side take in relation to each other is estimated by these.

@@ -22,8 +22,8 @@ from weft.profiler.event import Line
 from weft.profiler.log import Place, here, now, threads, trackers
 from weft.profiler.tables import TOP, Table, show_line, way_of
 from weft.profiler.trace import trace_of, write_trace
-from weft.schedule.describe import show_bytes
-from weft.schedule.report import MemoryReport, report_memory
+from weft.schedule.memory_report import MemoryReport, report_memory
+from weft.schedule.origins import show_bytes
 
 _WIDE, _HIGH = 72, 8  # characters of the picture of a timeline
 _ALONE = 3  # references to an array that only a view holds: of the view, of a variable, of the question

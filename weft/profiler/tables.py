@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.errors import ArgumentError
 from weft.profiler.event import Event, Line, Part
-from weft.schedule.explain import show_seconds
+from weft.schedule.explanation import show_seconds
 
 _AROUND = ("module", "region")  # kinds of events that only hold others
 UNKNOWN = "(unknown)"

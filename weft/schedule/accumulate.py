@@ -51,11 +51,11 @@ def _begin_one(graph: Graph) -> Graph | None:
     sums = [node for node in graph.nodes if node.op is add]
     if not sums:
         return None
-    web = _Uses(graph)
+    use_def = _Uses(graph)
     for node in sums:
         for base, part in (node.inputs, node.inputs[::-1]):
-            start = web.start(part) if base.type == part.type else None
-            if start is not None and not web.depends(base, start.node):
+            start = use_def.start(part) if base.type == part.type else None
+            if start is not None and not use_def.depends(base, start.node):
                 return _begin_at(graph, node, part, start, base)
     return None
 
@@ -145,12 +145,12 @@ def _start_in_branches(node: Node, k: int) -> _Start | None:
 
 def _taking_base(region: Graph, k: int) -> Graph | None:
     """A region with one more input, at which one of its outputs begins instead of at zeros."""
-    web, out = _Uses(region), region.outputs[k]
+    use_def, out = _Uses(region), region.outputs[k]
     base = Value(out.type)
     outputs, nodes = list(region.outputs), region.nodes
-    if web.is_zero(out):
+    if use_def.is_zero(out):
         outputs[k] = base
-    elif (start := web.start(out)) is not None:
+    elif (start := use_def.start(out)) is not None:
         nodes = tuple(start.taking(base) if node is start.node else node for node in nodes)
     else:
         return None
@@ -178,14 +178,14 @@ def _summed(node: Node, value: Value) -> Sequence[int]:
 
 def _only_adds(region: Graph, i: int, k: int) -> bool:
     """Whether a region does nothing with one of its inputs but add to it, to give one of its outputs."""
-    web = _Uses(region)
+    use_def = _Uses(region)
     value, users = region.inputs[i], {v: node for node in region.nodes for v in node.inputs}
     while value is not region.outputs[k]:
         node = users.get(value)
-        if node is None or web.uses[value] != 1:
+        if node is None or use_def.uses[value] != 1:
             return False
         after = [v for v in node.outputs if node.inputs.index(value) in _summed(node, v)]
         if len(after) != 1:
             return False
         (value,) = after
-    return web.uses[value] == 1
+    return use_def.uses[value] == 1

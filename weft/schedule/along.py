@@ -16,8 +16,8 @@ from weft.ir.graph import Array, Graph, Node, Value
 from weft.ops.control import scan
 from weft.ops.index import gather_nd
 from weft.ops.size import iota
-from weft.ops.view import permute, reshape
-from weft.ops.view_slice import slice_axes
+from weft.ops.view.primitives import permute, reshape
+from weft.ops.view.slices import slice_axes
 from weft.passes.dce import pick
 from weft.passes.loops import Loop, as_loop, loop_node, with_inputs
 from weft.transform.partition import bytes_of

@@ -20,10 +20,10 @@ from weft.ops.arithmetic import mul, sub
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.reduce import reduce_sum
 from weft.ops.softmax import softmax_op
-from weft.ops.view import permute
+from weft.ops.view.primitives import permute
 from weft.schedule.attention_match import Use, Uses, swap_last
 from weft.schedule.attention_ops import Chain, attention, attention_gradient
-from weft.schedule.attention_tile import LANES
+from weft.schedule.cpu.attention.tile import LANES
 
 LONG = 1 << 14  # scores of one head from which on they are not kept
 

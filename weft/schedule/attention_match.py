@@ -14,9 +14,9 @@ from weft.ops.compare import less_equal
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.select import select
 from weft.ops.size import iota
-from weft.ops.view import permute, reshape
+from weft.ops.view.primitives import permute, reshape
 from weft.schedule.attention_ops import Chain
-from weft.schedule.points import is_elementwise, uniform
+from weft.schedule.pointwise.rules import is_elementwise, uniform
 
 DEEP = 4  # ops in a row between scores and softmax
 

@@ -19,7 +19,7 @@ from weft.loop.builder import Builder
 from weft.loop.ir import Value as Scalar
 from weft.ops.op import Op, no_gradient
 from weft.schedule.arrays import Array
-from weft.schedule.points import Indices, Reader, as_constant
+from weft.schedule.pointwise.rules import Indices, Reader, as_constant
 
 Arrays = Sequence[Any]
 

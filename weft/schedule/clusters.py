@@ -6,7 +6,7 @@ to be looked at: what needs the first moves behind the merged cluster, the rest 
 
 from __future__ import annotations
 
-from weft.schedule.units import Web, is_view
+from weft.schedule.use_def import UseDef, is_view
 
 
 class Clusters:
@@ -17,9 +17,9 @@ class Clusters:
         members: by number of a cluster, its nodes in order.
     """
 
-    def __init__(self, web: Web) -> None:
-        self._web = web
-        self._order = [i for i, node in enumerate(web.nodes) if not is_view(node)]
+    def __init__(self, use_def: UseDef) -> None:
+        self._use_def = use_def
+        self._order = [i for i, node in enumerate(use_def.nodes) if not is_view(node)]
         self._place = {i: place for place, i in enumerate(self._order)}
         self.of = {i: i for i in self._order}
         self.members = {i: [i] for i in self._order}
@@ -53,7 +53,7 @@ class Clusters:
         while stack:
             c = stack.pop()
             for i in self.members[c]:
-                for user in self._web.users[i]:
+                for user in self._use_def.users[i]:
                     other = self.of[user]
                     if other in found or other == a or self._place[other] > last or (c == a and other == b):
                         continue

@@ -24,7 +24,7 @@ from weft.ops.select import cast
 from weft.ops.size import size
 from weft.ops.softmax import log_softmax_op, softmax_op
 from weft.ops.statistics import log_sum_exp
-from weft.ops.view import permute, reshape
+from weft.ops.view.primitives import permute, reshape
 
 
 class _Write:

@@ -1,13 +1,13 @@
 """One element of an array changed, as in ``x[i, j] = v``: a store in the main function.
 
-The copy of the array that comes before it goes away where the array is not used any more (``coalesce``).
+The copy of the array that comes before it goes away where the array is not used any more (``elide_copies``).
 """
 
 from __future__ import annotations
 
 from weft.ir.graph import Node
 from weft.schedule.arrays import Array
-from weft.schedule.lookups import bounds_values, place_on_axis
+from weft.schedule.pointwise.lookups import bounds_values, place_on_axis
 from weft.schedule.region import Failure, Scope
 
 

@@ -12,7 +12,7 @@ from weft.ir.graph import Node
 from weft.ir.interpret import placed
 from weft.ops.classes import class_error
 from weft.ops.index import bounds_error
-from weft.ops.linalg_common import singular_error
+from weft.ops.linalg.common import singular_error
 
 
 def failure_error(node: Node, kind: str, values: Sequence[int]) -> Exception:

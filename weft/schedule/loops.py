@@ -1,7 +1,8 @@
 """Loops in the main function.
 
 A scalar that a loop carries is a local; an array is a buffer that holds the newest value. The copies that
-this writes at the end of an iteration are removed by ``coalesce`` where the new value can be made in place.
+this writes at the end of an iteration are removed by ``copy_elision`` where the new value can be made
+in place.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from weft.loop.index import Index
 from weft.loop.ir import Bind, Block, Const, If, Leave, While
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.counters import Counter, find_counter
+from weft.schedule.cpu.weights import order_weights
 from weft.schedule.histories import History, find_histories
 from weft.schedule.nested import Lower, is_same, lower_region, put
-from weft.schedule.points import as_constant
+from weft.schedule.pointwise.rules import as_constant
 from weft.schedule.region import Scope
-from weft.schedule.weights import order_weights
 
 _ROWS = 16  # that a loop which collects has room for at first
 

@@ -20,17 +20,17 @@ Lowering = Callable[[Writer, Node, Sequence[Array], Sequence[Array]], None]
 
 LOWERINGS: dict[str, Lowering] = {}
 _MODULES: tuple[str, ...] = (
-    "weft.schedule.reductions",
-    "weft.schedule.matmul",
-    "weft.schedule.attention_forward",
-    "weft.schedule.attention_backward",
-    "weft.schedule.convolution",
-    "weft.schedule.pooling",
-    "weft.schedule.sorting",
-    "weft.schedule.scans",
-    "weft.schedule.scattering",
-    "weft.schedule.random",
-    "weft.schedule.triangular",
+    "weft.schedule.cpu.reductions",
+    "weft.schedule.cpu.matmul.lowering",
+    "weft.schedule.cpu.attention.forward",
+    "weft.schedule.cpu.attention.backward",
+    "weft.schedule.cpu.convolution.lowering",
+    "weft.schedule.pointwise.windows",
+    "weft.schedule.cpu.sorting",
+    "weft.schedule.cpu.scans",
+    "weft.schedule.cpu.scattering",
+    "weft.schedule.pointwise.random",
+    "weft.schedule.cpu.triangular",
 )
 
 HOST = frozenset(

@@ -13,7 +13,7 @@ from typing import Any
 from weft.base.sizes import Size
 from weft.loop.ir import Block, Buffer, Extent, Fail, Function, Host, Launch, Leave, Loop, Wave, While
 from weft.schedule.accesses import accesses, blocks_of, own_accesses
-from weft.schedule.keys import index_key
+from weft.schedule.index_keys import index_key
 
 ALIGNMENT = 64
 

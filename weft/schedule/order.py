@@ -13,34 +13,34 @@ from typing import Any
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
-from weft.schedule.groups import Group
-from weft.schedule.units import Web, is_view
+from weft.schedule.fusion import Group
+from weft.schedule.use_def import UseDef, is_view
 
 _FALLIBLE = frozenset({"gather", "scatter", "scatter_add", "take_class", "put_class", "solve_triangular"})
 _CHANGING = frozenset({"scatter", "scatter_add"})
 _UNKNOWN = 64  # what a named size is taken for
 
 
-def order_units(web: Web, groups: Mapping[int, Group]) -> list[Group | int]:
+def order_units(use_def: UseDef, groups: Mapping[int, Group]) -> list[Group | int]:
     """Groups and the numbers of other nodes, views left out, in an order in which they can run."""
-    order = _Ordering(web, groups).run()
+    order = _Ordering(use_def, groups).run()
     return [groups.get(u, u) for u in order]
 
 
 class _Ordering:
     """Units are named by the number of their first node."""
 
-    def __init__(self, web: Web, groups: Mapping[int, Group]) -> None:
-        self.web = web
+    def __init__(self, use_def: UseDef, groups: Mapping[int, Group]) -> None:
+        self.use_def = use_def
         self.nodes: dict[int, list[int]] = {}
         self.unit_of: dict[int, int] = {}
-        for i, node in enumerate(web.nodes):
+        for i, node in enumerate(use_def.nodes):
             if not is_view(node):
                 self.unit_of[i] = unit = min(groups[i].members) if i in groups else i
                 self.nodes.setdefault(unit, []).append(i)
         self.needs: dict[int, set[int]] = {}
         for unit, nodes in self.nodes.items():
-            self.needs[unit] = {self.unit_of[j] for i in nodes for j in web.needs[i]} - {unit}
+            self.needs[unit] = {self.unit_of[j] for i in nodes for j in use_def.needs[i]} - {unit}
         self._keep_effects_in_order()
         self._put_updates_last()
         self._read_before_changing()
@@ -55,10 +55,10 @@ class _Ordering:
         last: list[int] = []
         since: list[int] = []
         for i, unit in self.unit_of.items():
-            if not self.web.nodes[i].is_pure:
+            if not self.use_def.nodes[i].is_pure:
                 self._add_needs(unit, [*last, *since])
                 last, since = [unit], []
-            elif _may_fail(self.web.nodes[i]):
+            elif _may_fail(self.use_def.nodes[i]):
                 self._add_needs(unit, last)
                 since.append(unit)
 
@@ -69,9 +69,11 @@ class _Ordering:
                 self.needs[unit].add(other)
 
     def _put_updates_last(self) -> None:
-        new = {self.web.root(v) for _, v in self.web.graph.updates}
-        writers = {self.unit_of[self.web.producer[v]] for v in new if v in self.web.producer}
-        fallible = [u for u, nodes in self.nodes.items() if any(_may_fail(self.web.nodes[i]) for i in nodes)]
+        new = {self.use_def.root(v) for _, v in self.use_def.graph.updates}
+        writers = {self.unit_of[self.use_def.producer[v]] for v in new if v in self.use_def.producer}
+        fallible = [
+            u for u, nodes in self.nodes.items() if any(_may_fail(self.use_def.nodes[i]) for i in nodes)
+        ]
         for unit in fallible if writers else ():
             for writer in writers - self._before(unit) - {unit}:
                 self.needs[writer].add(unit)
@@ -80,11 +82,11 @@ class _Ordering:
         """Let what changes some elements of an array come after the others that read it: it needs no copy."""
         readers: dict[Value, list[int]] = {}
         for i, unit in self.unit_of.items():
-            for v in self.web.nodes[i].inputs:
-                readers.setdefault(self.web.root(v), []).append(unit)
+            for v in self.use_def.nodes[i].inputs:
+                readers.setdefault(self.use_def.root(v), []).append(unit)
         for i, unit in self.unit_of.items():
-            if self.web.nodes[i].op.name in _CHANGING:
-                self._add_needs(unit, readers[self.web.root(self.web.nodes[i].inputs[0])])
+            if self.use_def.nodes[i].op.name in _CHANGING:
+                self._add_needs(unit, readers[self.use_def.root(self.use_def.nodes[i].inputs[0])])
 
     def _before(self, unit: int) -> set[int]:
         found: set[int] = set()
@@ -100,18 +102,18 @@ class _Ordering:
 
     def _find_uses(self) -> None:
         """What each unit reads and makes, and who else reads that."""
-        kept = {self.web.root(v) for v in self.web.results}
+        kept = {self.use_def.root(v) for v in self.use_def.results}
         self.reads: dict[int, set[Value]] = {}
         self.taken: dict[int, float] = {}
         self.readers: dict[Value, set[int]] = {}
         for unit, nodes in self.nodes.items():
-            made = {v for i in nodes for v in self.web.nodes[i].outputs}
-            used = {self.web.root(v) for i in nodes for v in self.web.nodes[i].inputs} - made
-            self.reads[unit] = {v for v in used if v in self.web.producer and v not in kept}
+            made = {v for i in nodes for v in self.use_def.nodes[i].outputs}
+            used = {self.use_def.root(v) for i in nodes for v in self.use_def.nodes[i].inputs} - made
+            self.reads[unit] = {v for v in used if v in self.use_def.producer and v not in kept}
             for v in self.reads[unit]:
                 self.readers.setdefault(v, set()).add(unit)
         for unit, nodes in self.nodes.items():
-            made_here: Iterable[Value] = [v for i in nodes for v in self.web.nodes[i].outputs]
+            made_here: Iterable[Value] = [v for i in nodes for v in self.use_def.nodes[i].outputs]
             self.taken[unit] = sum(_bytes(v) for v in made_here if v in self.readers)
 
     def _is_free(self, unit: int) -> bool:

@@ -19,7 +19,7 @@ from weft.ir.rewrite import is_uniform
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import add, mul
 from weft.ops.contract import matrix_multiply as matmul
-from weft.ops.view import broadcast_to, permute, reshape
+from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.passes.dce import pick
 from weft.passes.loops import Loop, as_loop, loop_node, with_inputs
 from weft.schedule.along import Around, Stacks, has_room, is_view

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from weft.ir.graph import Graph, Node, Value
 from weft.ops.contract import matrix_multiply as matmul
-from weft.ops.view import permute, reshape
+from weft.ops.view.primitives import permute, reshape
 from weft.passes.base import each_region
 from weft.passes.dce import dce
 from weft.passes.loops import Loop, with_inputs

@@ -1,7 +1,7 @@
 """From a graph to a program: the driver of the schedule.
 
 hoist_lookups -> take_products -> fuse_attention -> decompose -> accumulate -> recompute -> order -> groups,
-each lowered in turn -> coalesce -> vectorise -> waves -> memory plan
+each lowered in turn -> elide_copies -> vectorise -> waves -> memory plan
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from weft.loop.ir import Buffer, Const, Function, Program
 from weft.schedule.accumulate import accumulate
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.attention import fuse_attention
-from weft.schedule.band import Band
-from weft.schedule.coalesce import coalesce
 from weft.schedule.control import is_control, lower_control
-from weft.schedule.convolution_pool import find_pooled, lower_conv_pool
+from weft.schedule.copy_elision import elide_copies
+from weft.schedule.cpu.convolution.pooled import find_pooled, lower_conv_pool
+from weft.schedule.cpu.epilogues import ANCHORS, attach_epilogues, lower_with_epilogue
+from weft.schedule.cpu.layouts import POOLS, find_layouts
+from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.matmul.epilogue import storing
+from weft.schedule.cpu.pooling_channels import lower_pool_by_channels
+from weft.schedule.cpu.row_kernel import RowKernel
+from weft.schedule.cpu.vectorisation import vectorise
 from weft.schedule.decompose import decompose, expand_calls
-from weft.schedule.describe import kernel_name
 from weft.schedule.elements import change_element, changes_element
-from weft.schedule.groups import Group, Grouping
-from weft.schedule.heads import HEADS, attach_heads, lower_with_head
+from weft.schedule.fusion import Group, Grouping
 from weft.schedule.hoist import hoist_lookups
-from weft.schedule.layouts import POOLS, find_layouts
 from weft.schedule.lowerings import lowering_of
-from weft.schedule.machine import Machine
-from weft.schedule.matmul_tail import storing
 from weft.schedule.memory import find_donated, plan_arena
-from weft.schedule.nan import lower_with_checks
+from weft.schedule.nan_checks import lower_with_checks
 from weft.schedule.order import order_units
-from weft.schedule.points import has_point
-from weft.schedule.pooling_channels import lower_pool_by_channels
+from weft.schedule.origins import kernel_name
+from weft.schedule.pointwise.rules import has_pointwise_rule
 from weft.schedule.products import take_products
 from weft.schedule.recompute import recompute
 from weft.schedule.region import Scope, run_on_host
-from weft.schedule.units import Web
-from weft.schedule.vectorise import vectorise
+from weft.schedule.use_def import UseDef
 from weft.schedule.waves import form_waves
 from weft.schedule.writer import Writer, over
 
@@ -87,7 +87,7 @@ def lower_graph(
     names = sorted(size_names(s for v in graph.inputs for s in v.type.shape))
     told = size_names(s for v in graph.results for s in v.type.shape)
     names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
-    coalesce(writer.main.block, writer.temporaries)
+    elide_copies(writer.main.block, writer.temporaries)
     vectorise(writer.main.block)
     form_waves(writer.main.block)
     small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
@@ -154,41 +154,41 @@ def lower_scope(scope: Scope) -> None:
     if scope.writer.check_nan:
         lower_with_checks(scope, lower_node)
         return
-    web = Web(scope.graph)
-    grouping = Grouping(web)
+    use_def = UseDef(scope.graph)
+    grouping = Grouping(use_def)
     grouping.run()
-    attach_heads(grouping)
+    attach_epilogues(grouping)
     groups = grouping.groups
-    scope.layouts = find_layouts(web, groups, scope.writer.machine)
-    pools = find_pooled(web, groups, scope.layouts)
+    scope.layouts = find_layouts(use_def, groups, scope.writer.machine)
+    pools = find_pooled(use_def, groups, scope.layouts)
     done = {min(groups[j].members) if j in groups else j for j in pools.values()}
-    for unit in order_units(web, groups):
+    for unit in order_units(use_def, groups):
         members = unit.members if isinstance(unit, Group) else [unit]
-        head = unit.head if isinstance(unit, Group) else unit
-        if head in pools:
-            pool = web.nodes[pools[head]]
-            with scope.writer.lowering([*[web.nodes[i] for i in members], pool]):
-                lower_conv_pool(scope, web, unit, pool)
+        anchor = unit.anchor if isinstance(unit, Group) else unit
+        if anchor in pools:
+            pool = use_def.nodes[pools[anchor]]
+            with scope.writer.lowering([*[use_def.nodes[i] for i in members], pool]):
+                lower_conv_pool(scope, use_def, unit, pool)
         elif min(members) in done:
             continue
         elif isinstance(unit, Group):
-            with scope.writer.lowering([web.nodes[i] for i in unit.members]):
-                lower_group(scope, web, unit)
+            with scope.writer.lowering([use_def.nodes[i] for i in unit.members]):
+                lower_group(scope, use_def, unit)
         else:
-            with scope.writer.lowering([web.nodes[unit]]):
-                lower_node(scope, web.nodes[unit])
+            with scope.writer.lowering([use_def.nodes[unit]]):
+                lower_node(scope, use_def.nodes[unit])
 
 
-def lower_group(scope: Scope, web: Web, group: Group) -> None:
+def lower_group(scope: Scope, use_def: UseDef, group: Group) -> None:
     """One kernel for a group."""
-    name = kernel_name([web.nodes[i] for i in group.members])
-    first = web.nodes[group.members[0]]
+    name = kernel_name([use_def.nodes[i] for i in group.members])
+    first = use_def.nodes[group.members[0]]
     if first.op.name in POOLS and first.inputs[0] in scope.layouts:
         lower_pool_by_channels(scope, first)
-    elif group.head is None:
-        Band(scope, web, group).lower(name)
+    elif group.anchor is None:
+        RowKernel(scope, use_def, group).lower(name)
     else:
-        lower_with_head(scope, web, group, name)
+        lower_with_epilogue(scope, use_def, group, name)
 
 
 def lower_node(scope: Scope, node: Node) -> None:
@@ -203,21 +203,21 @@ def lower_node(scope: Scope, node: Node) -> None:
         lower_pool_by_channels(scope, node)
     elif changes_element(node):
         change_element(scope, node)
-    elif node.op.name in HEADS and node.outputs[0] in scope.layouts:
+    elif node.op.name in ANCHORS and node.outputs[0] in scope.layouts:
         inputs = [scope.array(v) for v in node.inputs]
         out = scope.output(node.outputs[0])
-        HEADS[node.op.name](scope.writer, node, inputs, out, storing(out))
+        ANCHORS[node.op.name](scope.writer, node, inputs, out, storing(out))
     elif (lowering := lowering_of(node)) is not None:
         inputs = [scope.array(v) for v in node.inputs]
         lowering(scope.writer, node, inputs, [scope.output(v) for v in node.outputs])
-    elif has_point(node):
-        _write_point(scope, node, node.outputs[0])
+    elif has_pointwise_rule(node):
+        _write_pointwise(scope, node, node.outputs[0])
     else:
         run_on_host(scope, node)
 
 
 def _is_scalar(node: Node) -> bool:
-    return has_point(node) and len(node.outputs) == 1 and node.outputs[0].type.shape == ()
+    return has_pointwise_rule(node) and len(node.outputs) == 1 and node.outputs[0].type.shape == ()
 
 
 def _lower_scalar(scope: Scope, node: Node) -> None:
@@ -231,10 +231,10 @@ def _lower_scalar(scope: Scope, node: Node) -> None:
 def _write_view(scope: Scope, value: Value) -> None:
     """Write out a view that no strides describe."""
     with scope.writer.lowering([scope.views[value]]):
-        _write_point(scope, scope.views[value], value)
+        _write_pointwise(scope, scope.views[value], value)
 
 
-def _write_point(scope: Scope, node: Node, out: Value) -> None:
+def _write_pointwise(scope: Scope, node: Node, out: Value) -> None:
     """A kernel that computes each element of a result by itself."""
     places = {v: scope.place(v) for v in node.inputs}
     memory = [v for v, place in places.items() if isinstance(place, Array) or v.type.shape == ()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.ir.graph import Graph, Node, Value
-from weft.schedule.points import is_elementwise
+from weft.schedule.pointwise.rules import is_elementwise
 
 DEEP = 4  # ops in a row that are computed again
 

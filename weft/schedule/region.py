@@ -15,10 +15,10 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.loop.ir import Const
 from weft.schedule.arrays import Array, Progression, as_progression
-from weft.schedule.layouts import in_layout
-from weft.schedule.points import Reader, as_constant
+from weft.schedule.cpu.layouts import in_layout
+from weft.schedule.pointwise.rules import Reader, as_constant
 from weft.schedule.strides import view_of
-from weft.schedule.units import is_view
+from weft.schedule.use_def import is_view
 from weft.schedule.writer import Writer
 
 Place = Any  # an Array, or a scalar of the main function; a Const fills an array of any shape

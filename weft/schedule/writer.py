@@ -19,11 +19,11 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Block, Buffer, Const, Function, Host, Launch
 from weft.schedule.arrays import Array, Progression, Shape
-from weft.schedule.describe import Held, Origins
-from weft.schedule.machine import Machine
+from weft.schedule.cpu.machine import Machine
+from weft.schedule.dead_scalars import drop_unused
 from weft.schedule.names import names_in_block
+from weft.schedule.origins import Held, Origins
 from weft.schedule.reuse import find_reuses
-from weft.schedule.unused import drop_unused
 
 _MACHINE = Machine()
 SMALL = 64  # elements: inside a loop, work on so few is written into the main function

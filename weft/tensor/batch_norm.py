@@ -16,7 +16,7 @@ from weft.ops.op import type_of, whole
 from weft.ops.reduce import reduce_sum
 from weft.ops.select import cast
 from weft.ops.softmax import as_real
-from weft.ops.view import reshape
+from weft.ops.view.primitives import reshape
 from weft.tensor.autocast import in_precision
 from weft.tensor.mode import no_grad
 from weft.tensor.tensor import Tensor

@@ -19,8 +19,8 @@ from weft.ops.reduce import count_nonzero
 from weft.ops.scan import cumsum
 from weft.ops.select import cast
 from weft.ops.sort import argsort
-from weft.ops.view import broadcast_to, concat, reshape
-from weft.ops.view_slice import slice_axis
+from weft.ops.view.primitives import broadcast_to, concat, reshape
+from weft.ops.view.slices import slice_axis
 from weft.tensor.dispatch import captured_constant
 
 

@@ -16,7 +16,7 @@ from weft.errors import ArgumentError, DomainError, ShapeError, WeftError
 from weft.ops.op import staging, type_of
 from weft.ops.select import cast
 from weft.ops.size import filled
-from weft.ops.view import broadcast_to, stack
+from weft.ops.view.primitives import broadcast_to, stack
 from weft.tensor.casts import astype
 from weft.tensor.convert import (
     fill_array,

@@ -13,7 +13,7 @@ import numpy as np
 from weft.base.dtypes import float32, float64
 from weft.errors import WeftError
 from weft.ops.op import NoGradient, Op, casting
-from weft.ops.view_slice import slice_axes
+from weft.ops.view.slices import slice_axes
 from weft.tensor.autocast import in_precision
 from weft.tensor.dispatch import declared_rule, record, wrap
 from weft.tensor.large import LARGE, PULLED, WHOLE, evaluate_large, with_kernels

@@ -18,7 +18,7 @@ from weft.ops.reduce import argmax
 from weft.ops.select import select, weight
 from weft.ops.softmax import softmax
 from weft.ops.statistics import as_floating
-from weft.ops.view import permute
+from weft.ops.view.primitives import permute
 from weft.tensor import random
 from weft.tensor.generator import next_key
 

@@ -17,7 +17,7 @@ from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.index_axis import as_index, take
 from weft.ops.op import type_of
 from weft.ops.reduce import amax
-from weft.ops.view import broadcast_to, reshape, stack
+from weft.ops.view.primitives import broadcast_to, reshape, stack
 from weft.tensor.counted import distinct, ones_of, positions
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread

@@ -12,7 +12,7 @@ from weft.base.public import public
 from weft.ops import arithmetic, compound
 from weft.ops import complex as complexes
 from weft.ops.select import cast
-from weft.ops.view_axes import broadcast_to
+from weft.ops.view.axes import broadcast_to
 from weft.tensor import functions as f
 from weft.tensor.creation import as_tensor
 from weft.tensor.operators import rebind

@@ -12,7 +12,7 @@ from weft.errors import BoundsError, DomainError, DtypeError, ShapeError
 from weft.ops.index import gather_nd
 from weft.ops.op import type_of, whole
 from weft.ops.select import select
-from weft.ops.view import reshape
+from weft.ops.view.primitives import reshape
 from weft.tensor.convert import integer
 from weft.tensor.tensor import Tensor
 

@@ -14,7 +14,7 @@ from weft.ops.op import type_of
 from weft.ops.select import cast, select
 from weft.ops.size import count_to, filled, positions
 from weft.ops.sort import searchsorted
-from weft.ops.view import reshape
+from weft.ops.view.primitives import reshape
 from weft.tensor.creation import as_tensor
 from weft.tensor.embedding import embedding
 

@@ -23,8 +23,8 @@ from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
 from weft.ops.op import TensorLike, staging, type_of
 from weft.ops.select import cast_array, select
-from weft.ops.view import permute, reshape
-from weft.ops.view_slice import slice_axes, slice_axis, update_slice
+from weft.ops.view.primitives import permute, reshape
+from weft.ops.view.slices import slice_axes, slice_axis, update_slice
 from weft.tensor.dispatch import captured_constant, recording, stage, wrap
 from weft.tensor.mode import thread
 from weft.tensor.selection import Selection, read_int, read_key

@@ -15,11 +15,11 @@ from weft.ops import (
     scan,
     sort,
     statistics,
-    view_axes,
-    view_join,
-    view_pad,
 )
 from weft.ops.op import type_of
+from weft.ops.view import axes as view_axes
+from weft.ops.view import joining as view_join
+from weft.ops.view import padding as view_pad
 from weft.tensor import indexing
 from weft.tensor.tensor import Tensor
 

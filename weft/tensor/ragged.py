@@ -22,8 +22,8 @@ from weft.ops.reduce import max as reduce_max
 from weft.ops.reduce import min as reduce_min
 from weft.ops.reduce import prod as reduce_prod
 from weft.ops.select import cast, where
-from weft.ops.view import concat
-from weft.ops.view import reshape as reshape_to
+from weft.ops.view.primitives import concat
+from weft.ops.view.primitives import reshape as reshape_to
 from weft.tensor import functions
 from weft.tensor.creation import tensor
 from weft.tensor.operators import attach_operators

@@ -17,7 +17,7 @@ from weft.ops.compare import equal
 from weft.ops.op import type_of
 from weft.ops.select import cast
 from weft.ops.size import count_to
-from weft.ops.view import broadcast_to, reshape
+from weft.ops.view.primitives import broadcast_to, reshape
 from weft.tensor.convert import integer, number, number_dtype
 from weft.tensor.creation import as_leaf, made, target_dtype
 from weft.tensor.tensor import Tensor

@@ -19,7 +19,7 @@ from weft.ops.index_axis import take
 from weft.ops.op import type_of
 from weft.ops.select import cast
 from weft.ops.sort import argsort
-from weft.ops.view_axes import moveaxis
+from weft.ops.view.axes import moveaxis
 from weft.tensor import random
 from weft.tensor.convert import integer
 from weft.tensor.generator import Generator, next_key

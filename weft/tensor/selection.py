@@ -18,7 +18,7 @@ from weft.base.sizes import Size
 from weft.errors import ArgumentError, BoundsError, DomainError, DtypeError, WeftError
 from weft.ops.index import bounds_error, index_with
 from weft.ops.op import TensorLike, type_of
-from weft.ops.view_slice import Ints
+from weft.ops.view.slices import Ints
 from weft.tensor.mode import thread
 
 ndarray = np.ndarray

@@ -24,8 +24,8 @@ from weft.ops.reduce import reduce_sum as reduce_sum_op
 from weft.ops.reduce import sum as reduce_sum
 from weft.ops.select import cast as cast_op
 from weft.ops.select import same_dtype
-from weft.ops.view import concat
-from weft.ops.view import reshape as reshape_to
+from weft.ops.view.primitives import concat
+from weft.ops.view.primitives import reshape as reshape_to
 from weft.tensor import functions as f
 from weft.tensor.creation import asarray
 from weft.tensor.operators import attach_operators

@@ -12,7 +12,7 @@ from weft.errors import GradientError, ShapeError, WeftError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise, move_axis, to_front
 from weft.ops.op import Op, type_of
-from weft.ops.view import stack
+from weft.ops.view.primitives import stack
 from weft.tensor.mode import running_levels
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.levels import Traced

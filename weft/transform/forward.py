@@ -10,7 +10,7 @@ from weft.base.dtypes import kind
 from weft.base.public import parameters
 from weft.errors import GradientError
 from weft.ops.op import NoGradient, Op
-from weft.ops.view import broadcast_to
+from weft.ops.view.primitives import broadcast_to
 from weft.tensor.dispatch import apply, declared_rule, filled_like, recording, wrap
 from weft.tensor.engine import run_backward
 from weft.tensor.mode import running_levels

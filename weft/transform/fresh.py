@@ -15,7 +15,7 @@ from typing import Any
 from weft.base.sizes import Size, bind, named_size
 from weft.ir.graph import Attrs, Graph, Node, Value, has_sizes, substitute_sizes
 from weft.ir.interpret import solve
-from weft.ir.told import TRIPS, sizes_of, sizes_told
+from weft.ir.size_definitions import TRIPS, sizes_defined, sizes_of
 from weft.tensor.mode import thread
 
 
@@ -62,7 +62,7 @@ def learn_sizes(value: Value, shape: tuple[Any, ...], sizes: dict[str, Any]) -> 
 def replayed_attrs(node: Node, sizes: Mapping[str, Any]) -> Attrs:
     """The attributes of a node where it is replayed."""
     attrs, regions = node.attrs, node.regions
-    inside = {name: fresh_size() for region in regions for n in region.walk() for name in sizes_told(n)}
+    inside = {name: fresh_size() for region in regions for n in region.walk() for name in sizes_defined(n)}
     if inside or (sizes and (regions or has_sizes(attrs))):
         known = {**sizes, **inside}
         attrs = {k: _bound(a, known) for k, a in attrs.items()}

@@ -14,8 +14,8 @@ from weft.base.shapes import size_of
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.errors import DtypeError
 from weft.ops.op import type_of
-from weft.ops.view import reshape
-from weft.ops.view_slice import slice_axis
+from weft.ops.view.primitives import reshape
+from weft.ops.view.slices import slice_axis
 from weft.tensor.dispatch import as_constant
 from weft.tensor.tensor import Tensor
 from weft.transform.arguments import (

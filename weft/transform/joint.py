@@ -16,8 +16,8 @@ from weft.base.dtypes import kind
 from weft.base.sizes import Size
 from weft.errors import DtypeError
 from weft.ir.graph import Graph, Value
-from weft.ir.told import sizes_asked, sizes_of, sizes_told
-from weft.ops.view import broadcast_to
+from weft.ir.size_definitions import sizes_defined, sizes_of, sizes_used
+from weft.ops.view.primitives import broadcast_to
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.engine import run_backward
 from weft.tensor.mode import enable_grad
@@ -181,9 +181,9 @@ def telling_sizes(derivative: Derivative) -> Derivative:
     (0,)
     """
     backward, inputs = derivative.backward, derivative.forward.inputs
-    told = set[str]().union(*map(sizes_told, backward.nodes))
+    told = set[str]().union(*map(sizes_defined, backward.nodes))
     asked = set[str]().union(
-        *map(sizes_asked, backward.nodes), sizes_of(v for n in backward.nodes for v in n.outputs)
+        *map(sizes_used, backward.nodes), sizes_of(v for n in backward.nodes for v in n.outputs)
     )
     missing = asked - told - _plain_names(backward.inputs)
     more = []

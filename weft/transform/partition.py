@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from weft.base.sizes import Size, bind, size_names
 from weft.ir.graph import Array, Node, Value
-from weft.ir.told import first_tellers, sizes_asked, sizes_of, sizes_told
+from weft.ir.size_definitions import first_definitions, sizes_defined, sizes_of, sizes_used
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.softmax import softmax_op
 from weft.transform.maxflow import Network
@@ -69,12 +69,12 @@ def split_joint(
     made = {v: i for i, n in enumerate(nodes) if n not in late for v in n.outputs}
     available = set(constants).union(inputs if recompute else free)
     barriers = _effects(nodes, forward) if recompute else _barriers(nodes, forward)
-    loops, tellers = first_tellers(nodes), list[Value]()
+    loops, tellers = first_definitions(nodes), list[Value]()
     while True:
         wanted = [v for v in (*needed, *tellers) if v not in available and v not in seeds]
         saved = _cut(nodes, made, set(inputs) - available, barriers, wanted, set(outputs))
         again = _scheduled(nodes, late, made, saved, tellers, results)
-        asked = {name for n in again for name in sizes_asked(n) if name in loops} if loops else set()
+        asked = {name for n in again for name in sizes_used(n) if name in loops} if loops else set()
         unknown = sorted(asked - sizes_of((*saved, *tellers, *inputs, *seeds)))
         if not unknown:
             break
@@ -117,7 +117,7 @@ def depending_on(nodes: Iterable[Node], values: Iterable[Value]) -> dict[Node, N
 
 def _teller(nodes: Sequence[Node], name: str) -> Value:
     """The smallest value whose array tells a size that only a run of a loop knows."""
-    stacks = [v for n in nodes if name in sizes_told(n) for v in n.outputs if name in sizes_of([v])]
+    stacks = [v for n in nodes if name in sizes_defined(n) for v in n.outputs if name in sizes_of([v])]
     return min(stacks, key=bytes_of)
 
 

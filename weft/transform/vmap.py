@@ -14,8 +14,8 @@ from weft.base.trees import spread_prefix, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, AxisError, DomainError, ShapeError
 from weft.ops.batching import move_axis, to_front
 from weft.ops.op import type_of
-from weft.ops.view import concat
-from weft.ops.view_slice import slice_axis
+from weft.ops.view.primitives import concat
+from weft.ops.view.slices import slice_axis
 from weft.tensor.generator import current_key_rules, using_key_rules
 from weft.tensor.mode import call_user
 from weft.tensor.random import split

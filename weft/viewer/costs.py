@@ -9,10 +9,10 @@ from typing import Any
 from weft.errors import ArgumentError
 from weft.ir.graph import Graph, Node
 from weft.loop.ir import Program
-from weft.schedule.describe import steps_of
-from weft.schedule.explain import ExplainedStep
-from weft.schedule.explain_work import count_bytes, count_flops, number_of
-from weft.schedule.report import report_memory
+from weft.schedule.explanation import ExplainedStep
+from weft.schedule.memory_report import report_memory
+from weft.schedule.origins import steps_of
+from weft.schedule.work import count_bytes, count_flops, number_of
 from weft.viewer.parts import users_of
 from weft.viewer.table import Table
 

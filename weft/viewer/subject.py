@@ -18,7 +18,7 @@ from weft.capture.version import Version
 from weft.errors import ArgumentError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import solve_sizes
-from weft.schedule.explain import ExplainedStep, Explanation
+from weft.schedule.explanation import ExplainedStep, Explanation
 from weft.schedule.program import lower_graph
 from weft.viewer.costs import steps_without_times
 

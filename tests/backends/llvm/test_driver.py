@@ -22,7 +22,7 @@ from weft.backends.llvm.main import RECORD, recorded_statements
 from weft.backends.llvm.run import Executable
 from weft.backends.llvm.target import host_target
 from weft.ir.graph import Graph
-from weft.schedule.machine import Machine
+from weft.schedule.cpu.machine import Machine
 from weft.schedule.program import lower_graph
 
 Array = np.ndarray[Any, Any]

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft.backends.llvm import recycle
+from weft.backends.llvm import buffer_pool as recycle
+from weft.backends.llvm.buffer_pool import LARGE, drop_kept, kept_bytes, pooled_array
 from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.engine import default_engine
 from weft.backends.llvm.entry import arrays_look_as_expected, enter_slowly, make_enter
-from weft.backends.llvm.recycle import LARGE, drop_kept, kept_bytes, recycled_array
 from weft.backends.llvm.run import Executable
 from weft.errors import BoundsError, DomainError, GraphError, ShapeError
 from weft.ir.graph import Graph
@@ -261,11 +261,11 @@ def test_memory_of_a_large_result_is_used_again_when_nobody_holds_it() -> None:
     "view", [memoryview, np.asarray, lambda a: a.T, lambda a: a.view(np.int32), np.from_dlpack]
 )
 def test_every_kind_of_view_keeps_the_memory(view: Any) -> None:
-    array = recycled_array((LARGE,), F32)
+    array = pooled_array((LARGE,), F32)
     array[...] = 5.0
     held = view(array)
     del array
-    others = [recycled_array((LARGE,), F32) for _ in range(3)]
+    others = [pooled_array((LARGE,), F32) for _ in range(3)]
     for other in others:
         other[...] = 7.0
     assert (np.asarray(held).view(np.float32) == 5.0).all()
@@ -274,7 +274,7 @@ def test_every_kind_of_view_keeps_the_memory(view: Any) -> None:
 @pytest.mark.usefixtures("_empty_recycler")
 def test_memory_that_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recycle, "_KEPT_BYTES", 10 * LARGE)
-    held = [recycled_array((LARGE,), np.dtype(np.uint8)) for _ in range(30)]
+    held = [pooled_array((LARGE,), np.dtype(np.uint8)) for _ in range(30)]
     assert kept_bytes() == 0
     held.clear()
     assert 0 < kept_bytes() <= 10 * LARGE
@@ -282,9 +282,9 @@ def test_memory_that_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("_empty_recycler")
 def test_sizes_that_differ_a_little_share_memory() -> None:
-    place = recycled_array((LARGE - 5,), np.dtype(np.uint8)).ctypes.data
-    assert recycled_array((LARGE - 99,), np.dtype(np.uint8)).ctypes.data == place
-    assert recycled_array((3 * LARGE,), np.dtype(np.uint8)).ctypes.data != place
+    place = pooled_array((LARGE - 5,), np.dtype(np.uint8)).ctypes.data
+    assert pooled_array((LARGE - 99,), np.dtype(np.uint8)).ctypes.data == place
+    assert pooled_array((3 * LARGE,), np.dtype(np.uint8)).ctypes.data != place
 
 
 @pytest.mark.usefixtures("_empty_recycler")
@@ -295,7 +295,7 @@ def test_threads_never_get_the_same_memory_at_the_same_time() -> None:
         rng = np.random.default_rng(number)
         held: list[Array] = []
         for _ in range(300):
-            held.append(recycled_array((int(rng.integers(1, 4)) * LARGE,), np.dtype(np.uint8)))
+            held.append(pooled_array((int(rng.integers(1, 4)) * LARGE,), np.dtype(np.uint8)))
             held[-1][::4096] = number
             if len(held) > 3:
                 array = held.pop(int(rng.integers(0, 4)))
@@ -312,11 +312,11 @@ def test_threads_never_get_the_same_memory_at_the_same_time() -> None:
 
 def test_more_memory_than_there_is_is_an_error() -> None:
     with pytest.raises(MemoryError, match="bytes for an array"):
-        recycled_array((1 << 60,), F32)
+        pooled_array((1 << 60,), F32)
 
 
 def test_empty_arrays_are_fine() -> None:
-    assert recycled_array((0, 3), F32).shape == (0, 3)
+    assert pooled_array((0, 3), F32).shape == (0, 3)
     run = executable("graph f(%x: f32[0,3]) {\n  %0: f32[0,3] = neg(%x)\n  return %0\n}", "  ret i64 0")
     assert run([np.zeros((0, 3), np.float32)])[0].shape == (0, 3)
 

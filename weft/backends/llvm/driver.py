@@ -23,8 +23,8 @@ from weft.ir.graph import Graph
 from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, Wave, While
 from weft.loop.text import code_key, function_key
 from weft.loop.walk import blocks_of, launched_functions
+from weft.schedule.cpu.machine import Machine
 from weft.schedule.lowerings import load_lowerings
-from weft.schedule.machine import Machine
 from weft.schedule.program import lower_graph
 
 _MAIN = "weft_main"

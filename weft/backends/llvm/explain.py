@@ -21,8 +21,8 @@ from weft.ir.graph import Graph
 from weft.ir.interpret import solve_sizes
 from weft.ir.parse import parse_graph
 from weft.loop.ir import Block, If, Loop, Program, Wave, While
-from weft.schedule.describe import steps_of
-from weft.schedule.explain import Explanation, Limits, Measured, explain_program
+from weft.schedule.explanation import Explanation, Limits, Measured, explain_program
+from weft.schedule.origins import steps_of
 
 _TIME = 0.2  # seconds that are spent on measuring, about
 _MOST_RUNS = 20

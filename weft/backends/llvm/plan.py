@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.backends.llvm.buffer_pool import LARGE, pooled_array
 from weft.backends.llvm.entry import (
     ARENA,
     BUFFERS,
@@ -24,7 +25,6 @@ from weft.backends.llvm.entry import (
     check_words,
     recipe_words,
 )
-from weft.backends.llvm.recycle import LARGE, recycled_array
 from weft.base.sizes import bind, is_known
 
 Array = np.ndarray[Any, Any]
@@ -145,7 +145,7 @@ class Recipe:
         """A list with arrays for the large results, and None for those that the entry will have."""
         outputs = self.blank.copy()
         for i, shape, dtype in self.large:
-            outputs[i] = recycled_array(shape, dtype)
+            outputs[i] = pooled_array(shape, dtype)
         return outputs
 
 
@@ -185,7 +185,7 @@ class Frame:
     def take_arena(self) -> None:
         """Have memory for what is in between."""
         if self.arena is None:
-            self._place_arena(recycled_array((self.plan.arena,), _BYTE))
+            self._place_arena(pooled_array((self.plan.arena,), _BYTE))
 
     def _place_arena(self, memory: Array) -> None:
         self.arena = memory

@@ -137,9 +137,9 @@ def _linked(objects: Sequence[bytes], wanted: Sequence[str]) -> Image | None:
 
 
 def _shared_key() -> tuple[str, ...] | None:
-    from weft.backends.llvm.surroundings import surroundings
+    from weft.backends.llvm.fingerprint import fingerprint
 
-    found = surroundings()
+    found = fingerprint()
     return None if found is None else (_SHARED, *found)
 
 

@@ -27,7 +27,7 @@ from weft.ir.naming import explain_error
 from weft.loop.ir import Program
 
 if TYPE_CHECKING:
-    from weft.schedule.explain import Explanation
+    from weft.schedule.explanation import Explanation
 
 Array = np.ndarray[Any, Any]
 

@@ -1,7 +1,7 @@
 """The scalar instructions (``weft.ops.scalar``) on LLVM values: arithmetic, comparison, bits and choice.
 
 Every instruction is defined for all operands: nothing here is undefined behaviour, so code may be hoisted.
-Conversions are in ``casts``, complex arithmetic in ``complexes``, functions in ``weft.loop.math``.
+Conversions are in ``casts``, complex arithmetic in ``complexes``, functions in ``weft.loop.math.functions``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.backends.llvm.target import Target
 from weft.backends.llvm.types import HALVES, REGISTER, Value, constant, intrinsic_suffix, splat, vector
 from weft.backends.llvm.writer import Writer
 from weft.base.dtypes import DType, bool_, float32, kind
-from weft.loop.math import EXPANSIONS
+from weft.loop.math.functions import EXPANSIONS
 
 _FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract"}  # may be fused
 _INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "and_": "and", "or_": "or", "xor": "xor"}

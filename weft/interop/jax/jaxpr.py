@@ -13,17 +13,17 @@ import weft
 from weft.base.public import public
 from weft.capture.importing import Importer, placed
 from weft.errors import ArgumentError, CaptureError
-from weft.interop.jax import (
-    lax_control,
-    lax_elementwise,
-    lax_index,
-    lax_linalg,
-    lax_random,
-    lax_reduce,
-    lax_shape,
-    lax_window,
-)
 from weft.interop.jax.calls import RULES, Call, astype, is_key, type_of_aval
+from weft.interop.jax.lax import (
+    control,
+    elementwise,
+    index,
+    linalg,
+    random,
+    reduce,
+    shape,
+    window,
+)
 from weft.interop.optional import need
 from weft.ir.graph import Graph
 from weft.ir.location import Location
@@ -31,14 +31,14 @@ from weft.ir.types import TensorType
 from weft.tensor.tensor import Tensor
 
 FAMILIES = (
-    lax_control,
-    lax_elementwise,
-    lax_index,
-    lax_linalg,
-    lax_random,
-    lax_reduce,
-    lax_shape,
-    lax_window,
+    control,
+    elementwise,
+    index,
+    linalg,
+    random,
+    reduce,
+    shape,
+    window,
 )  # whose import fills the table of rules
 
 

@@ -11,16 +11,16 @@ import weft
 from weft.base.size_bounds import positive
 from weft.capture.importing import placed
 from weft.errors import CaptureError
-from weft.interop.torch import (
-    aten_backward,
-    aten_elementwise,
-    aten_index,
-    aten_making,
-    aten_network,
-    aten_random,
-    aten_recurrent,
-    aten_reduce,
-    aten_shape,
+from weft.interop.torch.aten import (
+    backward,
+    elementwise,
+    index,
+    making,
+    network,
+    random,
+    recurrent,
+    reduce,
+    shape,
 )
 from weft.interop.torch.calls import RULES, Call, astype, rule_name
 from weft.interop.torch.places import location_of, package_folder
@@ -29,15 +29,15 @@ from weft.ir.location import Location
 from weft.tensor.tensor import Tensor
 
 FAMILIES = (
-    aten_backward,
-    aten_elementwise,
-    aten_index,
-    aten_making,
-    aten_network,
-    aten_random,
-    aten_recurrent,
-    aten_reduce,
-    aten_shape,
+    backward,
+    elementwise,
+    index,
+    making,
+    network,
+    random,
+    recurrent,
+    reduce,
+    shape,
 )  # whose import fills the table of rules
 
 _MEMORY = ("layout", "device", "pin_memory", "memory_format", "non_blocking")

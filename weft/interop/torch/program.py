@@ -14,7 +14,7 @@ from weft.base.sizes import Size
 from weft.capture.importing import Importer
 from weft.errors import ArgumentError, CaptureError
 from weft.interop.optional import need
-from weft.interop.torch.aten_making import as_scalar
+from weft.interop.torch.aten.making import as_scalar
 from weft.interop.torch.calls import RULES, rule_name
 from weft.interop.torch.nodes import Runner
 from weft.interop.torch.places import as_size, size_names

@@ -10,7 +10,7 @@ from weft import Tensor
 from weft.base.sizes import Size
 from weft.errors import WeftError
 from weft.onnx.operators.registry import Call, Subgraph, UnknownValueError, operator
-from weft.transform.control import run_while
+from weft.transform.control.flat import run_while
 
 _MOST_ROUNDS = 1000  # of a loop that is written out
 

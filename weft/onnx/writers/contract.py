@@ -9,7 +9,7 @@ from weft.base.sizes import is_known
 from weft.onnx.writers.registry import composite_writer, writer
 from weft.onnx.writers.view import padded, write_pad
 from weft.onnx.writers.writer import Ref, Writer, is_float
-from weft.ops.convolution import per_axis
+from weft.ops.conv.layers import per_axis
 
 Ints = tuple[Any, ...]
 Padding = tuple[tuple[Any, Any], ...]

@@ -11,7 +11,7 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.ir.graph import Graph, Node, Operand, Value
 from weft.ir.order import kahn_order, needed_nodes
-from weft.ir.told import sizes_told
+from weft.ir.size_definitions import sizes_defined
 from weft.ir.types import TensorType
 from weft.onnx.writers.prepare import Sealed, prepared
 from weft.onnx.writers.registry import COMPOSITES, HINTS, OPS
@@ -51,7 +51,7 @@ def _write_node(sheet: Sheet, node: Node, env: dict[Value, Ref]) -> None:
     w = Writer(sheet, node)
     _need_real(w, node)
     outs = _refs(w, node, [env[v] for v in node.inputs])
-    again = tuple(sizes_told(node))
+    again = tuple(sizes_defined(node))
     wanted, got = ([x.dtype.name for x in xs] for xs in ([v.type for v in node.outputs], outs))
     if wanted != got:
         w.fail(f"its writer must give {', '.join(wanted)}, got {', '.join(got) or 'nothing'}")

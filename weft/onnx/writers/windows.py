@@ -13,7 +13,7 @@ from weft.onnx.writers.index import lowest
 from weft.onnx.writers.registry import composite_writer, writer
 from weft.onnx.writers.view import count_to, cut, pad_axis, padded, write_pad
 from weft.onnx.writers.writer import Ref, Writer, is_float
-from weft.ops.convolution import per_axis
+from weft.ops.conv.layers import per_axis
 from weft.ops.windows import window_positions
 
 Ints = tuple[Any, ...]

@@ -1,0 +1,1 @@
+"""Kernels for large arrays outside of graphs."""

@@ -1,0 +1,78 @@
+"""What compiled programs depend on besides their graph: weft itself, the processor, and settings.
+
+It is found without importing what compiles, since it is asked for to do without.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from importlib.util import find_spec
+
+import numpy as np
+
+_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # of weft
+_PARTS = ("", "base", "backends", "backends/llvm", "ir", "io", "loop", "ops", "passes", "schedule")
+_ENOUGH = 8192  # bytes of the description of processors: the first one is in them
+
+
+def fingerprint() -> tuple[str, ...] | None:
+    """What the key of a compiled program has besides its graph; None where programs are not kept.
+
+    >>> from weft.backends.llvm.fingerprint import fingerprint
+    >>> fingerprint() == fingerprint()
+    True
+    """
+    processor = _processor()
+    if processor is None or os.environ.get("WEFT_DEBUG", "0") != "0":
+        return None
+    return (*_versions(), processor, os.environ.get("WEFT_VECTOR_BYTES", ""))
+
+
+@lru_cache
+def _versions() -> tuple[str, ...]:
+    return ("weft-program-1", weft_fingerprint(_FOLDER), _compiler(), sys.version, np.__version__)
+
+
+def _compiler() -> str:
+    """Which LLVM is installed, by when."""
+    spec = find_spec("llvmlite")
+    return "" if spec is None or spec.origin is None else f"{spec.origin} {os.stat(spec.origin).st_mtime_ns}"
+
+
+def weft_fingerprint(folder: str) -> str:
+    """Tells weft's files in a folder from others: by the list that pip wrote, or by when each was changed."""
+    beside = os.path.dirname(folder)
+    installed = [n for n in os.listdir(beside) if n.startswith("weft-") and n.endswith(".dist-info")]
+    if len(installed) != 1:
+        return " ".join(_changes(folder))
+    info = os.stat(os.path.join(beside, installed[0], "RECORD"))
+    return f"{folder} {installed[0]} {info.st_mtime_ns} {info.st_size}"
+
+
+def _changes(folder: str) -> list[str]:
+    found = []
+    for part in _PARTS:
+        with os.scandir(os.path.join(folder, part)) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    info = entry.stat()
+                    found.append(f"{part}/{entry.name} {info.st_mtime_ns} {info.st_size}")
+    return sorted(found)
+
+
+@lru_cache
+def _processor() -> str | None:
+    """What the processor is and can do, as Linux tells; None elsewhere, and where code is of another kind."""
+    if sys.platform != "linux" or os.uname().machine != "x86_64" or sys.maxsize < 2**32:
+        return None
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = file.read(_ENOUGH).split("\n\n")[0].splitlines()
+    except OSError:
+        return None
+    told = dict(line.split(":", 1) for line in lines if ":" in line)
+    found = {name.strip(): value.strip() for name, value in told.items()}
+    wanted = ("vendor_id", "cpu family", "model", "stepping", "flags")
+    return None if not found.keys() >= set(wanted) else " ".join(found[name] for name in wanted)

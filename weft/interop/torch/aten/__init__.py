@@ -1,0 +1,1 @@
+"""A function of weft for each ATen operator."""

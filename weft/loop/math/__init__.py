@@ -1,0 +1,1 @@
+"""Mathematical functions as expansions into basic scalar instructions."""

@@ -1,0 +1,41 @@
+"""Mathematical functions as expansions into basic scalar instructions, for backends to inline.
+
+``EXPANSIONS`` maps the name of an instruction to code written against ``ScalarEmitter``. That of reals uses
+basic instructions alone, and takes float32 or float64: a backend computes narrower floats in float32.
+That of complex numbers uses functions of their parts. Errors are at most 2 units in the last place in float32
+and 1 in float64, for any argument; ``tests/loop/test_math.py`` measures them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.base.dtypes import kind
+from weft.loop.math import complex as math_complex
+from weft.loop.math.angle import atan2
+from weft.loop.math.power import pow
+from weft.loop.math.trigonometric import cos, sin
+from weft.ops.exponent import exp, tanh
+from weft.ops.logarithm import log
+from weft.ops.scalar import ScalarEmitter, Value
+
+Code = Callable[..., Value]
+
+
+def _by_kind(real: Code, complex: Code) -> Code:
+    def code(e: ScalarEmitter, *operands: Value) -> Value:
+        return (complex if kind(e.dtype(operands[0])) == "c" else real)(e, *operands)
+
+    return code
+
+
+EXPANSIONS: dict[str, Code] = {
+    "exp": _by_kind(exp, math_complex.exp),
+    "log": _by_kind(log, math_complex.log),
+    "sin": _by_kind(sin, math_complex.sin),
+    "cos": _by_kind(cos, math_complex.cos),
+    "tanh": _by_kind(tanh, math_complex.tanh),
+    "atan2": atan2,
+    "pow": _by_kind(pow, math_complex.pow),
+    "sqrt": _by_kind(lambda e, x: e.sqrt(x), math_complex.sqrt),
+}

@@ -1,0 +1,1 @@
+"""Pooling, its parts and its inverses."""

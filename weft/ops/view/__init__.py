@@ -1,0 +1,1 @@
+"""Shapes and axes: reshaping, joining, slicing, padding."""

@@ -1,0 +1,281 @@
+"""Public functions that change the shape or the order of axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.base.public import public
+from weft.base.shapes import (
+    any_below,
+    as_ints,
+    broadcast_shapes,
+    normalize_axes,
+    normalize_axis,
+    normalize_shape,
+    size_of,
+)
+from weft.base.size_bounds import surely_less
+from weft.errors import AxisError, ShapeError
+from weft.ops.batching import move_axis
+from weft.ops.op import type_of
+from weft.ops.view.primitives import broadcast_to as broadcast_op
+from weft.ops.view.primitives import permute
+from weft.ops.view.primitives import reshape as reshape_op
+from weft.ops.view.slices import Ints
+
+# Shapes
+
+
+@public
+def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+    """The elements in their order in another shape; one size may be -1 and follows from the others.
+
+    Tensors are values that share nothing one can see, so ``copy`` changes nothing.
+
+    >>> import weft
+    >>> weft.reshape(weft.arange(6), (2, -1))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
+    return reshape_op(x, shape=_completed_shape(x, shape))
+
+
+def _completed_shape(x: Any, shape: Any) -> Ints:
+    """A shape whose -1, if there is one, stands for what is left of the elements of x."""
+    sizes = as_ints("reshape", "shape", shape)
+    total = size_of(x.shape)
+    out = sizes
+    if -1 in sizes:
+        if sizes.count(-1) > 1:
+            raise ShapeError("reshape", f"at most one size may be -1, got {sizes}")
+        known = -size_of(sizes)
+        out = tuple(total // known if s == -1 and not surely_less(known, 1) else s for s in sizes)
+    if size_of(out) != total or any_below(out, 0):
+        if any_below(sizes, -1):
+            raise ShapeError("reshape", f"sizes must not be negative, got {sizes}")
+        raise ShapeError("reshape", f"the number of elements must stay {total}, got {type_of(x)} to {sizes}")
+    return out
+
+
+@public
+def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Any:
+    """x with the axes from ``start_axis`` to ``end_axis`` made one.
+
+    >>> import weft
+    >>> weft.flatten(weft.ones((2, 3, 4)), 1).shape
+    (2, 12)
+    """
+    if x.ndim == 0:
+        return reshape_op(x, shape=(1,))
+    first, last = (normalize_axis("flatten", a, x.ndim) for a in (start_axis, end_axis))
+    if first > last:
+        raise AxisError(
+            "flatten", f"start_axis must not come after end_axis, got {start_axis} and {end_axis}"
+        )
+    middle = size_of(x.shape[first : last + 1])
+    return reshape_op(x, shape=(*x.shape[:first], middle, *x.shape[last + 1 :]))
+
+
+@public
+def unflatten(x: Any, /, axis: int, shape: Any) -> Any:
+    """x with one axis made several, of the given sizes; one of them may be -1.
+
+    >>> import weft
+    >>> weft.unflatten(weft.ones((2, 12)), 1, (3, -1)).shape
+    (2, 3, 4)
+    """
+    index = normalize_axis("unflatten", axis, x.ndim)
+    sizes = list(as_ints("unflatten", "shape", shape))
+    known = size_of(tuple(s for s in sizes if s != -1))
+    if sizes.count(-1) == 1 and known:
+        sizes[sizes.index(-1)] = x.shape[index] // known
+    parts = normalize_shape("unflatten", sizes)
+    if size_of(parts) != x.shape[index]:
+        raise ShapeError("unflatten", f"sizes must multiply to {x.shape[index]}, got {shape}")
+    return reshape_op(x, shape=(*x.shape[:index], *parts, *x.shape[index + 1 :]))
+
+
+@public
+def expand_dims(x: Any, /, axis: Any = 0) -> Any:
+    """x with a new axis of size 1 at each position of ``axis`` in the result.
+
+    >>> import weft
+    >>> weft.expand_dims(weft.ones((2, 3)), axis=-1).shape
+    (2, 3, 1)
+    """
+    count = len(axis) if isinstance(axis, tuple | list) else 1
+    new = normalize_axes("expand_dims", axis, x.ndim + count)
+    rest = iter(x.shape)
+    return reshape_op(x, shape=tuple(1 if i in new else next(rest) for i in range(x.ndim + count)))
+
+
+unsqueeze = expand_dims
+
+
+@public
+def squeeze(x: Any, /, axis: Any = None) -> Any:
+    """x without the given axes, which must be of size 1; without ``axis``, without all such axes.
+
+    >>> import weft
+    >>> weft.squeeze(weft.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
+    if axis is None:
+        axis = tuple(i for i, s in enumerate(x.shape) if s == 1)
+    gone = normalize_axes("squeeze", axis, x.ndim)
+    for i in gone:
+        if x.shape[i] != 1:
+            raise ShapeError("squeeze", f"axis {i} must be of size 1, got {type_of(x)}")
+    return reshape_op(x, shape=tuple(s for i, s in enumerate(x.shape) if i not in gone))
+
+
+@public
+def atleast_1d(x: Any, /) -> Any:
+    """x with at least one axis.
+
+    >>> import weft
+    >>> weft.atleast_1d(weft.tensor(2.0))
+    tensor([2.])
+    """
+    return reshape_op(x, shape=(1,)) if x.ndim == 0 else x
+
+
+@public
+def atleast_2d(x: Any, /) -> Any:
+    """x with at least two axes; new ones come first.
+
+    >>> import weft
+    >>> weft.atleast_2d(weft.ones(3)).shape
+    (1, 3)
+    """
+    return x if x.ndim >= 2 else reshape_op(x, shape=(*[1] * (2 - x.ndim), *x.shape))
+
+
+@public
+def atleast_3d(x: Any, /) -> Any:
+    """x with at least three axes; a matrix gets a last one, a vector one on each side.
+
+    >>> import weft
+    >>> weft.atleast_3d(weft.ones((2, 3))).shape, weft.atleast_3d(weft.ones(3)).shape
+    ((2, 3, 1), (1, 3, 1))
+    """
+    if x.ndim >= 3:
+        return x
+    return reshape_op(x, shape={0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}[x.ndim])
+
+
+# Broadcasting
+
+
+@public
+def broadcast_to(x: Any, /, shape: Any) -> Any:
+    """x repeated along axes of size 1 and new leading axes, to a shape.
+
+    >>> import weft
+    >>> weft.broadcast_to(weft.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
+    return broadcast_op(x, shape=normalize_shape("broadcast_to", shape))
+
+
+@public
+def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+    """All arrays broadcast to their common shape.
+
+    >>> import weft
+    >>> [a.shape for a in weft.broadcast_arrays(weft.ones((3, 1)), weft.ones(4))]
+    [(3, 4), (3, 4)]
+    """
+    shape = broadcast_shapes("broadcast_arrays", [a.shape for a in arrays], [type_of(a) for a in arrays])
+    return tuple(a if a.shape == shape else broadcast_op(a, shape=shape) for a in arrays)
+
+
+@public
+def expand(x: Any, /, *shape: Any) -> Any:
+    """x repeated along axes of size 1 and new leading axes; -1 keeps a size.
+
+    >>> import weft
+    >>> weft.expand(weft.ones((3, 1)), -1, 4).shape
+    (3, 4)
+    """
+    given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    sizes = as_ints("expand", "shape", given)
+    lead = len(sizes) - x.ndim
+    if lead < 0:
+        raise ShapeError("expand", f"the shape must have at least {x.ndim} axes, got {type_of(x)} to {sizes}")
+    kept = [x.shape[i - lead] if s == -1 and i >= lead else s for i, s in enumerate(sizes)]
+    return broadcast_op(x, shape=normalize_shape("expand", kept))
+
+
+# Order of axes
+
+
+@public
+def permute_dims(x: Any, /, axes: Any) -> Any:
+    """x with its axes in another order.
+
+    >>> import weft
+    >>> weft.permute_dims(weft.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    order = tuple(normalize_axis("permute_dims", a, x.ndim) for a in as_ints("permute_dims", "axes", axes))
+    if sorted(order) != list(range(x.ndim)):
+        raise AxisError("permute_dims", f"axes must name each of {x.ndim} axes once, got {axes}")
+    return permute(x, axes=order)
+
+
+@public
+def swapaxes(x: Any, axis0: int, axis1: int, /) -> Any:
+    """x with two axes exchanged.
+
+    >>> import weft
+    >>> weft.swapaxes(weft.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
+    a, b = (normalize_axis("swapaxes", axis, x.ndim) for axis in (axis0, axis1))
+    order = list(range(x.ndim))
+    order[a], order[b] = b, a
+    return permute(x, axes=tuple(order))
+
+
+transpose = swapaxes
+
+
+@public
+def matrix_transpose(x: Any, /) -> Any:
+    """x with its last two axes exchanged.
+
+    >>> import weft
+    >>> weft.matrix_transpose(weft.ones((5, 2, 3))).shape
+    (5, 3, 2)
+    """
+    if x.ndim < 2:
+        raise ShapeError("matrix_transpose", f"the tensor must have at least two axes, got {type_of(x)}")
+    return permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+@public
+def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+    """x with some axes moved to new positions, the others in their order.
+
+    >>> import weft
+    >>> weft.moveaxis(weft.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    sources, targets = ([a] if not isinstance(a, tuple | list) else list(a) for a in (source, destination))
+    if len(sources) != len(targets):
+        raise AxisError(
+            "moveaxis", f"as many axes must be moved as places given, got {source} and {destination}"
+        )
+    if len(sources) == 1:
+        old, new = (normalize_axis("moveaxis", a[0], x.ndim) for a in (sources, targets))
+        return move_axis(x, old, new)
+    normalize_axes("moveaxis", sources, x.ndim)
+    normalize_axes("moveaxis", targets, x.ndim)
+    places = {
+        normalize_axis("moveaxis", t, x.ndim): normalize_axis("moveaxis", s, x.ndim)
+        for s, t in zip(sources, targets, strict=True)
+    }
+    rest = (i for i in range(x.ndim) if i not in places.values())
+    return permute(x, axes=tuple(places[i] if i in places else next(rest) for i in range(x.ndim)))

@@ -1,0 +1,205 @@
+"""Public functions that cut, repeat and reorder elements along an axis; joining is in ``view``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import int64
+from weft.base.public import public
+from weft.base.shapes import as_ints, normalize_axes, normalize_axis, size_of
+from weft.base.size_bounds import size_max
+from weft.base.sizes import Size
+from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.arithmetic import remainder
+from weft.ops.index_axis import as_index, take
+from weft.ops.op import Sample, composite, type_of, whole
+from weft.ops.samples import real_array
+from weft.ops.size import count_to
+from weft.ops.view.primitives import broadcast_to, join, reshape
+from weft.ops.view.slices import flip_axes, slice_axis
+
+
+@public
+def unstack(x: Any, /, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of x along an axis, without that axis.
+
+    >>> import weft
+    >>> weft.unstack(weft.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))
+    """
+    index = normalize_axis("unstack", axis, x.ndim)
+    shape = (*x.shape[:index], *x.shape[index + 1 :])
+    return tuple(reshape(slice_axis(x, index, i, i + 1), shape=shape) for i in range(x.shape[index]))
+
+
+unbind = unstack
+
+
+@public
+@whole("x")
+def split(x: Any, /, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+    """x cut along an axis into pieces of a size (the last may be smaller), or of the sizes given.
+
+    >>> import weft
+    >>> weft.split(weft.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    >>> weft.split(weft.arange(5), (1, 4))
+    (tensor([0]), tensor([1, 2, 3, 4]))
+    """
+    index = normalize_axis("split", axis, x.ndim)
+    total = x.shape[index]
+    if isinstance(size, tuple | list):
+        sizes = list(as_ints("split", "size", size))
+        if sum(sizes) != total or any(s < 0 for s in sizes):
+            raise ShapeError("split", f"sizes must add up to {total} along axis {index}, got {tuple(sizes)}")
+    else:
+        step = _positive("split", "size", size)
+        sizes = [min(step, total - i) for i in range(0, total, step)] or [0]
+    parts, start = [], 0
+    for s in sizes:
+        parts.append(slice_axis(x, index, start, start + s))
+        start += s
+    return tuple(parts)
+
+
+def _positive(op: str, name: str, value: Any) -> int:
+    (out,) = as_ints(op, name, value)
+    if out < 1:
+        raise DomainError(op, f"{name} must be positive, got {out}")
+    return out
+
+
+@public
+@whole("x")
+def chunk(x: Any, /, chunks: int, axis: int = 0) -> tuple[Any, ...]:
+    """x cut along an axis into at most ``chunks`` pieces of equal size (the last may be smaller).
+
+    >>> import weft
+    >>> weft.chunk(weft.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
+    count = _positive("chunk", "chunks", chunks)
+    index = normalize_axis("chunk", axis, x.ndim)
+    parts: tuple[Any, ...] = split(x, max(1, -(-x.shape[index] // count)), index)
+    return parts
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 3)),), {"repetitions": (2, 1, 3)}),
+        Sample((real_array((2, 3)),), {"repetitions": (2,)}),
+        Sample((real_array(()),), {"repetitions": (2, 0)}),
+    ]
+)
+def tile(x: Any, /, repetitions: Any) -> Any:
+    """x repeated as a whole along each axis.
+
+    >>> import weft
+    >>> weft.tile(weft.tensor([1, 2]), (2, 2))
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
+    counts = list(as_ints("tile", "repetitions", repetitions))
+    if any(c < 0 for c in counts):
+        raise DomainError("tile", f"repetitions must not be negative, got {tuple(counts)}")
+    rank = max(len(counts), x.ndim)
+    counts = [1] * (rank - len(counts)) + counts
+    shape = (*[1] * (rank - x.ndim), *x.shape)
+    spaced = reshape(x, shape=tuple(n for s in shape for n in (1, s)))
+    wide = broadcast_to(spaced, shape=tuple(n for c, s in zip(counts, shape, strict=True) for n in (c, s)))
+    return reshape(wide, shape=tuple(c * s for c, s in zip(counts, shape, strict=True)))
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 3)),), {"repeats": 2, "axis": 1}),
+        Sample((real_array((2, 3)),), {"repeats": 3}),
+        Sample((real_array((2, 3)),), {"repeats": (2, 0, 1), "axis": -1}),
+        Sample((real_array((0, 3)),), {"repeats": 2, "axis": 0}),
+    ]
+)
+def repeat(x: Any, /, repeats: Any, axis: int | None = None) -> Any:
+    """x with each element along an axis repeated, all as often or each its own number of times.
+
+    >>> import weft
+    >>> weft.repeat(weft.tensor([1, 2]), 2), weft.repeat(weft.tensor([1, 2]), weft.tensor([0, 3]))
+    (tensor([1, 1, 2, 2]), tensor([2, 2, 2]))
+    """
+    if axis is None:
+        x, axis = reshape(x, shape=(size_of(x.shape),)), 0
+    where = normalize_axis("repeat", axis, x.ndim)
+    size = x.shape[where]
+    counts = as_index("repeat", repeats._array("repeat") if hasattr(repeats, "_array") else repeats)
+    if counts.shape not in ((), (1,), (size,)):
+        raise ShapeError(
+            "repeat", f"repeats must be a number or one for each of {size}, got {type_of(counts)}"
+        )
+    if (counts < 0).any():
+        raise DomainError("repeat", f"repeats must not be negative, got {counts.tolist()}")
+    if counts.size != 1:
+        return take(x, np.repeat(np.arange(size), counts.astype(np.int64)), axis=where)
+    n, before, after = int(counts.reshape(())), x.shape[:where], x.shape[where + 1 :]
+    spaced = reshape(x, shape=(*before, size, 1, *after))
+    return reshape(broadcast_to(spaced, shape=(*before, size, n, *after)), shape=(*before, size * n, *after))
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 3)),), {"axis": None}),
+        Sample((real_array((2, 3)),), {"axis": (0, -1)}),
+        Sample((real_array((0, 3)),), {"axis": 0}),
+    ]
+)
+def flip(x: Any, /, axis: Any = None) -> Any:
+    """x with the order of elements reversed along axes; along all without ``axis``.
+
+    >>> import weft
+    >>> weft.flip(weft.tensor([1, 2, 3]))
+    tensor([3, 2, 1])
+    """
+    return flip_axes(x, normalize_axes("flip", axis, x.ndim))
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 3)),), {"shift": 2, "axis": 1}),
+        Sample((real_array((2, 3)),), {"shift": (1, -4), "axis": (0, 1)}),
+        Sample((real_array((2, 3)),), {"shift": -2, "axis": None}),
+        Sample((real_array((0, 3)),), {"shift": 2, "axis": 0}),
+    ]
+)
+def roll(x: Any, /, shift: Any, axis: Any = None) -> Any:
+    """x with its elements moved on along axes; those that fall off the end come in at the start.
+
+    >>> import weft
+    >>> weft.roll(weft.tensor([1, 2, 3, 4]), 1)
+    tensor([4, 1, 2, 3])
+    """
+    if axis is None:
+        return reshape(roll(reshape(x, shape=(size_of(x.shape),)), shift, 0), shape=x.shape)
+    axes = axis if isinstance(axis, tuple | list) else (axis,)
+    shifts = as_ints("roll", "shift", shift)
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
+    if len(shifts) != len(axes):
+        raise ArgumentError("roll", f"each axis needs one shift, got {shift} for {axis}")
+    for s, a in zip(shifts, axes, strict=True):
+        x = _roll_axis(x, s, normalize_axis("roll", a, x.ndim))
+    return x
+
+
+def _roll_axis(x: Any, shift: int, axis: int) -> Any:
+    size = x.shape[axis]
+    if isinstance(size, Size):
+        places = remainder(count_to(size, int64) - shift, size_max(size, 1))
+        return take(x, places, axis=axis)
+    cut = -shift % size if size else 0
+    if cut == 0:
+        return x
+    return join(slice_axis(x, axis, cut, size), slice_axis(x, axis, 0, cut), axis=axis)

@@ -1,0 +1,307 @@
+"""Public functions that grow or cut the borders of tensors, and those on diagonals of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import int64
+from weft.base.public import public
+from weft.base.shapes import as_ints, normalize_axis
+from weft.base.size_bounds import positive, size_max, size_min, surely_less
+from weft.base.sizes import Size, is_known
+from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.arithmetic import minimum, remainder
+from weft.ops.batching import move_axis
+from weft.ops.index import gather_nd
+from weft.ops.op import Sample, composite, type_of
+from weft.ops.samples import real_array
+from weft.ops.select import select
+from weft.ops.size import count_to, triangle
+from weft.ops.view.primitives import broadcast_to, join, reshape
+from weft.ops.view.slices import Ints, flip_axes, pad_axes, slice_axes, slice_axis
+
+# Borders
+
+_MODES = ("constant", "reflect", "replicate", "circular")
+_MODE_NAMES = {"edge": "replicate", "wrap": "circular"} | {m: m for m in _MODES}
+
+
+@composite(
+    "pad_mode",
+    samples=lambda: [
+        Sample((real_array((2, 3)),), {"pad_width": ((1, 0), (2, 2)), "mode": "reflect"}),
+        Sample((real_array((2, 3)),), {"pad_width": 7, "mode": "reflect"}),
+        Sample((real_array((2, 3)),), {"pad_width": (1, 4), "mode": "replicate"}),
+        Sample((real_array((2, 3)),), {"pad_width": ((0, 1), (2, 8)), "mode": "circular"}),
+        Sample((real_array((1, 3)),), {"pad_width": 2, "mode": "reflect"}),
+        Sample((real_array((0, 3)),), {"pad_width": ((0, 0), (2, 1)), "mode": "replicate"}),
+    ],
+    sampled=lambda x, pad_width, mode: pad(x, pad_width, mode),
+)
+@public
+def pad(x: Any, /, pad_width: Any, mode: str = "constant", value: Any = 0) -> Any:
+    """x with a border around it.
+
+    Args:
+        x: the tensor.
+        pad_width: a number for both sides of all axes, a pair ``(before, after)`` for all axes, or one
+            pair for each axis.
+        mode: what the border holds: "constant" (``value``), "reflect" (mirrored without the edge),
+            "replicate" (the edge element), "circular" (the other end).
+        value: of a constant border.
+
+    >>> import weft
+    >>> weft.pad(weft.tensor([1, 2, 3]), 2, "reflect")
+    tensor([3, 2, 1, 2, 3, 2, 1])
+    >>> weft.pad(weft.tensor([[1.0]]), ((0, 0), (1, 2)), value=9)
+    tensor([[9., 1., 9., 9.]])
+    """
+    if mode not in _MODE_NAMES:
+        raise ArgumentError("pad", f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    low, high = _widths(x, pad_width)
+    if _MODE_NAMES[mode] == "constant":
+        return pad_axes(x, low=low, high=high, interior=(0,) * x.ndim, value=_python_scalar(value))
+    grow = {"reflect": _reflect, "replicate": _replicate, "circular": _circular}[_MODE_NAMES[mode]]
+    for axis in range(x.ndim):
+        if low[axis] or high[axis]:
+            x = grow(x, axis, low[axis], high[axis])
+    return x
+
+
+def _widths(x: Any, pad_width: Any) -> tuple[Ints, Ints]:
+    """Numbers of elements to add before and after each axis."""
+    try:
+        table = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
+    except ValueError:
+        table = None
+    if table is None or (table.dtype.kind not in "iu" and table.size):
+        raise ArgumentError(
+            "pad", f"pad_width must be an int, a pair, or a pair for each of {x.ndim} axes, got {pad_width!r}"
+        )
+    if (table < 0).any():
+        raise DomainError(
+            "pad", f"widths must not be negative, got {pad_width!r}", hint="use weft.crop to cut"
+        )
+    return tuple(int(n) for n in table[:, 0]), tuple(int(n) for n in table[:, 1])
+
+
+def _python_scalar(value: Any) -> Any:
+    if isinstance(value, bool | int | float | complex):
+        return value
+    if getattr(value, "shape", None) == ():
+        return value.item()
+    raise ArgumentError("pad", f"value must be a number, got {value!r}")
+
+
+def _need_elements(x: Any, axis: int, mode: str) -> int:
+    size: int = x.shape[axis]
+    if size == 0:
+        raise ShapeError("pad", f"mode {mode!r} needs elements along axis {axis}, got {type_of(x)}")
+    return size
+
+
+def _reflect(x: Any, axis: int, low: int, high: int) -> Any:
+    """Mirror at the edges, again and again where the border is wider than the axis."""
+    size = _need_elements(x, axis, "reflect")
+    if isinstance(size, Size):
+        period = size_max(2 * size - 2, 1)
+        here = remainder(count_to(size + low + high, int64) - low, period)
+        return _picked(x, axis, minimum(here, period - here))
+    if size == 1:
+        return _replicate(x, axis, low, high)
+    while low or high:
+        n, a, b = x.shape[axis], min(low, x.shape[axis] - 1), min(high, x.shape[axis] - 1)
+        before = flip_axes(slice_axis(x, axis, 1, a + 1), [axis])
+        after = flip_axes(slice_axis(x, axis, n - 1 - b, n - 1), [axis])
+        x = join(before, x, after, axis=axis)
+        low, high = low - a, high - b
+    return x
+
+
+def _replicate(x: Any, axis: int, low: int, high: int) -> Any:
+    size = _need_elements(x, axis, "replicate")
+
+    def edge(i: int, count: int) -> Any:
+        return broadcast_to(
+            slice_axis(x, axis, i, i + 1), shape=(*x.shape[:axis], count, *x.shape[axis + 1 :])
+        )
+
+    return join(edge(0, low), x, edge(size - 1, high), axis=axis)
+
+
+def _picked(x: Any, axis: int, places: Any) -> Any:
+    """The elements at places along an axis, where its size is not known."""
+    return move_axis(gather_nd(move_axis(x, axis, 0), places), 0, axis)
+
+
+def _circular(x: Any, axis: int, low: int, high: int) -> Any:
+    size = _need_elements(x, axis, "circular")
+    if isinstance(size, Size):
+        return _picked(x, axis, remainder(count_to(size + low + high, int64) - low, size_max(size, 1)))
+    before, after = [x] * (low // size), [x] * (high // size)
+    if low % size:
+        before.insert(0, slice_axis(x, axis, size - low % size, size))
+    if high % size:
+        after.append(slice_axis(x, axis, 0, high % size))
+    return join(*before, x, *after, axis=axis)
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((2, 4, 5)),), {"offset": (1, 2), "size": (3, 2)}),
+        Sample((real_array((4, 5)),), {"offset": (0,), "size": (0,)}),
+        Sample((real_array((4, 5)),), {"offset": None, "size": (2, 3)}),
+    ]
+)
+def crop(x: Any, /, offset: Sequence[int] | None = None, *, size: Sequence[int]) -> Any:
+    """A block of the last axes of x: of ``size``, beginning at ``offset``, or in the middle without one.
+
+    >>> import weft
+    >>> weft.crop(weft.arange(16).reshape(4, 4), (0, 1), size=(2, 2))
+    tensor([[1, 2],
+            [5, 6]])
+    """
+    sizes = as_ints("crop", "size", size)
+    lead = x.ndim - len(sizes)
+    if lead < 0:
+        raise ShapeError("crop", f"size must have at most {x.ndim} entries, got {sizes} for {type_of(x)}")
+    first = (
+        tuple((n - s) // 2 for n, s in zip(x.shape[lead:], sizes, strict=True))
+        if offset is None
+        else tuple(offset)
+    )
+    if len(first) != len(sizes):
+        raise ArgumentError("crop", f"offset and size must have as many entries, got {first} and {sizes}")
+    for n, a, s in zip(x.shape[lead:], first, sizes, strict=True):
+        if surely_less(a, 0) or surely_less(s, 0) or surely_less(n, a + s):
+            raise ShapeError("crop", f"the block must lie inside {type_of(x)}, got size {sizes} at {first}")
+    stops = tuple(a + s for a, s in zip(first, sizes, strict=True))
+    return slice_axes(x, starts=(*[0] * lead, *first), stops=(*x.shape[:lead], *stops), steps=(1,) * x.ndim)
+
+
+# Diagonals and triangles
+
+
+def _triangle_samples() -> list[Sample]:
+    shapes = ((3, 3), (2, 3, 4), (4, 2), (0, 3))
+    return [Sample((real_array(s),), {"k": k}) for s in shapes for k in (0, 1, -2)]
+
+
+@public
+@composite(samples=_triangle_samples)
+def tril(x: Any, /, k: int = 0) -> Any:
+    """x with zeros above the k-th diagonal of its last two axes.
+
+    >>> import weft
+    >>> weft.tril(weft.ones((2, 2)))
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
+    return _masked("tril", x, lambda n, m: triangle(n, m, k))
+
+
+@public
+@composite(samples=_triangle_samples)
+def triu(x: Any, /, k: int = 0) -> Any:
+    """x with zeros below the k-th diagonal of its last two axes.
+
+    >>> import weft
+    >>> weft.triu(weft.ones((2, 2)))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
+    return _masked("triu", x, lambda n, m: ~triangle(n, m, k - 1))
+
+
+def _masked(op: str, x: Any, mask: Any) -> Any:
+    if x.ndim < 2:
+        raise ShapeError(op, f"the tensor must have at least two axes, got {type_of(x)}")
+    return select(mask(*x.shape[-2:]), x, np.zeros((), x.dtype))
+
+
+@public
+@composite(
+    samples=lambda: [
+        Sample((real_array((3, 4)),), {"offset": k}) for k in (0, 1, -2, 3, 4, -5)
+    ] + [
+        Sample((real_array((2, 3, 4)),), {"axis1": 0, "axis2": 2}),
+        Sample((real_array((4, 3)).T,), {}),
+        Sample((real_array((0, 3)),), {}),
+    ]
+)  # fmt: skip
+def diagonal(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+    """A diagonal of the matrices along two axes, as a new last axis.
+
+    >>> import weft
+    >>> weft.diagonal(weft.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
+    if x.ndim < 2:
+        raise ShapeError("diagonal", f"the tensor must have at least two axes, got {type_of(x)}")
+    a, b = (normalize_axis("diagonal", axis, x.ndim) for axis in (axis1, axis2))
+    if a == b:
+        raise ArgumentError("diagonal", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
+    x = move_axis(move_axis(x, a, x.ndim - 1), b - (b > a), x.ndim - 2)
+    x = move_axis(x, x.ndim - 1, x.ndim - 2)
+    rows, columns = x.shape[-2:]
+    if not is_known((rows, columns)):
+        return _diagonal_of_sizes(x, offset)
+    first = offset if offset >= 0 else -offset * columns
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    flat = reshape(x, shape=(*x.shape[:-2], rows * columns))
+    # the next element of a diagonal is one row and one column on
+    stop = first + (count - 1) * (columns + 1) + 1 if count else 0
+    return slice_axis(flat, flat.ndim - 1, first if count else 0, stop, columns + 1)
+
+
+def _diagonal_of_sizes(x: Any, offset: int) -> Any:
+    """The diagonal of the last two axes where a size is not known: element by element."""
+    rows, columns = x.shape[-2:]
+    below, right = max(-offset, 0), max(offset, 0)
+    here = count_to(positive(size_min(rows - below, columns - right)), int64)
+    front = move_axis(move_axis(x, x.ndim - 1, 0), x.ndim - 1, 0)
+    return move_axis(gather_nd(front, here + below, here + right), 0, x.ndim - 2)
+
+
+@public
+@composite(
+    samples=lambda: (
+        [Sample((real_array((3,)),), {"offset": k}) for k in (0, 1, -2)]
+        + [Sample((real_array((2, 3)),), {"offset": 0}), Sample((real_array((0,)),), {"offset": 1})]
+    )
+)
+def diag_embed(x: Any, /, offset: int = 0) -> Any:
+    """Matrices with x along a diagonal and zeros elsewhere; the last axis of x is the diagonal.
+
+    >>> import weft
+    >>> weft.diag_embed(weft.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
+    if x.ndim == 0:
+        raise ShapeError("diag_embed", f"the tensor must have at least one axis, got {type_of(x)}")
+    size = x.shape[-1]
+    n = size + abs(offset)
+    low = offset if offset >= 0 else -offset * n
+    used = low + size + positive(size - 1) * n
+    zeros, last = (0,) * (x.ndim - 1), n * n - used
+    flat = pad_axes(x, low=(*zeros, low), high=(*zeros, last), interior=(*zeros, n), value=0)
+    return reshape(flat, shape=(*x.shape[:-1], n, n))
+
+
+@public
+def diag(x: Any, /, k: int = 0) -> Any:
+    """The k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
+
+    >>> import weft
+    >>> weft.diag(weft.tensor([1, 2])), weft.diag(weft.tensor([[1, 2], [3, 4]]), 1)
+    (tensor([[1, 0],
+            [0, 2]]), tensor([2]))
+    """
+    if x.ndim not in (1, 2):
+        raise ShapeError("diag", f"the tensor must have one or two axes, got {type_of(x)}")
+    return diag_embed(x, k) if x.ndim == 1 else diagonal(x, k)

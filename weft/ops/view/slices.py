@@ -1,0 +1,221 @@
+"""Slices, their updates, and padding, the transpose of slicing.
+
+Attributes have one entry for each axis. The public functions stand in ``padding``; indexing with
+brackets is in ``weft.tensor.indexing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.shapes import Shape
+from weft.base.size_bounds import positive, range_length, size_min
+from weft.base.sizes import is_known
+from weft.errors import BoundsError, ShapeError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading
+from weft.ops.families import linear, primitive
+from weft.ops.op import Attrs, Op, Sample
+from weft.ops.samples import complex_array, like_array, real_array
+from weft.ops.size import filled
+
+Ints = tuple[int, ...]
+
+# Slices. On each axis the elements are those of range(start, stop, step): a stop of -1 with a negative
+# step means "down to the first element".
+
+
+def _as_key(starts: Ints, stops: Ints, steps: Ints) -> tuple[slice, ...]:
+    return tuple([slice(a, None if b < 0 else b, s) for a, b, s in zip(starts, stops, steps, strict=True)])
+
+
+def _sliced_shape(starts: Ints, stops: Ints, steps: Ints) -> Shape:
+    return tuple(range_length(*bounds) for bounds in zip(starts, stops, steps, strict=True))
+
+
+def _slice_type(x: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> TensorType:
+    for axis, (size, start, stop, step) in enumerate(zip(x.shape, starts, stops, steps, strict=True)):
+        if is_known((size, start, stop)) and len(range(start, stop, step)):
+            last = range(start, stop, step)[-1]
+            if not (0 <= start < size and 0 <= last < size):
+                got = last if 0 <= start < size else start
+                allowed = f"in 0..{size - 1} for axis {axis} of size {size}"
+                raise BoundsError("slice", f"index must be {allowed}, got {got}")
+    return TensorType(_sliced_shape(starts, stops, steps), x.dtype)
+
+
+def _batch_slice(attrs: Attrs, inputs: Any) -> Attrs:
+    return {
+        "starts": (0, *attrs["starts"]),
+        "stops": (inputs[0].shape[0], *attrs["stops"]),
+        "steps": (1, *attrs["steps"]),
+    }
+
+
+def _slice_samples(*, with_part: bool = False) -> list[Sample]:
+    """Samples of a slice, or of an op that takes the sliced part as well."""
+    cases = [
+        (real_array((4, 5)), (1, 0), (3, 5), (1, 2)),
+        (real_array((4, 5)), (3, 4), (-1, 0), (-1, -2)),
+        (real_array((4, 5)), (2, 0), (2, 5), (1, 1)),
+        (real_array((0, 2)), (0, 0), (0, 2), (1, 1)),
+        (real_array(()), (), (), ()),
+        (real_array((5, 4)).T, (0, 1), (4, 5), (3, 3)),
+        (complex_array((5,)), (4,), (-1,), (-3,)),
+    ]
+    return [
+        Sample(
+            (x, like_array(x, _sliced_shape(a, b, s), seed=3)) if with_part else (x,),
+            {"starts": a, "stops": b, "steps": s},
+        )
+        for x, a, b, s in cases
+    ]
+
+
+def _unit_steps(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    starts = attrs.get("starts")
+    return {"steps": (1,) * len(starts)} if isinstance(starts, tuple) else {}
+
+
+slice_axes: Op = linear(
+    "slice",
+    type_rule=_slice_type,
+    eval=lambda x, *, starts, stops, steps: x[_as_key(starts, stops, steps)],
+    transpose=(lambda g, x_type, starts, stops, steps: _unslice(g, x_type.shape, starts, stops, steps),),
+    batch=batch_leading(_batch_slice),
+    samples=_slice_samples,
+    defaults=_unit_steps,
+    moves=True,
+)
+
+
+def slice_axis(x: Any, axis: int, start: int, stop: int, step: int = 1) -> Any:
+    """The elements range(start, stop, step) along one axis, all along the others."""
+    starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    starts[axis], stops[axis], steps[axis] = start, stop, step
+    return slice_axes(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+
+
+def flip_axes(x: Any, axes: Sequence[int]) -> Any:
+    """x with the order of elements reversed along axes."""
+    if not axes:
+        return x
+    flipped = [i in axes and s != 0 for i, s in enumerate(x.shape)]
+    starts = tuple(s - 1 if f else 0 for f, s in zip(flipped, x.shape, strict=True))
+    stops = tuple(-1 if f else s for f, s in zip(flipped, x.shape, strict=True))
+    steps = tuple(-1 if f else 1 for f in flipped)
+    return slice_axes(x, starts=starts, stops=stops, steps=steps)
+
+
+def _unslice(g: Any, shape: Shape, starts: Ints, stops: Ints, steps: Ints) -> Any:
+    """Zeros of a shape with g where the slice took its elements."""
+    g = flip_axes(g, [i for i, s in enumerate(steps) if s < 0])
+    low, high, interior = [], [], []
+    for size, count, start, step in zip(shape, g.shape, starts, steps, strict=True):
+        first = start if step > 0 else start + (count - 1) * step
+        first = first if count != 0 else size
+        first = size_min(first, size) if step < -1 else first  # of a slice that may turn out to be empty
+        between = (step if step > 0 else -step) - 1 if count != 0 and count != 1 else 0
+        low.append(first)
+        high.append(size - first - count - positive(count - 1) * between)
+        interior.append(between)
+    if g.shape == shape:
+        return g
+    return pad_axes(g, low=tuple(low), high=tuple(high), interior=tuple(interior), value=0)
+
+
+def _update_type(x: TensorType, v: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> TensorType:
+    part = _slice_type(x, starts=starts, stops=stops, steps=steps)
+    if v != part:
+        raise ShapeError("update_slice", f"the new part must be of type {part}, got {v}")
+    return x
+
+
+def _update(x: Any, v: Any, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
+    out = np.array(x)
+    out[_as_key(starts, stops, steps)] = v
+    return out
+
+
+update_slice: Op = linear(
+    "update_slice",
+    type_rule=_update_type,
+    eval=_update,
+    transpose=(
+        lambda g, v_type, starts, stops, steps: update_slice(
+            g, filled(v_type.shape, 0, v_type.dtype), starts=starts, stops=stops, steps=steps
+        ),
+        lambda g, starts, stops, steps: slice_axes(g, starts=starts, stops=stops, steps=steps),
+    ),
+    batch=batch_leading(_batch_slice),
+    samples=lambda: _slice_samples(with_part=True),
+    defaults=_unit_steps,
+    over="joint",
+    moves=True,
+)
+
+# Padding: low elements before, high after and interior between the elements of each axis
+
+
+def _padded_shape(shape: Shape, low: Ints, high: Ints, interior: Ints) -> Shape:
+    between = [positive(n - 1) * i if i != 0 else 0 for n, i in zip(shape, interior, strict=True)]
+    return tuple(a + n + i + b for n, a, b, i in zip(shape, low, high, between, strict=True))
+
+
+def _pad_type(x: TensorType, *, low: Ints, high: Ints, interior: Ints, value: Any) -> TensorType:
+    return TensorType(_padded_shape(x.shape, low, high, interior), x.dtype)
+
+
+def _pad(x: Any, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Any:
+    shape = _padded_shape(x.shape, low, high, interior)
+    out = np.zeros(shape, x.dtype) if value == 0 else np.full(shape, value, x.dtype)
+    out[tuple([slice(a, s - b, i + 1) for a, b, i, s in zip(low, high, interior, shape, strict=True)])] = x
+    return out
+
+
+def _unpad(g: Any, x_type: TensorType, low: Ints, high: Ints, interior: Ints) -> Any:
+    steps = tuple(i + 1 for i in interior)
+    stops = tuple(s - b for s, b in zip(g.shape, high, strict=True))
+    if not is_known(g.shape):  # from the first on, so that the lengths are plain to see
+        stops = tuple(a + n * s for a, n, s in zip(low, x_type.shape, steps, strict=True))
+    return slice_axes(g, starts=low, stops=stops, steps=steps)
+
+
+def _pad_tangent(
+    primals: Any, tangents: Any, out: Any, *, low: Ints, high: Ints, interior: Ints, value: Any
+) -> Any:
+    return pad_axes(tangents[0], low=low, high=high, interior=interior, value=0)
+
+
+def _batch_pad(attrs: Attrs, inputs: Any) -> Attrs:
+    return {**attrs, **{name: (0, *attrs[name]) for name in ("low", "high", "interior")}}
+
+
+def _pad_samples() -> list[Sample]:
+    def attrs(low: Ints, high: Ints, interior: Ints, value: Any = 0) -> Attrs:
+        return {"low": low, "high": high, "interior": interior, "value": value}
+
+    return [
+        Sample((real_array((2, 3)),), attrs((1, 0), (2, 0), (0, 0))),
+        Sample((real_array((2, 3)),), attrs((1, 0), (0, 1), (1, 2), -1.5)),
+        Sample((real_array((2, 0)),), attrs((0, 1), (0, 2), (0, 3), 1.0)),
+        Sample((real_array(()),), attrs((), (), ())),
+        Sample((complex_array((3, 2)).T,), attrs((1, 1), (0, 0), (0, 0), 1j)),
+        Sample((np.array([True, False]),), attrs((1,), (1,), (0,), True)),
+    ]
+
+
+pad_axes: Op = primitive(
+    "pad",
+    type_rule=_pad_type,
+    eval=_pad,
+    vjp=(_unpad,),
+    jvp=_pad_tangent,
+    batch=batch_leading(_batch_pad),
+    samples=_pad_samples,
+    moves=True,
+    total=True,
+)

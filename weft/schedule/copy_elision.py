@@ -1,0 +1,135 @@
+"""Copies that need not be: a value is made where it is copied to.
+
+A copy ``A <- T`` of a whole temporary goes away if T can be a name for the memory of A: T is not used after
+the copy, and from T's first use to the copy nobody else looks at A. So a loop changes its carries in place.
+Where a branch begins T as a copy of A, that copy goes away too: one side then changes A, and the other does
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from weft.loop.index import Index
+from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop
+from weft.schedule.accesses import accesses, blocks_of, redirect
+from weft.schedule.index_keys import index_key
+from weft.schedule.reuse import reads_first
+
+
+def elide_copies(block: Block, temporaries: list[Buffer]) -> None:
+    """Remove the copies of a block, and of those inside, that need not be, and what was copied."""
+    _Coalescing(block, temporaries).visit(block)
+
+
+class _Coalescing:
+    def __init__(self, block: Block, temporaries: list[Buffer]) -> None:
+        self.temporaries = temporaries
+        self.known = set(temporaries)
+        self.uses: Counter[Buffer] = Counter(a.buffer for s in block.statements for a in accesses(s))
+
+    def visit(self, block: Block) -> None:
+        for statement in block.statements:
+            for inner in blocks_of(statement):
+                self.visit(inner)
+        changed = True
+        while changed:
+            changed = False
+            for j, statement in enumerate(block.statements):
+                if isinstance(statement, Copy) and self._remove(block.statements, j, statement):
+                    changed = True
+                    break
+
+    def _remove(self, statements: list[Any], j: int, copy: Copy) -> bool:
+        old, new = copy.source, copy.target
+        if old is new or old not in self.known or not _is_whole(copy):
+            return False
+        touched = [sum(a.buffer is old for a in accesses(s)) for s in statements]
+        first = next(i for i, count in enumerate(touched) if count)
+        if sum(touched[: j + 1]) != self.uses[old] or not _is_known_at(copy.target_index, statements, first):
+            return False
+        entries = _begin_in_place(statements, j, copy)
+        if entries is None:
+            return False
+        for s in statements[first:j]:
+            redirect(s, old, new, copy.target_index)
+        _delete(statements, copy)
+        for block, entry in entries:
+            _delete(block, entry)
+        self.uses[new] += self.uses.pop(old) - 2 - 2 * len(entries)
+        self.known.discard(old)
+        self.temporaries.remove(old)
+        return True
+
+
+def _delete(statements: list[Any], statement: Any) -> None:
+    del statements[next(i for i, s in enumerate(statements) if s is statement)]
+
+
+def _begin_in_place(statements: list[Any], end: int, copy: Copy) -> list[tuple[list[Any], Copy]] | None:
+    """The copies, each with the list it stands in, by which the source of a copy begins as its target.
+
+    None where statements before ``end`` look at the target once the source has begun.
+    """
+    old, new = copy.source, copy.target
+    first = next((i for i in range(end) if _touches(statements[i], old)), None)
+    if first is None or any(_touches(s, new) for s in statements[first + 1 : end]):
+        return None
+    begin = statements[first]
+    entries: list[tuple[list[Any], Copy]] = []
+    if _is_inverse(begin, copy):
+        entries.append((statements, begin))
+    elif isinstance(begin, If):
+        for block in blocks_of(begin):
+            found = _begin_in_place(block.statements, len(block.statements), copy)
+            if found is None:
+                return None
+            entries += found
+    elif _touches(begin, new) and not _in_place(begin, new, copy.target_index, old):
+        return None
+    return entries
+
+
+def _touches(statement: Any, buffer: Buffer) -> bool:
+    return any(a.buffer is buffer for a in accesses(statement))
+
+
+def _is_whole(copy: Copy) -> bool:
+    whole = copy.count.is_fixed and copy.count.offset == copy.source.size
+    return whole and index_key(copy.source_index) == 0
+
+
+def _is_inverse(statement: Any, copy: Copy) -> bool:
+    """Whether a statement is the copy from the place that another one copies back to."""
+    return (
+        isinstance(statement, Copy)
+        and statement.source is copy.target
+        and statement.target is copy.source
+        and index_key(statement.source_index) == index_key(copy.target_index)
+        and index_key(statement.target_index) == index_key(copy.source_index)
+    )
+
+
+def _in_place(statement: Any, new: Buffer, start: Index, old: Buffer) -> bool:
+    """Whether a launch or a loop that makes old may write to the memory of new, which it reads."""
+    if isinstance(statement, Loop):
+        return index_key(start) == 0 and reads_first(statement, new, old)
+    if not isinstance(statement, Launch):
+        return False
+    places = statement.buffers
+    mentions = [n for n, (b, _) in enumerate(places) if b is new]
+    target = [n for n, (b, _) in enumerate(places) if b is old]
+    if len(target) != 1:
+        return False
+    return all(
+        index_key(places[n][1]) == index_key(start) and (n, target[0]) in statement.function.reuses
+        for n in mentions
+    )
+
+
+def _is_known_at(index: Index, statements: Sequence[Any], position: int) -> bool:
+    """Whether the scalars in an index are computed before a position, or outside the block."""
+    later = {id(s) for s in statements[position:]}
+    return all(v.value is None or id(v.value) not in later for v in index.terms)

@@ -1,0 +1,1 @@
+"""Attention for processors, block by block, both ways."""

@@ -1,0 +1,1 @@
+"""Convolutions for processors, which never copy their windows out."""

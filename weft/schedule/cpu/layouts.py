@@ -1,0 +1,101 @@
+"""Layouts: values that are written with their axes in another order, because they are read that way.
+
+A reshape of a permuted value would have to copy it; if it is written in the permuted order, it is a view. And
+a large convolution that only pools read is written with its channels last: in that order it is computed
+fastest, and pools bring them back into theirs (``pooling_channels``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from weft.base.sizes import Size
+from weft.ir.graph import Node, Value
+from weft.schedule.arrays import Array, Shape, row_major
+from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.matmul.plan import known
+from weft.schedule.cpu.matmul.tile import sum_dtype
+from weft.schedule.fusion import REDUCTIONS, Group
+from weft.schedule.use_def import UseDef
+
+PRODUCTS = frozenset({"matmul", "conv", "attention", "attention_gradient"})
+POOLS = frozenset({"max_pool", "window_sum"})
+MANY_POSITIONS = 512
+LINE_BYTES = 1 << 17  # of a line with all channels, which a pool has on its stack
+WIDE = 64  # bytes of a vector: for narrower ones we have not measured it
+
+
+def find_layouts(
+    use_def: UseDef, groups: Mapping[int, Group], machine: Machine
+) -> dict[Value, tuple[int, ...]]:
+    """By value, the order of axes in which it is best written; those not named are written as they are."""
+    found: dict[Value, tuple[int, ...]] = {}
+    for node in use_def.nodes:
+        permuted = node.inputs[0] if node.op.name == "reshape" else None
+        maker = _maker(use_def, permuted)
+        if maker is None or maker.op.name != "permute":
+            continue
+        value = maker.inputs[0]
+        i = use_def.producer.get(value)
+        if i is not None and value not in use_def.results and _can_choose(use_def.nodes[i], groups.get(i)):
+            found.setdefault(value, maker.attrs["axes"])
+    for node in use_def.nodes:
+        if node.op.name in POOLS and _is_for_pools(use_def, groups, node.inputs[0], machine):
+            found.setdefault(node.inputs[0], (0, *range(2, node.inputs[0].type.ndim), 1))
+    return found
+
+
+def _is_for_pools(use_def: UseDef, groups: Mapping[int, Group], value: Value, machine: Machine) -> bool:
+    """Whether a value is a large convolution, or computed from its elements, and read by lone pools alone."""
+    i = use_def.producer.get(value)
+    if i is None or value in use_def.results or value.type.ndim < 3:
+        return False
+    members, anchor = (groups[i].members, groups[i].anchor) if i in groups else ([i], i)
+    if (
+        anchor is None
+        or use_def.nodes[anchor].op.name != "conv"
+        or use_def.nodes[anchor].attrs["groups"] != 1
+    ):
+        return False
+    if use_def.nodes[anchor].outputs[0].type.shape != value.type.shape or not _is_large(value, machine):
+        return False
+    return all(
+        use_def.nodes[j].op.name in POOLS
+        and use_def.nodes[j].inputs[0] is value
+        and (j not in groups or groups[j].members == [j])
+        for j in use_def.users[i] - set(members)
+    )
+
+
+def _is_large(value: Value, machine: Machine) -> bool:
+    """Whether channels fill vectors, and positions are many beside the weights, which are turned first."""
+    n, channels, *positions = value.type.shape
+    if any(isinstance(s, Size) for s in (channels, *positions)):
+        return False
+    dtype = value.type.dtype
+    fills = channels % machine.lanes(sum_dtype(dtype)) == 0
+    fits = positions[-1] * channels * dtype.itemsize <= LINE_BYTES
+    many = known(n) * prod(positions) >= MANY_POSITIONS
+    return bool(fills and fits and many and machine.vector_bytes >= WIDE)
+
+
+def _maker(use_def: UseDef, value: Value | None) -> Node | None:
+    i = None if value is None else use_def.producer.get(value)
+    return None if i is None else use_def.nodes[i]
+
+
+def _can_choose(node: Node, group: Group | None) -> bool:
+    """Whether a node's kernel stores each element where it is told to."""
+    if node.op.name in PRODUCTS:
+        return True
+    return group is not None and node.op.name not in REDUCTIONS
+
+
+def in_layout(array: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
+    """An array of a shape in the memory of a dense one, whose axes lie in another order."""
+    ordered = row_major(tuple(shape[a] for a in axes))
+    strides = list(ordered)
+    for axis, stride in zip(axes, ordered, strict=True):
+        strides[axis] = stride
+    return Array(array.buffer, shape, tuple(strides), array.offset)

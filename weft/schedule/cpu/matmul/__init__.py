@@ -1,0 +1,1 @@
+"""Matrix products for processors: tiles in registers, packed sides, the BLAS library for the largest."""

@@ -1,0 +1,128 @@
+"""Large matrix products, block by block through the BLAS library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any, NamedTuple
+
+from weft.base.dtypes import float32, float64
+from weft.base.shapes import size_of
+from weft.base.sizes import Size
+from weft.loop.builder import Builder
+from weft.loop.index import Index
+from weft.schedule.arrays import Array, Shape
+from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts, storing
+from weft.schedule.cpu.matmul.plan import TASKS, Matrices, known
+from weft.schedule.writer import Writer, unflattened
+
+LARGE = 512  # the library is ahead where all sizes are this large
+TASK = 3.4e7  # operations of a task: fewer, and the library packs too often
+BLOCK = 128  # least rows and columns of one
+CHUNK = 1024  # least part of a sum
+
+
+def suits_blas(p: Matrices) -> bool:
+    """Whether the library takes a product, and is ahead on it."""
+    if p.dtype not in (float32, float64) or any(isinstance(s, Size) for s in (p.m, p.n, p.k)):
+        return False
+    if not (_is_ordered(p.left) and _is_ordered(p.right)):
+        return False
+    return bool(min(p.m, p.n, p.k) >= LARGE)
+
+
+def _is_ordered(strides: tuple[Any, Any]) -> bool:
+    """Whether one axis of a matrix lies in order, and the other at a distance that the library takes."""
+    if any(isinstance(s, Size) or s <= 0 for s in strides):
+        return False
+    return bool(min(strides) == 1 and max(strides) > 1)
+
+
+class Cut(NamedTuple):
+    """Into how many blocks a product is cut along its rows, its columns and its sums."""
+
+    rows: int
+    columns: int
+    chunks: int
+
+
+def _cut(p: Matrices, batch: Any) -> Cut:
+    want = min(TASKS, 2.0 * p.m * p.n * p.k * known(batch) / TASK) / known(batch)
+    rows = columns = chunks = 1
+    while rows * columns < want:
+        if p.n / columns >= max(p.m / rows, 2 * BLOCK):
+            columns *= 2
+        elif p.m / rows >= 2 * BLOCK:
+            rows *= 2
+        else:
+            break
+    most = min(want / (rows * columns), p.k / CHUNK)
+    while chunks < most / 2 and p.k % (2 * chunks) == 0:
+        chunks *= 2
+    return Cut(rows, columns, chunks)
+
+
+def lower_large(
+    writer: Writer, a: Array, b: Array, out: Array, batch: Shape, p: Matrices, epilogue: Epilogue | None
+) -> None:
+    """Write a product in blocks, each of which an epilogue then goes over while it is in the cache."""
+    cut = _cut(p, size_of(batch))
+    if cut.chunks > 1:
+        parts = writer.temporary((cut.chunks, *out.shape), out.dtype, "p")
+        _blocks(writer, a, b, parts, batch, p, cut, None)
+        add_parts(writer, parts, epilogue or storing(out), out.dtype)
+        return
+    target = out if epilogue is None else writer.temporary(out.shape, out.dtype, "m")
+    _blocks(writer, a, b, target.with_shape((1, *out.shape)), batch, p, cut, epilogue)
+
+
+def _blocks(
+    writer: Writer,
+    a: Array,
+    b: Array,
+    target: Array,
+    batch: Shape,
+    p: Matrices,
+    cut: Cut,
+    epilogue: Epilogue | None,
+) -> None:
+    reads, writes = (epilogue.reads, epilogue.writes) if epilogue else ((), ())
+    lead = target.shape[1 + len(batch) : -1]
+    with writer.kernel("matmul_large", [a, b, *reads], [target, *writes]) as kernel:
+        build, product = kernel.builder, kernel.writes[0].with_shape((cut.chunks, *batch, p.m, p.n))
+        tasks = (*batch, cut.chunks, cut.rows, cut.columns)
+        with build.parallel(size_of(tasks)) as task:
+            *at, chunk, i, j = unflattened(build, task, tasks)
+            rows, columns = _block(build, i, p.m, cut.rows), _block(build, j, p.n, cut.columns)
+            _multiply(build, kernel.reads, product, at, rows, columns, (chunk, p.k // cut.chunks), p)
+            if epilogue is not None:
+                with build.loop(rows[1]) as r, build.vector(columns[1]) as c:
+                    row, column = rows[0] + r, columns[0] + c
+                    value = build.load(product.buffer, product.at(chunk, *at, row, column))
+                    index = (*at, *unflattened(build, row, lead), column)
+                    epilogue.finish(build, kernel.reads[2:], kernel.writes[1:], index, value)
+
+
+def _block(build: Builder, number: Index, size: int, count: int) -> tuple[Index, Index]:
+    """Where a block begins, and how long it is."""
+    if size % count == 0:
+        return number * (size // count), Index.of(size // count)
+    block = ceil(size / count)
+    start = number * block
+    return start, build.term(build.min(Index.of(size) - start, block), block + 1)
+
+
+def _multiply(
+    build: Builder, sides: Sequence[Array], product: Array, at: Sequence[Index], rows: tuple[Index, Index],
+    columns: tuple[Index, Index], part: tuple[Index, int], p: Matrices,
+) -> None:  # fmt: skip
+    a, b = sides[:2]
+    chunk, depth = part
+    start = chunk * depth
+    build.matmul(
+        (a.buffer, a.at(*at, rows[0], start)),
+        (b.buffer, b.at(*at, start, columns[0])),
+        (product.buffer, product.at(chunk, *at, rows[0], columns[0])),
+        rows[1], columns[1], depth,
+        (max(p.left), max(p.right), p.n), transposed=(p.left[1] != 1, p.right[1] != 1),
+    )  # fmt: skip

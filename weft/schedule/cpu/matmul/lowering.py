@@ -1,0 +1,196 @@
+"""Matrix products as loops: tiles in registers for most sizes, the BLAS library for the largest.
+
+``lower_matmul`` is what fusion calls: its ``epilogue`` takes each element of the product
+from a register, so a bias, an activation or a residual is part of the kernel, and several results may be
+stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from weft.base.shapes import size_of
+from weft.base.sizes import Size
+from weft.ir.graph import Node
+from weft.loop.index import Index
+from weft.loop.ir import Value
+from weft.schedule.arrays import Array, Shape
+from weft.schedule.cpu.matmul.blas import lower_large, suits_blas
+from weft.schedule.cpu.matmul.blocks import Blocks
+from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts, storing
+from weft.schedule.cpu.matmul.loops import Contraction
+from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
+from weft.schedule.cpu.matmul.tile import Side, Step, sum_dtype
+from weft.schedule.lowerings import lowers
+from weft.schedule.pointwise.rules import Indices
+from weft.schedule.writer import Kernel, Writer, unflattened
+
+
+@lowers("matmul")
+def _matmul(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    lower_matmul(writer, inputs[0], inputs[1], outputs[0])
+
+
+def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilogue | None = None) -> None:
+    """Write the product of arrays, and what an epilogue does with its elements; else they are stored."""
+    shape = out.shape
+    if any(not isinstance(s, Size) and s == 0 for s in shape):
+        return
+    batch, a, b = _folded(shape[:-2], a, b)
+    matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
+    if suits_blas(matrices):
+        lower_large(writer, a, b, out, batch, matrices, epilogue)
+        return
+    arrays = (a, b, out)
+    key = None if epilogue else ("matmul", *[(x.dtype, x.shape, x.strides) for x in arrays])
+    if key is not None and writer.launch_again(key, arrays):
+        return
+    may_turn = len(shape) - len(batch) == 2  # else the rows of the result are not one axis
+    in_loop = writer.depth > 0
+    tiling = tile(matrices, size_of(batch), writer.machine, may_turn=may_turn, in_loop=in_loop)
+    if tiling.chunks > 1:
+        _in_chunks(writer, a, b, shape, batch, matrices, tiling, epilogue or storing(out))
+        return
+    stages = epilogue is not None or tiling.turned
+    epilogue = epilogue or storing(out)
+    with writer.kernel("matmul", [a, b, *epilogue.reads], epilogue.writes, key=key) as kernel:
+        if kernel.builder is writer.main:  # which has no scratch memory
+            tiling = tile(matrices, size_of(batch), writer.machine, may_pack=False, may_turn=may_turn)
+            stages = False
+        reads, writes = kernel.reads[2:], kernel.writes
+        product = Product(kernel, shape, batch, matrices, tiling, stages)
+        product.write(lambda index, value: epilogue.finish(kernel.builder, reads, writes, index, value))
+
+
+def _folded(batch: Shape, a: Array, b: Array) -> tuple[Shape, Array, Array]:
+    """The batch axes that have not become rows of the left side, and both sides broadcast to them."""
+    a, b = (broadcast_batch(x, batch) for x in (a, b))
+    axes = len(batch)
+    while axes and _is_still(b, axes - 1) and a.strides[axes - 1] == a.strides[axes] * a.shape[axes]:
+        rows = a.shape[axes - 1] * a.shape[axes]
+        a = Array(
+            a.buffer,
+            (*a.shape[: axes - 1], rows, a.shape[-1]),
+            (*a.strides[: axes - 1], *a.strides[axes:]),
+            a.offset,
+        )
+        b = Array(
+            b.buffer,
+            (*b.shape[: axes - 1], *b.shape[axes:]),
+            (*b.strides[: axes - 1], *b.strides[axes:]),
+            b.offset,
+        )
+        axes -= 1
+    return batch[:axes], a, b
+
+
+def broadcast_batch(x: Array, batch: Shape) -> Array:
+    """Matrices as seen in a larger batch."""
+    own = x.shape[:-2]
+    lead = len(batch) - len(own)
+    strides = [
+        stride if size == whole else 0
+        for size, whole, stride in zip(own, batch[lead:], x.strides, strict=False)
+    ]
+    return Array(x.buffer, (*batch, *x.shape[-2:]), (*[0] * lead, *strides, *x.strides[-2:]), x.offset)
+
+
+def _is_still(x: Array, axis: int) -> bool:
+    stride, size = x.strides[axis], x.shape[axis]
+    return not isinstance(stride, Size) and (stride == 0 or (not isinstance(size, Size) and size == 1))
+
+
+def _in_chunks(
+    writer: Writer,
+    a: Array,
+    b: Array,
+    shape: Shape,
+    batch: Shape,
+    matrices: Matrices,
+    tiling: Tiling,
+    epilogue: Epilogue,
+) -> None:
+    """Sum parts of k side by side, then add the parts in order."""
+    parts = writer.temporary((tiling.chunks, *shape), sum_dtype(a.dtype), "p")
+    with writer.kernel("matmul_parts", [a, b], [parts]) as kernel:
+        product = Product(kernel, shape, batch, matrices, tiling, tiling.turned)
+        target = kernel.writes[0]
+        product.write(
+            lambda index, value: kernel.builder.store(target.buffer, target.at(product.chunk, *index), value)
+        )
+    add_parts(writer, parts, epilogue, a.dtype)
+
+
+class Product:
+    """Writes the tasks of one product into a kernel.
+
+    Attributes:
+        chunk: the part of k that is being summed.
+    """
+
+    def __init__(
+        self, kernel: Kernel, shape: Shape, batch: Shape, matrices: Matrices, tiling: Tiling, stages: bool
+    ) -> None:
+        self.b = kernel.builder
+        self.sides = kernel.reads[1::-1] if tiling.turned else kernel.reads[:2]
+        self.shape, self.batch, self.tiling = shape, batch, tiling
+        self.matrices = matrices.turned if tiling.turned else matrices
+        self.chunk = Index.of(0)
+        self._at: list[Index] = []
+        self.blocks = Blocks.of(self.b, self.matrices, tiling) if tiling.depth else None
+        if self.blocks is not None:
+            return
+        panel, dtype = self.matrices.k // tiling.chunks * tiling.lanes, sum_dtype(matrices.dtype)
+        self.panel = self.b.scratch("panel", dtype, panel) if tiling.pack else None
+        self.stage = self.b.scratch("stage", dtype, tiling.rows * tiling.lanes) if stages else None
+
+    def write(self, finish: Callable[[Indices, Value], None]) -> None:
+        """Write everything; ``finish(index, value)`` gets the elements."""
+        chunks, groups = self.tiling.chunks, self.tiling.groups
+        tasks = (*self.batch, chunks, *groups)
+        if all(not isinstance(s, Size) and s == 1 for s in tasks):
+            self._at = [Index.of(0) for _ in self.batch]
+            self._task(finish, Index.of(0), Index.of(0))
+            return
+        with self.b.parallel(size_of(tasks)) as task:
+            *self._at, self.chunk, rows, columns = unflattened(self.b, task, tasks)
+            self._task(finish, rows, columns)
+
+    def _task(self, finish: Callable[[Indices, Value], None], rows: Index, columns: Index) -> None:
+        """Write the loops over one group of rows and of columns."""
+        p, tiling = self.matrices, self.tiling
+        dtype = p.dtype if tiling.chunks == 1 else sum_dtype(p.dtype)
+        depth = p.k // tiling.chunks
+        left = self._start(self.sides[0], depth * p.left[1])
+        right = self._start(self.sides[1], depth * p.right[0])
+
+        def finish_element(row: Index, column: Index, value: Value) -> None:
+            i, j = (column, row) if tiling.turned else (row, column)
+            lead = unflattened(self.b, i, self.shape[len(self.batch) : -1])
+            finish((*self._at, *lead, j), self.b.cast(value, dtype))
+
+        if self.blocks is not None:
+            self.blocks.write(left, right, (rows, columns), finish_element)
+            return
+        contraction = Contraction(
+            self.b, left, right, ((p.m,), (p.left[0],)), (p.n, p.right[1]),
+            [Step(depth, p.left[1], p.right[0])], (tiling.rows, tiling.lanes), finish_element,
+            self.panel, self.stage, tiling.turned, tiling.dots, tiling.vector,
+        )  # fmt: skip
+        if tiling.few is None:
+            contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])
+            return
+        with self.b.if_(self.b.lt(Index.of(p.m), FEW_ROWS)) as otherwise:
+            few = replace(contraction, tile=tiling.few, panel=None, dots=True)
+            few.write(rows, tiling.groups[0], columns, tiling.groups[1])
+        with self.b.inside(otherwise):
+            contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])
+
+    def _start(self, array: Array, chunk: Any) -> Side:
+        """Where a matrix begins, at the batch and the part of k that is being computed."""
+        place = array.offset
+        for i, stride in zip(self._at, array.strides, strict=False):
+            place = place + i * stride
+        return Side(array.buffer, place + self.chunk * chunk)

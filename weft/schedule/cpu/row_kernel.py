@@ -1,0 +1,224 @@
+"""The kernel of a group: rows in parallel, and for each row one sweep over its columns after another.
+
+What it reads, what it writes and how it is cut into blocks is decided here; ``row_sweeps`` writes its body.
+Reductions over rows give partial results, one for each block of rows, which a second kernel combines; the
+number of blocks depends on the shape alone, so results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.base.shapes import size_of
+from weft.base.sizes import Size, is_known
+from weft.ir.graph import Node, Value
+from weft.loop.ir import Const
+from weft.schedule.arrays import Array
+from weft.schedule.cpu.partials import accumulator, combine
+from weft.schedule.cpu.row_sweeps import DEAR, Sweeps
+from weft.schedule.fusion import REDUCTIONS, Frame, Group, reduction
+from weft.schedule.kernel_keys import row_kernel_key
+from weft.schedule.region import Scope
+from weft.schedule.use_def import UseDef
+from weft.schedule.writer import even_block
+
+BLOCK = 16384  # elements that one iteration of a parallel loop works on, about
+FEW_BLOCKS = 8  # of small arrays whose elements take long to compute
+MOST_BLOCKS = 64  # partial results of a reduction over rows
+MOST_PIECES = 8  # of a sweep that is cut
+
+
+def last_axis_breaks(node: Node) -> list[int]:
+    """Where, along the last axis, a node goes on with another of its inputs, or with padding."""
+    shape, attrs = node.outputs[0].type.shape, node.attrs
+    if node.op.name == "concat" and attrs["axis"] == len(shape) - 1:
+        sizes = [v.type.shape[-1] for v in node.inputs]
+        return [sum(sizes[:i]) for i in range(1, len(sizes))] if is_known(sizes) else []
+    if (
+        node.op.name == "pad"
+        and attrs["interior"][-1] == 0
+        and is_known((attrs["low"][-1], attrs["high"][-1]))
+    ):
+        return [attrs["low"][-1], shape[-1] - attrs["high"][-1]]
+    return []
+
+
+class RowKernel:
+    """Writes the kernel of one group."""
+
+    def __init__(self, scope: Scope, use_def: UseDef, group: Group, anchor: Value | None = None) -> None:
+        self.scope = scope
+        self.use_def = use_def
+        self.frame = group.frame
+        self.nodes = [use_def.nodes[i] for i in group.members]
+        self.made = {node.outputs[0]: node for node in self.nodes}
+        self.outputs = use_def.used_outside(group.members)
+        self.kinds = {v: self._kind(node) for v, node in self.made.items()}
+        self.levels = self._find_levels()
+        self.inlined: dict[Value, Node] = dict(self.made)
+        self.anchor = anchor
+        self.external = self._find_external()
+        self.flat = group.frame.split is None or self._is_one_long_row()
+        self.breaks = self._find_breaks()
+        start = len(self.frame.shape) - 1 if self.breaks else self._even_from() if self.flat else 0
+        if self.flat and start > 0:
+            self.frame, self.flat = Frame(self.frame.shape, start), False
+
+    # What is what
+
+    def _kind(self, node: Node) -> str:
+        """What a value is: "full", "row", "column" or "all"."""
+        if node.op.name in REDUCTIONS:
+            return reduction(node, self.frame)
+        return self.frame.kind(node.outputs[0].type.shape)
+
+    def _is_one_long_row(self) -> bool:
+        rows = self.frame.rows
+        return not isinstance(rows, Size) and rows == 1 and {"row", "column"}.isdisjoint(self.kinds.values())
+
+    def _find_levels(self) -> dict[Value, int]:
+        """By value, in which sweep it is computed; what a row is reduced to is known in the next one."""
+        levels: dict[Value, int] = {}
+        for v, node in self.made.items():
+            roots = [self.use_def.root(x) for x in node.inputs]
+            level = max((levels[r] for r in roots if r in levels), default=0)
+            reduces_row = node.op.name in REDUCTIONS and self.kinds[v] == "row"
+            levels[v] = level + 1 if reduces_row else level
+        return levels
+
+    def _find_external(self) -> list[Value]:
+        """What is read from outside; views that no strides describe are computed where they are read."""
+        found: dict[Value, None] = {}
+
+        def visit(value: Value) -> None:
+            if value in self.made or value is self.anchor:
+                return
+            i = self.use_def.producer.get(value)
+            root = self.use_def.root(value)
+            if i is not None and (root in self.made or root is self.anchor):
+                self.inlined[value] = self.use_def.nodes[i]
+                visit(self.use_def.nodes[i].inputs[0])
+            elif self.scope.find(value) is not None:
+                found[value] = None
+            else:
+                assert i is not None
+                self.inlined[value] = self.use_def.nodes[i]
+                for x in self.use_def.nodes[i].inputs:
+                    visit(x)
+
+        for node in self.nodes:
+            for x in node.inputs:
+                visit(x)
+        return list(found)
+
+    def _find_breaks(self) -> list[int]:
+        """Columns at which another part of what is joined begins: the sweep is cut there."""
+        shape = self.frame.shape
+        if not shape or isinstance(shape[-1], Size):
+            return []
+        found = {
+            c for node in self.nodes for c in last_axis_breaks(node) if node.outputs[0].type.shape == shape
+        }
+        inside = sorted(c for c in found if 0 < c < shape[-1])
+        return inside if len(inside) < MOST_PIECES else []
+
+    def _even_from(self) -> int:
+        """The first axis from which on all that is read from outside walks evenly through memory."""
+        start = 0
+        for node in self.nodes:
+            shape = node.outputs[0].type.shape
+            if node.op.name in REDUCTIONS or shape != self.frame.shape:
+                continue
+            for v in node.inputs:
+                place = self.scope.find(v) if v in self.external else None
+                if isinstance(place, Array):
+                    start = max(start, _even_axes(place, shape))
+        return start
+
+    def memory(self) -> list[Value]:
+        """What is read from memory, of that from outside."""
+        found = [v for v in self.external if isinstance(self.scope.place(v), Array) or v.type.shape == ()]
+        return [v for v in found if not isinstance(self.scope.place(v), Const)]
+
+    # Writing
+
+    def lower(self, name: str) -> None:
+        """Write the kernel, and those that combine partial results."""
+        memory = self.memory()
+        reads = [self.scope.array(v) for v in memory]
+        blocks, rows_each = self._blocks()
+        targets = {v: self._target(v, blocks) for v in self.outputs}
+        writes = list(targets.values())
+        key = row_kernel_key(self, dict(zip(memory, reads, strict=True)), targets)
+        if not self.scope.writer.launch_again(key, [*reads, *writes]):
+            with self.scope.writer.kernel(name, reads, writes, key=key) as k:
+                sources = {v: self.scope.place(v) for v in self.external}
+                sources |= dict(zip(memory, k.reads, strict=True))
+                inner = dict(zip(targets, k.writes, strict=True))
+                Sweeps(self, k, sources, inner, blocks, rows_each).write()
+        for v, target in targets.items():
+            if self.kinds[v] in ("column", "all"):
+                self._combine(v, target, blocks)
+
+    def _blocks(self) -> tuple[Any, Any]:
+        """The number of iterations of the parallel loop, and how many rows (or columns, if flat) each has."""
+        rows, columns = self.frame.rows, self.frame.columns
+        if self.flat:
+            total = size_of(self.frame.shape)
+            if isinstance(total, Size):
+                return (total + (BLOCK - 1)) // BLOCK, BLOCK
+            each = BLOCK if set(self.kinds.values()) != {"full"} else even_block(total, BLOCK)
+            return max(1, -(-total // each)), max(1, min(total, each))
+        partial = any(k in ("column", "all") for k in self.kinds.values())
+        if isinstance(rows, Size):
+            return (MOST_BLOCKS, (rows + (MOST_BLOCKS - 1)) // MOST_BLOCKS) if partial else (rows, 1)
+        if rows == 0:
+            return int(partial), 1
+        width = 256 if isinstance(columns, Size) else max(columns, 1)
+        if partial:
+            count = max(1, min(rows, MOST_BLOCKS, rows * width // (2 * BLOCK)))
+        else:
+            work = rows * width * 4 // BLOCK
+            dear = min(FEW_BLOCKS, rows * width * 4 * self._weight() // BLOCK)
+            count = max(1, min(rows, max(work, dear)))
+        each = -(-rows // count)
+        return -(-rows // each), each
+
+    def _weight(self) -> int:
+        """How much longer an element takes than one that is only read, added and written, about."""
+        return 1 + 2 * sum(node.op.name in DEAR for node in self.nodes)
+
+    def _target(self, value: Value, blocks: Any) -> Array:
+        """Where a value that is used outside is written: in its place, or partial results in theirs."""
+        if self.kinds[value] in ("full", "row"):
+            return self.scope.output(value)
+        if not isinstance(blocks, Size) and blocks == 1 and accumulator(value) == value.type.dtype:
+            return self.scope.output(value)
+        width = self.frame.columns if self.kinds[value] == "column" else 1
+        return self.scope.writer.temporary((blocks, width), accumulator(value))
+
+    def _combine(self, value: Value, partial: Array, blocks: Any) -> None:
+        if not isinstance(blocks, Size) and blocks == 1 and accumulator(value) == value.type.dtype:
+            return
+        out = self.scope.output(value)
+        instruction = REDUCTIONS[self.made[value].op.name]
+        with self.scope.writer.kernel("combine", [partial], [out]) as k:
+            combine(k, instruction)
+
+
+def _even_axes(x: Array, shape: tuple[Any, ...]) -> int:
+    """The first axis of a shape from which on an array that broadcasts to it is walked through evenly."""
+    lead = len(shape) - x.ndim
+    strides = [0] * lead + [
+        s if isinstance(n, Size) or n != 1 else 0 for s, n in zip(x.strides, x.shape, strict=True)
+    ]
+    axis = len(shape) - 1
+    while axis > 0:
+        before, size = strides[axis - 1], shape[axis]
+        unit = not isinstance(shape[axis - 1], Size) and shape[axis - 1] == 1
+        if not unit and before != strides[axis] * size:
+            return axis
+        if unit:
+            strides[axis - 1] = strides[axis] * size
+        axis -= 1
+    return 0

@@ -1,0 +1,337 @@
+"""The body of a group's kernel: for each row, sweeps over its columns.
+
+A value that a row was reduced to is a scalar for the sweeps that follow. A value for each column that a later
+sweep needs again is computed again if that is cheap, else kept in a row on the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from weft.base.shapes import size_of
+from weft.base.sizes import Size
+from weft.ir.graph import Node, Value
+from weft.loop.index import Index
+from weft.loop.ir import Load, Loop, Store
+from weft.schedule.arrays import Array
+from weft.schedule.cpu.partials import accumulator, clipped, identity
+from weft.schedule.fusion import REDUCTIONS
+from weft.schedule.pointwise.rules import Reader
+from weft.schedule.pointwise.views import reshape_index
+from weft.schedule.writer import Kernel, unflattened
+
+if TYPE_CHECKING:
+    from weft.schedule.cpu.row_kernel import RowKernel
+
+SCRATCH = 8192  # elements of a row that is kept on the stack
+CHEAP = 3  # instructions that are rather repeated than their result kept
+DEAR = frozenset({"exp", "log", "tanh", "sigmoid", "erf", "normal_cdf", "sin", "cos", "pow", "div", "sqrt"})
+
+
+class Sweeps:
+    """The body of a kernel, while it is written."""
+
+    def __init__(
+        self,
+        row_kernel: RowKernel,
+        k: Kernel,
+        sources: dict[Value, Any],
+        targets: dict[Value, Array],
+        blocks: Any,
+        each: Any,
+    ) -> None:
+        self.row_kernel = row_kernel
+        self.b = k.builder
+        self.sources = sources
+        self.targets = targets
+        self.blocks = blocks
+        self.each = each
+        self.reader: Reader = row_kernel.scope.reader(self.b, sources, row_kernel.inlined)
+        self.totals: dict[Value, Any] = {}
+        self.last = max(row_kernel.levels.values(), default=0)
+
+    def write(self) -> None:
+        """Write the parallel loop and all in it."""
+        with self.b.parallel(self.blocks) as block:
+            self._begin(block)
+            if self.row_kernel.flat:
+                self._write_flat(block)
+            else:
+                self._write_rows(block)
+            self._end(block)
+
+    # Rows
+
+    def _write_flat(self, block: Index) -> None:
+        """One long row: a block of its columns."""
+        total = size_of(self.row_kernel.frame.shape)
+        if not isinstance(total, Size) and total == 0:
+            return
+        start = block * self.each
+        fits = not isinstance(total, Size) and total % self.each == 0
+        stop: Any = start + self.each if fits else clipped(self.b, start + self.each, total)
+        offset = Index.of(0)
+        if fits:
+            start, stop, offset = Index.of(0), self.each, start
+        with self.b.vector(stop, start) as c:
+            self._at_column(block, 0, (offset + c,), flat=True)
+
+    def _write_rows(self, block: Index) -> None:
+        rows = self.row_kernel.frame.rows
+        if not isinstance(rows, Size) and rows == 0:
+            return
+        if not isinstance(self.each, Size) and self.each == 1:
+            self._row(block, block)
+            return
+        even = not isinstance(rows, Size) and not isinstance(self.each, Size) and rows % self.each == 0
+        if even:
+            with self.b.loop(self.each) as i:
+                self._row(block, block * self.each + i)
+            return
+        start = block * self.each
+        with self.b.loop(clipped(self.b, start + self.each, rows), start) as r:
+            self._row(block, r)
+
+    def _row(self, block: Index, row: Index) -> None:
+        """All sweeps over one row."""
+        frame = self.row_kernel.frame
+        split = frame.split or 0
+        index = tuple(unflattened(self.b, row, frame.shape[:split])) if split else ()
+        kept = dict(self.sources)
+        for level in range(self.last + 1):
+            self._row_values(level, index)
+            work = self._work(level)
+            if work:
+                self._sweep(block, level, index, work)
+        self.sources.clear()
+        self.sources.update(kept)
+
+    def _row_values(self, level: int, index: tuple[Index, ...]) -> None:
+        """What is computed once for the row, from what it was reduced to."""
+        row_kernel = self.row_kernel
+        for v, node in row_kernel.made.items():
+            if row_kernel.kinds[v] != "row" or row_kernel.levels[v] != level:
+                continue
+            at = self._index_of(v.type.shape, index, None)
+            if node.op.name not in REDUCTIONS:
+                self.sources[v] = self.reader.read(v, at)
+            if v in self.targets:
+                target = self.targets[v]
+                self.b.store(target.buffer, target.at(*at), self.sources[v])
+
+    def _index_of(self, shape: tuple[Any, ...], row: tuple[Index, ...], columns: Any) -> tuple[Index, ...]:
+        """The index into an array of a shape, at a row and a column (None: of what a row is reduced to)."""
+        frame = self.row_kernel.frame
+        split = frame.split or 0
+        own = frame.shape[:split] if columns is None else frame.shape
+        at = row if columns is None else (*row, *columns)
+        return at if shape == own else reshape_index(self.reader, at, own, shape)
+
+    # Columns
+
+    def _work(self, level: int) -> list[Value]:
+        """What a sweep must do: values to reduce and values to write; in order."""
+        row_kernel = self.row_kernel
+        found = []
+        for v, node in row_kernel.made.items():
+            if node.op.name in REDUCTIONS:
+                source = row_kernel.use_def.root(node.inputs[0])
+                if row_kernel.levels.get(source, 0) == level:
+                    found.append(v)
+            elif (
+                row_kernel.kinds[v] == "full"
+                and row_kernel.levels[v] == level
+                and (v in self.targets or self._kept(v))
+            ):
+                found.append(v)
+        return found
+
+    def _kept(self, value: Value) -> bool:
+        """Whether a later sweep needs a value that is too dear to be computed again."""
+        row_kernel = self.row_kernel
+        level = row_kernel.levels[value]
+        users = [
+            row_kernel.use_def.nodes[u] for u in row_kernel.use_def.users[row_kernel.use_def.producer[value]]
+        ]
+        later = [n for n in users if n.outputs[0] in row_kernel.made and self._sweep_of(n) > level]
+        if not later or isinstance(row_kernel.frame.columns, Size) or row_kernel.frame.columns > SCRATCH:
+            return False
+        return self._price(value, level) > CHEAP
+
+    def _sweep_of(self, node: Node) -> int:
+        """The sweep in which a node reads its inputs."""
+        out = node.outputs[0]
+        reduces_row = node.op.name in REDUCTIONS and self.row_kernel.kinds[out] == "row"
+        return self.row_kernel.levels[out] - (1 if reduces_row else 0)
+
+    def _price(self, value: Value, level: int) -> int:
+        """About how many instructions it takes to compute a value from memory and from what rows gave."""
+        node = self.row_kernel.made.get(value)
+        if node is None or self.row_kernel.kinds[value] != "full" or value in self.targets:
+            return 0
+        own = 10 if node.op.name in DEAR else 1
+        return own + sum(self._price(self.row_kernel.use_def.root(x), level) for x in node.inputs)
+
+    def _sweep(self, block: Index, level: int, row: tuple[Index, ...], work: Sequence[Value]) -> None:
+        row_kernel = self.row_kernel
+        reduced = [v for v in work if row_kernel.kinds[v] == "row"]
+        for v in reduced:
+            instruction = REDUCTIONS[row_kernel.made[v].op.name]
+            dtype = accumulator(v)
+            self.totals[v] = self.b.local(self.b.constant(identity(instruction, dtype), dtype))
+        scratch = {
+            v: self._scratch(v) for v in work if row_kernel.kinds[v] == "full" and v not in self.targets
+        }
+        self._over_columns(lambda columns: self._at(block, row, columns, work, scratch))
+        for v in reduced:
+            self.sources[v] = self.b.cast(self.b.get(self.totals[v]), v.type.dtype)
+        self.sources.update(scratch)
+        for v in work:
+            if row_kernel.kinds[v] == "full" and v in self.targets and self._is_needed_later(v, level):
+                self.sources[v] = self.targets[v]
+
+    def _is_needed_later(self, value: Value, level: int) -> bool:
+        row_kernel = self.row_kernel
+        users = [
+            row_kernel.use_def.nodes[u] for u in row_kernel.use_def.users[row_kernel.use_def.producer[value]]
+        ]
+        return any(n.outputs[0] in row_kernel.made and self._sweep_of(n) > level for n in users)
+
+    def _scratch(self, value: Value) -> Array:
+        """A row on the stack for a value, addressed like the value itself."""
+        frame = self.row_kernel.frame
+        buffer = self.b.scratch(f"row{len(self.b.scratches)}", value.type.dtype, frame.columns)
+        shape = value.type.shape
+        split = next(i for i in range(len(shape) + 1) if size_of(shape[i:]) == frame.columns)
+        whole = Array(buffer, shape[split:])
+        return Array(buffer, shape, (*[0] * split, *whole.strides))
+
+    def _over_columns(self, body: Callable[[tuple[Index, ...]], None]) -> None:
+        """A loop over the columns: all in one where every access walks evenly, else one for each axis."""
+        axes = self.row_kernel.frame.shape[self.row_kernel.frame.split or 0 :]
+        if self.row_kernel.breaks:
+            self._over_axes(axes, (), body)
+            return
+        before = len(self.b.block.statements)
+        with self.b.vector(size_of(axes)) as c:
+            body(tuple(unflattened(self.b, c, axes)) if len(axes) > 1 else (c,))
+        if len(axes) > 1 and is_uneven(self.b.block.statements[-1]):
+            del self.b.block.statements[before:]
+            self._over_axes(axes, (), body)
+
+    def _over_axes(
+        self, axes: Sequence[Any], done: tuple[Index, ...], body: Callable[[tuple[Index, ...]], None]
+    ) -> None:
+        if len(axes) == 1:
+            cuts = [0, *self.row_kernel.breaks, axes[0]]
+            for start, stop in pairwise(cuts):
+                with self.b.vector(stop - start) as c:
+                    body((*done, c + start))
+            return
+        with self.b.loop(axes[0]) as i:
+            self._over_axes(axes[1:], (*done, i), body)
+
+    def _at_column(self, block: Index, level: int, columns: tuple[Index, ...], *, flat: bool) -> None:
+        """One column of one long row."""
+        index = tuple(unflattened(self.b, columns[0], self.row_kernel.frame.shape))
+        self._at(block, (), index, self._work(level), {})
+
+    def _at(
+        self,
+        block: Index,
+        row: tuple[Index, ...],
+        columns: tuple[Index, ...],
+        work: Sequence[Value],
+        scratch: dict[Value, Array],
+    ) -> None:
+        """What is done for one element."""
+        row_kernel = self.row_kernel
+        for v in work:
+            node = row_kernel.made[v]
+            if node.op.name in REDUCTIONS:
+                self._reduce(v, node, block, row, columns)
+                continue
+            at = self._index_of(v.type.shape, row, columns)
+            target = scratch.get(v) or self.targets[v]
+            self.b.store(target.buffer, target.at(*at), self.reader.read(v, at))
+
+    def _reduce(
+        self, value: Value, node: Node, block: Index, row: tuple[Index, ...], columns: tuple[Index, ...]
+    ) -> None:
+        (x,) = node.inputs
+        element = self.reader.read(x, self._index_of(x.type.shape, row, columns))
+        element = self.b.cast(element, accumulator(value))
+        instruction = REDUCTIONS[node.op.name]
+        if self.row_kernel.kinds[value] != "column":
+            self.b.accumulate(self.totals[value], instruction, element)
+            return
+        target = self.targets[value]
+        place = self._partial(target, block, self._column_number(columns))
+        total = getattr(self.b, instruction)(self.b.load(target.buffer, place), element)
+        self.b.store(target.buffer, place, total)
+
+    def _column_number(self, columns: tuple[Index, ...]) -> Index:
+        flat = Index.of(0)
+        for i, size in zip(
+            columns, self.row_kernel.frame.shape[self.row_kernel.frame.split or 0 :], strict=True
+        ):
+            flat = flat * size + i
+        return flat.folded()
+
+    # Partial results
+
+    def _partial(self, target: Array, block: Index, column: Any) -> Index:
+        """Where the partial result of a block lies, for a column."""
+        if not isinstance(self.blocks, Size) and self.blocks == 1:
+            return target.flat(column)
+        return target.at(block, column)
+
+    def _begin(self, block: Index) -> None:
+        for v, target in self.targets.items():
+            how, op = self.row_kernel.kinds[v], self.row_kernel.made[v].op.name
+            if how == "all":
+                instruction = REDUCTIONS[op]
+                self.totals[v] = self.b.local(
+                    self.b.constant(identity(instruction, target.dtype), target.dtype)
+                )
+            elif how == "column":
+                start = self.b.constant(identity(REDUCTIONS[op], target.dtype), target.dtype)
+                with self.b.vector(self.row_kernel.frame.columns) as c:
+                    self.b.store(target.buffer, self._partial(target, block, c), start)
+
+    def _end(self, block: Index) -> None:
+        for v, target in self.targets.items():
+            if self.row_kernel.kinds[v] == "all":
+                self.b.store(target.buffer, self._partial(target, block, 0), self.b.get(self.totals[v]))
+
+
+def is_uneven(loop: Any) -> bool:
+    """Whether an access in a vector loop does not walk evenly through memory."""
+    assert isinstance(loop, Loop)
+    varying = _varying(loop)
+    for s in loop.body.statements:
+        if isinstance(s, Load | Store):
+            for v in s.index.terms:
+                if v is not loop.variable and v.value is not None and id(v.value) in varying:
+                    return True
+    return False
+
+
+def _varying(loop: Loop) -> set[int]:
+    """The scalars of a loop's body that depend on its variable."""
+    found: set[int] = set()
+
+    def depends(x: Any) -> bool:
+        if isinstance(x, Index):
+            return any(v is loop.variable or (v.value is not None and id(v.value) in found) for v in x.terms)
+        return id(x) in found
+
+    for s in loop.body.statements:
+        args = getattr(s, "args", ())
+        if isinstance(s, Load):
+            args = (s.index,)
+        if any(depends(a) for a in args):
+            found.add(id(s))
+    return found

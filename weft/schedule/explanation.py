@@ -1,0 +1,245 @@
+"""What a compiled program does, for people: its kernels in order, what is fused into each, and the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from weft.ir.graph import Graph, Node
+from weft.loop.ir import Copy, Host, If, Launch, Loop, Program, While
+from weft.schedule.origins import Step, kernel_name, op_names, show_bytes, source_lines, steps_of
+from weft.schedule.region import HostCall
+from weft.schedule.work import count_bytes, count_flops, number_of, trips_of, widest_float
+
+_CALL = 0.1e-6  # seconds that it takes to call a kernel
+_CALL_BACK = 20e-6  # and Python
+
+
+class Limits(NamedTuple):
+    """What the machine can do at best.
+
+    Attributes:
+        memory: bytes a second, of arrays that no cache holds.
+        cache: bytes a second, of arrays that caches hold.
+        held: bytes that caches hold.
+        flops: floating-point operations a second, of float32.
+
+    >>> from weft.schedule.explanation import Limits
+    >>> Limits(memory=20e9, cache=80e9, held=2**20, flops=100e9).seconds(2_000_000, 0, 4) > 1e-4
+    True
+    """
+
+    memory: float
+    cache: float
+    held: int
+    flops: float
+
+    def seconds(self, moved: int, flops: int, width: int) -> float:
+        """An estimate of the time for so many bytes and operations on floats of so many bytes."""
+        rate = self.memory if moved > self.held else self.cache
+        return _CALL + max(moved / rate, flops * width / 4 / self.flops)
+
+
+class Measured(NamedTuple):
+    """Of one step, how often it ran in a call, and how long that took in all."""
+
+    runs: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ExplainedStep:
+    """A kernel, a copy or a call back into Python; or the head of a loop or a branch.
+
+    Attributes:
+        number: of the step, in order; 0 for the head of a loop or a branch.
+        depth: how many loops and branches it stands in.
+        name: of the kernel, or what else it is.
+        ops: the ops that were fused into it, in short.
+        sources: the user's lines that it comes from, with file, line and text.
+        bytes: that it reads and writes, each counted once.
+        flops: floating-point operations.
+        estimated: seconds that the machine needs for one run, at best.
+        measured: how often it ran in a call, and how long that took; None where nothing was measured.
+        nodes: of the graph.
+    """
+
+    number: int
+    depth: int
+    name: str
+    ops: str = ""
+    sources: tuple[str, ...] = ()
+    bytes: int = 0
+    flops: int = 0
+    estimated: float = 0.0
+    measured: Measured | None = None
+    nodes: tuple[Node, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """What a compiled graph does; a table as text.
+
+    Attributes:
+        name: of the graph.
+        steps: in order of execution, with the heads of loops and branches between them.
+        arena: bytes for what is in between.
+        donated: names of the inputs that may be overwritten by their new values.
+        hosts: ops that Python runs.
+        seconds: that a call takes as a whole; None where nothing was measured.
+        note: on the measurement.
+    """
+
+    name: str
+    steps: tuple[ExplainedStep, ...]
+    arena: int
+    donated: tuple[str, ...]
+    hosts: tuple[str, ...]
+    seconds: float | None = None
+    note: str = ""
+
+    @property
+    def kernels(self) -> tuple[ExplainedStep, ...]:
+        """The steps, without the heads of loops and branches."""
+        return tuple(s for s in self.steps if s.number)
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("#", "measured", "", "estimated", "moved", "flops", "what")]
+        rows += [row for step in self.steps for row in self._rows(step)]
+        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        lines = [
+            " ".join(f"{text:>{w}} " for text, w in zip(row, widths, strict=False)) + row[6] for row in rows
+        ]
+        return "\n".join([*self._head(), *lines, *([self.note] if self.note else [])])
+
+    def _head(self) -> list[str]:
+        count = len(self.kernels)
+        first = f"{self.name}: {count} step{'' if count == 1 else 's'}, arena of {show_bytes(self.arena)}"
+        lines = [first if self.seconds is None else f"{first}, {show_seconds(self.seconds)} a call"]
+        if self.donated:
+            shown = [*self.donated[:6], *([f"{len(self.donated) - 6} more"] if len(self.donated) > 6 else [])]
+            lines.append(f"overwritten in place: {', '.join(shown)}")
+        if self.hosts:
+            lines.append(f"run by Python: {', '.join(dict.fromkeys(self.hosts))}")
+        return lines
+
+    def _rows(self, step: ExplainedStep) -> list[tuple[str, ...]]:
+        indent = "  " * step.depth
+        if not step.number:
+            return [("", "", "", "", "", "", f"{indent}{step.name}")]
+        rest = [f"{indent}  {line}" for line in step.sources]
+        what = f"{indent}{step.ops or step.name}"
+        cells = (show_seconds(step.estimated), show_bytes(step.bytes), _grouped(step.flops))
+        first = (str(step.number), *self._times(step), *cells, what)
+        return [first, *[("",) * 6 + (line,) for line in rest]]
+
+    def _times(self, step: ExplainedStep) -> tuple[str, str]:
+        if step.measured is None:
+            return "", ""
+        runs, seconds = step.measured
+        if runs == 0:
+            return "not run", ""
+        total = sum(s.measured.seconds for s in self.steps if s.measured is not None)
+        text = show_seconds(seconds) if runs == 1 else f"{runs} x {show_seconds(seconds / runs)}"
+        return text, f"{100 * seconds / total if total else 0:.0f}%"
+
+    def __repr__(self) -> str:
+        return f"<explanation of {self.name}: {len(self.kernels)} steps>"
+
+
+def show_seconds(seconds: float) -> str:
+    """A time, in the unit in which it is short.
+
+    >>> from weft.schedule.explanation import show_seconds
+    >>> show_seconds(0.0123), show_seconds(4.56e-6)
+    ('12.3 ms', '4.6 us')
+    """
+    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= 0.9995 * unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def _grouped(count: int) -> str:
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return str(count)
+
+
+def explain_program(
+    graph: Graph,
+    program: Program,
+    limits: Limits,
+    sizes: Mapping[str, int] = {},
+    measured: Sequence[Measured] = (),
+) -> Explanation:
+    """What a program does, with the times of its steps where they were measured.
+
+    >>> import weft
+    >>> from weft.schedule.explanation import Limits, explain_program
+    >>> from weft.schedule.program import lower_graph
+    >>> graph = weft.make_graph(lambda x: weft.softmax(x, axis=1) * 2.0)(weft.ones((64, 64)))
+    >>> [step] = explain_program(graph, lower_graph(graph), Limits(1e10, 1e11, 2**20, 1e11)).steps
+    >>> step.ops, step.bytes
+    ('max, sub, exp, sum, div, 2 mul', 32768)
+    """
+    steps = steps_of(program)
+    times = dict(zip([s.number for s in steps if s.number], measured, strict=bool(measured)))
+    explained = [_explain(program, s, limits, sizes, times.get(s.number)) for s in steps]
+    return Explanation(
+        graph.name,
+        tuple(explained),
+        number_of(program.arena_size, sizes),
+        tuple(graph.inputs[i].name or f"input {i}" for i, _ in program.donated),
+        tuple(entry.op.name for entry in program.hosts if isinstance(entry, HostCall)),
+    )
+
+
+def _explain(
+    program: Program, step: Step, limits: Limits, sizes: Mapping[str, int], measured: Measured | None
+) -> ExplainedStep:
+    s = step.statement
+    if not step.number:
+        return ExplainedStep(0, step.depth, _head_text(step, sizes))
+    nodes = _nodes(program, s)
+    moved, flops = count_bytes(s, sizes), count_flops(s, sizes)
+    width = widest_float(s.function) if isinstance(s, Launch) else 4
+    seconds = _CALL_BACK if isinstance(s, Host) else limits.seconds(moved, flops, width)
+    name = s.function.name if isinstance(s, Launch) else type(s).__name__.lower()
+    sources = tuple(source_lines(nodes))
+    what = _what(s, name, nodes)
+    return ExplainedStep(step.number, step.depth, name, what, sources, moved, flops, seconds, measured, nodes)
+
+
+def _what(statement: Any, name: str, nodes: Sequence[Node]) -> str:
+    """What a step computes: its ops, or what it does for them."""
+    ops = op_names(nodes)
+    if isinstance(statement, Host):
+        return f"{ops} (by Python)"
+    if not nodes:
+        return name
+    is_whole = isinstance(statement, Launch) and name in (nodes[0].op.name, kernel_name(nodes))
+    return ops if is_whole else f"{name} for {ops}"
+
+
+def _nodes(program: Program, statement: Any) -> tuple[Node, ...]:
+    if isinstance(statement, Launch):
+        return tuple(program.origins.kernels.get(statement.function, ()))
+    if isinstance(statement, Host):
+        return (program.hosts[statement.number].node,)
+    if isinstance(statement, Copy):
+        held = [program.origins.buffers.get(b) for b in (statement.target, statement.source)]
+        return tuple(h.maker for h in held if h is not None and h.maker is not None)[:1]
+    return ()
+
+
+def _head_text(step: Step, sizes: Mapping[str, int]) -> str:
+    s = step.statement
+    if isinstance(s, Loop):
+        return f"loop, {trips_of(s, sizes):.0f} times:" if (s.stop - s.start).is_fixed else "loop:"
+    if isinstance(s, While):
+        return "while:"
+    assert isinstance(s, If)
+    return "else:" if step.is_alternative else "if:"

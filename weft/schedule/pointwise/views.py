@@ -1,0 +1,173 @@
+"""Points of the ops that move elements: where an element of the result comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.base.sizes import Size
+from weft.ir.graph import Node
+from weft.loop.builder import Builder
+from weft.loop.index import Index
+from weft.loop.ir import Value
+from weft.schedule.arrays import Shape
+from weft.schedule.extents import is_number, is_positive, weight
+from weft.schedule.pointwise.rules import Indices, Reader, broadcast_index, pointwise
+
+
+@pointwise("broadcast_to")
+def _broadcast(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    (x,) = node.inputs
+    return r.read(x, broadcast_index(index, x.type.shape), mask)
+
+
+@pointwise("permute")
+def _permute(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    source: list[Any] = [None] * len(index)
+    for i, axis in zip(index, node.attrs["axes"], strict=True):
+        source[axis] = i
+    return r.read(node.inputs[0], tuple(source), mask)
+
+
+@pointwise("reshape")
+def _reshape(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    (x,) = node.inputs
+    return r.read(x, reshape_index(r, index, node.outputs[0].type.shape, x.type.shape), mask)
+
+
+def reshape_index(r: Reader, index: Indices, shape: tuple[Any, ...], source: tuple[Any, ...]) -> Indices:
+    """The index into an array of a shape, of the element that has an index in another shape."""
+    start = 0
+    while start < min(len(shape), len(source)) and shape[start] == source[start]:
+        start += 1
+    flat = Index.of(0)
+    for i, size in zip(index[start:], shape[start:], strict=True):
+        flat = flat * size + i
+    flat = flat.folded()
+    out: list[Index] = []
+    for size in reversed(source[start:]):
+        if not isinstance(size, Size) and size == 1:
+            out.append(Index.of(0))
+            continue
+        out.append(r.builder.remainder(flat, size))
+        flat = r.builder.quotient(flat, size)
+    return (*index[:start], *reversed(out))
+
+
+@pointwise("slice")
+def _slice(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    starts, steps = node.attrs["starts"], node.attrs["steps"]
+    moved = tuple(i * step + start for i, start, step in zip(index, starts, steps, strict=True))
+    return r.read(node.inputs[0], moved, mask)
+
+
+@pointwise("iota")
+def _iota(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    return r.builder.cast(index[0], node.attrs["dtype"])
+
+
+@pointwise("size")
+def _size(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    return r.builder.cast(Index.of(node.attrs["value"]), node.attrs["dtype"])
+
+
+# Elements that come from one input or another
+
+
+MOST_PARTS = 4  # that an element is searched for in
+
+
+@pointwise("concat", where=lambda node: len(node.inputs) <= MOST_PARTS)
+def _concat(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    axis, b = node.attrs["axis"], r.builder
+    parts = [v for v in node.inputs if not is_number(v.type.shape[axis], 0)] or list(node.inputs[:1])
+    place, start, read = index[axis], 0, []
+    for k, value in enumerate(parts):
+        stop = start + value.type.shape[axis]
+        inside = None if k == len(parts) - 1 else b.lt(place, Index.of(stop))
+        here = both(b, inside, None if k == 0 else b.le(Index.of(start), place))
+        moved = (*index[:axis], place - start, *index[axis + 1 :])
+        read.append((inside, r.read(value, moved, both(b, mask, here))))
+        start = stop
+    out = read[-1][1]
+    for inside, x in reversed(read[:-1]):
+        out = b.select(inside, x, out)
+    return out
+
+
+@pointwise("pad")
+def _pad(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    (x,), attrs, b = node.inputs, node.attrs, r.builder
+    steps = tuple(i + 1 for i in attrs["interior"])
+    inside, moved = part_of(b, index, attrs["low"], steps, x.type.shape, node.outputs[0].type.shape)
+    read = r.read(x, moved, both(b, mask, inside))
+    return read if inside is None else b.select(inside, read, b.constant(attrs["value"], read.dtype))
+
+
+def _is_large_part(node: Node) -> bool:
+    """Whether a good part of an array is new, so that writing all of it is no waste."""
+    x, v = node.inputs
+    return 4 * weight(*v.type.shape) >= weight(*x.type.shape)
+
+
+@pointwise("update_slice", where=_is_large_part)
+def _update_slice(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    (x, v), attrs, b = node.inputs, node.attrs, r.builder
+    inside, moved = part_of(b, index, attrs["starts"], attrs["steps"], v.type.shape, x.type.shape)
+    new = r.read(v, moved, both(b, mask, inside))
+    if inside is None:
+        return new
+    return b.select(inside, new, r.read(x, index, both(b, mask, b.not_(inside))))
+
+
+def part_of(
+    b: Builder, index: Indices, starts: Shape, steps: Shape, part: Shape, whole: Shape
+) -> tuple[Value | None, Indices]:
+    """Whether the element at an index is in a slice (None: all are), and its index there.
+
+    The slice has the elements ``start + i * step``, i below the part's size, of each axis of the whole.
+    """
+    inside: Value | None = None
+    moved = []
+    for i, start, step, count, size in zip(index, starts, steps, part, whole, strict=True):
+        if is_number(step, 1) and is_number(start, 0) and count == size:
+            moved.append(i)
+            continue
+        condition, place = _in_range(b, i, start, step, count)
+        inside = both(b, inside, condition)
+        moved.append(place)
+    return inside, tuple(moved)
+
+
+def _in_range(b: Builder, i: Index, start: Any, step: Any, count: Any) -> tuple[Value, Index]:
+    """Whether i is one of ``start + k * step`` with k below a count, and k."""
+    away = i - start if is_positive(step) else Index.of(start) - i
+    by = step if is_positive(step) else -step
+    condition = both(b, b.le(0, away), b.lt(away, Index.of(count) * by))
+    if is_number(by, 1):
+        return condition, away
+    steps = Index.of(by)
+    condition = both(b, condition, b.eq(b.rem(away, steps), 0))
+    return condition, b.term(b.div(away, steps), count)
+
+
+def both(b: Builder, x: Any, y: Any) -> Any:
+    """The conjunction of two conditions, of which either may be None for one that always holds."""
+    if x is None or y is None:
+        return y if x is None else x
+    return b.and_(x, y)
+
+
+@pointwise("cross")
+def _cross(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+    x, y = node.inputs
+    axis, b = node.attrs["axis"], r.builder
+    i = index[axis]
+    following = b.term(b.select(b.lt(i, 2), i + 1, i - 2), 3)
+    last = b.term(b.select(b.lt(i, 1), i + 2, i - 1), 3)
+
+    def at(value: Any, place: Index) -> Value:
+        whole = (*index[:axis], place, *index[axis + 1 :])
+        return r.read(value, broadcast_index(whole, value.type.shape), mask)
+
+    out: Value = b.sub(b.mul(at(x, following), at(y, last)), b.mul(at(x, last), at(y, following)))
+    return out

@@ -1,0 +1,166 @@
+"""How much work a kernel does: floating-point operations and bytes, counted in its loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.base.dtypes import kind
+from weft.base.sizes import Size
+from weft.loop.index import Index, Variable
+from weft.loop.ir import (
+    Accumulate,
+    Block,
+    Buffer,
+    Const,
+    Copy,
+    Function,
+    Host,
+    If,
+    Launch,
+    Loop,
+    Matmul,
+    Measure,
+    Scalar,
+    While,
+)
+from weft.schedule.accesses import blocks_of
+
+UNKNOWN = 64  # what a number that only the run tells is taken for
+_FREE = frozenset({"select", "cast", "bitcast", "and_", "or_", "not_", "real", "imag", "complex"})
+_FUNCTIONS = {
+    "exp": 12,
+    "log": 14,
+    "sin": 16,
+    "cos": 16,
+    "tanh": 16,
+    "pow": 30,
+    "atan2": 25,
+}  # instructions, about
+
+Sizes = Mapping[str, int]
+Known = dict[Variable, float]
+
+
+def number_of(x: Any, sizes: Sizes) -> int:
+    """An extent as a number; a size that only the run tells counts as ``UNKNOWN``.
+
+    >>> from weft.base.sizes import named_size
+    >>> from weft.schedule.work import number_of
+    >>> number_of(named_size("n") * 2, {"n": 5})
+    10
+    """
+    if not isinstance(x, Size):
+        return int(x)
+    return int(x.substitute({name: sizes.get(name, UNKNOWN) for name in x.names()}))
+
+
+def count_bytes(statement: Any, sizes: Sizes) -> int:
+    """The bytes that a step reads and writes, each counted once."""
+    if isinstance(statement, Launch):
+        return sum(_bytes(b, sizes) for b in statement.function.buffers)
+    if isinstance(statement, Copy):
+        return int(2 * value_of(statement.count, sizes, {})) * statement.source.dtype.itemsize
+    if isinstance(statement, Host):
+        return sum(_bytes(b, sizes) for b, _ in (*statement.inputs, *statement.outputs))
+    if isinstance(statement, Matmul):
+        m, n, k = (value_of(x, sizes, {}) for x in (statement.m, statement.n, statement.k))
+        return int(m * k + k * n + m * n) * statement.c[0].dtype.itemsize
+    return 0
+
+
+def _bytes(buffer: Buffer, sizes: Sizes) -> int:
+    return number_of(buffer.size, sizes) * buffer.dtype.itemsize
+
+
+def count_flops(statement: Any, sizes: Sizes) -> int:
+    """The floating-point operations of a step; a function such as exp counts as the instructions it takes."""
+    if isinstance(statement, Launch):
+        return round(_block(statement.function.body, sizes, {}))
+    return round(_own(statement, sizes, {})) if isinstance(statement, Matmul) else 0
+
+
+def trips_of(loop: Loop, sizes: Sizes, known: Known | None = None) -> float:
+    """How often a loop goes round."""
+    return max(0.0, value_of(loop.stop - loop.start, sizes, known or {}))
+
+
+def value_of(x: Any, sizes: Sizes, known: Known) -> float:
+    """The number that an index or a scalar stands for, as far as that can be told."""
+    if isinstance(x, Index):
+        total = float(number_of(x.offset, sizes))
+        return total + sum(number_of(s, sizes) * _variable(v, sizes, known) for v, s in x.terms.items())
+    if isinstance(x, Const):
+        return float(x.value)
+    if isinstance(x, Measure):
+        return float(number_of(x.size, sizes))
+    if isinstance(x, Scalar) and x.instruction in _NUMBERS:
+        return float(_NUMBERS[x.instruction](*[value_of(a, sizes, known) for a in x.args]))
+    return UNKNOWN
+
+
+def _variable(v: Variable, sizes: Sizes, known: Known) -> float:
+    return known.get(v, UNKNOWN) if v.value is None else value_of(v.value, sizes, known)
+
+
+_NUMBERS: dict[str, Any] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x // y if y else 0,
+    "rem": lambda x, y: x % y if y else 0,
+    "min": min,
+    "max": max,
+}
+
+
+def _block(block: Block, sizes: Sizes, known: Known) -> float:
+    return sum(_own(s, sizes, known) for s in block.statements)
+
+
+def _own(s: Any, sizes: Sizes, known: Known) -> float:
+    if isinstance(s, Scalar):
+        return _instruction(s)
+    if isinstance(s, Accumulate):
+        return 1.0 if kind(s.local.dtype) in "fc" else 0.0
+    if isinstance(s, Matmul):
+        return 2.0 * value_of(s.m, sizes, known) * value_of(s.n, sizes, known) * value_of(s.k, sizes, known)
+    if isinstance(s, If):
+        return max(_block(s.then, sizes, known), _block(s.otherwise, sizes, known))
+    if isinstance(s, While):
+        return UNKNOWN * (_block(s.test, sizes, known) + _block(s.body, sizes, known))
+    return _loop(s, sizes, known) if isinstance(s, Loop) else 0.0
+
+
+def _loop(s: Loop, sizes: Sizes, known: Known) -> float:
+    """All iterations: those but the last as the one in the middle, since a last block may be cut short."""
+    trips = trips_of(s, sizes, known)
+    if trips < 1:
+        return 0.0
+    start = value_of(s.start, sizes, known)
+    last = _block(s.body, sizes, {**known, s.variable: start + trips - 1})
+    if trips < 2 or not _varies(s.body):
+        return trips * last
+    return (trips - 1) * _block(s.body, sizes, {**known, s.variable: start + (trips - 1) // 2}) + last
+
+
+def _varies(block: Block) -> bool:
+    """Whether a loop inside has bounds that depend on variables."""
+    return any(
+        (isinstance(s, Loop) and not (s.stop - s.start).is_fixed) or any(map(_varies, blocks_of(s)))
+        for s in block.statements
+    )
+
+
+def _instruction(s: Scalar) -> float:
+    if kind(s.dtype) not in "fc" or s.instruction in _FREE:
+        return 0.0
+    single = float(_FUNCTIONS.get(s.instruction, 1))
+    if kind(s.dtype) != "c":
+        return single
+    return single * (6 if s.instruction in ("mul", "div") else 2)
+
+
+def widest_float(function: Function) -> int:
+    """The bytes of the widest floating-point number that a kernel works on; 4 if there is none."""
+    return max([4, *[b.dtype.itemsize for b in function.buffers if kind(b.dtype) == "f"]])

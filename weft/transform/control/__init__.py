@@ -1,0 +1,1 @@
+"""Control flow: put into graphs, differentiated, batched."""

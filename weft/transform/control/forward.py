@@ -1,0 +1,168 @@
+"""Tangents of control flow: the same loop or branch, with regions that push tangents along with values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from weft.ir.graph import Graph
+from weft.ir.types import TensorType
+from weft.ops import control
+from weft.ops.op import Op, type_of
+from weft.tensor.tensor import Tensor, wrap
+from weft.transform.control.derivatives import Values, active_inputs, reached_outputs, trace_closed, types_of
+from weft.transform.control.regions import zeros
+from weft.transform.forward import Dual
+from weft.transform.levels import new_level
+from weft.transform.tracing import replay
+
+
+def _push(graph: Graph, primals: Sequence[Any], tangents: dict[int, Any]) -> tuple[list[Any], list[Any]]:
+    """The outputs of a graph and their tangents, zeros where there is none, from those of the inputs."""
+    with new_level() as level:
+        given = [wrap(Dual(level, p, tangents[i])) if i in tangents else p for i, p in enumerate(primals)]
+        outs = replay(graph, given)
+        pairs = [_pair(level, o) for o in outs]
+    values, pushed = [v for v, _ in pairs], [t for _, t in pairs]
+    return values, [zeros(v.type) if t is None else t for v, t in zip(graph.outputs, pushed, strict=True)]
+
+
+def _pair(level: int, out: Tensor) -> tuple[Tensor, Tensor | None]:
+    data = out._data
+    return (data.primal, data.tangent) if type(data) is Dual and data.level == level else (out, None)
+
+
+class _Pushed:
+    """A loop with tangents: each group of its operands is followed by the tangents of those that have one.
+
+    Attributes:
+        active: the inputs of the body that have tangents.
+        moving: the carries among them.
+        collected: the further outputs of the body that have tangents.
+    """
+
+    def __init__(self, body: Graph, carries: int, rows: int, tangents: Values) -> None:
+        self.body = body
+        self.count = carries
+        self.active = active_inputs(body, carries, [i for i, t in enumerate(tangents) if t is not None])
+        self.moving = [i for i in range(carries) if i in self.active]
+        self.collected = sorted(k for k in reached_outputs(body, self.active) if k >= carries)
+        bounds = [0, carries, carries + rows, len(body.inputs)]
+        self._order: list[
+            tuple[int, bool]
+        ] = []  # of the new operands: position, and whether it is the tangent
+        for start, stop in pairwise(bounds):
+            self._order += [(i, False) for i in range(start, stop)]
+            self._order += [(i, True) for i in range(start, stop) if i in self.active]
+
+    def operands(self, primals: Values, tangents: Values) -> list[Any]:
+        """What the loop with tangents is given."""
+
+        def tangent(i: int) -> Any:
+            return zeros(type_of(primals[i])) if tangents[i] is None else tangents[i]
+
+        return [tangent(i) if pushed else primals[i] for i, pushed in self._order]
+
+    def types(self) -> list[TensorType]:
+        """The types of the inputs of its regions."""
+        return [self.body.inputs[i].type for i, _ in self._order]
+
+    def split(self, given: Sequence[Any]) -> tuple[list[Any], dict[int, Any]]:
+        """The inputs of the body, and by position their tangents, among the inputs of a region."""
+        pairs = list(zip(self._order, given, strict=True))
+        return [x for (_, pushed), x in pairs if not pushed], {i: x for (i, pushed), x in pairs if pushed}
+
+    def graph(self) -> Graph:
+        """The body with tangents."""
+        n = self.count
+
+        def function(*given: Tensor) -> list[Any]:
+            values, tangents = _push(self.body, *self.split(given))
+            moving = [tangents[i] for i in self.moving]
+            return [*values[:n], *moving, *values[n:], *[tangents[k] for k in self.collected]]
+
+        return trace_closed(function, self.types(), f"{self.body.name}_jvp")
+
+    def results(self, outs: Sequence[Any]) -> list[Any]:
+        """The tangents of the outputs of the loop, None for zero, among the outputs of that with tangents."""
+        found: list[Any] = [None] * len(self.body.outputs)
+        collected = outs[len(self.moving) + len(self.body.outputs) :]
+        for i, out in zip(
+            [*self.moving, *self.collected],
+            [*outs[self.count :][: len(self.moving)], *collected],
+            strict=False,
+        ):
+            found[i] = out
+        return found
+
+
+def scan_jvp(
+    primals: Values,
+    tangents: Values,
+    outs: Any,
+    *,
+    body: Graph,
+    carries: int,
+    mapped: int,
+    length: Any,
+    reverse: bool,
+    counted: bool,
+) -> list[Any]:
+    """The tangents of the outputs of a scan."""
+    first = int(counted)
+    pushed = _Pushed(body, carries, mapped, tangents[first:])
+    found = control.scan(
+        *primals[:first],
+        *pushed.operands(primals[first:], tangents[first:]),
+        body=pushed.graph(),
+        carries=carries + len(pushed.moving),
+        mapped=mapped + sum(i in pushed.active for i in range(carries, carries + mapped)),
+        length=length,
+        reverse=reverse,
+        counted=counted,
+    )
+    return pushed.results(found)
+
+
+def while_jvp(
+    primals: Values,
+    tangents: Values,
+    outs: Any,
+    *,
+    test: Graph,
+    body: Graph,
+    carries: int,
+    trips: Any,
+    checkpoint_every: int | None,
+) -> list[Any]:
+    """The tangents of the outputs of a while loop."""
+    pushed = _Pushed(body, carries, 0, tangents)
+    found = control.while_loop(
+        *pushed.operands(primals, tangents),
+        test=trace_closed(lambda *given: replay(test, pushed.split(given)[0]), pushed.types(), "test"),
+        body=pushed.graph(),
+        carries=carries + len(pushed.moving),
+        trips=trips,
+        checkpoint_every=checkpoint_every,
+    )
+    results = pushed.results(found)
+    return results if trips is None else [*results, None]
+
+
+def branch_jvp(op: Op, primals: Values, tangents: Values, branches: Sequence[Graph]) -> list[Any]:
+    """The tangents of the outputs of ``cond`` or ``switch``: those of the branch that ran."""
+    xs, given = primals[1:], {i: t for i, t in enumerate(tangents[1:]) if t is not None}
+    reached = sorted(set[int]().union(*[reached_outputs(b, given) for b in branches]))
+
+    def pushed(branch: Graph) -> Graph:
+        def function(*items: Tensor) -> list[Any]:
+            found = _push(branch, items[: len(xs)], dict(zip(given, items[len(xs) :], strict=True)))[1]
+            return [found[k] for k in reached]
+
+        types = types_of(branch.inputs)
+        return trace_closed(function, [*types, *[types[i] for i in given]], f"{branch.name}_jvp")
+
+    found = op(primals[0], *xs, *given.values(), branches=tuple(pushed(b) for b in branches))
+    tangent = dict(zip(reached, found, strict=True))
+    return [tangent.get(k) for k in range(len(branches[0].outputs))]

@@ -1,0 +1,204 @@
+"""Regions: what a branch or the body of a loop did when traced, and how those of one node are made alike.
+
+Code in a region may use tensors from around it, which become operands of the node, and may change slots (the
+value of a tensor, its gradient, an attribute), which become outputs of the node, and carries of a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import CaptureError
+from weft.ir.graph import Graph, Value
+from weft.ir.types import TensorType
+from weft.ops.op import type_of
+from weft.ops.view.primitives import broadcast_to
+from weft.tensor.dispatch import captured_constant
+from weft.tensor.engine import node_of
+from weft.tensor.generator import current_key_rules, using_key_rules
+from weft.tensor.mode import thread
+from weft.tensor.node import Instrumented, Leaf
+from weft.tensor.tensor import Tensor, wrap
+from weft.transform.building import Capture, capturing
+from weft.transform.captured import Captured, is_cut, name_of
+from weft.transform.slots import DataSlot, Slot
+
+
+class Change(NamedTuple):
+    """A slot that a region changed.
+
+    Attributes:
+        slot: the slot.
+        held: what it held at the end.
+        value: the value of that, if it was a tensor.
+        constant: whether no gradient flows through it.
+    """
+
+    slot: Slot
+    held: Any
+    value: Value | None
+    constant: bool
+
+
+class Region(NamedTuple):
+    """What a function did when it was traced, before it is known what else the node around must carry.
+
+    Attributes:
+        capture: ended; it can still be frozen.
+        outputs: values of what the function returned.
+        constant: for each output, whether no gradient flows through it.
+        imports: what the function used from around it, each with the value it is inside.
+        changes: by key, the slots that the function changed.
+    """
+
+    capture: Capture
+    outputs: list[Value]
+    constant: list[bool]
+    imports: list[tuple[Value, Tensor]]
+    changes: dict[tuple[Any, ...], Change]
+
+
+def trace_region(
+    function: Callable[[list[Tensor]], Sequence[Tensor]],
+    types: Sequence[TensorType],
+    name: str,
+    slots: Sequence[tuple[Slot, TensorType]] = (),
+) -> Region:
+    """Trace a function of tensors, and of slots that hold further inputs of the region while it runs."""
+    with capturing(name, region=True) as capture, _drawing(capture, name):
+        given = [capture.input(t) for t in types]
+        for slot, t in slots:
+            name = name_of(slot.tensor) if isinstance(slot, DataSlot) else ""
+            capture.before_write(slot)
+            put_content(slot, capture.input(t, name))
+        results = list(function(given))
+        _check_hooks(capture, results)
+        outputs = [capture.result_of(t) for t in results]
+        constant = [is_cut(t) for t in results]
+        del results, given
+        changes = {
+            slot.key: _change(capture, slot, held)
+            for slot, held in capture.take_changes()
+            if not _is_local(capture, slot)
+        }
+    imports = [(e.value, t) for e, t in capture.settle() if t is not None]
+    return Region(capture, outputs, constant, imports, changes)
+
+
+def _drawing(capture: Capture, name: str) -> AbstractContextManager[None]:
+    """What random draws do in a region: in a loop without a capture around they would all be the same one."""
+    if not capture.root.region or name not in ("body", "test"):
+        return nullcontext()
+    return using_key_rules((*current_key_rules(), _refuse_draw))
+
+
+def _refuse_draw(key: Tensor) -> Tensor:
+    raise CaptureError(
+        "while_loop",
+        "a draw in a loop whose end each example decides must have a key, got one without",
+        hint="carry a key, and split it with weft.random.split",
+    )
+
+
+def _check_hooks(capture: Capture, results: Sequence[Tensor]) -> None:
+    """Raise if a hook was set on what leads to results: a backward outside runs the graph, without hooks."""
+    waiting, seen = [t._node for t in results if t._node is not None], set()
+    while waiting:
+        node = node_of(waiting.pop())
+        if node in seen or not capture.recorded(node):
+            continue
+        seen.add(node)
+        rule = node.rule
+        if type(rule) is Instrumented and (rule.tensor_hooks or rule.node_hooks or rule.node_prehooks):
+            raise CaptureError(
+                "register_hook",
+                "a hook in a branch or loop of a graph must be for a backward in it, got one on its result",
+                hint="set the hook on what the branch or loop gives, after it",
+            )
+        waiting += [e for e in node.edges if e is not None]
+
+
+def _is_local(capture: Capture, slot: Slot) -> bool:
+    """Whether a slot belongs to a tensor that was made inside, and ends there."""
+    data = getattr(getattr(slot, "tensor", None), "_data", None)
+    return type(data) is Captured and data.capture is capture
+
+
+def _change(capture: Capture, slot: Slot, held: Any) -> Change:
+    if not isinstance(held, Tensor):
+        return Change(slot, held, None, True)
+    return Change(slot, held, capture.result_of(held), is_cut(held))
+
+
+def put_content(slot: Slot, content: Tensor) -> None:
+    """Let a slot hold a tensor; a leaf stays the leaf it is."""
+    if isinstance(slot, DataSlot) and type(slot.tensor._node) is Leaf:
+        content = wrap(content._data, slot.tensor._node)
+    slot.put(content)
+
+
+class Operands:
+    """What the regions of one node use from around it, each tensor once."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self._numbers: dict[tuple[int, int, bool], int] = {}
+
+    def number(self, tensor: Tensor, taken: Mapping[int, Value]) -> int:
+        """The place of a tensor among the operands: a new one if it has none yet, or its own is taken."""
+        data = tensor._data
+        known = data.value if type(data) is Captured else data
+        key = (id(known), id(tensor._node), is_cut(tensor))
+        found = self._numbers.setdefault(key, len(self.tensors))
+        if found == len(self.tensors) or found in taken:
+            found = len(self.tensors)
+            self.tensors.append(tensor)
+        return found
+
+
+def freeze_regions(
+    regions: Sequence[Region], inputs: Sequence[Sequence[Value]], outputs: Sequence[Sequence[Value]]
+) -> tuple[list[Graph], list[Tensor]]:
+    """The graphs of the regions of one node, closed over the same operands, and these."""
+    operands = Operands()
+    places: list[dict[int, Value]] = []
+    for region in regions:
+        mine: dict[int, Value] = {}
+        for value, tensor in region.imports:
+            mine[operands.number(tensor, mine)] = value
+        places.append(mine)
+    graphs = []
+    for region, given, results, mine in zip(regions, inputs, outputs, places, strict=True):
+        shared = [mine.get(i) or Value(type_of(t), name_of(t)) for i, t in enumerate(operands.tensors)]
+        graphs.append(region.capture.graph([*given, *shared], results))
+    return graphs, operands.tensors
+
+
+def zeros(t: TensorType) -> Any:
+    """Zeros of a type, an array or a tensor; in a capture, and so where sizes may be named, a value of it."""
+    if thread.capture is None:
+        return np.zeros(t.shape, t.dtype)
+    zero = captured_constant(np.zeros((), t.dtype))
+    return broadcast_to(zero, shape=t.shape) if t.shape else zero
+
+
+@contextmanager
+def attempt(capture: Capture) -> Iterator[None]:
+    """Undo what is done to a capture, and to those around it, if the block raises; it can then be retried."""
+    chain = [capture]
+    while chain[-1].parent is not None:
+        chain.append(chain[-1].parent)
+    marks = [c.mark() for c in chain]
+    try:
+        yield
+    except BaseException:
+        for c, mark in zip(chain, marks, strict=True):
+            c.go_back(mark)
+        raise
+    finally:
+        for c in chain:
+            c._attempts.pop()
