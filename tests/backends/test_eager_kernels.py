@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft.backends.eager.kernels import evaluate_large
-from weft.backends.eager.kernels import kernels as eager
+from weft.backends.eager import kernels as eager
 from weft.backends.llvm.run import Executable
 from weft.base.dtypes import kind
 from weft.ops.op import OPS, Op
