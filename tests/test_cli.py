@@ -394,3 +394,25 @@ def test_a_reader_that_goes_away_is_no_error(linear: tuple[Path, np.ndarray]) ->
     os.close(reading)
     _, error = process.communicate(timeout=30)
     assert (process.returncode, error) == (141, b"")
+
+
+def test_doctor_tells_packages_settings_and_that_compiling_works(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_VECTOR_BYTES", "16")
+    assert main(["doctor"]) == 0
+    told = capsys.readouterr().out
+    assert f"weft              {weft.__version__}" in told
+    assert "vector_bytes      16 (WEFT_VECTOR_BYTES)" in told
+    assert "compiled and run in" in told
+
+
+def test_doctor_fails_where_compiling_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(function: object) -> object:
+        raise RuntimeError("no code for this machine")
+
+    monkeypatch.setattr(weft, "compile", broken)
+    assert main(["doctor"]) == 1
+    assert "failed: RuntimeError: no code for this machine" in capsys.readouterr().out

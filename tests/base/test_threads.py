@@ -69,6 +69,7 @@ def test_environment_tells_the_first_number(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(threads, "usable_processors", lambda: 6)
+    monkeypatch.setattr(threads.settings, "chosen", {})
     assert threads._default_number() == expected
 
 

@@ -249,13 +249,17 @@ def test_fingerprint_tells_changed_files(tmp_path: Path) -> None:
     found.add(weft_fingerprint(folder))
     (tmp_path / "weft" / "loop" / "b.py").write_text("")
     found.add(weft_fingerprint(folder))
+    inner = tmp_path / "weft" / "schedule" / "cpu" / "matmul"
+    inner.mkdir(parents=True)
+    (inner / "c.py").write_text("")
+    found.add(weft_fingerprint(folder))
     record = tmp_path / "weft-1.0.dist-info" / "RECORD"
     record.parent.mkdir()
     record.write_text("weft/__init__.py")
     found.add(weft_fingerprint(folder))
     record.write_text("weft/__init__.py\nother")
     found.add(weft_fingerprint(folder))
-    assert len(found) == 6
+    assert len(found) == 7
 
 
 def test_number_of_threads_is_no_part_of_the_key(cache: Path, tmp_path: Path) -> None:

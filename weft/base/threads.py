@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 from weft.base.public import public
+from weft.config import positive, settings
 from weft.errors import ArgumentError, DomainError
 
 _MOST = 256
@@ -34,6 +35,7 @@ def set_num_threads(n: int) -> None:
     if not 1 <= n <= _MOST:
         raise DomainError("set_num_threads", f"the number must be in 1..{_MOST}, got {n}")
     _chosen[:] = [n]
+    settings.num_threads = n
     for listener in _listeners:
         listener(n)
 
@@ -57,18 +59,10 @@ def on_change(listener: Callable[[int], None]) -> None:
 
 
 def _default_number() -> int:
-    told = _positive(os.environ.get("WEFT_NUM_THREADS"))
-    if told is not None:
-        return min(told, _MOST)
-    at_most = _positive(os.environ.get("OMP_NUM_THREADS", "").split(",")[0])
+    if settings.num_threads is not None:
+        return min(settings.num_threads, _MOST)
+    at_most = positive(os.environ.get("OMP_NUM_THREADS", "").split(",")[0])
     return min(_MOST, usable_processors(), at_most or _MOST)
-
-
-def _positive(text: str | None) -> int | None:
-    """The number that a text stands for, if it is one."""
-    if text is None or not text.strip().isdecimal():
-        return None
-    return int(text) or None
 
 
 def usable_processors() -> int:
@@ -102,7 +96,7 @@ def _granted(place: str) -> float:
     words = _read(f"{place}/cpu.max").split()
     if not words:
         words = [*_read(f"{place}/cpu.cfs_quota_us").split(), *_read(f"{place}/cpu.cfs_period_us").split()]
-    quota, period = [*map(_positive, words), None, None][:2]
+    quota, period = [*map(positive, words), None, None][:2]
     return quota / period if quota and period else float(_MOST)
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from weft.config import settings
 from weft.errors import PACKAGE, WeftError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_full = [os.environ.get("WEFT_FULL_TRACEBACKS", "0") not in ("", "0")]
 _RUNTIME = os.path.join(PACKAGE, "capture", "runtime")
 _GENERATED = "<weft "  # how the names of files begin that weft generates
 
@@ -31,7 +31,8 @@ def set_full_tracebacks(enabled: bool) -> bool:
     >>> weft.set_full_tracebacks(before)
     True
     """
-    before, _full[0] = _full[0], bool(enabled)
+    before = settings.full_tracebacks
+    settings.full_tracebacks = bool(enabled)
     return before
 
 
@@ -70,7 +71,7 @@ def hide_weft(error: BaseException) -> None:
     ...     error.__traceback__.tb_next is None
     True
     """
-    if _full[0]:
+    if settings.full_tracebacks:
         return
     for each in _chain(error):
         _strip(each)

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Sequence
 
 import weft
-from weft.cli import benchmark, exporting, information, optimization, running, serving, viewing
+from weft.cli import benchmark, diagnosis, exporting, information, optimization, running, serving, viewing
+from weft.config import settings
 from weft.errors import WeftError
 
-_COMMANDS = (running, information, optimization, benchmark, serving, exporting, viewing)
+_COMMANDS = (running, information, optimization, benchmark, serving, exporting, viewing, diagnosis)
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _EXPECTED = (WeftError, OSError, ImportError, MemoryError)
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _forget_output()
         return _BROKEN_PIPE
     except Exception as error:
-        if os.environ.get("WEFT_FULL_TRACEBACKS", "0") not in ("", "0"):
+        if settings.full_tracebacks:
             raise
         sys.stderr.write(f"weft {options.command}: {_told(error)}\n")
         return 1

@@ -7,7 +7,6 @@ same bits each time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from threading import get_ident
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.base.public import public
+from weft.config import settings
 from weft.errors import ArgumentError
 from weft.ops.op import Composite, Op, casting, set_large_layer
 from weft.tensor.rules import Backward, Edges, Saved
@@ -55,7 +55,7 @@ class _Kernels:
     __slots__ = ("layer", "load", "on")
 
     def __init__(self) -> None:
-        self.on = os.environ.get("WEFT_EAGER_KERNELS", "1") != "0"
+        self.on = settings.eager_kernels
         self.load: Callable[[], Layer | None] | None = None
         self.layer: Layer | None = None
 
@@ -134,7 +134,7 @@ def set_eager_kernels(on: bool) -> None:
     """
     if not isinstance(on, bool):
         raise ArgumentError("set_eager_kernels", f"the setting must be a bool, got {on!r}")
-    _kernels.on = on
+    _kernels.on = settings.eager_kernels = on
 
 
 @public

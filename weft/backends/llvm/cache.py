@@ -15,6 +15,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from weft.config import settings
+
 try:  # what hashlib gives, without its time to load: a saved model waits for this module
     from _blake2 import blake2b
 except ImportError:
@@ -169,7 +171,7 @@ def set_cache_directory(directory: str | os.PathLike[str] | None) -> None:
 
 
 def _directory() -> str | None:
-    named = os.environ.get("WEFT_CACHE_DIR")
+    named = settings.cache_directory
     if named is not None:
         return os.path.abspath(named) if named else None
     base = os.environ.get("XDG_CACHE_HOME")

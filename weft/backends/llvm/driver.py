@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import suppress
 
@@ -18,6 +17,7 @@ from weft.backends.llvm.pool import SOURCE as POOL_SOURCE
 from weft.backends.llvm.pool import default_pool, provide_pool
 from weft.backends.llvm.run import Executable
 from weft.base.threads import get_num_threads
+from weft.config import settings
 from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, Wave, While
@@ -58,7 +58,7 @@ def build_executable(
     keep: bool = False,
 ) -> Executable:
     """Compile a graph; see ``weft.backends.llvm.build``."""
-    debug = debug or os.environ.get("WEFT_DEBUG", "0") != "0"
+    debug = debug or settings.debug
     engine = default_engine()
     machine = Machine(engine.target.vector_bytes, engine.target.registers)
     with engine.lock, engine.compilation(verify=debug) as compilation:

@@ -12,8 +12,10 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from weft.config import settings
+
 _FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # of weft
-_PARTS = ("", "base", "backends", "backends/llvm", "ir", "io", "loop", "ops", "passes", "schedule")
+_PARTS = ("base", "backends", "ir", "io", "loop", "ops", "passes", "schedule")  # what a program depends on
 _ENOUGH = 8192  # bytes of the description of processors: the first one is in them
 
 
@@ -25,9 +27,9 @@ def fingerprint() -> tuple[str, ...] | None:
     True
     """
     processor = _processor()
-    if processor is None or os.environ.get("WEFT_DEBUG", "0") != "0":
+    if processor is None or settings.debug:
         return None
-    return (*_versions(), processor, os.environ.get("WEFT_VECTOR_BYTES", ""))
+    return (*_versions(), processor, str(settings.vector_bytes or ""))
 
 
 @lru_cache
@@ -53,12 +55,15 @@ def weft_fingerprint(folder: str) -> str:
 
 def _changes(folder: str) -> list[str]:
     found = []
-    for part in _PARTS:
-        with os.scandir(os.path.join(folder, part)) as entries:
+    waiting = [os.path.join(folder, part) for part in _PARTS]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
             for entry in entries:
-                if entry.name.endswith(".py"):
+                if entry.name.endswith((".py", ".ll")):
                     info = entry.stat()
-                    found.append(f"{part}/{entry.name} {info.st_mtime_ns} {info.st_size}")
+                    found.append(f"{entry.path} {info.st_mtime_ns} {info.st_size}")
+                elif entry.is_dir() and entry.name != "__pycache__":
+                    waiting.append(entry.path)
     return sorted(found)
 
 

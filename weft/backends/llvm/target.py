@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import lru_cache
 
 import llvmlite.binding as llvm
 
+from weft.config import settings
 from weft.errors import DeviceError, DomainError
 
 # Machines with narrower vectors that any x86-64 machine with wider ones can stand in for.
@@ -42,8 +42,8 @@ def host_target(vector_bytes: int | None = None) -> Target:
     >>> host_target().vector_bytes in (16, 32, 64)
     True
     """
-    if vector_bytes is None and os.environ.get("WEFT_VECTOR_BYTES"):
-        vector_bytes = int(os.environ["WEFT_VECTOR_BYTES"])
+    if vector_bytes is None:
+        vector_bytes = settings.vector_bytes
     host = _host()
     if vector_bytes is None or vector_bytes == host.vector_bytes:
         return host
