@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from weft.base.hooks import GRAPH_METHODS, Hooks, if_loaded, late
 
 PACKAGE = Path(__file__).parent.parent / "weft"
 
@@ -28,6 +31,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
+HOOKS = "weft.base.hooks"  # the one table of what lower layers ask of higher ones
+BY_TABLE = {  # modules that import what a table names: modules of their own layer, or none of weft
+    "weft.tensor.methods": "methods of Tensor at first use",
+    "weft.backends": "backends at first use",
+    "weft.io": "names of its own package",
+    "weft.interop.optional": "other frameworks",
+    "weft.ops.table": "all modules of ops",
+    "weft.onnx.loading": "all operators",
+    "weft.onnx.writers.registry": "all writers",
+    "weft.schedule.lowerings": "all lowerings",
+    "weft.schedule.pointwise.rules": "all rules",
+}
 PUBLIC = RANK["nn"]  # from this layer on, code stands on the public names of weft itself
 
 
@@ -65,6 +80,22 @@ def imports_of(tree: ast.AST, modules: frozenset[str], inside: bool = False) -> 
         yield from imports_of(child, modules, function)
 
 
+def imported_by_name(tree: ast.AST, module: str) -> Iterator[Import]:
+    """Every weft module that a call of ``import_module`` names; what is no text of its own is told as "?"."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "import_module":
+            continue
+        named = node.args[0]
+        if isinstance(named, ast.JoinedStr) and isinstance(named.values[0], ast.Constant):
+            name = str(named.values[0].value).rstrip(".")  # f"weft.interop.{name}": of that package
+        elif isinstance(named, ast.Constant):
+            name = str(named.value)
+        else:
+            name = "?"
+        if name == "?" or name.split(".")[0] == "weft":
+            yield Import(node.lineno, name, inside_function=True)
+
+
 def rank_of(module: str) -> int:
     part = module.split(".")[1]
     assert part in RANK, f"{module} belongs to no layer; say in LAYERS where it stands"
@@ -74,8 +105,14 @@ def rank_of(module: str) -> int:
 def violations(module: str, source: str, modules: frozenset[str]) -> list[str]:
     rank = rank_of(module)
     found = []
-    for line, target, _ in imports_of(ast.parse(source), modules):
-        if target == "weft":
+    tree = ast.parse(source)
+    for line, target, inside in (*imports_of(tree, modules), *imported_by_name(tree, module)):
+        if module == HOOKS and inside:
+            continue
+        if target == "?":
+            if module not in BY_TABLE:
+                found.append(f"line {line}: {module} imports what no text names; ask {HOOKS}")
+        elif target == "weft":
             if rank < PUBLIC and module.split(".")[1] != "testing":
                 found.append(f"line {line}: {module} imports weft itself, which imports {module}")
         elif rank_of(target) > rank:
@@ -108,10 +145,28 @@ KNOWN = frozenset(
 )
 
 
+def test_hooks_name_functions_that_are_there() -> None:
+    places = {name: hook.place for name, hook in vars(Hooks).items() if isinstance(hook, late | if_loaded)}
+    places |= {name: f"{module}:{name}" for name, module in GRAPH_METHODS.items()}
+    for name, place in places.items():
+        module, _, function = place.partition(":")
+        assert callable(getattr(import_module(module), function)), f"{name} is at {place}"
+
+
+def test_every_hook_is_asked_by_a_lower_layer() -> None:
+    asked = "\n".join(path.read_text() for name, path in MODULES.items() if name != HOOKS)
+    hooks = [name for name, hook in vars(Hooks).items() if isinstance(hook, late | if_loaded)]
+    assert [name for name in hooks if f"hooks.{name}" not in asked] == []
+
+
 @pytest.mark.parametrize(
     ("module", "source"),
     [
         ("weft.ops.view.primitives", "from weft.tensor.tensor import Tensor"),
+        ("weft.ops.view.primitives", "def f():\n    import_module('weft.tensor.tensor')"),
+        ("weft.ops.view.primitives", "f = lambda: importlib.import_module('weft.nn').Linear"),
+        ("weft.ops.view.primitives", "import_module(f'weft.tensor.{name}')"),
+        ("weft.ops.view.primitives", "import_module(TABLE[name])"),
         ("weft.ops.view.primitives", "def f():\n    import weft.tensor.tensor"),
         ("weft.ops.view.primitives", "def f():\n    def g():\n        from weft.tensor import tensor"),
         ("weft.ops.view.primitives", "if True:\n    from weft import tensor"),
@@ -129,6 +184,8 @@ def test_import_from_a_higher_layer_is_found(module: str, source: str) -> None:
         ("weft.tensor.tensor", "from weft.ops import view"),
         ("weft.nn", "import weft"),
         ("weft.ops.view.primitives", "import numpy, os.path"),
+        ("weft.ops.view.primitives", "import_module('numpy')"),
+        ("weft.tensor.tensor", "import_module(f'weft.ops.{name}')"),
     ],
 )
 def test_import_from_a_lower_layer_is_allowed(module: str, source: str) -> None:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from weft.base.public import public
 from weft.errors import DomainError
-from weft.tensor.large import set_kernel_layer
 
 _CAPTURES = ("source", "trace")
 
@@ -91,15 +89,3 @@ def _optimized(graph: Any, passes: Sequence[Any] | None, fast_math: bool) -> Any
     if passes is not None and not passes:
         return graph
     return graph.optimize(passes=passes, fast_math=fast_math)
-
-
-def _load_kernels() -> Any:
-    """The kernels for what runs on large arrays outside of graphs; None where nothing can be compiled."""
-    if any(find_spec(package) is None for package in ("llvmlite", "scipy_openblas32")):
-        return None
-    from weft.backends.eager import kernels
-
-    return kernels
-
-
-set_kernel_layer(_load_kernels)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.hooks import hooks
 from weft.errors import ShapeError
 
 Terms = dict[tuple["Atom", ...], int]
@@ -132,19 +133,21 @@ class Size:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Size) and self._text == other._text:
             return True
-        return bool(_order_rules) and _terms_of(other) is not None and self._equals(other)
+        return hooks.compare_size is not None and _terms_of(other) is not None and self._equals(other)
 
     def _equals(self, other: Any) -> Any:
         """Whether another size is always equal: it is not, unless a run decides in captured code."""
         difference = self - other
         if _exceeds(difference) or _exceeds(-difference):
             return False
-        told = _order_rules[0]("eq", self, other)
+        told = None if hooks.compare_size is None else hooks.compare_size("eq", self, other)
         return False if told is None else told
 
     def __ne__(self, other: object) -> Any:
         equal = self == other
-        return not equal if isinstance(equal, bool) else _order_rules[0]("ne", self, other)
+        if isinstance(equal, bool) or hooks.compare_size is None:
+            return not equal
+        return hooks.compare_size("ne", self, other)
 
     def names(self) -> set[str]:
         """The names it is made of."""
@@ -272,9 +275,8 @@ class Size:
 
     def _as_number(self, operator: str, other: Any, *, swap: bool) -> Any:
         """The result with a number or tensor, by the layer that can compute with a size."""
-        if not _number_rules:
-            return NotImplemented
-        return _number_rules[0](operator, self, other, swap)
+        compute = hooks.compute_with_size
+        return NotImplemented if compute is None else compute(operator, self, other, swap)
 
     def _unknown(self, what: str) -> ShapeError:
         return ShapeError(
@@ -316,7 +318,7 @@ class Size:
         found = None if not known else _exceeds(other - self if less else self - other)
         if found is not None:
             return found is holds
-        told = _order_rules[0](operator, self, other) if _order_rules else None
+        told = None if hooks.compare_size is None else hooks.compare_size(operator, self, other)
         if told is None:
             raise self._unknown(f"{self} {sign} {other}")
         return told
@@ -415,21 +417,6 @@ def _fraction(top: Any, bottom: int) -> Any:
 
 
 # Names and numbers
-
-_number_rules: list[Callable[[str, Size, Any, bool], Any]] = []
-
-
-def set_number_rule(rule: Callable[[str, Size, Any, bool], Any]) -> None:
-    """Called by the layer that can compute with a size: ``rule(operator, size, other, swap)``."""
-    _number_rules[:] = [rule]
-
-
-_order_rules: list[Callable[[str, Size, Any], Any]] = []
-
-
-def set_order_rule(rule: Callable[[str, Size, Any], Any]) -> None:
-    """Called by the layer that can compare in a graph: ``rule(operator, size, other)``, None where not."""
-    _order_rules[:] = [rule]
 
 
 def term_count(x: Any) -> int:

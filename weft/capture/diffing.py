@@ -7,12 +7,12 @@ return the value asked for are cut out and compiled: by halving, as few of them 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, kind
+from weft.base.hooks import hooks
 from weft.capture.cutting import cut_out
 from weft.capture.replaying import input_tensors
 from weft.capture.stepping import inputs_of
@@ -136,7 +136,7 @@ class Side:
         ] = {}  # by results, what gives them
         self._build: Build | None = None
         if backend != _INTERPRET:
-            self._build = import_module("weft.backends").builder("diff", backend)
+            self._build = hooks.builder("diff", backend)
 
     def inside(self, region: Graph, arrays: Sequence[Array]) -> Side:
         """A region on arrays, run as this side is."""

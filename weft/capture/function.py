@@ -14,13 +14,13 @@ import os
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 from weft import errors
 from weft.base.collector import collector_paused
 from weft.base.dtypes import default_float
+from weft.base.hooks import hooks
 from weft.base.tracebacks import edge, hide_weft
 from weft.capture.arguments import (
     Arguments,
@@ -347,7 +347,7 @@ class GraphFunction:
         >>> run.run_to(node="exp"), run["%0"]
         (True, tensor([0., 0.]))
         """
-        return import_module("weft.capture.stepping").step_call(self, args, kwargs)
+        return hooks.step_call(self, args, kwargs)
 
     @edge
     def diff(
@@ -367,7 +367,7 @@ class GraphFunction:
         >>> weft.compile(lambda x: weft.exp(x) * 2.0).diff("interpret", weft.ones(3)) is None
         True
         """
-        return import_module("weft.capture.diffing").diff_calls(self, other, args, kwargs, rtol, atol)
+        return hooks.diff_calls(self, other, args, kwargs, rtol, atol)
 
     def _version_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, Sequence[Any]]:
         """The version for a call, captured if there is none, and the tensors that it takes."""
@@ -404,7 +404,7 @@ class GraphFunction:
         tensor([2., 2., 2.])
         """
         version = self._version_to_save(examples, keywords)
-        import_module("weft.io.model").save_version(self._function, version, path)
+        hooks.save_version(self._function, version, path)
 
     @edge
     def export_library(self, folder: Any, *examples: Any, **options: Any) -> None:
@@ -423,7 +423,7 @@ class GraphFunction:
         >>> "libtwice.so" in os.listdir(folder)
         True
         """
-        import_module("weft.library.export").export_function(self, folder, examples, options)
+        hooks.export_function(self, folder, examples, options)
 
     def _version_to_save(self, examples: tuple[Any, ...], keywords: dict[str, Any]) -> Version:
         if not examples and not keywords:

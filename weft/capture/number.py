@@ -22,7 +22,7 @@ from weft.ops import arithmetic, compare
 from weft.ops.complex import absolute
 from weft.ops.op import WeakNumber
 from weft.ops.select import cast
-from weft.ops.size import set_weak_layer, size_value
+from weft.ops.size import size_value
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
@@ -299,5 +299,3 @@ Number.__neg__ = _negative
 Number.__pos__ = _unary(lambda tensor: tensor)
 Number.__abs__ = _unary(absolute)
 Number.__invert__ = lambda self: -self - 1
-
-set_weak_layer(number_of)

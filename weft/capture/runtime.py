@@ -17,7 +17,7 @@ from weft.capture.runtime_calls import call, call_method, enter, returned
 from weft.capture.runtime_loop import for_stmt, while_stmt
 from weft.capture.runtime_names import note_missing as _note_missing  # noqa: F401 - enters handlers
 from weft.capture.runtime_raise import raised, unfinished
-from weft.capture.runtime_sizes import _compare as _compare_sizes  # noqa: F401 - enters a rule
+from weft.capture.runtime_sizes import compare_size as _compare_sizes  # noqa: F401 - enters a rule
 from weft.capture.runtime_whole import items, whole
 from weft.capture.undefined import load, undefined
 

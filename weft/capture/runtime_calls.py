@@ -41,7 +41,7 @@ from weft.ops.rows import rows
 from weft.ops.select import cast
 from weft.ops.view.primitives import stack
 from weft.tensor.convert import number_dtype
-from weft.tensor.mode import set_call_layer, thread
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 
 _BUILTIN = (types.BuiltinFunctionType, type)
@@ -395,6 +395,3 @@ def _plain_function(function: Any) -> types.FunctionType | None:
         function = type(function).__call__ if callable(function) else None
     function = function.__func__ if isinstance(function, types.MethodType) else function
     return function if isinstance(function, types.FunctionType) else None
-
-
-set_call_layer(call)

@@ -9,7 +9,7 @@ import operator as operators
 import sys
 from typing import Any
 
-from weft.base.sizes import Size, set_order_rule
+from weft.base.sizes import Size
 from weft.capture import runtime_branch
 from weft.capture.convert_source import is_library
 from weft.capture.number import number_of
@@ -24,7 +24,7 @@ _COMPARISONS = frozenset(
 )
 
 
-def _compare(operator: str, size: Size, other: Any) -> Any:
+def compare_size(operator: str, size: Size, other: Any) -> Any:
     """A comparison as a Number, in converted code; None elsewhere."""
     capture = thread.capture
     if capture is None or not hasattr(capture.root, "stages_control") or not _is_asked_by_user():
@@ -38,6 +38,3 @@ def _is_asked_by_user() -> bool:
     while frame.f_back is not None and frame.f_code in _COMPARISONS:
         frame = frame.f_back
     return frame.f_code.co_filename in _ASKERS or not is_library(frame.f_code.co_filename)
-
-
-set_order_rule(_compare)

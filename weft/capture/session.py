@@ -7,13 +7,13 @@ done once. Parameters are read when a run begins, and updates applied when it ha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from threading import Lock, RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import errors
+from weft.base.hooks import hooks
 from weft.base.tracebacks import edge
 from weft.base.trees import tree_flatten, tree_unflatten
 from weft.capture.block import captures, generators, parameters, places
@@ -74,10 +74,9 @@ class Session:
         if not isinstance(graph, Graph):
             raise ArgumentError("Session", f"must be given a graph, got {type(graph).__name__}")
         self.graph = graph
-        backends = import_module("weft.backends")
-        self.backend = backends.default_backend() if backend is None else backend
+        self.backend = hooks.default_backend() if backend is None else backend
         options = {"debug": debug, "check_nan": check_setting("Session", check_nan)}
-        self._build = backends.builder("Session", backend, options)
+        self._build = hooks.builder("Session", backend, options)
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self._named: dict[Any, Value] = {}  # what names stand for; finding one goes through the graph
         self._lock = Lock()

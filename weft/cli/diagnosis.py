@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import weft
 from weft.cli.arguments import Commands
@@ -104,7 +105,7 @@ def _existing(path: Path) -> Path:
 def _trial() -> tuple[str, bool]:
     """A compiled function beside the same one run at once: what came of it, and whether it is right."""
 
-    def step(x: weft.Tensor) -> weft.Tensor:
+    def step(x: Any) -> Any:
         return weft.tanh(x @ x + 1.0).sum(axis=0)
 
     x = weft.arange(64.0).reshape(8, 8) / 64

@@ -7,9 +7,9 @@ import re
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from weft.base.hooks import hooks
 from weft.ir.graph import Array, Graph, Node, Operand, Value
 from weft.ir.location import Location
-from weft.ir.provided import provided
 from weft.ir.reader import Literal, Reader, Ref
 from weft.ir.types import TensorType
 
@@ -128,12 +128,12 @@ class Block:
 
     def node(self, line: Line, outputs: list[Value]) -> Node:
         """The node of a line."""
-        op = provided("find_op")("call" if line.called else line.op)
+        op = hooks.find_op("call" if line.called else line.op)
         if op is None:
             raise self.unknown_op(line)
         if line.called or not hasattr(op, "type_rule"):
             inputs, attrs = self.call(line)
-            op = provided("find_op")("call")
+            op = hooks.find_op("call")
         else:
             inputs, attrs = self.operands(line)
         node = Node(op, inputs, attrs, outputs, line.location)
@@ -142,7 +142,7 @@ class Block:
 
     def unknown_op(self, line: Line) -> Exception:
         """The error that there is no such op."""
-        close = get_close_matches(line.op, provided("op_names")(), 1)
+        close = get_close_matches(line.op, hooks.op_names(), 1)
         hint = f"did you mean {close[0]}?" if close else "a custom op must be declared before text is read"
         return self.reader.wrong(f"the op must be known, got {line.op}", line.at, hint)
 
@@ -163,12 +163,12 @@ class Block:
                 raise self.reader.wrong("expected operands first, then attributes as name=literal", at)
         self._check_count(line, len(inputs))
         self.regions(line, attrs)
-        for name, usual in provided("find_op")(line.op).usual(attrs).items():
+        for name, usual in hooks.find_op(line.op).usual(attrs).items():
             attrs.setdefault(name, usual)
         return inputs, attrs
 
     def _check_count(self, line: Line, count: int) -> None:
-        op = provided("find_op")(line.op)
+        op = hooks.find_op(line.op)
         least, most = len(op.inputs), None if op.variadic else len(op.inputs)
         if count < least or (most is not None and count > most):
             wanted = f"{least} operands" if most is not None else f"at least {least} operands"
@@ -201,7 +201,7 @@ class Block:
 
     def call(self, line: Line) -> tuple[list[Value], dict[str, Any]]:
         """The operands and attributes of a call; the body of a composite is traced again."""
-        names = () if line.called else provided("argument_names")(line.op)[0]
+        names = () if line.called else hooks.argument_names(line.op)[0]
         inputs: list[Value] = []
         arguments: list[tuple[str, Any]] = []
         named = False
@@ -232,9 +232,7 @@ class Block:
         if line.regions or line.uses:
             raise self.reader.wrong(f"a call with a body is written as call {line.op}(...)", line.at)
         types = [v.type for v in inputs]
-        body = provided("composite_body")(
-            line.op, attrs["arguments"], types, line.only, line.keep, line.location
-        )
+        body = hooks.composite_body(line.op, attrs["arguments"], types, line.only, line.keep, line.location)
         if body is None:
             given = ", ".join(map(str, types)) or "none"
             raise self.reader.wrong(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from weft.base.hooks import GRAPH_METHODS, graph_method
 from weft.base.sizes import Size, bind
 from weft.base.tracebacks import edge, hide_weft
 from weft.ir.location import Location
@@ -200,7 +201,7 @@ class Graph(_Frozen):
 
     def __getattr__(self, name: str) -> Any:
         """Methods that higher layers give, imported at first use."""
-        if name in _METHODS:
+        if name in GRAPH_METHODS:
             return _method(name).__get__(self)
         raise AttributeError(f"a graph has no {name!r}")
 
@@ -233,37 +234,12 @@ class Graph(_Frozen):
         return f"<graph {self.name}: {counts}>"
 
 
-_METHODS: dict[str, str] = {  # by name of a method, the module with the function
-    "enter_graph": "weft.capture.block",
-    "exit_graph": "weft.capture.block",
-    "call_graph": "weft.capture.calling",
-    "run": "weft.capture.calling",
-    "step": "weft.capture.stepping",
-    "diff": "weft.capture.diffing",
-    "to_text": "weft.ir.text",
-    "constant_data": "weft.ir.text",
-    "same": "weft.ir.compare",
-    "difference": "weft.ir.compare",
-    "verify": "weft.ir.verify",
-    "value": "weft.ir.surgery",
-    "clone": "weft.ir.surgery",
-    "extract": "weft.ir.surgery",
-    "cut": "weft.ir.surgery",
-    "replace_values": "weft.ir.surgery",
-    "stats": "weft.ir.stats",
-    "optimize": "weft.passes.pipeline",
-    "history": "weft.passes.pipeline",
-    "rewrite": "weft.passes.replace",
-    "memory": "weft.schedule.memory_report",
-}
 _set = object.__setattr__
 
 
 @cache
 def _method(name: str) -> Any:
-    from importlib import import_module
-
-    return edge(getattr(import_module(_METHODS[name]), name))
+    return edge(graph_method(name))
 
 
 def substitute_sizes(graph: Graph, sizes: Mapping[str, Any]) -> Graph:

@@ -20,13 +20,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from weft.base.hooks import hooks
 from weft.errors import GraphError
 from weft.ir.compare import same_literal
 from weft.ir.graph import Array, Graph, Node, Operand, Value, operands_of
 from weft.ir.labels import ConstantNames, Labels, numbered
 from weft.ir.literals import format_array, format_literal, format_name, is_short
 from weft.ir.location import Location
-from weft.ir.provided import provided
 
 WIDTH = 100  # of a line of inputs
 ALIGNED = 80  # of a line that locations are aligned behind: a long one does not push all others away
@@ -197,12 +197,12 @@ class _Printer:
         if used != list(range(len(used))) or type(body) is not Graph:
             return None
         shown = _Arguments(node, labels)
-        outs = None if self.expand or len(used) < len(node.inputs) else provided("call_outputs")(node)
+        outs = None if self.expand or len(used) < len(node.inputs) else hooks.call_outputs(node)
         if outs is not None:
             only, keep = outs
             more = f" only {format_literal(only)}" if only is not None else ""
             more += f" keep {format_literal(keep)}" if keep else ""
-            return f"{function}({shown.by_position(*provided('argument_names')(function))}){more}", []
+            return f"{function}({shown.by_position(*hooks.argument_names(function))}){more}", []
         uses = labels.listed(node.inputs[len(used) :])
         text = f"call {format_name(function, FUNCTION)}({shown.by_name()})"
         return f"{text} uses ({uses})" if uses else text, [(_title("body", function, body), body)]

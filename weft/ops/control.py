@@ -8,36 +8,23 @@ Derivatives and batching are in ``reverse``, ``forward`` and ``batch`` of ``weft
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import bool_, int64, kind
+from weft.base.hooks import hooks
 from weft.base.sizes import Size
 from weft.errors import DtypeError, GraphError, ShapeError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.ops.control_run import Ask, driven, prepare, stack_collected
 from weft.ops.families import primitive
-from weft.ops.op import Array, Op, Rule
+from weft.ops.op import Array, Op
 
 Types = tuple[TensorType, ...]
 Running = Generator[Ask, list[Array], tuple[Array, ...]]
 _COUNT = TensorType((), int64)
-
-
-def _rule(module: str, name: str) -> Any:
-    """A rule that differentiates or batches regions, of the layer that can trace them."""
-    return getattr(import_module(f"weft.transform.control.{module}"), name)
-
-
-def _batch(name: str) -> Rule:
-    return lambda *args: _rule("batch", name)(*args)
-
-
-def _jvp(name: str) -> Rule:
-    return lambda *args, **attrs: _rule("forward", name)(*args, **attrs)
 
 
 # What must hold of types
@@ -131,13 +118,9 @@ cond: Op = primitive(
     "cond",
     type_rule=_cond_type,
     eval=driven(_cond),
-    vjp=lambda g, predicate, xs, branches, needed: _rule("reverse", "branch_vjp")(
-        cond, g, predicate, xs, branches, needed
-    ),
-    jvp=lambda primals, tangents, outs, *, branches: _rule("forward", "branch_jvp")(
-        cond, primals, tangents, branches
-    ),
-    batch=_batch("branch_batch"),
+    vjp=lambda g, predicate, xs, branches, needed: hooks.branch_vjp(cond, g, predicate, xs, branches, needed),
+    jvp=lambda primals, tangents, outs, *, branches: hooks.branch_jvp(cond, primals, tangents, branches),
+    batch=lambda *args: hooks.branch_batch(*args),
     samples=None,
     outputs=0,
 )
@@ -147,13 +130,9 @@ switch: Op = primitive(
     "switch",
     type_rule=_switch_type,
     eval=driven(_switch),
-    vjp=lambda g, index, xs, branches, needed: _rule("reverse", "branch_vjp")(
-        switch, g, index, xs, branches, needed
-    ),
-    jvp=lambda primals, tangents, outs, *, branches: _rule("forward", "branch_jvp")(
-        switch, primals, tangents, branches
-    ),
-    batch=_batch("branch_batch"),
+    vjp=lambda g, index, xs, branches, needed: hooks.branch_vjp(switch, g, index, xs, branches, needed),
+    jvp=lambda primals, tangents, outs, *, branches: hooks.branch_jvp(switch, primals, tangents, branches),
+    batch=lambda *args: hooks.branch_batch(*args),
     samples=None,
     outputs=0,
 )
@@ -208,11 +187,11 @@ while_loop = primitive(
     "while_loop",
     type_rule=_while_type,
     eval=driven(_while),
-    vjp=lambda g, xs, test, body, carries, trips, checkpoint_every, needed: _rule("reverse", "while_vjp")(
+    vjp=lambda g, xs, test, body, carries, trips, checkpoint_every, needed: hooks.while_vjp(
         g, xs, test, body, carries, trips, checkpoint_every, needed
     ),
-    jvp=_jvp("while_jvp"),
-    batch=_batch("while_batch"),
+    jvp=lambda *args, **attrs: hooks.while_jvp(*args, **attrs),
+    batch=lambda *args: hooks.while_batch(*args),
     samples=None,
     outputs=0,
     defaults={"trips": None, "checkpoint_every": None},
@@ -277,11 +256,11 @@ scan = primitive(
     "scan",
     type_rule=_scan_type,
     eval=driven(_scan),
-    vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, needed: _rule("reverse", "scan_vjp")(
+    vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, needed: hooks.scan_vjp(
         g, xs, body, carries, mapped, length, reverse, counted, needed
     ),
-    jvp=_jvp("scan_jvp"),
-    batch=_batch("scan_batch"),
+    jvp=lambda *args, **attrs: hooks.scan_jvp(*args, **attrs),
+    batch=lambda *args: hooks.scan_batch(*args),
     samples=None,
     outputs=0,
     defaults={"mapped": 0, "reverse": False, "counted": False},

@@ -7,10 +7,11 @@ merged or moved across each other, so a graph prints in the order in which the p
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from weft.base.dtypes import bool_
+from weft.base.hooks import hooks
 from weft.errors import CheckError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
@@ -29,14 +30,6 @@ class Place(NamedTuple):
     detail: str = ""
 
 
-_text_layer: list[Callable[[Array, str], str]] = []
-
-
-def set_text_layer(write: Callable[[Array, str], str]) -> None:
-    """Called once by the tensor layer: ``write(array, notes)`` is the text of a tensor."""
-    _text_layer[:] = [write]
-
-
 def compose_text(pieces: Sequence[str], places: Sequence[Place], arrays: Sequence[Array]) -> str:
     """The pieces with what the arrays hold between them."""
     out = pieces[0]
@@ -47,7 +40,7 @@ def compose_text(pieces: Sequence[str], places: Sequence[Place], arrays: Sequenc
 
 def _write(place: Place, array: Array) -> str:
     if place.style == "tensor":
-        return _text_layer[0](array, place.detail)
+        return hooks.tensor_text(array, place.detail)
     value = array.reshape(()).item()
     return format(float(value) if type(value).__name__ == "bfloat16" else value, place.detail)
 

@@ -6,8 +6,7 @@ it too.
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from weft.base.hooks import hooks
 from weft.ir.graph import Graph
 from weft.ir.interpret import run_nodes
 from weft.ir.types import TensorType
@@ -33,9 +32,9 @@ function = primitive(
     "function",
     type_rule=_type,
     eval=_run,
-    vjp=lambda g, xs, outs, backward, arguments, used, seeded: import_module(
-        "weft.transform.function_region"
-    ).function_vjp(g, xs, outs, backward, arguments, used, seeded),
+    vjp=lambda g, xs, outs, backward, arguments, used, seeded: hooks.function_vjp(
+        g, xs, outs, backward, arguments, used, seeded
+    ),
     batch=None,
     samples=None,
     outputs=0,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.hooks import hooks
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
 from weft.ir.types import TensorType
@@ -223,7 +224,6 @@ class Op:
 
 OPS: dict[str, Op] = {}
 COMPOSITES: dict[str, Composite] = {}
-_tensor_layer: list[Callable[[Op], Callable[..., Any]]] = []
 
 
 def register(op: Op) -> Op:
@@ -234,14 +234,9 @@ def register(op: Op) -> Op:
     return op
 
 
-def set_tensor_layer(build: Callable[[Op], Callable[..., Any]]) -> None:
-    """Called once by the tensor layer: ``build(op)`` gives the function that runs op on tensors."""
-    _tensor_layer[:] = [build]
-
-
 def _first_use(op: Op) -> Callable[..., Any]:
     def on_tensors(*inputs: Any, **attrs: Any) -> Any:
-        op.on_tensors = _tensor_layer[0](op)
+        op.on_tensors = hooks.tensor_function(op)
         return op.on_tensors(*inputs, **attrs)
 
     return on_tensors
@@ -257,29 +252,7 @@ class _Staging:
 
 
 staging = _Staging()
-_scope_layer: list[Callable[..., Any]] = []
-
-
-def set_scope_layer(run: Callable[..., Any]) -> None:
-    """Called once by the layer that captures: ``run(composite, args, kwargs)`` runs one in a capture."""
-    _scope_layer[:] = [run]
-
-
 casting: dict[int, Any] = {}  # threads inside ``weft.autocast``, with the dtype that products get there
-_cast_layer: list[Callable[..., Any]] = []
-
-
-def set_cast_layer(run: Callable[..., Any]) -> None:
-    """Called once by autocast: ``run(precision, call, args, kwargs)`` calls a composite in its precision."""
-    _cast_layer[:] = [run]
-
-
-_large_layer: list[Callable[..., Any]] = []
-
-
-def set_large_layer(run: Callable[..., Any]) -> None:
-    """Called once by the tensor layer: ``run(composite, args, kwargs)``, None unless a kernel ran it."""
-    _large_layer[:] = [run]
 
 
 class Composite(NamedTuple):
@@ -324,10 +297,10 @@ def composite(
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 if precision and casting and get_ident() in casting:
-                    return _cast_layer[0](precision, call, args, kwargs)
+                    return hooks.run_in_precision(precision, call, args, kwargs)
                 if staging.threads:
-                    return _scope_layer[0](entry, args, kwargs)
-                if whole and (out := _large_layer[0](entry, args, kwargs)) is not None:
+                    return hooks.run_composite(entry, args, kwargs)
+                if whole and (out := hooks.call_large(entry, args, kwargs)) is not None:
                     return out
                 return function(*args, **kwargs)
             except WeftError as error:
@@ -352,7 +325,7 @@ def whole(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             captures = staging.threads and get_ident() in staging.threads
-            out = None if captures else _large_layer[0](entry, args, kwargs)
+            out = None if captures else hooks.call_large(entry, args, kwargs)
             return function(*args, **kwargs) if out is None else out
 
         return call

@@ -6,14 +6,14 @@ Next to a tensor a size is a weak number, as Python's are: ``x / batch`` has the
 from __future__ import annotations
 
 import operator as operators
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import DEFAULT_INT, DType
+from weft.base.hooks import hooks
 from weft.base.shapes import Shape
-from weft.base.sizes import Size, is_known, set_number_rule
+from weft.base.sizes import Size, is_known
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
@@ -100,13 +100,14 @@ def _need_graph(op: str, value: Any) -> None:
         )
 
 
-def _compute(operator: str, value: Size, other: Any, swap: bool) -> Any:
+def compute_with_size(operator: str, value: Size, other: Any, swap: bool) -> Any:
     """Arithmetic of a size that gives no size: with a tensor, an array or a float, or a division."""
     if not isinstance(other, (TensorLike, np.ndarray, Size, *_NUMBERS)):
         return NotImplemented
-    if isinstance(other, TensorLike | np.ndarray) or not _weak_layer:
+    number_of = hooks.number_of_size
+    if isinstance(other, TensorLike | np.ndarray) or number_of is None:
         return OPS[operator].on_tensors(*((other, value) if swap else (value, other)))
-    number = _weak_layer[0](value)
+    number = number_of(value)
     function = getattr(operators, _PYTHON[operator])
     return function(other, number) if swap else function(number, other)
 
@@ -114,12 +115,3 @@ def _compute(operator: str, value: Size, other: Any, swap: bool) -> Any:
 _PYTHON = {"div": "truediv", "floor_divide": "floordiv", "remainder": "mod"} | {
     name: name for name in ("add", "sub", "mul", "pow")
 }
-_weak_layer: list[Callable[[Size], Any]] = []
-
-
-def set_weak_layer(number_of: Callable[[Size], Any]) -> None:
-    """Called by the layer that has numbers whose value only a run tells: ``number_of(size)`` gives one."""
-    _weak_layer[:] = [number_of]
-
-
-set_number_rule(_compute)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.hooks import hooks
 from weft.capture.version import _Gradient
 from weft.nn.module import Module
-from weft.ops import op as op_layer
 from weft.profiler.log import Place, _Switch, here, now, take_down, trackers, user_place
 from weft.tensor import creation, engine, fast
 from weft.tensor.dispatch import apply
@@ -34,16 +34,14 @@ def install(switch: _Switch) -> None:
     switch.replace(engine, "_Sweep", _Sweep)
     switch.replace(Module, "__call__", _call_module)
     switch.replace(creation, "leaf", _leaf)
-    op_layer.set_large_layer(_call_large)
-    op_layer.set_scope_layer(_call_composite)
+    switch.replace(hooks, "call_large", _call_large)
+    switch.replace(hooks, "run_composite", _call_composite)
     watch_ops(_watch)
     switch.at_end(_end)
 
 
 def _end() -> None:
     watch_ops(None)
-    op_layer.set_large_layer(call_large)
-    op_layer.set_scope_layer(run_composite)
     _origins.clear()
 
 

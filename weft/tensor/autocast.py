@@ -18,7 +18,7 @@ import numpy as np
 from weft.base.dtypes import DType, as_dtype, bfloat16, float16, float32, float64, kind
 from weft.base.public import public
 from weft.errors import DtypeError
-from weft.ops.op import Container, TensorLike, casting, set_cast_layer
+from weft.ops.op import Container, TensorLike, casting
 from weft.ops.select import cast
 from weft.tensor.mode import Scope, leave, thread
 
@@ -124,11 +124,10 @@ def _cast(x: Any, dtype: DType | None) -> Any:
     return x if dtype is None or x.dtype == dtype else cast(x, dtype=dtype)
 
 
-def _run(precision: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_in_precision(
+    precision: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Call a composite on arguments in its precision; inside it nothing is cast."""
     given = in_precision(precision, [*args, *kwargs.values()])
     with not_casting():
         return call(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
-
-
-set_cast_layer(_run)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.hooks import hooks
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.op import staging, type_of
@@ -188,12 +189,6 @@ class Call:
 
 Inside = Callable[[Any, Any, Sequence[Any]], tuple[Any, Call]]
 INSIDE: dict[type, Inside] = {}  # how a call runs where the data are of some kind other than arrays
-_region_rule: list[Callable[[Any, Sequence[Any]], tuple[Any, Call]]] = []
-
-
-def set_region_rule(rule: Callable[[Any, Sequence[Any]], tuple[Any, Call]]) -> None:
-    """Called once by the layer that traces regions: how a call runs in one."""
-    _region_rule[:] = [rule]
 
 
 def call(function: Any, args: Sequence[Any]) -> tuple[Any, Call]:
@@ -204,7 +199,7 @@ def call(function: Any, args: Sequence[Any]) -> tuple[Any, Call]:
         if inside := INSIDE.get(type(top)):
             return inside(top, function, args)
     if staging.threads and thread.capture is not None and thread.capture.region and recording():
-        return _region_rule[0](function, args)
+        return hooks.apply_in_region(function, args)
     made, datas, others = run_forward(function, args)
     return made.results(made.record([a for a in args if isinstance(a, Tensor)], datas), others), made
 

@@ -15,7 +15,7 @@ import numpy as np
 from weft.base.dtypes import DTYPES, kind
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
-from weft.ops.op import Container, NoGradient, Op, casting, set_tensor_layer
+from weft.ops.op import Container, NoGradient, Op, casting
 from weft.tensor.autocast import in_precision
 from weft.tensor.declared import fast_declared
 from weft.tensor.dispatch import apply, as_tensors, elementwise_rule, promoted, recording, wrap
@@ -343,6 +343,3 @@ def _without_gradient(op: Op, general: Function, staged: Function, staging: Any)
         return general(x, y)
 
     return unary if len(op.inputs) == 1 else binary
-
-
-set_tensor_layer(build)

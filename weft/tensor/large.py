@@ -1,23 +1,23 @@
 """Ops, composites and gradients on large arrays: compiled kernels run them, on all threads, instead of NumPy.
 
-Here is when they do. The kernels are those of ``weft.backends``, a higher layer, which ``weft.compile`` names
-with ``set_kernel_layer``. Whether an array is large depends on its size alone, so that an op gives the
-same bits each time.
+Here is when they do. The kernels are those of ``weft.backends.eager``. Whether an array is large depends on
+its size alone, so that an op gives the same bits each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from threading import get_ident
 from typing import Any, Protocol
 
 import numpy as np
 
+from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.config import settings
 from weft.errors import ArgumentError
-from weft.ops.op import Composite, Op, casting, set_large_layer
+from weft.ops.op import Composite, Op, casting
 from weft.tensor.rules import Backward, Edges, Saved
 
 ndarray, ufunc = np.ndarray, np.ufunc
@@ -52,26 +52,21 @@ class Layer(Protocol):
 class _Kernels:
     """Whether compiled kernels are used, and what runs them: it is loaded at its first use."""
 
-    __slots__ = ("layer", "load", "on")
+    __slots__ = ("asked", "layer", "on")
 
     def __init__(self) -> None:
         self.on = settings.eager_kernels
-        self.load: Callable[[], Layer | None] | None = None
+        self.asked = False
         self.layer: Layer | None = None
 
     def found(self) -> Layer | None:
         """What runs kernels, if they are used."""
-        if self.load is not None and self.on:
-            self.layer, self.load = self.load(), None
+        if self.on and not self.asked:
+            self.asked, self.layer = True, hooks.load_kernels()
         return self.layer if self.on else None
 
 
 _kernels = _Kernels()
-
-
-def set_kernel_layer(load: Callable[[], Layer | None]) -> None:
-    """Called once: ``load()`` gives what runs kernels, None if nothing can."""
-    _kernels.load, _kernels.layer = load, None
 
 
 def evaluate_large(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
@@ -115,9 +110,6 @@ def with_kernels(rule: Backward, *, flat: bool = False) -> Backward:
         return run(g, saved, edges) if found is None else found
 
     return rule.replace(run=run_large)
-
-
-set_large_layer(call_large)
 
 
 @public

@@ -16,6 +16,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, TypeVar
 
+from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.errors import ArgumentError
 
@@ -47,19 +48,13 @@ class _Switch:
 
 thread = _Thread()
 switch = _Switch()
-_call_layer: list[Callable[..., Any]] = []
-
-
-def set_call_layer(call: Callable[..., Any]) -> None:
-    """Called once by the layer that reads source: ``call(function, *args)`` calls one in a capture."""
-    _call_layer[:] = [call]
 
 
 def call_user(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function of the user; in a capture from source its control flow goes into the graph."""
-    if thread.capture is None or not _call_layer or thread.capture.root.region:
+    if thread.capture is None or (call := hooks.call_converted) is None or thread.capture.root.region:
         return function(*args, **kwargs)
-    return _call_layer[0](function, *args, **kwargs)
+    return call(function, *args, **kwargs)
 
 
 running_levels: set[int] = set()  # of the transforms that run, in all threads; each number is used once

@@ -17,7 +17,6 @@ from weft.base.device import CPU, Device, as_device
 from weft.base.dtypes import as_dtype, kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, GraphError, ShapeError
-from weft.ops.effects import set_text_layer
 from weft.ops.op import staging, type_of
 from weft.tensor import dispatch
 from weft.tensor.autograd import seed_gradient as seed_gradient
@@ -276,7 +275,8 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return sys.getrefcount(self._data) <= UNSHARED_COUNT and self._data.base is None
 
 
-def _text(array: Any, note: str) -> str:
+def tensor_text(array: Any, note: str) -> str:
+    """An array as a tensor prints, with a note."""
     from weft.tensor.printing import format_array
 
     return format_array(array, (), (note,))
@@ -284,7 +284,6 @@ def _text(array: Any, note: str) -> str:
 
 wrap = dispatch.wrap
 dispatch.TENSOR = Tensor
-set_text_layer(_text)
 
 
 def _rebuild(array: Any, requires_grad: bool) -> Tensor:

@@ -11,7 +11,7 @@ from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
 from weft.ops.function import function as function_op
 from weft.ops.op import TensorLike, type_of
-from weft.tensor.call import Call, run_forward, set_region_rule
+from weft.tensor.call import Call, run_forward
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.control.derivatives import split_groups
 from weft.transform.control.regions import zeros
@@ -106,6 +106,3 @@ def function_vjp(
     found = iter(run(backward, items))
     grads = [next(found) if kind(x.dtype) in "fc" else None for x in xs[:arguments]]
     return [*grads, *[None] * (len(xs) - arguments)]
-
-
-set_region_rule(apply_in_region)

@@ -17,7 +17,7 @@ from weft.ir.compare import same_literal
 from weft.ir.graph import Array, Graph, Node, Operand, Value
 from weft.ir.order import needed_nodes
 from weft.ops.call import call
-from weft.ops.op import Composite, Container, TensorLike, set_scope_layer
+from weft.ops.op import Composite, Container, TensorLike
 from weft.tensor.large import call_large
 from weft.tensor.mode import thread
 
@@ -242,6 +242,3 @@ def copy_graph(
         [value(v) for v in outputs],
         constants={value(v): constants[v] for v in used if v in constants and v not in given},
     )
-
-
-set_scope_layer(run_composite)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.base.hooks import hooks
 from weft.ir.graph import Graph, Node
 from weft.ir.interpret import run_nodes
-from weft.ir.provided import provided
 from weft.onnx.writers.fuse import fused
 from weft.onnx.writers.registry import COMPOSITES
 from weft.ops.op import Op, no_gradient
@@ -72,7 +72,7 @@ def _sealed_node(node: Node) -> Node:
 
 def _is_whole(node: Node) -> bool:
     """Whether a call gives what its function does: no value from inside that a gradient keeps."""
-    return bool(provided("call_outputs")(node) == (None, ()))
+    return bool(hooks.call_outputs(node) == (None, ()))
 
 
 def _with_regions(node: Node, regions: Sequence[Graph]) -> Node:
