@@ -88,7 +88,7 @@ take_class: Op = linear(
         Sample((real_array((3, 4)).T, np.array([0, -7, 2, 1])), {"axis": 1, "ignore": -7}),
         Sample((real_array((0, 3)), np.zeros((0,), np.int32)), {"axis": 1, "ignore": -100}),
     ],
-    total=False,
+    fallible=True,
 )
 
 put_class: Op = linear(
@@ -106,5 +106,5 @@ put_class: Op = linear(
         Sample((real_array((4,)), np.array([0, -7, 2, 1])), {"classes": 3, "axis": 0, "ignore": -7}),
         Sample((real_array((0,)), np.zeros((0,), np.int32)), {"classes": 3, "axis": 1, "ignore": -100}),
     ],
-    total=False,
+    fallible=True,
 )

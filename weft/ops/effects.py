@@ -59,6 +59,7 @@ print_text = primitive(
     samples=None,
     outputs=0,
     effect=True,
+    host=True,
 )
 
 

@@ -8,7 +8,7 @@ primitive     everything is written
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from weft.base.public import parameters
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.op import Defaults, NoGradient, Op, Rule, Samples, register
+from weft.ops.op import Defaults, NoGradient, Op, Rule, Samples, View, register
 
 _NAMES = ("x", "y", "z")
 _KIND_WORDS = {"b": "bool", "iu": "integer", "f": "floating", "c": "complex"}
@@ -107,6 +107,30 @@ def describe_kinds(kinds: str) -> str:
     return " or ".join(words)
 
 
+class Properties(TypedDict, total=False):
+    """Fields of ``Op`` that a declaration may set, whatever its family."""
+
+    jvp: Rule | None
+    scalar: Rule | None
+    outputs: int
+    effect: bool
+    masks: bool
+    moves: bool
+    total: bool
+    defaults: Defaults | None
+    precision: str
+    fold: str
+    fold_over: str
+    view: View | None
+    cost: int
+    products: Callable[..., Any]
+    fallible: bool
+    host: bool
+    in_place: bool
+    large_eval: bool
+    large_vjp: bool
+
+
 def linear(
     name: str,
     *,
@@ -115,13 +139,8 @@ def linear(
     transpose: Any,
     batch: Rule | None,
     samples: Samples,
-    scalar: Rule | None = None,
     over: str = "each",
-    masks: bool = False,
-    moves: bool = False,
-    total: bool = True,
-    defaults: Defaults | None = None,
-    precision: str = "",
+    **properties: Unpack[Properties],
 ) -> Op:
     """Declare an op that is linear in its inputs: its vjp is the transpose, its jvp the op itself.
 
@@ -133,29 +152,11 @@ def linear(
         transpose: a rule per input, or one that returns all gradients; of a complex op, the adjoint.
         batch: the batching rule, or None for a loop over the batch.
         samples: calls for the generated tests.
-        scalar: scalar code, for an op that works element by element.
         over: "each" if linear in each input for fixed others, "joint" if in all inputs together.
-        masks: whether it chooses between inputs, so that no gradient may reach what was not chosen.
-        moves: whether it only moves elements.
-        total: whether there is a result for all inputs.
-        defaults: values of attributes that text leaves out, or a function from the other attributes to them.
-        precision: what ``weft.autocast`` makes of floating inputs, "low" or "high".
+        properties: further fields of ``Op``; it is total unless one says otherwise.
     """
-    return primitive(
-        name,
-        type_rule=type_rule,
-        eval=eval,
-        vjp=transpose,
-        batch=batch,
-        samples=samples,
-        scalar=scalar,
-        linear=over,
-        masks=masks,
-        moves=moves,
-        total=total,
-        defaults=defaults,
-        precision=precision,
-    )
+    properties.setdefault("total", True)
+    return _declare(name, type_rule, eval, transpose, batch, samples, linear=over, **properties)
 
 
 def primitive(
@@ -166,39 +167,35 @@ def primitive(
     vjp: Any,
     batch: Rule | None,
     samples: Samples | None,
-    jvp: Rule | None = None,
-    scalar: Rule | None = None,
-    linear: str = "",
-    outputs: int = 1,
-    effect: bool = False,
-    masks: bool = False,
-    moves: bool = False,
-    total: bool = False,
-    defaults: Defaults | None = None,
-    precision: str = "",
+    **properties: Unpack[Properties],
 ) -> Op:
     """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
+    return _declare(name, type_rule, eval, vjp, batch, samples, **properties)
+
+
+def _declare(
+    name: str,
+    type_rule: Callable[..., Any],
+    eval: Callable[..., Any],
+    vjp: Any,
+    batch: Rule | None,
+    samples: Samples | None,
+    linear: str = "",
+    **properties: Unpack[Properties],
+) -> Op:
     inputs, attrs, variadic = parameters(getattr(eval, "steps", eval))
     return register(
         Op(
             name,
             inputs=inputs,
             attrs=attrs,
+            variadic=variadic,
             eval=eval,
             type_rule=type_rule,
             vjp=vjp,
-            jvp=jvp,
             batch=batch,
-            linear=linear,
-            scalar=scalar,
             samples=samples,
-            outputs=outputs,
-            variadic=variadic,
-            effect=effect,
-            masks=masks,
-            moves=moves,
-            total=total,
-            defaults=defaults,
-            precision=precision,
+            linear=linear,
+            **properties,
         )
     )

@@ -73,6 +73,7 @@ transform = linear(
     transpose=(lambda g, axes, norm: inverse_transform(g, axes=axes, norm=SWAPPED[norm]),),
     batch=batch_leading(shifted_axes),
     samples=_fft_samples,
+    host=True,
 )
 inverse_transform: Op = linear(
     "ifft",
@@ -81,6 +82,7 @@ inverse_transform: Op = linear(
     transpose=(lambda g, axes, norm: transform(g, axes=axes, norm=SWAPPED[norm]),),
     batch=batch_leading(shifted_axes),
     samples=_fft_samples,
+    host=True,
 )
 
 
@@ -136,6 +138,7 @@ real_transform = linear(
         Sample((real_array((0, 1)),), {"axis": 1, "norm": "backward"}),
         Sample((real_array((6,)).astype(float32),), {"axis": 0, "norm": "backward"}, smooth=False),
     ],
+    host=True,
 )
 real_inverse_transform = linear(
     "irfft",
@@ -152,4 +155,5 @@ real_inverse_transform = linear(
             (complex_array((4,)).astype(complex64),), {"axis": 0, "n": 6, "norm": "backward"}, smooth=False
         ),
     ],
+    host=True,
 )

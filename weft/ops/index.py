@@ -244,7 +244,7 @@ gather_nd: Op = linear(
     transpose=_gather_transpose,
     batch=_batch_gather,
     samples=_gather_samples,
-    total=False,
+    fallible=True,
 )
 
 
@@ -256,7 +256,8 @@ scatter_add_nd: Op = linear(
     batch=_batch_scatter,
     samples=_scatter_samples,
     over="joint",
-    total=False,
+    fallible=True,
+    in_place=True,
 )
 
 
@@ -287,5 +288,6 @@ scatter_nd: Op = linear(
     batch=_batch_scatter,
     samples=_scatter_samples,
     over="joint",
-    total=False,
+    fallible=True,
+    in_place=True,
 )

@@ -141,6 +141,8 @@ standardize = primitive(
     outputs=3,
     total=True,
     precision="high",
+    large_eval=True,
+    large_vjp=True,
 )
 
 

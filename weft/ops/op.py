@@ -12,9 +12,9 @@ and an attribute ``axis`` gets just these, and only what is named is kept alive 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -87,6 +87,7 @@ class Sample(NamedTuple):
 Samples = Callable[[], Iterable[Sample]]
 Rule = Callable[..., Any]
 Defaults = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]]
+View = Callable[..., Sequence[Any]] | Literal["flat"]
 
 
 class Op:
@@ -123,9 +124,25 @@ class Op:
             attributes; nodes have them all.
         precision: what ``weft.autocast`` makes of floating inputs: half precision if "low", single if "high",
             nothing if "".
+        fold: the instruction that makes one element of many, two at a time ("add", "mul", "max", "min",
+            "and_", "or_"), or "".
+        fold_over: which elements: "axes" (a reduction: its attributes are ``axes`` and ``keepdims``),
+            "windows", "prefix" (a running result), "place" (where the result is); "" without a fold.
+        view: of an op that gives elements of its one input in another order, where one lies: a function
+            ``(index, x_type, **attrs) -> index`` of sums and multiples of the output's indices; or "flat" if
+            all elements stay and keep their order, as in ``reshape``. None for other ops.
+        cost: about how many simple instructions one element takes; counted in the scalar code of an
+            elementwise op when it is first asked for.
+        products: of an op that adds up products, how many for one element, by the shapes of its inputs.
+        fallible: whether it fails for some values, such as an index out of range; it is then not total.
+        host: whether compiled programs have Python run it, as a library does it best.
+        in_place: whether it gives its first input with some elements changed, best in the same memory.
+        large_eval: whether a compiled kernel replaces ``eval`` on large arrays, outside of graphs.
+        large_vjp: likewise ``vjp``.
     """
 
     __slots__ = (
+        "_cost",
         "accepts",
         "attrs",
         "batch",
@@ -133,8 +150,15 @@ class Op:
         "defaults",
         "effect",
         "eval",
+        "fallible",
+        "fold",
+        "fold_over",
+        "host",
+        "in_place",
         "inputs",
         "jvp",
+        "large_eval",
+        "large_vjp",
         "linear",
         "masks",
         "moves",
@@ -143,6 +167,7 @@ class Op:
         "outputs",
         "partials",
         "precision",
+        "products",
         "result",
         "samples",
         "scalar",
@@ -150,6 +175,7 @@ class Op:
         "total",
         "type_rule",
         "variadic",
+        "view",
         "vjp",
     )
 
@@ -180,6 +206,16 @@ class Op:
         total: bool = False,
         defaults: Defaults | None = None,
         precision: str = "",
+        fold: str = "",
+        fold_over: str = "axes",
+        view: View | None = None,
+        cost: int | None = None,
+        products: Callable[..., Any] | None = None,
+        fallible: bool = False,
+        host: bool = False,
+        in_place: bool = False,
+        large_eval: bool = False,
+        large_vjp: bool = False,
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -200,11 +236,21 @@ class Op:
         self.variadic = variadic
         self.effect = effect
         self.masks = masks
-        self.moves = moves
+        self.moves = moves or view is not None
         self.commutative = commutative
-        self.total = total
+        self.total = total and not fallible
         self.defaults = defaults or {}
         self.precision = precision
+        self.fold = fold
+        self.fold_over = fold_over if fold else ""
+        self.view = view
+        self.products = products
+        self.fallible = fallible
+        self.host = host
+        self.in_place = in_place
+        self.large_eval = large_eval
+        self.large_vjp = large_vjp
+        self._cost = cost
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
@@ -213,6 +259,15 @@ class Op:
             if isinstance(x, TensorLike):
                 return self.on_tensors(*inputs, **attrs)
         return self.eval(*inputs, **attrs)
+
+    @property
+    def cost(self) -> int:
+        """About how many simple instructions one element takes."""
+        if self._cost is None:
+            from weft.ops.cost import count_instructions  # nobody who only declares ops needs it
+
+            self._cost = count_instructions(self)
+        return self._cost
 
     def usual(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
         """The values of attributes that text leaves out, beside others."""

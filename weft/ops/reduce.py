@@ -101,6 +101,8 @@ reduce_sum: Op = linear(
     samples=_arithmetic_samples,
     defaults={"keepdims": False},
     precision="high",
+    fold="add",
+    large_eval=True,  # not its vjp, which is a view
 )
 
 
@@ -186,6 +188,7 @@ reduce_prod: Op = primitive(
     total=True,
     defaults={"keepdims": False},
     precision="high",
+    fold="mul",
 )
 
 
@@ -226,6 +229,9 @@ def _extreme(name: str, ufunc: Any) -> Op:
         samples=_reduce_samples,
         total=True,
         defaults={"keepdims": False},
+        fold=name,
+        large_eval=True,
+        large_vjp=True,
     )
 
 
@@ -284,7 +290,7 @@ amax, amin = max, min
 # Truth
 
 
-def _truth(name: str, ufunc: Any) -> Op:
+def _truth(name: str, ufunc: Any, fold: str) -> Op:
     return primitive(
         name,
         type_rule=lambda x, *, axes, keepdims: TensorType(reduce_shape(x.shape, axes, keepdims), bool_),
@@ -300,11 +306,12 @@ def _truth(name: str, ufunc: Any) -> Op:
         ],
         total=True,
         defaults={"keepdims": False},
+        fold=fold,
     )
 
 
-reduce_any = _truth("any", np.logical_or)
-reduce_all = _truth("all", np.logical_and)
+reduce_any = _truth("any", np.logical_or, "or_")
+reduce_all = _truth("all", np.logical_and, "and_")
 
 
 @public
@@ -344,7 +351,7 @@ def count_nonzero(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any
 # Places
 
 
-def _place(name: str, function: Any) -> Op:
+def _place(name: str, function: Any, fold: str) -> Op:
     def type_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
         if kind(x.dtype) == "c":
             raise DtypeError(name, f"dtype must be real, got {x.dtype.name}")
@@ -366,11 +373,13 @@ def _place(name: str, function: Any) -> Op:
         ],
         total=True,
         defaults={"keepdims": False},
+        fold=fold,
+        fold_over="place",
     )
 
 
-place_of_max = _place("argmax", np.argmax)
-place_of_min = _place("argmin", np.argmin)
+place_of_max = _place("argmax", np.argmax, "max")
+place_of_min = _place("argmin", np.argmin, "min")
 
 
 def _checked_place(op: Op, x: Any, axis: int | None, keepdims: bool) -> Any:

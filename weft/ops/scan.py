@@ -57,6 +57,8 @@ running_sum: Op = linear(
     samples=lambda: _scan_samples(reverse=False) + _scan_samples(reverse=True),
     defaults={"reverse": False},
     precision="high",
+    fold="add",
+    fold_over="prefix",
 )
 
 
@@ -103,6 +105,8 @@ running_prod: Op = primitive(
     samples=_prod_samples,
     total=True,
     precision="high",
+    fold="mul",
+    fold_over="prefix",
 )
 
 

@@ -88,6 +88,8 @@ softmax_op = primitive(
     samples=_samples,
     total=True,
     precision="high",
+    large_eval=True,
+    large_vjp=True,
 )
 
 log_softmax_op = primitive(
@@ -100,6 +102,8 @@ log_softmax_op = primitive(
     samples=_samples,
     total=True,
     precision="high",
+    large_eval=True,
+    large_vjp=True,
 )
 
 

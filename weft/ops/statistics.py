@@ -159,6 +159,8 @@ log_sum_exp: Op = primitive(
     ],
     total=True,
     precision="high",
+    large_eval=True,
+    large_vjp=True,
 )
 
 

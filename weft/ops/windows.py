@@ -240,6 +240,8 @@ window_sum: Op = linear(
     ),
     batch=batch_leading(),
     samples=_samples,
+    fold="add",
+    fold_over="windows",
 )
 
 window_spread: Op = linear(

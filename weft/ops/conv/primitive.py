@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.base.dtypes import kind
+from weft.base.shapes import size_of
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import move_axis
@@ -221,6 +222,7 @@ conv: Op = linear(
     batch=_batch_conv,
     precision="low",
     samples=_conv_samples,
+    products=lambda x, w: size_of(w[1:]),
 )
 
 

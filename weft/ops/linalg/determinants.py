@@ -76,6 +76,7 @@ determinant = primitive(
     vjp=(lambda g, x: as_matrices(g) * cofactors(x).conj(),),
     batch=batch_leading(),
     samples=_det_samples,
+    host=True,
 )
 
 
@@ -108,6 +109,7 @@ cofactors: Op = primitive(
     vjp=(_cofactors_vjp,),
     batch=batch_leading(),
     samples=lambda: _det_samples(smooth=False),
+    host=True,
 )
 
 
@@ -154,6 +156,7 @@ slogdet_parts = primitive(
         Sample((real_array((0, 0)),)),
         Sample((well_conditioned((3, 3)).astype(np.float32),), smooth=False),
     ],
+    host=True,
 )
 
 

@@ -94,6 +94,7 @@ eigh_decompose = primitive(
     batch=batch_leading(),
     outputs=2,
     samples=lambda: _hermitian_samples(vectors=True),
+    host=True,
 )
 
 
@@ -114,6 +115,7 @@ hermitian_eigenvalues = primitive(
     vjp=(_eigvalsh_vjp,),
     batch=batch_leading(),
     samples=lambda: _hermitian_samples(vectors=False),
+    host=True,
 )
 
 
@@ -192,6 +194,7 @@ eig_decompose = primitive(
     batch=batch_leading(),
     outputs=2,
     samples=lambda: _general_samples(vectors=True),
+    host=True,
 )
 
 
@@ -219,6 +222,7 @@ eigenvalues_of = primitive(
     vjp=(_eigvals_vjp,),
     batch=batch_leading(),
     samples=lambda: _general_samples(vectors=False),
+    host=True,
 )
 
 

@@ -112,6 +112,7 @@ pseudo_inverse = primitive(
     vjp=(_pinv_vjp, no_gradient("a cutoff")),
     batch=_batch_pinv,
     samples=_pinv_samples,
+    host=True,
 )
 
 
@@ -256,6 +257,7 @@ matrix_exponential = primitive(
         Sample((real_array((0, 0)),)),
         Sample((real_array((3, 3)).astype(np.float32),), smooth=False),
     ],
+    host=True,
 )
 
 

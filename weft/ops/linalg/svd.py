@@ -124,6 +124,7 @@ svd_decompose = primitive(
     batch=batch_leading(),
     outputs=3,
     samples=_svd_samples,
+    host=True,
 )
 
 
@@ -157,6 +158,7 @@ singular_values = primitive(
         Sample((real_array((0, 3)),)),
         Sample((np.zeros((2, 2)),), smooth=False),
     ],
+    host=True,
 )
 
 

@@ -69,6 +69,7 @@ solve_system = primitive(
         Sample((real_array((0, 0)), real_array((0, 2)))),
         Sample((well_conditioned((2, 2)), real_array((2, 0)))),
     ],
+    host=True,
 )
 
 
@@ -124,6 +125,7 @@ triangular_solve = primitive(
         ),
         Sample((real_array((0, 0)), real_array((0, 2))), {"upper": True, "unit": True}),
     ],
+    fallible=True,
 )
 
 
@@ -207,6 +209,7 @@ invert = primitive(
         Sample((real_array((0, 2, 2)),)),
         Sample((well_conditioned((3, 3)).astype(np.float32),), smooth=False),
     ],
+    host=True,
 )
 
 

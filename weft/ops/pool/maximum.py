@@ -167,4 +167,6 @@ max_values = primitive(
     batch=batch_leading(),
     samples=_max_samples,
     total=True,
+    fold="max",
+    fold_over="windows",
 )

@@ -6,6 +6,7 @@ the normalising stand here for joining, else in ``axes`` and ``joining``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ reshape: Op = linear(
         Sample((real_array((0, 3)),), {"shape": (3, 0, 2)}),
         Sample((real_array((4, 3)).T,), {"shape": (12,)}),
     ],
-    moves=True,
+    view="flat",
 )
 
 
@@ -69,7 +70,7 @@ permute: Op = linear(
         Sample((real_array(()),), {"axes": ()}),
         Sample((real_array((0, 3)),), {"axes": (1, 0)}),
     ],
-    moves=True,
+    view=lambda index, x, axes: [index[i] for i in _inverse(axes)],
 )
 
 
@@ -88,6 +89,11 @@ def _batch_broadcast(op: Any, size: int, inputs: Any, axes: Any, attrs: Attrs) -
     return op(x, shape=(size, *attrs["shape"])), 0
 
 
+def _broadcast_view(index: Sequence[Any], x: TensorType, shape: Shape) -> list[Any]:
+    lead = len(shape) - x.ndim
+    return [i if s == t else 0 for i, s, t in zip(index[lead:], x.shape, shape[lead:], strict=True)]
+
+
 broadcast_to: Op = linear(
     "broadcast_to",
     type_rule=_broadcast_type,
@@ -99,7 +105,7 @@ broadcast_to: Op = linear(
         Sample((real_array(()),), {"shape": (2,)}),
         Sample((real_array((1, 3)),), {"shape": (0, 3)}),
     ],
-    moves=True,
+    view=_broadcast_view,
 )
 
 # Joining

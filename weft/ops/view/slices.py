@@ -80,6 +80,10 @@ def _unit_steps(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {"steps": (1,) * len(starts)} if isinstance(starts, tuple) else {}
 
 
+def _slice_view(index: Sequence[Any], x: TensorType, starts: Ints, stops: Ints, steps: Ints) -> list[Any]:
+    return [i * step + start for i, start, step in zip(index, starts, steps, strict=True)]
+
+
 slice_axes: Op = linear(
     "slice",
     type_rule=_slice_type,
@@ -88,7 +92,7 @@ slice_axes: Op = linear(
     batch=batch_leading(_batch_slice),
     samples=_slice_samples,
     defaults=_unit_steps,
-    moves=True,
+    view=_slice_view,
 )
 
 
