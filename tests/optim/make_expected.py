@@ -40,7 +40,7 @@ def follow(way: problem.Way, shift: float = 0.0) -> np.ndarray:
         return loss
 
     rows = []
-    for i in range(1, problem.STEPS + 1):
+    for i in range(1, way.steps + 1):
         if way.kind == "LBFGS":
             optimizer.step(closure)
         else:

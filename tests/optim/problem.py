@@ -30,13 +30,17 @@ def loss_of(params: Sequence[Any], x: Any, y: Any) -> Any:
 
 
 class Way(NamedTuple):
-    """An optimizer with its settings, those of its second group, and what else happens at each step."""
+    """An optimizer with its settings, those of its second group, and what else happens at each step.
+
+    A way that makes much of the last digits is followed for fewer steps.
+    """
 
     kind: str
     settings: dict[str, Any]
     second: dict[str, Any] | None = None
     schedule: Callable[[Any, Any], Any] | None = None
     clip: tuple[str, float] | None = None
+    steps: int = STEPS
 
 
 def make_optimizer(optim: Any, way: Way, params: Sequence[Any]) -> Any:
@@ -115,7 +119,7 @@ WAYS: dict[str, Way] = {
         "LBFGS", {"lr": 0.2, "max_iter": 1, "max_eval": 20, "line_search_fn": "strong_wolfe"}
     ),
     "lbfgs/wolfe_long": Way(
-        "LBFGS", {"lr": 4.0, "max_iter": 1, "max_eval": 9, "line_search_fn": "strong_wolfe"}
+        "LBFGS", {"lr": 4.0, "max_iter": 1, "max_eval": 9, "line_search_fn": "strong_wolfe"}, steps=70
     ),
 }
 

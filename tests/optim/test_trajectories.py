@@ -66,9 +66,10 @@ class Run:
 
 @pytest.mark.parametrize("name", problem.WAYS)
 def test_a_hundred_steps_lead_where_pytorchs_do(name: str) -> None:
-    run = Run(problem.WAYS[name], parameters())
+    way = problem.WAYS[name]
+    run = Run(way, parameters())
     rows = []
-    for i in range(1, problem.STEPS + 1):
+    for i in range(1, way.steps + 1):
         run.step()
         if i in problem.KEPT:
             rows.append(run.place())

@@ -11,7 +11,7 @@ import numpy as np
 
 import weft
 from weft.backends.llvm.driver import build_executable
-from weft.base.dtypes import DTYPES, bfloat16, float16, kind
+from weft.base.dtypes import DTYPES, bfloat16, float16, int64, kind
 from weft.base.sizes import named_size
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
@@ -113,9 +113,14 @@ def variants(arrays: Sequence[Any]) -> list[list[Any]]:
     floats = any(kind(a.dtype) == "f" for a in arrays)
     out = []
     for dtype in DTYPES:
-        changed = [NUMPY.cast(a, dtype) if kind(a.dtype) == "f" or not floats else a for a in arrays]
+        changed = [_cast(a, dtype) if kind(a.dtype) == "f" or not floats else a for a in arrays]
         out.append(changed)
     return out
+
+
+def _cast(a: Any, dtype: Any) -> Any:
+    """An array in a dtype; negative floats wrap to unsigned ones, which each processor does its own way."""
+    return NUMPY.cast(NUMPY.cast(a, int64) if (kind(a.dtype), kind(dtype)) == ("f", "u") else a, dtype)
 
 
 def tolerance(dtype: Any) -> float:

@@ -46,7 +46,7 @@ def test_array_that_changes_stays() -> None:
     def change(x: Any) -> Any:
         for _ in range(4):
             for j in range(5):
-                x[j] = weft.exp(x[j]) - x[4 - j]
+                x[j] = weft.exp(-x[j]) + x[4 - j] / 4  # shrinks what rounding adds, on any machine
         return x
 
     graph = source_graph(change, X)

@@ -156,7 +156,7 @@ def test_place_is_the_first_of_equal_ones_and_that_of_a_nan(name: str, shape: An
     ("shape", "axis"), [((300, 2), 0), ((3, 400), 1), ((20, 100), 1), ((70,), 0), ((9, 5), 0)]
 )
 def test_order_is_stable_with_nan_last(shape: Any, axis: int, dtype: str) -> None:
-    x = np.round(random_array(*shape) * 4).astype(dtype)
+    x = np.round(random_array(*shape) * 4).astype("int64").astype(dtype)
     if x.dtype.kind == "f":
         x[random_array(*shape, seed=1) > 1] = np.nan
         x[random_array(*shape, seed=2) > 1] = -0.0

@@ -181,7 +181,7 @@ log1p = public(
     exponential.log1p, "log(1 + x), accurate near 0.", "[0.0, 1e-8]", gives="[0.0000e+00, 1.0000e-08]"
 )
 log2 = public(exponential.log2, "The logarithm to base 2.", "[1.0, 8.0]", gives="[0., 3.]")
-log10 = public(exponential.log10, "The logarithm to base 10.", "[1.0, 1000.0]", gives="[0.0000, 3.0000]")
+log10 = public(exponential.log10, "The logarithm to base 10.", "[1.0, 50.0]", gives="[0.0000, 1.6990]")
 logaddexp = public(
     exponential.logaddexp,
     "log(exp(x1) + exp(x2)), without overflow on the way.",

@@ -149,7 +149,7 @@ class Body(Control):
         if extent is not None and extent <= 0:
             return
         lanes = lane_count(s, varying, self.target, extent)
-        lanes = lanes if extent is None else min(lanes, extent)
+        lanes = lanes if extent is None else self._possible(min(lanes, extent))
         if lanes == 1:
             self.counted(s.variable, start, stop, 1, lambda: self.block(s.body), assigned(s.body))
             return
@@ -158,11 +158,17 @@ class Body(Control):
         self.counted(s.variable, start, whole, lanes, lambda: self._turn(s), list(varying.reductions))
         rest = None if extent is None else extent % lanes
         if rest is not None and rest > 1:
-            self.lanes, self.variables[s.variable] = rest, whole
+            self.lanes, self.variables[s.variable] = self._possible(rest), whole
             self.block(s.body)
+            whole = constant(whole.number + self.lanes, int64)
+            rest -= self.lanes
         self._close_lanes(varying, begun)
         if rest is None or rest == 1:
             self.counted(s.variable, whole, stop, 1, lambda: self.block(s.body), assigned(s.body))
+
+    def _possible(self, lanes: int) -> int:
+        """As many lanes, or fewer: LLVM for ARM aborts where three are cut from i64 to i8 and stored."""
+        return 2 if lanes == 3 and self.is_arm else lanes
 
     def _turn(self, s: Loop) -> None:
         """The body of a vector loop, and what it asks for ahead of a later one."""
