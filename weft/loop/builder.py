@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.base.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, kind
 from weft.base.sizes import Size
-from weft.loop.index import Index, Variable, divided
+from weft.loop.index import Extent, Index, Variable, divided
 from weft.loop.ir import (
     Accumulate,
     Allocate,
+    Barrier,
     Bind,
     Block,
     Buffer,
     Const,
     Copy,
     Declare,
-    Extent,
+    Epilogue,
     Fail,
     Free,
     Function,
@@ -37,10 +38,12 @@ from weft.loop.ir import (
     Load,
     Local,
     Loop,
+    LoopKind,
     Matmul,
     Measure,
     Scalar,
     Set,
+    Space,
     Statement,
     Store,
     Value,
@@ -55,6 +58,9 @@ _PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 _WHOLES: dict[DType, DType] = {float32: complex64, float64: complex128}
 _EXACT = frozenset({float32, float64, int64})  # whose arithmetic is NumPy's
 _FOLDED: dict[str, Any] = {"neg": np.negative, "add": np.add, "sub": np.subtract, "mul": np.multiply}
+
+
+At = Index | Extent  # a place in a buffer, or a number of elements
 
 
 class Builder:
@@ -88,9 +94,9 @@ class Builder:
         self.buffers.append(Buffer(name, dtype, size))
         return self.buffers[-1]
 
-    def scratch(self, name: str, dtype: DType, size: int) -> Buffer:
-        """A small buffer on the stack of the thread that runs the function."""
-        self.scratches.append(Buffer(name, dtype, size))
+    def scratch(self, name: str, dtype: DType, size: int, space: Space = "private") -> Buffer:
+        """A small buffer of each thread that runs the function, or of each block."""
+        self.scratches.append(Buffer(name, dtype, size, space))
         return self.scratches[-1]
 
     def function(
@@ -356,7 +362,7 @@ class Builder:
             self.block = outer
 
     @contextmanager
-    def _loop(self, start: Any, stop: Any, kind: str, lanes: int = 0) -> Iterator[Index]:
+    def _loop(self, start: Any, stop: Any, kind: LoopKind, lanes: int = 0) -> Iterator[Index]:
         bound = stop if isinstance(stop, int | Size) else None
         if isinstance(stop, Index):
             bound = stop.offset if stop.is_fixed else (stop.bounds() or (None, None))[1]
@@ -379,6 +385,14 @@ class Builder:
     def parallel(self, stop: Any) -> Any:
         """A loop whose iterations are shared out among threads; the last statement of a function."""
         return self._loop(0, stop, "parallel")
+
+    def threads(self, stop: int) -> AbstractContextManager[Index]:
+        """The threads of a block, a fixed number; the last statement of a parallel loop."""
+        return self._loop(0, stop, "threads")
+
+    def barrier(self) -> None:
+        """Here the threads of a block wait for each other."""
+        self.add_statement(Barrier())
 
     @contextmanager
     def if_(self, condition: Value) -> Iterator[Block]:
@@ -413,12 +427,36 @@ class Builder:
             return
         self.add_statement(Fail(condition, number, values))
 
-    def matmul(self, a: Any, b: Any, c: Any, m: Any, n: Any, k: Any, rows: Sequence[Any], **how: Any) -> None:
-        """A matrix product by the BLAS library; see ``Matmul``."""
-        places = [(buffer, Index.of(at)) for buffer, at in (a, b, c)]
-        sizes = [Index.of(x) for x in (m, n, k)]
-        distances = tuple(Index.of(x) for x in rows)
-        self.add_statement(Matmul(*places, *sizes, distances, **how))  # type: ignore[arg-type, call-arg]
+    def matmul(
+        self,
+        a: tuple[Buffer, At],
+        b: tuple[Buffer, At],
+        c: tuple[Buffer, At],
+        m: At,
+        n: At,
+        k: At,
+        rows: tuple[At, At, At],
+        *,
+        transposed: tuple[bool, bool],
+        add: bool = False,
+        epilogue: Callable[[Value, Index, Index], Value] | None = None,
+    ) -> None:
+        """A matrix product by the BLAS library; see ``Matmul``.
+
+        The epilogue is given an element with its row and column, and writes code that gives what is stored.
+        """
+        of = Index.of
+        places = ((a[0], of(a[1])), (b[0], of(b[1])), (c[0], of(c[1])))
+        distances = (of(rows[0]), of(rows[1]), of(rows[2]))
+        then = None if epilogue is None else self._epilogue(epilogue, c[0].dtype)
+        self.add_statement(Matmul(*places, of(m), of(n), of(k), distances, transposed, add, then))
+
+    def _epilogue(self, code: Callable[[Value, Index, Index], Value], dtype: DType) -> Epilogue:
+        element, body = Local(dtype, self._name("v")), Block()
+        row, column = Variable(self._name("i")), Variable(self._name("i"))
+        with self.inside(body):
+            self.set(element, code(self.get(element), Index.of(row), Index.of(column)))
+        return Epilogue(element, row, column, body)
 
 
 def _bounds(x: Any) -> tuple[int, int] | None:

@@ -7,15 +7,14 @@ launched functions stand there by the digest of their own canonical text.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 
 from weft.base.sizes import Size, named_size
 from weft.errors import GraphError
 from weft.loop import ir
-from weft.loop.index import Index, Variable
-from weft.loop.ir import Buffer, Function, Local, Program
+from weft.loop.index import Extent, Index, Variable
+from weft.loop.ir import Buffer, Function, Local, Program, Value
 from weft.loop.printer import SHORT, Printer
 
 
@@ -62,11 +61,11 @@ class CanonicalPrinter(Printer):
         counts = f"{program.inputs} {program.outputs} {len(program.constants)}"
         return [f"{counts} {self.size(program.arena_size)} {program.donated}", *self.lines]
 
-    def name(self, x: Any) -> str:
+    def name(self, x: ir.Named) -> str:
         """The number of something that was named before."""
         return self.names.get(x) or self.unknown(x)
 
-    def numbered(self, x: Any, letter: str) -> str:
+    def numbered(self, x: ir.Named, letter: str) -> str:
         """The name of an object: a letter and a number."""
         found = self.names.get(x)
         if found is None:
@@ -95,16 +94,16 @@ class CanonicalPrinter(Printer):
         text = self.value(v.value)
         return text if v.stop is None else f"({text}<{self.size(v.stop)})"
 
-    def loop_variable(self, s: ir.Loop) -> str:
-        """The variable of a loop, with its bound."""
-        name = self.numbered(s.variable, "i")
-        return name if s.variable.stop is None else f"{name}<{self.size(s.variable.stop)}"
+    def new_variable(self, v: Variable) -> str:
+        """A variable where it begins, with its bound."""
+        name = self.numbered(v, "i")
+        return name if v.stop is None else f"{name}<{self.size(v.stop)}"
 
     def size_name(self, name: str) -> str:
         """The name of a size: its number."""
         return str(self.sizes.setdefault(name, named_size(f"n{len(self.sizes)}")))
 
-    def size(self, size: Any) -> str:
+    def size(self, size: Extent) -> str:
         """A number of elements."""
         if not isinstance(size, Size):
             return str(size)
@@ -129,7 +128,7 @@ class CanonicalPrinter(Printer):
         parts.append(self.size(index.offset))
         return " + ".join(parts)
 
-    def unknown(self, x: Any) -> str:
+    def unknown(self, x: object) -> str:
         """What is no operand here is an error."""
         what = x.name if isinstance(x, Variable | Local) else type(x).__name__
         raise GraphError("text", f"a value must be computed before it is used, got {what}")
@@ -166,17 +165,17 @@ class CodePrinter(CanonicalPrinter):
 
     def loop_variable(self, s: ir.Loop) -> str:
         """The variable of a loop; with its bound, unless that is left out."""
-        return self.numbered(s.variable, "i") if _is_shared(s) else super().loop_variable(s)
+        return self.numbered(s.variable, "i") if _is_dealt_out(s) else super().loop_variable(s)
 
     def bounds(self, s: ir.Loop) -> str:
         """From where to where a loop runs, unless that is left out."""
         bounds = super().bounds(s)
-        if not _is_shared(s):
+        if not _is_dealt_out(s):
             return bounds
         self.told.append(bounds)
         return "all"
 
-    def value(self, x: Any) -> str:
+    def value(self, x: Value) -> str:
         """An operand."""
         found = self.names.get(x)
         if found is not None:
@@ -185,7 +184,7 @@ class CodePrinter(CanonicalPrinter):
         return super().value(x)
 
 
-def _is_shared(s: ir.Loop) -> bool:
+def _is_dealt_out(s: ir.Loop) -> bool:
     """Whether the iterations of a loop are shared out, a number of them that is known."""
     whole = not s.start.terms and not s.stop.terms and s.start.offset == 0
     return s.kind == "parallel" and whole and type(s.stop.offset) is int and s.variable.stop == s.stop.offset

@@ -4,29 +4,31 @@ What must hold: a scalar is computed once, before its uses, in a block around th
 locals, variables and sizes are known where they are used; only buffers that are said to be written are. In a
 vector loop lanes do not part ways: what decides about control flow is the same for all of them, and they
 meet in ``Accumulate`` alone. A parallel loop ends its function, and what stands before it only computes
-scalars, since every thread does it.
+scalars, since every thread does it. What threads of a block must keep to is in ``weft.loop.threads``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 from weft.base.dtypes import DTYPES, DType, bool_, complex64, complex128, float32, float64, int64, kind
 from weft.base.sizes import Size
 from weft.errors import GraphError
 from weft.loop import ir
-from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Extent, Function, Local, Program, Statement, Value
+from weft.loop.index import Extent, Index
+from weft.loop.ir import Block, Buffer, Function, Local, Program, Statement, Value
 from weft.loop.signatures import ACCUMULATES, SIGNATURES, dtype_names, signature_problem
 from weft.loop.text import statement_lines
 from weft.loop.walk import blocks_of, written_buffer
 
 BLAS_DTYPES = (float32, float64, complex64, complex128)
 MAIN_ONLY = (ir.Launch, ir.Wave, ir.Host, ir.Allocate, ir.Free, ir.Bind, ir.Leave)
-_NOT_IN_VECTORS = (*MAIN_ONLY, ir.Copy, ir.Matmul)
+_NOT_IN_VECTORS = (*MAIN_ONLY, ir.Copy, ir.Matmul, ir.Barrier)
+_NOT_IN_EPILOGUES = (*_NOT_IN_VECTORS, ir.Loop, ir.While)
 _DTYPES = frozenset(DTYPES)
+LOOP_KINDS = get_args(ir.LoopKind)
 
 
 def exceeds(at: Extent, count: Extent, limit: Extent, itemsize: int = 1) -> bool:
@@ -69,6 +71,10 @@ class Checker:
             self.require(len({*items}) == len(items), f"{what} must be distinct, got one twice")
         for buffer in function.written - {*function.buffers}:
             raise self.error(f"what is written must be a parameter, got {buffer.name}")
+        for buffer in (b for b in self.buffers if b not in function.scratch):
+            self.require(
+                buffer.space == "global", f"memory of others must be global, got {buffer.space} {buffer!r}"
+            )
         for buffer in function.scratch:
             fixed = isinstance(buffer.size, int) and buffer not in function.buffers
             self.require(fixed, f"scratch must be the function's own, of a fixed size, got {buffer!r}")
@@ -253,6 +259,16 @@ class Checker:
         )
         for index in (s.m, s.n, s.k, *s.rows):
             self.index(index)
+        if s.epilogue is not None:
+            self._epilogue(s.epilogue, dtypes[0])
+
+    def _epilogue(self, epilogue: ir.Epilogue, dtype: DType) -> None:
+        right = epilogue.element.dtype == dtype
+        self.require(right, f"an epilogue must be of {dtype_names(dtype)}, got {epilogue.element.name}")
+        self.refuse(epilogue.body, _NOT_IN_EPILOGUES, "must not stand in an epilogue")
+        with self.inside():
+            self.known |= {epilogue.element, epilogue.row, epilogue.column}
+            self.block(epilogue.body)
 
     # Locals
 
@@ -306,8 +322,8 @@ class Checker:
     # Structure
 
     def _loop(self, s: ir.Loop) -> None:
-        told = f"the kind of a loop must be serial, vector or parallel, got {s.kind!r}"
-        self.require(s.kind in ("serial", "vector", "parallel"), told)
+        told = f"the kind of a loop must be one of {', '.join(LOOP_KINDS)}, got {s.kind!r}"
+        self.require(s.kind in LOOP_KINDS, told)
         self.require(
             s.lanes >= 0 and (s.kind == "vector" or not s.lanes), f"no loop of its kind has {s.lanes} lanes"
         )
@@ -323,7 +339,7 @@ class Checker:
             self._vector_loop(s)
         else:
             outside = self.fixed_locals
-            if is_parallel(s):
+            if s.kind != "serial":
                 self.fixed_locals = frozenset(x for x in self.known if isinstance(x, Local))
             self._loop_body(s)
             self.fixed_locals = outside
@@ -363,7 +379,7 @@ class Checker:
         known = s.number >= 0 and (self.failures is None or s.number < self.failures)
         self.require(known, f"the number of a failure must be in the table, got {s.number}")
 
-    def _leave(self, s: ir.Leave) -> None:
+    def _nothing(self, s: ir.Leave | ir.Barrier) -> None:
         pass
 
     def _launch(self, s: ir.Launch) -> None:
@@ -466,10 +482,11 @@ _CHECKS: dict[type, Callable[[Checker, Any], None]] = {
     ir.Loop: Checker._loop,
     ir.If: Checker._if_,
     ir.While: Checker._while_,
+    ir.Barrier: Checker._nothing,
     ir.Copy: Checker._copy,
     ir.Matmul: Checker._matmul,
     ir.Fail: Checker._fail,
-    ir.Leave: Checker._leave,
+    ir.Leave: Checker._nothing,
     ir.Launch: Checker._launch,
     ir.Wave: Checker._wave,
     ir.Host: Checker._host,

@@ -8,12 +8,15 @@ goes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from weft.base.dtypes import DType, int64
 from weft.base.sizes import Size
 
-Number = Any  # an int or a Size
+if TYPE_CHECKING:
+    from weft.loop.ir import Value
+
+Extent = int | Size  # a number of elements
 
 
 class Variable:
@@ -28,7 +31,13 @@ class Variable:
 
     __slots__ = ("name", "part", "stop", "value")
 
-    def __init__(self, name: str, stop: Number | None = None, value: Any = None, part: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        stop: Extent | None = None,
+        value: Value | None = None,
+        part: tuple[Index, Extent, Index] | None = None,
+    ) -> None:
         self.name = name
         self.stop = stop
         self.value = value
@@ -51,12 +60,12 @@ class Index:
 
     dtype: DType = int64
 
-    def __init__(self, terms: Mapping[Variable, Number], offset: Number = 0) -> None:
+    def __init__(self, terms: Mapping[Variable, Extent], offset: Extent = 0) -> None:
         self.terms = {v: s for v, s in terms.items() if isinstance(s, Size) or s != 0}
         self.offset = offset
 
     @staticmethod
-    def of(x: Any) -> Index:
+    def of(x: Index | Variable | Extent) -> Index:
         """An index of an index, a variable, an int or a Size."""
         if isinstance(x, Index):
             return x
@@ -69,7 +78,7 @@ class Index:
         """Whether no variable is in it."""
         return not self.terms
 
-    def stride(self, variable: Variable) -> Number:
+    def stride(self, variable: Variable) -> Extent:
         """How far it goes when a variable grows by one; other variables may hide it in their value."""
         return self.terms.get(variable, 0)
 
@@ -77,7 +86,7 @@ class Index:
         """The index where a variable is 0."""
         return Index({v: s for v, s in self.terms.items() if v is not variable}, self.offset)
 
-    def __add__(self, other: Any) -> Index:
+    def __add__(self, other: Index | Extent) -> Index:
         if not isinstance(other, Index):
             other = Index.of(other)
         if not other.terms:
@@ -94,13 +103,13 @@ class Index:
     def __neg__(self) -> Index:
         return self * -1
 
-    def __sub__(self, other: Any) -> Index:
+    def __sub__(self, other: Index | Extent) -> Index:
         return self + -Index.of(other)
 
-    def __rsub__(self, other: Any) -> Index:
+    def __rsub__(self, other: Index | Extent) -> Index:
         return Index.of(other) - self
 
-    def __mul__(self, factor: Any) -> Index:
+    def __mul__(self, factor: Index | Extent) -> Index:
         if isinstance(factor, Index):
             if not factor.is_fixed:
                 return factor * self.offset if self.is_fixed else _not_affine()
@@ -141,9 +150,9 @@ class Index:
             low, high = low + min(most, 0), high + max(most, 0)
         return low, high
 
-    def below(self) -> Number | None:
+    def below(self) -> Extent | None:
         """A bound that it stays below, or None; it is at least its offset where all strides are positive."""
-        total: Number = self.offset + 1
+        total: Extent = self.offset + 1
         for v, s in self.terms.items():
             if v.stop is None or not _is_positive(s):
                 return None
@@ -157,22 +166,22 @@ class Index:
         return " + ".join(parts)
 
 
-def _index(terms: dict[Variable, Number], offset: Number) -> Index:
+def _index(terms: dict[Variable, Extent], offset: Extent) -> Index:
     """An index of terms that are none of them 0, which nobody changes."""
     made = Index.__new__(Index)
     made.terms, made.offset = terms, offset
     return made
 
 
-def _is_one(s: Number) -> bool:
+def _is_one(s: Extent) -> bool:
     return not isinstance(s, Size) and s == 1
 
 
-def _factor(s: Number) -> str:
+def _factor(s: Extent) -> str:
     return f"({s})" if isinstance(s, Size) else str(s)
 
 
-def _is_positive(s: Number) -> bool:
+def _is_positive(s: Extent) -> bool:
     return isinstance(s, Size) or s > 0
 
 
@@ -180,7 +189,7 @@ def _not_affine() -> Index:
     raise TypeError("a product of two indices is no index; compute it with Builder.mul")
 
 
-def divided(index: Index, by: Number) -> tuple[Index, Index] | None:
+def divided(index: Index, by: Extent) -> tuple[Index, Index] | None:
     """The quotient and the remainder of an index by a number, where they are indices; else None.
 
     >>> from weft.loop.index import Index, Variable, divided
@@ -190,8 +199,8 @@ def divided(index: Index, by: Number) -> tuple[Index, Index] | None:
     """
     if not isinstance(by, Size) and by == 0:  # an axis without elements: nothing is ever reached
         return Index({}), Index({})
-    whole: dict[Variable, Number] = {}
-    rest: dict[Variable, Number] = {}
+    whole: dict[Variable, Extent] = {}
+    rest: dict[Variable, Extent] = {}
     for v, s in index.terms.items():
         quotient = _exact(s, by)
         if quotient is None:
@@ -210,7 +219,7 @@ def divided(index: Index, by: Number) -> tuple[Index, Index] | None:
     return Index(whole, 0 if quotient is None else quotient), remainder
 
 
-def _exact(s: Number, by: Number) -> Number | None:
+def _exact(s: Extent, by: Extent) -> Extent | None:
     """s / by where it is whole, else None."""
     if isinstance(s, int) and s == 0:
         return 0
@@ -220,7 +229,7 @@ def _exact(s: Number, by: Number) -> Number | None:
     return quotient if quotient * by == s else None
 
 
-def _lies_below(index: Index, by: Number) -> bool:
+def _lies_below(index: Index, by: Extent) -> bool:
     """Whether an index is surely in [0, by)."""
     if isinstance(index.offset, int) and index.offset < 0:
         return False

@@ -1,29 +1,33 @@
 """The reference interpreter of Loop IR: slow and obvious, one scalar at a time, every access checked.
 
-Vector and parallel loops run in order. float16 and bfloat16 are computed in float32; they are rounded when
-stored, and as operand or result of cast and bitcast. Memory that nothing was written to holds rubbish, and
-buffers of the arena lie in one piece of memory as the program says, so a wrong plan gives wrong results.
+The blocks of a launch run in any order, and so do the threads of a block from one barrier to the next: two of
+them that reach one element in no order, one of them writing, are an error. Vector loops run in order.
+float16 and bfloat16 are computed in float32; they are rounded when stored, and as operand or result of cast
+and bitcast. Memory that nothing was written to holds rubbish, and buffers of the arena lie in one piece of
+memory as the program says, so a wrong plan gives wrong results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import DType, bfloat16, float16, float32, int64, uint8
 from weft.base.sizes import bind
-from weft.errors import ArgumentError, BoundsError
+from weft.errors import ArgumentError, BoundsError, GraphError, WeftError
 from weft.ir.types import TensorType
 from weft.loop import ir
-from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Function, Program, Statement, Value
+from weft.loop.grid import Threads
+from weft.loop.index import Index, Variable
+from weft.loop.ir import Block, Buffer, Function, Place, Program, Statement, Value
+from weft.loop.races import Access, Races
 from weft.loop.text import statement_lines
 from weft.ops.scalar import NUMPY
 
 Array = np.ndarray[Any, Any]
-Place = tuple[Buffer, Index]
 _RUBBISH = 0xA5
 
 
@@ -45,8 +49,12 @@ class FailureError(RuntimeError):
         self.values = values
 
 
-def run_function(function: Function, arrays: Sequence[Array], sizes: Mapping[str, int] | None = None) -> None:
+def run_function(
+    function: Function, arrays: Sequence[Array], sizes: Mapping[str, int] | None = None, *, seed: int = 0
+) -> None:
     """Run a function on flat arrays, one for each parameter; they are written in place.
+
+    The seed decides about the order of blocks and threads.
 
     >>> import weft, numpy as np
     >>> from weft.loop.builder import Builder
@@ -66,18 +74,19 @@ def run_function(function: Function, arrays: Sequence[Array], sizes: Mapping[str
     memory = dict(zip(function.buffers, arrays, strict=True))
     for buffer, array in memory.items():
         _check_array(buffer, array, sizes)
-    run = _Run(())
+    run = Run((), seed)
     with np.errstate(all="ignore"):
-        _Frame(function, memory, sizes, run).run()
+        Frame(function, memory, sizes, run).run()
     run.raise_failure()
 
 
 def run_program(
-    program: Program, inputs: Sequence[Array], *, sizes: Mapping[str, int] | None = None
+    program: Program, inputs: Sequence[Array], *, sizes: Mapping[str, int] | None = None, seed: int = 0
 ) -> list[Array]:
     """Run a program on arrays; gives the outputs, flat.
 
-    An output that a donated input may become shares its memory; the arrays given are not changed.
+    An output that a donated input may become shares its memory; the arrays given are not changed. The seed
+    decides about the order of blocks and threads.
 
     >>> import numpy as np
     >>> from weft.loop.ir import Block, Buffer, Copy, Function, Index, Program
@@ -92,9 +101,9 @@ def run_program(
     if len(inputs) != program.inputs:
         raise ArgumentError("interpret", f"inputs must be {program.inputs}, got {len(inputs)}")
     memory = _memory(program, inputs, sizes)
-    run = _Run(program.hosts)
+    run = Run(program.hosts, seed)
     with np.errstate(all="ignore"):
-        _Frame(program.main, memory, sizes, run).run()
+        Frame(program.main, memory, sizes, run).run()
     run.raise_failure()
     return [memory[b] for b in program.main.buffers[program.inputs : program.inputs + program.outputs]]
 
@@ -138,11 +147,12 @@ def _register(dtype: DType) -> DType:
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
-class _Run:
-    """What all functions of a run share: the table of host calls, and the first failure."""
+class Run:
+    """What all functions of a run share: the table of host calls, the first failure, and chance."""
 
-    def __init__(self, hosts: Sequence[Any]) -> None:
+    def __init__(self, hosts: Sequence[Any], seed: int) -> None:
         self.hosts = hosts
+        self.random = np.random.default_rng(seed)
         self.failure: FailureError | None = None
 
     def raise_failure(self) -> None:
@@ -151,20 +161,43 @@ class _Run:
             raise self.failure
 
 
-class _Frame:
-    """One call of a function."""
+class Frame:
+    """One call of a function, or one block or thread of it.
+
+    Attributes:
+        values: of scalars and locals, in registers, and of variables, as ints.
+        races: who reached what, in a launch.
+        block_number, thread, barriers: which block and thread it is, and how many barriers it has passed.
+    """
 
     def __init__(
-        self, function: Function, memory: dict[Buffer, Array], sizes: dict[str, int], run: _Run
+        self, function: Function, memory: dict[Buffer, Array], sizes: dict[str, int], run: Run
     ) -> None:
         self.function = function
         self.memory = memory
         self.sizes = sizes
-        self.shared = run
-        self.values: dict[Any, Any] = {}  # of scalars and locals, in registers, and of variables, as ints
+        self.program_run = run
+        self.values: dict[Any, Any] = {}
         self.statement: Statement | None = None
-        for b in function.scratch:
-            memory[b] = _rubbish(b.size, b.dtype)
+        self.races: Races | None = Races() if _is_launched(function) else None
+        self.block_number, self.thread, self.barriers = -1, 0, 0
+        self._lay_out_scratch("global", "private")
+
+    def _lay_out_scratch(self, *spaces: str) -> None:
+        for b in self.function.scratch:
+            if b.space in spaces:
+                assert isinstance(b.size, int)
+                self.memory[b] = _rubbish(b.size, b.dtype)
+
+    def child(self, variable: Variable, value: int, *, block: int, thread: int = 0) -> Frame:
+        """A block or a thread, where a variable has a value; it goes on with a copy of what is private."""
+        made = copy.copy(self)
+        made.block_number, made.thread = block, thread
+        made.values, made.memory = {**self.values, variable: value}, dict(self.memory)
+        for b in self.function.scratch:
+            if b.space == "private":
+                made.memory[b] = self.memory[b].copy()
+        return made
 
     def run(self) -> None:
         """Do what the function does."""
@@ -172,7 +205,11 @@ class _Frame:
 
     def block(self, block: Block) -> None:
         """Statements in order."""
-        for s in block.statements:
+        self.statements(block.statements)
+
+    def statements(self, statements: Iterable[Statement]) -> None:
+        """Statements in order."""
+        for s in statements:
             self.statement = s
             _RUN[type(s)](self, s)
 
@@ -194,21 +231,45 @@ class _Frame:
             total += value * bind(stride, self.sizes)
         return int(total)
 
-    def part(self, buffer: Buffer, start: int, count: int) -> Array:
-        """Elements of a buffer, which must be there."""
+    def part(self, buffer: Buffer, start: int, count: int, *, write: bool | None = None) -> Array:
+        """Elements of a buffer, which must be there; they are read or written, unless that is left open."""
         array = self.memory.get(buffer)
         if array is None:
             raise self.error(f"{buffer!r} must have memory, got none")
         if count and (start < 0 or start + count > array.size):
             told = f"{buffer.name} has {array.size} elements"
             raise self.error(f"indices must be inside, {told}, got {start} to {start + count - 1}")
+        if write is not None:
+            self.note(buffer, range(start, start + count), write)
         return array[start : start + count]
 
-    def error(self, message: str) -> BoundsError:
+    def note(self, buffer: Buffer, places: Iterable[int], write: bool) -> None:
+        """Note accesses to elements; another thread's to the same one, in no order with it, is an error."""
+        if self.races is None or buffer.space == "private":
+            return
+        assert self.statement is not None
+        access = Access(self.block_number, self.thread, self.barriers, self.statement)
+        array = self.memory[buffer]
+        owner = self.block_number if buffer.space == "shared" else -1  # another block's may have the address
+        base, step = array.ctypes.data, array.strides[0]  # and two buffers may be one memory
+        for place in places:
+            other = self.races.add((owner, base + place * step), access, write=write)
+            if other is not None:
+                raise self.race(f"{buffer.name}[{place}]", other)
+
+    def race(self, element: str, other: Access) -> WeftError:
+        """An error that names two statements."""
+        line = statement_lines(self.function)[other.statement]
+        told = f"{element} must not be reached by two threads without a barrier between them"
+        where = f"block {self.block_number} thread {self.thread}"
+        whose = f"block {other.block} thread {other.thread}" if other.block >= 0 else "all threads"
+        return self.error(f"{told}, got {where} here and {whose} in `{line}`", GraphError)
+
+    def error(self, message: str, kind: type[WeftError] = BoundsError) -> WeftError:
         """An error that names the statement."""
         assert self.statement is not None
         line = statement_lines(self.function)[self.statement]
-        return BoundsError("interpret", f"{self.function.name}: `{line}`: {message}")
+        return kind("interpret", f"{self.function.name}: `{line}`: {message}")
 
     def holds(self, mask: Value | None) -> bool:
         """Whether a condition, if there is one, holds."""
@@ -228,21 +289,22 @@ class _Frame:
     def _load(self, s: ir.Load) -> None:
         register = _register(s.dtype)
         if self.holds(s.mask):
-            self.values[s] = self.part(s.buffer, self.index(s.index), 1)[0].astype(register)
+            self.values[s] = self.part(s.buffer, self.index(s.index), 1, write=False)[0].astype(register)
         else:
             self.values[s] = np.zeros((), register)
 
     def _store(self, s: ir.Store) -> None:
         if self.holds(s.mask):
-            self.part(s.buffer, self.index(s.index), 1)[0] = self.value(s.value).astype(s.buffer.dtype)
+            element = self.part(s.buffer, self.index(s.index), 1, write=True)
+            element[0] = self.value(s.value).astype(s.buffer.dtype)
 
     def _measure(self, s: ir.Measure) -> None:
         self.values[s] = np.asarray(bind(s.size, self.sizes), int64)
 
     def _copy(self, s: ir.Copy) -> None:
         count = max(self.index(s.count), 0)
-        source = self.part(s.source, self.index(s.source_index), count)
-        target = self.part(s.target, self.index(s.target_index), count)
+        source = self.part(s.source, self.index(s.source_index), count, write=False)
+        target = self.part(s.target, self.index(s.target_index), count, write=True)
         if np.shares_memory(source, target):
             raise self.error("the places must not overlap")
         target[:] = source
@@ -252,17 +314,31 @@ class _Frame:
         rows = [self.index(x) for x in s.rows]
         a = self.matrix(s.a, m, k, rows[0], s.transposed[0])
         b = self.matrix(s.b, k, n, rows[1], s.transposed[1])
-        c = self.matrix(s.c, m, n, rows[2], False)
+        c = self.matrix(s.c, m, n, rows[2], False, write=True)
         product = a.array[a.places] @ b.array[b.places]
-        c.array[c.places] = c.array[c.places] + product if s.add else product
+        product = c.array[c.places] + product if s.add else product
+        c.array[c.places] = product if s.epilogue is None else self.epilogue(s.epilogue, product)
 
-    def matrix(self, place: Place, m: int, n: int, rows: int, transposed: bool) -> _Matrix:
+    def epilogue(self, epilogue: ir.Epilogue, product: Array) -> Array:
+        """What an epilogue makes of each element of a product."""
+        out = np.empty_like(product)
+        for row, column in np.ndindex(*product.shape):
+            self.values |= {epilogue.row: row, epilogue.column: column}
+            self.values[epilogue.element] = product[row, column]
+            self.block(epilogue.body)
+            out[row, column] = self.values[epilogue.element]
+        return out
+
+    def matrix(
+        self, place: Place, m: int, n: int, rows: int, transposed: bool, *, write: bool = False
+    ) -> _Matrix:
         """A matrix in a buffer."""
         i, j = np.arange(m)[:, None], np.arange(n)[None, :]
         places = self.index(place[1]) + (rows * j + i if transposed else rows * i + j)
         if places.size:
             self.part(place[0], int(places.min()), 1)
             self.part(place[0], int(places.max()), 1)
+            self.note(place[0], places.ravel().tolist(), write)
         return _Matrix(self.memory[place[0]], places)
 
     # Locals
@@ -280,9 +356,21 @@ class _Frame:
     # Structure
 
     def _loop(self, s: ir.Loop) -> None:
-        for i in range(self.index(s.start), self.index(s.stop)):
-            self.values[s.variable] = i
-            self.block(s.body)
+        iterations = range(self.index(s.start), self.index(s.stop))
+        if s.kind == "parallel":
+            self._grid(s, iterations)
+        elif s.kind == "threads":
+            Threads(self, s.variable, iterations).run(s.body)
+        else:
+            for i in iterations:
+                self.values[s.variable] = i
+                self.block(s.body)
+
+    def _grid(self, s: ir.Loop, iterations: range) -> None:
+        for i in self.program_run.random.permutation(iterations).tolist():
+            block = self.child(s.variable, i, block=i)
+            block._lay_out_scratch("shared")
+            block.block(s.body)
 
     def _if(self, s: ir.If) -> None:
         self.block(s.then if self.holds(s.condition) else s.otherwise)
@@ -296,12 +384,12 @@ class _Frame:
     # Failures, launches, hosts, sizes
 
     def _fail(self, s: ir.Fail) -> None:
-        if self.shared.failure is None and self.holds(s.condition):
+        if self.program_run.failure is None and self.holds(s.condition):
             values = tuple(int(self.value(x)) for x in s.values)
-            self.shared.failure = FailureError(s.number, values)
+            self.program_run.failure = FailureError(s.number, values)
 
     def _leave(self, s: ir.Leave) -> None:
-        self.shared.raise_failure()
+        self.program_run.raise_failure()
 
     def _launch(self, s: ir.Launch) -> None:
         f = s.function
@@ -310,14 +398,14 @@ class _Frame:
             parameter: self.part(buffer, self.index(at), bind(parameter.size, sizes))
             for parameter, (buffer, at) in zip(f.buffers, s.buffers, strict=True)
         }
-        _Frame(f, memory, sizes, self.shared).run()
+        Frame(f, memory, sizes, self.program_run).run()
 
     def _wave(self, s: ir.Wave) -> None:
         for launch in s.launches:
             self._launch(launch)
 
     def _host(self, s: ir.Host) -> None:
-        entry = self.shared.hosts[s.number]
+        entry = self.program_run.hosts[s.number]
         named = zip(map(str, entry.sizes), s.sizes, strict=True)
         sizes = {name: int(self.value(x)) for name, x in named}
         inputs = [self.shaped(*pair, sizes).copy() for pair in zip(s.inputs, entry.inputs, strict=True)]
@@ -347,6 +435,12 @@ class _Frame:
         self.sizes[s.name] = int(self.value(s.value))
 
 
+def _is_launched(function: Function) -> bool:
+    """Whether a function ends in a parallel loop."""
+    last = function.body.statements[-1] if function.body.statements else None
+    return isinstance(last, ir.Loop) and last.kind == "parallel"
+
+
 class _Matrix:
     """A matrix in an array: the places of its elements."""
 
@@ -357,26 +451,26 @@ class _Matrix:
         self.places = places
 
 
-_RUN: dict[type, Callable[[_Frame, Any], None]] = {
-    ir.Scalar: _Frame._scalar,
-    ir.Load: _Frame._load,
-    ir.Get: _Frame._get,
-    ir.Measure: _Frame._measure,
-    ir.Declare: _Frame._declare,
-    ir.Set: _Frame._declare,
-    ir.Accumulate: _Frame._accumulate,
-    ir.Store: _Frame._store,
-    ir.Loop: _Frame._loop,
-    ir.If: _Frame._if,
-    ir.While: _Frame._while,
-    ir.Copy: _Frame._copy,
-    ir.Matmul: _Frame._matmul,
-    ir.Fail: _Frame._fail,
-    ir.Leave: _Frame._leave,
-    ir.Launch: _Frame._launch,
-    ir.Wave: _Frame._wave,
-    ir.Host: _Frame._host,
-    ir.Allocate: _Frame._allocate,
-    ir.Free: _Frame._free,
-    ir.Bind: _Frame._bind,
+_RUN: dict[type, Callable[[Frame, Any], None]] = {
+    ir.Scalar: Frame._scalar,
+    ir.Load: Frame._load,
+    ir.Get: Frame._get,
+    ir.Measure: Frame._measure,
+    ir.Declare: Frame._declare,
+    ir.Set: Frame._declare,
+    ir.Accumulate: Frame._accumulate,
+    ir.Store: Frame._store,
+    ir.Loop: Frame._loop,
+    ir.If: Frame._if,
+    ir.While: Frame._while,
+    ir.Copy: Frame._copy,
+    ir.Matmul: Frame._matmul,
+    ir.Fail: Frame._fail,
+    ir.Leave: Frame._leave,
+    ir.Launch: Frame._launch,
+    ir.Wave: Frame._wave,
+    ir.Host: Frame._host,
+    ir.Allocate: Frame._allocate,
+    ir.Free: Frame._free,
+    ir.Bind: Frame._bind,
 }

@@ -2,22 +2,70 @@
 
 It is the second and last IR. Tensors are gone: a ``Buffer`` is a flat row of elements, an ``Index`` a sum of
 loop variables times strides. A ``Block`` lists statements; a scalar that a statement computes is an object of
-its own, which later statements name (so nothing is computed twice by accident). The scalar instructions are
-those of ``weft.ops.scalar``. ``Builder`` (``weft.loop.builder``) writes it, ``weft.loop.text`` prints it,
-``weft.loop.verify`` checks it, ``weft.loop.interpret`` runs it slowly, and ``weft.backends.llvm`` makes
-machine code of it.
+its own, which later statements name (so nothing is computed twice by accident). ``Builder`` writes it,
+``weft.loop.text`` prints it, ``weft.loop.verify`` checks it, ``weft.loop.interpret`` runs it slowly, and
+backends make code of it. This is all of it, as printed, with the class of each statement beside it:
+
+    program   = "program of" INT "inputs," INT "outputs," INT "constants {" memory* "}" function*
+    memory    = "arena of" index "bytes" | "at" index ":" buffer | "heap:" buffer
+              | "input" INT "may be output" INT | "host" INT ":" REST
+    function  = "function" NAME "(" [parameter ("," parameter)*] [";" NAME ("," NAME)*] ") {" own* block
+    own       = "scratch" ["shared"] buffer | NAME "may be" NAME
+    parameter = ["written"] buffer
+    buffer    = NAME ":" DTYPE "[" index "]"
+    block     = statement* "}"
+    statement = VALUE ":" DTYPE "=" computed
+              | "store" element "=" operand [mask]                                        Store
+              | "local" NAME ":" DTYPE "=" operand                                        Declare
+              | "set" NAME "=" operand                                                    Set
+              | "accumulate" NAME "=" INSTRUCTION "(" operands ")"                        Accumulate
+              | "for" [kind] NAME "in" index ".." index "{" block                         Loop
+              | "if" operand "{" block ["else {" block]                                   If
+              | "while {" statement* "test" operand "} do {" block                        While
+              | "barrier"                                                                 Barrier
+              | "copy" element "=" element "for" index                                    Copy
+              | "matmul" element ("=" | "+=") matrix "@" matrix "," shape [epilogue]      Matmul
+              | "fail" INT "if" operand ["with" operands]                                 Fail
+              | "leave"                                                                   Leave
+              | "launch" NAME "(" [operands] ")" ["cost" NUMBER]                          Launch
+              | "wave {" block                                                            Wave
+              | "host" INT "(" [operands] ") -> (" [operands] ")" ["sizes" operands]      Host
+              | "allocate" element                                                        Allocate
+              | "free" NAME                                                               Free
+              | "bind" NAME "=" operand                                                   Bind
+    computed  = "load" element [mask]                                                     Load
+              | "get" NAME                                                                Get
+              | "measure" index                                                           Measure
+              | INSTRUCTION "(" operands ")"                                              Scalar
+    kind      = "parallel" | "threads" | "vector" ["(" INT ")"]
+    mask      = "if" operand
+    matrix    = element [".T"]
+    shape     = "m=" index ", n=" index ", k=" index ", rows=(" operands ")"
+    epilogue  = "epilogue" NAME "at" NAME "," NAME "{" block
+    element   = NAME "[" index "]"
+    operands  = operand ("," operand)*
+    operand   = DTYPE "(" NUMBER ")" | index
+    index     = factor (("+" | "-" | "*" | "//") factor)*
+    factor    = "-" factor | INT | "max(" index ",0)" | NAME | VALUE | "(" index ")"
+
+An INSTRUCTION is one of ``weft.ops.scalar``; a VALUE is ``%`` and a number. A launch has two levels: each
+iteration of a parallel loop is a block of its grid, and a threads loop in it runs the threads of that block,
+which meet at barriers and in shared memory. Without a threads loop a block is one thread. A CPU has no use
+for threads of a block; ``weft.loop.capabilities`` refuses what a backend does not have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from weft.base.dtypes import DType, int64
-from weft.loop.index import Index, Variable
+from weft.loop.index import Extent, Index, Variable
 
-Extent = Any  # a number of elements: an int or a named Size
+Space = Literal["global", "shared", "private"]
+LoopKind = Literal["serial", "vector", "parallel", "threads"]
+Place = tuple["Buffer", Index]  # where in a buffer an array begins
 
 
 class Buffer:
@@ -27,14 +75,17 @@ class Buffer:
         name: as printed.
         dtype: of an element.
         size: number of elements, an int or a Size.
+        space: whose memory it is. "global" is everybody's: parameters, the arena, the heap. "shared" is of
+            one block of a launch. "private" is of one thread: in registers, or on its stack.
     """
 
-    __slots__ = ("dtype", "name", "size")
+    __slots__ = ("dtype", "name", "size", "space")
 
-    def __init__(self, name: str, dtype: DType, size: Extent) -> None:
+    def __init__(self, name: str, dtype: DType, size: Extent, space: Space = "global") -> None:
         self.name = name
         self.dtype = dtype
         self.size = size
+        self.space = space
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype.name}[{self.size}]"
@@ -101,6 +152,9 @@ class Measure:
 
 Value = Const | Scalar | Load | Get | Measure | Index
 
+Computed = Scalar | Load | Get | Measure  # scalars that are statements, too
+Named = Buffer | Local | Variable | Value  # what has a name in the text
+
 # Statements
 
 
@@ -148,13 +202,14 @@ class Loop:
 
     In a vector loop, conditions and bounds of loops are the same for all lanes (a local declared inside is
     not), memory is reached by loads and stores alone, and a local declared outside is either read, or
-    accumulated by one instruction. What stands before a parallel loop is done by every thread, so it writes
-    to scratch alone.
+    accumulated by one instruction. What stands before a parallel or threads loop is done by every thread, so
+    it writes to private scratch alone.
 
     Attributes:
         kind: "serial"; "vector", whose iterations are independent but for ``Accumulate`` and run several at a
-            time; or "parallel", whose iterations are independent and are shared out among threads. A parallel
-            loop is the last statement of its function.
+            time; "parallel", whose iterations are independent and are shared out among threads; or "threads",
+            whose iterations, a fixed number, run at once and meet at each ``Barrier``. A parallel loop is the
+            last statement of its function, a threads loop the last one of a parallel loop.
         lanes: for a vector loop, how many iterations at a time; 0 leaves it to the backend.
     """
 
@@ -162,7 +217,7 @@ class Loop:
     start: Index
     stop: Index
     body: Block
-    kind: str = "serial"
+    kind: LoopKind = "serial"
     lanes: int = 0
 
 
@@ -185,6 +240,14 @@ class While:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Barrier:
+    """No thread of a block goes on before all are here; what they wrote before, all see after it.
+
+    All threads of the block come to it or none does: conditions and bounds around it are the same for all.
+    """
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Copy:
     """Elements from one place to another; the places do not overlap."""
 
@@ -193,6 +256,22 @@ class Copy:
     source: Buffer
     source_index: Index
     count: Index
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Epilogue:
+    """What a library does with each element of its result before it stores it.
+
+    Attributes:
+        element: holds what was computed; what the body leaves in it is stored.
+        row, column: of the element.
+        body: scalars, loads and stores.
+    """
+
+    element: Local
+    row: Variable
+    column: Variable
+    body: Block
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -207,17 +286,19 @@ class Matmul:
         rows: distance between rows, for a, b and c.
         transposed: whether a is stored as k x m, and b as n x k.
         add: whether the product is added to what c holds.
+        epilogue: what is done with each element of the product (of the sum), if anything.
     """
 
-    a: tuple[Buffer, Index]
-    b: tuple[Buffer, Index]
-    c: tuple[Buffer, Index]
+    a: Place
+    b: Place
+    c: Place
     m: Index
     n: Index
     k: Index
     rows: tuple[Index, Index, Index]
     transposed: tuple[bool, bool]
     add: bool = False
+    epilogue: Epilogue | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -252,7 +333,7 @@ class Launch:
     """
 
     function: Function
-    buffers: tuple[tuple[Buffer, Index], ...]
+    buffers: tuple[Place, ...]
     cost: float = 0.0
 
 
@@ -275,8 +356,8 @@ class Host:
     """
 
     number: int
-    inputs: tuple[tuple[Buffer, Index], ...]
-    outputs: tuple[tuple[Buffer, Index], ...]
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
     sizes: tuple[Value, ...] = ()
 
 
@@ -307,8 +388,8 @@ class Bind:
 
 
 Statement = (
-    Scalar | Load | Get | Measure | Declare | Set | Accumulate | Store | Loop | If | While | Copy | Matmul
-    | Fail | Leave | Launch | Wave | Host | Allocate | Free | Bind
+    Scalar | Load | Get | Measure | Declare | Set | Accumulate | Store | Loop | If | While | Barrier
+    | Copy | Matmul | Fail | Leave | Launch | Wave | Host | Allocate | Free | Bind
 )  # fmt: skip
 
 
@@ -329,7 +410,8 @@ class Function:
         sizes: named sizes that it is given.
         body: what it does.
         written: those parameters that it writes.
-        scratch: small buffers of its own, on the stack of the thread that runs it; sizes are numbers.
+        scratch: small buffers of its own, private or shared; sizes are numbers. Those of a main function are
+            global, for it may hand them to launches.
         reuses: pairs of parameters (read, written) by number that may be one memory: an element is read
             before it is written.
     """

@@ -11,11 +11,11 @@ from weft.base.dtypes import DTYPES, DType, short_name
 from weft.base.sizes import Size
 from weft.ir.literals import format_array
 from weft.loop import ir
-from weft.loop.index import Index, Variable
-from weft.loop.ir import Block, Buffer, Function, Local, Statement, Value
+from weft.loop.index import Extent, Index, Variable
+from weft.loop.ir import Block, Buffer, Function, Local, Place, Statement, Value
 
 SHORT: dict[DType, str] = {dtype: short_name(dtype) for dtype in DTYPES}
-Place = tuple[Buffer, Index]
+_UNSAID = ("global", "private")  # spaces that their place tells: parameters, and scratch
 
 
 class Printer:
@@ -24,7 +24,7 @@ class Printer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.first_lines: dict[Statement, str] = {}
-        self.names: dict[Any, str] = {}  # of buffers, locals, variables and values
+        self.names: dict[ir.Named, str] = {}  # of buffers, locals, variables and values
         self.used: set[str] = set()
         self.values = 0
 
@@ -55,11 +55,15 @@ class Printer:
         """A local where it is declared."""
         return self.name(x)
 
+    def new_variable(self, v: Variable) -> str:
+        """A variable where it begins."""
+        return self.name(v)
+
     def variable(self, v: Variable) -> str:
         """A term of an index: a variable of a loop, or the value that it stands for."""
         return self.name(v) if v.value is None else self.value(v.value)
 
-    def size(self, size: Any) -> str:
+    def size(self, size: Extent) -> str:
         """A number of elements."""
         return str(size)
 
@@ -78,7 +82,7 @@ class Printer:
             return self.index(x)
         return self.const(x) if type(x) is ir.Const else self.unknown(x)
 
-    def unknown(self, x: Any) -> str:
+    def unknown(self, x: object) -> str:
         """What is no operand or statement here; what is wrong is printed too."""
         return "%?"
 
@@ -86,7 +90,7 @@ class Printer:
         """A number."""
         return format_array(np.asarray(x.value, x.dtype))
 
-    def term(self, v: Variable, stride: Any) -> str:
+    def term(self, v: Variable, stride: Extent) -> str:
         """A variable times its stride."""
         if type(stride) is int:
             return self.variable(v) if stride == 1 else f"{stride}*{self.variable(v)}"
@@ -132,7 +136,7 @@ class Printer:
         sizes = ", ".join([self.size_name(n) for n in function.sizes])
         buffers = ", ".join([self.parameter(b, b in function.written) for b in function.buffers])
         self.lines.append(f"{self.title(function)}({buffers}{'; ' * bool(sizes)}{sizes}) {{")
-        self.lines += [f"  scratch {self.parameter(b, False)}" for b in function.scratch]
+        self.lines += [f"  scratch {self.space(b)}{self.parameter(b, False)}" for b in function.scratch]
         for read, written in function.reuses:
             pair = (self.name(function.buffers[i]) for i in (read, written))
             self.lines.append("  {} may be {}".format(*pair))
@@ -142,6 +146,10 @@ class Printer:
     def title(self, function: Function) -> str:
         """How the text of a function begins."""
         return f"function {function.name}"
+
+    def space(self, b: Buffer) -> str:
+        """The space of a buffer, where it is not the usual one."""
+        return "" if b.space in _UNSAID else f"{b.space} "
 
     def parameter(self, b: Buffer, written: bool) -> str:
         """A parameter with its type."""
@@ -161,7 +169,7 @@ class Printer:
                 lines.append(indent + self.unknown(s))
             self.first_lines[s] = lines[at].strip()
 
-    def computed(self, s: Any, code: str) -> str:
+    def computed(self, s: ir.Computed, code: str) -> str:
         """A statement that gives a value."""
         self.names[s] = name = f"%{self.values}"
         self.values += 1
@@ -199,11 +207,8 @@ class Printer:
         target = self.element(s.target, s.target_index)
         return f"copy {target} = {self.element(s.source, s.source_index)} for {self.index(s.count)}"
 
-    def _matmul(self, s: ir.Matmul) -> str:
-        a, b = (self.element(*x) + ".T" * t for x, t in zip((s.a, s.b), s.transposed, strict=True))
-        sign = "+=" if s.add else "="
-        sizes = f"m={self.index(s.m)}, n={self.index(s.n)}, k={self.index(s.k)}, rows=({self.listed(s.rows)})"
-        return f"matmul {self.element(*s.c)} {sign} {a} @ {b}, {sizes}"
+    def _barrier(self, s: ir.Barrier) -> str:
+        return "barrier"
 
     def _fail(self, s: ir.Fail) -> str:
         values = f" with {self.listed(s.values)}" if s.values else ""
@@ -244,7 +249,7 @@ class Printer:
 
     def loop_variable(self, s: ir.Loop) -> str:
         """The variable of a loop where it begins."""
-        return self.name(s.variable)
+        return self.new_variable(s.variable)
 
     def bounds(self, s: ir.Loop) -> str:
         """From where to where a loop runs."""
@@ -266,6 +271,19 @@ class Printer:
         self.block(s.body, indent + "  ")
         self.lines.append(indent + "}")
 
+    def _matmul(self, s: ir.Matmul, indent: str) -> None:
+        a, b = (self.element(*x) + ".T" * t for x, t in zip((s.a, s.b), s.transposed, strict=True))
+        sign = "+=" if s.add else "="
+        sizes = f"m={self.index(s.m)}, n={self.index(s.n)}, k={self.index(s.k)}, rows=({self.listed(s.rows)})"
+        line = f"{indent}matmul {self.element(*s.c)} {sign} {a} @ {b}, {sizes}"
+        if s.epilogue is None:
+            self.lines.append(line)
+            return
+        variables = f"{self.new_variable(s.epilogue.row)}, {self.new_variable(s.epilogue.column)}"
+        self.lines.append(f"{line} epilogue {self.new_local(s.epilogue.element)} at {variables} {{")
+        self.block(s.epilogue.body, indent + "  ")
+        self.lines.append(indent + "}")
+
     def _wave(self, s: ir.Wave, indent: str) -> None:
         self.lines.append(indent + "wave {")
         self.lines += [f"{indent}  {self._launch(launch)}" for launch in s.launches]
@@ -282,7 +300,7 @@ _LINES: dict[type, Callable[[Printer, Any], str]] = {
     ir.Accumulate: Printer._accumulate,
     ir.Store: Printer._store,
     ir.Copy: Printer._copy,
-    ir.Matmul: Printer._matmul,
+    ir.Barrier: Printer._barrier,
     ir.Fail: Printer._fail,
     ir.Leave: Printer._leave,
     ir.Launch: Printer._launch,
@@ -296,4 +314,5 @@ _NESTED: dict[type, Callable[[Printer, Any, str], None]] = {
     ir.If: Printer._if_,
     ir.While: Printer._while_,
     ir.Wave: Printer._wave,
+    ir.Matmul: Printer._matmul,
 }

@@ -8,6 +8,7 @@ from weft.base.sizes import size_names
 from weft.errors import GraphError
 from weft.loop.check import MAIN_ONLY, Checker, exceeds, is_parallel
 from weft.loop.ir import Buffer, Function, Program
+from weft.loop.threads import check_threads
 from weft.loop.walk import launched_functions
 
 
@@ -26,7 +27,7 @@ def verify_function(function: Function) -> Function:
     weft.errors.GraphError: verify: f: `store y[0] = f32(1.0)`: a buffer must be in written, got y
     ...
     """
-    Checker(function).run()
+    _check(Checker(function))
     return function
 
 
@@ -44,12 +45,17 @@ def verify_program(program: Program) -> Program:
         raise GraphError("verify", f"{program.main.name}: {message}")
     failures = len(program.failures)
     memory = (*program.arena, *program.heap)
-    Checker(program.main, memory=memory, program=program, failures=failures).run()
+    _check(Checker(program.main, memory=memory, program=program, failures=failures))
     for function in launched_functions(program.main.body):
         checker = Checker(function, failures=failures)
-        checker.run()
+        _check(checker)
         checker.refuse(function.body, MAIN_ONLY, "must stand in the main function, got it in a launched one")
     return program
+
+
+def _check(checker: Checker) -> None:
+    checker.run()
+    check_threads(checker)
 
 
 def _program_problems(program: Program) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from weft.loop import ir
 from weft.loop.ir import Block, Buffer, Function, Statement
 
-NESTED = (ir.Loop, ir.If, ir.While)  # statements with blocks inside
+NESTED = (ir.Loop, ir.If, ir.While, ir.Matmul)  # statements that may have blocks inside
 
 
 def launched_functions(block: Block) -> dict[Function, None]:
@@ -42,7 +44,23 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
         return (statement.body,)
     if isinstance(statement, ir.If):
         return statement.then, statement.otherwise
+    if isinstance(statement, ir.Matmul):
+        return () if statement.epilogue is None else (statement.epilogue.body,)
     return statement.test, statement.body
+
+
+def statements(block: Block) -> Iterator[Statement]:
+    """The statements of a block and of the blocks inside it, each before what is in it.
+
+    >>> from weft.loop.ir import Block, Leave
+    >>> from weft.loop.walk import statements
+    >>> [type(s).__name__ for s in statements(Block([Leave()]))]
+    ['Leave']
+    """
+    for s in block.statements:
+        yield s
+        for inner in blocks_of(s):
+            yield from statements(inner)
 
 
 def written_buffer(statement: Statement) -> Buffer | None:

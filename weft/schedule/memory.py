@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.base.sizes import Size
-from weft.loop.ir import Block, Buffer, Extent, Fail, Function, Host, Launch, Leave, Loop, Wave, While
+from weft.loop.index import Extent
+from weft.loop.ir import Block, Buffer, Fail, Function, Host, Launch, Leave, Loop, Wave, While
 from weft.schedule.accesses import accesses, blocks_of, own_accesses
 from weft.schedule.index_keys import index_key
 

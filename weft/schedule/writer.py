@@ -17,7 +17,7 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Const, Function, Host, Launch
+from weft.loop.ir import Block, Buffer, Const, Function, Host, Launch, Space
 from weft.schedule.arrays import Array, Progression, Shape
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.dead_scalars import drop_unused
@@ -44,8 +44,8 @@ class MainBuilder(Builder):
         super().__init__()
         self._writer = writer
 
-    def scratch(self, name: str, dtype: DType, size: int) -> Buffer:
-        """Memory of the arena."""
+    def scratch(self, name: str, dtype: DType, size: int, space: Space = "global") -> Buffer:
+        """Memory of the arena, whatever the space: one thread runs all of a main function."""
         return self._writer.temporary((size,), dtype, name).buffer
 
     def parallel(self, stop: Any) -> Any:

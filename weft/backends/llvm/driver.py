@@ -20,6 +20,7 @@ from weft.base.threads import get_num_threads
 from weft.config import settings
 from weft.errors import WeftError
 from weft.ir.graph import Graph
+from weft.loop.capabilities import check_supported
 from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, Wave, While
 from weft.loop.text import code_key, function_key
 from weft.loop.walk import blocks_of, launched_functions
@@ -126,6 +127,7 @@ class _Kernels:
             self._known[symbol] = code
             return
         self._new[symbol] = None
+        check_supported(function, "llvm")
         text = emit_kernel(function, symbol, self._engine.target, debug=self._debug)
         self._compilation.add(Source(text))
 
@@ -133,6 +135,7 @@ class _Kernels:
         """The machine code of the main function, then of the kernels."""
         for function in launched_functions(program.main.body):
             self.add(function)
+        check_supported(program.main, "llvm")
         main = emit_main(program, _MAIN, self.add, self._engine.target, debug=self._debug, profile=profile)
         body = program.main.body
         computes = _computes_in_loops(body)

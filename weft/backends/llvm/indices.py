@@ -11,7 +11,7 @@ from weft.backends.llvm.types import REGISTER, Value, constant, whole
 from weft.backends.llvm.writer import Writer
 from weft.base.dtypes import DType, int32, int64, uint32
 from weft.base.sizes import Positive, Quotient, Size
-from weft.loop.index import Index, Number, Variable
+from weft.loop.index import Extent, Index, Variable
 from weft.loop.ir import Const, Measure
 
 _NARROW = 1 << 31
@@ -75,7 +75,7 @@ class Indices(Scalars):
 
     # Sizes
 
-    def number(self, x: Number) -> Value:
+    def number(self, x: Extent) -> Value:
         """An int or a size."""
         if not isinstance(x, Size):
             return whole(int(x))
@@ -130,7 +130,7 @@ class Indices(Scalars):
             out = self.add(out, self.mul(self.lane_numbers(dtype), constant(stride, dtype)))
         return out if others is None else self.add(out, self.cast(others, dtype))
 
-    def walk(self, index: Index) -> tuple[Value, Number, Value | None]:
+    def walk(self, index: Index) -> tuple[Value, Extent, Value | None]:
         """An index in parts: its value in the first lane, how far it is to the next, and what else varies."""
         total = ZERO
         for variable, stride in index.terms.items():
@@ -139,7 +139,7 @@ class Indices(Scalars):
                 total = self.sum(total, self.product(value, self.number(stride)))
         return self.sum(total, self.number(index.offset)), *self.across(index)
 
-    def across(self, index: Index) -> tuple[Number, Value | None]:
+    def across(self, index: Index) -> tuple[Extent, Value | None]:
         """How an index goes on from lane to lane: how far, and what else varies."""
         others = None
         for variable, stride in index.terms.items():
@@ -153,7 +153,7 @@ class Indices(Scalars):
         """The value of a term of an index; of the vector loop's variable, that in the first lane."""
         return self.variables[variable] if variable.value is None else self.value(variable.value)
 
-    def stride(self, index: Index) -> Number:
+    def stride(self, index: Index) -> Extent:
         """How far an index goes from lane to lane by the variable of the vector loop."""
         return index.stride(self.walking) if self.lanes and self.walking is not None else 0
 

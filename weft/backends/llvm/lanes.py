@@ -6,7 +6,6 @@ because a loop or a while in it would end at another time in each lane, runs the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from weft.backends.llvm.target import Target
@@ -32,6 +31,7 @@ from weft.loop.ir import (
     While,
 )
 from weft.loop.walk import NESTED, blocks_of
+from weft.loop.walk import statements as statements
 
 ASSIGNING = (Set, Accumulate, Declare)
 FUNCTIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "atan2", "pow"})  # long chains of instructions
@@ -195,21 +195,6 @@ def live_values(block: Block, varying: Varying) -> int:
         most = max(most, live)
         live -= ends[i]
     return most + len(varying.reductions)
-
-
-def statements(block: Block) -> Iterator[Statement]:
-    """All statements of a block, those inside others too, in order.
-
-    >>> from weft.backends.llvm.lanes import statements
-    >>> from weft.loop.ir import Block, Leave
-    >>> len(list(statements(Block([Leave()]))))
-    1
-    """
-    for s in block.statements:
-        yield s
-        if isinstance(s, NESTED):
-            for inner in blocks_of(s):
-                yield from statements(inner)
 
 
 def uses(s: Statement) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from weft.backends.llvm.target import Target
 from weft.backends.llvm.types import Value, constant
 from weft.backends.llvm.writer import Writer, module_text
 from weft.base.dtypes import int64
-from weft.loop.index import Index
+from weft.loop.index import Extent, Index
 from weft.loop.ir import (
     Allocate,
     Bind,
@@ -255,7 +255,7 @@ class Main(Calls):
         sizes = [f"i64 {self.named_size(name).parts[0]}" for name in launch.function.sizes]
         return self._array(["ptr %context", *buffers, *sizes])
 
-    def _place(self, buffer: Buffer, index: Index, count: object = None) -> Value:
+    def _place(self, buffer: Buffer, index: Index, count: Extent | None = None) -> Value:
         """An address; code with checks notes a failure if so many elements are not there."""
         if self.debug and count is not None:
             first = self.index_value(index)

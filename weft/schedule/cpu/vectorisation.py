@@ -11,7 +11,7 @@ from math import gcd
 from typing import Any
 
 from weft.loop.index import Index, Variable
-from weft.loop.ir import Block, If, Load, Loop, Scalar, Store
+from weft.loop.ir import Block, If, Load, Loop, LoopKind, Scalar, Store
 from weft.schedule.accesses import blocks_of
 from weft.schedule.index_keys import index_key
 
@@ -159,7 +159,7 @@ def _is_inside(at: Index, loop: Loop) -> bool:
 # Parts of a loop
 
 
-def _part(loop: Loop, body: Sequence[Any], name: str, start: Index, stop: Index, kind: str) -> Loop:
+def _part(loop: Loop, body: Sequence[Any], name: str, start: Index, stop: Index, kind: LoopKind) -> Loop:
     """A loop over some of the iterations, with statements of its own."""
     variable = Variable(loop.variable.name + name, loop.variable.stop)
     now: dict[int, Any] = {}
