@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from weft.base.public import public
@@ -40,8 +39,8 @@ def compile(
 
     Args:
         function: to compile; without it, ``compile`` with its settings is a decorator.
-        backend: the name of what runs the graphs, or a function from a graph to a function of arrays; the
-            default is the fastest there is.
+        backend: what runs the graphs: a name, a ``weft.backends.Backend``, or a function from a graph to a
+            function of arrays; by default the fastest there is.
         capture: "source" to have all branches and loops in the graph, "trace" to record the ones taken.
         passes: to optimise with, instead of the usual ones.
         fast_math: allow what changes results in the last bits: passes, and numbers so small that they are
@@ -95,7 +94,10 @@ def _optimized(graph: Any, passes: Sequence[Any] | None, fast_math: bool) -> Any
 
 def _load_kernels() -> Any:
     """The kernels for what runs on large arrays outside of graphs; None where nothing can be compiled."""
-    if any(find_spec(package) is None for package in ("llvmlite", "scipy_openblas32")):
+    from weft.backends import DEFAULT_BACKEND, backend_named
+
+    backend = backend_named(DEFAULT_BACKEND)
+    if not backend.runs_eager or backend.missing():
         return None
     from weft.backends.eager import kernels
 
