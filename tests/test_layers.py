@@ -126,6 +126,21 @@ def test_module_imports_only_from_its_layer_or_below(module: str) -> None:
     assert not found, "\n".join(found)
 
 
+LLVM = "weft.backends.llvm"
+
+
+def test_only_the_llvm_backend_imports_from_itself() -> None:
+    """Everybody else asks the backend object: another backend may stand in its place."""
+    found = [
+        f"{name}, line {line}: {target}"
+        for name, path in MODULES.items()
+        if not f"{name}.".startswith(f"{LLVM}.")
+        for line, target, _ in imports_of(ast.parse(path.read_text()), frozenset(MODULES))
+        if f"{target}.".startswith(f"{LLVM}.")
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
     edges = {
         name: {

@@ -38,8 +38,8 @@ def compile(
 
     Args:
         function: to compile; without it, ``compile`` with its settings is a decorator.
-        backend: the name of what runs the graphs, or a function from a graph to a function of arrays; the
-            default is the fastest there is.
+        backend: what runs the graphs: a name, a ``weft.backends.Backend``, or a function from a graph to a
+            function of arrays; by default the fastest there is.
         capture: "source" to have all branches and loops in the graph, "trace" to record the ones taken.
         passes: to optimise with, instead of the usual ones.
         fast_math: allow what changes results in the last bits: passes, and numbers so small that they are

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft.backends.eager.kernels import evaluate_large
-from weft.backends.llvm.run import Executable
+from weft.backends.llvm.run import NativeExecutable
 from weft.base.dtypes import kind
 from weft.base.hooks import hooks
 from weft.ops.op import OPS, Op
@@ -142,13 +142,13 @@ def test_axes_in_the_middle_other_dtypes_and_gaps_are_left_to_numpy() -> None:
 def count_calls(function: Any) -> int:
     """How many kernels a function runs."""
     calls: list[Any] = []
-    run = Executable.__call__
+    run = NativeExecutable.__call__
 
-    def counted(self: Executable, arrays: Any) -> Any:
+    def counted(self: NativeExecutable, arrays: Any) -> Any:
         calls.append(self)
         return run(self, arrays)
 
-    with patch.object(Executable, "__call__", counted):
+    with patch.object(NativeExecutable, "__call__", counted):
         function()
     return len(calls)
 

@@ -50,7 +50,7 @@ def test_default_is_interpreted_where_its_packages_are_missing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(backends, "DEFAULT_BACKEND", "llvm")
-    monkeypatch.setitem(backends._NEEDED, "llvm", ("a_package_that_nobody_has",))
+    monkeypatch.setattr(backends.backend_named("llvm"), "needs", ("a_package_that_nobody_has",))
     backends._missing.cache_clear()
     with caplog.at_level(logging.WARNING, logger="weft.compile"):
         assert [backends.default_backend() for _ in range(3)] == ["interpret"] * 3

@@ -10,14 +10,15 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.backends import backend_named
+from weft.backends import Executable, backend_named
 from weft.errors import CheckError
 
 
-class InPlace:
+class InPlace(Executable):
     """The reference backend, which then copies what it may into the arrays that are given."""
 
     def __init__(self, graph: Any) -> None:
+        self.graph = graph
         self._run = backend_named("interpret")(graph)
         count = len(graph.outputs)
         self.donated = tuple((graph.inputs.index(old), count + k) for k, (old, _) in enumerate(graph.updates))

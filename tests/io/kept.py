@@ -35,7 +35,7 @@ def rows(count: int) -> np.ndarray[Any, Any]:
 
 def is_kept(loaded: Any) -> bool:
     """Whether a loaded graph has run without its text and without a compiler."""
-    return loaded._kept.program is not None and loaded._opened is None
+    return loaded._cached.program is not None and loaded._opened is None
 
 
 def twice(file: str, *args: Any) -> tuple[Any, Any]:

@@ -110,7 +110,7 @@ CHANGES = (
 def test_entry_with_other_content_is_compiled_again(cache: Path, tmp_path: Path, change: str) -> None:
     file = saved(tmp_path, lambda x: x + 1.0, weft.ones(3))
     twice(file, np.ones(3, np.float32))
-    key = weft.load_graph(file)._kept.key
+    key = weft.load_graph(file)._cached.key
     whole = Cache(cache).get(key)
     assert whole is not None
     end = 8 + int.from_bytes(whole[:8], "little")

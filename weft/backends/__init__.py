@@ -1,72 +1,93 @@
-"""Backends: what makes a callable of a graph. All others are compared with ``interpret``.
+"""Backends: what makes executables of graphs. All others are compared with ``interpret``.
 
-A backend is a function ``build(graph, **options)`` that gives a function ``run`` from a list of arrays to a
-list of arrays of the types of the results. What ``run`` may have besides:
-
-- ``run.explain()``: what it does, as text or as an object with a text; ``run.explain(arrays)`` may say how
-  long it takes on arrays.
-- ``run.donated``: pairs (input, result) by number where the result may be written over the input, and
-  ``run.donating(arrays, flags)``, to which flags tell of each input whether it may be overwritten. The result
-  of a pair whose input may be is that very array. A run that fails leaves all inputs as they were.
-
-The module of a backend may have ``prepare()``, which begins with what the first graph will need, and returns
-at once.
+``Backend`` says what one is; a function ``build(graph)`` that gives a function of arrays is one too.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
+from weft.backends.backend import Array, Arrays, Backend, Executable, FunctionBackend, Option, Run
 from weft.errors import ArgumentError, DomainError
 
-Run = Callable[[Sequence[Any]], Sequence[Any]]
-Build = Callable[..., Run]  # of a Graph, and options
+__all__ = [
+    "Array",
+    "Arrays",
+    "Backend",
+    "Executable",
+    "backend_named",
+    "builder",
+    "default_backend",
+    "find_backend",
+    "known_backends",
+    "register_backend",
+]
+
+Build = Callable[..., Executable]  # of a graph
+Chosen = str | Backend | Callable[..., Run]
 
 DEFAULT_BACKEND = "llvm"  # of weft.compile, weft.jit and Session
-_MODULES = {"interpret": "weft.backends.interpret", "llvm": "weft.backends.llvm"}  # each has a `build`
-_NEEDED = {"llvm": ("llvmlite", "scipy_openblas32")}  # packages, by backend
-_registered: dict[str, Build] = {}
+_MODULES = {"interpret": "weft.backends.interpret", "llvm": "weft.backends.llvm"}  # each has a BACKEND
+_registered: dict[str, Backend] = {}
 
 
-def register_backend(name: str, build: Build) -> Build:
-    """Enter a backend: a function from a graph to a function from arrays to arrays.
+def register_backend(name: str, backend: Backend | Callable[..., Run]) -> Backend:
+    """Enter a backend, or a function from a graph to a function from arrays to arrays.
 
     >>> from weft.backends import backend_named, register_backend
-    >>> _ = register_backend("mine", backend_named("interpret"))
+    >>> register_backend("mine", lambda graph: backend_named("interpret").build(graph)).name
+    'mine'
     """
-    _registered[name] = build
-    return build
+    made = backend if isinstance(backend, Backend) else FunctionBackend(backend, name)
+    _registered[name] = made
+    return made
 
 
-def backend_named(name: str) -> Build:
+def backend_named(name: str) -> Backend:
     """The backend with a name, imported at first use."""
     if name not in _registered:
         if name not in _MODULES:
             known = ", ".join(sorted({*_MODULES, *_registered}))
             raise DomainError("backend", f"must be one of {known}, got {name!r}")
-        _registered[name] = import_module(_MODULES[name]).build
+        _registered[name] = import_module(_MODULES[name]).BACKEND
     return _registered[name]
+
+
+def find_backend(chosen: Chosen | None = None) -> Backend:
+    """The backend that is meant by a name, by itself, by a function ``build``, or by None for the default.
+
+    >>> from weft.backends import find_backend
+    >>> find_backend("interpret").name
+    'interpret'
+    """
+    if chosen is None or isinstance(chosen, str):
+        return backend_named(default_backend() if chosen is None else chosen)
+    return chosen if isinstance(chosen, Backend) else FunctionBackend(chosen)
+
+
+def known_backends() -> list[Backend]:
+    """The default one, and all that are in use."""
+    backend_named(default_backend())
+    return list(dict.fromkeys(_registered.values()))
 
 
 def default_backend() -> str:
     """The name of the backend that is used where none is named.
 
     >>> from weft.backends import backend_named, default_backend
-    >>> callable(backend_named(default_backend()))
-    True
+    >>> backend_named(default_backend()).missing()
+    []
     """
-    missing = _missing(DEFAULT_BACKEND)
-    return "interpret" if missing else DEFAULT_BACKEND
+    return "interpret" if _missing(DEFAULT_BACKEND) else DEFAULT_BACKEND
 
 
 @functools.cache
 def _missing(name: str) -> list[str]:
     """The packages that a backend lacks here; said once."""
-    missing = [package for package in _NEEDED.get(name, ()) if find_spec(package) is None]
+    missing = backend_named(name).missing()
     if missing:
         import logging
 
@@ -77,49 +98,27 @@ def _missing(name: str) -> list[str]:
 
 
 def builder(
-    op: str, backend: Any = None, options: Mapping[str, Any] = {}, hints: Mapping[str, bool] = {}
+    op: str,
+    backend: Chosen | None = None,
+    options: Mapping[str, Option] = {},
+    hints: Mapping[str, bool] = {},
 ) -> Build:
-    """What makes functions of graphs by a backend, with options that are on.
+    """What makes executables of graphs by a backend, with options that are on.
 
     Args:
         op: that the options were given to, for errors.
-        backend: a name, a function ``build``, or None for the default.
+        backend: a name, a ``Backend``, a function ``build``, or None for the default.
         options: by name, whether each is on, or how.
         hints: likewise; a backend that does not take one does without.
 
     >>> from weft.backends import builder
     >>> build = builder("compile", "interpret", {"check_nan": True})
     """
-    name = default_backend() if backend is None else backend
-    build = name if callable(name) else backend_named(name)
-    if isinstance(name, str) and name in _MODULES:
-        getattr(import_module(_MODULES[name]), "prepare", _nothing)()
-    wanted = {option: on for option, on in options.items() if on}
+    found = find_backend(backend)
+    found.prepare()
+    wanted: dict[str, Any] = {option: on for option, on in options.items() if on}
     for option in wanted:
-        if not _takes(build, option):
-            shown = name if isinstance(name, str) else getattr(name, "__name__", type(name).__name__)
-            raise ArgumentError(op, f"the backend must take {option}, got {shown}, which does not")
-    wanted |= {hint: True for hint, on in hints.items() if on and _takes(build, hint)}
-    return functools.partial(build, **wanted) if wanted else build
-
-
-def keeps_programs(backend: Any = None) -> bool:
-    """Whether a backend keeps compiled programs on disk, see ``weft.backends.llvm.programs``.
-
-    >>> from weft.backends import keeps_programs
-    >>> keeps_programs("interpret")
-    False
-    """
-    name = default_backend() if backend is None else backend
-    own = _registered.get("llvm")
-    return name == "llvm" and (own is None or own.__module__ == _MODULES["llvm"])
-
-
-def _nothing() -> None: ...
-
-
-def _takes(build: Callable[..., Any], option: str) -> bool:
-    import inspect
-
-    parameters = inspect.signature(build).parameters
-    return option in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        if not found.takes(option):
+            raise ArgumentError(op, f"the backend must take {option}, got {found.name}, which does not")
+    wanted |= {hint: True for hint, on in hints.items() if on and found.takes(hint)}
+    return functools.partial(found.build, **wanted) if wanted else found.build

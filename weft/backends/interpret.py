@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.backends.backend import Array, Arrays, Backend, Executable, Option
 from weft.backends.checked import checked
 from weft.base.sizes import Size
 from weft.errors import WeftError
@@ -35,7 +36,7 @@ class _Step(NamedTuple):
     freed: tuple[int, ...]
 
 
-class Interpreted:
+class Interpreted(Executable):
     """A graph that is interpreted: a function from the arrays of its inputs to those of its results.
 
     Attributes:
@@ -56,9 +57,9 @@ class Interpreted:
         self._empty = [None] * (len(places) - len(graph.inputs) - len(self._constants))
         self._results = [places[v] for v in graph.results]
 
-    def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, arrays: Arrays) -> list[Array]:
         """Run on arrays."""
-        values = [*arrays, *self._constants, *self._empty]
+        values: list[Any] = [*arrays, *self._constants, *self._empty]
         try:
             with np.errstate(all="ignore"):
                 for step in self._steps:
@@ -68,7 +69,7 @@ class Interpreted:
             raise
         return [values[i] for i in self._results]
 
-    def explain(self, arrays: Sequence[Any] | None = None) -> str:
+    def explain(self, arrays: Arrays | None = None) -> str:
         """The nodes, each of which is run by itself."""
         return f"interpreted, node by node:\n{self.graph}"
 
@@ -80,9 +81,9 @@ class InterpretedAnew(Interpreted):
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._known: dict[Any, Interpreted | None] = {}
+        self._known: dict[tuple[tuple[int, ...], ...], Interpreted | None] = {}
 
-    def __call__(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, arrays: Arrays) -> list[Array]:
         """Run on arrays."""
         shapes = tuple([array.shape for array in arrays])
         known = self._known.get(shapes)
@@ -97,22 +98,32 @@ class InterpretedAnew(Interpreted):
         return results
 
 
-def build(graph: Graph, *, debug: bool = False, check_nan: bool | str = False) -> Interpreted:
-    """A function from the arrays of the inputs of a graph to those of its outputs, then of its updates.
+class Interpreter(Backend):
+    """The reference: runs one node after the other by NumPy."""
 
-    Args:
-        graph: to run.
-        debug: check every index, as NumPy does anyhow.
-        check_nan: raise an error where a node gives a NaN; "all" for infinities made of finite numbers too.
+    name = "interpret"
+    options = frozenset({"debug", "check_nan"})
 
-    >>> import numpy as np, weft
-    >>> from weft.backends.interpret import build
-    >>> build(weft.make_graph(lambda x: x * 2.0)(weft.ones(2)))([np.ones(2, np.float32)])
-    [array([2., 2.], dtype=float32)]
-    """
-    if check_nan:
-        graph = checked(graph, check_nan)
-    return InterpretedAnew(graph) if _has_open_sizes(graph) else Interpreted(graph)
+    def build(self, graph: Graph, **options: Option) -> Interpreted:
+        """A function from the arrays of the inputs of a graph to those of its outputs, then of its updates.
+
+        Args:
+            graph: to run.
+            options: ``check_nan`` to raise an error where a node gives a NaN, "all" for infinities made of
+                finite numbers too; ``debug`` to check every index, as NumPy does anyhow.
+
+        >>> import numpy as np, weft
+        >>> from weft.backends.interpret import build
+        >>> build(weft.make_graph(lambda x: x * 2.0)(weft.ones(2)))([np.ones(2, np.float32)])
+        [array([2., 2.], dtype=float32)]
+        """
+        if check := options.get("check_nan", False):
+            graph = checked(graph, check)
+        return InterpretedAnew(graph) if _has_open_sizes(graph) else Interpreted(graph)
+
+
+BACKEND = Interpreter()
+build = BACKEND.build
 
 
 def _has_open_sizes(graph: Graph) -> bool:

@@ -16,7 +16,7 @@ from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError
 from weft.io.atomic import checked_path
 from weft.io.layout import Problem, Reading
-from weft.io.program_cache import MISS, Kept, find_kept
+from weft.io.program_cache import MISS, CachedProgram, find_cached
 
 if TYPE_CHECKING:
     import inspect
@@ -91,7 +91,7 @@ def load_graph(path: Path, *, backend: Any = None, mmap: bool = False, verify: b
     source = checked_path("load_graph", path)
     problem = Problem("load_graph", source)
     reading = Reading("load_graph", source, mmap=mmap, verify=not mmap if verify is None else verify)
-    kept = find_kept(reading, backend)
+    cached = find_cached(reading, backend)
     contents = reading.contents()
 
     def read() -> Saved:
@@ -99,10 +99,10 @@ def load_graph(path: Path, *, backend: Any = None, mmap: bool = False, verify: b
 
         return read_saved(contents, problem)
 
-    if kept is not None and kept.prepare(contents):
-        return LoadedGraph._of_kept(kept, read, backend)
+    if cached is not None and cached.prepare(contents):
+        return LoadedGraph._of_cached(cached, read, backend)
     loaded = LoadedGraph(read(), backend)
-    loaded._kept = kept
+    loaded._cached = cached
     return loaded
 
 
@@ -121,18 +121,18 @@ class LoadedGraph:
     def __init__(self, saved: Saved, backend: Any = None) -> None:
         from weft.io.opened import Opened
 
-        self._kept: Kept | None = None
+        self._cached: CachedProgram | None = None
         self._opened: Opened | None = Opened(saved, backend)
         self.weights = self._opened.weights
         self.__name__ = saved.graph.name
 
     @classmethod
-    def _of_kept(cls, kept: Kept, read: Callable[[], Saved], backend: Any) -> LoadedGraph:
+    def _of_cached(cls, cached: CachedProgram, read: Callable[[], Saved], backend: Any) -> LoadedGraph:
         """One whose program was kept; the rest is read from the file when it is asked for."""
         made = cls.__new__(cls)
-        made._kept, made._opened = kept, None
+        made._cached, made._opened = cached, None
         made._read, made._backend = read, backend
-        made.weights, made.__name__ = kept.weights, kept.name
+        made.weights, made.__name__ = cached.weights, cached.name
         return made
 
     def _open(self) -> Opened:
@@ -166,8 +166,8 @@ class LoadedGraph:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph; it is compiled at the first call."""
-        kept = self._kept
-        if kept is not None and not kwargs and (found := kept.call(args)) is not MISS:
+        cached = self._cached
+        if cached is not None and not kwargs and (found := cached.call(args)) is not MISS:
             return found
         try:
             opened = self._open()
@@ -175,8 +175,8 @@ class LoadedGraph:
         except Exception as error:
             hide_weft(error)
             raise
-        if kept is not None:
-            kept.keep(opened)
+        if cached is not None:
+            cached.keep(opened)
         return found
 
     def save(self, path: Path) -> None:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.backends import keeps_programs
+from weft.backends import Chosen, Executable, find_backend
 from weft.io.layout import Contents, Reading
 from weft.tensor.dispatch import recording
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
-    from weft.backends.llvm.programs import StoredProgram
+    from weft.backends.capabilities import Key, Note, ProgramStore, Shapes, StoredProgram
     from weft.io.opened import Opened
     from weft.io.saved import Saved
 
@@ -31,8 +31,8 @@ MISS = object()
 _MOST = 64  # shapes of a graph with named sizes that are kept
 
 
-class Kept:
-    """What is kept of a graph, or will be after its first call.
+class CachedProgram:
+    """The compiled program of a graph on disk, or the place for it after the first call.
 
     Attributes:
         key: that it is kept under.
@@ -41,13 +41,14 @@ class Kept:
         name: of the graph, if there is a program.
     """
 
-    def __init__(self, key: Sequence[str], program: StoredProgram | None) -> None:
+    def __init__(self, store: ProgramStore, key: Key) -> None:
         self.key = key
-        self.program = program
-        self.weights: dict[str, Any] = {}
+        self.program: StoredProgram | None = store.find(key)
+        self._store = store
+        self.weights: dict[str, Tensor] = {}
         self.name = ""
         self._arrays: Mapping[str, Any] = {}
-        self._known: set[Any] = set()
+        self._known: set[Shapes] = set()
 
     def prepare(self, contents: Contents) -> bool:
         """Have at hand what calls need of the file; whether there is a program."""
@@ -93,57 +94,48 @@ class Kept:
     def keep(self, opened: Opened) -> None:
         """Have the program of a call that was compiled here kept, with its shapes."""
         version = opened.version
-        run: Any = None if version is None else version.run
-        if not getattr(run, "objects", ()):
+        run = None if version is None else version.run
+        if not isinstance(run, Executable):
             return
-        shapes = [shapes for shapes, _ in run.known_plans()]
+        shapes = self._store.shapes(run)
         if self._known.issuperset(shapes) or len(self._known) >= _MOST:
             return
-        from weft.backends.llvm.programs import store_program
-
         self._known.update(shapes)
         note = _note(opened.saved, self._arrays)
         if note is not None:
-            store_program(self.key, run, note, None if self.program is None else self.program.plans)
+            self._store.keep(self.key, run, note, self.program)
 
 
-def find_kept(reading: Reading, backend: Any) -> Kept | None:
-    """What is kept of the graph of a file that is being read; None where nothing is."""
-    if reading.kind != "graph" or not keeps_programs(backend):
+def find_cached(reading: Reading, backend: Chosen | None) -> CachedProgram | None:
+    """The program of the graph of a file that is being read; None where none is kept."""
+    store = find_backend(backend).programs if reading.kind == "graph" else None
+    if store is None or store.key(()) is None:
         return None
-    from weft.backends.llvm.fingerprint import fingerprint
-    from weft.backends.llvm.programs import stored_program
-
-    machine = fingerprint()
-    parts = None if machine is None else _key(reading)
-    if machine is None or parts is None:
-        return None
-    key = (*machine, *parts)
-    return Kept(key, stored_program(key))
+    parts = _key(reading, store)
+    key = None if parts is None else store.key(parts)
+    return None if key is None else CachedProgram(store, key)
 
 
-def _key(reading: Reading) -> tuple[str, ...] | None:
+def _key(reading: Reading, store: ProgramStore) -> Key | None:
     """What a program depends on in a file; None if the file is not as weft writes it."""
     with suppress(KeyError, TypeError, ValueError, AttributeError, RecursionError):
         graph, program = reading.metadata["weft.graph"], reading.metadata["weft.program"]
         types = [f"{name!r} {dtype.name} {shape}" for name, (dtype, shape) in sorted(reading.types.items())]
         notes = json.loads(program)["constants"].values()
         arrays = reading.contents().arrays if notes else {}
-        values = [_digest(arrays[note.get("data", note["array"])]) for note in notes]
+        values = [store.digest(_bytes(arrays[note.get("data", note["array"])])) for note in notes]
         return (graph, program, "\n".join(types), *values)
     return None
 
 
-def _digest(array: Any) -> str:
-    from weft.backends.llvm.cache import digest
-
-    return digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hex()
+def _bytes(array: Any) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 # Which graphs are simple
 
 
-def _note(saved: Saved, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+def _note(saved: Saved, arrays: Mapping[str, Any]) -> Note | None:
     """What a call of a graph needs besides its program, as JSON; None if the graph is not a simple one."""
     words = {mark.word for mark in saved.sources}
     arguments = list(saved.arguments.values())

@@ -13,9 +13,9 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from weft.backends.library import ALIGNMENT
 from weft.io.layout import Array
 
-ALIGNMENT = 64
 _X86, _ARM = 62, 183
 _HEADER, _SECTION, _SYMBOL = 64, 64, 24  # bytes of each
 _PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3  # kinds of sections

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.library.model import Model
+from weft.backends.library import Model
 
 _TEXT = r"""/* An example of how NAME is used.
 

@@ -11,35 +11,26 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import weft
-from weft.backends.llvm.blas import blas_file
-from weft.backends.llvm.target import Target
+from weft.backends import Array, find_backend
+from weft.backends.library import Exporter, Model, Storage
 from weft.base.public import public
 from weft.capture.function import GraphFunction
-from weft.errors import ArgumentError, DeviceError, DomainError
+from weft.errors import ArgumentError, DeviceError
 from weft.io.atomic import checked_path
 from weft.io.model import LoadedGraph
 from weft.io.saved import Saved, saved_graph, saved_version, with_weights
 from weft.ir.graph import Graph
-from weft.library.access import write_access
 from weft.library.example import example_text
 from weft.library.header import header_text
-from weft.library.layout import layout_of, stored_arrays
 from weft.library.linking import find_linker, link
-from weft.library.messages import failure_messages
-from weft.library.model import Model, described, model_of
-from weft.library.processor import plain_machine
-from weft.library.program import Compiled, compile_graph, compile_text
+from weft.library.model import described, model_of
 from weft.library.readme import makefile_text, readme_text
-from weft.library.running import write_run
-from weft.library.runtime import Parts, Runtime
-from weft.library.sizes import allowed_sizes
-from weft.library.storage import Storage, choose_place, store_beside, store_inside
-from weft.library.target import is_arm, is_here, target_named
+from weft.library.storage import choose_place, store_beside, store_inside
 from weft.passes.pipeline import optimize
 from weft.passes.simplify import load_rules
 
@@ -131,85 +122,47 @@ def write_library(saved: Saved, folder: PathLike, options: Options) -> None:
         raise DeviceError("export_library", f"libraries are for Linux, got {sys.platform}")
     path = Path(checked_path("export_library", folder))
     linker = find_linker(options.linker)
-    target = target_named(options.cpu)
-    if options.fast_math and not is_here(target):
-        message = f"fast_math must be off for another kind of processor, got it on for {options.cpu}"
-        raise DomainError("export_library", message)
+    exporter = find_backend().exporter(options.cpu, fast_math=options.fast_math, check_nan=options.check_nan)
     load_rules()
     model = model_of(saved, options.name)
     model = dataclasses.replace(model, graph=optimize(model.graph, fast_math=options.fast_math))
     path.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".weft-", dir=path) as made:
-        _write_all(model, Path(made), target, linker, options)
+        _write_all(model, Path(made), exporter, linker, options.weights)
         for file in sorted(os.listdir(made)):
             os.replace(os.path.join(made, file), path / file)
 
 
-def _write_all(model: Model, folder: Path, target: Target, linker: str, options: Options) -> None:
-    compiled = compile_graph(model.graph, target, fast_math=options.fast_math, check_nan=options.check_nan)
-    messages = failure_messages(compiled.program)
-    allowed = allowed_sizes(model.graph, model.sizes)
-    uses_blas = any("cblas" in name for name in compiled.calls)
-    files = {f"lib{model.name}.so": "the library", f"{model.name}.h": "its header"}
+def _write_all(model: Model, folder: Path, exporter: Exporter, linker: str, weights: str) -> None:
+    library = folder / f"lib{model.name}.so"
+    files = {library.name: "the library", f"{model.name}.h": "its header"}
     with tempfile.TemporaryDirectory() as work:
-        objects = _Objects(Path(work), target)
-        storage = _store(model, compiled, objects, folder, options.weights)
-        layout = layout_of(model, compiled.program, storage.offsets)
-        parts = Parts(model, compiled.program, layout, storage, allowed, messages, uses_blas, target)
-        runtime = Runtime(parts)
-        write_run(runtime)
-        write_access(runtime)
-        for data in compiled.objects:
-            objects.add(data)
-        objects.add(compile_text(str(runtime.unit), plain_machine(target)))
-        beside = [_copy_blas(folder, target)] if uses_blas else []
-        link(objects.paths, folder / f"lib{model.name}.so", runtime.unit.exported, beside, linker=linker)
-    if storage.header is not None:
-        files[f"{model.name}.weft"] = "its weights, which `weft.load` reads too; keep it beside the library"
+        data = Path(work) / "data.o"
+
+        def place(constants: Sequence[Array]) -> Storage:
+            arrays = [*[w.array for w in model.weights], *constants]
+            if choose_place(weights, arrays) == "inside" or not arrays:
+                return store_inside(arrays, data, arm=exporter.is_arm)
+            files[f"{model.name}.weft"] = (
+                "its weights, which `weft.load` reads too; keep it beside the library"
+            )
+            named = {w.name: w.array for w in model.weights}
+            return store_beside(named, constants, folder / f"{model.name}.weft")
+
+        made = exporter.export(model, place)
+        beside = [Path(shutil.copyfile(source, folder / source.name)) for source in made.libraries]
+        objects = [data] if data.exists() else []
+        for number, code in enumerate(made.objects):
+            objects.append(Path(work) / f"{number}.o")
+            objects[-1].write_bytes(code)
+        link(objects, library, made.symbols, beside, linker=linker)
     files |= {file.name: "matrix products; keep it beside the library" for file in beside}
     files |= {"example.c": "a program that runs it", "Makefile": "builds the example"}
     files |= {f"{model.name}.json": "what goes in and out"}
-    cpu = f"{options.cpu} ({target.cpu})" if options.cpu in ("host", "generic") else options.cpu
-    _write_texts(model, folder, files, [str(a) for a in allowed], cpu)
+    _write_texts(model, folder, files, made.sizes, exporter.cpu)
 
 
-class _Objects:
-    """Files that the linker takes."""
-
-    def __init__(self, folder: Path, target: Target) -> None:
-        self.folder = folder
-        self.target = target
-        self.paths: list[Path] = []
-
-    def new(self) -> Path:
-        """The path of one more."""
-        self.paths.append(self.folder / f"{len(self.paths)}.o")
-        return self.paths[-1]
-
-    def add(self, code: bytes) -> None:
-        """Write object code."""
-        self.new().write_bytes(code)
-
-
-def _store(model: Model, compiled: Compiled, objects: _Objects, folder: Path, weights: str) -> Storage:
-    """Put the data of the library where it will be."""
-    arrays = stored_arrays(model, compiled.program)
-    if choose_place(weights, arrays) == "beside" and arrays:
-        named = {w.name: w.array for w in model.weights}
-        return store_beside(named, compiled.program.constants, folder / f"{model.name}.weft")
-    return store_inside(arrays, objects.new(), arm=is_arm(objects.target))
-
-
-def _copy_blas(folder: Path, target: Target) -> Path:
-    if not is_here(target):
-        message = "matrix products of this graph need BLAS for another kind of processor, which is not here"
-        raise DeviceError("export_library", message, hint="export it on a machine of that kind")
-    source = blas_file()
-    shutil.copyfile(source, folder / source.name)
-    return folder / source.name
-
-
-def _write_texts(model: Model, folder: Path, files: dict[str, str], allowed: list[str], cpu: str) -> None:
+def _write_texts(model: Model, folder: Path, files: dict[str, str], allowed: Sequence[str], cpu: str) -> None:
     version = weft.__version__
     (folder / f"{model.name}.h").write_text(header_text(model, version))
     (folder / "example.c").write_text(example_text(model))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from weft.backends.library import STATUS, Model, Tensor, dtype_number
 from weft.base.dtypes import DTYPES, DType, kind
-from weft.library.access import dtype_number
-from weft.library.layout import STATUS
-from weft.library.model import Model, Tensor, c_name
+from weft.library.model import c_name
 
 _BYTES_OF_BITS = {"float16": "uint16_t", "bfloat16": "uint16_t", "bool": "bool"}
 

@@ -1,20 +1,18 @@
-"""What a library is made of: a graph, and for each of its inputs and results what they are to a C program."""
+"""From a saved graph to what a library is made of: names that C can write for all that goes in and out."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft.backends.library import Generator, Model, Tensor, Weight
 from weft.base.sizes import size_names
 from weft.base.trees import tree_flatten
 from weft.errors import ArgumentError, DomainError
-from weft.io.layout import Array
 from weft.io.saved import Saved
 from weft.io.trees import Mark
 from weft.ir.graph import Graph, Value
-from weft.ir.types import TensorType
 from weft.passes.dce import dce
 
 # Words that C and C++ keep for themselves.
@@ -29,66 +27,6 @@ wchar_t while xor xor_eq
 """
 
 _SYSTEM = ("c", "m", "dl", "pthread", "rt", "util")  # libraries that are there already
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A tensor that goes into a library or comes out of it.
-
-    Attributes:
-        name: as Python knows it.
-        symbol: as C can write it.
-        type: its dtype and shape.
-        slot: its number among the inputs of the graph, or among its results.
-    """
-
-    name: str
-    symbol: str
-    type: TensorType
-    slot: int
-
-
-@dataclass(frozen=True)
-class Weight(Tensor):
-    """A tensor that a library holds.
-
-    Attributes:
-        array: what it holds at first.
-        update: the number of the result that it becomes, if runs change it.
-    """
-
-    array: Array
-    update: int | None
-
-
-@dataclass(frozen=True)
-class Generator:
-    """A random generator: its input, the result it becomes, and where it starts (None: at a seed)."""
-
-    slot: int
-    update: int | None
-    state: tuple[int, int] | None
-
-
-@dataclass(frozen=True)
-class Model:
-    """A graph as a library has it.
-
-    Attributes:
-        name: which all its functions begin with.
-        graph: whose results are the outputs, then the updates.
-        inputs, outputs: what a run is given, and what it gives; an input that it changes is among both.
-        weights, generators: what the library holds.
-        sizes: the names of sizes that a run chooses.
-    """
-
-    name: str
-    graph: Graph
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    weights: tuple[Weight, ...]
-    generators: tuple[Generator, ...]
-    sizes: tuple[str, ...]
 
 
 def model_of(saved: Saved, name: str | None = None) -> Model:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from weft.backends.library import Model, Tensor
 from weft.library.header import c_type
-from weft.library.model import Model, Tensor, c_name
+from weft.library.model import c_name
 
 
 def makefile_text(model: Model) -> str:
@@ -20,7 +23,9 @@ clean:
 """
 
 
-def readme_text(model: Model, *, version: str, cpu: str, files: dict[str, str], allowed: list[str]) -> str:
+def readme_text(
+    model: Model, *, version: str, cpu: str, files: dict[str, str], allowed: Sequence[str]
+) -> str:
     """A page on the library."""
     name = model.name
     listed = "\n".join([f"| `{file}` | {what} |" for file, what in files.items()])

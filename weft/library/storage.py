@@ -11,8 +11,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from weft.backends.library import Storage
 from weft.errors import DomainError
 from weft.io.layout import Array, write_file
 from weft.io.trees import Encoder
@@ -20,22 +20,6 @@ from weft.library.data_object import write_data_object
 
 INSIDE_LIMIT = 1 << 30  # bytes: code reaches data by offsets of 31 bits
 DATA = "weft_data"
-
-
-class Storage(NamedTuple):
-    """Where the data of a library is.
-
-    Attributes:
-        offsets: of each array, in bytes.
-        symbol: of the data inside the library; None if it is beside, or there is none.
-        header: what a file beside begins with.
-        size: of all of it.
-    """
-
-    offsets: tuple[int, ...]
-    symbol: str | None = None
-    header: bytes | None = None
-    size: int = 0
 
 
 def choose_place(weights: str, arrays: Sequence[Array]) -> str:

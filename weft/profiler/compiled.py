@@ -6,84 +6,85 @@ it began first and ended last. ``kernels_of`` makes events of these when the blo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from math import sqrt
 from typing import Any, NamedTuple
 
-from weft.backends.llvm import driver
-from weft.backends.llvm.main import RECORD, recorded_statements
-from weft.backends.llvm.programs import StoredProgram
-from weft.backends.llvm.run import Executable
+from weft.backends import Array, Executable, known_backends
+from weft.backends.capabilities import Call, Watched
 from weft.base.shapes import size_of
 from weft.base.sizes import bind, is_known
-from weft.errors import user_frame
+from weft.errors import DeviceError, user_frame
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
-from weft.loop.ir import Wave
 from weft.profiler.event import Event, Part
-from weft.profiler.log import Entry, _Switch, entries, here, now, switch, take_down, trackers, user_place
-from weft.schedule.explanation import ExplainedStep, Limits, explain_program
-from weft.schedule.origins import steps_of
+from weft.profiler.log import (
+    Entry,
+    Place,
+    _Switch,
+    entries,
+    here,
+    now,
+    switch,
+    take_down,
+    trackers,
+    user_place,
+)
+from weft.schedule.explanation import ExplainedStep
 from weft.tensor.watch import here as watched
 
-# Only how long kernels that run side by side take in relation to each other is estimated by these.
-_LIMITS = Limits(memory=20e9, cache=80e9, held=2**23, flops=60e9)
-_CALLER = 3  # frames from a question for the user's line to who has called the program
+_CALLER = 4  # frames from a question for the user's line to who has called the program
 _LEAVING = 100_000  # ns: it takes longer to leave machine code only if another thread runs Python meanwhile
 
 
 def install(switch: _Switch) -> None:
-    """Begin to watch."""
-    switch.replace(Executable, "_run", _run)
-    switch.replace(driver, "build_executable", _build)
-    switch.replace(StoredProgram, "run", _run_nothing)
+    """Begin to watch all backends that can be."""
+    for backend in known_backends():
+        with suppress(DeviceError):  # one that takes down no times
+            switch.at_end(backend.watch(_Watcher()))
 
 
-def _run_nothing(self: StoredProgram, arrays: Sequence[Any], plan: Any) -> None:
-    """Programs from disk take down no times: a call under a profile is compiled like any other."""
+class _Watcher:
+    """What backends tell, while a profile runs."""
+
+    def call(self, call: Call) -> list[Array]:
+        """Do a call, and take it down."""
+        if watched.inside:  # the kernel of an op
+            return call.plain()
+        place = user_frame(_CALLER)
+        run, timing = call.run, bool(switch.timing)
+        if timing and not run.has_recording:
+            _make_recording(run, place)
+        outs: list[Array] = []
+        records, ended = None, 0
+        begin = now()
+        try:
+            if timing:
+                outs, records, ended = call.timed()
+            else:
+                outs = call.plain()
+            return outs
+        finally:
+            detail = (run, call.sizes, records, ended)
+            entries.append(("call", run.graph.name, begin, now(), here.number, place, here.module, detail))
+            for tracker in trackers:
+                tracker.call(call, outs, place, here.module)
+
+    def build(self, graph: Graph, build: Callable[[], Executable]) -> Executable:
+        """Build a graph, and take that down."""
+        begin = now()
+        try:
+            return build()
+        finally:
+            take_down("build", graph.name, begin, now(), user_place(2))
 
 
-_plain_run = Executable._run
-_plain_build = driver.build_executable
-
-
-def _run(
-    self: Executable, plan: Any, recipe: Any, arrays: Sequence[Any], flags: Sequence[bool] = ()
-) -> list[Any]:
-    if watched.inside:  # the kernel of an op
-        return _plain_run(self, plan, recipe, arrays, flags)
-    place = user_frame(_CALLER)
-    run = self._recording or _recording(self, place) if switch.timing else None
-    outs: list[Any] = []
-    records, ended = None, 0
+def _make_recording(run: Watched, place: Place | None) -> None:
     begin = now()
-    try:
-        if run is None:
-            outs = _plain_run(self, plan, recipe, arrays, flags)
-        else:
-            outs, records, ended = run.timed(arrays, run.records.size, flags, recipe)
-        return outs
-    finally:
-        detail = (self, plan.sizes, records, ended)
-        entries.append(("call", self.graph.name, begin, now(), here.number, place, here.module, detail))
-        for tracker in trackers:
-            tracker.call(self, plan, arrays, outs, place, here.module)
-
-
-def _recording(run: Executable, place: Any) -> Executable:
-    begin = now()
-    found = run.recording()
+    run.recording()
     take_down("build", f"{run.graph.name}, to take down times", begin, now(), place)
-    return found
-
-
-def _build(graph: Graph, **options: bool) -> Executable:
-    begin = now()
-    try:
-        return _plain_build(graph, **options)
-    finally:
-        take_down("build", graph.name, begin, now(), user_place(2))
 
 
 # From records to events
@@ -98,25 +99,14 @@ class _Step(NamedTuple):
     shapes: tuple[str, ...]
 
 
-class _Steps:
+def _steps(run: Watched, sizes: Mapping[str, int]) -> list[list[_Step]]:
     """The parts of a program for some sizes, by number of the record: several if they run side by side."""
+    return [[_step(what, sizes) for what in found] for found in run.recorded_steps(sizes)]
 
-    def __init__(self, run: Executable, sizes: Mapping[str, int]) -> None:
-        explained = explain_program(run.graph, run.program, _LIMITS, sizes).steps
-        found = zip(steps_of(run.program), explained, strict=True)
-        by_statement = {id(s.statement): e for s, e in found if s.number}
-        self.records = [
-            [
-                self._step(by_statement[id(x)], sizes)
-                for x in (s.launches if isinstance(s, Wave) else (s,))
-                if id(x) in by_statement
-            ]
-            for s in recorded_statements(run.program)
-        ]
 
-    def _step(self, what: ExplainedStep, sizes: Mapping[str, int]) -> _Step:
-        shapes = shown_types([v for node in what.nodes[-1:] for v in node.outputs], sizes)
-        return _Step(what.ops or what.name, what, tuple(_parts(what.nodes, sizes)), shapes)
+def _step(what: ExplainedStep, sizes: Mapping[str, int]) -> _Step:
+    shapes = shown_types([v for node in what.nodes[-1:] for v in node.outputs], sizes)
+    return _Step(what.ops or what.name, what, tuple(_parts(what.nodes, sizes)), shapes)
 
 
 def shown_types(values: Iterable[Value], sizes: Mapping[str, int]) -> tuple[str, ...]:
@@ -124,22 +114,22 @@ def shown_types(values: Iterable[Value], sizes: Mapping[str, int]) -> tuple[str,
     return tuple(str(TensorType(bind(tuple(v.type.shape), sizes), v.type.dtype)) for v in values)
 
 
-def kernels_of(entry: Entry, known: dict[Any, _Steps]) -> Iterator[Event]:
+def kernels_of(entry: Entry, known: dict[Any, list[list[_Step]]]) -> Iterator[Event]:
     """The parts of a call as events, in the order of their beginnings; ``known`` is kept between calls."""
     run, sizes, records, ended = entry.detail
     if records is None:
         return
     key = (id(run), *sorted(sizes.items()))
     if key not in known:
-        known[key] = _Steps(run, sizes)
-    table = records.reshape(-1, len(RECORD)).tolist()
+        known[key] = _steps(run, sizes)
+    table = records.tolist()
     ran = [i for i, record in enumerate(table) if record[0]]
     cursor = entry.begin
     for i in sorted(ran, key=lambda i: int(table[i][2])):
         count, total, first, _ = table[i]
         begin = min(max(first, cursor), entry.end)  # those in a loop are shown one after the other
         total = min(total, entry.end - begin)
-        yield from _side_by_side(entry, known[key].records[i], begin, total, count)
+        yield from _side_by_side(entry, known[key][i], begin, total, count)
         cursor = begin + total
     left = max(ended, cursor)
     if ended and entry.end - left > _LEAVING:

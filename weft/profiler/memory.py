@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from weft.backends.capabilities import Call, Watched
 from weft.capture.donation import is_lease
 from weft.profiler.block import Block
 from weft.profiler.event import Line
@@ -91,7 +92,7 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
         super().__init__()
         self.allocations: list[Allocation] = []
         self._live: dict[int, tuple[Any, Allocation]] = {}
-        self._runs: dict[Any, tuple[Any, dict[str, int]]] = {}
+        self._runs: dict[tuple[object, ...], tuple[Watched, dict[str, int]]] = {}
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -128,23 +129,15 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
 
         return gone
 
-    def call(
-        self,
-        run: Any,
-        plan: Any,
-        arrays: Sequence[Any],
-        outs: Sequence[Any],
-        place: Place | None,
-        module: str,
-    ) -> None:
+    def call(self, call: Call, outs: Sequence[Any], place: Place | None, module: str) -> None:
         """Take down a call of a compiled function, which has ended."""
-        given = {id(a) for a in arrays}
+        run, given = call.run, {id(a) for a in call.arrays}
         self.add([a for a in outs if id(a) not in given], run.graph.name, place, module)
-        if plan.arena:
+        if call.arena:
             name, end = f"{run.graph.name} (arena)", now()  # it was there beside the results
             line = place and place[:2]
-            self.allocations.append(Allocation(name, line, module, plan.arena, end, end, here.number))
-        self._runs.setdefault((id(run), *plan.sizes.items()), (run, dict(plan.sizes)))
+            self.allocations.append(Allocation(name, line, module, call.arena, end, end, here.number))
+        self._runs.setdefault((id(run), *call.sizes.items()), (run, dict(call.sizes)))
 
     # What can be asked
 

@@ -14,7 +14,7 @@ from tests.ir.random_graphs import arrays_of, graphs
 from tests.ops.checks import entries
 from weft.backends.llvm import build
 from weft.backends.llvm.driver import compile_program
-from weft.backends.llvm.run import Executable
+from weft.backends.llvm.run import NativeExecutable
 from weft.errors import GraphError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.interpret import interpret
@@ -102,12 +102,12 @@ def wrong_program(first: int, stop: int, size: int = 4) -> tuple[Graph, Program]
 @pytest.mark.parametrize(("first", "stop", "got"), [(0, 5, 4), (-1, 4, -1)])
 def test_index_outside_a_buffer_is_an_error(first: int, stop: int, got: int) -> None:
     graph, program = wrong_program(first, stop)
-    run = Executable(graph, program, compile_program(program, debug=True))
+    run = NativeExecutable(graph, program, compile_program(program, debug=True))
     with pytest.raises(GraphError, match=rf"debug: an index into buffer \d+ must be in 0\.\.3, got {got}"):
         run([np.ones(4, np.float32)])
 
 
 def test_right_program_passes_the_checks() -> None:
     graph, program = wrong_program(0, 4)
-    run = Executable(graph, program, compile_program(program, debug=True))
+    run = NativeExecutable(graph, program, compile_program(program, debug=True))
     np.testing.assert_array_equal(run([np.arange(4, dtype=np.float32)])[0], np.arange(4))

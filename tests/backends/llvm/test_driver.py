@@ -19,7 +19,7 @@ from weft.backends.llvm.driver import compile_program
 from weft.backends.llvm.engine import Engine
 from weft.backends.llvm.entry import make_enter
 from weft.backends.llvm.main import RECORD, recorded_statements
-from weft.backends.llvm.run import Executable
+from weft.backends.llvm.run import NativeExecutable
 from weft.backends.llvm.target import host_target
 from weft.ir.graph import Graph
 from weft.schedule.cpu.machine import Machine
@@ -68,7 +68,7 @@ def test_machines_with_narrower_vectors_agree(vector_bytes: int) -> None:
         return
     target = host_target(vector_bytes)
     program = lower_graph(graph, machine=Machine(target.vector_bytes, target.registers))
-    run = Executable(graph, program, compile_program(program, Engine(target, Cache(None))), target)
+    run = NativeExecutable(graph, program, compile_program(program, Engine(target, Cache(None))), target)
     np.testing.assert_allclose(run(arrays)[0], interpreted(graph)(arrays)[0], rtol=2e-5, atol=1e-7)
 
 

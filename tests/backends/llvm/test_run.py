@@ -19,7 +19,7 @@ from weft.backends.llvm.buffer_pool import LARGE, drop_kept, kept_bytes, pooled_
 from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.engine import default_engine
 from weft.backends.llvm.entry import arrays_look_as_expected, enter_slowly, make_enter
-from weft.backends.llvm.run import Executable
+from weft.backends.llvm.run import NativeExecutable
 from weft.errors import BoundsError, DomainError, GraphError, ShapeError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
@@ -48,7 +48,7 @@ def executable(
     donated: Sequence[tuple[int, int]] = (),
     declarations: str = "",
     records: int = 0,
-) -> Executable:
+) -> NativeExecutable:
     """A graph's inputs and results with machine code that does something of its own.
 
     In ``body``, %b0, %b1, ... are the buffers.
@@ -77,7 +77,7 @@ def executable(
         hosts,
         tuple(donated),
     )
-    return Executable(graph, program, [code], records=records)
+    return NativeExecutable(graph, program, [code], records=records)
 
 
 ADD = """
@@ -91,7 +91,7 @@ ADD_GRAPH = "graph f(%x: f32[2,3], %y: f32[2,3]) {\n  %0: f32[2,3] = add(%x, %y)
 
 
 @pytest.fixture
-def add() -> Executable:
+def add() -> NativeExecutable:
     return executable(ADD_GRAPH, ADD, donated=[(0, 0)])
 
 
@@ -110,7 +110,7 @@ def test_interpreter_without_the_lock_gets_the_entry_in_python(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_call_gives_the_results_in_fresh_arrays(add: Executable, kind: Any) -> None:
+def test_call_gives_the_results_in_fresh_arrays(add: NativeExecutable, kind: Any) -> None:
     x, y = arrays(0, 1)
     (first,) = add(kind([x, y]))
     (second,) = add(kind([y, y]))
@@ -120,13 +120,13 @@ def test_call_gives_the_results_in_fresh_arrays(add: Executable, kind: Any) -> N
     assert first.flags.writeable
 
 
-def test_other_sequences_of_arrays_are_taken(add: Executable) -> None:
+def test_other_sequences_of_arrays_are_taken(add: NativeExecutable) -> None:
     x, y = arrays(0, 1)
     (out,) = add(deque([x, y]))
     np.testing.assert_array_equal(out, x + y)
 
 
-def test_arrays_in_any_order_of_memory_are_taken(add: Executable) -> None:
+def test_arrays_in_any_order_of_memory_are_taken(add: NativeExecutable) -> None:
     x, y = arrays(0, 1)
     unaligned = np.zeros(25, np.uint8)[1:].view(np.float32).reshape(2, 3)
     unaligned[...] = x
@@ -142,7 +142,7 @@ class Strange(np.ndarray[Any, Any]):
     """A kind of array."""
 
 
-def test_subclasses_and_other_dtype_objects_are_taken(add: Executable) -> None:
+def test_subclasses_and_other_dtype_objects_are_taken(add: NativeExecutable) -> None:
     x, y = arrays(0, 1)
     same = x.view(np.dtype(np.float32, metadata={"a": 1}))
     assert same.dtype is not x.dtype
@@ -162,12 +162,12 @@ def test_subclasses_and_other_dtype_objects_are_taken(add: Executable) -> None:
         (1.0, r"f: input x must be f32\[2,3\], got float64\[\]"),
     ],
 )
-def test_array_of_another_type_is_an_error(add: Executable, wrong: Any, message: str) -> None:
+def test_array_of_another_type_is_an_error(add: NativeExecutable, wrong: Any, message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         add([wrong, arrays(0)[0]])
 
 
-def test_wrong_number_of_arrays_is_an_error(add: Executable) -> None:
+def test_wrong_number_of_arrays_is_an_error(add: NativeExecutable) -> None:
     for count in (0, 1, 3):
         with pytest.raises(GraphError, match=f"f: takes 2 inputs, got {count}"):
             add(arrays(*range(count)))
@@ -176,7 +176,7 @@ def test_wrong_number_of_arrays_is_an_error(add: Executable) -> None:
 # Donation
 
 
-def test_donated_input_holds_the_result(add: Executable) -> None:
+def test_donated_input_holds_the_result(add: NativeExecutable) -> None:
     x, y = arrays(0, 1)
     expected = x + y
     (out,) = add.donating([x, y], [True, False])
@@ -184,7 +184,7 @@ def test_donated_input_holds_the_result(add: Executable) -> None:
     np.testing.assert_array_equal(x, expected)
 
 
-def test_input_without_the_flag_is_left_alone(add: Executable) -> None:
+def test_input_without_the_flag_is_left_alone(add: NativeExecutable) -> None:
     x, y = arrays(0, 1)
     before = x.copy()
     (out,) = add.donating([x, y], [False, True])
@@ -192,7 +192,7 @@ def test_input_without_the_flag_is_left_alone(add: Executable) -> None:
     np.testing.assert_array_equal(x, before)
 
 
-def test_donated_input_in_another_order_of_memory_holds_the_result(add: Executable) -> None:
+def test_donated_input_in_another_order_of_memory_holds_the_result(add: NativeExecutable) -> None:
     x, y = arrays(0, 1)
     for form in (np.asfortranarray(x), np.asfortranarray(x), x.copy()):
         expected = x + y
@@ -202,7 +202,7 @@ def test_donated_input_in_another_order_of_memory_holds_the_result(add: Executab
         np.testing.assert_array_equal(form, expected)
 
 
-def test_run_that_does_not_begin_leaves_what_was_given(add: Executable) -> None:
+def test_run_that_does_not_begin_leaves_what_was_given(add: NativeExecutable) -> None:
     x, y = arrays(0, 1)
     before = x.copy()
     with pytest.raises(ShapeError):
@@ -229,7 +229,7 @@ COPY_BIG = f"""
 """
 
 
-def big() -> Executable:
+def big() -> NativeExecutable:
     return executable(
         f"graph f(%x: f32[{BIG}]) {{\n  %0: f32[{BIG}] = neg(%x)\n  return %0\n}}",
         COPY_BIG,
@@ -363,25 +363,25 @@ SIZED = """
 
 
 @pytest.fixture
-def sized() -> Executable:
+def sized() -> NativeExecutable:
     n, m = (weft.base.sizes.named_size(name) for name in "nm")
     graph = "graph f(%x: f32[n,m], %y: f32[m]) {\n  %0: f32[n,m] = mul(%x, %y)\n  return %0\n}"
     return executable(graph, SIZED, sizes=["n", "m"], arena=n * m * 64 + 64)
 
 
-def test_named_sizes_come_from_the_shapes(sized: Executable) -> None:
+def test_named_sizes_come_from_the_shapes(sized: NativeExecutable) -> None:
     for n, m in ((2, 3), (5, 1), (2, 3), (400, 300)):
         (out,) = sized([np.zeros((n, m), np.float32), np.zeros(m, np.float32)])
         assert out.shape == (n, m)
         assert out[0, 0] == 1000 * n + m
 
 
-def test_sizes_that_contradict_each_other_are_an_error(sized: Executable) -> None:
+def test_sizes_that_contradict_each_other_are_an_error(sized: NativeExecutable) -> None:
     with pytest.raises(ShapeError, match=r"f: input y must be f32\[m\] with n=2, m=3, got \[4\]"):
         sized([np.zeros((2, 3), np.float32), np.zeros(4, np.float32)])
 
 
-def test_many_shapes_do_not_pile_up(sized: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_shapes_do_not_pile_up(sized: NativeExecutable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.backends.llvm.run._PLANS_KEPT", 10)
     for n in range(1, 40):
         assert sized([np.zeros((n, 2), np.float32), np.zeros(2, np.float32)])[0][0, 0] == 1000 * n + 2
@@ -510,7 +510,7 @@ def test_error_in_the_host_is_raised_after_the_call() -> None:
     np.testing.assert_array_equal(run([np.zeros(4, np.float32)])[0], np.zeros(4))
 
 
-def test_host_may_call_a_compiled_function_itself(add: Executable) -> None:
+def test_host_may_call_a_compiled_function_itself(add: NativeExecutable) -> None:
     def kernel(x: Array) -> Array:
         half = x.reshape(2, 2)
         wide = np.concatenate([half, half[:, :1]], axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +10,10 @@ if TYPE_CHECKING:
 
 def load_kernels() -> Layer | None:
     """What runs kernels on large arrays outside of graphs; None where nothing can be compiled."""
-    if any(find_spec(package) is None for package in ("llvmlite", "scipy_openblas32")):
+    from weft.backends import DEFAULT_BACKEND, backend_named
+
+    backend = backend_named(DEFAULT_BACKEND)
+    if not backend.runs_eager or backend.missing():
         return None
     from weft.backends.eager import kernels
 

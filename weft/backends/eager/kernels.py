@@ -16,9 +16,8 @@ from typing import Any
 
 from weft.backends.eager.calls import call_whole
 from weft.backends.eager.graphs import ANY
+from weft.backends.eager.native import build, empty
 from weft.backends.eager.rules import pull_large
-from weft.backends.llvm import build
-from weft.backends.llvm.buffer_pool import pooled_array as empty
 from weft.base.dtypes import float32, float64
 from weft.base.shapes import size_of
 from weft.base.sizes import named_size

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.backends.llvm import build
-from weft.backends.llvm.buffer_pool import pooled_array
+from weft.backends.eager.native import build, empty
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.ops.view.primitives import permute
@@ -43,7 +42,7 @@ def without_gaps(array: Any, order: Order) -> Any:
     seen = array if order is None else array.transpose(order)
     if seen.flags.c_contiguous:
         return array
-    copy = pooled_array(seen.shape, seen.dtype)
+    copy = empty(seen.shape, seen.dtype)
     copy[...] = seen
     return copy if order is None else copy.transpose(inverse(order))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
+from weft.backends.backend import Option
 from weft.backends.llvm.blas import provide_blas
 from weft.backends.llvm.compilation import Compilation
 from weft.backends.llvm.compiler import Source
@@ -15,7 +16,7 @@ from weft.backends.llvm.lanes import statements
 from weft.backends.llvm.main import RECORD, emit_main, recorded_statements
 from weft.backends.llvm.pool import SOURCE as POOL_SOURCE
 from weft.backends.llvm.pool import default_pool, provide_pool
-from weft.backends.llvm.run import Executable
+from weft.backends.llvm.run import NativeExecutable
 from weft.base.threads import get_num_threads
 from weft.config import settings
 from weft.errors import WeftError
@@ -52,31 +53,32 @@ def _prepare() -> None:
 def build_executable(
     graph: Graph,
     *,
-    debug: bool = False,
-    check_nan: bool | str = False,
-    profile: bool = False,
-    fast_math: bool = False,
-    keep: bool = False,
-) -> Executable:
-    """Compile a graph; see ``weft.backends.llvm.build``."""
-    debug = debug or settings.debug
+    debug: Option = False,
+    check_nan: Option = False,
+    profile: Option = False,
+    fast_math: Option = False,
+    keep: Option = False,
+) -> NativeExecutable:
+    """Compile a graph; see ``weft.backends.llvm.Llvm``."""
+    debug = bool(debug) or settings.debug
     engine = default_engine()
     machine = Machine(engine.target.vector_bytes, engine.target.registers)
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(ENTER, compilation)
-        kernels = _Kernels(engine, compilation, debug, alone=keep)
+        kernels = _Kernels(engine, compilation, debug, alone=bool(keep))
         program = lower_graph(
             graph,
             debug=debug,
             check_nan=check_nan,
-            fast_math=fast_math,
+            fast_math=bool(fast_math),
             machine=machine,
             written=kernels.add,
         )
-        codes = kernels.link(program, profile)
+        codes = kernels.link(program, bool(profile))
     records = len(recorded_statements(program)) * len(RECORD) if profile else 0
     plain = keep and not (debug or check_nan or profile)
-    return Executable(graph, program, codes, engine.target, records, compilation.objects if plain else ())
+    objects = compilation.objects if plain else ()
+    return NativeExecutable(graph, program, codes, engine.target, records, objects)
 
 
 def compile_program(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.backends.llvm.driver import build_executable, compile_program
 from weft.backends.llvm.main import RECORD, recorded_statements
-from weft.backends.llvm.run import Executable
+from weft.backends.llvm.run import NativeExecutable
 from weft.base.dtypes import kind
 from weft.base.sizes import bind
 from weft.base.threads import get_num_threads
@@ -21,15 +21,17 @@ from weft.ir.graph import Graph
 from weft.ir.interpret import solve_sizes
 from weft.ir.parse import parse_graph
 from weft.loop.ir import Block, If, Loop, Program, Wave, While
-from weft.schedule.explanation import Explanation, Limits, Measured, explain_program
+from weft.schedule.explanation import ExplainedStep, Explanation, Limits, Measured, explain_program
 from weft.schedule.origins import steps_of
 
 _TIME = 0.2  # seconds that are spent on measuring, about
 _MOST_RUNS = 20
+# Only how long kernels that run side by side take in relation to each other is estimated by these.
+_RATIOS = Limits(memory=20e9, cache=80e9, held=2**23, flops=60e9)
 _CACHE, _MEMORY = 2**20, 2**26  # bytes of arrays that caches hold, and that they do not
 
 
-def explain_executable(run: Executable, arrays: Sequence[Any] | None = None) -> Explanation:
+def explain_executable(run: NativeExecutable, arrays: Sequence[Any] | None = None) -> Explanation:
     """What a compiled graph does, with times measured on arrays.
 
     Without arrays it runs on made-up ones, unless that might never end or have effects.
@@ -53,12 +55,23 @@ def explain_executable(run: Executable, arrays: Sequence[Any] | None = None) -> 
     return dataclasses.replace(explained, seconds=seconds, note=note)
 
 
+def recorded_steps(run: NativeExecutable, sizes: Mapping[str, int]) -> list[list[ExplainedStep]]:
+    """What each row of records of a program is of; see ``NativeExecutable.recorded_steps``."""
+    explained = explain_program(run.graph, run.program, _RATIOS, sizes).steps
+    found = zip(steps_of(run.program), explained, strict=True)
+    by_statement = {id(s.statement): e for s, e in found if s.number}
+    return [
+        [by_statement[id(x)] for x in (s.launches if isinstance(s, Wave) else (s,)) if id(x) in by_statement]
+        for s in recorded_statements(run.program)
+    ]
+
+
 # Runs
 
 
 def _measure(graph: Graph, program: Program, arrays: Sequence[Any]) -> tuple[float, list[Measured]]:
     """The seconds of a call, and those of each step in it: the least of several runs."""
-    profiled = Executable(graph, program, compile_program(program, profile=True))
+    profiled = NativeExecutable(graph, program, compile_program(program, profile=True))
     recorded = recorded_statements(program)
     runs: list[tuple[float, Any]] = []
     begin, most = time.perf_counter(), 1 if _has_effects(graph) else _MOST_RUNS

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from weft.backends.backend import Array, Arrays, Executable
 from weft.backends.llvm.blas import NAMES as BLAS
 from weft.backends.llvm.blas import blas_address
-from weft.backends.llvm.cache import Cache, default_cache
+from weft.backends.llvm.cache import Cache, default_cache, digest
 from weft.backends.llvm.code import Code, lock, shared
 from weft.backends.llvm.entry import PYTHON, make_enter, python_address
 from weft.backends.llvm.image import Image, load_image, process_address
@@ -27,10 +28,8 @@ from weft.base.dtypes import DTYPES
 from weft.errors import DeviceError
 
 if TYPE_CHECKING:
-    from weft.backends.llvm.run import Executable
-
-Shapes = tuple[tuple[int, ...], ...]
-Array = np.ndarray[Any, Any]
+    from weft.backends.capabilities import Key, Note, Shapes, StoredProgram
+    from weft.backends.llvm.run import NativeExecutable
 
 MAIN = "weft_main"
 _SHARED = "shared"  # the key of the entry and the pool
@@ -38,7 +37,7 @@ _DTYPES = {d.name: d for d in DTYPES}
 _NO_RECORDS = np.zeros(0, np.int64)
 
 
-class StoredProgram:
+class NativeProgram:
     """A program from disk, called with the arrays of its inputs.
 
     Attributes:
@@ -46,13 +45,13 @@ class StoredProgram:
         plans: what there is for calls, by the shapes of the arrays.
     """
 
-    def __init__(self, code: Code, plans: Mapping[Shapes, Plan], note: Any) -> None:
+    def __init__(self, code: Code, plans: Mapping[Shapes, Plan], note: Note) -> None:
         self.note = note
         self.plans = dict(plans)
         self._code = code
         self._enter = make_enter()
 
-    def run(self, arrays: Sequence[Any], plan: Plan) -> list[Any] | None:
+    def run(self, arrays: Arrays, plan: Plan) -> list[Array] | None:
         """The results; None if the arrays do not fit as they are, or the run fails."""
         try:
             frame = plan.frames.pop()
@@ -67,13 +66,43 @@ class StoredProgram:
         return None if failed else outputs
 
 
+class Programs:
+    """The programs on disk, as ``weft.backends.capabilities.ProgramStore`` says."""
+
+    def key(self, parts: Sequence[str]) -> Key | None:
+        """Parts of a key with all that a program depends on besides; None where none are kept."""
+        from weft.backends.llvm.fingerprint import fingerprint
+
+        machine = fingerprint()
+        return None if machine is None else (*machine, *parts)
+
+    def digest(self, data: memoryview) -> str:
+        """What stands for data in a key."""
+        return digest(data).hex()
+
+    def find(self, key: Key) -> NativeProgram | None:
+        """The program that was kept under a key, ready to run."""
+        return stored_program(key)
+
+    def shapes(self, run: Executable) -> list[Shapes]:
+        """The shapes that a program has run on; none of one that cannot be kept."""
+        if not getattr(run, "objects", ()):
+            return []
+        return [shapes for shapes, _ in cast("NativeExecutable", run).known_plans()]
+
+    def keep(self, key: Key, run: Executable, note: Note, before: StoredProgram | None) -> bool:
+        """Keep a program that has been run, with what was kept for other shapes; whether it could be."""
+        plans = None if before is None else before.plans
+        return store_program(key, cast("NativeExecutable", run), note, plans)
+
+
 # Storing
 
 
 def store_program(
     key: Sequence[str],
-    run: Executable,
-    note: Any,
+    run: NativeExecutable,
+    note: Note,
     before: Mapping[Shapes, Plan] | None = None,
     cache: Cache | None = None,
 ) -> bool:
@@ -153,7 +182,7 @@ def _packed(image: Image, described: Mapping[str, Any], constants: Sequence[Arra
 # Reading
 
 
-def stored_program(key: Sequence[str], cache: Cache | None = None) -> StoredProgram | None:
+def stored_program(key: Sequence[str], cache: Cache | None = None) -> NativeProgram | None:
     """A program that was kept, ready to run; None if there is none, or it cannot run here."""
     cache = cache or default_cache()
     data = cache.get(key)
@@ -163,7 +192,7 @@ def stored_program(key: Sequence[str], cache: Cache | None = None) -> StoredProg
         return None
 
 
-def _loaded(data: bytes, cache: Cache) -> StoredProgram | None:
+def _loaded(data: bytes, cache: Cache) -> NativeProgram | None:
     image, head, rest = _unpacked(data)
     with lock:
         codes = load_image(image, _address) if _load_shared(cache) else None
@@ -179,7 +208,7 @@ def _loaded(data: bytes, cache: Cache) -> StoredProgram | None:
         facts = Facts(inputs, outputs, buffers, tuple(sizes), arena)
         specs = list(zip(key_shapes, given, strict=True)), list(zip(map(tuple, results), made, strict=True))
         plans[key_shapes] = Plan(facts, codes[MAIN].address, constants, _NO_RECORDS, *specs, values)
-    return StoredProgram(codes[MAIN], plans, head["note"])
+    return NativeProgram(codes[MAIN], plans, head["note"])
 
 
 def _unpacked(data: bytes) -> tuple[Image, dict[str, Any], memoryview]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.backends.backend import Array, Arrays, Executable
 from weft.backends.llvm.addresses import OUT_OF_BOUNDS
 from weft.backends.llvm.engine import Code
 from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, is_unfit, make_enter
@@ -27,14 +28,12 @@ from weft.ir.naming import explain_error
 from weft.loop.ir import Program
 
 if TYPE_CHECKING:
-    from weft.schedule.explanation import Explanation
-
-Array = np.ndarray[Any, Any]
+    from weft.schedule.explanation import ExplainedStep, Explanation
 
 _PLANS_KEPT = 256
 
 
-class Executable:
+class NativeExecutable(Executable):
     """A program that can be called with the arrays of its inputs; gives a list of those of its results.
 
     Attributes:
@@ -66,18 +65,18 @@ class Executable:
         self._constants = [np.require(c, requirements=("C", "A")) for c in program.constants]
         self._facts = facts_of(program)
         self._enter = make_enter()
-        self._recording: Executable | None = None
+        self._recording: NativeExecutable | None = None
         self._plans: dict[Any, Plan] = {}
         self._plan = None if program.main.sizes else self._new_plan({})
 
-    def __call__(self, arrays: Sequence[Any]) -> list[Array]:
+    def __call__(self, arrays: Arrays) -> list[Array]:
         """Run on arrays."""
         plan = self._plan or self._find_plan(arrays)
         if plan is None:
             return interpret(self.graph, self._fitted(arrays))
         return self._run(plan, plan.recipe, arrays)
 
-    def donating(self, arrays: Sequence[Any], flags: Sequence[bool]) -> list[Array]:
+    def donating(self, arrays: Arrays, flags: Sequence[bool]) -> list[Array]:
         """Run on arrays; those that are flagged may be overwritten, and are then the results themselves."""
         plan = self._plan or self._find_plan(arrays)
         if plan is None:
@@ -85,9 +84,7 @@ class Executable:
         flags = tuple(flags)
         return self._run(plan, plan.recipe_with(flags), arrays, flags)
 
-    def _run(
-        self, plan: Plan, recipe: Recipe, arrays: Sequence[Any], flags: Sequence[bool] = ()
-    ) -> list[Array]:
+    def _run(self, plan: Plan, recipe: Recipe, arrays: Arrays, flags: Sequence[bool] = ()) -> list[Array]:
         try:
             frame = plan.frames.pop()
         except IndexError:
@@ -101,13 +98,13 @@ class Executable:
         plan.free(frame)
         return outputs
 
-    def profile(self, arrays: Sequence[Any], records: Array) -> list[Array]:
+    def profile(self, arrays: Arrays, records: Array) -> list[Array]:
         """Run on arrays, and have records written of how long each part took."""
         outputs, records.reshape(-1)[:], _ = self.timed(arrays, records.size)
         return outputs
 
     def timed(
-        self, arrays: Sequence[Any], words: int, flags: Sequence[bool] = (), recipe: Recipe | None = None
+        self, arrays: Arrays, words: int, flags: Sequence[bool] = (), recipe: Recipe | None = None
     ) -> tuple[list[Array], Array, int]:
         """Run on arrays as ``donating`` does; the results, so many words of records, and when it ended."""
         plan = self._plan or self._find_plan(arrays)
@@ -131,17 +128,28 @@ class Executable:
         plan.recording.append(frame)
         return outputs, records, ended
 
-    def recording(self) -> Executable:
+    def recording(self) -> NativeExecutable:
         """The same program as code that takes down how long its parts take; made at the first call."""
         from weft.backends.llvm.driver import compile_program
 
         if self._recording is None:
             codes = compile_program(self.program, profile=True)
             words = len(recorded_statements(self.program)) * len(RECORD)
-            self._recording = Executable(self.graph, self.program, codes, self.target, words)
+            self._recording = NativeExecutable(self.graph, self.program, codes, self.target, words)
         return self._recording
 
-    def explain(self, arrays: Sequence[Any] | None = None) -> Explanation:
+    @property
+    def has_recording(self) -> bool:
+        """Whether the code that takes down times is there."""
+        return self._recording is not None
+
+    def recorded_steps(self, sizes: Mapping[str, int]) -> list[list[ExplainedStep]]:
+        """What each row of records is of: several steps if they run side by side. Their times are made up."""
+        from weft.backends.llvm.explain import recorded_steps
+
+        return recorded_steps(self, sizes)
+
+    def explain(self, arrays: Arrays | None = None) -> Explanation:
         """What it does, and how long that takes on arrays."""
         from weft.backends.llvm.explain import explain_executable
 
@@ -164,7 +172,7 @@ class Executable:
         results = [(v.type.shape, v.type.dtype) for v in self.graph.results]
         return Plan(self._facts, self.codes[0].address, self._constants, self.records, inputs, results, sizes)
 
-    def _find_plan(self, arrays: Sequence[Any]) -> Plan | None:
+    def _find_plan(self, arrays: Arrays) -> Plan | None:
         """The plan for the shapes of arrays; None where sizes do not fit a branch or a loop.
 
         Whether that part runs only values tell: the interpreter then decides, and raises if it does.
@@ -187,7 +195,7 @@ class Executable:
     # Arrays that do not fit as they are, and runs that fail
 
     def _finish(
-        self, code: int, arrays: Sequence[Any], outputs: list[Array], frame: Frame, flags: Sequence[bool] = ()
+        self, code: int, arrays: Arrays, outputs: list[Array], frame: Frame, flags: Sequence[bool] = ()
     ) -> list[Array]:
         """The results of a call that was not as simple as most are; its frame is free again."""
         outputs = self._results(code, arrays, outputs, frame, flags)
@@ -195,7 +203,7 @@ class Executable:
         return outputs
 
     def _results(
-        self, code: int, arrays: Sequence[Any], outputs: list[Array], frame: Frame, flags: Sequence[bool] = ()
+        self, code: int, arrays: Arrays, outputs: list[Array], frame: Frame, flags: Sequence[bool] = ()
     ) -> list[Array]:
         plan = frame.plan
         again = is_unfit(code)
@@ -211,7 +219,7 @@ class Executable:
                 outputs[result] = _overwritten(arrays[given], outputs[result])
         return outputs
 
-    def _fitted(self, arrays: Sequence[Any]) -> list[Any]:
+    def _fitted(self, arrays: Arrays) -> list[Any]:
         """The arrays in the form that the code needs; an error if they are of other types."""
         found = [np.asarray(a) for a in arrays]
         solve_sizes(self.graph, found)

@@ -5,29 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft.backends.library import ALIGNMENT, BAD_ARGUMENT, FAILED, OK, OUT_OF_MEMORY, Tensor
 from weft.backends.llvm.entry import FAILED as FAILED_WORD
 from weft.backends.llvm.entry import VALUES
+from weft.backends.llvm.export.code import DOUBLE, I8, I32, I64, PTR, Code, word
+from weft.backends.llvm.export.layout import ARENA, ARENA_BYTES, CONTEXT, MESSAGE_BYTES, MUTEX, SIZES
+from weft.backends.llvm.export.messages import MOST_NUMBERS, numbers_row
+from weft.backends.llvm.export.program import MAIN
+from weft.backends.llvm.export.runtime import Runtime
+from weft.backends.llvm.export.sizes import write_estimate, write_size
 from weft.backends.llvm.main import OUT_OF_MEMORY as HEAP_REFUSED
 from weft.backends.llvm.rows import alignment
-from weft.library.code import DOUBLE, I8, I32, I64, PTR, Code, word
-from weft.library.data_object import ALIGNMENT
-from weft.library.layout import (
-    ARENA,
-    ARENA_BYTES,
-    BAD_ARGUMENT,
-    CONTEXT,
-    FAILED,
-    MESSAGE_BYTES,
-    MUTEX,
-    OK,
-    OUT_OF_MEMORY,
-    SIZES,
-)
-from weft.library.messages import MOST_NUMBERS, numbers_row
-from weft.library.model import Tensor
-from weft.library.program import MAIN
-from weft.library.runtime import Runtime
-from weft.library.sizes import write_estimate, write_size
 
 _MOST_ARENA = 2.0**46  # bytes, which no machine has
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft.backends.llvm.export.code import DOUBLE, I64, Code
 from weft.base.dtypes import DType, float32, kind
-from weft.library.code import DOUBLE, I64, Code
 
 
 def write_operand(c: Code, address: Any, dtype: DType) -> Any:

@@ -11,9 +11,9 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft.backends.llvm.export.code import I32, I64, Code, Unit, half, word
+from weft.backends.llvm.export.target import is_arm, is_here
 from weft.backends.llvm.target import Target
-from weft.library.code import I32, I64, Code, Unit, half, word
-from weft.library.target import is_arm, is_here
 
 _A, _B, _C, _D = range(4)  # registers that cpuid answers in
 _EXTENDED = 0x80000001
@@ -76,8 +76,8 @@ _LEVELS: dict[str, tuple[str, ...]] = {
 def needed_features(target: Target) -> set[str]:
     """What a processor must have to stand in for a machine.
 
-    >>> from weft.library.processor import needed_features
-    >>> from weft.library.target import target_named
+    >>> from weft.backends.llvm.export.processor import needed_features
+    >>> from weft.backends.llvm.export.target import target_named
     >>> sorted(needed_features(target_named("x86-64-v2")))
     ['popcnt', 'sse3', 'sse4.1', 'sse4.2', 'ssse3']
     """

@@ -48,7 +48,7 @@ def failure_messages(program: Program) -> list[Message]:
     """The message of each failure of a program, then of each call back; an error if one needs Python.
 
     >>> import weft
-    >>> from weft.library.messages import failure_messages
+    >>> from weft.backends.llvm.export.messages import failure_messages
     >>> from weft.schedule.program import lower_graph
     >>> graph = weft.make_graph(lambda x, i: x[i])(weft.ones(3), weft.tensor(0))
     >>> print(failure_messages(lower_graph(graph))[0].text.splitlines()[0])
@@ -129,7 +129,7 @@ def _message(error: WeftError, program: Program) -> Message:
 def as_message(text: str) -> Message:
     """A text with stand-ins as a message.
 
-    >>> from weft.library.messages import as_message
+    >>> from weft.backends.llvm.export.messages import as_message
     >>> as_message("100 % of 918273600").text
     '100 %% of %lld'
     """

@@ -11,24 +11,27 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.backends.llvm.entry import HOST, PROGRAM
-from weft.backends.llvm.target import Target
-from weft.library.code import I32, I64, NULL, PTR, VOID, Code, Unit, word
-from weft.library.data_object import ALIGNMENT
-from weft.library.layout import (
-    ALLOCATE,
-    ARENA,
+from weft.backends.library import (
+    ALIGNMENT,
     BAD_ARGUMENT,
     BAD_PROCESSOR,
+    NO_WEIGHTS,
+    OK,
+    OUT_OF_MEMORY,
+    Model,
+    Storage,
+)
+from weft.backends.llvm.entry import HOST, PROGRAM
+from weft.backends.llvm.export.code import I32, I64, NULL, PTR, VOID, Code, Unit, word
+from weft.backends.llvm.export.layout import (
+    ALLOCATE,
+    ARENA,
     BASE,
     CONTEXT,
     MESSAGE_BYTES,
     MUTEX,
-    NO_WEIGHTS,
-    OK,
     OPTION_SIZE,
     OPTION_WORDS,
-    OUT_OF_MEMORY,
     OWN_ALLOCATE,
     OWN_RELEASE,
     OWN_USER,
@@ -38,13 +41,12 @@ from weft.library.layout import (
     WEIGHTS_PATH,
     Layout,
 )
-from weft.library.mapping import write_mapping, write_unmap
-from weft.library.messages import Message
-from weft.library.model import Model
-from weft.library.operands import write_operand
-from weft.library.processor import write_question
-from weft.library.sizes import Allowed
-from weft.library.storage import Storage
+from weft.backends.llvm.export.mapping import write_mapping, write_unmap
+from weft.backends.llvm.export.messages import Message
+from weft.backends.llvm.export.operands import write_operand
+from weft.backends.llvm.export.processor import write_question
+from weft.backends.llvm.export.sizes import Allowed
+from weft.backends.llvm.target import Target
 from weft.loop.ir import Program
 
 _SPIN = 40_000  # nanoseconds that an idle worker spins before it sleeps

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from weft.backends.library import ALIGNMENT, Model
 from weft.backends.llvm.entry import CONTEXT_WORDS
-from weft.io.layout import Array
-from weft.library.data_object import ALIGNMENT
-from weft.library.model import Model
 from weft.loop.ir import Program
 
 MESSAGE_BYTES = 2048
@@ -22,16 +20,6 @@ SIZES = CONTEXT + CONTEXT_WORDS
 # Words of the options that a user gives.
 OPTION_SIZE, SEED, WEIGHTS_PATH, OWN_ALLOCATE, OWN_RELEASE, OWN_USER = range(6)
 OPTION_WORDS = 6
-
-OK, BAD_ARGUMENT, OUT_OF_MEMORY, FAILED, NO_WEIGHTS, BAD_PROCESSOR = range(6)
-STATUS = {
-    OK: ("OK", "all went well"),
-    BAD_ARGUMENT: ("BAD_ARGUMENT", "an argument does not fit; the message says which"),
-    OUT_OF_MEMORY: ("OUT_OF_MEMORY", "there is not enough memory"),
-    FAILED: ("FAILED", "the run failed; the message says where, and nothing has changed"),
-    NO_WEIGHTS: ("NO_WEIGHTS", "the file of the weights is missing, or another one"),
-    BAD_PROCESSOR: ("BAD_PROCESSOR", "the processor lacks instructions that the library is made of"),
-}
 
 
 class Start(NamedTuple):
@@ -128,8 +116,3 @@ class _States:
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def stored_arrays(model: Model, program: Program) -> list[Array]:
-    """The arrays in the data of a library: its weights, then the constants of its program."""
-    return [*[w.array for w in model.weights], *program.constants]

@@ -6,9 +6,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.library.code import I8, I32, I64, NULL, PTR, Code, Unit, half, word
-from weft.library.layout import BASE, MAPPED
-from weft.library.storage import Storage
+from weft.backends.library import Storage
+from weft.backends.llvm.export.code import I8, I32, I64, NULL, PTR, Code, Unit, half, word
+from weft.backends.llvm.export.layout import BASE, MAPPED
 
 _PATH_BYTES = 4096
 _READ_ONLY, _TO_END = 0, 2  # of open and lseek

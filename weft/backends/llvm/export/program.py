@@ -11,12 +11,12 @@ from weft.backends.llvm.compiler import Compiler, Source
 from weft.backends.llvm.driver import kernel_symbol
 from weft.backends.llvm.emit import emit_kernel
 from weft.backends.llvm.engine import Engine, default_engine
+from weft.backends.llvm.export.target import is_arm
 from weft.backends.llvm.main import emit_main
 from weft.backends.llvm.pool_code import pool_text
 from weft.backends.llvm.target import Target
 from weft.errors import ArgumentError
 from weft.ir.graph import Graph
-from weft.library.target import is_arm
 from weft.loop.ir import Block, Function, Program
 from weft.loop.walk import launched_functions
 from weft.schedule.cpu.machine import Machine

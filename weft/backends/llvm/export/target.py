@@ -25,7 +25,7 @@ _GENERIC = {"x86_64": "x86-64-v2", "amd64": "x86-64-v2", "aarch64": "armv8-a", "
 def target_named(cpu: str) -> Target:
     """The machine with a name: "host", "generic", or a level such as "x86-64-v3".
 
-    >>> from weft.library.target import target_named
+    >>> from weft.backends.llvm.export.target import target_named
     >>> target_named("x86-64-v3").vector_bytes
     32
     """

@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.base.dtypes import DType, kind
+from weft.backends.library import BAD_ARGUMENT, OK, OUT_OF_MEMORY, STATUS, Tensor, dtype_number
+from weft.backends.llvm.export.code import I32, I64, NULL, PTR, VOID, Code, word
+from weft.backends.llvm.export.layout import MUTEX
+from weft.backends.llvm.export.running import refuse
+from weft.backends.llvm.export.runtime import Runtime
+from weft.backends.llvm.export.sizes import write_count, write_size
 from weft.base.sizes import Size
-from weft.library.code import I32, I64, NULL, PTR, VOID, Code, word
-from weft.library.layout import BAD_ARGUMENT, MUTEX, OK, OUT_OF_MEMORY, STATUS
-from weft.library.model import Tensor
-from weft.library.running import refuse
-from weft.library.runtime import Runtime
-from weft.library.sizes import write_count, write_size
 
 _TENSOR_WORDS = 4  # of what the header calls a tensor: name, type, shape, and rank and dtype in one
-_LETTERS = {"b": 0, "i": 1, "u": 2, "f": 3, "c": 4}
-
-
-def dtype_number(dtype: DType) -> int:
-    """The number of a dtype in the header: its kind, and its bits.
-
-    >>> import weft
-    >>> from weft.library.access import dtype_number
-    >>> dtype_number(weft.float32), dtype_number(weft.bfloat16), dtype_number(weft.bool)
-    (3032, 13016, 8)
-    """
-    return 10_000 * (dtype.name == "bfloat16") + 1000 * _LETTERS[kind(dtype)] + 8 * dtype.itemsize
 
 
 def write_access(runtime: Runtime) -> None:

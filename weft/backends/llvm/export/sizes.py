@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from weft.backends.llvm.export.code import DOUBLE, Code, word
 from weft.base.sizes import Positive, Size
 from weft.errors import ShapeError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import check_sizes, regions_fit
-from weft.library.code import DOUBLE, Code, word
 
 LARGEST = 2**31 - 1  # so that products of sizes stay far from what a word can hold
 _PROBES = (
@@ -56,7 +56,7 @@ def allowed_sizes(graph: Graph, names: Sequence[str]) -> list[Allowed]:
     """Which values the named sizes of a graph may have, each whatever the others are.
 
     >>> import weft
-    >>> from weft.library.sizes import allowed_sizes
+    >>> from weft.backends.llvm.export.sizes import allowed_sizes
     >>> graph = weft.make_graph(lambda x: x[2])(weft.TensorType(("n",), weft.float32))
     >>> str(allowed_sizes(graph, ["n"])[0])
     'n must be in 3..2147483647'

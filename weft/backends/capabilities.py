@@ -1,0 +1,120 @@
+"""What a backend may be able to do besides building: keep programs on disk, and tell of what it runs.
+
+These are the interfaces between a backend and those who ask it: ``weft.io.program_cache`` and
+``weft.profiler``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from weft.backends.backend import Array, Arrays, Executable
+from weft.ir.graph import Graph
+from weft.loop.ir import Program
+from weft.schedule.explanation import ExplainedStep
+
+Shapes = tuple[tuple[int, ...], ...]
+Key = tuple[str, ...]
+Note = dict[str, Any]  # of JSON
+
+# Programs on disk
+
+
+class StoredProgram(Protocol):
+    """A program from disk."""
+
+    @property
+    def note(self) -> Note:
+        """What was stored with it."""
+
+    @property
+    def plans(self) -> Mapping[Shapes, Any]:
+        """What there is for calls, by the shapes of the arrays."""
+
+    def run(self, arrays: Arrays, plan: Any) -> list[Array] | None:
+        """The results; None if the arrays do not fit as they are, or the run fails."""
+
+
+class ProgramStore(Protocol):
+    """Compiled programs on disk, for later processes."""
+
+    def key(self, parts: Sequence[str]) -> Key | None:
+        """Parts of a key with all that a program depends on besides; None where none are kept."""
+
+    def digest(self, data: memoryview) -> str:
+        """What stands for data in a key."""
+
+    def find(self, key: Key) -> StoredProgram | None:
+        """The program that was kept under a key, ready to run."""
+
+    def shapes(self, run: Executable) -> list[Shapes]:
+        """The shapes that a program has run on; none of one that cannot be kept."""
+
+    def keep(self, key: Key, run: Executable, note: Note, before: StoredProgram | None) -> bool:
+        """Keep a program that has been run, with what was kept for other shapes; whether it could be."""
+
+
+# Profiles
+
+
+class Watched(Protocol):
+    """A compiled graph that can take down how long its parts take."""
+
+    graph: Graph
+    program: Program
+
+    @property
+    def has_recording(self) -> bool:
+        """Whether the code that takes down times is there."""
+
+    def recording(self) -> Watched:
+        """The same program as such code; it is made at the first call."""
+
+    def recorded_steps(self, sizes: Mapping[str, int]) -> list[list[ExplainedStep]]:
+        """What each row of records is of: several steps if they run side by side. Their times are made up."""
+
+
+class Timed(NamedTuple):
+    """What a call gave, and how long its parts took.
+
+    Attributes:
+        outputs: the results.
+        records: a row for each part: how often it ran, how long that took in all, when it began first and
+            when it ended last, in ns.
+        ended: when its machine code ended, in ns.
+    """
+
+    outputs: list[Array]
+    records: Array
+    ended: int
+
+
+class Call(NamedTuple):
+    """A call of a compiled graph that is about to happen.
+
+    Attributes:
+        run: what is called.
+        arrays: what it is called with.
+        sizes: the values of the named sizes.
+        arena: bytes that it needs for what is in between.
+        plain: runs it as it would have run.
+        timed: runs it by the code that takes down times.
+    """
+
+    run: Watched
+    arrays: Arrays
+    sizes: Mapping[str, int]
+    arena: int
+    plain: Callable[[], list[Array]]
+    timed: Callable[[], Timed]
+
+
+class Watcher(Protocol):
+    """What a backend tells, while somebody watches."""
+
+    def call(self, call: Call) -> list[Array]:
+        """Do a call, and give its results."""
+
+    def build(self, graph: Graph, build: Callable[[], Executable]) -> Executable:
+        """Build a graph."""

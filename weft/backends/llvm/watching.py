@@ -1,0 +1,49 @@
+"""Calls of compiled graphs as a profile sees them: by way of a watcher, and of code that takes down times.
+
+A method of the class is put in the place of another while somebody watches, so that calls which nobody
+watches need not ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from weft.backends.backend import Array, Arrays
+from weft.backends.capabilities import Call, Timed, Watcher
+from weft.backends.llvm.main import RECORD
+from weft.backends.llvm.plan import Plan, Recipe
+from weft.backends.llvm.programs import NativeProgram
+from weft.backends.llvm.run import NativeExecutable
+
+_run = NativeExecutable._run
+_run_stored = NativeProgram.run
+
+
+def watch_calls(watcher: Watcher) -> Callable[[], None]:
+    """Have all calls go by way of a watcher; gives what ends that."""
+
+    def watched(
+        self: NativeExecutable, plan: Plan, recipe: Recipe, arrays: Arrays, flags: Sequence[bool] = ()
+    ) -> list[Array]:
+        plain = partial(_run, self, plan, recipe, arrays, flags)
+        timed = partial(_timed, self, recipe, arrays, flags)
+        return watcher.call(Call(self, arrays, plan.sizes, plan.arena, plain, timed))
+
+    _set(watched, _run_nothing)
+    return lambda: _set(_run, _run_stored)
+
+
+def _set(run: Callable[..., list[Array]], stored: Callable[..., list[Array] | None]) -> None:
+    NativeExecutable._run = run  # type: ignore[method-assign]
+    NativeProgram.run = stored  # type: ignore[method-assign]
+
+
+def _timed(self: NativeExecutable, recipe: Recipe, arrays: Arrays, flags: Sequence[bool]) -> Timed:
+    recording = self.recording()
+    outputs, words, ended = recording.timed(arrays, recording.records.size, flags, recipe)
+    return Timed(outputs, words.reshape(-1, len(RECORD)), ended)
+
+
+def _run_nothing(self: NativeProgram, arrays: Arrays, plan: Plan) -> None:
+    """Programs from disk take down no times: a call under a profile is compiled like any other."""
