@@ -21,6 +21,7 @@ import numpy as np
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
 from weft.ir.types import TensorType
+from weft.ops.public import Public
 
 Array = np.ndarray[Any, Any]
 Attrs = dict[str, Any]
@@ -122,6 +123,7 @@ class Op:
             attributes; nodes have them all.
         precision: what ``weft.autocast`` makes of floating inputs: half precision if "low", single if "high",
             nothing if "".
+        public: the text, example and names of its public function; None if it is not one.
     """
 
     __slots__ = (
@@ -142,6 +144,7 @@ class Op:
         "outputs",
         "partials",
         "precision",
+        "public",
         "result",
         "samples",
         "scalar",
@@ -179,6 +182,7 @@ class Op:
         total: bool = False,
         defaults: Defaults | None = None,
         precision: str = "",
+        public: Public | None = None,
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -204,6 +208,7 @@ class Op:
         self.total = total
         self.defaults = defaults or {}
         self.precision = precision
+        self.public = public
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
@@ -224,6 +229,7 @@ class Op:
 OPS: dict[str, Op] = {}
 COMPOSITES: dict[str, Composite] = {}
 _tensor_layer: list[Callable[[Op], Callable[..., Any]]] = []
+_public_layer: list[Callable[[Op], None]] = []
 
 
 def register(op: Op) -> Op:
@@ -231,12 +237,19 @@ def register(op: Op) -> Op:
     if op.name in OPS or op.name in COMPOSITES:
         raise ValueError(f"op {op.name!r} is declared twice")
     OPS[op.name] = op
+    if op.public is not None and _public_layer:
+        _public_layer[0](op)
     return op
 
 
 def set_tensor_layer(build: Callable[[Op], Callable[..., Any]]) -> None:
     """Called once by the tensor layer: ``build(op)`` gives the function that runs op on tensors."""
     _tensor_layer[:] = [build]
+
+
+def set_public_layer(publish: Callable[[Op], None]) -> None:
+    """Called once by the tensor layer: ``publish(op)`` makes an op that says so a function and a method."""
+    _public_layer[:] = [publish]
 
 
 def _first_use(op: Op) -> Callable[..., Any]:
