@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import subprocess
@@ -80,19 +79,6 @@ def test_import_loads_nothing_but_weft_its_dependencies_and_the_standard_library
     added = json.loads(run_python(ADDED))
     foreign = {m.split(".")[0] for m in added} - {"weft"} - set(sys.stdlib_module_names)
     assert foreign == set()
-
-
-def lazy_imports() -> dict[str, str]:
-    """The names that a type checker is told of under TYPE_CHECKING, each with its module."""
-    tree = ast.parse((ROOT / "weft" / "__init__.py").read_text())
-    block = next(n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))
-    found = [n for n in block.body if isinstance(n, ast.ImportFrom)]
-    return {a.name: f"{n.module}.{a.name}" if n.module in ("weft", "weft.tensor") else str(n.module)
-            for n in found for a in n.names}  # fmt: skip
-
-
-def test_type_checkers_are_told_of_what_is_imported_at_first_use() -> None:
-    assert lazy_imports() == {**weft._MODULES, **weft._HOME}
 
 
 def test_every_public_name_is_there() -> None:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.base.size_bounds import lower_bound, positive, range_length, size_max, size_min
-from weft.base.sizes import Size, bind, is_known, named_size, parse_size, scan_size, size_names
+from weft.base.size_text import parse_size, scan_size
+from weft.base.sizes import Size, bind, is_known, named_size, size_names
 from weft.errors import ParseError, ShapeError
 
 NAMES = ("batch", "n", "m")

@@ -73,6 +73,7 @@ class Hooks:
 
     # ops and composites on tensors
     tensor_function: late[Callable[[Op], Callable[..., Any]]] = late("weft.tensor.fast:build")
+    publish: if_loaded[Callable[[Op], None]] = if_loaded("weft.tensor.published:publish")
     run_composite: late[Callable[[Composite, _Call, dict[str, Any]], Any]] = late(
         "weft.transform.scopes:run_composite"
     )

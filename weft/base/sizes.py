@@ -470,22 +470,3 @@ def bind(value: Any, values: Mapping[str, Any]) -> Any:
     if type(value) is tuple:
         return tuple([bind(v, values) for v in value])
     return value
-
-
-def parse_size(text: str) -> Any:
-    """The size that a text as printed stands for: an int or a ``Size``.
-
-    >>> from weft.base.sizes import parse_size
-    >>> parse_size("2*batch+1") - 1
-    2*batch
-    """
-    from weft.base.size_text import parse_size
-
-    return parse_size(text)
-
-
-def scan_size(text: str, start: int = 0) -> tuple[Any, int]:
-    """The size that stands in a text from a position on, and the position after it."""
-    from weft.base.size_text import scan_size
-
-    return scan_size(text, start)

@@ -13,12 +13,14 @@ from weft.errors import ArgumentError, DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
 from weft.ops.op import Op, no_gradient
+from weft.ops.public import Public
 from weft.ops.samples import booleans, integers, join, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
 from weft.ops.select import cast, select, weight
 
 add = elementwise(
     "add",
+    public=Public("x1 + x2; of bools, or.", "[1.0, 2.0], [10.0, 20.0] -> [11., 22.]"),
     eval=np.add,
     partials=(1, 1),
     accepts="biufc",  # of bools: or
@@ -28,6 +30,7 @@ add = elementwise(
 )
 sub = elementwise(
     "sub",
+    public=Public("x1 - x2.", "[1.0, 2.0], [10.0, 20.0] -> [ -9., -18.]", names=("subtract", "sub")),
     eval=np.subtract,
     partials=(1, -1),
     samples=join(reals(2, complex=True), integers(2)),
@@ -35,6 +38,9 @@ sub = elementwise(
 )
 mul = elementwise(
     "mul",
+    public=Public(
+        "x1 * x2; of bools, and.", "[1.0, 2.0], [10.0, 20.0] -> [10., 40.]", names=("multiply", "mul")
+    ),
     eval=np.multiply,
     partials=(lambda y: y, lambda x: x),
     accepts="biufc",  # of bools: and
@@ -44,6 +50,11 @@ mul = elementwise(
 )
 div = elementwise(
     "div",
+    public=Public(
+        "x1 / x2; integers are divided as floats.",
+        "[1, 2], [4, 4] -> [0.2500, 0.5000]",
+        names=("divide", "div", "true_divide"),
+    ),
     eval=np.divide,
     partials=(lambda y: 1 / y, lambda y, out: -out / y),
     accepts="fc",
@@ -53,6 +64,7 @@ div = elementwise(
 )
 neg = elementwise(
     "neg",
+    public=Public("-x.", "[1.0, -2.0] -> [-1.,  2.]", names=("negative", "neg")),
     eval=np.negative,
     partials=(-1,),
     samples=join(reals(1, complex=True), integers(1)),
@@ -60,6 +72,7 @@ neg = elementwise(
 )
 positive = elementwise(
     "positive",
+    public=Public("x itself.", "[1.0, -2.0] -> [ 1., -2.]"),
     eval=np.positive,
     partials=(1,),
     samples=join(reals(1, complex=True), integers(1)),
@@ -67,6 +80,7 @@ positive = elementwise(
 )
 square = elementwise(
     "square",
+    public=Public("x * x.", "[3.0, -4.0] -> [ 9., 16.]"),
     eval=np.square,
     partials=(lambda x: 2 * x,),
     samples=join(reals(1, complex=True), integers(1)),
@@ -74,6 +88,7 @@ square = elementwise(
 )
 reciprocal = elementwise(
     "reciprocal",
+    public=Public("1 / x.", "[2.0, 4.0] -> [0.5000, 0.2500]"),
     eval=np.reciprocal,
     partials=(lambda out: -out * out,),
     accepts="fc",
@@ -120,6 +135,10 @@ def _power_by_exponent(x: Any, out: Any) -> Any:
 
 pow: Op = elementwise(
     "pow",
+    public=Public(
+        "x1 to the power of x2; an integer to a negative one is rounded towards 0.",
+        "[2.0, 3.0], [3.0, 2.0] -> [8., 9.]",
+    ),
     eval=_power,
     partials=(_power_by_base, _power_by_exponent),
     singular=True,
@@ -164,6 +183,9 @@ def _remainder_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
 
 floor_divide: Op = elementwise(
     "floor_divide",
+    public=Public(
+        "x1 / x2 rounded down; an integer divided by 0 is 0.", "[7.0, -7.0], [2.0, 2.0] -> [ 3., -4.]"
+    ),
     eval=_floor_divide,
     partials=(0, 0),
     accepts="iuf",
@@ -172,6 +194,9 @@ floor_divide: Op = elementwise(
 )
 remainder = elementwise(
     "remainder",
+    public=Public(
+        "What is left of x1 / x2 rounded down; it has the sign of x2.", "[7.0, -7.0], [4.0, 4.0] -> [3., 1.]"
+    ),
     eval=np.remainder,
     partials=(1, lambda x, y: -floor_divide(x, y)),
     accepts="iuf",
@@ -180,6 +205,10 @@ remainder = elementwise(
 )
 fmod = elementwise(
     "fmod",
+    public=Public(
+        "What is left of x1 / x2 rounded towards 0; it has the sign of x1.",
+        "[7.0, -7.0], [4.0, 4.0] -> [ 3., -3.]",
+    ),
     eval=np.fmod,
     partials=(1, lambda x, y, out: (out - x) / y),
     accepts="iuf",
@@ -198,6 +227,10 @@ def _share(larger: Any, smaller: Any) -> Any:
 
 maximum = elementwise(
     "maximum",
+    public=Public(
+        "The larger one; NaN if either is NaN. A tie shares the gradient evenly.",
+        "[1.0, 5.0], [3.0, 3.0] -> [3., 5.]",
+    ),
     eval=np.maximum,
     partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
     accepts="biuf",
@@ -207,6 +240,10 @@ maximum = elementwise(
 )
 minimum = elementwise(
     "minimum",
+    public=Public(
+        "The smaller one; NaN if either is NaN. A tie shares the gradient evenly.",
+        "[1.0, 5.0], [3.0, 3.0] -> [1., 3.]",
+    ),
     eval=np.minimum,
     partials=(lambda x, y: _share(y, x), lambda x, y: _share(x, y)),
     accepts="biuf",
@@ -246,6 +283,10 @@ def _hypot_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
 
 hypot = elementwise(
     "hypot",
+    public=Public(
+        "The length of the vector (x1, x2), without overflow on the way.",
+        "[3.0, 5.0], [4.0, 12.0] -> [ 5., 13.]",
+    ),
     eval=np.hypot,
     partials=(lambda x, out: _ratio(x, out), lambda y, out: _ratio(y, out)),
     accepts="f",
@@ -254,6 +295,7 @@ hypot = elementwise(
 )
 copysign = elementwise(
     "copysign",
+    public=Public("The size of x1 with the sign of x2.", "[1.0, 2.0], [-3.0, 3.0] -> [-1.,  2.]"),
     eval=np.copysign,
     partials=(lambda x, out: sign(x) * sign(out), 0),
     accepts="f",
@@ -274,6 +316,7 @@ def _nextafter_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
 
 nextafter = elementwise(
     "nextafter",
+    public=Public("The number next to x1 in the direction of x2.", "[0.0], [1.0] -> [1.4013e-45]"),
     eval=np.nextafter,
     partials=no_gradient("steps through the representable numbers"),
     accepts="f",

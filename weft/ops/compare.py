@@ -10,6 +10,7 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.ops.families import elementwise
 from weft.ops.op import Op, Sample, no_gradient
+from weft.ops.public import Public
 from weft.ops.samples import booleans, complex_array, int_array, integers, join, reals
 from weft.ops.scalar import ScalarEmitter, Value, is_nan, sign_bit
 
@@ -23,7 +24,13 @@ def _complex_pair() -> list[Sample]:
 
 
 def _comparison(
-    name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biuf", commutative: str = "bits"
+    name: str,
+    ufunc: Any,
+    scalar: Callable[..., Any],
+    accepts: str = "biuf",
+    commutative: str = "bits",
+    *,
+    public: Public,
 ) -> Op:
     samples = join(reals(2), integers(2), booleans(2), *([_complex_pair] if "c" in accepts else []))
     return elementwise(
@@ -35,15 +42,56 @@ def _comparison(
         samples=samples,
         scalar=scalar,
         commutative=commutative,
+        public=public,
     )
 
 
-equal = _comparison("equal", np.equal, lambda e, x, y: e.eq(x, y), "biufc")
-not_equal = _comparison("not_equal", np.not_equal, lambda e, x, y: e.not_(e.eq(x, y)), "biufc")
-less = _comparison("less", np.less, lambda e, x, y: e.lt(x, y), commutative="")
-less_equal = _comparison("less_equal", np.less_equal, lambda e, x, y: e.le(x, y), commutative="")
-greater = _comparison("greater", np.greater, lambda e, x, y: e.lt(y, x), commutative="")
-greater_equal = _comparison("greater_equal", np.greater_equal, lambda e, x, y: e.le(y, x), commutative="")
+equal = _comparison(
+    "equal",
+    np.equal,
+    lambda e, x, y: e.eq(x, y),
+    "biufc",
+    public=Public("Whether x1 == x2.", "[1.0, 2.0], [1.0, 3.0] -> [ True, False]", names=("equal", "eq")),
+)
+not_equal = _comparison(
+    "not_equal",
+    np.not_equal,
+    lambda e, x, y: e.not_(e.eq(x, y)),
+    "biufc",
+    public=Public("Whether x1 != x2.", "[1.0, 2.0], [1.0, 3.0] -> [False,  True]", names=("not_equal", "ne")),
+)
+less = _comparison(
+    "less",
+    np.less,
+    lambda e, x, y: e.lt(x, y),
+    commutative="",
+    public=Public("Whether x1 < x2.", "[1.0, 2.0], [1.0, 3.0] -> [False,  True]", names=("less", "lt")),
+)
+less_equal = _comparison(
+    "less_equal",
+    np.less_equal,
+    lambda e, x, y: e.le(x, y),
+    commutative="",
+    public=Public(
+        "Whether x1 <= x2.", "[1.0, 2.0], [1.0, 1.0] -> [ True, False]", names=("less_equal", "le")
+    ),
+)
+greater = _comparison(
+    "greater",
+    np.greater,
+    lambda e, x, y: e.lt(y, x),
+    commutative="",
+    public=Public("Whether x1 > x2.", "[1.0, 2.0], [1.0, 1.0] -> [False,  True]", names=("greater", "gt")),
+)
+greater_equal = _comparison(
+    "greater_equal",
+    np.greater_equal,
+    lambda e, x, y: e.le(y, x),
+    commutative="",
+    public=Public(
+        "Whether x1 >= x2.", "[1.0, 2.0], [1.0, 3.0] -> [ True, False]", names=("greater_equal", "ge")
+    ),
+)
 
 
 def _truth(e: ScalarEmitter, x: Value) -> Value:
@@ -51,22 +99,52 @@ def _truth(e: ScalarEmitter, x: Value) -> Value:
 
 
 logical_and = _comparison(
-    "logical_and", np.logical_and, lambda e, x, y: e.and_(_truth(e, x), _truth(e, y)), "biufc"
+    "logical_and",
+    np.logical_and,
+    lambda e, x, y: e.and_(_truth(e, x), _truth(e, y)),
+    "biufc",
+    public=Public(
+        "Whether both are true; a number is true if it is not 0.",
+        "[True, True], [True, False] -> [ True, False]",
+    ),
 )
 logical_or = _comparison(
-    "logical_or", np.logical_or, lambda e, x, y: e.or_(_truth(e, x), _truth(e, y)), "biufc"
+    "logical_or",
+    np.logical_or,
+    lambda e, x, y: e.or_(_truth(e, x), _truth(e, y)),
+    "biufc",
+    public=Public(
+        "Whether either is true; a number is true if it is not 0.",
+        "[True, False], [False, False] -> [ True, False]",
+    ),
 )
 logical_xor = _comparison(
-    "logical_xor", np.logical_xor, lambda e, x, y: e.xor(_truth(e, x), _truth(e, y)), "biufc"
+    "logical_xor",
+    np.logical_xor,
+    lambda e, x, y: e.xor(_truth(e, x), _truth(e, y)),
+    "biufc",
+    public=Public(
+        "Whether just one is true; a number is true if it is not 0.",
+        "[True, True], [True, False] -> [False,  True]",
+    ),
 )
 
 
-def _predicate(name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biufc") -> Op:
+def _predicate(
+    name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biufc", *, public: Public
+) -> Op:
     parts = [reals(1, complex="c" in accepts)]
     if "i" in accepts:
         parts += [integers(1), booleans(1)]
     return elementwise(
-        name, eval=ufunc, partials=_TRUTH, accepts=accepts, result="bool", samples=join(*parts), scalar=scalar
+        name,
+        eval=ufunc,
+        partials=_TRUTH,
+        accepts=accepts,
+        result="bool",
+        samples=join(*parts),
+        scalar=scalar,
+        public=public,
     )
 
 
@@ -83,18 +161,42 @@ def _any_part(e: ScalarEmitter, x: Value, test: Callable[[Value], Value]) -> Val
     return out if _parts(e, x) else e.not_(e.eq(x, x))
 
 
-logical_not = _predicate("logical_not", np.logical_not, lambda e, x: e.not_(_truth(e, x)))
-isnan = _predicate("isnan", np.isnan, lambda e, x: _any_part(e, x, lambda p: is_nan(e, p)))
-isinf = _predicate("isinf", np.isinf, lambda e, x: _any_part(e, x, lambda p: e.eq(e.abs(p), np.inf)))
-isfinite = _predicate(
-    "isfinite", np.isfinite, lambda e, x: e.not_(_any_part(e, x, lambda p: e.not_(e.lt(e.abs(p), np.inf))))
+logical_not = _predicate(
+    "logical_not",
+    np.logical_not,
+    lambda e, x: e.not_(_truth(e, x)),
+    public=Public("Whether x is false; a number is false if it is 0.", "[True, False] -> [False,  True]"),
 )
-signbit = _predicate("signbit", np.signbit, sign_bit, "f")
+isnan = _predicate(
+    "isnan",
+    np.isnan,
+    lambda e, x: _any_part(e, x, lambda p: is_nan(e, p)),
+    public=Public("Whether x is NaN.", '[1.0, float("nan")] -> [False,  True]'),
+)
+isinf = _predicate(
+    "isinf",
+    np.isinf,
+    lambda e, x: _any_part(e, x, lambda p: e.eq(e.abs(p), np.inf)),
+    public=Public("Whether x is infinite.", '[1.0, float("inf")] -> [False,  True]'),
+)
+isfinite = _predicate(
+    "isfinite",
+    np.isfinite,
+    lambda e, x: e.not_(_any_part(e, x, lambda p: e.not_(e.lt(e.abs(p), np.inf)))),
+    public=Public("Whether x is neither infinite nor NaN.", '[1.0, float("inf")] -> [ True, False]'),
+)
+signbit = _predicate(
+    "signbit",
+    np.signbit,
+    sign_bit,
+    "f",
+    public=Public("Whether the sign bit is set, of -0.0 too.", "[-1.0, 0.0, -0.0] -> [ True, False,  True]"),
+)
 
 # Bits
 
 
-def _bitwise(name: str, ufunc: Any, scalar: Callable[..., Any]) -> Op:
+def _bitwise(name: str, ufunc: Any, scalar: Callable[..., Any], *, public: Public) -> Op:
     samples = join(integers(ufunc.nin), booleans(ufunc.nin))
     return elementwise(
         name,
@@ -104,6 +206,7 @@ def _bitwise(name: str, ufunc: Any, scalar: Callable[..., Any]) -> Op:
         samples=samples,
         scalar=scalar,
         commutative="bits" if ufunc.nin == 2 else "",
+        public=public,
     )
 
 
@@ -124,12 +227,39 @@ def _shift_code(
     return e.select(near, instruction(x, e.select(near, y, 0)), beyond)
 
 
-bitwise_and = _bitwise("bitwise_and", np.bitwise_and, lambda e, x, y: e.and_(x, y))
-bitwise_or = _bitwise("bitwise_or", np.bitwise_or, lambda e, x, y: e.or_(x, y))
-bitwise_xor = _bitwise("bitwise_xor", np.bitwise_xor, lambda e, x, y: e.xor(x, y))
-bitwise_invert = _bitwise("bitwise_invert", np.invert, lambda e, x: e.not_(x))
+bitwise_and = _bitwise(
+    "bitwise_and",
+    np.bitwise_and,
+    lambda e, x, y: e.and_(x, y),
+    public=Public("The bits set in both.", "[6, 5], [3, 3] -> [2, 1]"),
+)
+bitwise_or = _bitwise(
+    "bitwise_or",
+    np.bitwise_or,
+    lambda e, x, y: e.or_(x, y),
+    public=Public("The bits set in either.", "[6, 5], [3, 3] -> [7, 7]"),
+)
+bitwise_xor = _bitwise(
+    "bitwise_xor",
+    np.bitwise_xor,
+    lambda e, x, y: e.xor(x, y),
+    public=Public("The bits set in just one.", "[6, 5], [3, 3] -> [5, 6]"),
+)
+bitwise_invert = _bitwise(
+    "bitwise_invert",
+    np.invert,
+    lambda e, x: e.not_(x),
+    public=Public(
+        "Each bit flipped; of bools, not.", "[6, -1] -> [-7,  0]", names=("bitwise_invert", "bitwise_not")
+    ),
+)
 left_shift = elementwise(
     "left_shift",
+    public=Public(
+        "The bits of x1 shifted left by x2 places.",
+        "[1, 3], [2, 4] -> [ 4, 48]",
+        names=("bitwise_left_shift",),
+    ),
     eval=np.left_shift,
     partials=_BITS,
     accepts="iu",
@@ -138,6 +268,11 @@ left_shift = elementwise(
 )
 right_shift = elementwise(
     "right_shift",
+    public=Public(
+        "The bits of x1 shifted right by x2 places, keeping the sign.",
+        "[16, -16], [2, 2] -> [ 4, -4]",
+        names=("bitwise_right_shift",),
+    ),
     eval=np.right_shift,
     partials=_BITS,
     accepts="iu",

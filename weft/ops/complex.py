@@ -15,6 +15,7 @@ from weft.base.dtypes import complex_dtype, kind
 from weft.base.public import public
 from weft.ops.families import elementwise
 from weft.ops.op import Op, Sample
+from weft.ops.public import Public
 from weft.ops.samples import complex_array, integers, join, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
 from weft.ops.select import select, zeros_like
@@ -139,6 +140,11 @@ def _sign_code(e: ScalarEmitter, x: Value) -> Value:
 
 absolute: Op = elementwise(
     "abs",
+    public=Public(
+        "The absolute value; of a complex number, its distance from 0.",
+        "[-1.5, 2.0] -> [1.5000, 2.0000]",
+        names=("abs", "absolute"),
+    ),
     eval=np.absolute,
     partials=(lambda x: sign(x),),
     vjp=(lambda g, x: g * sign(x),),
@@ -149,6 +155,10 @@ absolute: Op = elementwise(
 )
 sign: Op = elementwise(
     "sign",
+    public=Public(
+        "-1, 0 or 1; of a complex number, the number of length 1 in its direction.",
+        "[-1.5, 0.0, 2.0] -> [-1.,  0.,  1.]",
+    ),
     eval=np.sign,
     partials=(0,),
     vjp=(lambda g, x: _tangential(x, g),),
@@ -178,6 +188,7 @@ def _angle(x: Any) -> Any:
 
 angle: Op = elementwise(
     "angle",
+    public=Public("The angle of a complex number, in -pi..pi.", "[1j, -1.0] -> [1.5708, 3.1416]"),
     eval=_angle,
     partials=(0,),
     vjp=(lambda g, x: g * _turn(x),),

@@ -14,6 +14,7 @@ from weft.ops.compare import isnan
 from weft.ops.elementary import LN2, unless_tiny, widened
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
+from weft.ops.public import Public
 from weft.ops.samples import reals
 from weft.ops.scalar import ScalarEmitter, Value, is_nan
 from weft.ops.select import select
@@ -22,6 +23,7 @@ LN10 = _log(10.0)
 
 exp = elementwise(
     "exp",
+    public=Public("e to the power of x.", "[0.0, 1.0] -> [1.0000, 2.7183]"),
     eval=np.exp,
     partials=(lambda out: out,),
     accepts="fc",
@@ -30,6 +32,7 @@ exp = elementwise(
 )
 exp2 = elementwise(
     "exp2",
+    public=Public("2 to the power of x.", "[0.5, 3.0] -> [1.4142, 8.0000]"),
     eval=np.exp2,
     partials=(lambda out: out * LN2,),
     accepts="f",
@@ -83,6 +86,7 @@ def _parts(real: Any, imag: Any) -> Any:
 
 expm1 = elementwise(
     "expm1",
+    public=Public("exp(x) - 1, accurate near 0.", "[0.0, 1e-8] -> [0.0000e+00, 1.0000e-08]"),
     eval=_expm1,
     partials=(lambda out: out + 1,),
     accepts="fc",
@@ -91,6 +95,7 @@ expm1 = elementwise(
 )
 log = elementwise(
     "log",
+    public=Public("The natural logarithm.", "[1.0, 10.0] -> [0.0000, 2.3026]"),
     eval=np.log,
     partials=(lambda x: 1 / x,),
     accepts="fc",
@@ -100,6 +105,7 @@ log = elementwise(
 )
 log1p = elementwise(
     "log1p",
+    public=Public("log(1 + x), accurate near 0.", "[0.0, 1e-8] -> [0.0000e+00, 1.0000e-08]"),
     eval=np.log1p,
     partials=(lambda x: 1 / (1 + x),),
     accepts="fc",
@@ -117,6 +123,7 @@ def _log_to_base(code: Callable[..., Value], unit: float) -> Callable[..., Value
 
 log2 = elementwise(
     "log2",
+    public=Public("The logarithm to base 2.", "[1.0, 8.0] -> [0., 3.]"),
     eval=np.log2,
     partials=(lambda x: 1 / LN2 / x,),
     accepts="fc",
@@ -126,6 +133,7 @@ log2 = elementwise(
 )
 log10 = elementwise(
     "log10",
+    public=Public("The logarithm to base 10.", "[1.0, 50.0] -> [0.0000, 1.6990]"),
     eval=np.log10,
     partials=(lambda x: 1 / LN10 / x,),
     accepts="fc",
@@ -135,6 +143,7 @@ log10 = elementwise(
 )
 sqrt = elementwise(
     "sqrt",
+    public=Public("The square root.", "[4.0, 2.0] -> [2.0000, 1.4142]"),
     eval=np.sqrt,
     partials=(lambda out: 1 / (2 * out),),
     accepts="fc",
@@ -144,6 +153,7 @@ sqrt = elementwise(
 )
 rsqrt = elementwise(
     "rsqrt",
+    public=Public("1 / sqrt(x).", "[4.0, 0.25] -> [0.5000, 2.0000]"),
     eval=lambda x: 1 / np.sqrt(x),
     partials=(lambda x, out: out / (-2 * x),),
     accepts="fc",
@@ -168,6 +178,7 @@ def _sigmoid_code(e: ScalarEmitter, x: Value) -> Value:
 
 sigmoid = elementwise(
     "sigmoid",
+    public=Public("1 / (1 + exp(-x)).", "[0.0, 2.0] -> [0.5000, 0.8808]"),
     eval=_sigmoid,
     partials=(lambda out: out * (1 - out),),
     accepts="f",
@@ -192,6 +203,9 @@ def _share(x: Any, y: Any) -> Any:
 
 logaddexp = elementwise(
     "logaddexp",
+    public=Public(
+        "log(exp(x1) + exp(x2)), without overflow on the way.", "[1000.0], [1000.0] -> [1000.6932]"
+    ),
     eval=np.logaddexp,
     partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
     accepts="f",

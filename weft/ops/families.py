@@ -18,6 +18,7 @@ from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
 from weft.ops.op import Defaults, NoGradient, Op, Rule, Samples, View, register
+from weft.ops.public import Public
 
 _NAMES = ("x", "y", "z")
 _KIND_WORDS = {"b": "bool", "iu": "integer", "f": "floating", "c": "complex"}
@@ -29,6 +30,7 @@ def elementwise(
     eval: Callable[..., Any],
     partials: tuple[Any, ...] | NoGradient | None,
     samples: Samples,
+    public: Public | None = None,
     arity: int | None = None,
     scalar: Rule | None = None,
     accepts: str = "iufc",
@@ -47,6 +49,7 @@ def elementwise(
         partials: the derivative by each input: a number, or a function that names what it uses among
             the inputs x, y, z and ``out``.
         samples: calls for the generated tests.
+        public: the text, example and names that make it a public function, and a method of tensors.
         arity: number of inputs where eval does not tell.
         scalar: scalar code for the code generators.
         accepts: kinds of dtype ("b", "i", "u", "f", "c") taken as they are.
@@ -89,6 +92,7 @@ def elementwise(
             samples=samples,
             commutative=commutative,
             total=total,
+            public=public,
         )
     )
 

@@ -20,6 +20,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.families import elementwise, primitive
 from weft.ops.op import Op, Sample
+from weft.ops.public import Public
 from weft.ops.samples import real_array, reals
 from weft.ops.scalar import (
     NUMPY,
@@ -197,6 +198,7 @@ def polygamma_code(e: ScalarEmitter, x: Value, n: int, choose: Choose = by_selec
 
 lgamma: Op = elementwise(
     "lgamma",
+    public=Public("The logarithm of the size of the gamma function.", "[0.5, 5.0] -> [0.5724, 3.1781]"),
     eval=kernel(lgamma_code),
     partials=(lambda x: digamma(x),),
     accepts="f",
@@ -206,6 +208,7 @@ lgamma: Op = elementwise(
 )
 digamma: Op = elementwise(
     "digamma",
+    public=Public("The derivative of lgamma.", "[0.5, 5.0] -> [-1.9635,  1.5061]"),
     eval=kernel(digamma_code),
     partials=(lambda x: polygamma_op(x, n=1),),
     accepts="f",

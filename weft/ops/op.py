@@ -22,6 +22,7 @@ from weft.base.hooks import hooks
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
 from weft.ir.types import TensorType
+from weft.ops.public import Public
 
 Array = np.ndarray[Any, Any]
 Attrs = dict[str, Any]
@@ -139,6 +140,7 @@ class Op:
         in_place: whether it gives its first input with some elements changed, best in the same memory.
         large_eval: whether a compiled kernel replaces ``eval`` on large arrays, outside of graphs.
         large_vjp: likewise ``vjp``.
+        public: the text, example and names of its public function; None if it is not one.
     """
 
     __slots__ = (
@@ -168,6 +170,7 @@ class Op:
         "partials",
         "precision",
         "products",
+        "public",
         "result",
         "samples",
         "scalar",
@@ -216,6 +219,7 @@ class Op:
         in_place: bool = False,
         large_eval: bool = False,
         large_vjp: bool = False,
+        public: Public | None = None,
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -251,6 +255,7 @@ class Op:
         self.large_eval = large_eval
         self.large_vjp = large_vjp
         self._cost = cost
+        self.public = public
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
@@ -286,6 +291,8 @@ def register(op: Op) -> Op:
     if op.name in OPS or op.name in COMPOSITES:
         raise ValueError(f"op {op.name!r} is declared twice")
     OPS[op.name] = op
+    if op.public is not None and (publish := hooks.publish) is not None:
+        publish(op)
     return op
 
 

@@ -10,11 +10,14 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.ops.families import elementwise
 from weft.ops.op import Op
+from weft.ops.public import Public
 from weft.ops.samples import integers, join, reals
 from weft.ops.scalar import ScalarEmitter, Value
 
 
-def _rounding(name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "iuf") -> Op:
+def _rounding(
+    name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "iuf", *, public: Public
+) -> Op:
     def eval(x: Any) -> Any:
         return x.copy() if kind(x.dtype) in "iu" else ufunc(x)
 
@@ -22,7 +25,9 @@ def _rounding(name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = 
         return x if kind(e.dtype(x)) in "iu" else scalar(e, x)
 
     samples = join(reals(1, complex="c" in accepts), integers(1))
-    return elementwise(name, eval=eval, partials=(0,), accepts=accepts, samples=samples, scalar=code)
+    return elementwise(
+        name, eval=eval, partials=(0,), accepts=accepts, samples=samples, scalar=code, public=public
+    )
 
 
 def _round_code(e: ScalarEmitter, x: Value) -> Value:
@@ -31,7 +36,28 @@ def _round_code(e: ScalarEmitter, x: Value) -> Value:
     return e.round(x)
 
 
-floor = _rounding("floor", np.floor, lambda e, x: e.floor(x))
-ceil = _rounding("ceil", np.ceil, lambda e, x: e.neg(e.floor(e.neg(x))))
-trunc = _rounding("trunc", np.trunc, lambda e, x: e.trunc(x))
-round = _rounding("round", np.rint, _round_code, "iufc")
+floor = _rounding(
+    "floor",
+    np.floor,
+    lambda e, x: e.floor(x),
+    public=Public("The largest integer not above x.", "[1.5, -1.5] -> [ 1., -2.]"),
+)
+ceil = _rounding(
+    "ceil",
+    np.ceil,
+    lambda e, x: e.neg(e.floor(e.neg(x))),
+    public=Public("The smallest integer not below x.", "[1.5, -1.5] -> [ 2., -1.]"),
+)
+trunc = _rounding(
+    "trunc",
+    np.trunc,
+    lambda e, x: e.trunc(x),
+    public=Public("x rounded towards 0.", "[1.5, -1.5] -> [ 1., -1.]"),
+)
+round = _rounding(
+    "round",
+    np.rint,
+    _round_code,
+    "iufc",
+    public=Public("The nearest integer, the even one of two.", "[0.5, 1.5, -1.2] -> [ 0.,  2., -1.]"),
+)

@@ -18,6 +18,7 @@ from weft.ops.arithmetic import pow
 from weft.ops.elementary import widened
 from weft.ops.exponential import exp
 from weft.ops.families import elementwise
+from weft.ops.public import Public
 from weft.ops.samples import reals
 from weft.ops.scalar import (
     Choose,
@@ -202,6 +203,7 @@ def _by_width(single: Code, double: Code) -> Code:
 
 erf = elementwise(
     "erf",
+    public=Public("The error function.", "[0.0, 1.0] -> [0.0000, 0.8427]"),
     eval=kernel(erf_code),
     partials=(lambda x: exp(-x * x) * (2 / sqrt(pi)),),
     accepts="f",
@@ -210,6 +212,7 @@ erf = elementwise(
 )
 erfc = elementwise(
     "erfc",
+    public=Public("1 - erf(x), accurate where that is small.", "[0.0, 5.0] -> [1.0000e+00, 1.5375e-12]"),
     eval=kernel(erfc_code),
     partials=(lambda x: exp(-x * x) * (-2 / sqrt(pi)),),
     accepts="f",
@@ -218,6 +221,7 @@ erfc = elementwise(
 )
 erfinv = elementwise(
     "erfinv",
+    public=Public("The inverse of erf.", "[0.0, 0.5] -> [0.0000, 0.4769]"),
     eval=kernel(erfinv_code),
     partials=(
         lambda out: (sqrt(pi) / 2) / exp(-pow(out, np.asarray(2, out.dtype))),

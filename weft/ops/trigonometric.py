@@ -15,11 +15,13 @@ from weft.ops.elementary import LN2, widened
 from weft.ops.exponential import log1p_code, rsqrt, sqrt
 from weft.ops.families import elementwise
 from weft.ops.op import Op
+from weft.ops.public import Public
 from weft.ops.samples import reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign
 
 sin: Op = elementwise(
     "sin",
+    public=Public("The sine.", "[0.0, 1.0] -> [0.0000, 0.8415]"),
     eval=np.sin,
     partials=(lambda x: cos(x),),
     accepts="fc",
@@ -28,6 +30,7 @@ sin: Op = elementwise(
 )
 cos: Op = elementwise(
     "cos",
+    public=Public("The cosine.", "[0.0, 1.0] -> [1.0000, 0.5403]"),
     eval=np.cos,
     partials=(lambda x: -sin(x),),
     accepts="fc",
@@ -36,6 +39,7 @@ cos: Op = elementwise(
 )
 tan = elementwise(
     "tan",
+    public=Public("The tangent.", "[0.0, 1.0] -> [0.0000, 1.5574]"),
     eval=np.tan,
     partials=(lambda out: 1 + out * out,),
     accepts="fc",
@@ -69,6 +73,7 @@ def _cosh_code(e: ScalarEmitter, x: Value) -> Value:
 
 sinh: Op = elementwise(
     "sinh",
+    public=Public("The hyperbolic sine.", "[0.0, 1.0] -> [0.0000, 1.1752]"),
     eval=np.sinh,
     partials=(lambda x: cosh(x),),
     accepts="fc",
@@ -77,6 +82,7 @@ sinh: Op = elementwise(
 )
 cosh: Op = elementwise(
     "cosh",
+    public=Public("The hyperbolic cosine.", "[0.0, 1.0] -> [1.0000, 1.5431]"),
     eval=np.cosh,
     partials=(lambda x: sinh(x),),
     accepts="fc",
@@ -96,6 +102,7 @@ def _tanh(x: Any) -> Any:
 
 tanh = elementwise(
     "tanh",
+    public=Public("The hyperbolic tangent.", "[0.0, 1.0] -> [0.0000, 0.7616]"),
     eval=_tanh,
     partials=(lambda out: 1 - out * out,),
     accepts="fc",
@@ -168,6 +175,7 @@ def _cross(e: ScalarEmitter, p: Value, q: Value) -> Value:
 
 asinh = elementwise(
     "asinh",
+    public=Public("The inverse of sinh.", "[0.0, 1.0] -> [0.0000, 0.8814]"),
     eval=np.arcsinh,
     partials=(lambda x: rsqrt(x * x + 1),),
     accepts="fc",
@@ -176,6 +184,7 @@ asinh = elementwise(
 )
 acosh = elementwise(
     "acosh",
+    public=Public("The inverse of cosh, not negative.", "[1.0, 2.0] -> [0.0000, 1.3170]"),
     eval=np.arccosh,
     partials=(lambda x: 1 / (sqrt(x - 1) * sqrt(x + 1)),),
     accepts="fc",
@@ -185,6 +194,7 @@ acosh = elementwise(
 )
 atanh = elementwise(
     "atanh",
+    public=Public("The inverse of tanh.", "[0.0, 0.5] -> [0.0000, 0.5493]"),
     eval=np.arctanh,
     partials=(lambda x: 1 / ((1 - x) * (1 + x)),),
     accepts="fc",
@@ -221,6 +231,7 @@ def _atan_code(e: ScalarEmitter, x: Value) -> Value:
 
 asin = elementwise(
     "asin",
+    public=Public("The angle in -pi/2..pi/2 whose sine is x.", "[0.0, 1.0] -> [0.0000, 1.5708]"),
     eval=np.arcsin,
     partials=(lambda x: rsqrt((1 - x) * (1 + x)),),
     accepts="fc",
@@ -230,6 +241,7 @@ asin = elementwise(
 )
 acos = elementwise(
     "acos",
+    public=Public("The angle in 0..pi whose cosine is x.", "[0.0, 1.0] -> [1.5708, 0.0000]"),
     eval=np.arccos,
     partials=(lambda x: -rsqrt((1 - x) * (1 + x)),),
     accepts="fc",
@@ -239,6 +251,7 @@ acos = elementwise(
 )
 atan = elementwise(
     "atan",
+    public=Public("The angle in -pi/2..pi/2 whose tangent is x.", "[0.0, 1.0] -> [0.0000, 0.7854]"),
     eval=np.arctan,
     partials=(lambda x: 1 / (1 + x * x),),
     accepts="fc",
@@ -255,6 +268,7 @@ def _over_square(x: Any, x1: Any, x2: Any) -> Any:
 
 atan2 = elementwise(
     "atan2",
+    public=Public("The angle of the point (x2, x1), in -pi..pi.", "[1.0], [-1.0] -> [2.3562]"),
     eval=np.arctan2,
     partials=(lambda x, y: _over_square(y, x, y), lambda x, y: -_over_square(x, x, y)),
     accepts="f",

@@ -1,7 +1,4 @@
-"""Elementwise functions as methods of Tensor, in place too.
-
-``x.exp()`` is ``weft.exp(x)``; ``x.exp_()`` rebinds x to it, and returns x.
-"""
+"""Elementwise methods of Tensor that are not just an op: with more arguments, or of several ops."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from weft.ops.select import cast
 from weft.ops.view.axes import broadcast_to
 from weft.tensor import functions as f
 from weft.tensor.creation import as_tensor
-from weft.tensor.operators import rebind
+from weft.tensor.published import attach, in_place
 from weft.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -33,16 +30,6 @@ def sub(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
     return f.sub(self, other if alpha == 1 else f.mul(other, alpha))
 
 
-def _in_place(name: str, function: Function) -> Function:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        out: Tensor = rebind(self, name, function(self, *args, **kwargs))
-        return out
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"``{name[:-1]}`` in place: rebinds the tensor to the result, and returns it."
-    return method
-
-
 def _zeros(self: Tensor) -> Any:
     """Zero everywhere."""
     return _copied(self, 0)
@@ -54,27 +41,21 @@ def _copied(self: Tensor, source: Any) -> Any:
     return broadcast_to(cast(source, dtype=self.dtype), self.shape)
 
 
-def _attach() -> None:
-    functions: dict[str, Function] = {name: v for name, v in vars(f).items() if hasattr(v, "__wrapped__")}
-    functions |= {
-        "add": add,
-        "sub": sub,
-        "subtract": sub,
-        "clip": arithmetic.clip,
-        "clamp": arithmetic.clip,
-        "lerp": compound.lerp,
-        "nan_to_num": compound.nan_to_num,
-    }
-    for name, function in functions.items():
-        setattr(Tensor, name, function)
-        setattr(Tensor, f"{name}_", _in_place(f"{name}_", function))
-    changes: dict[str, Function] = {"fill_": _copied, "zero_": _zeros, "copy_": _copied}
-    for name, function in changes.items():
-        setattr(Tensor, name, _in_place(name, function))
-    for function in (complexes.conj, compound.isclose, compound.allclose):
-        setattr(Tensor, function.__name__, function)
-    for function in (complexes.real, complexes.imag):
-        setattr(Tensor, function.__name__, property(function))
-
-
-_attach()
+_METHODS: dict[str, Function] = {
+    "add": add,
+    "sub": sub,
+    "subtract": sub,
+    "clip": arithmetic.clip,
+    "clamp": arithmetic.clip,
+    "lerp": compound.lerp,
+    "nan_to_num": compound.nan_to_num,
+}
+_CHANGES: dict[str, Function] = {"fill_": _copied, "zero_": _zeros, "copy_": _copied}
+for _name, _function in _METHODS.items():
+    attach(_name, _function)
+for _name, _function in _CHANGES.items():
+    setattr(Tensor, _name, in_place(_name, _function))
+for _function in (complexes.conj, compound.isclose, compound.allclose):
+    setattr(Tensor, _function.__name__, _function)
+for _function in (complexes.real, complexes.imag):
+    setattr(Tensor, _function.__name__, property(_function))

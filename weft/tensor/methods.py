@@ -37,19 +37,22 @@ def _ints(args: tuple[Any, ...]) -> tuple[Any, ...]:
 # Shapes and axes
 
 
-def _reshape(self: Tensor, *shape: Any, copy: bool | None = None) -> Any:
+def _reshape(self: Tensor, *shape: Any, copy: bool | None = None) -> Tensor:
     """The elements in another shape: ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
-    return view_axes.reshape(self, _ints(shape))
+    out: Tensor = view_axes.reshape(self, _ints(shape))
+    return out
 
 
-def _view(self: Tensor, *shape: Any) -> Any:
+def _view(self: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape, as ``reshape`` gives it."""
-    return view_axes.reshape(self, _ints(shape))
+    out: Tensor = view_axes.reshape(self, _ints(shape))
+    return out
 
 
-def _permute(self: Tensor, *axes: Any) -> Any:
+def _permute(self: Tensor, *axes: Any) -> Tensor:
     """The tensor with its axes in another order: ``x.permute(2, 0, 1)``."""
-    return view_axes.permute_dims(self, _ints(axes))
+    out: Tensor = view_axes.permute_dims(self, _ints(axes))
+    return out
 
 
 def _contiguous(self: Tensor) -> Tensor:
@@ -57,33 +60,37 @@ def _contiguous(self: Tensor) -> Tensor:
     return self
 
 
-def _tile(self: Tensor, *repetitions: Any) -> Any:
+def _tile(self: Tensor, *repetitions: Any) -> Tensor:
     """The tensor repeated as a whole along each axis."""
-    return view_join.tile(self, _ints(repetitions))
+    out: Tensor = view_join.tile(self, _ints(repetitions))
+    return out
 
 
-def _matrix_transpose(self: Tensor) -> Any:
+def _matrix_transpose(self: Tensor) -> Tensor:
     """The matrices with rows and columns exchanged: the last two axes swapped."""
-    return view_axes.matrix_transpose(self)
+    out: Tensor = view_axes.matrix_transpose(self)
+    return out
 
 
-def _transposed_matrix(self: Tensor) -> Any:
+def _transposed_matrix(self: Tensor) -> Tensor:
     """The matrix transposed; only for two axes, use ``mT`` for stacks of matrices."""
     if self.ndim != 2:
         raise ShapeError(
             "T", f"the tensor must have two axes, got {type_of(self)}", hint="use .mT or .permute()"
         )
-    return view_axes.matrix_transpose(self)
+    out: Tensor = view_axes.matrix_transpose(self)
+    return out
 
 
-def _t(self: Tensor) -> Any:
+def _t(self: Tensor) -> Tensor:
     """The matrix transposed, as ``T`` gives it."""
     return _transposed_matrix(self)
 
 
-def _flip(self: Tensor, *axis: Any) -> Any:
+def _flip(self: Tensor, *axis: Any) -> Tensor:
     """The tensor with the order of elements reversed along axes; along all if none is given."""
-    return view_join.flip(self, _ints(axis) if axis else None)
+    out: Tensor = view_join.flip(self, _ints(axis) if axis else None)
+    return out
 
 
 def _at_first_use(module: str, name: str) -> Callable[..., Any]:

@@ -16,11 +16,12 @@ from weft.errors import ArgumentError
 from weft.ops import complex as complexes
 from weft.ops import contract, reduce, statistics
 from weft.tensor import functions as f
+from weft.tensor.published import UFUNCS
 from weft.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 
-_UFUNCS: dict[Any, Function] = f.UFUNCS | {
+UFUNCS |= {
     np.ceil: f.ceil,
     np.conjugate: complexes.conj,
     np.fabs: f.abs,
@@ -55,8 +56,8 @@ _ARRAY = np.empty(0)
 
 def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy calls this for its ufuncs: the op of the same meaning, or else NumPy on the data."""
-    if method == "__call__" and not kwargs and ufunc in _UFUNCS:
-        return _UFUNCS[ufunc](*inputs)
+    if method == "__call__" and not kwargs and ufunc in UFUNCS:
+        return UFUNCS[ufunc](*inputs)
     if any(isinstance(out, Tensor) for out in kwargs.get("out", ())):
         raise ArgumentError(
             ufunc.__name__, "out must be a NumPy array, got a tensor", hint="assign the result instead"

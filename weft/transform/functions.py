@@ -228,7 +228,8 @@ def _summed(level: int, grad: Tensor, axis: int | None, size: int) -> Tensor:
     """The gradient of an argument from that of one example: stacked, or summed where examples share it."""
     if axis is not None:
         return _stacked(level, grad, axis, size)
-    return _stacked(level, grad, 0, size).sum(axis=0)
+    out: Tensor = _stacked(level, grad, 0, size).sum(axis=0)
+    return out
 
 
 INSIDE[Dual] = apply_dual

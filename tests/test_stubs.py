@@ -1,0 +1,87 @@
+"""What editors and type checkers are told is what there is; an op that is declared public is everywhere."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import weft
+from tests import stubs
+from weft.ops.families import elementwise
+from weft.ops.op import OPS
+from weft.ops.public import Public
+from weft.ops.samples import reals
+from weft.tensor import interface
+from weft.tensor.published import FUNCTIONS
+
+
+@pytest.mark.parametrize("name", stubs.STUBS)
+def test_stub_is_up_to_date(name: str) -> None:
+    assert stubs.stub_path(name).read_text() == stubs.STUBS[name](), "run python -m tests.stubs --write"
+
+
+def test_attached_class_is_empty_at_run_time() -> None:
+    assert not [name for name in vars(interface.Attached) if not name.startswith("__")]
+
+
+@pytest.fixture
+def cube() -> Iterator[str]:
+    """An op that a newcomer declares, under two names."""
+    elementwise(
+        "cube",
+        public=Public("x * x * x.", "[2.0, -1.0] -> [ 8., -1.]", names=("cube", "third_power")),
+        eval=lambda x: x * x * x,
+        partials=(lambda x: 3 * x * x,),
+        accepts="f",
+        samples=reals(1),
+        scalar=lambda e, x: e.mul(x, e.mul(x, x)),
+    )
+    yield "cube"
+    del OPS["cube"]
+    for name in ("cube", "third_power"):
+        del FUNCTIONS[name]
+        delattr(weft.Tensor, name)
+        delattr(weft.Tensor, f"{name}_")
+
+
+def test_declared_op_is_a_name_of_weft(cube: str) -> None:
+    x = weft.tensor([2.0, -1.0], requires_grad=True)
+    assert weft.cube(x).tolist() == weft.third_power(x).tolist() == [8.0, -1.0]
+    assert {"cube", "third_power"} <= set(dir(weft))
+    assert pickle.loads(pickle.dumps(weft.cube)) is weft.cube
+    weft.cube(x).sum().backward()
+    assert x.grad.tolist() == [12.0, 3.0]
+
+
+def test_declared_op_is_a_method_and_works_in_place(cube: str) -> None:
+    x = weft.tensor([2.0, -1.0])
+    assert x.cube().tolist() == [8.0, -1.0]
+    assert x.third_power_() is x
+    assert x.tolist() == [8.0, -1.0]
+
+
+def test_declared_op_has_a_signature_and_an_example_that_runs(cube: str) -> None:
+    examples = doctest.DocTestParser().get_doctest(weft.cube.__doc__, {}, "cube", None, None)
+    assert doctest.DocTestRunner().run(examples) == (0, 2)
+    with pytest.raises(weft.errors.ArgumentError, match="takes 1 tensor, got 2"):
+        weft.cube(weft.ones(2), weft.ones(2))
+
+
+def test_declared_op_is_in_the_stubs(cube: str) -> None:
+    assert "def cube(x: Operand, /) -> Tensor: ..." in stubs.functions_stub()
+    assert "cube as cube" in stubs.weft_stub()
+    assert "cube_ = _functions.cube" in stubs.interface_stub()
+
+
+def test_declared_op_is_fused(cube: str) -> None:
+    compiled = weft.compile(lambda x: weft.cube(x + 1.0) * 2.0)
+    np.testing.assert_allclose(compiled(weft.tensor([1.0, 2.0])).numpy(), [16.0, 54.0])
+
+
+def test_names_that_are_not_there_are_an_error() -> None:
+    with pytest.raises(AttributeError, match="module 'weft' has no attribute 'cube'"):
+        _ = weft.cube

@@ -1,0 +1,230 @@
+"""Written by ``python -m tests.stubs --write``."""
+
+# ruff: noqa
+# fmt: off
+from weft import (
+    autograd as autograd, data as data, datasets as datasets, errors as errors, fft as fft,
+    functional as functional, interop as interop, io as io, jit as jit, linalg as linalg, nn as nn,
+    onnx as onnx, optim as optim, passes as passes, serve as serve, special as special, testing as testing,
+    train as train,
+)
+from weft.base.device import Device as Device
+from weft.base.dtypes import (
+    bfloat16 as bfloat16, bool_, complex128 as complex128, complex64 as complex64, float16 as float16,
+    float32 as float32, float64 as float64, get_default_dtype as get_default_dtype, int16 as int16,
+    int32 as int32, int64 as int64, int8 as int8, isdtype as isdtype, set_default_dtype as set_default_dtype,
+    uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8,
+)
+from weft.base.threads import get_num_threads as get_num_threads, set_num_threads as set_num_threads
+from weft.base.tracebacks import set_full_tracebacks as set_full_tracebacks
+from weft.base.trees import (
+    register_tree as register_tree, tree_flatten as tree_flatten, tree_leaves as tree_leaves,
+    tree_map as tree_map, tree_structure as tree_structure, tree_unflatten as tree_unflatten,
+)
+from weft.capture.aot import aot as aot
+from weft.capture.make import make_graph as make_graph
+from weft.capture.session import Session as Session
+from weft.capture.static import (
+    assign as assign, gradients as gradients, group as group, placeholder as placeholder,
+)
+from weft.compile import compile as compile
+from weft.io.files import load as load, save as save
+from weft.io.model import load_graph as load_graph, save_graph as save_graph
+from weft.ir.graph import Graph as Graph
+from weft.ir.parse import parse_graph as parse_graph
+from weft.ir.types import TensorType as TensorType
+from weft.library.export import export_library as export_library
+from weft.ops.activation import (
+    celu as celu, elu as elu, gelu as gelu, glu as glu, hardshrink as hardshrink, hardsigmoid as hardsigmoid,
+    hardswish as hardswish, hardtanh as hardtanh, leaky_relu as leaky_relu, logsigmoid as logsigmoid,
+    mish as mish, prelu as prelu, relu as relu, relu6 as relu6, selu as selu, silu as silu,
+    softplus as softplus, softshrink as softshrink, softsign as softsign, tanhshrink as tanhshrink,
+    threshold as threshold,
+)
+from weft.ops.arithmetic import clip as clip
+from weft.ops.complex import complex as complex, conj as conj, imag as imag, real as real
+from weft.ops.compound import allclose as allclose, isclose as isclose, lerp as lerp, nan_to_num as nan_to_num
+from weft.ops.contract import matmul as matmul, outer as outer, tensordot as tensordot, vecdot as vecdot
+from weft.ops.conv.layers import (
+    conv1d as conv1d, conv2d as conv2d, conv3d as conv3d, conv_transpose1d as conv_transpose1d,
+    conv_transpose2d as conv_transpose2d, conv_transpose3d as conv_transpose3d,
+)
+from weft.ops.einsum import einsum as einsum
+from weft.ops.gamma import polygamma as polygamma
+from weft.ops.grid import affine_grid as affine_grid, grid_sample as grid_sample
+from weft.ops.index_axis import (
+    gather as gather, index_add as index_add, index_select as index_select, masked_fill as masked_fill,
+    one_hot as one_hot, put_along_axis as put_along_axis, scatter as scatter, scatter_add as scatter_add,
+    take as take, take_along_axis as take_along_axis,
+)
+from weft.ops.loss.classes import cross_entropy as cross_entropy, nll_loss as nll_loss
+from weft.ops.loss.elements import (
+    binary_cross_entropy as binary_cross_entropy,
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+    gaussian_nll_loss as gaussian_nll_loss, huber_loss as huber_loss, kl_div as kl_div, l1_loss as l1_loss,
+    mse_loss as mse_loss, poisson_nll_loss as poisson_nll_loss, smooth_l1_loss as smooth_l1_loss,
+)
+from weft.ops.loss.margins import (
+    cdist as cdist, cosine_embedding_loss as cosine_embedding_loss, cosine_similarity as cosine_similarity,
+    hinge_embedding_loss as hinge_embedding_loss, margin_ranking_loss as margin_ranking_loss,
+    multi_margin_loss as multi_margin_loss, multilabel_margin_loss as multilabel_margin_loss,
+    multilabel_soft_margin_loss as multilabel_soft_margin_loss, pairwise_distance as pairwise_distance,
+    pdist as pdist, soft_margin_loss as soft_margin_loss, triplet_margin_loss as triplet_margin_loss,
+    triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,
+)
+from weft.ops.norm import (
+    group_norm as group_norm, layer_norm as layer_norm, local_response_norm as local_response_norm,
+    normalize as normalize, rms_norm as rms_norm,
+)
+from weft.ops.op import no_gradient as no_gradient
+from weft.ops.pool.adaptive import (
+    adaptive_avg_pool1d as adaptive_avg_pool1d, adaptive_avg_pool2d as adaptive_avg_pool2d,
+    adaptive_avg_pool3d as adaptive_avg_pool3d, adaptive_max_pool1d as adaptive_max_pool1d,
+    adaptive_max_pool2d as adaptive_max_pool2d, adaptive_max_pool3d as adaptive_max_pool3d,
+)
+from weft.ops.pool.unpooling import (
+    max_unpool1d as max_unpool1d, max_unpool2d as max_unpool2d, max_unpool3d as max_unpool3d,
+)
+from weft.ops.pool.windowed import (
+    avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d, avg_pool3d as avg_pool3d, fold as fold,
+    lp_pool1d as lp_pool1d, lp_pool2d as lp_pool2d, lp_pool3d as lp_pool3d, max_pool1d as max_pool1d,
+    max_pool2d as max_pool2d, max_pool3d as max_pool3d, unfold as unfold,
+)
+from weft.ops.products import (
+    bilinear as bilinear, bmm as bmm, inner as inner, kron as kron, linear as linear, mm as mm, mv as mv,
+)
+from weft.ops.reduce import (
+    all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
+    count_nonzero as count_nonzero, max as max, min as min, prod as prod, sum as sum,
+)
+from weft.ops.resize import (
+    channel_shuffle as channel_shuffle, interpolate as interpolate, pixel_shuffle as pixel_shuffle,
+    pixel_unshuffle as pixel_unshuffle,
+)
+from weft.ops.scan import (
+    cummax as cummax, cummin as cummin, cumprod as cumprod, cumsum as cumsum,
+    cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum, diff as diff,
+)
+from weft.ops.select import where as where
+from weft.ops.softmax import log_softmax as log_softmax, softmax as softmax, softmin as softmin
+from weft.ops.sort import (
+    argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, topk as topk,
+)
+from weft.ops.statistics import (
+    logsumexp as logsumexp, mean as mean, median as median, nanmean as nanmean, nansum as nansum,
+    quantile as quantile, std as std, var as var,
+)
+from weft.ops.view.axes import (
+    atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
+    broadcast_arrays as broadcast_arrays, broadcast_to as broadcast_to, expand as expand,
+    expand_dims as expand_dims, flatten as flatten, matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis, permute_dims as permute_dims, reshape as reshape, squeeze as squeeze,
+    swapaxes as swapaxes, transpose as transpose, unflatten as unflatten, unsqueeze as unsqueeze,
+)
+from weft.ops.view.joining import (
+    chunk as chunk, flip as flip, repeat as repeat, roll as roll, split as split, tile as tile,
+    unbind as unbind, unstack as unstack,
+)
+from weft.ops.view.padding import (
+    crop as crop, diag as diag, diag_embed as diag_embed, diagonal as diagonal, pad as pad, tril as tril,
+    triu as triu,
+)
+from weft.ops.view.primitives import cat as cat, concat as concat, stack as stack
+from weft.passes.check import check_passes as check_passes
+from weft.profiler.block import profile as profile
+from weft.profiler.memory import memory_profile as memory_profile
+from weft.tensor import random as random
+from weft.tensor.anomaly import detect_anomaly as detect_anomaly
+from weft.tensor.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from weft.tensor.autocast import autocast as autocast
+from weft.tensor.autograd import stop_gradient as stop_gradient
+from weft.tensor.batch_norm import batch_norm as batch_norm, instance_norm as instance_norm
+from weft.tensor.casts import astype as astype
+from weft.tensor.checkpoint import checkpoint as checkpoint, checkpoint_sequential as checkpoint_sequential
+from weft.tensor.creation import (
+    as_tensor as as_tensor, asarray as asarray, empty as empty, empty_like as empty_like,
+    from_numpy as from_numpy, full as full, full_like as full_like, ones as ones, ones_like as ones_like,
+    tensor as tensor, zeros as zeros, zeros_like as zeros_like,
+)
+from weft.tensor.custom import custom_op as custom_op, remove_custom_op as remove_custom_op
+from weft.tensor.dropout import (
+    alpha_dropout as alpha_dropout, dropout as dropout, dropout1d as dropout1d, dropout2d as dropout2d,
+    dropout3d as dropout3d, feature_alpha_dropout as feature_alpha_dropout, gumbel_softmax as gumbel_softmax,
+    rrelu as rrelu,
+)
+from weft.tensor.dynamic import (
+    argwhere as argwhere, bincount as bincount, masked_select as masked_select, nonzero as nonzero,
+    tril_indices as tril_indices, triu_indices as triu_indices, unique as unique, unique_all as unique_all,
+    unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values,
+)
+from weft.tensor.embedding import embedding as embedding
+from weft.tensor.embedding_bag import embedding_bag as embedding_bag
+from weft.tensor.function import Function as Function
+from weft.tensor.functions import (
+    abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, angle as angle, asin as asin,
+    asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh, bitwise_and as bitwise_and,
+    bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift, bitwise_not as bitwise_not,
+    bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor,
+    ceil as ceil, copysign as copysign, cos as cos, cosh as cosh, digamma as digamma, div as div,
+    divide as divide, eq as eq, equal as equal, erf as erf, erfc as erfc, erfinv as erfinv, exp as exp,
+    exp2 as exp2, expm1 as expm1, floor as floor, floor_divide as floor_divide, fmod as fmod, ge as ge,
+    greater as greater, greater_equal as greater_equal, gt as gt, hypot as hypot, isfinite as isfinite,
+    isinf as isinf, isnan as isnan, le as le, less as less, less_equal as less_equal, lgamma as lgamma,
+    log as log, log10 as log10, log1p as log1p, log2 as log2, logaddexp as logaddexp,
+    logical_and as logical_and, logical_not as logical_not, logical_or as logical_or,
+    logical_xor as logical_xor, lt as lt, maximum as maximum, minimum as minimum, mul as mul,
+    multiply as multiply, ne as ne, neg as neg, negative as negative, nextafter as nextafter,
+    not_equal as not_equal, positive as positive, pow as pow, reciprocal as reciprocal,
+    remainder as remainder, round as round, rsqrt as rsqrt, sigmoid as sigmoid, sign as sign,
+    signbit as signbit, sin as sin, sinh as sinh, sqrt as sqrt, square as square, sub as sub,
+    subtract as subtract, tan as tan, tanh as tanh, true_divide as true_divide, trunc as trunc,
+)
+from weft.tensor.generator import (
+    Generator as Generator, fork_rng as fork_rng, get_rng_state as get_rng_state,
+    initial_seed as initial_seed, manual_seed as manual_seed, seed as seed, set_rng_state as set_rng_state,
+)
+from weft.tensor.interop import from_dlpack as from_dlpack
+from weft.tensor.large import get_eager_kernels as get_eager_kernels, set_eager_kernels as set_eager_kernels
+from weft.tensor.mode import (
+    enable_grad as enable_grad, inference_mode as inference_mode, is_grad_enabled as is_grad_enabled,
+    no_grad as no_grad, set_grad_enabled as set_grad_enabled,
+)
+from weft.tensor.namespace import (
+    __array_namespace_info__ as __array_namespace_info__, can_cast as can_cast, double as double, e as e,
+    finfo as finfo, half as half, iinfo as iinfo, inf as inf, is_complex as is_complex,
+    is_floating_point as is_floating_point, is_tensor as is_tensor, long as long, nan as nan,
+    newaxis as newaxis, numel as numel, pi as pi, result_type as result_type, short as short,
+)
+from weft.tensor.printing import printoptions as printoptions, set_printoptions as set_printoptions
+from weft.tensor.ragged import (
+    RaggedTensor as RaggedTensor, ragged as ragged, ragged_from_padded as ragged_from_padded,
+    ragged_from_splits as ragged_from_splits,
+)
+from weft.tensor.ranges import arange as arange, eye as eye, linspace as linspace, meshgrid as meshgrid
+from weft.tensor.sampling import (
+    bernoulli as bernoulli, multinomial as multinomial, normal as normal, rand as rand,
+    rand_like as rand_like, randint as randint, randint_like as randint_like, randn as randn,
+    randn_like as randn_like, randperm as randperm,
+)
+from weft.tensor.sparse import (
+    SparseTensor as SparseTensor, sparse_coo_tensor as sparse_coo_tensor, to_sparse as to_sparse,
+)
+from weft.tensor.tensor import Tensor as Tensor
+from weft.train.trainer import Trainer as Trainer
+from weft.transform.control.branches import cond as cond, switch as switch
+from weft.transform.control.loops import fori_loop as fori_loop, scan as scan, while_loop as while_loop
+from weft.transform.jacobian import (
+    hessian as hessian, jacfwd as jacfwd, jacobian as jacobian, jacrev as jacrev,
+)
+from weft.transform.jvp import jvp as jvp
+from weft.transform.linearize import linearize as linearize
+from weft.transform.reverse import grad as grad, value_and_grad as value_and_grad, vjp as vjp
+from weft.transform.vmap import vmap as vmap
+from weft.viewer.page import view as view
+from weft.viewer.picture import dot as dot
+bool = bool_
+clamp = clip
+device = Device
+
+__version__: str
+__array_api_version__: str
