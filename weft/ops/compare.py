@@ -23,7 +23,7 @@ def _complex_pair() -> list[Sample]:
 
 
 def _comparison(
-    name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biuf", commutative: str = "bits"
+    name: str, ufunc: np.ufunc, scalar: Callable[..., Any], accepts: str = "biuf", commutative: str = "bits"
 ) -> Op:
     samples = join(reals(2), integers(2), booleans(2), *([_complex_pair] if "c" in accepts else []))
     return elementwise(
@@ -61,7 +61,7 @@ logical_xor = _comparison(
 )
 
 
-def _predicate(name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biufc") -> Op:
+def _predicate(name: str, ufunc: np.ufunc, scalar: Callable[..., Any], accepts: str = "biufc") -> Op:
     parts = [reals(1, complex="c" in accepts)]
     if "i" in accepts:
         parts += [integers(1), booleans(1)]
@@ -94,7 +94,7 @@ signbit = _predicate("signbit", np.signbit, sign_bit, "f")
 # Bits
 
 
-def _bitwise(name: str, ufunc: Any, scalar: Callable[..., Any]) -> Op:
+def _bitwise(name: str, ufunc: np.ufunc, scalar: Callable[..., Any]) -> Op:
     samples = join(integers(ufunc.nin), booleans(ufunc.nin))
     return elementwise(
         name,

@@ -9,13 +9,13 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.ops.families import elementwise
-from weft.ops.op import Op
+from weft.ops.op import Array, Op
 from weft.ops.samples import integers, join, reals
 from weft.ops.scalar import ScalarEmitter, Value
 
 
-def _rounding(name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "iuf") -> Op:
-    def eval(x: Any) -> Any:
+def _rounding(name: str, ufunc: np.ufunc, scalar: Callable[..., Any], accepts: str = "iuf") -> Op:
+    def eval(x: Array) -> Array:
         return x.copy() if kind(x.dtype) in "iu" else ufunc(x)
 
     def code(e: ScalarEmitter, x: Value) -> Value:
