@@ -27,8 +27,6 @@ OPERAND = "Operand = Tensor | np.ndarray[Any, Any] | np.generic | complex\n"
 NOT_METHODS = {"__array_function__", "__array_priority__", "__array_ufunc__", "__hash__"}
 UNARY = {f"__{name}__" for name in _UNARY} | {*_SHORT, "zero_"}
 OPERATORS = """
-    def _unary(self) -> Tensor: ...
-    def _binary(self, other: Operand) -> Tensor: ...
     def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
     def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
     def __getitem__(self, key: Any) -> Tensor: ...
@@ -75,18 +73,31 @@ def interface_stub() -> str:
     found, have = _method_homes(), attached()
     modules = {home.module: f"_{home.module.rpartition('.')[2]}" for home in found.values()}
     assert len(set(modules.values())) == len(modules), "modules of one name need longer ones here"
-    aliases = [f"{name} = {modules[home.module]}.{home.name}" for name, home in found.items()]
+    simple = {name for name in found if _is_unary(have[name])}  # spelled out: aliases are inferred in circles
+    aliases = [f"{n} = {modules[home.module]}.{home.name}" for n, home in found.items() if n not in simple]
     properties = [name for name, value in have.items() if isinstance(value, property)]
     rest = [n for n in have if n not in found and n not in properties and f"def {n}(" not in OPERATORS]
-    aliases += [f"{n} = {'_unary' if n in UNARY else '_binary'}" for n in rest]
+    methods = [f"    def {n}(self) -> Tensor: ...\n" for n in sorted({*simple, *UNARY.intersection(rest)})]
+    methods += [f"    def {n}(self, other: Operand) -> Tensor: ...\n" for n in rest if n not in UNARY]
     return (
         HEAD
         + "".join(f"from {m.rpartition('.')[0]} import {a[1:]} as {a}\n" for m, a in sorted(modules.items()))
-        + "from typing import Any\n\nfrom weft.tensor.functions import Operand\nfrom weft.tensor.tensor import Tensor\n\n"
+        + "from typing import Any\n\nfrom weft.tensor.functions import Operand\n"
+        + "from weft.tensor.tensor import Tensor\n\n"
         + f"class Attached:{OPERATORS}"
         + "".join(f"    @property\n    def {name}(self) -> Tensor: ...\n" for name in properties)
+        + "".join(methods)
         + f"{packed(aliases, '; ')}\n"
     )  # fmt: skip
+
+
+def _is_unary(value: object) -> bool:
+    """Whether a method takes nothing but its tensor, and gives one."""
+    function = _function(value)
+    if not callable(function) or isinstance(value, property):
+        return False
+    signature = inspect.signature(function)
+    return len(signature.parameters) == 1 and signature.return_annotation in ("Tensor", "Any")
 
 
 def re_exports(found: Mapping[str, Home]) -> str:

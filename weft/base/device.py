@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from weft.errors import DeviceError
 
 
@@ -32,6 +34,7 @@ class Device:
         return hash(str(self))
 
 
+DeviceLike: TypeAlias = Device | str
 CPU = Device("cpu")
 
 

@@ -16,6 +16,7 @@ from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, DtypeError
 
 DType = np.dtype[Any]
+DTypeLike = DType | type | str  # what as_dtype takes
 
 bool_ = np.dtype(np.bool_)
 int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))

@@ -11,6 +11,9 @@ from weft.base.sizes import Size
 from weft.errors import ArgumentError, AxisError, ShapeError
 
 Shape = tuple[int, ...]
+ShapeLike = int | Sequence[int]
+PerAxis = int | Sequence[int]  # one for all axes, or one for each
+Axes = int | Sequence[int] | None  # None: all
 _SEQUENCE = (tuple, list)  # for isinstance; a union written in place would be made anew at each call
 
 

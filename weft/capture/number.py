@@ -67,7 +67,7 @@ class Number(WeakNumber):
         self.form = form
 
     @property
-    def example(self) -> Any:
+    def example(self) -> Any:  # type: ignore[override]
         """A Python number of its kind."""
         return self.kind()
 

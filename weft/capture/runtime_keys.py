@@ -135,8 +135,8 @@ def pick(obj: Any, key: Number) -> Any:
         return obj[key]
     if isinstance(obj, list | tuple | range) and len(obj) > 1 and key.kind is not float:
         note_read(obj)
-        if all(isinstance(x, Tensor) for x in obj) and len({type_of(x) for x in obj}) == 1:
-            return stack(list(obj))[key.as_kind(int)]
+        if all(isinstance(x, Tensor) for x in obj) and len({type_of(x) for x in obj}) == 1:  # type: ignore[arg-type]
+            return stack(list(obj))[key.as_kind(int)]  # type: ignore[arg-type]
         kinds = {type(x) for x in obj}
         if len(kinds) == 1 and kinds <= set(PLAIN):
             (kind,) = kinds

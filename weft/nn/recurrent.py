@@ -77,7 +77,7 @@ class _Layers(Recurrent):
         mask = None if packed is None else packed.mask.unsqueeze(2)
         steps, last = self._through(steps, state, mask)
         if packed is not None:
-            steps = weft.where(mask, steps, 0.0)
+            steps = weft.where(mask, steps, 0.0)  # type: ignore[arg-type]
             return PackedSequence(steps, packed.lengths, packed.is_sorted), last
         return steps.swapaxes(0, 1) if turned else steps, last
 

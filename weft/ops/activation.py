@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from weft.ops.activation_ops import (
     soft_rectify,
 )
 from weft.ops.elementwise import absolute, sigmoid, tanh
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Operand, Sample, Tensor, composite, type_of
 from weft.ops.samples import join, real_array, reals
 from weft.ops.select import same_dtype, select
 from weft.ops.statistics import as_floating
@@ -29,14 +28,14 @@ from weft.ops.view.slices import slice_axis
 # Rectifiers
 
 
-def _number(op: str, name: str, value: Any) -> float:
+def _number(op: str, name: str, value: Operand) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DomainError(op, f"{name} must be a number, got {value!r}")
     return value
 
 
 @public
-def relu(x: Any, /) -> Any:
+def relu(x: Tensor, /) -> Tensor:
     """The positive part: x where it is above 0, else 0.
 
     >>> import weft
@@ -48,7 +47,7 @@ def relu(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1, -10.0, 10.0))
-def relu6(x: Any, /) -> Any:
+def relu6(x: Tensor, /) -> Tensor:
     """x cut to the range from 0 to 6.
 
     >>> import weft
@@ -60,7 +59,7 @@ def relu6(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1))
-def leaky_relu(x: Any, /, negative_slope: float = 0.01) -> Any:
+def leaky_relu(x: Tensor, /, negative_slope: float = 0.01) -> Tensor:
     """x where it is above 0, else ``negative_slope`` times x.
 
     >>> import weft
@@ -81,7 +80,7 @@ def leaky_relu(x: Any, /, negative_slope: float = 0.01) -> Any:
         Sample((real_array((2, 3)), real_array((), 0.1, 0.5, seed=1))),
     ],
 )
-def prelu(x: Any, weight: Any, /) -> Any:
+def prelu(x: Tensor, weight: Tensor, /) -> Tensor:
     """x where it is above 0, else x times a weight: one for all, or one for each channel (axis 1).
 
     >>> import weft
@@ -101,7 +100,7 @@ def prelu(x: Any, weight: Any, /) -> Any:
 
 @public
 @composite(samples=lambda: [Sample((real_array((3, 4)),), {"threshold": 0.5, "value": -3.0})])
-def threshold(x: Any, /, threshold: float, value: float) -> Any:
+def threshold(x: Tensor, /, threshold: float, value: float) -> Tensor:
     """x where it is above a threshold, else a value.
 
     >>> import weft
@@ -112,7 +111,7 @@ def threshold(x: Any, /, threshold: float, value: float) -> Any:
 
 
 @public
-def hardtanh(x: Any, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+def hardtanh(x: Tensor, /, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x cut to a range; outside of it and on its ends the gradient is 0.
 
     >>> import weft
@@ -130,7 +129,7 @@ def hardtanh(x: Any, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
 
 
 @public
-def elu(x: Any, /, alpha: float = 1.0) -> Any:
+def elu(x: Tensor, /, alpha: float = 1.0) -> Tensor:
     """x where it is above 0, else ``alpha * (exp(x) - 1)``.
 
     >>> import weft
@@ -147,7 +146,7 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 @public
 @composite(samples=reals(1))
-def selu(x: Any, /) -> Any:
+def selu(x: Tensor, /) -> Tensor:
     """The self-normalising ``scale * elu(x, alpha)``.
 
     >>> import weft
@@ -159,7 +158,7 @@ def selu(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1))
-def celu(x: Any, /, alpha: float = 1.0) -> Any:
+def celu(x: Tensor, /, alpha: float = 1.0) -> Tensor:
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``: an elu whose slope is continuous for every alpha.
 
     >>> import weft
@@ -182,7 +181,7 @@ _TANH_CUBIC = 0.044715 * _TANH_SLOPE
                             for s in reals(1)() for k in (0, 1)],
     whole=("x",),
 )  # fmt: skip
-def gelu(x: Any, /, approximate: str = "none") -> Any:
+def gelu(x: Tensor, /, approximate: str = "none") -> Tensor:
     """``x * Φ(x)`` with the normal distribution function Φ, or its approximation by ``"tanh"``.
 
     >>> import weft
@@ -199,7 +198,7 @@ def gelu(x: Any, /, approximate: str = "none") -> Any:
 
 @public
 @composite(samples=reals(1), whole=("x",))
-def silu(x: Any, /) -> Any:
+def silu(x: Tensor, /) -> Tensor:
     """``x * sigmoid(x)``, also known as swish.
 
     >>> import weft
@@ -218,7 +217,7 @@ _LINEAR_FROM = 20.0  # where log(1 + exp(x)) and x have been the same number in 
     "softplus_scaled",
     samples=join(reals(1), lambda: [Sample((real_array((3, 4)),), {"beta": 2.0, "threshold": 1.0})]),
 )
-def softplus(x: Any, /, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(x: Tensor, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above a threshold.
 
     >>> import weft
@@ -234,7 +233,7 @@ def softplus(x: Any, /, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 @public
 @composite(samples=reals(1))
-def logsigmoid(x: Any, /) -> Any:
+def logsigmoid(x: Tensor, /) -> Tensor:
     """The logarithm of ``sigmoid(x)``, without underflow.
 
     >>> import weft
@@ -246,7 +245,7 @@ def logsigmoid(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1), whole=("x",))
-def mish(x: Any, /) -> Any:
+def mish(x: Tensor, /) -> Tensor:
     """``x * tanh(softplus(x))``.
 
     >>> import weft
@@ -259,7 +258,7 @@ def mish(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1, edges=False))
-def softsign(x: Any, /) -> Any:
+def softsign(x: Tensor, /) -> Tensor:
     """``x / (1 + |x|)``.
 
     >>> import weft
@@ -272,7 +271,7 @@ def softsign(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1))
-def tanhshrink(x: Any, /) -> Any:
+def tanhshrink(x: Tensor, /) -> Tensor:
     """``x - tanh(x)``.
 
     >>> import weft
@@ -288,7 +287,7 @@ def tanhshrink(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1, -5.0, 5.0))
-def hardsigmoid(x: Any, /) -> Any:
+def hardsigmoid(x: Tensor, /) -> Tensor:
     """A sigmoid of three straight pieces: ``relu6(x + 3) / 6``.
 
     >>> import weft
@@ -300,7 +299,7 @@ def hardsigmoid(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1, -5.0, 5.0))
-def hardswish(x: Any, /) -> Any:
+def hardswish(x: Tensor, /) -> Tensor:
     """``x * hardsigmoid(x)``.
 
     >>> import weft
@@ -313,7 +312,7 @@ def hardswish(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1))
-def softshrink(x: Any, /, lambd: float = 0.5) -> Any:
+def softshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``, and 0 where it is nearer than that.
 
     >>> import weft
@@ -327,7 +326,7 @@ def softshrink(x: Any, /, lambd: float = 0.5) -> Any:
 
 @public
 @composite(samples=reals(1))
-def hardshrink(x: Any, /, lambd: float = 0.5) -> Any:
+def hardshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
     """x, and 0 where it is nearer to 0 than ``lambd``.
 
     >>> import weft
@@ -348,7 +347,7 @@ def hardshrink(x: Any, /, lambd: float = 0.5) -> Any:
         Sample((real_array((2, 0)),)),
     ]
 )
-def glu(x: Any, /, axis: int = -1) -> Any:
+def glu(x: Tensor, /, axis: int = -1) -> Tensor:
     """The first half along an axis times the sigmoid of the second.
 
     >>> import weft

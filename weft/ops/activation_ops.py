@@ -16,7 +16,7 @@ from weft.ops.elementary import widened
 from weft.ops.elementwise import exp, expm1, minimum, sigmoid
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
-from weft.ops.op import Array, Sample
+from weft.ops.op import Array, Sample, Tensor
 from weft.ops.samples import real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value
 from weft.ops.select import weight
@@ -42,7 +42,7 @@ leaky = elementwise(
 )
 
 
-def _negative_part(x: Any) -> Any:
+def _negative_part(x: Tensor) -> Tensor:
     return minimum(x, np.zeros((), x.dtype))
 
 
@@ -122,7 +122,7 @@ def _cdf_block(x: Array, out: Array) -> None:
     np.subtract(~np.signbit(x), np.copysign(tail, x), out=out)
 
 
-def _normal_cdf(x: Any) -> Any:
+def _normal_cdf(x: Array) -> Any:
     if x.dtype == np.float64:
         return erfc.eval(x * -sqrt(0.5)) * 0.5
     flat = x.astype(float32, copy=False).reshape(-1)

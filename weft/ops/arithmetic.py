@@ -12,7 +12,7 @@ from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
-from weft.ops.op import Op, no_gradient
+from weft.ops.op import Array, Op, Operand, Tensor, no_gradient
 from weft.ops.public import Public
 from weft.ops.samples import booleans, integers, join, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
@@ -100,7 +100,7 @@ reciprocal = elementwise(
 # Powers
 
 
-def _power(x: Any, y: Any) -> Any:
+def _power(x: Array, y: Array) -> Array:
     if kind(y.dtype) != "i":
         out = np.power(x, y)
         if y.size == 1 and kind(y.dtype) == "f" and (y == 0.5).all():
@@ -120,12 +120,12 @@ def _power_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
     return e.select(e.lt(y, 0), unit, e.pow(x, e.max(y, 0)))
 
 
-def _power_by_base(x: Any, y: Any) -> Any:
+def _power_by_base(x: Tensor, y: Tensor) -> Tensor:
     """y x**(y-1), and 0 for y = 0, where x**-1 may be infinite."""
     return select(y == 0, np.zeros((), y.dtype), y * pow(x, y - 1))
 
 
-def _power_by_exponent(x: Any, out: Any) -> Any:
+def _power_by_exponent(x: Tensor, out: Tensor) -> Tensor:
     """x**y log(x), and 0 for x = 0, where the logarithm is infinite."""
     from weft.ops.exponential import log
 
@@ -163,7 +163,7 @@ def _floor_divide_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
     return e.select(e.and_(finite, e.not_(e.eq(y, 0))), quotient, e.div(x, y))
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
+def _floor_divide(x: Array, y: Array) -> Array:
     """The floor of x / y; of the rounded quotient where x or y is not finite, as the standard has it."""
     out = np.floor_divide(x, y)
     if kind(out.dtype) != "f":
@@ -219,7 +219,7 @@ fmod = elementwise(
 # Order: the gradient at a tie goes half to each side
 
 
-def _share(larger: Any, smaller: Any) -> Any:
+def _share(larger: Tensor, smaller: Tensor) -> Tensor:
     """1 where the first is larger, 1/2 at a tie, else 0."""
     strict, loose = larger > smaller, larger >= smaller
     return (weight(strict, larger) + weight(loose, larger)) / 2
@@ -267,7 +267,7 @@ clip_between = elementwise(
 # Lengths, signs, neighbours
 
 
-def _ratio(x: Any, length: Any) -> Any:
+def _ratio(x: Tensor, length: Tensor) -> Tensor:
     """x / length, and 0 at the origin."""
     return x / select(length == 0, np.ones((), length.dtype), length)
 
@@ -329,7 +329,7 @@ nextafter = elementwise(
 
 
 @public
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Each element moved to the nearest end of the range from ``min`` to ``max``; either may be left out.
 
     The result has the dtype of x. The gradient goes to x inside the range and at its ends, else to the end.
@@ -352,7 +352,7 @@ def _range_of(dtype: DType) -> tuple[Any, Any]:
     return np.asarray(-np.inf, dtype), np.asarray(np.inf, dtype)
 
 
-def _bound(x: Any, bound: Any) -> Any:
+def _bound(x: Tensor, bound: Any) -> Operand:
     """An end of the range in the dtype of x."""
     if not hasattr(bound, "dtype") and not isinstance(bound, int | float):
         raise ArgumentError("clip", f"bounds must be numbers or tensors, got {type(bound).__name__}")

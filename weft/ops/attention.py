@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bool_, kind
+from weft.base.dtypes import DType, bool_, kind
 from weft.base.shapes import broadcast_shapes
 from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ops.contract import matrix_multiply, transpose_last
 from weft.ops.exponential import rsqrt
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_any
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
@@ -26,7 +26,7 @@ from weft.ops.view.primitives import broadcast_to, reshape
 _OP = "scaled_dot_product_attention"
 
 
-def _check(query: Any, key: Any, value: Any) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor) -> None:
     got = f"{type_of(query)}, {type_of(key)} and {type_of(value)}"
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError(_OP, f"query, key and value must have at least two axes, got {got}")
@@ -38,12 +38,12 @@ def _check(query: Any, key: Any, value: Any) -> None:
         raise DtypeError(_OP, f"dtype must be floating, got {query.dtype.name}")
 
 
-def _default_scale(query: Any) -> Any:
+def _default_scale(query: Tensor) -> Tensor | float:
     features = size_max(1, query.shape[-1])
     return rsqrt(size_value(features, query.dtype)) if isinstance(features, Size) else 1 / sqrt(features)
 
 
-def _repeat_heads(x: Any, heads: int) -> Any:
+def _repeat_heads(x: Tensor, heads: int) -> Tensor:
     """Keys or values of grouped queries: each head repeated for the queries that share it."""
     *lead, own, length, features = x.shape
     if heads == own:
@@ -55,12 +55,12 @@ def _repeat_heads(x: Any, heads: int) -> Any:
     return reshape(x, shape=(*lead, heads, length, features))
 
 
-def _causal_bias(length: int, source: int, dtype: Any) -> Any:
+def _causal_bias(length: int, source: int, dtype: DType) -> Tensor:
     """0 where a query may look at a key (not after it), else -inf."""
     return select(triangle(length, source, 0), np.asarray(0.0, dtype), np.asarray(-np.inf, dtype))
 
 
-def _as_bias(mask: Any, dtype: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def _as_bias(mask: Tensor, dtype: DType, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """A mask as numbers to add to scores, and which rows have something to look at.
 
     Rows without anything get 0, so that their softmax is finite and leaks no NaN into gradients.
@@ -97,15 +97,15 @@ def _attention_samples() -> list[Sample]:
 
 @composite(_OP, samples=_attention_samples, whole=("query", "key", "value"), precision="low")
 def attend(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
     drop: Callable[[Any], Any] | None = None,
-) -> Any:
+) -> Tensor:
     """``drop(softmax(query keyᵀ * scale + mask)) value``; see ``weft.scaled_dot_product_attention``."""
     query, key, value = same_dtype(_OP, query, key, value)
     _check(query, key, value)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.ops.op import Attrs, Op, Rule
+from weft.ops.op import Attrs, Op, Rule, Tensor
 
 
-def move_axis(x: Any, source: int, target: int) -> Any:
+def move_axis(x: Tensor, source: int, target: int) -> Tensor:
     """x with one axis moved."""
     if source == target:
         return x
@@ -19,7 +19,7 @@ def move_axis(x: Any, source: int, target: int) -> Any:
     return permute(x, axes=tuple(order))
 
 
-def to_front(x: Any, axis: int | None, size: int) -> Any:
+def to_front(x: Tensor, axis: int | None, size: int) -> Tensor:
     """x with its batch axis first; repeated along a new first axis if it is not batched."""
     if axis is not None:
         return move_axis(x, axis, 0)
@@ -30,7 +30,7 @@ def to_front(x: Any, axis: int | None, size: int) -> Any:
 
 def batch_elementwise(
     op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
-) -> Any:
+) -> tuple[Any, Any]:
     """Put batch axes first and pad ranks after them, so that broadcasting does the rest."""
     from weft.ops.view.primitives import reshape  # the ops there use the rules here
 
@@ -54,7 +54,9 @@ def batch_leading(shift: Callable[[Attrs, Sequence[Any]], Attrs] = lambda attrs,
     it returns the attributes that mean the same one axis further right.
     """
 
-    def rule(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+    def rule(
+        op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+    ) -> tuple[Any, Any]:
         front = [to_front(x, a, size) for x, a in zip(inputs, axes, strict=True)]
         out = op(*front, **shift(attrs, front))
         return out, (0 if op.outputs == 1 else (0,) * op.outputs)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft.base.shapes import Shape, broadcast_axes
+from weft.ops.op import Tensor
 
 
-def unbroadcast(g: Any, shape: Shape) -> Any:
+def unbroadcast(g: Tensor, shape: Shape) -> Tensor:
     """Sum a gradient over the axes along which its input was broadcast."""
     if g.shape == shape:
         return g

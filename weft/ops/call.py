@@ -25,7 +25,7 @@ def _type(*xs: TensorType, function: str, arguments: tuple[Any, ...], body: Grap
     return tuple(v.type for v in body.outputs)
 
 
-def _check_arguments(function: Any, arguments: Any, count: int) -> None:
+def _check_arguments(function: str, arguments: Any, count: int) -> None:
     if not isinstance(function, str):
         raise GraphError("call", f"the function must be a name, got {function!r}")
     pairs = isinstance(arguments, tuple) and all(isinstance(a, tuple) and len(a) == 2 for a in arguments)

@@ -46,7 +46,7 @@ def class_error(classes: int, ignore: int, got: Any) -> BoundsError:
     return BoundsError("take_class", f"class numbers must be in 0..{classes - 1} or {ignore}, got {int(got)}")
 
 
-def _take(x: Any, target: Any, *, axis: int, ignore: int) -> Any:
+def _take(x: Array, target: Array, *, axis: int, ignore: int) -> Array:
     index, kept = _valid_targets(target, x.shape[axis], ignore)
     if x.size == 0:
         return np.zeros(target.shape, x.dtype)
@@ -61,7 +61,7 @@ def _put_type(x: TensorType, target: TensorType, *, classes: int, axis: int, ign
     return TensorType((*x.shape[:axis], classes, *x.shape[axis:]), x.dtype)
 
 
-def _put(x: Any, target: Any, *, classes: int, axis: int, ignore: int) -> Any:
+def _put(x: Array, target: Array, *, classes: int, axis: int, ignore: int) -> Array:
     out = np.zeros((*x.shape[:axis], classes, *x.shape[axis:]), x.dtype)
     index, kept = _valid_targets(target, classes, ignore)
     if out.size:

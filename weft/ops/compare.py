@@ -25,7 +25,7 @@ def _complex_pair() -> list[Sample]:
 
 def _comparison(
     name: str,
-    ufunc: Any,
+    ufunc: np.ufunc,
     scalar: Callable[..., Any],
     accepts: str = "biuf",
     commutative: str = "bits",
@@ -131,7 +131,7 @@ logical_xor = _comparison(
 
 
 def _predicate(
-    name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "biufc", *, public: Public
+    name: str, ufunc: np.ufunc, scalar: Callable[..., Any], accepts: str = "biufc", *, public: Public
 ) -> Op:
     parts = [reals(1, complex="c" in accepts)]
     if "i" in accepts:
@@ -196,7 +196,7 @@ signbit = _predicate(
 # Bits
 
 
-def _bitwise(name: str, ufunc: Any, scalar: Callable[..., Any], *, public: Public) -> Op:
+def _bitwise(name: str, ufunc: np.ufunc, scalar: Callable[..., Any], *, public: Public) -> Op:
     samples = join(integers(ufunc.nin), booleans(ufunc.nin))
     return elementwise(
         name,

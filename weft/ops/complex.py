@@ -7,14 +7,16 @@ map that is linear over the reals has its adjoint as vjp.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import complex_dtype, kind
 from weft.base.public import public
+from weft.ir.types import TensorType
 from weft.ops.families import elementwise
-from weft.ops.op import Op, Sample
+from weft.ops.op import Array, Op, Sample, Tensor
 from weft.ops.public import Public
 from weft.ops.samples import complex_array, integers, join, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
@@ -45,7 +47,7 @@ def _pairs() -> list[Sample]:
     ]
 
 
-def _join_parts(x: Any, y: Any) -> Any:
+def _join_parts(x: Array, y: Array) -> Array:
     shape = np.broadcast_shapes(np.shape(x), np.shape(y))
     out = np.empty(shape, complex_dtype(x.dtype))
     out.real, out.imag = x, y
@@ -97,13 +99,13 @@ conjugate: Op = elementwise(
 )
 
 
-def _parts_gradient(g: Any, x_type: Any, y_type: Any) -> Any:
+def _parts_gradient(g: Tensor, x_type: TensorType, y_type: TensorType) -> tuple[Tensor, Tensor]:
     from weft.ops.broadcast import unbroadcast
 
     return unbroadcast(real_part(g), x_type.shape), unbroadcast(imaginary_part(g), y_type.shape)
 
 
-def _parts_tangent(tangents: Any) -> Any:
+def _parts_tangent(tangents: Sequence[Any]) -> Tensor:
     x, y = tangents
     return make_complex(y * 0 if x is None else x, x * 0 if y is None else y)
 
@@ -111,7 +113,7 @@ def _parts_tangent(tangents: Any) -> Any:
 # Size, direction and angle: all zero at the origin
 
 
-def _tangential(x: Any, t: Any) -> Any:
+def _tangential(x: Tensor, t: Tensor) -> Tensor:
     """What of t turns x, divided by |x|: the derivative of x / |x| along t, which is its own adjoint."""
     direction, length = sign(x), absolute(x)
     origin = length == 0
@@ -168,7 +170,7 @@ sign: Op = elementwise(
 )
 
 
-def _turn(x: Any) -> Any:
+def _turn(x: Tensor) -> Tensor:
     """The gradient of the angle of x: i x / |x|^2."""
     length = absolute(x)
     return sign(x) * 1j / (length + (length == 0))
@@ -180,7 +182,7 @@ def _angle_code(e: ScalarEmitter, x: Value) -> Value:
     return e.select(is_nan(e, x), x, e.select(e.lt(x, 0), e.constant(np.pi, e.dtype(x)), 0))
 
 
-def _angle(x: Any) -> Any:
+def _angle(x: Array) -> Any:
     if kind(x.dtype) == "c":
         return np.arctan2(x.imag, x.real)
     return np.where(np.isnan(x), x, np.where(x < 0, np.asarray(np.pi, x.dtype), np.asarray(0, x.dtype)))
@@ -204,7 +206,7 @@ angle: Op = elementwise(
 
 
 @public
-def real(x: Any, /) -> Any:
+def real(x: Tensor, /) -> Tensor:
     """The real part.
 
     >>> import weft
@@ -215,7 +217,7 @@ def real(x: Any, /) -> Any:
 
 
 @public
-def imag(x: Any, /) -> Any:
+def imag(x: Tensor, /) -> Tensor:
     """The imaginary part; zero of a real number.
 
     >>> import weft
@@ -226,7 +228,7 @@ def imag(x: Any, /) -> Any:
 
 
 @public
-def conj(x: Any, /) -> Any:
+def conj(x: Tensor, /) -> Tensor:
     """The complex conjugate; a real number is its own.
 
     >>> import weft
@@ -237,7 +239,7 @@ def conj(x: Any, /) -> Any:
 
 
 @public
-def complex(real: Any, imag: Any, /) -> Any:
+def complex(real: Tensor, imag: Tensor, /) -> Tensor:
     """Complex numbers from their real and imaginary parts.
 
     >>> import weft

@@ -10,7 +10,7 @@ from weft.base.dtypes import DType, float64, kind
 from weft.base.public import public
 from weft.ops.compare import equal, isfinite, isnan, less_equal
 from weft.ops.complex import absolute, imaginary_part, make_complex, real_part
-from weft.ops.op import Sample, composite
+from weft.ops.op import Sample, Tensor, composite
 from weft.ops.samples import complex_array, int_array, real_array, reals
 from weft.ops.select import cast, same_dtype, select
 
@@ -32,7 +32,9 @@ def _close_samples() -> list[Sample]:
 
 @composite(samples=_close_samples)
 @public
-def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(
+    x1: Tensor, x2: Tensor, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """Whether ``|x1 - x2| <= atol + rtol * |x2|``, element by element; equal infinities are close.
 
     >>> import weft
@@ -45,14 +47,16 @@ def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equa
     return close | (isnan(x1) & isnan(x2)) if equal_nan else close
 
 
-def _comparable(x1: Any, x2: Any) -> list[Any]:
+def _comparable(x1: Tensor, x2: Tensor) -> list[Tensor]:
     """Integers and bools as floats, whose difference does not wrap around."""
     return [x if kind(x.dtype) in "fc" else cast(x, dtype=float64) for x in (x1, x2)]
 
 
 @composite(samples=_close_samples)
 @public
-def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def allclose(
+    x1: Tensor, x2: Tensor, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """Whether all elements are close in the sense of ``isclose``.
 
     >>> import weft
@@ -76,7 +80,9 @@ def _nan_samples() -> list[Sample]:
 
 @composite(samples=_nan_samples)
 @public
-def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+def nan_to_num(
+    x: Tensor, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """x with NaN replaced by ``nan`` and infinities by the largest and smallest number, or as given.
 
     >>> import weft
@@ -107,7 +113,7 @@ def _largest(dtype: DType) -> float:
 
 @composite(samples=reals(3, edges=False, complex=True))
 @public
-def lerp(start: Any, end: Any, weight: Any, /) -> Any:
+def lerp(start: Tensor, end: Tensor, weight: Tensor, /) -> Tensor:
     """The point that divides the way from ``start`` to ``end``: ``start + weight * (end - start)``.
 
     >>> import weft

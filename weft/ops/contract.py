@@ -17,7 +17,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise, move_axis
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear as linear_op
-from weft.ops.op import Attrs, Op, Sample, composite, type_of
+from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view.primitives import permute, reshape
@@ -25,13 +25,13 @@ from weft.ops.view.primitives import permute, reshape
 _EXACT = 1 << 53  # integers below this are exact in float64
 
 
-def transpose_last(x: Any) -> Any:
+def transpose_last(x: Tensor) -> Tensor:
     """x with its last two axes swapped."""
     axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
     return permute(x, axes=axes)
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: Tensor) -> Tensor:
     """x with its last two axes swapped, conjugated if it is complex."""
     return transpose_last(x.conj() if x.dtype.kind == "c" else x)
 
@@ -52,7 +52,7 @@ def _matmul_type(x: TensorType, y: TensorType) -> TensorType:
     return TensorType((*lead, x.shape[-2], y.shape[-1]), x.dtype)
 
 
-def _multiply_arrays(x: Any, y: Any) -> Any:
+def _multiply_arrays(x: Array, y: Array) -> Any:
     """The matrix product of arrays, by BLAS wherever that is exact enough."""
     dtype = x.dtype
     if dtype is float32 or dtype is float64:
@@ -65,25 +65,25 @@ def _multiply_arrays(x: Any, y: Any) -> Any:
     return _multiply(x, y)
 
 
-def _multiply(x: Any, y: Any) -> Any:
+def _multiply(x: Array, y: Array) -> Any:
     if y.ndim > 2 or x.ndim == 2:
         return np.matmul(x, y)
     rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])  # one large product instead of one for each matrix
     return np.matmul(rows, y).reshape(*x.shape[:-1], y.shape[-1])
 
 
-def _fits_double(x: Any, y: Any) -> bool:
+def _fits_double(x: Array, y: Array) -> bool:
     """Whether every partial sum of an integer product is exact in float64."""
     if x.size == 0 or y.size == 0:
         return False
     return bool(_largest(x) * _largest(y) * x.shape[-1] < _EXACT)
 
 
-def _largest(x: Any) -> int:
+def _largest(x: Array) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
-def _right_gradient(g: Any, x: Any, y_type: TensorType) -> Any:
+def _right_gradient(g: Tensor, x: Tensor, y_type: TensorType) -> Tensor:
     if y_type.ndim == 2 and x.ndim > 2:  # sum over the batch inside the product
         rows = prod(x.shape[:-1])
         x, g = reshape(x, shape=(rows, x.shape[-1])), reshape(g, shape=(rows, g.shape[-1]))
@@ -92,7 +92,7 @@ def _right_gradient(g: Any, x: Any, y_type: TensorType) -> Any:
 
 def _batch_multiply(
     op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
-) -> Any:
+) -> tuple[Any, Any]:
     x, y = inputs
     if axes[0] is not None or x.ndim > 2 or y.ndim > 3:
         return batch_elementwise(op, size, inputs, axes, attrs)
@@ -150,7 +150,7 @@ def _matmul_samples() -> list[Sample]:
 
 @public
 @composite("matmul_vectors", samples=_matmul_samples, precision="low")
-def matmul(x1: Any, x2: Any, /) -> Any:
+def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The matrix product over the last two axes; a vector on either side is a row or a column.
 
     >>> import weft
@@ -177,7 +177,7 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     return reshape(out, shape=out.shape[:-1]) if x2.ndim == 1 else out
 
 
-def need_rank(op: str, rank: int, *inputs: Any) -> None:
+def need_rank(op: str, rank: int, *inputs: Tensor) -> None:
     """Raise unless all inputs have a rank."""
     for x in inputs:
         if x.ndim != rank:
@@ -196,7 +196,7 @@ def need_rank(op: str, rank: int, *inputs: Any) -> None:
         Sample((real_array((0,)), real_array((4,)))),
     ]
 )
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The products of each element of one vector with each of another.
 
     >>> import weft
@@ -225,7 +225,7 @@ def _vecdot_samples() -> list[Sample]:
 
 @public
 @composite(samples=_vecdot_samples, precision="low")
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The inner product along an axis; the first side is conjugated if it is complex.
 
     >>> import weft
@@ -243,7 +243,9 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return reshape(out, shape=out.shape[:-2])
 
 
-def _contracted_axes(x1: Any, x2: Any, axes: Any) -> tuple[list[int], list[int]]:
+def _contracted_axes(
+    x1: Tensor, x2: Tensor, axes: int | Sequence[int | Sequence[int]]
+) -> tuple[list[int], list[int]]:
     """The axes of both sides that a tensordot sums over."""
     if isinstance(axes, Sequence):
         if len(axes) != 2:
@@ -277,7 +279,7 @@ def _contracted_axes(x1: Any, x2: Any, axes: Any) -> tuple[list[int], list[int]]
     ],
     precision="low",
 )
-def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | Sequence[int | Sequence[int]] = 2) -> Tensor:
     """The sum of products over the last axes of one side and the first of another, or over named ones.
 
     >>> import weft

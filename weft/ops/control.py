@@ -207,7 +207,7 @@ k-th state alone.
 
 
 def _scan_type(
-    *xs: TensorType, body: Graph, carries: int, mapped: int, length: Any, reverse: bool, counted: bool
+    *xs: TensorType, body: Graph, carries: int, mapped: int, length: int, reverse: bool, counted: bool
 ) -> Types:
     if counted:
         check_index("scan", xs[0])
@@ -224,7 +224,7 @@ def _scan_type(
 
 
 def _scan(
-    *xs: Array, body: Graph, carries: int, mapped: int, length: Any, reverse: bool, counted: bool
+    *xs: Array, body: Graph, carries: int, mapped: int, length: int, reverse: bool, counted: bool
 ) -> Running:
     if counted:
         steps, xs = int(xs[0]), xs[1:]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import pi
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from weft.base.shapes import Shape, size_of
 from weft.ops.arithmetic import add, mul, neg
 from weft.ops.compare import bitwise_and, right_shift
 from weft.ops.exponential import log, log1p, sqrt
-from weft.ops.op import Sample, composite
+from weft.ops.op import Sample, Tensor, composite
 from weft.ops.random import random_bits
 from weft.ops.select import cast
 from weft.ops.trigonometric import cos, sin
@@ -45,7 +44,7 @@ def _wide(dtype: DType) -> DType:
 
 
 @composite("random_uniform", samples=_samples(float64, float32, float16, bfloat16))
-def uniform(key: Any, *, shape: Shape, dtype: DType) -> Any:
+def uniform(key: Tensor, *, shape: Shape, dtype: DType) -> Tensor:
     """Uniform on [0, 1), in equal steps: 53 random bits in float64, 24 in float32."""
     integers, kept = _UNIFORM[dtype]
     bits = random_bits(key, shape=shape, dtype=integers)
@@ -53,22 +52,22 @@ def uniform(key: Any, *, shape: Shape, dtype: DType) -> Any:
     return mul(cast(right_shift(bits, dropped) if dropped else bits, dtype=dtype), 2.0**-kept)
 
 
-def _positive(bits: Any, dtype: DType) -> Any:
+def _positive(bits: Tensor, dtype: DType) -> Tensor:
     """Uniform on (0, 1] from all bits: finest near 0, where a logarithm needs it; float32 or float64."""
     return mul(add(cast(bits, dtype=dtype), 1.0), 2.0 ** (-8 * bits.dtype.itemsize))
 
 
-def positive(key: Any, *, shape: Shape, dtype: DType) -> Any:
+def positive(key: Tensor, *, shape: Shape, dtype: DType) -> Tensor:
     """Uniform on (0, 1], finest near 0; float32 or float64."""
     return _positive(random_bits(key, shape=shape, dtype=_UNIFORM[dtype][0]), dtype)
 
 
-def _as(dtype: DType, x: Any) -> Any:
+def _as(dtype: DType, x: Tensor) -> Tensor:
     return x if x.dtype == dtype else cast(x, dtype=dtype)
 
 
 @composite("random_normal", samples=_samples(float64, float32, float16, bfloat16))
-def normal(key: Any, *, shape: Shape, dtype: DType) -> Any:
+def normal(key: Tensor, *, shape: Shape, dtype: DType) -> Tensor:
     """Normal with mean 0 and standard deviation 1, by the transform of G. Box and M. Muller, 1958.
 
     In float64 whatever the dtype: rounded from there, draws are the same by any library's log and cos.
@@ -86,14 +85,14 @@ def normal(key: Any, *, shape: Shape, dtype: DType) -> Any:
 
 
 @composite("random_exponential", samples=_samples(float64, float32, float16))
-def exponential(key: Any, *, shape: Shape, dtype: DType) -> Any:
+def exponential(key: Tensor, *, shape: Shape, dtype: DType) -> Tensor:
     """Exponential with rate 1."""
     drawn = neg(log(positive(key, shape=shape, dtype=_wide(dtype))))
     return _as(dtype, drawn)
 
 
 @composite("random_gumbel", samples=_samples(float64, float32))
-def gumbel(key: Any, *, shape: Shape, dtype: DType) -> Any:
+def gumbel(key: Tensor, *, shape: Shape, dtype: DType) -> Tensor:
     """Gumbel with location 0 and scale 1; the greatest of these plus logits is a draw from their softmax."""
     drawn = neg(log(neg(log1p(neg(positive(key, shape=shape, dtype=_wide(dtype)))))))
     return _as(dtype, drawn)
@@ -107,7 +106,7 @@ def _integer_samples() -> Iterable[Sample]:
 
 
 @composite("random_integers", samples=_integer_samples)
-def integers(key: Any, *, low: int, span: int, shape: Shape, dtype: DType) -> Any:
+def integers(key: Tensor, *, low: int, span: int, shape: Shape, dtype: DType) -> Tensor:
     """Integers in [low, low + span), each with a probability within 2**-64 of 1 / span."""
     words = random_bits(key, shape=shape, dtype=uint64)
     if span < 2**64:
@@ -115,7 +114,7 @@ def integers(key: Any, *, low: int, span: int, shape: Shape, dtype: DType) -> An
     return cast(add(words, low % 2**64) if low else words, dtype=dtype)
 
 
-def _multiply_high(words: Any, factor: int) -> Any:
+def _multiply_high(words: Tensor, factor: int) -> Tensor:
     """The high word of ``words * factor``, in 64-bit arithmetic: products of halves, as on paper."""
     low, high = bitwise_and(words, _LOW_HALF), right_shift(words, 32)
     factor_low, factor_high = factor & _LOW_HALF, factor >> 32

@@ -11,7 +11,7 @@ from weft.base.public import public
 from weft.base.size_bounds import typical
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.contract import matrix_multiply
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
@@ -24,7 +24,7 @@ Labels = tuple[str, ...]
 class _Term(NamedTuple):
     """A tensor with a label for each axis, no label twice."""
 
-    tensor: Any
+    tensor: Tensor
     labels: Labels
 
     @property
@@ -98,7 +98,7 @@ def _check_sizes(terms: list[list[str]], operands: Sequence[Any], equation: str)
 # Reducing terms
 
 
-def _without_repeats(tensor: Any, labels: list[str]) -> _Term:
+def _without_repeats(tensor: Tensor, labels: list[str]) -> _Term:
     """A term in which an axis labelled twice is replaced by its diagonal."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
@@ -120,7 +120,7 @@ def _reduced(term: _Term, keep: set[str], sizes: dict[str, int]) -> _Term:
     return _Term(tensor, tuple(v for v, _ in kept))
 
 
-def _arranged(term: _Term, *groups: Sequence[str]) -> Any:
+def _arranged(term: _Term, *groups: Sequence[str]) -> Tensor:
     """The tensor with its axes in the order of groups of labels, each group one axis."""
     order = tuple(term.labels.index(v) for group in groups for v in group)
     sizes = term.sizes
@@ -193,11 +193,11 @@ def _einsum_samples() -> list[Sample]:
 @composite(
     "einsum",
     samples=_einsum_samples,
-    sampled=lambda *xs, equation: einsum(equation, *xs),
+    sampled=lambda *xs, equation: einsum(equation, *xs),  # type: ignore[has-type]
     precision="low",
 )
 @public
-def einsum(equation: str, *operands: Any) -> Any:
+def einsum(equation: str, *operands: Tensor) -> Tensor:
     """The sum of products over the labels that do not appear in the output.
 
     Each axis has a letter; a letter in several terms runs over their axes together. ``...`` stands for axes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log as _log
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from weft.ops.compare import isnan
 from weft.ops.elementary import LN2, unless_tiny, widened
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
+from weft.ops.op import Array, Tensor
 from weft.ops.public import Public
 from weft.ops.samples import reals
 from weft.ops.scalar import ScalarEmitter, Value, is_nan
@@ -66,7 +66,7 @@ def log1p_code(e: ScalarEmitter, x: Value) -> Value:
     return _log1p_of_real(e, x)
 
 
-def _expm1(x: Any) -> Any:
+def _expm1(x: Array) -> Array:
     """exp(x) - 1, with the limits of the standard where a complex x is not finite or on the real axis."""
     if x.dtype.kind != "c":
         return np.expm1(x)
@@ -77,7 +77,7 @@ def _expm1(x: Any) -> Any:
     return out
 
 
-def _parts(real: Any, imag: Any) -> Any:
+def _parts(real: Array | float, imag: Array | float) -> Array:
     """Complex numbers of two parts; ``real + 1j * imag`` would mix infinities into NaN."""
     out = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imag)), np.complex128)
     out.real, out.imag = real, imag
@@ -163,7 +163,7 @@ rsqrt = elementwise(
 )
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: Array) -> Array:
     if x.dtype == float16:  # where exp overflows long before sigmoid is 0
         return _sigmoid(x.astype(float32)).astype(float16)
     return 1 / (1 + np.exp(-x))  # an overflow to infinity gives 0, as it should
@@ -195,7 +195,7 @@ def _logaddexp_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
     return e.select(e.eq(x, y), same, e.select(is_nan(e, plain), e.add(x, y), plain))
 
 
-def _share(x: Any, y: Any) -> Any:
+def _share(x: Tensor, y: Tensor) -> Tensor:
     """exp(x) / (exp(x) + exp(y)); a half of each of two equal infinities."""
     gap = x - y
     return sigmoid(select(isnan(gap), np.zeros((), gap.dtype), gap))

@@ -6,6 +6,7 @@ The public functions are in ``fft_functions``; they fit each axis to its length,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, logical_or
 from weft.ops.families import linear
-from weft.ops.op import Array, Op, Sample
+from weft.ops.op import Array, Op, Sample, Tensor
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import select
 from weft.ops.size import count_to
@@ -36,7 +37,7 @@ def _check_input(op: str, x: TensorType, axes: Axes, dtypes: tuple[Any, ...]) ->
         raise ShapeError(op, f"axes must not be empty, got {x} along {axes}")
 
 
-def _fft_type(op: str) -> Any:
+def _fft_type(op: str) -> Callable[..., Any]:
     def rule(x: TensorType, *, axes: Axes, norm: str) -> TensorType:
         _check_input(op, x, axes, COMPLEX)
         return x
@@ -44,7 +45,7 @@ def _fft_type(op: str) -> Any:
     return rule
 
 
-def _fft_eval(one: str, many: str) -> Any:
+def _fft_eval(one: str, many: str) -> Callable[..., Any]:
     def run(x: Array, *, axes: Axes, norm: str) -> Array:
         transform = getattr(np.fft, one if len(axes) == 1 else many)
         out: Array = (
@@ -86,7 +87,7 @@ inverse_transform: Op = linear(
 )
 
 
-def _weights(g: Any, axis: int, n: int, inner: float) -> Any:
+def _weights(g: Tensor, axis: int, n: int, inner: float) -> Tensor:
     """1 at the frequencies that stand for themselves, ``inner`` at those that stand for a conjugate pair."""
     size = n // 2 + 1
     if isinstance(n, Size):
@@ -97,7 +98,7 @@ def _weights(g: Any, axis: int, n: int, inner: float) -> Any:
     weights[0] = 1
     if n % 2 == 0:
         weights[-1] = 1
-    return weights.reshape([size if i == axis else 1 for i in range(g.ndim)])
+    return weights.reshape([size if i == axis else 1 for i in range(g.ndim)])  # type: ignore[return-value]
 
 
 def _rfft_type(x: TensorType, *, axis: int, norm: str) -> TensorType:
@@ -116,12 +117,12 @@ def _resized(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def _rfft_adjoint(g: Any, x_type: TensorType, axis: int, norm: str) -> Any:
+def _rfft_adjoint(g: Tensor, x_type: TensorType, axis: int, norm: str) -> Tensor:
     n = x_type.shape[axis]
     return real_inverse_transform(g * _weights(g, axis, n, 0.5), axis=axis, n=n, norm=SWAPPED[norm])
 
 
-def _irfft_adjoint(g: Any, axis: int, n: int, norm: str) -> Any:
+def _irfft_adjoint(g: Tensor, axis: int, n: int, norm: str) -> Tensor:
     return real_transform(g, axis=axis, norm=SWAPPED[norm]) * _weights(g, axis, n, 2.0)
 
 

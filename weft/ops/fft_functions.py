@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.base.dtypes import complex_dtype, default_float, kind
 from weft.base.public import public
-from weft.base.shapes import normalize_axes, normalize_axis
+from weft.base.shapes import Shape, normalize_axes, normalize_axis
 from weft.base.size_bounds import positive, size_min, surely_less
 from weft.base.sizes import is_known
 from weft.errors import ArgumentError, AxisError, DomainError, DtypeError, ShapeError
@@ -16,13 +16,12 @@ from weft.ops.complex import conj
 from weft.ops.fft import (
     REAL,
     SWAPPED,
-    Axes,
     inverse_transform,
     real_inverse_transform,
     real_transform,
     transform,
 )
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Op, Sample, Samples, Tensor, composite, type_of
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast
 from weft.ops.view.joining import roll
@@ -31,7 +30,7 @@ from weft.ops.view.slices import pad_axes, slice_axis
 # Arguments
 
 
-def _norm(op: str, norm: Any) -> str:
+def _norm(op: str, norm: str) -> str:
     if norm is None:
         return "backward"
     if norm not in SWAPPED:
@@ -39,7 +38,7 @@ def _norm(op: str, norm: Any) -> str:
     return str(norm)
 
 
-def _length(op: str, n: Any) -> int:
+def _length(op: str, n: int) -> int:
     try:
         length = operator.index(n)
     except TypeError:
@@ -49,7 +48,7 @@ def _length(op: str, n: Any) -> int:
     return length
 
 
-def _axes(op: str, x: Any, s: Any, axes: Any) -> Axes:
+def _axes(op: str, x: Tensor, s: Sequence[int] | None, axes: Sequence[int] | None) -> Shape:
     """Distinct, non-negative axes in the order given; the last ones if only their lengths are given."""
     if axes is None:
         return tuple(range(x.ndim - len(s), x.ndim)) if s is not None else tuple(range(x.ndim))
@@ -59,7 +58,9 @@ def _axes(op: str, x: Any, s: Any, axes: Any) -> Axes:
     return chosen
 
 
-def _lengths(op: str, x: Any, s: Any, axes: Any) -> tuple[Axes, tuple[int | None, ...]]:
+def _lengths(
+    op: str, x: Tensor, s: Sequence[int] | None, axes: Sequence[int] | None
+) -> tuple[Shape, tuple[int | None, ...]]:
     """The axes to transform and the length of each, None for the one it has."""
     for name, value in (("s", s), ("axes", axes)):
         if value is not None and not isinstance(value, Sequence):
@@ -70,11 +71,11 @@ def _lengths(op: str, x: Any, s: Any, axes: Any) -> tuple[Axes, tuple[int | None
     if s is None:
         return chosen, (None,) * len(chosen)
     if len(s) != len(chosen):
-        raise ShapeError(op, f"s and axes must be equally long, got {tuple(s)} and {tuple(axes)}")
+        raise ShapeError(op, f"s and axes must be equally long, got {tuple(s)} and {tuple(axes or ())}")
     return chosen, tuple(None if n is None or n == -1 else _length(op, n) for n in s)
 
 
-def _fit(x: Any, axis: int, n: int | None) -> Any:
+def _fit(x: Tensor, axis: int, n: int | None) -> Tensor:
     """x with n elements along an axis: cut, or with zeros at the end."""
     size = x.shape[axis]
     if n is None or n == size:
@@ -88,21 +89,21 @@ def _fit(x: Any, axis: int, n: int | None) -> Any:
     return pad_axes(x, low=none, high=high, interior=none, value=0)
 
 
-def _as_complex(op: str, x: Any) -> Any:
+def _as_complex(op: str, x: Tensor) -> Tensor:
     if kind(x.dtype) == "c":
         return x
     x = _as_floating(op, x)
     return cast(x, dtype=complex_dtype(x.dtype))
 
 
-def _as_real(op: str, x: Any) -> Any:
+def _as_real(op: str, x: Tensor) -> Tensor:
     if kind(x.dtype) == "c":
         hint = f"use weft.fft.{op.removeprefix('r')}, or .real" if op.startswith("r") else "use .real"
         raise DtypeError(op, f"dtype must be real, got {x.dtype.name}", hint=hint)
     return _as_floating(op, x)
 
 
-def _as_floating(op: str, x: Any) -> Any:
+def _as_floating(op: str, x: Tensor) -> Tensor:
     if kind(x.dtype) in "biu":
         return cast(x, dtype=default_float())
     if x.dtype not in REAL:
@@ -117,14 +118,14 @@ def _as_floating(op: str, x: Any) -> Any:
 # Transforms of one axis
 
 
-def _complex_transform(op: str, direction: Any, x: Any, n: Any, axis: Any, norm: Any) -> Any:
+def _complex_transform(op: str, direction: Op, x: Tensor, n: int | None, axis: int, norm: str) -> Tensor:
     axis, norm = normalize_axis(op, axis, x.ndim), _norm(op, norm)
     x = _fit(_as_complex(op, x), axis, None if n is None else _length(op, n))
     return direction(x, axes=(axis,), norm=norm)
 
 
 @public
-def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The discrete Fourier transform along an axis, which is cut or filled with zeros to length n.
 
     The norm "backward" divides the inverse by n, "forward" this transform, "ortho" both by sqrt(n).
@@ -137,7 +138,7 @@ def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwar
 
 
 @public
-def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The inverse of ``fft``.
 
     >>> import weft
@@ -148,7 +149,7 @@ def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
 
 
 @public
-def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The Fourier transform of real numbers: the ``n // 2 + 1`` frequencies that are not negative.
 
     >>> import weft
@@ -161,7 +162,7 @@ def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
 
 
 @public
-def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The inverse of ``rfft``: n real numbers, by default an even number of them.
 
     >>> import weft
@@ -171,7 +172,7 @@ def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
     return _half_to_real("irfft", x, n, axis, _norm("irfft", norm))
 
 
-def _half_to_real(op: str, x: Any, n: Any, axis: Any, norm: str) -> Any:
+def _half_to_real(op: str, x: Tensor, n: int | None, axis: int, norm: str) -> Tensor:
     axis = normalize_axis(op, axis, x.ndim)
     length = _length(op, 2 * (x.shape[axis] - 1) if n is None else n)
     x = _fit(_as_complex(op, x), axis, length // 2 + 1)
@@ -179,7 +180,7 @@ def _half_to_real(op: str, x: Any, n: Any, axis: Any, norm: str) -> Any:
 
 
 @public
-def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The Fourier transform, real, of half a signal that is Hermitian: ``x[-k] = conj(x[k])``.
 
     >>> import weft
@@ -190,7 +191,7 @@ def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
 
 
 @public
-def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The inverse of ``hfft``: half of the Hermitian signal with a real spectrum.
 
     >>> import weft
@@ -204,7 +205,9 @@ def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
 # Transforms of several axes
 
 
-def _complex_transforms(op: str, direction: Any, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+def _complex_transforms(
+    op: str, direction: Op, x: Tensor, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str
+) -> Tensor:
     chosen, lengths = _lengths(op, x, s, axes)
     norm, x = _norm(op, norm), _as_complex(op, x)
     for axis, n in zip(chosen, lengths, strict=True):
@@ -213,7 +216,9 @@ def _complex_transforms(op: str, direction: Any, x: Any, s: Any, axes: Any, norm
 
 
 @public
-def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def fftn(
+    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Tensor:
     """The Fourier transform over axes, all by default, cut or filled with zeros to the lengths s.
 
     >>> import weft
@@ -225,7 +230,9 @@ def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") 
 
 
 @public
-def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def ifftn(
+    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Tensor:
     """The inverse of ``fftn``.
 
     >>> import weft
@@ -236,7 +243,7 @@ def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward")
     return _complex_transforms("ifftn", inverse_transform, x, s, axes, norm)
 
 
-def _nd_samples(make: Any) -> Any:
+def _nd_samples(make: Any) -> Samples:
     return lambda: [
         Sample((make((3, 4)),)),
         Sample((make((2, 3, 4)),), {"axes": (0, 2), "norm": "ortho"}),
@@ -247,7 +254,9 @@ def _nd_samples(make: Any) -> Any:
 
 @composite(samples=_nd_samples(real_array))
 @public
-def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def rfftn(
+    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Tensor:
     """The Fourier transform of real numbers over axes; of the last, the frequencies that are not negative.
 
     >>> import weft
@@ -266,7 +275,9 @@ def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward")
 
 @composite(samples=_nd_samples(complex_array))
 @public
-def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def irfftn(
+    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Tensor:
     """The inverse of ``rfftn``; s tells the length of the last axis, which by default is even.
 
     >>> import weft
@@ -285,7 +296,14 @@ def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward"
 
 
 @public
-def fft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+def fft2(
+    x: Tensor,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str = "backward",
+) -> Tensor:
     """``fftn`` over the last two axes.
 
     >>> import weft
@@ -296,7 +314,14 @@ def fft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwar
 
 
 @public
-def ifft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+def ifft2(
+    x: Tensor,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str = "backward",
+) -> Tensor:
     """``ifftn`` over the last two axes.
 
     >>> import weft
@@ -307,7 +332,14 @@ def ifft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwa
 
 
 @public
-def rfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+def rfft2(
+    x: Tensor,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str = "backward",
+) -> Tensor:
     """``rfftn`` over the last two axes.
 
     >>> import weft
@@ -318,7 +350,14 @@ def rfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backwa
 
 
 @public
-def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backward") -> Any:
+def irfft2(
+    x: Tensor,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str = "backward",
+) -> Tensor:
     """``irfftn`` over the last two axes.
 
     >>> import weft
@@ -332,7 +371,7 @@ def irfft2(x: Any, /, *, s: Any = None, axes: Any = (-2, -1), norm: str = "backw
 
 
 @public
-def fftshift(x: Any, /, *, axes: Any = None) -> Any:
+def fftshift(x: Tensor, /, *, axes: Sequence[int] | None = None) -> Tensor:
     """x with the frequency 0 moved from the beginning of axes to their middle.
 
     >>> import weft
@@ -344,7 +383,7 @@ def fftshift(x: Any, /, *, axes: Any = None) -> Any:
 
 
 @public
-def ifftshift(x: Any, /, *, axes: Any = None) -> Any:
+def ifftshift(x: Tensor, /, *, axes: Sequence[int] | None = None) -> Tensor:
     """The inverse of ``fftshift``.
 
     >>> import weft

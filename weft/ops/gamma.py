@@ -19,7 +19,7 @@ from weft.errors import DomainError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.families import elementwise, primitive
-from weft.ops.op import Op, Sample
+from weft.ops.op import Array, Op, Sample, Tensor
 from weft.ops.public import Public
 from weft.ops.samples import real_array, reals
 from weft.ops.scalar import (
@@ -224,7 +224,7 @@ def _polygamma_type(x: TensorType, *, n: int) -> TensorType:
     return x
 
 
-def _polygamma(x: Any, *, n: int) -> Any:
+def _polygamma(x: Array, *, n: int) -> Any:
     with np.errstate(all="ignore"):
         return polygamma_code(NUMPY, np.asarray(x), n)
 
@@ -250,7 +250,7 @@ polygamma_op: Op = primitive(
 
 
 @public
-def polygamma(n: int, x: Any, /) -> Any:
+def polygamma(n: int, x: Tensor, /) -> Tensor:
     """The n-th derivative of the digamma function.
 
     >>> import weft

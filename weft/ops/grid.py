@@ -17,7 +17,7 @@ from weft.ops.batching import move_axis
 from weft.ops.contract import matmul, transpose_last
 from weft.ops.elementwise import absolute, clip_between, floor, fmod, round
 from weft.ops.index import gather_nd
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import positions, size_value
@@ -30,17 +30,17 @@ _PADDINGS = ("zeros", "border", "reflection")
 # Coordinates
 
 
-def _limit(size: Any, offset: float, dtype: DType) -> Any:
+def _limit(size: int, offset: float, dtype: DType) -> Any:
     """``size + offset`` as a number next to coordinates; the size may be named."""
     return size_value(size, dtype) + offset if isinstance(size, Size) else np.asarray(size + offset, dtype)
 
 
-def _clipped(at: Any, size: Any) -> Any:
+def _clipped(at: Tensor, size: int) -> Tensor:
     """The nearest places of an axis."""
     return clip_between(at, np.asarray(0, at.dtype), _limit(size, -1, at.dtype))
 
 
-def _reflected(at: Any, size: Any, low: float, offset: float) -> Any:
+def _reflected(at: Tensor, size: int, low: float, offset: float) -> Tensor:
     """Coordinates folded back at low and at ``size + offset`` until they lie between them."""
     if not isinstance(size, Size) and size + offset == low:
         return at * 0
@@ -51,14 +51,14 @@ def _reflected(at: Any, size: Any, low: float, offset: float) -> Any:
     return select(odd, span - extra, extra) + low
 
 
-def _inside(at: Any, size: Any, padding: str, align_corners: bool) -> Any:
+def _inside(at: Tensor, size: int, padding: str, align_corners: bool) -> Tensor:
     """Coordinates moved into the image as the padding says; "zeros" leaves them where they are."""
     if padding == "reflection":
         at = _reflected(at, size, 0.0, -1.0) if align_corners else _reflected(at, size, -0.5, -0.5)
     return at if padding == "zeros" else _clipped(at, size)
 
 
-def _coordinates(grid: Any, sizes: Shape, align_corners: bool) -> list[Any]:
+def _coordinates(grid: Tensor, sizes: Shape, align_corners: bool) -> list[Tensor]:
     """For each axis of the image the coordinates in elements; the grid lists them from the last axis on."""
     out = []
     for k, size in enumerate(reversed(sizes)):
@@ -71,7 +71,7 @@ def _coordinates(grid: Any, sizes: Shape, align_corners: bool) -> list[Any]:
 # Picking elements
 
 
-def _pick(x: Any, places: Sequence[Any], sizes: Shape) -> Any:
+def _pick(x: Tensor, places: Sequence[Any], sizes: Shape) -> Tensor:
     """The elements of x (N, *S, C) at integral places; zeros where a place is outside."""
     n, rank = x.shape[0], len(sizes)
     kept, safe = None, []
@@ -84,14 +84,14 @@ def _pick(x: Any, places: Sequence[Any], sizes: Shape) -> Any:
     return select(reshape(kept, shape=(*kept.shape, 1)), rows, np.zeros((), rows.dtype))
 
 
-def _weigh(rows: Any, weight: Any) -> Any:
+def _weigh(rows: Tensor, weight: Tensor) -> Tensor:
     return rows * reshape(weight, shape=(*weight.shape, 1))
 
 
-def _linear_sample(x: Any, at: list[Any], sizes: Shape) -> Any:
+def _linear_sample(x: Tensor, at: list[Any], sizes: Shape) -> Any:
     first = [floor(c) for c in at]
     part = [c - f for c, f in zip(at, first, strict=True)]
-    out = None
+    out: Any = None
     for corner in product((0, 1), repeat=len(sizes)):
         weight: Any = 1
         for p, k in zip(part, corner, strict=True):
@@ -101,23 +101,23 @@ def _linear_sample(x: Any, at: list[Any], sizes: Shape) -> Any:
     return out
 
 
-def _cubic_weights(part: Any) -> list[Any]:
+def _cubic_weights(part: Tensor) -> list[Tensor]:
     """Keys' kernel with a = -0.75 at the four taps around a place, from the part after the second."""
     a = -0.75
 
-    def near(d: Any) -> Any:
+    def near(d: Tensor) -> Tensor:
         return ((a + 2) * d - (a + 3)) * d * d + 1
 
-    def far(d: Any) -> Any:
+    def far(d: Tensor) -> Tensor:
         return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
     return [far(part + 1), near(part), near(1 - part), far(2 - part)]
 
 
-def _cubic_sample(x: Any, at: list[Any], sizes: Shape, padding: str, align_corners: bool) -> Any:
+def _cubic_sample(x: Tensor, at: list[Any], sizes: Shape, padding: str, align_corners: bool) -> Any:
     first = [floor(c) for c in at]
     weights = [_cubic_weights(c - f) for c, f in zip(at, first, strict=True)]
-    out = None
+    out: Any = None
     for taps in product(range(4), repeat=2):
         places = [
             _inside(f + (k - 1), size, padding, align_corners)
@@ -129,7 +129,7 @@ def _cubic_sample(x: Any, at: list[Any], sizes: Shape, padding: str, align_corne
     return out
 
 
-def _check(x: Any, grid: Any, mode: str, padding_mode: str) -> None:
+def _check(x: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
     both, rank = f"{type_of(x)} and {type_of(grid)}", x.ndim - 2
     if rank not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != rank or grid.shape[0] != x.shape[0]:
         raise ShapeError("grid_sample", f"needs (N, C, *S) and (N, *O, {rank}) with 2 or 3 sizes, got {both}")
@@ -163,8 +163,8 @@ def _grid_samples() -> list[Sample]:
 @public
 @composite(samples=_grid_samples)
 def grid_sample(
-    x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
-) -> Any:
+    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+) -> Tensor:
     """The values of images x (N, C, *S) at places (N, *O, d): (N, C, *O).
 
     A place has one coordinate for each size, from the last axis to the first, and runs from -1 to 1 over the
@@ -196,7 +196,7 @@ def grid_sample(
         Sample((real_array((1, 3, 4)),), {"size": (1, 2, 2, 3, 1), "align_corners": True}),
     ]
 )
-def affine_grid(theta: Any, size: Any, align_corners: bool = False) -> Any:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
     """Places for ``grid_sample`` that transform images of a size (N, C, *S) by matrices theta (N, d, d + 1).
 
     >>> import weft
@@ -213,10 +213,10 @@ def affine_grid(theta: Any, size: Any, align_corners: bool = False) -> Any:
     lines = [_line(n, align_corners) for n in shape[2:]]
     mesh = np.meshgrid(*lines, indexing="ij")[::-1]
     base = np.stack([*mesh, np.ones(shape[2:])], axis=-1).reshape(-1, rank + 1).astype(theta.dtype)
-    return reshape(matmul(base, transpose_last(theta)), shape=(shape[0], *shape[2:], rank))
+    return reshape(matmul(base, transpose_last(theta)), shape=(shape[0], *shape[2:], rank))  # type: ignore[arg-type]
 
 
-def _line(count: int, align_corners: bool) -> Any:
+def _line(count: int, align_corners: bool) -> Array:
     if align_corners:
         return np.linspace(-1.0, 1.0, count) if count > 1 else np.zeros(1)
     return (np.arange(count) * 2 + 1) / max(count, 1) - 1

@@ -13,7 +13,7 @@ import numpy as np
 from weft.errors import TraceGuardError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
-from weft.ops.op import Array, no_gradient
+from weft.ops.op import Array, Number, no_gradient
 
 _SHOWN = 64  # characters of a value in a message
 
@@ -54,7 +54,7 @@ def _same_array(was: Array, now: Array) -> bool:
     return was.shape == now.shape and was.tobytes() == now.tobytes()
 
 
-def _text(answer: Any) -> str:
+def _text(answer: Array | Number) -> str:
     text = " ".join(str(answer.tolist() if isinstance(answer, np.ndarray) else answer).split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
@@ -71,7 +71,7 @@ guard = primitive(
 )
 
 
-def expected_array(array: Array, asked: str) -> Any:
+def expected_array(array: Array, asked: str) -> Array:
     """The least that a guard must keep of the array it was made with."""
     if asked == "bool":
         return np.asarray(array.reshape(()) != 0)

@@ -11,7 +11,7 @@ brackets in ``weft.tensor.indexing``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import move_axis, to_front
 from weft.ops.compare import equal
 from weft.ops.families import linear
-from weft.ops.op import Attrs, Op, Sample
+from weft.ops.op import Array, Attrs, Op, Sample, Tensor
 from weft.ops.samples import complex_array, int_array, like_array, real_array
 from weft.ops.select import select
 from weft.ops.size import count_to, filled, positions
@@ -51,8 +51,13 @@ def check_bounds(op: str, indices: Sequence[Any], shape: Shape, axes: Sequence[i
 
 
 def index_with(
-    op: str, run: Any, inputs: Sequence[Any], indices: Sequence[Any], shape: Shape, axes: Ints
-) -> Any:
+    op: str,
+    run: Callable[..., Tensor],
+    inputs: Sequence[Any],
+    indices: Sequence[Any],
+    shape: Shape,
+    axes: Ints,
+) -> Tensor:
     """Run a primitive; an index out of bounds is told in the name of op, for the axes the user knows."""
     try:
         return run(*inputs, *indices)
@@ -61,7 +66,7 @@ def index_with(
         raise
 
 
-def bounds_error(op: str, axis: int, size: int, index: Any) -> BoundsError:
+def bounds_error(op: str, axis: int, size: int, index: Array) -> BoundsError:
     """An index that is outside an axis."""
     allowed = f"in {-size}..{size - 1}" if size else "absent"
     return BoundsError(op, f"index must be {allowed} for axis {axis} of size {size}, got {int(index)}")
@@ -76,7 +81,7 @@ def _indexed_shape(op: str, x: TensorType, indices: tuple[TensorType, ...]) -> S
     return (*broadcast_shapes(op, [i.shape for i in indices], indices), *x.shape[len(indices) :])
 
 
-def _scattered_type(op: str) -> Any:
+def _scattered_type(op: str) -> Callable[..., Any]:
     def type_rule(x: TensorType, v: TensorType, *indices: TensorType) -> TensorType:
         part = TensorType(_indexed_shape(op, x, indices), x.dtype)
         if v != part:
@@ -89,7 +94,7 @@ def _scattered_type(op: str) -> Any:
 # Kernels
 
 
-def _gather(x: Any, *indices: Any) -> Any:
+def _gather(x: Array, *indices: Array) -> Array:
     try:
         if len(indices) == 1 and x.flags.c_contiguous:
             return x.take(indices[0], axis=0)
@@ -100,7 +105,7 @@ def _gather(x: Any, *indices: Any) -> Any:
         raise
 
 
-def _flat_indices(op: str, x: Any, indices: Sequence[Any]) -> Any:
+def _flat_indices(op: str, x: Array, indices: Sequence[Any]) -> Any:
     """Indices of the first axes as one index, non-negative and checked, in the order of S."""
     if all(i.size for i in indices):  # with an empty one nothing is indexed at all
         check_bounds(op, indices, x.shape)
@@ -111,12 +116,12 @@ def _flat_indices(op: str, x: Any, indices: Sequence[Any]) -> Any:
     return flat.reshape(-1)
 
 
-def _rows(x: Any, count: int) -> Any:
+def _rows(x: Array, count: int) -> Array:
     """x with its first ``count`` axes made one, and the others made one."""
     return x.reshape(size_of(x.shape[:count]), size_of(x.shape[count:]))
 
 
-def _scatter(x: Any, v: Any, *indices: Any) -> Any:
+def _scatter(x: Array, v: Array, *indices: Array) -> Array:
     flat = _flat_indices("scatter", x, indices)
     out = np.array(x, order="C")
     # one index in one order, so that the last of several writes to a place is well defined
@@ -125,7 +130,7 @@ def _scatter(x: Any, v: Any, *indices: Any) -> Any:
     return out
 
 
-def _scatter_add(x: Any, v: Any, *indices: Any) -> Any:
+def _scatter_add(x: Array, v: Array, *indices: Array) -> Array:
     flat = _flat_indices("scatter_add", x, indices)
     narrow = x.dtype in (float16, bfloat16)
     out = np.array(x, float32 if narrow else None, order="C")
@@ -137,7 +142,7 @@ def _scatter_add(x: Any, v: Any, *indices: Any) -> Any:
 _BLOCK = 1 << 18  # elements whose indices are written out at a time: they stay in the cache
 
 
-def add_rows(out: Any, index: Any, rows: Any) -> None:
+def add_rows(out: Array, index: Array, rows: Array) -> None:
     """Add each row to the row of ``out`` that its index names, in place.
 
     NumPy's ``add.at`` is fast only for one index an element, and a loop over rows only for long rows
@@ -158,7 +163,7 @@ def add_rows(out: Any, index: Any, rows: Any) -> None:
 # Batching
 
 
-def _aligned(indices: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
+def _aligned(indices: Sequence[Any], axes: Sequence[int | None]) -> list[Tensor]:
     """Indices with their batch axes first, and ranks filled up after it so that they broadcast."""
     rank = max(i.ndim - (a is not None) for i, a in zip(indices, axes, strict=True))
     out = []
@@ -171,7 +176,7 @@ def _aligned(indices: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
     return out
 
 
-def _with_examples(size: int, indices: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
+def _with_examples(size: int, indices: Sequence[Any], axes: Sequence[int | None]) -> list[Tensor]:
     """Indices of a batch, after an index that tells the examples apart."""
     aligned = _aligned(indices, axes)
     rank = max(max(i.ndim for i in aligned), 1)
@@ -182,7 +187,9 @@ def _result_rank(indices: Sequence[Any]) -> int:
     return max(len(i.shape) for i in indices)
 
 
-def _batch_gather(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+def _batch_gather(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
     (x, *indices), (axis, *index_axes) = inputs, axes
     if axis is None:
         return op(x, *_aligned(indices, index_axes)), 0
@@ -191,7 +198,9 @@ def _batch_gather(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int |
     return op(move_axis(x, axis, 0), *_with_examples(size, indices, index_axes)), 0
 
 
-def _batch_scatter(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+def _batch_scatter(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
     (x, v, *indices), (x_axis, v_axis, *index_axes) = inputs, axes
     x, v = to_front(x, x_axis, size), to_front(v, v_axis, size)
     if all(a is None for a in index_axes):
@@ -233,7 +242,7 @@ def _zeros(kind: TensorType) -> Any:
     return np.broadcast_to(np.zeros((), kind.dtype), kind.shape)
 
 
-def _gather_transpose(g: Any, x_type: TensorType, indices: tuple[Any, ...]) -> list[Any]:
+def _gather_transpose(g: Tensor, x_type: TensorType, indices: tuple[Any, ...]) -> list[Tensor | None]:
     return [scatter_add_nd(_zeros(x_type), g, *indices), *[None] * len(indices)]
 
 
@@ -261,7 +270,7 @@ scatter_add_nd: Op = linear(
 )
 
 
-def _scatter_transpose(g: Any, v_type: TensorType, indices: tuple[Any, ...]) -> list[Any]:
+def _scatter_transpose(g: Tensor, v_type: TensorType, indices: tuple[Any, ...]) -> list[Tensor | None]:
     rest = scatter_nd(g, _zeros(v_type), *indices)
     taken = gather_nd(g, *indices)
     shape = broadcast_shapes("scatter", [i.shape for i in indices])
@@ -274,7 +283,7 @@ def _scatter_transpose(g: Any, v_type: TensorType, indices: tuple[Any, ...]) -> 
     return [rest, taken, *[None] * len(indices)]
 
 
-def _winners(places: Shape, shape: Shape, indices: tuple[Any, ...]) -> Any:
+def _winners(places: Shape, shape: Shape, indices: tuple[Any, ...]) -> Tensor:
     """Whether each write is the last one to its place: write the numbers of the writes, and look."""
     numbers = reshape(count_to(size_of(shape), int64), shape=shape)
     return equal(gather_nd(scatter_nd(filled(places, -1, int64), numbers, *indices), *indices), numbers)

@@ -6,11 +6,12 @@ All are functions of the primitives in ``index``. Those whose result's shape dep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import INTEGERS, as_dtype, bool_, int64
+from weft.base.dtypes import INTEGERS, DTypeLike, as_dtype, bool_, int64
 from weft.base.public import public
 from weft.base.shapes import Shape, broadcast_shapes, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
@@ -19,7 +20,7 @@ from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.compare import equal
 from weft.ops.index import gather_nd, index_with, scatter_add_nd, scatter_nd
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
 from weft.ops.size import count_to, positions
@@ -37,7 +38,7 @@ def as_index(op: str, index: Any) -> Any:
     return index
 
 
-def as_values(op: str, value: Any, like: Any, shape: Shape) -> Any:
+def as_values(op: str, value: Any, like: Tensor, shape: Shape) -> Any:
     """Values to be written into ``like``: in its dtype, broadcast to a shape."""
     if not hasattr(value, "dtype"):
         value = np.asarray(value, like.dtype)
@@ -69,7 +70,7 @@ def _take_samples() -> list[Sample]:
 
 @public
 @composite(samples=_take_samples)
-def take(x: Any, indices: Any, /, axis: int | None = None) -> Any:
+def take(x: Tensor, indices: Tensor | Array | Sequence[int], /, axis: int | None = None) -> Tensor:
     """The elements of x at positions along an axis; without ``axis``, of the flattened x.
 
     >>> import weft
@@ -87,7 +88,7 @@ def take(x: Any, indices: Any, /, axis: int | None = None) -> Any:
 
 
 @public
-def index_select(x: Any, axis: int, index: Any, /) -> Any:
+def index_select(x: Tensor, axis: int, index: Tensor, /) -> Tensor:
     """The slices of x at positions along an axis, which a vector gives.
 
     >>> import weft
@@ -110,7 +111,7 @@ def index_select(x: Any, axis: int, index: Any, /) -> Any:
         ),
     ]
 )
-def index_add(x: Any, index: Any, source: Any, *, axis: int, alpha: float = 1) -> Any:
+def index_add(x: Tensor, index: Tensor, source: Tensor, *, axis: int, alpha: float = 1) -> Tensor:
     """x with the slices of ``source`` added at positions along an axis; duplicates add up.
 
     >>> import weft
@@ -130,7 +131,7 @@ def index_add(x: Any, index: Any, source: Any, *, axis: int, alpha: float = 1) -
 # Single elements along an axis
 
 
-def _positions(op: str, x: Any, axis: int, index: Any) -> tuple[Any, ...]:
+def _positions(op: str, x: Tensor, axis: int, index: Tensor) -> tuple[Tensor, ...]:
     """Indices of all axes that pick along one of them; the others run along."""
     shape = index.shape
     out: list[Any] = []
@@ -146,7 +147,7 @@ def _positions(op: str, x: Any, axis: int, index: Any) -> tuple[Any, ...]:
     return tuple(out)
 
 
-def _same_rank(op: str, x: Any, index: Any, axis: int) -> tuple[Any, int]:
+def _same_rank(op: str, x: Tensor, index: Tensor, axis: int) -> tuple[Any, int]:
     index = as_index(op, index)
     if index.ndim != x.ndim:
         raise ShapeError(op, f"x and the index must have as many axes, got {type_of(x)} and {type_of(index)}")
@@ -167,7 +168,7 @@ def _along_samples() -> list[Sample]:
 @composite(
     samples=lambda: [*_along_samples(), Sample((real_array((3, 4)), int_array((1, 2), 0, 4)), {"axis": 1})]
 )
-def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Any:
+def take_along_axis(x: Tensor, indices: Tensor, /, axis: int = -1) -> Tensor:
     """For each place of ``indices`` the element of x there but for ``axis``, where the index says which.
 
     >>> import weft
@@ -187,7 +188,7 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Any:
 
 
 @public
-def gather(x: Any, axis: int, index: Any) -> Any:
+def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """For each place of ``index`` the element of x there but for ``axis``, where the index says which.
 
     >>> import weft
@@ -203,7 +204,7 @@ composite("gather_axis", samples=_along_samples)(lambda x, index, axis: gather(x
 
 
 @public
-def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Any:
+def scatter_add(x: Tensor, axis: int, index: Tensor, src: Tensor) -> Tensor:
     """x with each element of ``src`` added at its own place but for ``axis``, where the index says which.
 
     >>> import weft
@@ -216,7 +217,7 @@ def scatter_add(x: Any, axis: int, index: Any, src: Any) -> Any:
 
 
 @public
-def scatter(x: Any, axis: int, index: Any, src: Any) -> Any:
+def scatter(x: Tensor, axis: int, index: Tensor, src: Tensor) -> Tensor:
     """x with each element of ``src`` put at its own place but for ``axis``, where the index says which.
 
     >>> import weft
@@ -229,7 +230,7 @@ def scatter(x: Any, axis: int, index: Any, src: Any) -> Any:
     return scatter_nd(x, v, *_positions("scatter", x, where, index))
 
 
-def _cut(op: str, src: Any, shape: Shape) -> Any:
+def _cut(op: str, src: Tensor, shape: Shape) -> Tensor:
     """The part of ``src`` that an index of a shape uses: it may be larger than the index."""
     if not hasattr(src, "shape") or len(src.shape) != len(shape) or src.shape == shape:
         return src
@@ -255,7 +256,7 @@ composite("scatter_add_axis", samples=_put_samples)(
 
 @public
 @composite(samples=lambda: [s for s in _put_samples() if s.inputs[1].shape != (5, 4)])
-def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1) -> Any:
+def put_along_axis(x: Tensor, indices: Tensor, values: Any, axis: int = -1) -> Tensor:
     """x with ``values`` at the places that ``take_along_axis`` would take; of duplicates the last counts.
 
     >>> import weft
@@ -272,7 +273,7 @@ def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1) -> Any:
         Sample((real_array((3, 4)), real_array((4,), seed=1) > 0), {"value": -1}),
     ]
 )
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """x with ``value`` where the mask holds.
 
     >>> import weft
@@ -296,7 +297,7 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
         Sample((int_array((), 0, 4),), {"num_classes": 5}),
     ]
 )
-def one_hot(x: Any, /, num_classes: int = -1, *, dtype: Any = None) -> Any:
+def one_hot(x: Tensor, /, num_classes: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
     """Vectors that are 1 at the class of each element of x and 0 elsewhere; -1 means as many as x needs.
 
     >>> import weft

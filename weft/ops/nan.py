@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.base.dtypes import kind, short_name
 from weft.errors import DomainError, NonFiniteError
+from weft.ops.op import Array
 
 NAN, ALL = True, "all"
 
@@ -77,7 +78,7 @@ def non_finite_error(
     return NonFiniteError(op, fault, hint=f"check_nan={check!r} asks for this error") if fault else None
 
 
-def is_float(array: Any) -> bool:
+def is_float(array: Array) -> bool:
     """Whether the elements of an array can be NaN.
 
     >>> import numpy as np
@@ -88,12 +89,12 @@ def is_float(array: Any) -> bool:
     return kind(np.asarray(array).dtype) in "fc"
 
 
-def describe_type(array: Any) -> str:
+def describe_type(array: Array) -> str:
     """The type of an array in words: ``f32[2,3]``."""
     return f"{short_name(array.dtype)}[{','.join(map(str, array.shape))}]"
 
 
-def describe_range(array: Any) -> str:
+def describe_range(array: Array) -> str:
     """An array in words: its type, the range of its numbers, and how many are none.
 
     >>> import numpy as np

@@ -6,6 +6,7 @@ centred values. Those that keep running statistics are in ``weft.tensor.batch_no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from weft.base.dtypes import DType, bfloat16, float16, float32, kind
 from weft.base.public import public
-from weft.base.shapes import Shape, normalize_shape, reduce_shape
+from weft.base.shapes import Axes, Shape, ShapeLike, normalize_shape, reduce_shape
 from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
@@ -21,7 +22,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.elementwise import maximum, pow, rsqrt
 from weft.ops.families import primitive
-from weft.ops.op import Array, Sample, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.select import cast
@@ -50,7 +51,7 @@ def _standardized_type(
     return x, statistic, statistic
 
 
-def _standardize(x: Any, *, axes: Ints, eps: float, center: bool) -> Any:
+def _standardize(x: Array, *, axes: Ints, eps: float, center: bool) -> tuple[Array, Array, Array]:
     wide = x.astype(statistics_dtype(x.dtype), copy=False)
     count = wide.dtype.type(max(1, prod(x.shape[a] for a in axes)))
     mean = np.add.reduce(wide, axis=axes, keepdims=True) / count if center else None
@@ -77,19 +78,21 @@ def _sum_of_squares(x: Array, axes: Ints) -> Array:
     return np.asarray(total).reshape(reduce_shape(x.shape, axes, True))
 
 
-def _in_dtype(x: Any, dtype: DType) -> Any:
+def _in_dtype(x: Tensor, dtype: DType) -> Tensor:
     return x if x.dtype == dtype else cast(x, dtype=dtype)
 
 
-def _average(x: Any, axes: Ints, count: int) -> Any:
+def _average(x: Tensor, axes: Ints, count: int) -> Tensor:
     return _share(reduce_sum(x, axes=axes, keepdims=True), count)
 
 
-def _share(x: Any, count: Any) -> Any:
+def _share(x: Tensor, count: int | Size) -> Tensor:
     return x / count if isinstance(count, Size) else x * (1 / count)
 
 
-def _standardize_vjp(g: Any, outs: Any, x_type: TensorType, axes: Ints, eps: float, center: bool) -> Any:
+def _standardize_vjp(
+    g: Tensor, outs: Sequence[Tensor], x_type: TensorType, axes: Ints, eps: float, center: bool
+) -> list[Tensor]:
     """Gradients of mean and variance are small arrays; they join the averages that are subtracted anyway."""
     dtype = statistics_dtype(x_type.dtype)
     out, g_out = _in_dtype(outs[0], dtype), _in_dtype(g[0], dtype)
@@ -102,7 +105,15 @@ def _standardize_vjp(g: Any, outs: Any, x_type: TensorType, axes: Ints, eps: flo
     return [_in_dtype(rest * scale, x_type.dtype)]
 
 
-def _standardize_jvp(primals: Any, tangents: Any, outs: Any, *, axes: Ints, eps: float, center: bool) -> Any:
+def _standardize_jvp(
+    primals: Sequence[Tensor],
+    tangents: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    *,
+    axes: Ints,
+    eps: float,
+    center: bool,
+) -> list[Tensor | None]:
     dtype = outs[1].dtype
     out, t = _in_dtype(outs[0], dtype), _in_dtype(tangents[0], dtype)
     count = size_max(1, prod(primals[0].shape[a] for a in axes))
@@ -149,20 +160,20 @@ standardize = primitive(
 # Checks and the affine part
 
 
-def need_positive(op: str, name: str, value: Any) -> None:
+def need_positive(op: str, name: str, value: float) -> None:
     """Raise unless a value is a number of at least 0."""
     if not value >= 0:
         raise DomainError(op, f"{name} must not be negative, got {value}")
 
 
-def affine(x: Any, weight: Any, bias: Any) -> Any:
+def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """``x * weight + bias`` where they are given, in x's dtype."""
     if weight is not None:
         x = x * _in_dtype(weight, x.dtype)
     return x if bias is None else x + _in_dtype(bias, x.dtype)
 
 
-def per_channel(op: str, name: str, value: Any, channels: int, rank: int) -> Any:
+def per_channel(op: str, name: str, value: Tensor | None, channels: int, rank: int) -> Tensor | None:
     """A vector with one element for each channel, shaped to broadcast against (N, C, *S); None stays None."""
     if value is None:
         return None
@@ -173,7 +184,7 @@ def per_channel(op: str, name: str, value: Any, channels: int, rank: int) -> Any
     return reshape(value, shape=(channels, *(1,) * (rank - 2)))
 
 
-def _normalized_axes(op: str, x: Any, normalized_shape: Any, *parameters: Any) -> Ints:
+def _normalized_axes(op: str, x: Tensor, normalized_shape: ShapeLike, *parameters: Tensor | None) -> Ints:
     shape: Shape = normalize_shape(op, normalized_shape)
     if not shape or x.shape[x.ndim - len(shape) :] != shape:
         raise ShapeError(op, f"the last axes must be {shape}, got {type_of(x)}")
@@ -194,14 +205,20 @@ def _normalized_axes(op: str, x: Any, normalized_shape: Any, *parameters: Any) -
         Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
         Sample((real_array((0, 4)), real_array((4,), seed=1)), {"normalized_shape": (4,)}),
     ],
-    sampled=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: layer_norm(
+    sampled=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: layer_norm(  # type: ignore[has-type]
         x, normalized_shape, w, b, eps
     ),
     whole=("x",),
     precision="high",
 )
 @public
-def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def layer_norm(
+    x: Tensor,
+    normalized_shape: ShapeLike,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
     """x with mean 0 and variance 1 over its last axes, times a weight, plus a bias.
 
     >>> import weft
@@ -219,12 +236,14 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
         Sample((real_array((3, 4)), real_array((4,), seed=1)), {"normalized_shape": 4}),
         Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
     ],
-    sampled=lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps),
+    sampled=lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
 )
 @public
-def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(
+    x: Tensor, normalized_shape: ShapeLike, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """x divided by the root of its mean square over the last axes, times a weight.
 
     ``eps`` is added to the mean square; by default it is the smallest step from 1 in x's dtype.
@@ -251,12 +270,14 @@ def _machine_eps(dtype: DType) -> float:
         ),
         Sample((real_array((2, 6)),), {"num_groups": 3, "eps": 0.1}),
     ],
-    sampled=lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps),
+    sampled=lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
 )
 @public
-def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """x (N, C, *S) with mean 0 and variance 1 over groups of channels, then a weight and bias per channel.
 
     >>> import weft
@@ -292,7 +313,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     ],
     precision="high",
 )
-def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
+def normalize(x: Tensor, p: float = 2.0, axis: Axes = 1, eps: float = 1e-12) -> Tensor:
     """x divided by its p-norm along an axis, or by ``eps`` where the norm is smaller.
 
     >>> import weft
@@ -312,7 +333,9 @@ def normalize(x: Any, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> Any:
     ],
     precision="high",
 )
-def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+def local_response_norm(
+    x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
     """``x / (k + alpha * m) ** beta`` with the mean m of squares over ``size`` neighbouring channels.
 
     >>> import weft

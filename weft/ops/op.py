@@ -14,18 +14,25 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from weft.base.dtypes import DType
 from weft.base.hooks import hooks
+from weft.base.shapes import Shape
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
 from weft.ir.types import TensorType
 from weft.ops.public import Public
 
+if TYPE_CHECKING:  # the one name of a higher layer: what a user gives an op, and gets from it
+    from weft.tensor.tensor import Tensor as Tensor
+
 Array = np.ndarray[Any, Any]
+Number = bool | int | float | complex
 Attrs = dict[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
 ndarray = np.ndarray
 
 
@@ -34,15 +41,32 @@ class TensorLike:
 
     __slots__ = ()
 
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> Shape:  # noqa: D102
+            ...
+
+        @property
+        def dtype(self) -> DType:  # noqa: D102
+            ...
+
+
+if not TYPE_CHECKING:
+    Tensor = TensorLike  # in annotations; rules are written for tensors, and arrays answer to the same names
+
+Operand: TypeAlias = Tensor | Array | Number
+Typed: TypeAlias = TensorLike | Array | TensorType  # what has a shape and a dtype
+
 
 class WeakNumber:
     """Marks a number whose value only a run tells; next to tensors it is weak, as Python's numbers are."""
 
     __slots__ = ()
 
-    example: Any  # a Python number of its kind
+    example: Number  # a Python number of its kind
 
-    def in_dtype(self, dtype: Any) -> Any:
+    def in_dtype(self, dtype: DType) -> Tensor:
         """Its value as a tensor of a dtype."""
         raise NotImplementedError  # the layer that makes such numbers says it
 
@@ -258,12 +282,15 @@ class Op:
         self.public = public
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
-    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
-        """Run on tensors, recording, if any input is one; else evaluate on arrays and numbers."""
+    def __call__(self, *inputs: Any, **attrs: Any) -> Tensor:
+        """Run on tensors, recording, if any input is one; else evaluate on arrays and numbers.
+
+        An op of several outputs gives a tuple of them.
+        """
         for x in inputs:
             if isinstance(x, TensorLike):
-                return self.on_tensors(*inputs, **attrs)
-        return self.eval(*inputs, **attrs)
+                return self.on_tensors(*inputs, **attrs)  # type: ignore[no-any-return]
+        return self.eval(*inputs, **attrs)  # type: ignore[no-any-return]
 
     @property
     def cost(self) -> int:
@@ -342,7 +369,7 @@ def composite(
     sampled: Callable[..., Any] | None = None,
     whole: tuple[str, ...] = (),
     precision: str = "",
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[F], F]:
     """Register a plain function of ops under a name, with the samples of its tests, and how these call it.
 
     A graph keeps a call of it as one named call, which a pass expands. Outside of graphs its ops run one by
@@ -350,7 +377,7 @@ def composite(
     serves any size of their first axes. ``precision`` is that of an op.
     """
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: F) -> F:
         key = name or function.__name__
         if key in COMPOSITES or key in OPS:
             raise ValueError(f"composite {key!r} is declared twice")
@@ -370,18 +397,18 @@ def composite(
                 raise
 
         COMPOSITES[key] = entry = Composite(key, function, samples, sampled or function, whole)
-        return call
+        return call  # type: ignore[return-value]
 
     return enter
 
 
-def whole(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def whole(*names: str) -> Callable[[F], F]:
     """Let one kernel run a function of ops where arrays are large; in graphs it is just its ops.
 
     The names are those of ``composite``.
     """
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: F) -> F:
         entry = Composite(function.__name__.strip("_"), function, None, function, names)
 
         @functools.wraps(function)
@@ -390,11 +417,11 @@ def whole(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             out = None if captures else hooks.call_large(entry, args, kwargs)
             return function(*args, **kwargs) if out is None else out
 
-        return call
+        return call  # type: ignore[return-value]
 
     return enter
 
 
-def type_of(x: Any) -> TensorType:
+def type_of(x: Typed) -> TensorType:
     """The type of an array or a tensor."""
     return TensorType(x.shape, x.dtype)

@@ -34,7 +34,9 @@ def _true_places(mask: Array, *, trips: Any) -> Array:
     return np.asarray(mask.nonzero()[0], int64)
 
 
-def _batch(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+def _batch(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
     """Sorting puts the true ones first; each example must have as many."""
     count = attrs["trips"]
     if isinstance(count, Size):

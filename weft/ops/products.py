@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft.base.public import public
 from weft.errors import ShapeError
 from weft.ops.contract import matmul, need_rank, tensordot, transpose_last
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view.primitives import permute, reshape
@@ -17,7 +15,7 @@ from weft.ops.view.primitives import permute, reshape
 
 @public
 @composite(samples=lambda: [Sample((real_array((2, 3)), real_array((3, 4), seed=1)))])
-def mm(x1: Any, x2: Any, /) -> Any:
+def mm(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The product of two matrices.
 
     >>> import weft
@@ -31,7 +29,7 @@ def mm(x1: Any, x2: Any, /) -> Any:
 
 @public
 @composite(samples=lambda: [Sample((real_array((5, 2, 3)), real_array((5, 3, 4), seed=1)))])
-def bmm(x1: Any, x2: Any, /) -> Any:
+def bmm(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The products of two batches of matrices, (B, n, k) and (B, k, m).
 
     >>> import weft
@@ -46,7 +44,7 @@ def bmm(x1: Any, x2: Any, /) -> Any:
 
 @public
 @composite(samples=lambda: [Sample((real_array((2, 3)), real_array((3,), seed=1)))])
-def mv(x1: Any, x2: Any, /) -> Any:
+def mv(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The product of a matrix and a vector.
 
     >>> import weft
@@ -67,7 +65,7 @@ def mv(x1: Any, x2: Any, /) -> Any:
         Sample((real_array((0,)), real_array((0,)))),
     ]
 )
-def dot(x1: Any, x2: Any, /) -> Any:
+def dot(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The sum of products of two vectors, without conjugation.
 
     >>> import weft
@@ -86,7 +84,7 @@ def dot(x1: Any, x2: Any, /) -> Any:
         Sample((real_array(()), real_array((2, 3), seed=1))),
     ]
 )
-def inner(x1: Any, x2: Any, /) -> Any:
+def inner(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The sum of products over the last axis of both sides; a 0-d side just scales the other.
 
     >>> import weft
@@ -105,7 +103,7 @@ def inner(x1: Any, x2: Any, /) -> Any:
         Sample((real_array((2,)), real_array((3, 2), seed=1))),
     ]
 )
-def kron(x1: Any, x2: Any, /) -> Any:
+def kron(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The Kronecker product: every element of one side times the whole of the other.
 
     >>> import weft
@@ -123,7 +121,7 @@ def kron(x1: Any, x2: Any, /) -> Any:
 # Layers without state
 
 
-def _need_features(op: str, x: Any, size: int) -> None:
+def _need_features(op: str, x: Tensor, size: int) -> None:
     if x.ndim == 0 or x.shape[-1] != size:
         raise ShapeError(op, f"the last axis must have {size} features as the weight says, got {type_of(x)}")
 
@@ -140,7 +138,7 @@ def _need_features(op: str, x: Any, size: int) -> None:
     whole=("x",),
     precision="low",
 )
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: x (..., in), weight (out, in) or (in,), bias (out,).
 
     >>> import weft
@@ -164,7 +162,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     ],
     precision="low",
 )
-def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Any:
+def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x1 @ weight[o] @ x2 + bias[o]`` for every output o: weight (out, in1, in2).
 
     >>> import weft

@@ -9,7 +9,6 @@ centre, the tails and the far tails; relative error about 1e-16.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from weft.ops.arithmetic import add, div, mul, neg, sub
 from weft.ops.compare import less, less_equal
 from weft.ops.complex import absolute
 from weft.ops.exponential import log, sqrt
-from weft.ops.op import Sample, composite
+from weft.ops.op import Sample, Tensor, composite
 from weft.ops.select import select
 
 # Numerator and denominator, lowest power first
@@ -89,14 +88,14 @@ _FAR_TAIL = (
 )
 
 
-def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     total = add(mul(x, coefficients[-1]), coefficients[-2])
     for c in coefficients[-3::-1]:
         total = add(mul(total, x), c)
     return total
 
 
-def _ratio(x: Any, polynomials: tuple[Sequence[float], Sequence[float]]) -> Any:
+def _ratio(x: Tensor, polynomials: tuple[Sequence[float], Sequence[float]]) -> Tensor:
     return div(_polynomial(x, polynomials[0]), _polynomial(x, polynomials[1]))
 
 
@@ -107,7 +106,7 @@ def _quantile_samples() -> Iterable[Sample]:
 
 
 @composite("normal_quantile", samples=_quantile_samples)
-def normal_quantile(p: Any) -> Any:
+def normal_quantile(p: Tensor) -> Tensor:
     """The number that a normal variable is below with probability p, for p in (0, 1)."""
     q = sub(p, 0.5)
     upper = less(0.5, p)

@@ -104,7 +104,9 @@ def _derive(key: Array, data: Array, *, purpose: int) -> Array:
     return np.array(derived, np.uint64).reshape(*shape, 2)
 
 
-def _batch_derive(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+def _batch_derive(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
     """Put batch axes first and pad ranks after them; the last axis of the keys is not among them."""
     key, data = (to_front(x, a, size) for x, a in zip(inputs, axes, strict=True))
     rank = max(key.ndim - 1, data.ndim)

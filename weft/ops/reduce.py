@@ -5,12 +5,14 @@ Primitives have attributes ``axes`` (sorted) and ``keepdims``. Half precision is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import (
     DEFAULT_INT,
+    DTypeLike,
     as_dtype,
     bfloat16,
     bool_,
@@ -21,14 +23,14 @@ from weft.base.dtypes import (
     uint64,
 )
 from weft.base.public import public
-from weft.base.shapes import normalize_axes, normalize_axis, reduce_shape, size_of
+from weft.base.shapes import Axes, normalize_axes, normalize_axis, reduce_shape, size_of
 from weft.base.sizes import Size
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, not_equal
 from weft.ops.families import linear, primitive
-from weft.ops.op import Op, Sample, no_gradient, type_of
+from weft.ops.op import Array, Op, Sample, Tensor, no_gradient, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, weight
 from weft.ops.size import filled
@@ -63,18 +65,18 @@ def _arithmetic_samples() -> list[Sample]:
     ]
 
 
-def restore(g: Any, x_type: TensorType, axes: Ints) -> Any:
+def restore(g: Tensor, x_type: TensorType, axes: Ints) -> Tensor:
     """A reduced result with the axes that were reduced, of size 1."""
     return reshape(g, shape=reduce_shape(x_type.shape, axes, keepdims=True))
 
 
-def spread(g: Any, x_type: TensorType, axes: Ints, keepdims: bool) -> Any:
+def spread(g: Tensor, x_type: TensorType, axes: Ints, keepdims: bool) -> Tensor:
     """Repeat a reduced gradient over the axes that were reduced."""
     g = g if keepdims else restore(g, x_type, axes)
     return broadcast_to(g, shape=x_type.shape)
 
 
-def widened(x: Any) -> Any:
+def widened(x: Tensor) -> Tensor:
     """Integers and booleans as the integers that sums and products of them have."""
     letter = kind(x.dtype)
     wide = uint64 if letter == "u" else DEFAULT_INT
@@ -84,7 +86,7 @@ def widened(x: Any) -> Any:
 # Sums and products
 
 
-def _reduce(ufunc: Any, x: Any, axes: Ints, keepdims: bool) -> Any:
+def _reduce(ufunc: np.ufunc, x: Array, axes: Ints, keepdims: bool) -> Any:
     """Reduce by a ufunc, half precision in float32."""
     dtype = x.dtype
     if dtype is float16 or dtype is bfloat16:
@@ -107,7 +109,7 @@ reduce_sum: Op = linear(
 
 
 @public
-def sum(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+def sum(x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
     """The sum over axes; small integers are summed in int64 or uint64.
 
     >>> import weft
@@ -118,13 +120,13 @@ def sum(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = Fals
     return reduce_sum(x, axes=normalize_axes("sum", axis, x.ndim), keepdims=bool(keepdims))
 
 
-def _prod_vjp(g: Any, x: Any, axes: Ints, keepdims: bool) -> Any:
+def _prod_vjp(g: Tensor, x: Tensor, axes: Ints, keepdims: bool) -> Tensor:
     g = g if keepdims else restore(g, type_of(x), axes)
     others = _products_of_others(x, axes)
     return g * (others.conj() if kind(x.dtype) == "c" else others)
 
 
-def _products_of_others(x: Any, axes: Ints) -> Any:
+def _products_of_others(x: Tensor, axes: Ints) -> Tensor:
     """For each element the product of all others along axes.
 
     By multiplications alone, so that it holds where elements are 0, and so do its derivatives.
@@ -138,7 +140,7 @@ def _products_of_others(x: Any, axes: Ints) -> Any:
     return permute(reshape(others, shape=(*lead, *last)), axes=back)
 
 
-def _others_in_row(x: Any) -> Any:
+def _others_in_row(x: Tensor) -> Any:
     """Products of all others along the last axis: up a tree of pairs, then down again."""
     size = x.shape[-1]
     if isinstance(size, Size):
@@ -154,7 +156,7 @@ def _others_in_row(x: Any) -> Any:
     return slice_axis(out, x.ndim - 1, 0, size) if size % 2 else out
 
 
-def _others_in_long_row(x: Any) -> Any:
+def _others_in_long_row(x: Tensor) -> Tensor:
     """The same where the length is not known: what comes before times what comes after."""
     from weft.ops.scan import running_prod, shift  # which builds on this module
 
@@ -164,7 +166,7 @@ def _others_in_long_row(x: Any) -> Any:
     return before * after
 
 
-def _halves(pairs: Any, k: int) -> Any:
+def _halves(pairs: Tensor, k: int) -> Tensor:
     return reshape(slice_axis(pairs, pairs.ndim - 1, k, k + 1), shape=pairs.shape[:-1])
 
 
@@ -193,7 +195,9 @@ reduce_prod: Op = primitive(
 
 
 @public
-def prod(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+def prod(
+    x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """The product over axes; small integers are multiplied in int64 or uint64.
 
     >>> import weft
@@ -207,14 +211,14 @@ def prod(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = Fal
 # Extremes
 
 
-def _extreme(name: str, ufunc: Any) -> Op:
+def _extreme(name: str, ufunc: np.ufunc) -> Op:
     def type_rule(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
         if kind(x.dtype) == "c":
             raise DtypeError(name, f"dtype must be real, got {x.dtype.name}")
         need_elements(name, x, axes)
         return _reduced_type(x, axes=axes, keepdims=keepdims)
 
-    def reduce(x: Any, *, axes: Ints, keepdims: bool) -> Any:
+    def reduce(x: Array, *, axes: Ints, keepdims: bool) -> Any:
         if x.size == 0:  # NumPy finds no identity even where there is nothing to give
             need_elements(name, type_of(x), axes)
             return np.zeros(reduce_shape(x.shape, axes, keepdims), x.dtype)
@@ -243,7 +247,7 @@ def need_elements(name: str, x: TensorType, axes: Ints) -> None:
         raise ShapeError(name, f"there must be elements along the reduced axes, got {x}")
 
 
-def _extreme_vjp(g: Any, x: Any, out: Any, axes: Ints, keepdims: bool) -> Any:
+def _extreme_vjp(g: Tensor, x: Tensor, out: Tensor, axes: Ints, keepdims: bool) -> Tensor:
     """Elements that are equal to the extreme share its gradient."""
     if not keepdims:
         g, out = (restore(t, type_of(x), axes) for t in (g, out))
@@ -255,7 +259,7 @@ reduce_max = _extreme("max", np.maximum)
 reduce_min = _extreme("min", np.minimum)
 
 
-def _checked_extreme(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:
+def _checked_extreme(op: Op, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     axes = normalize_axes(op.name, axis, x.ndim)
     if kind(x.dtype) == "c" or 0 in x.shape:
         op.type_rule(type_of(x), axes=axes, keepdims=keepdims)
@@ -263,7 +267,7 @@ def _checked_extreme(op: Op, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @public
-def max(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def max(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The largest element over axes; the gradient is shared by equal ones.
 
     >>> import weft
@@ -274,7 +278,7 @@ def max(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @public
-def min(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def min(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The smallest element over axes; the gradient is shared by equal ones.
 
     >>> import weft
@@ -290,7 +294,7 @@ amax, amin = max, min
 # Truth
 
 
-def _truth(name: str, ufunc: Any, fold: str) -> Op:
+def _truth(name: str, ufunc: np.ufunc, fold: str) -> Op:
     return primitive(
         name,
         type_rule=lambda x, *, axes, keepdims: TensorType(reduce_shape(x.shape, axes, keepdims), bool_),
@@ -315,7 +319,7 @@ reduce_all = _truth("all", np.logical_and, "and_")
 
 
 @public
-def any(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def any(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Whether some element over axes is true, that is not zero.
 
     >>> import weft
@@ -326,7 +330,7 @@ def any(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @public
-def all(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def all(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Whether all elements over axes are true, that is not zero.
 
     >>> import weft
@@ -337,7 +341,7 @@ def all(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @public
-def count_nonzero(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def count_nonzero(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The number of elements over axes that are not zero.
 
     >>> import weft
@@ -351,7 +355,7 @@ def count_nonzero(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any
 # Places
 
 
-def _place(name: str, function: Any, fold: str) -> Op:
+def _place(name: str, function: Callable[..., Any], fold: str) -> Op:
     def type_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
         if kind(x.dtype) == "c":
             raise DtypeError(name, f"dtype must be real, got {x.dtype.name}")
@@ -382,7 +386,7 @@ place_of_max = _place("argmax", np.argmax, "max")
 place_of_min = _place("argmin", np.argmin, "min")
 
 
-def _checked_place(op: Op, x: Any, axis: int | None, keepdims: bool) -> Any:
+def _checked_place(op: Op, x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
     if axis is None:
         flat = _checked_place(op, reshape(x, shape=(size_of(x.shape),)), 0, False)
         return reshape(flat, shape=(1,) * x.ndim) if keepdims else flat
@@ -393,7 +397,7 @@ def _checked_place(op: Op, x: Any, axis: int | None, keepdims: bool) -> Any:
 
 
 @public
-def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Any:
+def argmax(x: Tensor, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Where the largest element is along an axis, the first if several; without ``axis`` in the flattened x.
 
     >>> import weft
@@ -404,7 +408,7 @@ def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Any
 
 
 @public
-def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Any:
+def argmin(x: Tensor, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Where the smallest element is along an axis, the first if several; without ``axis`` in the flattened x.
 
     >>> import weft

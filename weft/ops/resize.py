@@ -6,7 +6,7 @@ places and weights are constants.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import floor, prod
 from typing import Any
 
@@ -14,13 +14,13 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.base.public import public
-from weft.base.shapes import Shape
+from weft.base.shapes import PerAxis, Shape
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.conv.kernel import Ints
 from weft.ops.conv.layers import per_axis
 from weft.ops.index import gather_nd
-from weft.ops.op import Array, Sample, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.pool.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from weft.ops.samples import real_array
 from weft.ops.view.primitives import broadcast_to, permute, reshape
@@ -75,7 +75,7 @@ def _smoothed_taps(
     return np.minimum(places, size - 1), weights / weights.sum(axis=1, keepdims=True)
 
 
-def _triangle(distance: Any) -> Any:
+def _triangle(distance: Array) -> Any:
     return np.maximum(1 - np.abs(distance), 0.0)
 
 
@@ -90,10 +90,10 @@ def _nearest_places(size: int, count: int, scale: float, exact: bool) -> Any:
 # Applying them
 
 
-def _weighted_sum(x: Any, axis: int, taps: Taps) -> Any:
+def _weighted_sum(x: Tensor, axis: int, taps: Taps) -> Tensor:
     places, weights = taps
     front = move_axis(x, axis, 0)
-    out = None
+    out: Any = None
     for k in range(places.shape[1]):
         factor = weights[:, k].astype(x.dtype).reshape(-1, *(1,) * (x.ndim - 1))
         part = gather_nd(front, places[:, k]) * factor
@@ -101,7 +101,7 @@ def _weighted_sum(x: Any, axis: int, taps: Taps) -> Any:
     return move_axis(out, 0, axis)
 
 
-def _nearest_axis(x: Any, axis: int, places: Array) -> Any:
+def _nearest_axis(x: Tensor, axis: int, places: Array) -> Tensor:
     size, count = x.shape[axis], len(places)
     times = count // size
     if count == size * times and (places == np.arange(count) // times).all():
@@ -120,7 +120,9 @@ def _taps(mode: str, size: int, count: int, scale: float, align_corners: bool, a
     return taps(size, count, scale, align_corners)
 
 
-def _target(op: str, x: Any, size: Any, scale_factor: Any, recompute: bool) -> tuple[Ints, list[float]]:
+def _target(
+    op: str, x: Tensor, size: PerAxis | None, scale_factor: Any, recompute: bool
+) -> tuple[Ints, list[float]]:
     """The output's size, and for each axis how far input elements are apart, counted in outputs."""
     sizes: Shape = x.shape[2:]
     rank = len(sizes)
@@ -140,7 +142,7 @@ def _target(op: str, x: Any, size: Any, scale_factor: Any, recompute: bool) -> t
     return counts, [1 / f for f in factors]
 
 
-def _check_mode(op: str, x: Any, mode: str, align_corners: bool | None, antialias: bool) -> None:
+def _check_mode(op: str, x: Tensor, mode: str, align_corners: bool | None, antialias: bool) -> None:
     rank = x.ndim - 2
     if rank not in (1, 2, 3) or 0 in x.shape[2:]:
         raise ShapeError(
@@ -184,14 +186,14 @@ def _interpolate_samples() -> list[Sample]:
 @public
 @composite(samples=_interpolate_samples)
 def interpolate(
-    x: Any,
-    size: Any = None,
-    scale_factor: Any = None,
+    x: Tensor,
+    size: PerAxis | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
-    recompute_scale_factor: bool = False,
+    recompute_scale_factor: bool | None = False,
     antialias: bool = False,
-) -> Any:
+) -> Tensor:
     """x (N, C, *S) resampled to a new size.
 
     Args:
@@ -234,7 +236,7 @@ def interpolate(
         Sample((real_array((9, 2, 2)),), {"upscale_factor": 3}),
     ]
 )
-def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
+def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """Channels (..., C * r * r, H, W) laid out as pixels (..., C, H * r, W * r).
 
     >>> import weft
@@ -258,7 +260,7 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
         Sample((real_array((1, 3, 6)),), {"downscale_factor": 3}),
     ]
 )
-def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
+def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of ``pixel_shuffle``: pixels (..., C, H * r, W * r) as channels (..., C * r * r, H, W).
 
     >>> import weft
@@ -277,7 +279,7 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
 
 @public
 @composite(samples=lambda: [Sample((real_array((2, 6, 3)),), {"groups": 3})])
-def channel_shuffle(x: Any, groups: int) -> Any:
+def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """The channels of x (N, C, *S) dealt out anew, so that each group gets some of every old one.
 
     >>> import weft

@@ -9,16 +9,16 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.ops.families import elementwise
-from weft.ops.op import Op
+from weft.ops.op import Array, Op
 from weft.ops.public import Public
 from weft.ops.samples import integers, join, reals
 from weft.ops.scalar import ScalarEmitter, Value
 
 
 def _rounding(
-    name: str, ufunc: Any, scalar: Callable[..., Any], accepts: str = "iuf", *, public: Public
+    name: str, ufunc: np.ufunc, scalar: Callable[..., Any], accepts: str = "iuf", *, public: Public
 ) -> Op:
-    def eval(x: Any) -> Any:
+    def eval(x: Array) -> Array:
         return x.copy() if kind(x.dtype) in "iu" else ufunc(x)
 
     def code(e: ScalarEmitter, x: Value) -> Value:

@@ -11,7 +11,7 @@ from weft.errors import ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import move_axis
 from weft.ops.families import primitive
-from weft.ops.op import Array, Attrs, Op, Sample
+from weft.ops.op import Array, Attrs, Op, Sample, Tensor
 from weft.ops.samples import real_array
 from weft.ops.size import filled
 from weft.ops.view.primitives import join, reshape
@@ -27,18 +27,22 @@ def _rows(x: Array, *, count: int) -> tuple[Array, ...]:
     return tuple(np.asarray(row) for row in x)
 
 
-def _stacked(g: Sequence[Any], x_type: TensorType) -> list[Any]:
+def _stacked(g: Sequence[Any], x_type: TensorType) -> list[Tensor]:
     """The gradients of the rows as those of the whole; zeros where none came."""
     zeros = filled((1, *x_type.shape[1:]), 0, x_type.dtype)
     parts = [zeros if row is None else reshape(row, shape=(1, *row.shape)) for row in g]
     return [join(*parts, axis=0)]
 
 
-def _rows_tangent(primals: Any, tangents: Any, outs: Any, *, count: int) -> Any:
+def _rows_tangent(
+    primals: Sequence[Tensor], tangents: Sequence[Tensor | None], outs: Sequence[Tensor], *, count: int
+) -> Tensor:
     return rows(tangents[0], count=count)
 
 
-def _batch_rows(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+def _batch_rows(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
     x = move_axis(inputs[0], axes[0] or 0, 1)
     return op(x, **attrs), (0,) * attrs["count"]
 

@@ -7,7 +7,6 @@ empty, 0-d, non-contiguous, broadcast, zero, infinite and very large values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from weft.ops.op import Array, Sample, Samples
 _EDGES = (0.0, -0.0, 1.0, -1.0, 1e30, -1e30, 1e-30, np.inf, -np.inf, np.nan)
 
 
-def rng(seed: int = 0) -> Any:
+def rng(seed: int = 0) -> np.random.Generator:
     """A generator of random numbers for samples, always the same."""
     return np.random.default_rng(seed)
 

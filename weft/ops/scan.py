@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import as_dtype, bfloat16, float16, float32, int64, kind
+from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, float16, float32, int64, kind
 from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis
 from weft.base.size_bounds import positive, size_min
@@ -16,7 +16,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
-from weft.ops.op import Op, Sample, composite, no_gradient, type_of
+from weft.ops.op import Array, Op, Operand, Sample, Tensor, composite, no_gradient, type_of
 from weft.ops.reduce import widened
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, need_real, same_dtype
@@ -25,14 +25,14 @@ from weft.ops.view.primitives import join, reshape
 from weft.ops.view.slices import pad_axes, slice_axis
 
 
-def _accumulate(ufunc: Any, x: Any, axis: int) -> Any:
+def _accumulate(ufunc: np.ufunc, x: Array, axis: int) -> Array:
     """Half precision is accumulated in float32."""
     wide = float32 if x.dtype in (float16, bfloat16) else x.dtype
     out = ufunc.accumulate(x, axis=axis, dtype=wide)
     return out if out.dtype == x.dtype else out.astype(x.dtype)
 
 
-def _cumulative_sum(x: Any, *, axis: int, reverse: bool) -> Any:
+def _cumulative_sum(x: Array, *, axis: int, reverse: bool) -> Array:
     if not reverse:
         return _accumulate(np.add, x, axis)
     return np.flip(_accumulate(np.add, np.flip(x, axis), axis), axis)
@@ -62,7 +62,7 @@ running_sum: Op = linear(
 )
 
 
-def shift(x: Any, axis: int, steps: int, value: Any = 0) -> Any:
+def shift(x: Tensor, axis: int, steps: int, value: Operand = 0) -> Tensor:
     """x moved on along an axis (back for negative steps), with a value where nothing moved to."""
     size = x.shape[axis]
     on, back = size_min(max(steps, 0), size), size_min(max(-steps, 0), size)
@@ -72,7 +72,7 @@ def shift(x: Any, axis: int, steps: int, value: Any = 0) -> Any:
     return pad_axes(kept, low=tuple(ahead), high=tuple(behind), interior=zeros, value=value)
 
 
-def _running_prod_vjp(g: Any, x: Any, out: Any, axis: int) -> Any:
+def _running_prod_vjp(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
     """Exact where elements are 0: nothing is divided.
 
     With r[j] = g[j] + x[j+1] r[j+1], the gradient is r[j] times the product of what comes before j. The
@@ -110,7 +110,7 @@ running_prod: Op = primitive(
 )
 
 
-def _scan_input(op: str, x: Any, axis: int | None, dtype: Any) -> tuple[Any, int]:
+def _scan_input(op: str, x: Tensor, axis: int | None, dtype: DTypeLike | None) -> tuple[Any, int]:
     x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
     if axis is None:
         if x.ndim > 1:
@@ -119,7 +119,7 @@ def _scan_input(op: str, x: Any, axis: int | None, dtype: Any) -> tuple[Any, int
     return x, normalize_axis(op, axis, x.ndim)
 
 
-def _with_initial(out: Any, axis: int, value: int, include: bool) -> Any:
+def _with_initial(out: Tensor, axis: int, value: int, include: bool) -> Tensor:
     if not include:
         return out
     first = filled((*out.shape[:axis], 1, *out.shape[axis + 1 :]), value, out.dtype)
@@ -128,8 +128,8 @@ def _with_initial(out: Any, axis: int, value: int, include: bool) -> Any:
 
 @public
 def cumulative_sum(
-    x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: Tensor, /, axis: int | None = None, *, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
     """The sums of the first elements along an axis; ``include_initial`` puts the empty sum, 0, before them.
 
     >>> import weft
@@ -142,8 +142,8 @@ def cumulative_sum(
 
 @public
 def cumulative_prod(
-    x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: Tensor, /, axis: int | None = None, *, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
     """The products of the first elements along an axis; ``include_initial`` puts the empty one, 1, first.
 
     >>> import weft
@@ -155,7 +155,7 @@ def cumulative_prod(
 
 
 @public
-def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Any:
+def cumsum(x: Tensor, /, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
     """The sums of the first elements along an axis.
 
     >>> import weft
@@ -167,7 +167,7 @@ def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Any:
 
 
 @public
-def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Any:
+def cumprod(x: Tensor, /, axis: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
     """The products of the first elements along an axis.
 
     >>> import weft
@@ -181,7 +181,7 @@ def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Any:
 # Running extremes
 
 
-def _place_of_running(x: Any, *, axis: int, largest: bool) -> Any:
+def _place_of_running(x: Array, *, axis: int, largest: bool) -> Array:
     best = (np.maximum if largest else np.minimum).accumulate(x, axis=axis)
     numbers = positions(x.shape[axis], x.ndim - 1 - axis)
     found = np.where((x == best) | (x != x), numbers, 0)
@@ -209,7 +209,7 @@ place_of_running: Op = primitive(
 )
 
 
-def _running_extreme(op: str, x: Any, axis: int, largest: bool) -> tuple[Any, Any]:
+def _running_extreme(op: str, x: Tensor, axis: int, largest: bool) -> tuple[Tensor, Tensor]:
     need_real(op, x)
     index = normalize_axis(op, axis, x.ndim)
     where = place_of_running(x, axis=index, largest=largest)
@@ -218,7 +218,7 @@ def _running_extreme(op: str, x: Any, axis: int, largest: bool) -> tuple[Any, An
 
 @public
 @composite(samples=lambda: [Sample((real_array((3, 5)),), {"axis": a}) for a in (0, 1)])
-def cummax(x: Any, /, axis: int) -> tuple[Any, Any]:
+def cummax(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
     """The largest of the first elements along an axis, and where each is (the last, if several are equal).
 
     >>> import weft
@@ -230,7 +230,7 @@ def cummax(x: Any, /, axis: int) -> tuple[Any, Any]:
 
 @public
 @composite(samples=lambda: [Sample((real_array((3, 5)),), {"axis": a}) for a in (0, 1)])
-def cummin(x: Any, /, axis: int) -> tuple[Any, Any]:
+def cummin(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
     """The smallest of the first elements along an axis, and where each is (the last, if several are equal).
 
     >>> import weft
@@ -251,7 +251,9 @@ def cummin(x: Any, /, axis: int) -> tuple[Any, Any]:
         Sample((real_array((3, 1)),), {"axis": 1, "n": 3}),
     ]
 )
-def diff(x: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    x: Tensor, /, n: int = 1, axis: int = -1, *, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
     """The differences of neighbours along an axis, n times over.
 
     >>> import weft
@@ -272,5 +274,5 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: 
     return x
 
 
-def _subtract(a: Any, b: Any) -> Any:
+def _subtract(a: Tensor, b: Tensor) -> Tensor:
     return a - b if kind(a.dtype) != "b" else a != b

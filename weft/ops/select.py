@@ -15,7 +15,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise, batch_leading
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
-from weft.ops.op import Op, Sample, TensorLike, WeakNumber, no_gradient
+from weft.ops.op import Array, Op, Operand, Sample, Tensor, TensorLike, Typed, WeakNumber, no_gradient
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.size import filled
 
@@ -58,7 +58,7 @@ select: Op = linear(
 
 
 @public
-def where(condition: Any, x1: Any, x2: Any, /) -> Any:
+def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
     """Elements of ``x1`` where ``condition`` holds, else of ``x2``.
 
     >>> import weft
@@ -87,35 +87,35 @@ cast: Op = linear(
 )
 
 
-def cast_array(x: Any, dtype: DType) -> Any:
+def cast_array(x: Array, dtype: DType) -> Array:
     """An array in another dtype; the imaginary part of a complex one is dropped."""
     if kind(x.dtype) == "c" and kind(dtype) != "c":
         x = x != 0 if dtype == bool_ else x.real
     return x.astype(dtype)
 
 
-def cast_gradient(g: Any, dtype: DType) -> Any:
+def cast_gradient(g: Tensor, dtype: DType) -> Tensor | None:
     """The gradient of a cast, in the input's dtype; None for an input that has no gradient."""
     return cast(g, dtype=dtype) if kind(dtype) in "fc" else None
 
 
-def zeros_like(g: Any) -> Any:
+def zeros_like(g: Tensor) -> Any:
     """Zeros of the type of an array or tensor, as an array (a constant wherever it flows)."""
     return filled(g.shape, 0, g.dtype)
 
 
-def weight(condition: Any, like: Any) -> Any:
+def weight(condition: Tensor, like: Tensor) -> Tensor:
     """A truth value as 1 or 0 of another array's or tensor's dtype, to multiply with."""
     return cast(condition, dtype=like.dtype)
 
 
-def need_real(op: str, x: Any) -> None:
+def need_real(op: str, x: Typed) -> None:
     """Raise an error where the elements of a tensor, or of a type, have no order: they are complex."""
     if kind(x.dtype) == "c":
         raise DtypeError(op, f"dtype must be real, got {x.dtype.name}")
 
 
-def same_dtype(op: str, *inputs: Any) -> list[Any]:
+def same_dtype(op: str, *inputs: Operand) -> list[Any]:
     """Inputs in their common dtype; Python numbers are weak, and so are NumPy's next to tensors."""
     first = getattr(inputs[0], "dtype", None)
     for x in inputs:
@@ -154,7 +154,7 @@ def _next_to(op: str, inputs: Sequence[Any]) -> list[Any]:
     ]
 
 
-def python_number(x: Any) -> Any:
+def python_number(x: Operand | np.generic) -> Operand:
     """A NumPy scalar as the Python number it is worth, anything else as it is."""
     if not isinstance(x, np.generic):
         return x

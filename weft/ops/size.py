@@ -17,7 +17,7 @@ from weft.base.sizes import Size, is_known
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
-from weft.ops.op import OPS, Op, Sample, TensorLike, no_gradient, staging
+from weft.ops.op import OPS, Op, Sample, Tensor, TensorLike, no_gradient, staging
 
 _NUMBERS = (int, float, complex, np.generic)
 
@@ -47,7 +47,7 @@ iota: Op = primitive(
 )
 
 
-def size_value(value: Any, dtype: DType) -> Any:
+def size_value(value: int | Size, dtype: DType) -> Any:
     """A size as a tensor of rank 0, or an array if it is known."""
     if not isinstance(value, Size):
         return np.asarray(value, dtype)
@@ -55,7 +55,7 @@ def size_value(value: Any, dtype: DType) -> Any:
     return size.on_tensors(value=value, dtype=dtype)
 
 
-def count_to(value: Any, dtype: DType) -> Any:
+def count_to(value: int, dtype: DType) -> Any:
     """The numbers 0, 1, ... below a size; an array if the size is known."""
     if not isinstance(value, Size):
         return np.arange(value).astype(dtype)
@@ -63,22 +63,22 @@ def count_to(value: Any, dtype: DType) -> Any:
     return iota.on_tensors(size=value, dtype=dtype)
 
 
-def positions(value: Any, after: int) -> Any:
+def positions(value: int, after: int) -> Tensor:
     """The numbers below a size along an axis that has so many axes of size 1 after it."""
     return OPS["reshape"](count_to(value, DEFAULT_INT), shape=(value, *(1,) * after))
 
 
-def triangle(rows: Any, columns: Any, k: int) -> Any:
+def triangle(rows: int, columns: int, k: int) -> Any:
     """A matrix that is true on and below its k-th diagonal; an array if the sizes are known."""
     if is_known((rows, columns)):
         return np.tri(rows, columns, k, dtype=np.bool_)
     return OPS["less_equal"](count_to(columns, DEFAULT_INT), positions(rows, 1) + k)
 
 
-def unit_matrix(value: Any, dtype: DType) -> Any:
+def unit_matrix(value: int, dtype: DType) -> Tensor:
     """The unit matrix of a size; an array if the size is known."""
     if is_known((value,)):
-        return np.eye(value, dtype=dtype)
+        return np.eye(value, dtype=dtype)  # type: ignore[return-value]
     diagonal = OPS["equal"](count_to(value, DEFAULT_INT), positions(value, 1))
     return diagonal if dtype == np.bool_ else OPS["cast"](diagonal, dtype=dtype)
 
@@ -91,7 +91,7 @@ def filled(shape: Shape, value: Any, dtype: DType) -> Any:
     return OPS["broadcast_to"].on_tensors(np.asarray(value, dtype), shape=shape)
 
 
-def _need_graph(op: str, value: Any) -> None:
+def _need_graph(op: str, value: object) -> None:
     if not staging.threads:
         raise CaptureError(
             op,
@@ -100,7 +100,7 @@ def _need_graph(op: str, value: Any) -> None:
         )
 
 
-def compute_with_size(operator: str, value: Size, other: Any, swap: bool) -> Any:
+def compute_with_size(operator: str, value: Size, other: object, swap: bool) -> Any:
     """Arithmetic of a size that gives no size: with a tensor, an array or a float, or a division."""
     if not isinstance(other, (TensorLike, np.ndarray, Size, *_NUMBERS)):
         return NotImplemented

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import as_dtype, bfloat16, float16, float32, kind
+from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, float16, float32, kind
 from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DtypeError
@@ -14,14 +15,14 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.elementwise import exp
 from weft.ops.families import primitive
-from weft.ops.op import Array, Sample, composite
+from weft.ops.op import Array, Sample, Tensor, composite
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.select import cast
 from weft.ops.statistics import as_floating
 
 
-def _same_type(name: str) -> Any:
+def _same_type(name: str) -> Callable[..., Any]:
     def type_rule(x: TensorType, *, axis: int) -> TensorType:
         if kind(x.dtype) != "f":
             raise DtypeError(name, f"dtype must be floating, got {x.dtype.name}")
@@ -37,7 +38,7 @@ def _shifted(x: Array, axis: int) -> Array:
     return out
 
 
-def _softmax(x: Any, *, axis: int) -> Any:
+def _softmax(x: Array, *, axis: int) -> Array:
     if x.size == 0:
         return np.zeros(x.shape, x.dtype)
     out = _shifted(x, axis)
@@ -46,7 +47,7 @@ def _softmax(x: Any, *, axis: int) -> Any:
     return out.astype(x.dtype, copy=False)
 
 
-def _log_softmax(x: Any, *, axis: int) -> Any:
+def _log_softmax(x: Array, *, axis: int) -> Array:
     if x.size == 0:
         return np.zeros(x.shape, x.dtype)
     out = _shifted(x, axis)
@@ -54,11 +55,11 @@ def _log_softmax(x: Any, *, axis: int) -> Any:
     return out.astype(x.dtype, copy=False)
 
 
-def _total(x: Any, axis: int) -> Any:
+def _total(x: Tensor, axis: int) -> Tensor:
     return reduce_sum(x, axes=(axis,), keepdims=True)
 
 
-def _softmax_rule(g: Any, out: Any, axis: int) -> Any:
+def _softmax_rule(g: Tensor, out: Tensor, axis: int) -> Tensor:
     """Jacobian diag(out) - out outᵀ times a vector; it is symmetric, so jvp and vjp are one."""
     return (g - _total(g * out, axis)) * out
 
@@ -107,7 +108,7 @@ log_softmax_op = primitive(
 )
 
 
-def as_real(op: str, x: Any) -> Any:
+def as_real(op: str, x: Tensor) -> Tensor:
     """x as floats if it is of integers, or an error if it is complex."""
     x = as_floating(x)
     if kind(x.dtype) != "f":
@@ -115,14 +116,14 @@ def as_real(op: str, x: Any) -> Any:
     return x
 
 
-def _prepared(op: str, x: Any, dtype: Any) -> Any:
+def _prepared(op: str, x: Tensor, dtype: DTypeLike | None) -> Tensor:
     if dtype is not None and as_dtype(dtype) != x.dtype:
         x = cast(x, dtype=as_dtype(dtype))
     return as_real(op, x)
 
 
 @public
-def softmax(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
+def softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
     """Exponentials of x divided by their sum along an axis: positive numbers that sum to 1.
 
     >>> import weft
@@ -134,7 +135,7 @@ def softmax(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
 
 
 @public
-def log_softmax(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
+def log_softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
     """The logarithm of ``softmax``, without underflow.
 
     >>> import weft
@@ -147,7 +148,7 @@ def log_softmax(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
 
 @public
 @composite(samples=lambda: [Sample((real_array((3, 4)),)), Sample((real_array((3, 4)),), {"axis": 0})])
-def softmin(x: Any, /, axis: int = -1, *, dtype: Any = None) -> Any:
+def softmin(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
     """The softmax of -x: the smallest elements get the largest shares.
 
     >>> import weft

@@ -18,7 +18,7 @@ from weft.ops.compare import equal
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.index_axis import take_along_axis
-from weft.ops.op import Attrs, Op, Sample, composite, no_gradient, type_of
+from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import need_real, same_dtype, select
 from weft.ops.view.primitives import reshape
@@ -37,12 +37,12 @@ def _samples(**attrs: Any) -> list[Sample]:
     ]
 
 
-def _comparable(x: Any) -> Any:
+def _comparable(x: Array) -> Array:
     """bfloat16 as float32: its own sort leaves NaN in the middle."""
     return x.astype(float32) if x.dtype == bfloat16 else x
 
 
-def _order(x: Any, *, axis: int, descending: bool) -> Any:
+def _order(x: Array, *, axis: int, descending: bool) -> Any:
     x = _comparable(x)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable").astype(int64, copy=False)
@@ -50,7 +50,7 @@ def _order(x: Any, *, axis: int, descending: bool) -> Any:
     return np.flip(x.shape[axis] - 1 - backwards, axis).astype(int64, copy=False)
 
 
-def _sorted(x: Any, *, axis: int, descending: bool) -> Any:
+def _sorted(x: Array, *, axis: int, descending: bool) -> Array:
     out = np.sort(_comparable(x), axis=axis).astype(x.dtype, copy=False)
     return np.flip(out, axis) if descending else out
 
@@ -72,7 +72,7 @@ order_axis: Op = primitive(
 )
 
 
-def _sort_vjp(g: Any, x: Any, axis: int, descending: bool) -> Any:
+def _sort_vjp(g: Tensor, x: Tensor, axis: int, descending: bool) -> Tensor:
     order = order_axis(x, axis=axis, descending=descending)
     return take_along_axis(g, order_axis(order, axis=axis, descending=False), axis=axis)
 
@@ -95,7 +95,7 @@ sort_axis: Op = primitive(
 
 
 @public
-def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: Tensor, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements in order along an axis.
 
     >>> import weft
@@ -107,7 +107,7 @@ def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = 
 
 
 @public
-def argsort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: Tensor, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices that put the elements in order along an axis; equal ones stay in their order.
 
     >>> import weft
@@ -124,11 +124,11 @@ def argsort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool
 class TopK(NamedTuple):
     """The largest (or smallest) elements along an axis, and where they are."""
 
-    values: Any
-    indices: Any
+    values: Tensor
+    indices: Tensor
 
 
-def _places_of_top(x: Any, *, k: int, axis: int, largest: bool) -> Any:
+def _places_of_top(x: Array, *, k: int, axis: int, largest: bool) -> Any:
     size, first = x.shape[axis], np.arange(k)
     if k == 0 or k * 8 > size:
         return _order(x, axis=axis, descending=largest).take(first, axis=axis)
@@ -138,7 +138,7 @@ def _places_of_top(x: Any, *, k: int, axis: int, largest: bool) -> Any:
     return np.moveaxis(np.take_along_axis(some, order, -1), -1, axis).astype(int64, copy=False)
 
 
-def _first_of_top(x: Any, k: int, largest: bool) -> Any:
+def _first_of_top(x: Array, k: int, largest: bool) -> Array:
     """The indices of the k largest along the last axis, in rising order; of equal elements the first."""
     place = x.shape[-1] - k if largest else k - 1
     parted = np.argpartition(x, place, axis=-1)
@@ -189,7 +189,7 @@ places_of_top: Op = primitive(
         Sample((real_array((3, 5)),), {"k": 0}),
     ]
 )
-def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> TopK:
+def topk(x: Tensor, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> TopK:
     """The k largest elements along an axis in order, and their indices; the smallest if not ``largest``.
 
     >>> import weft
@@ -207,7 +207,7 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
 # Search
 
 
-def _search(x1: Any, x2: Any, *, side: Any) -> Any:
+def _search(x1: Array, x2: Array, *, side: Any) -> Array:
     x1, x2 = _comparable(x1), _comparable(x2)
     if x1.ndim == 1:
         return np.asarray(np.searchsorted(x1, x2, side=side), int64)
@@ -228,7 +228,9 @@ def _search_type(x1: TensorType, x2: TensorType, *, side: str) -> TensorType:
     return TensorType(x2.shape, int64)
 
 
-def _batch_search(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+def _batch_search(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
     (x1, x2), (axis1, axis2) = inputs, axes
     if axis1 is None and x1.ndim == 1:
         return op(x1, x2, **attrs), axis2
@@ -253,7 +255,9 @@ search_sorted: Op = primitive(
 
 
 @public
-def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None, right: bool = False) -> Any:
+def searchsorted(
+    x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None, right: bool = False
+) -> Tensor:
     """Where the elements of ``x2`` would go into the sorted vector ``x1``, before or after equal ones.
 
     >>> import weft
@@ -278,7 +282,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None,
         Sample((real_array((3,)), real_array((3,))), {"invert": True}),
     ]
 )
-def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
     """Whether each element of ``x1`` is one of the elements of ``x2``.
 
     >>> import weft
@@ -288,7 +292,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     x1, x2 = same_dtype("isin", x1, x2)
     size = size_of(x2.shape)
     if size == 0:
-        found: Any = equal(x1, x1) if invert else equal(x1, x1) != equal(x1, x1)
+        found = equal(x1, x1) if invert else equal(x1, x1) != equal(x1, x1)
         return found
     known = sort(reshape(x2, shape=(size,)))
     place = search_sorted(known, x1, side="left")

@@ -7,7 +7,6 @@ its gradient is 0 and never NaN.
 from __future__ import annotations
 
 from math import inf, log, pi
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from weft.base.public import public
 from weft.ops import exponential as e
 from weft.ops.activation_ops import normal_cdf
 from weft.ops.complex import absolute
-from weft.ops.op import Sample, composite
+from weft.ops.op import Sample, Tensor, composite
 from weft.ops.quantile import normal_quantile
 from weft.ops.samples import real_array, reals
 from weft.ops.select import cast, same_dtype, select
@@ -26,7 +25,7 @@ from weft.ops.trigonometric import atanh, sin
 
 @public
 @composite(samples=reals(1, 0.05, 0.95))
-def logit(x: Any, /) -> Any:
+def logit(x: Tensor, /) -> Tensor:
     """The logarithm of the odds, ``log(x / (1 - x))``; the inverse of ``expit``.
 
     >>> import weft
@@ -42,7 +41,7 @@ def logit(x: Any, /) -> Any:
 
 @public
 @composite("ndtr", samples=reals(1))
-def ndtr(x: Any, /) -> Any:
+def ndtr(x: Tensor, /) -> Tensor:
     """The probability that a standard normal variable is below x.
 
     >>> import weft
@@ -54,7 +53,7 @@ def ndtr(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1, 0.05, 0.95))
-def ndtri(p: Any, /) -> Any:
+def ndtri(p: Tensor, /) -> Tensor:
     """The number that a standard normal variable is below with probability p; the inverse of ``ndtr``.
 
     >>> import weft
@@ -78,7 +77,7 @@ def _log_ndtr_samples() -> list[Sample]:
 
 @public
 @composite(samples=_log_ndtr_samples)
-def log_ndtr(x: Any, /) -> Any:
+def log_ndtr(x: Tensor, /) -> Tensor:
     """The logarithm of ``ndtr(x)``, precise in both tails.
 
     >>> import weft
@@ -96,7 +95,7 @@ def log_ndtr(x: Any, /) -> Any:
     return select(far, low * low * -0.5 - e.log(-low) - 0.5 * log(2 * pi) + _log_series(low), near)
 
 
-def _log_series(x: Any) -> Any:
+def _log_series(x: Tensor) -> Tensor:
     """The logarithm of 1 - 1/x² + 1·3/x⁴ - 1·3·5/x⁶ + ... (DLMF 7.12.1)."""
     square = 1.0 / (x * x)
     total = 1.0 - square * 15.0
@@ -107,7 +106,7 @@ def _log_series(x: Any) -> Any:
 
 @public
 @composite(samples=reals(1, 0.1, 2.0))
-def entr(x: Any, /) -> Any:
+def entr(x: Tensor, /) -> Tensor:
     """What a probability adds to an entropy: ``-x * log(x)``; 0 at 0, as is its gradient, and -inf below.
 
     >>> import weft
@@ -121,7 +120,7 @@ def entr(x: Any, /) -> Any:
 
 @public
 @composite(samples=reals(2, 0.1, 2.0))
-def xlogy(x: Any, y: Any, /) -> Any:
+def xlogy(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(y)``, and 0 where x is 0.
 
     >>> import weft
@@ -135,7 +134,7 @@ def xlogy(x: Any, y: Any, /) -> Any:
 
 @public
 @composite(samples=reals(2, 0.1, 2.0))
-def xlog1py(x: Any, y: Any, /) -> Any:
+def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(1 + y)``, and 0 where x is 0.
 
     >>> import weft
@@ -149,7 +148,7 @@ def xlog1py(x: Any, y: Any, /) -> Any:
 
 @public
 @composite(samples=reals(1))
-def sinc(x: Any, /) -> Any:
+def sinc(x: Tensor, /) -> Tensor:
     """``sin(pi x) / (pi x)``, and 1 at 0.
 
     >>> import weft

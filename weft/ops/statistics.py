@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import as_dtype, bfloat16, default_float, float16, float32, int64, kind
+from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, default_float, float16, float32, int64, kind
 from weft.base.public import public
-from weft.base.shapes import normalize_axes, reduce_shape, size_of
+from weft.base.shapes import Axes, normalize_axes, reduce_shape, size_of
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, DtypeError
 from weft.ir.types import TensorType
@@ -18,7 +18,7 @@ from weft.ops.complex import conj, real
 from weft.ops.exponential import exp, sqrt
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
-from weft.ops.op import Op, Sample, composite, type_of
+from weft.ops.op import Array, Op, Sample, Tensor, composite, type_of
 from weft.ops.reduce import need_elements, reduce_any, reduce_sum, restore
 from weft.ops.rounding import ceil, floor
 from weft.ops.samples import complex_array, real_array
@@ -40,21 +40,21 @@ def _samples(**attrs: Any) -> list[Sample]:
     ]
 
 
-def as_floating(x: Any) -> Any:
+def as_floating(x: Tensor) -> Tensor:
     """Integers and booleans as floats."""
     return cast(x, dtype=default_float()) if kind(x.dtype) in "biu" else x
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Tensor) -> Tensor:
     """Half precision as float32, in which averages are computed."""
     return cast(x, dtype=float32) if x.dtype in (float16, bfloat16) else x
 
 
-def _narrow(out: Any, like: Any) -> Any:
+def _narrow(out: Tensor, like: Tensor) -> Tensor:
     return cast(out, dtype=like.dtype) if like.dtype in (float16, bfloat16) else out
 
 
-def _mean(x: Any, axes: Ints, keepdims: bool) -> Any:
+def _mean(x: Tensor, axes: Ints, keepdims: bool) -> Tensor:
     total = reduce_sum(x, axes=axes, keepdims=keepdims)
     count = size_of(tuple(x.shape[a] for a in axes))
     return total / count if count != 0 else total * _NAN
@@ -62,7 +62,9 @@ def _mean(x: Any, axes: Ints, keepdims: bool) -> Any:
 
 @public
 @composite(samples=lambda: [*_samples(), Sample((complex_array((3, 2)),), {"axis": 0})], precision="high")
-def mean(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+def mean(
+    x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """The mean over axes.
 
     >>> import weft
@@ -78,7 +80,7 @@ def mean(x: Any, /, axis: Any = None, *, dtype: Any = None, keepdims: bool = Fal
     samples=lambda: [*_samples(), *_samples(correction=1), Sample((complex_array((3, 2)),), {"axis": 0})],
     precision="high",
 )
-def var(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
+def var(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """The variance over axes: squared distances from the mean, divided by their number less ``correction``.
 
     >>> import weft
@@ -89,7 +91,7 @@ def var(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = 
     return _narrow(_var("var", _wide(x), axis, correction, keepdims), x)
 
 
-def _var(op: str, x: Any, axis: Any, correction: float, keepdims: bool) -> Any:
+def _var(op: str, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> Tensor:
     axes = normalize_axes(op, axis, x.ndim)
     if not isinstance(correction, int | float):
         raise ArgumentError(op, f"correction must be a number, got {correction!r}")
@@ -106,7 +108,7 @@ def _var(op: str, x: Any, axis: Any, correction: float, keepdims: bool) -> Any:
 
 @public
 @composite(samples=lambda: [*_samples(), *_samples(correction=1)], precision="high")
-def std(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
+def std(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """The standard deviation over axes, the square root of ``var``.
 
     >>> import weft
@@ -120,7 +122,7 @@ def std(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = 
 # Log of a sum of exponentials
 
 
-def _logsumexp(x: Any, *, axes: Ints, keepdims: bool) -> Any:
+def _logsumexp(x: Array, *, axes: Ints, keepdims: bool) -> Any:
     wide = x.astype(float32) if x.dtype in (float16, bfloat16) else x
     top = np.maximum.reduce(wide, axis=axes, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, top.dtype.type(0))
@@ -134,7 +136,7 @@ def _logsumexp_type(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
     return TensorType(reduce_shape(x.shape, axes, keepdims), x.dtype)
 
 
-def _logsumexp_vjp(g: Any, x: Any, out: Any, axes: Ints, keepdims: bool) -> Any:
+def _logsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, axes: Ints, keepdims: bool) -> Tensor:
     if not keepdims:
         g, out = (restore(t, type_of(x), axes) for t in (g, out))
     # where all of x is -inf so is out; x - 0 is then -inf too, and the gradient 0
@@ -165,7 +167,7 @@ log_sum_exp: Op = primitive(
 
 
 @public
-def logsumexp(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials over axes, without overflow.
 
     >>> import weft
@@ -189,7 +191,7 @@ def logsumexp(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
         Sample((np.array([1.0, np.nan, 2.0]),), {"q": 0.5}, smooth=False),
     ]
 )
-def quantile(x: Any, /, q: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def quantile(x: Tensor, /, q: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The value below which a part q (0 to 1) of the elements over axes lies, between two by interpolation.
 
     Several q make a new first axis.
@@ -215,7 +217,7 @@ def quantile(x: Any, /, q: Any, axis: Any = None, *, keepdims: bool = False) -> 
     return reshape(out, shape=(*q.shape, *(reduce_shape(x.shape, axes, keepdims) if keepdims else kept)))
 
 
-def _sorted_rows(x: Any, axes: Ints) -> tuple[Any, tuple[int, ...]]:
+def _sorted_rows(x: Tensor, axes: Ints) -> tuple[Any, tuple[int, ...]]:
     """x with the elements over axes sorted along a first axis, and the shape of the others."""
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     kept = tuple(x.shape[i] for i in rest)
@@ -223,7 +225,7 @@ def _sorted_rows(x: Any, axes: Ints) -> tuple[Any, tuple[int, ...]]:
     return sort_axis(moved, axis=0, descending=False), kept
 
 
-def _interpolate(rows: Any, position: Any) -> Any:
+def _interpolate(rows: Tensor, position: Tensor) -> Tensor:
     """The rows at positions between them."""
     below = floor(position)
     a = gather_nd(rows, cast(below, dtype=int64))
@@ -234,7 +236,7 @@ def _interpolate(rows: Any, position: Any) -> Any:
 
 @public
 @composite(samples=_samples)
-def median(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def median(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The middle element over axes, or the mean of the two in the middle.
 
     >>> import weft
@@ -257,7 +259,7 @@ def _nan_samples() -> list[Sample]:
 
 @public
 @composite(samples=_nan_samples, precision="high")
-def nansum(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def nansum(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The sum over axes of the elements that are not NaN.
 
     >>> import weft
@@ -271,7 +273,7 @@ def nansum(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 @public
 @composite(samples=_nan_samples, precision="high")
-def nanmean(x: Any, /, axis: Any = None, *, keepdims: bool = False) -> Any:
+def nanmean(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The mean over axes of the elements that are not NaN.
 
     >>> import weft

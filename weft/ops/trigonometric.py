@@ -5,16 +5,14 @@ Scalar code of complex inverses follows W. Kahan, "Branch cuts for complex eleme
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from weft.base.dtypes import kind
+from weft.base.dtypes import DType, kind
 from weft.ops import exponent, inverse
 from weft.ops.elementary import LN2, widened
 from weft.ops.exponential import log1p_code, rsqrt, sqrt
 from weft.ops.families import elementwise
-from weft.ops.op import Op
+from weft.ops.op import Array, Op, Tensor
 from weft.ops.public import Public
 from weft.ops.samples import reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign
@@ -91,7 +89,7 @@ cosh: Op = elementwise(
 )
 
 
-def _tanh(x: Any) -> Any:
+def _tanh(x: Array) -> Array:
     """The hyperbolic tangent; far out on the real axis the zero of its imaginary part has the sign of x's."""
     out = np.tanh(x)
     if x.dtype.kind == "c" and np.isinf(x.real).any():
@@ -155,7 +153,7 @@ def _is_huge(e: ScalarEmitter, size: Value) -> Value:
     return e.lt(1 / float(np.finfo(_plain_dtype(e, size)).eps) ** 0.5, size)
 
 
-def _plain_dtype(e: ScalarEmitter, x: Value) -> Any:
+def _plain_dtype(e: ScalarEmitter, x: Value) -> DType:
     dtype = e.dtype(x)
     return dtype if dtype.kind == "f" else np.dtype(np.float16)  # bfloat16 has fewer bits still
 
@@ -260,7 +258,7 @@ atan = elementwise(
 )
 
 
-def _over_square(x: Any, x1: Any, x2: Any) -> Any:
+def _over_square(x: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
     """x / (x1^2 + x2^2), and 0 at the origin."""
     square = x1 * x1 + x2 * x2
     return x / (square + (square == 0))

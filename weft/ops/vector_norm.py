@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, kind, real_dtype
 from weft.base.public import public
-from weft.base.shapes import normalize_axes
+from weft.base.shapes import Axes, normalize_axes
 from weft.errors import ArgumentError
 from weft.ops.arithmetic import pow, square
 from weft.ops.complex import absolute, imaginary_part, real_part
 from weft.ops.exponential import sqrt
 from weft.ops.linalg.common import floating
-from weft.ops.op import Sample, composite
+from weft.ops.op import Sample, Tensor, composite
 from weft.ops.reduce import max, min, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select
@@ -45,7 +43,7 @@ def _vector_samples() -> list[Sample]:
 
 @composite(samples=_vector_samples, precision="high")
 @public
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
+def vector_norm(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """The norm ``sum(|x| ** ord) ** (1 / ord)`` over axes, over all of them by default.
 
     An ord of inf or -inf gives the largest or smallest absolute value, 0 the number of elements that are
@@ -66,7 +64,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: flo
     return _vector_norm(x, axes, keepdims, ord)
 
 
-def _vector_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> Any:
+def _vector_norm(x: Tensor, axes: tuple[int, ...], keepdims: bool, ord: float) -> Tensor:
     empty = any(x.shape[a] == 0 for a in axes)
     if abs(ord) == _INFINITE and not (empty and ord > 0):
         return (max if ord > 0 else min)(absolute(x), axis=axes, keepdims=keepdims)
@@ -79,15 +77,15 @@ def _vector_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> A
     return _root(sum(pow(absolute(x), _like(x, ord)), axis=axes, keepdims=keepdims), ord)
 
 
-def _like(x: Any, value: float) -> Any:
-    return np.asarray(value, real_dtype(x.dtype))
+def _like(x: Tensor, value: float) -> Tensor:
+    return np.asarray(value, real_dtype(x.dtype))  # type: ignore[return-value]
 
 
-def _squared_length(x: Any) -> Any:
+def _squared_length(x: Tensor) -> Tensor:
     return square(real_part(x)) + square(imaginary_part(x)) if kind(x.dtype) == "c" else square(x)
 
 
-def _root(total: Any, order: float) -> Any:
+def _root(total: Tensor, order: float) -> Tensor:
     """``total ** (1 / order)``, whose slope at 0 is taken to be 0 where it would be infinite."""
     zero, one = total == 0, np.ones((), total.dtype)
     safe = select(zero, one, total)

@@ -17,7 +17,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.conv.kernel import Ints, Padding, output_size, pad_array, window_view
 from weft.ops.families import linear
-from weft.ops.op import Array, Attrs, Op, Sample
+from weft.ops.op import Array, Attrs, Op, Sample, Typed
 from weft.ops.samples import complex_array, like_array, real_array
 
 
@@ -27,9 +27,8 @@ def window_positions(sizes: Shape, kernel: Ints, stride: Ints, padding: Padding,
     return tuple(output_size(n, k, s, lo, hi, d, 1) for n, k, s, (lo, hi), d in axes)
 
 
-def _spatial(x: Any, rank: int) -> Shape:
-    shape: Shape = x.shape[x.ndim - rank :]
-    return shape
+def _spatial(x: Typed, rank: int) -> Shape:
+    return x.shape[len(x.shape) - rank :]
 
 
 def _need_axes(op: str, x: TensorType, rank: int) -> None:
@@ -47,7 +46,7 @@ def _tap_key(axis: int, rank: int, start: int, count: int, step: int) -> tuple[A
 
 
 def reduce_windows(
-    ufunc: Any, x: Any, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints, fill: Any
+    ufunc: np.ufunc, x: Array, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints, fill: Any
 ) -> Any:
     """Windows reduced by a binary ufunc, one axis after another."""
     rank = len(kernel)
@@ -81,7 +80,7 @@ def _windows_type(
     return TensorType((*x.shape[: x.ndim - rank], *counts, *kernel), x.dtype)
 
 
-def _windows(x: Any, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+def _windows(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
     rank = len(kernel)
     counts = window_positions(_spatial(x, rank), kernel, stride, padding, dilation)
     if 0 in counts:
@@ -100,7 +99,7 @@ def _added_type(
 
 
 def _overlap_add(
-    x: Any, *, sizes: Shape, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
+    x: Array, *, sizes: Shape, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
 ) -> Any:
     rank = len(sizes)
     x, dtype = _widened(x), x.dtype
@@ -189,7 +188,7 @@ def pooled_type(x: TensorType, *, kernel: Ints, stride: Ints, padding: Padding, 
     return TensorType((*x.shape[: x.ndim - rank], *counts), x.dtype)
 
 
-def _window_sum(x: Any, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+def _window_sum(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
     return reduce_windows(np.add, _widened(x), kernel, stride, padding, dilation, 0).astype(
         x.dtype, copy=False
     )
@@ -206,7 +205,7 @@ def _spread_type(
 
 
 def _window_spread(
-    x: Any, *, sizes: Shape, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
+    x: Array, *, sizes: Shape, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
 ) -> Any:
     rank, dtype = len(sizes), x.dtype
     out = _widened(x)

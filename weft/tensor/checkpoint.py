@@ -181,7 +181,7 @@ class _Region:
                 raise GradientError(
                     "checkpoint",
                     "what the function uses must not change before backward, "
-                    f"got another value of a leaf of type {type_of(leaf.owner())}",
+                    f"got another value of a leaf of type {type_of(leaf.owner())}",  # type: ignore[arg-type]
                     hint="run backward first, or pass the tensor as an argument",
                 )
         saved: list[Any] = []

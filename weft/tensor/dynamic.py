@@ -62,7 +62,7 @@ def argwhere(x: Any, /) -> Tensor:
             [1, 0]])
     """
     if thread.capture is not None and x.ndim:
-        return stack(positions(x), axis=1)  # type: ignore[no-any-return]
+        return stack(positions(x), axis=1)
     return _ints(np.argwhere(_concrete("argwhere", x)))
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from weft.base.dtypes import DType
 from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.config import settings
@@ -45,7 +46,7 @@ class Layer(Protocol):
     ) -> Sequence[Any] | None:
         """What a backward rule gives on arrays; they are seen as flat if it works element by element."""
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
         """An array of any content, in memory that is used again and again."""
 
 
@@ -81,7 +82,7 @@ def evaluate_large(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     return op.eval(*arrays, **attrs)
 
 
-def empty(shape: Sequence[int], dtype: Any) -> Any:
+def empty(shape: tuple[int, ...], dtype: DType) -> Any:
     """A large array of any content."""
     layer = _kernels.found()
     return np.empty(shape, dtype) if layer is None else layer.empty(shape, dtype)

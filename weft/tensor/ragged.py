@@ -62,7 +62,7 @@ class RaggedTensor(Container):
         return wrap(np.diff(self._splits))  # type: ignore[no-any-return]
 
     @property
-    def shape(self) -> tuple[int | None, ...]:
+    def shape(self) -> tuple[int | None, ...]:  # type: ignore[override]
         """Number of rows, None for their length, then the shape of an element."""
         return (len(self), None, *self.values.shape[1:])
 
@@ -213,16 +213,16 @@ class RaggedTensor(Container):
     def max(self) -> Tensor:
         """The largest element of each row; -inf for an empty one."""
         self._check_float("max")
-        return reduce_max(self.to_padded(-np.inf, self._at_least_one()), axis=1)  # type: ignore[no-any-return]
+        return reduce_max(self.to_padded(-np.inf, self._at_least_one()), axis=1)
 
     def min(self) -> Tensor:
         """The smallest element of each row; inf for an empty one."""
         self._check_float("min")
-        return reduce_min(self.to_padded(np.inf, self._at_least_one()), axis=1)  # type: ignore[no-any-return]
+        return reduce_min(self.to_padded(np.inf, self._at_least_one()), axis=1)
 
     def prod(self) -> Tensor:
         """The product of each row; 1 for an empty one."""
-        return reduce_prod(self.to_padded(1.0), axis=1)  # type: ignore[no-any-return]
+        return reduce_prod(self.to_padded(1.0), axis=1)
 
     def softmax(self) -> RaggedTensor:
         """The softmax within each row."""

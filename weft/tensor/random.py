@@ -379,4 +379,4 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Ten
         raise ShapeError("categorical", f"shape must end in {rest}, got {size}")
     lead = size[: len(size) - len(rest)]
     noisy = gumbel(key, (*lead, *logits.shape), logits.detach())
-    return argmax(noisy, axis=len(lead) + where)  # type: ignore[no-any-return]
+    return argmax(noisy, axis=len(lead) + where)

@@ -151,7 +151,7 @@ def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
     p = _template("bernoulli", p)
     if kind(p.dtype) != "f":
         raise ArgumentError("bernoulli", f"p must be a floating tensor, got {type_of(p)}")
-    return cast(random.bernoulli(next_key(generator), p), dtype=p.dtype)  # type: ignore[no-any-return]
+    return cast(random.bernoulli(next_key(generator), p), dtype=p.dtype)
 
 
 @public
@@ -171,10 +171,10 @@ def multinomial(
     key = next_key(generator)
     if replacement:
         drawn = random.categorical(key, logits, shape=(count, *probs.shape[:-1]))
-        return moveaxis(drawn, 0, -1)  # type: ignore[no-any-return]
+        return moveaxis(drawn, 0, -1)
     # The order of logits plus Gumbel noise is that of drawing one after the other (J. Yellott, 1977).
     ranked = argsort(random.gumbel(key, probs.shape, logits), axis=-1, descending=True)
-    return take(ranked, np.arange(count), axis=-1)  # type: ignore[no-any-return]
+    return take(ranked, np.arange(count), axis=-1)
 
 
 def _check_weights(probs: Tensor, count: int, replacement: bool) -> None:

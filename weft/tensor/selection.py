@@ -117,7 +117,7 @@ def _axes_taken(item: Any) -> int:
 
 
 def _is_mask(item: Any) -> bool:
-    return isinstance(item, ndarray | TensorLike) and bool(item.dtype == bool_)  # type: ignore[union-attr]
+    return isinstance(item, ndarray | TensorLike) and bool(item.dtype == bool_)
 
 
 def _is_fancy(item: Any) -> bool:
@@ -127,7 +127,7 @@ def _is_fancy(item: Any) -> bool:
 
 def _is_unknown(item: Any) -> bool:
     """Whether an item is one integer whose value only a run tells."""
-    return isinstance(item, TensorLike) and not item.shape and not _is_mask(item)  # type: ignore[attr-defined]
+    return isinstance(item, TensorLike) and not item.shape and not _is_mask(item)
 
 
 def _read_items(key: Any, shape: Shape) -> tuple[list[Any], bool]:

@@ -49,7 +49,7 @@ class SparseTensor(Container):
     def __init__(self, indices: Tensor, values: Tensor, shape: Shape, *, coalesced: bool = False) -> None:
         self.indices = indices
         self.values = values
-        self.shape = shape
+        self.shape = shape  # type: ignore[misc]
         self._coalesced = coalesced
 
     # What it is
@@ -188,7 +188,7 @@ class SparseTensor(Container):
         kept = [a for a in range(rank) if a not in axes]
         shape = (*[self.shape[a] for a in kept], *self.shape[rank:])
         if not kept:
-            return reduce_sum(self.values, axis=0)  # type: ignore[no-any-return]
+            return reduce_sum(self.values, axis=0)
         rows = self._rows()
         zeros = wrap(np.zeros(shape, self.dtype))
         out: Tensor = scatter_add_nd(zeros, self.values, *[rows[a] for a in kept])

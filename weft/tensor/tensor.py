@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.device import CPU, Device, as_device
-from weft.base.dtypes import as_dtype, kind
+from weft.base.dtypes import DType, as_dtype, kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, GraphError, ShapeError
 from weft.ops.op import staging, type_of
@@ -61,9 +61,10 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype, such as ``weft.float32``."""
-        return self._data.dtype
+        dtype: DType = self._data.dtype
+        return dtype
 
     @property
     def ndim(self) -> int:

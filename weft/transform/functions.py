@@ -221,7 +221,7 @@ def _value_and_axis(level: int, tensor: Tensor, size: int | None = None) -> tupl
 def _stacked(level: int, tensor: Tensor, axis: int, size: int) -> Tensor:
     """The value below of one example, with its batch axis at a place."""
     value, found = _value_and_axis(level, tensor, size)
-    return move_axis(value, found or 0, axis)  # type: ignore[no-any-return]
+    return move_axis(value, found or 0, axis)
 
 
 def _summed(level: int, grad: Tensor, axis: int | None, size: int) -> Tensor:

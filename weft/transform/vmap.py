@@ -211,5 +211,5 @@ def _unbatch(level: int, output: Tensor, axis: int | None, size: int, places: Pl
             )
         return output
     if batched:
-        return move_axis(data.value, data.axis, axis)  # type: ignore[no-any-return]
-    return move_axis(to_front(output, None, size), 0, axis)  # type: ignore[no-any-return]
+        return move_axis(data.value, data.axis, axis)
+    return move_axis(to_front(output, None, size), 0, axis)

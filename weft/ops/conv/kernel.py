@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from weft.base.dtypes import bfloat16, float16, float32
 from weft.base.size_bounds import positive
+from weft.ops.op import Operand
 
 Array = Any  # a NumPy array; its stubs do not know indices that are computed
 
@@ -132,7 +133,7 @@ def _convolve_dense(
     return _by_columns(windows, kernel, shape)
 
 
-def pad_array(x: Array, padding: Padding, value: Any = 0) -> Array:
+def pad_array(x: Array, padding: Padding, value: Operand = 0) -> Array:
     """x with its last axes extended by a value, or cut where padding is negative."""
     if not any(lo or hi for lo, hi in padding):
         return x

@@ -6,10 +6,11 @@ import operator
 from typing import Any
 
 from weft.base.public import public
+from weft.base.shapes import PerAxis
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.conv.kernel import Ints, Padding
 from weft.ops.conv.primitive import conv, convolve_types, swap_channels
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Sample, Samples, Tensor, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import same_dtype
 from weft.ops.view.primitives import reshape
@@ -32,14 +33,22 @@ def per_axis(op: str, name: str, value: Any, rank: int, least: int) -> Ints:
     return out
 
 
-def _check_groups(op: str, groups: Any) -> int:
+def _check_groups(op: str, groups: int) -> int:
     (count,) = per_axis(op, "groups", groups, 1, 1)
     return count
 
 
 def _convolution(
-    op: str, rank: int, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
-) -> Any:
+    op: str,
+    rank: int,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: PerAxis,
+    padding: PerAxis | str,
+    dilation: PerAxis,
+    groups: int,
+) -> Tensor:
     x, w, *rest = same_dtype(op, x, w, *([] if bias is None else [bias]))
     _check_rank(op, rank, x, w)
     stride, dilation = (per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1))
@@ -53,7 +62,7 @@ def _convolution(
     return _finish(op, rank, x, w, rest, attrs)
 
 
-def _finish(op: str, rank: int, x: Any, w: Any, rest: list[Any], attrs: dict[str, Any]) -> Any:
+def _finish(op: str, rank: int, x: Tensor, w: Tensor, rest: list[Any], attrs: dict[str, Any]) -> Tensor:
     """Convolve, for one example without a batch axis too, and add the bias if there is one."""
     single = x.ndim == rank + 1
     if single:
@@ -68,14 +77,14 @@ def _finish(op: str, rank: int, x: Any, w: Any, rest: list[Any], attrs: dict[str
     return reshape(out, shape=out_type.shape[1:]) if single else out
 
 
-def _check_rank(op: str, rank: int, x: Any, w: Any) -> None:
+def _check_rank(op: str, rank: int, x: Tensor, w: Tensor) -> None:
     if x.ndim not in (rank + 1, rank + 2):
         raise ShapeError(op, f"the input must have {rank + 1} or {rank + 2} axes, got {type_of(x)}")
     if w.ndim != rank + 2:
         raise ShapeError(op, f"the weight must have {rank + 2} axes, got {type_of(w)}")
 
 
-def _padding(op: str, rank: int, padding: Any, stride: Ints, dilation: Ints, taps: Ints) -> Padding:
+def _padding(op: str, rank: int, padding: PerAxis | str, stride: Ints, dilation: Ints, taps: Ints) -> Padding:
     if padding == "valid":
         return ((0, 0),) * rank
     if padding == "same":
@@ -91,15 +100,15 @@ def _padding(op: str, rank: int, padding: Any, stride: Ints, dilation: Ints, tap
 def _transposed(
     op: str,
     rank: int,
-    x: Any,
-    w: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: Any,
-    dilation: Any,
-) -> Any:
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: PerAxis,
+    padding: PerAxis,
+    output_padding: PerAxis,
+    groups: int,
+    dilation: PerAxis,
+) -> Tensor:
     x, w, *rest = same_dtype(op, x, w, *([] if bias is None else [bias]))
     _check_rank(op, rank, x, w)
     stride, dilation = (per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1))
@@ -125,7 +134,7 @@ def _transposed(
     return _finish(op, rank, x, flip_axes(swap_channels(w, count), range(2, w.ndim)), rest, attrs)
 
 
-def _samples(rank: int) -> Any:
+def _samples(rank: int) -> Samples:
     def generate() -> list[Sample]:
         sizes, taps = (6, 5, 4)[:rank], (3, 2, 2)[:rank]
         x, w, b = real_array((2, 4, *sizes)), real_array((6, 4, *taps), seed=1), real_array((6,), seed=2)
@@ -139,7 +148,7 @@ def _samples(rank: int) -> Any:
     return generate
 
 
-def _transposed_samples(rank: int) -> Any:
+def _transposed_samples(rank: int) -> Samples:
     def generate() -> list[Sample]:
         sizes, taps = (3, 4, 2)[:rank], (3, 2, 2)[:rank]
         x, w, b = real_array((2, 4, *sizes)), real_array((4, 3, *taps), seed=1), real_array((3,), seed=2)
@@ -156,14 +165,14 @@ def _transposed_samples(rank: int) -> Any:
 @public
 @composite(samples=_samples(1), whole=("x",), precision="low")
 def conv1d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis | str = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
-) -> Any:
+) -> Tensor:
     """The convolution (windows are not turned around) of x (N, C, L) with a weight (O, C / groups, K).
 
     ``padding`` is a number of zeros on both sides, "valid" for none, or "same" to keep the length.
@@ -178,14 +187,14 @@ def conv1d(
 @public
 @composite(samples=_samples(2), whole=("x",), precision="low")
 def conv2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis | str = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
-) -> Any:
+) -> Tensor:
     """The convolution (windows are not turned around) of x (N, C, H, W) with a weight (O, C / groups, *K).
 
     ``padding`` is a number of zeros on both sides of each axis, "valid" for none, or "same" to keep the size.
@@ -200,14 +209,14 @@ def conv2d(
 @public
 @composite(samples=_samples(3), whole=("x",), precision="low")
 def conv3d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis | str = 0,
+    dilation: PerAxis = 1,
     groups: int = 1,
-) -> Any:
+) -> Tensor:
     """The convolution (windows are not turned around) of x (N, C, D, H, W) with a weight (O, C / groups, *K).
 
     >>> import weft
@@ -220,15 +229,15 @@ def conv3d(
 @public
 @composite(samples=_transposed_samples(1), whole=("x",), precision="low")
 def conv_transpose1d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis = 0,
+    output_padding: PerAxis = 0,
     groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
+    dilation: PerAxis = 1,
+) -> Tensor:
     """The transpose of ``conv1d``: x (N, C, L) and a weight (C, O / groups, K) give (N, O, longer).
 
     >>> import weft
@@ -243,15 +252,15 @@ def conv_transpose1d(
 @public
 @composite(samples=_transposed_samples(2), whole=("x",), precision="low")
 def conv_transpose2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis = 0,
+    output_padding: PerAxis = 0,
     groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
+    dilation: PerAxis = 1,
+) -> Tensor:
     """The transpose of ``conv2d``: x (N, C, H, W) and a weight (C, O / groups, *K) give (N, O, larger).
 
     >>> import weft
@@ -266,15 +275,15 @@ def conv_transpose2d(
 @public
 @composite(samples=_transposed_samples(3), whole=("x",), precision="low")
 def conv_transpose3d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis = 0,
+    output_padding: PerAxis = 0,
     groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
+    dilation: PerAxis = 1,
+) -> Tensor:
     """The transpose of ``conv3d``: x (N, C, D, H, W) and a weight (C, O / groups, *K) give (N, O, larger).
 
     >>> import weft

@@ -17,7 +17,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import move_axis
 from weft.ops.conv.kernel import Ints, Padding, convolve, dilated_size, output_size
 from weft.ops.families import linear
-from weft.ops.op import Attrs, Op, Sample, type_of
+from weft.ops.op import Array, Attrs, Op, Sample, Tensor, type_of
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import flip_axes
@@ -56,7 +56,7 @@ def _conv_type(
     return TensorType((x.shape[0], w.shape[0], *sizes), x.dtype)
 
 
-def swap_channels(w: Any, groups: int) -> Any:
+def swap_channels(w: Tensor, groups: int) -> Tensor:
     """A weight with input and output channels of each group exchanged, (O, C / groups) to (C, O / groups)."""
     outputs, channels, *taps = w.shape
     w = reshape(w, shape=(groups, outputs // groups, channels, *taps))
@@ -64,21 +64,21 @@ def swap_channels(w: Any, groups: int) -> Any:
     return reshape(w, shape=(groups * channels, outputs // groups, *taps))
 
 
-def conjugate(x: Any) -> Any:
+def conjugate(x: Tensor) -> Tensor:
     """x, conjugated if it is complex."""
     return x.conj() if x.dtype.kind == "c" else x
 
 
 def _input_gradient(
-    g: Any,
-    w: Any,
+    g: Tensor,
+    w: Tensor,
     x_type: TensorType,
     stride: Ints,
     padding: Padding,
     dilation: Ints,
     input_dilation: Ints,
     groups: int,
-) -> Any:
+) -> Tensor:
     pads = []
     axes = zip(
         x_type.shape[2:], g.shape[2:], w.shape[2:], stride, padding, dilation, input_dilation, strict=True
@@ -100,15 +100,15 @@ def _input_gradient(
 
 
 def _weight_gradient(
-    g: Any,
-    x: Any,
+    g: Tensor,
+    x: Tensor,
     w_type: TensorType,
     stride: Ints,
     padding: Padding,
     dilation: Ints,
     input_dilation: Ints,
     groups: int,
-) -> Any:
+) -> Tensor:
     pads = []
     axes = zip(
         x.shape[2:], g.shape[2:], w_type.shape[2:], stride, padding, dilation, input_dilation, strict=True
@@ -135,7 +135,9 @@ def _weight_gradient(
     return permute(out, axes=(1, 0, *range(2, out.ndim)))
 
 
-def _batch_conv(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs) -> Any:
+def _batch_conv(
+    op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
     """The batch goes into the examples if only x has one, else into the groups or their outputs."""
     (x, w), (x_axis, w_axis) = inputs, axes
     if w_axis is None:
@@ -154,7 +156,7 @@ def _batch_conv(op: Op, size: int, inputs: Sequence[Any], axes: Sequence[int | N
     return reshape(out, shape=(out.shape[0], size, outputs, *out.shape[2:])), 1
 
 
-def _batch_weight(op: Op, x: Any, w: Any, attrs: Attrs) -> Any:
+def _batch_weight(op: Op, x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
     """One input with a batch of weights: outputs are numbered by group, then example, then channel."""
     groups: int = attrs["groups"]
     size, outputs = w.shape[:2]
@@ -185,7 +187,7 @@ def _conv_attrs(
 
 
 def _conv_samples() -> list[Sample]:
-    def pair(x: Sequence[int], w: Sequence[int]) -> tuple[Any, Any]:
+    def pair(x: Sequence[int], w: Sequence[int]) -> tuple[Array, Array]:
         return real_array(x), real_array(w, seed=1)
 
     uneven = {
@@ -226,7 +228,7 @@ conv: Op = linear(
 )
 
 
-def convolve_types(op: str, x: Any, w: Any, attrs: Attrs) -> TensorType:
+def convolve_types(op: str, x: Tensor, w: Tensor, attrs: Attrs) -> TensorType:
     """The type of ``conv(x, w, **attrs)``, or an error in the name of op where the window does not fit."""
     check_types(op, type_of(x), type_of(w), attrs["groups"])
     out = _conv_type(type_of(x), type_of(w), **attrs)

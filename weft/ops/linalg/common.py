@@ -16,7 +16,7 @@ from weft.base.dtypes import bool_, complex64, complex128, default_float, float3
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
-from weft.ops.op import Array, type_of
+from weft.ops.op import Array, Tensor, type_of
 from weft.ops.reduce import all as reduce_all
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, same_dtype, select
@@ -66,7 +66,7 @@ def square_type(op: str) -> Callable[..., TensorType]:
     return rule
 
 
-def floating(op: str, *inputs: Any) -> list[Any]:
+def floating(op: str, *inputs: Tensor) -> list[Tensor]:
     """Inputs in their common dtype; integers and truth values become floats."""
     for x in inputs:
         if not hasattr(x, "dtype"):
@@ -114,17 +114,17 @@ def hermitian_part(x: Any) -> Any:
     return (x + adjoint(x)) / 2
 
 
-def scale_rows(v: Any, x: Any) -> Any:
+def scale_rows(v: Tensor, x: Tensor) -> Tensor:
     """``diag(v) @ x``."""
     return reshape(v, shape=(*v.shape, 1)) * x
 
 
-def scale_columns(x: Any, v: Any) -> Any:
+def scale_columns(x: Tensor, v: Tensor) -> Tensor:
     """``x @ diag(v)``."""
     return x * reshape(v, shape=(*v.shape[:-1], 1, v.shape[-1]))
 
 
-def as_matrices(v: Any) -> Any:
+def as_matrices(v: Tensor) -> Tensor:
     """Numbers as matrices of one row and one column, to multiply whole matrices with."""
     return reshape(v, shape=(*v.shape, 1, 1))
 
@@ -132,7 +132,7 @@ def as_matrices(v: Any) -> Any:
 # Iterations for values and vectors; gradients by vectors divide by the distances between values
 
 
-def decompose(op: str, function: Any, x: Array, **options: Any) -> Any:
+def decompose(op: str, function: Callable[..., Any], x: Array, **options: Any) -> Any:
     """Run one of NumPy's iterations, with errors in weft's terms; the type is right."""
     check_finite(op, x)
     try:
@@ -143,24 +143,24 @@ def decompose(op: str, function: Any, x: Array, **options: Any) -> Any:
         ) from None
 
 
-def is_unused(g: Any) -> Any:
+def is_unused(g: Tensor) -> Tensor:
     """Whether the gradient by a matrix is all zero, for each of a batch."""
     return as_matrices(reduce_all(g == 0, axis=(-2, -1)))
 
 
-def inverse_of(x: Any, unused: Any) -> Any:
+def inverse_of(x: Tensor, unused: Any) -> Tensor:
     """``1 / x``; where x is 0, NaN, or 0 if nothing depends on it."""
     zero = x == 0
     filler = select(unused, np.zeros((), x.dtype), np.full((), np.nan, x.dtype))
     return select(zero, filler, 1 / select(zero, np.ones((), x.dtype), x))
 
 
-def inverse_gaps(gaps: Any, unused: Any) -> Any:
+def inverse_gaps(gaps: Tensor, unused: Any) -> Tensor:
     """``1 / gaps`` off the diagonal, 0 on it."""
     return select(unit_matrix(gaps.shape[-1], bool_), np.zeros((), gaps.dtype), inverse_of(gaps, unused))
 
 
-def differences(v: Any) -> Any:
+def differences(v: Tensor) -> Tensor:
     """The matrix of ``v[j] - v[i]``."""
     return reshape(v, shape=(*v.shape[:-1], 1, v.shape[-1])) - reshape(v, shape=(*v.shape, 1))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from weft.ops.linalg.common import (
 from weft.ops.linalg.kernels import cofactor_matrix
 from weft.ops.linalg.svd import svd_decompose
 from weft.ops.linalg.systems import invert
-from weft.ops.op import Array, Op, Sample, type_of
+from weft.ops.op import Array, Op, Sample, Tensor, type_of
 from weft.ops.reduce import prod
 from weft.ops.samples import real_array
 from weft.ops.select import select
@@ -36,8 +37,8 @@ from weft.ops.view.primitives import reshape
 class SlogdetResult(NamedTuple):
     """The sign (a complex number of length 1, if complex) and the logarithm of the absolute value."""
 
-    sign: Any
-    logabsdet: Any
+    sign: Tensor
+    logabsdet: Tensor
 
 
 def _det_type(x: TensorType) -> TensorType:
@@ -85,7 +86,7 @@ def _cofactors(x: Array) -> Array:
     return cofactor_matrix(x)
 
 
-def _cofactors_vjp(g: Any, x: Any) -> Any:
+def _cofactors_vjp(g: Tensor, x: Tensor) -> Tensor:
     """The second derivative of det, taken where x is diagonal: between its singular vectors.
 
     ``det(S + B)`` has the terms ``p[i, j] (B[i, i] B[j, j] - B[i, j] B[j, i])`` of second order in B, where
@@ -114,7 +115,7 @@ cofactors: Op = primitive(
 
 
 @public
-def det(x: Any, /) -> Any:
+def det(x: Tensor, /) -> Tensor:
     """The determinant.
 
     >>> import weft
@@ -133,7 +134,7 @@ def _slogdet_type(x: TensorType) -> tuple[TensorType, TensorType]:
     return TensorType(lead, x.dtype), TensorType(lead, real_dtype(x.dtype))
 
 
-def _slogdet_vjp(g: Any, x: Any, outs: Any) -> tuple[Any]:
+def _slogdet_vjp(g: Tensor, x: Tensor, outs: Sequence[Tensor]) -> tuple[Tensor]:
     g_sign, factor = g
     if kind(x.dtype) == "c":
         turn = g_sign * outs[0].conj()
@@ -161,7 +162,7 @@ slogdet_parts = primitive(
 
 
 @public
-def slogdet(x: Any, /) -> SlogdetResult:
+def slogdet(x: Tensor, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value, where itself would overflow.
 
     Of a singular matrix they are 0 and minus infinity, and have no gradient.

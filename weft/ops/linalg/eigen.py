@@ -7,6 +7,7 @@ the vectors does not exist and is NaN; the gradient by the values alone always e
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from weft.ops.linalg.common import (
     well_conditioned,
 )
 from weft.ops.linalg.systems import solve_system
-from weft.ops.op import Array, Sample, type_of
+from weft.ops.op import Array, Sample, Tensor, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import cast
 from weft.ops.view.padding import diag_embed, diagonal
@@ -40,15 +41,15 @@ from weft.ops.view.padding import diag_embed, diagonal
 class EighResult(NamedTuple):
     """Eigenvalues in ascending order, and eigenvectors as columns."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 class EigResult(NamedTuple):
     """Eigenvalues in no particular order, and eigenvectors as columns."""
 
-    eigenvalues: Any
-    eigenvectors: Any
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 # Hermitian matrices
@@ -59,7 +60,7 @@ def _eigh_type(x: TensorType) -> tuple[TensorType, TensorType]:
     return TensorType(x.shape[:-1], real_dtype(x.dtype)), x
 
 
-def _hermitian_eval(op: str, function: Any) -> Any:
+def _hermitian_eval(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Array) -> Any:
         check_square(op, type_of(x))  # before the Hermitian part, which broadcasts
         return decompose(op, function, hermitian_part(x))
@@ -67,7 +68,7 @@ def _hermitian_eval(op: str, function: Any) -> Any:
     return run
 
 
-def _eigh_vjp(g: Any, outs: Any) -> tuple[Any]:
+def _eigh_vjp(g: Tensor, outs: Sequence[Tensor]) -> tuple[Tensor]:
     (gw, gv), (w, v) = g, outs
     vh = adjoint(v)
     inner = (vh @ gv) * inverse_gaps(differences(w), is_unused(gv))
@@ -98,7 +99,7 @@ eigh_decompose = primitive(
 )
 
 
-def _eigvalsh_vjp(g: Any, x: Any) -> Any:
+def _eigvalsh_vjp(g: Tensor, x: Tensor) -> Tensor:
     _, v = eigh_decompose(x)
     return scale_columns(v, g) @ adjoint(v)
 
@@ -120,7 +121,7 @@ hermitian_eigenvalues = primitive(
 
 
 @public
-def eigh(x: Any, /) -> EighResult:
+def eigh(x: Tensor, /) -> EighResult:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix: ``x = V @ diag(w) @ V^H``.
 
     A matrix that is not quite Hermitian stands for its Hermitian part. Gradients by the eigenvectors hold
@@ -135,7 +136,7 @@ def eigh(x: Any, /) -> EighResult:
 
 
 @public
-def eigvalsh(x: Any, /) -> Any:
+def eigvalsh(x: Tensor, /) -> Tensor:
     """The eigenvalues of a Hermitian matrix, ascending.
 
     >>> import weft
@@ -160,7 +161,7 @@ def _eig_type(x: TensorType) -> tuple[TensorType, TensorType]:
     return TensorType(x.shape[:-1], dtype), TensorType(x.shape, dtype)
 
 
-def _eig_vjp(g: Any, outs: Any, x_type: TensorType) -> tuple[Any]:
+def _eig_vjp(g: Tensor, outs: Sequence[Tensor], x_type: TensorType) -> tuple[Tensor]:
     """As for a Hermitian matrix, but V is not unitary and its columns are kept at length 1.
 
     C. Boeddeker et al., On the computation of complex-valued gradients, arXiv:1701.00392.
@@ -209,7 +210,7 @@ def _eigvals_type(x: TensorType) -> TensorType:
     return TensorType(x.shape[:-1], complex_dtype(x.dtype))
 
 
-def _eigvals_vjp(g: Any, x: Any) -> Any:
+def _eigvals_vjp(g: Tensor, x: Tensor) -> Tensor:
     _, v = eig_decompose(x)
     vh = adjoint(v)
     return cast(solve_system(vh, scale_rows(g, vh)), dtype=x.dtype)
@@ -227,7 +228,7 @@ eigenvalues_of = primitive(
 
 
 @public
-def eig(x: Any, /) -> EigResult:
+def eig(x: Tensor, /) -> EigResult:
     """Eigenvalues and eigenvectors of a square matrix: ``x @ V = V @ diag(w)``, always complex.
 
     Gradients by the eigenvectors hold for functions that do not depend on their phases, and where all
@@ -242,7 +243,7 @@ def eig(x: Any, /) -> EigResult:
 
 
 @public
-def eigvals(x: Any, /) -> Any:
+def eigvals(x: Tensor, /) -> Tensor:
     """The eigenvalues of a square matrix, in no particular order and always complex.
 
     >>> import weft

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +26,14 @@ from weft.ops.linalg.common import (
     well_conditioned,
 )
 from weft.ops.linalg.systems import triangular_solve
-from weft.ops.op import Array, Sample, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.view.padding import diag_embed, diagonal, tril, triu
 from weft.ops.view.primitives import join
 from weft.ops.view.slices import slice_axis
 
 
-def halve_diagonal(x: Any) -> Any:
+def halve_diagonal(x: Tensor) -> Tensor:
     """x with its diagonal divided by 2."""
     return x - diag_embed(diagonal(x)) / 2
 
@@ -60,7 +61,7 @@ def _indefinite(x: Array) -> DomainError:
     )
 
 
-def _cholesky_vjp(g: Any, out: Any) -> Any:
+def _cholesky_vjp(g: Tensor, out: Tensor) -> Any:
     """``L^-H Φ(L^H g) L^-1``, where Φ takes the lower triangle and half the diagonal.
 
     I. Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527.
@@ -93,7 +94,7 @@ cholesky_factor = primitive(
     "cholesky_upper", samples=lambda: [Sample((positive_definite((3, 3), complex=True),), {"upper": True})]
 )
 @public
-def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """The lower triangular L with ``x = L @ L^H``, or the upper triangular U with ``x = U^H @ U``.
 
     x must be Hermitian (symmetric, if real) and positive definite. A matrix that is not quite Hermitian
@@ -114,8 +115,8 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Any:
 class QRResult(NamedTuple):
     """The factors that ``qr`` returns."""
 
-    Q: Any
-    R: Any
+    Q: Tensor
+    R: Tensor
 
 
 def _qr_type(x: TensorType, *, complete: bool) -> tuple[TensorType, TensorType]:
@@ -125,7 +126,7 @@ def _qr_type(x: TensorType, *, complete: bool) -> tuple[TensorType, TensorType]:
     return TensorType((*lead, m, k), x.dtype), TensorType((*lead, k, n), x.dtype)
 
 
-def _qr_vjp(g: Any, outs: Any, complete: bool) -> tuple[Any]:
+def _qr_vjp(g: Tensor, outs: Sequence[Tensor], complete: bool) -> tuple[Tensor]:
     (gq, gr), (q, r) = g, outs
     m, n = q.shape[-2], r.shape[-1]
     last = q.ndim - 1
@@ -141,7 +142,7 @@ def _qr_vjp(g: Any, outs: Any, complete: bool) -> tuple[Any]:
     return (join(_square_or_tall_qr_vjp(gq, gr_left, q, r_left), q @ gr_right, axis=last),)
 
 
-def fold_complement(g: Any, q: Any, n: int) -> Any:
+def fold_complement(g: Tensor, q: Tensor, n: int) -> Any:
     """The gradient by the first n columns of a unitary matrix, with that by the others folded into it.
 
     The other columns span the complement of the first, so any change of them that matters follows from a
@@ -153,7 +154,7 @@ def fold_complement(g: Any, q: Any, n: int) -> Any:
     return g1 - q2 @ (adjoint(g2) @ q1)
 
 
-def _square_or_tall_qr_vjp(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+def _square_or_tall_qr_vjp(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     """``(gQ + Q S) R^-H``, S Hermitian with the upper triangle of ``gR R^H - Q^H gQ``; R's diagonal is real.
 
     S. F. Walter and L. Lehmann, Algorithmic differentiation of linear algebra functions, arXiv:1009.6112.
@@ -186,7 +187,7 @@ qr_factors = primitive(
 
 
 @public
-def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+def qr(x: Tensor, /, *, mode: str = "reduced") -> QRResult:
     """A matrix Q with orthonormal columns and an upper triangular R with ``x = Q @ R``.
 
     The mode "reduced" gives Q as many columns as x has, if there are enough rows; "complete" makes Q

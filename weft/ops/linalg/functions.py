@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from weft.ops.linalg.common import check_matrix, check_square, floating, square_
 from weft.ops.linalg.kernels import exponential
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
-from weft.ops.op import Array, Sample, composite, no_gradient, type_of
+from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
 from weft.ops.reduce import max, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select, zeros_like
@@ -34,25 +35,25 @@ from weft.ops.view.slices import slice_axis
 class LstsqResult(NamedTuple):
     """The solution, the squared lengths of what is left of b, the rank of a, and its singular values."""
 
-    solution: Any
-    residuals: Any
-    rank: Any
-    singular_values: Any
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
 
 
-def _default_rtol(x: Any) -> Any:
+def _default_rtol(x: Tensor) -> Tensor:
     """The relative size below which rounding cannot tell a singular value from 0."""
     dtype = real_dtype(x.dtype)
-    return size_value(size_max(*x.shape[-2:]), dtype) * np.asarray(np.finfo(x.dtype).eps, dtype)
+    return size_value(size_max(*x.shape[-2:]), dtype) * np.asarray(np.finfo(x.dtype).eps, dtype)  # type: ignore[no-any-return]
 
 
-def _cutoff(op: str, x: Any, rtol: Any) -> Any:
+def _cutoff(op: str, x: Tensor, rtol: Any) -> Tensor:
     if rtol is None:
         return _default_rtol(x)
     if not hasattr(rtol, "dtype"):
         if not isinstance(rtol, int | float):
             raise ArgumentError(op, f"rtol must be a number or a tensor, got {rtol!r}")
-        return np.asarray(rtol, real_dtype(x.dtype))
+        return np.asarray(rtol, real_dtype(x.dtype))  # type: ignore[return-value]
     return rtol if rtol.dtype == real_dtype(x.dtype) else cast(rtol, dtype=real_dtype(x.dtype))
 
 
@@ -72,7 +73,7 @@ def _pinv(x: Array, rtol: Array) -> Array:
     return np.linalg.pinv(x, rtol=rtol)
 
 
-def _pinv_vjp(g: Any, x: Any, out: Any) -> Any:
+def _pinv_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """G. H. Golub and V. Pereyra, The differentiation of pseudo-inverses, SIAM J. Numer. Anal. 10 (1973).
 
     It holds where a small change of x does not change its rank.
@@ -83,7 +84,9 @@ def _pinv_vjp(g: Any, x: Any, out: Any) -> Any:
     return (left - x @ (out @ left)) + (right - (right @ out) @ x) - h @ g @ h
 
 
-def _batch_pinv(op: Any, size: int, inputs: Any, axes: Any, attrs: Any) -> Any:
+def _batch_pinv(
+    op: Op, size: int, inputs: Sequence[Tensor], axes: Sequence[int | None], attrs: Attrs
+) -> tuple[Any, Any]:
     x, rtol = to_front(inputs[0], axes[0], size), inputs[1]
     if axes[1] is not None:
         front = move_axis(rtol, axes[1], 0)
@@ -117,7 +120,7 @@ pseudo_inverse = primitive(
 
 
 @public
-def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+def pinv(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse; singular values below ``rtol`` times the largest count as 0.
 
     rtol is by default the larger of the matrix's sizes times the rounding unit. The gradient holds where
@@ -144,7 +147,7 @@ def _rank_samples() -> list[Sample]:
 
 @composite(samples=_rank_samples)
 @public
-def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+def matrix_rank(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
     """The number of singular values above ``rtol`` times the largest.
 
     >>> import weft
@@ -169,7 +172,7 @@ def _lstsq_samples() -> list[Sample]:
 
 @composite(samples=_lstsq_samples)
 @public
-def lstsq(a: Any, b: Any, /, *, rtol: Any = None) -> LstsqResult:
+def lstsq(a: Tensor, b: Tensor, /, *, rtol: float | None = None) -> LstsqResult:
     """The x that makes ``a @ x`` closest to b, the shortest one if there are several; b may be a vector.
 
     >>> import weft
@@ -204,7 +207,7 @@ def _power_samples() -> list[Sample]:
 
 @composite(samples=_power_samples)
 @public
-def matrix_power(x: Any, /, n: int) -> Any:
+def matrix_power(x: Tensor, /, n: int) -> Tensor:
     """The product of n copies of a square matrix, or of its inverse if n is negative.
 
     >>> import weft
@@ -229,7 +232,7 @@ def matrix_power(x: Any, /, n: int) -> Any:
     return select(np.zeros((), bool), x, unit_matrix(x.shape[-1], x.dtype)) if power is None else power
 
 
-def _exponential_block(x: Any, e: Any) -> Any:
+def _exponential_block(x: Tensor, e: Tensor) -> Tensor:
     """The derivative of the exponential at x along e: the corner of the exponential of ``[[x, e], [0, x]]``.
 
     R. Mathias, A chain rule for matrix functions and applications, SIAM J. Matrix Anal. Appl. 17 (1996).
@@ -262,7 +265,7 @@ matrix_exponential = primitive(
 
 
 @public
-def matrix_exp(x: Any, /) -> Any:
+def matrix_exp(x: Tensor, /) -> Tensor:
     """The exponential of a square matrix, ``I + x + x @ x / 2 + ...``.
 
     >>> import weft

@@ -8,13 +8,13 @@ import numpy as np
 
 from weft.base.dtypes import float32
 from weft.base.public import public
-from weft.base.shapes import normalize_axis
+from weft.base.shapes import Axes, normalize_axis
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.complex import absolute
 from weft.ops.linalg.common import check_square, floating, well_conditioned
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.reduce import max, min, sum
 from weft.ops.samples import real_array
 from weft.ops.vector_norm import vector_norm
@@ -39,7 +39,7 @@ def _matrix_samples() -> list[Sample]:
 
 @composite(samples=_matrix_samples)
 @public
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of matrices: "fro" (Frobenius), "nuc" (nuclear), 1, -1, 2, -2, inf or -inf.
 
     2 and -2 are the largest and smallest singular value, "nuc" is their sum; 1 and -1 are the largest and
@@ -65,12 +65,12 @@ def _listed(orders: tuple[Any, ...]) -> str:
     return ", ".join(map(repr, orders))
 
 
-def _norm_of_singular_values(x: Any, ord: Any) -> Any:
+def _norm_of_singular_values(x: Tensor, ord: Any) -> Tensor:
     reduction = {"nuc": sum, 2: max, -2: min}[ord]
     return reduction(singular_values(x), axis=-1)
 
 
-def _norm_of_sums(x: Any, ord: float) -> Any:
+def _norm_of_sums(x: Tensor, ord: float) -> Tensor:
     sums = sum(absolute(x), axis=-2 if abs(ord) == 1 else -1)
     return (max if ord > 0 else min)(sums, axis=-1)
 
@@ -89,7 +89,7 @@ def _norm_samples() -> list[Sample]:
 
 @composite("linalg_norm", samples=_norm_samples)
 @public
-def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: Tensor, /, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The norm of vectors, if ``axis`` is one axis, or of matrices, if it is two.
 
     Without an axis all of x is one vector; with an ord, x must then be a vector or a matrix.
@@ -131,7 +131,7 @@ def _cond_samples() -> list[Sample]:
 
 @composite("linalg_cond", samples=_cond_samples)
 @public
-def cond(x: Any, /, p: Any = None) -> Any:
+def cond(x: Tensor, /, p: Tensor | None = None) -> Tensor:
     """The condition number: the largest singular value over the smallest, infinite for a singular matrix.
 
     With p = -2 it is the inverse of that. With the p of another ``matrix_norm`` it is the norm times that of

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import DTypeLike
 from weft.base.public import public
 from weft.base.shapes import broadcast_shapes, normalize_axis, size_of
 from weft.base.size_bounds import typical
@@ -18,7 +19,7 @@ from weft.ops.contract import matmul
 from weft.ops.families import linear
 from weft.ops.linalg.common import floating, well_conditioned
 from weft.ops.linalg.systems import invert, solve_system
-from weft.ops.op import Op, Sample, composite, type_of
+from weft.ops.op import Op, Sample, Tensor, composite, type_of
 from weft.ops.reduce import sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import same_dtype
@@ -55,7 +56,7 @@ cross_product: Op = linear(
 
 
 @public
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of three elements along an axis.
 
     >>> import weft
@@ -82,7 +83,7 @@ def _trace_samples() -> list[Sample]:
 
 @composite(samples=_trace_samples)
 @public
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The sum along a diagonal; an offset above 0 is a diagonal above the main one.
 
     >>> import weft
@@ -97,9 +98,9 @@ def _multi_dot_samples() -> list[Sample]:
     return [Sample(chain), Sample((real_array((2,)), *chain, real_array((4,), seed=3))), Sample(chain[:1])]
 
 
-@composite(samples=_multi_dot_samples, sampled=lambda *arrays: multi_dot(arrays))
+@composite(samples=_multi_dot_samples, sampled=lambda *arrays: multi_dot(arrays))  # type: ignore[has-type]
 @public
-def multi_dot(arrays: Sequence[Any], /) -> Any:
+def multi_dot(arrays: Sequence[Any], /) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
 
     The first and the last may be vectors.
@@ -137,7 +138,7 @@ def _best_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
     return splits
 
 
-def _product(arrays: list[Any], splits: dict[tuple[int, int], int], i: int, j: int) -> Any:
+def _product(arrays: Sequence[Tensor], splits: dict[tuple[int, int], int], i: int, j: int) -> Tensor:
     if i == j:
         return arrays[i]
     k = splits[i, j]
@@ -156,7 +157,7 @@ def _tensorinv_samples() -> list[Sample]:
 
 @composite(samples=_tensorinv_samples)
 @public
-def tensorinv(x: Any, /, ind: int = 2) -> Any:
+def tensorinv(x: Tensor, /, ind: int = 2) -> Tensor:
     """The inverse of x seen as a matrix from its last axes to its first ``ind`` axes.
 
     >>> import weft
@@ -175,7 +176,7 @@ def tensorinv(x: Any, /, ind: int = 2) -> Any:
 
 @composite(samples=lambda: [Sample((well_conditioned((6, 6)).reshape(2, 3, 6), real_array((2, 3))))])
 @public
-def tensorsolve(a: Any, b: Any, /) -> Any:
+def tensorsolve(a: Tensor, b: Tensor, /) -> Tensor:
     """The x with ``tensordot(a, x, axes=x.ndim) = b``.
 
     >>> import weft

@@ -6,6 +6,7 @@ rotation: gradients are as those of eigenvectors, see ``eigen``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from weft.ops.linalg.common import (
     well_conditioned,
 )
 from weft.ops.linalg.factorisations import fold_complement
-from weft.ops.op import Array, Sample, type_of
+from weft.ops.op import Array, Sample, Tensor, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import select
 from weft.ops.view.padding import diag_embed, diagonal
@@ -41,9 +42,9 @@ from weft.ops.view.slices import slice_axis
 class SVDResult(NamedTuple):
     """The factors of ``U @ diag(S) @ Vh``."""
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 
 def _svd_type(x: TensorType, *, full_matrices: bool) -> tuple[TensorType, ...]:
@@ -60,7 +61,7 @@ def _svd(x: Array, *, full_matrices: bool) -> Any:
     return decompose("svd", np.linalg.svd, x, full_matrices=full_matrices)
 
 
-def _svd_vjp(g: Any, outs: Any, full_matrices: bool) -> tuple[Any]:
+def _svd_vjp(g: Tensor, outs: Sequence[Tensor], full_matrices: bool) -> tuple[Tensor]:
     (gu, gs, gvh), (u, s, vh) = g, outs
     gv, v, k = adjoint(gvh), adjoint(vh), s.shape[-1]
     if full_matrices:
@@ -69,7 +70,7 @@ def _svd_vjp(g: Any, outs: Any, full_matrices: bool) -> tuple[Any]:
     return (_reduced_svd_vjp(gu, gs, gv, u, s, v),)
 
 
-def _reduced_svd_vjp(gu: Any, gs: Any, gv: Any, u: Any, s: Any, v: Any) -> Any:
+def _reduced_svd_vjp(gu: Tensor, gs: Tensor, gv: Tensor, u: Tensor, s: Tensor, v: Tensor) -> Tensor:
     """J. Townsend, Differentiating the singular value decomposition (2016), and its complex case.
 
     Within the spans of U and V the rotations of both sides and the values change; where x is tall or
@@ -138,7 +139,7 @@ def _svdvals(x: Array) -> Any:
     return decompose("svdvals", np.linalg.svd, x, compute_uv=False)
 
 
-def _svdvals_vjp(g: Any, x: Any, out: Any) -> Any:
+def _svdvals_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """``U diag(g) V^H``; a singular value of 0 is where the sign of a number would turn, and counts as 0."""
     u, _, vh = svd_decompose(x, full_matrices=False)
     return scale_columns(u, select(out == 0, np.zeros((), g.dtype), g)) @ vh
@@ -163,7 +164,7 @@ singular_values = primitive(
 
 
 @public
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``x = U @ diag(S) @ Vh``, singular values descending.
 
     With ``full_matrices`` U and Vh are square, else they have as many columns and rows as there are
@@ -178,7 +179,7 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
 
 
 @public
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: Tensor, /) -> Tensor:
     """The singular values, descending.
 
     >>> import weft

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from weft.base.public import public
@@ -23,7 +21,7 @@ from weft.ops.linalg.common import (
     well_conditioned,
 )
 from weft.ops.linalg.kernels import substitute
-from weft.ops.op import Array, Sample, composite
+from weft.ops.op import Array, Sample, Tensor, composite
 from weft.ops.samples import complex_array, real_array
 from weft.ops.view.padding import tril, triu
 from weft.ops.view.primitives import reshape
@@ -49,7 +47,7 @@ def _solve(a: Array, b: Array) -> Array:
         raise singular("solve", a) from None
 
 
-def _solve_vjp(g: Any, a: Any, out: Any, b_type: TensorType) -> tuple[Any, Any]:
+def _solve_vjp(g: Tensor, a: Tensor, out: Tensor, b_type: TensorType) -> tuple[Tensor, Tensor]:
     gb = solve_system(adjoint(a), g)
     ga = -(gb @ adjoint(out))
     return unbroadcast(ga, a.shape), unbroadcast(gb, b_type.shape)
@@ -74,7 +72,7 @@ solve_system = primitive(
 
 
 @public
-def solve(x1: Any, x2: Any, /) -> Any:
+def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The solution x of ``x1 @ x = x2``; an x2 with one axis is a vector, else a matrix or a batch of them.
 
     >>> import weft
@@ -102,7 +100,9 @@ def _solve_triangular(a: Array, b: Array, *, upper: bool, unit: bool) -> Array:
         raise singular("solve_triangular", a) from None
 
 
-def _triangular_vjp(g: Any, a: Any, out: Any, b_type: TensorType, upper: bool, unit: bool) -> tuple[Any, Any]:
+def _triangular_vjp(
+    g: Tensor, a: Tensor, out: Tensor, b_type: TensorType, upper: bool, unit: bool
+) -> tuple[Tensor, Tensor]:
     gb = triangular_solve(adjoint(a), g, upper=not upper, unit=unit)
     full = -(gb @ adjoint(out))
     ga = triu(full, k=int(unit)) if upper else tril(full, k=-int(unit))
@@ -131,8 +131,8 @@ triangular_solve = primitive(
 
 @public
 def solve_triangular(
-    a: Any, b: Any, /, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Any:
+    a: Tensor, b: Tensor, /, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
     """The solution x of ``a @ x = b`` for a triangular a, or of ``x @ a = b`` if not ``left``.
 
     Args:
@@ -164,7 +164,7 @@ def _cholesky_solve_samples() -> list[Sample]:
 
 @composite(samples=_cholesky_solve_samples)
 @public
-def cholesky_solve(b: Any, factor: Any, /, *, upper: bool = False) -> Any:
+def cholesky_solve(b: Tensor, factor: Tensor, /, *, upper: bool = False) -> Tensor:
     """The solution x of ``a @ x = b`` from the Cholesky factor of a.
 
     >>> import weft
@@ -189,7 +189,7 @@ def _invert(x: Array) -> Array:
         raise singular("inv", x) from None
 
 
-def _invert_vjp(g: Any, out: Any) -> Any:
+def _invert_vjp(g: Tensor, out: Tensor) -> Tensor:
     h = adjoint(out)
     return -(h @ g @ h)
 
@@ -214,7 +214,7 @@ invert = primitive(
 
 
 @public
-def inv(x: Any, /) -> Any:
+def inv(x: Tensor, /) -> Tensor:
     """The inverse matrix.
 
     >>> import weft

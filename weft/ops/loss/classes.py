@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from weft.base.dtypes import kind
+from weft.base.dtypes import DType, kind
 from weft.base.public import public
 from weft.errors import DomainError, ShapeError
 from weft.ops.classes import take_class
 from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced, total
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
@@ -22,7 +20,7 @@ from weft.ops.view.primitives import reshape
 # Classes
 
 
-def _class_weights(op: str, weight: Any, classes: int, like: Any) -> Any:
+def _class_weights(op: str, weight: Tensor | None, classes: int, like: Tensor) -> Tensor | None:
     if weight is None:
         return None
     if weight.shape != (classes,):
@@ -32,19 +30,19 @@ def _class_weights(op: str, weight: Any, classes: int, like: Any) -> Any:
     return weight if weight.dtype == like.dtype else cast(weight, dtype=like.dtype)
 
 
-def _class_axis(op: str, x: Any) -> int:
+def _class_axis(op: str, x: Tensor) -> int:
     if x.ndim == 0:
         raise ShapeError(op, f"the input must be (C,) or (N, C, *S), got {type_of(x)}")
     return 0 if x.ndim == 1 else 1
 
 
-def _check_numbers(op: str, x: Any, target: Any, axis: int) -> None:
+def _check_numbers(op: str, x: Tensor, target: Tensor, axis: int) -> None:
     if kind(target.dtype) not in "iu" or target.shape != (*x.shape[:axis], *x.shape[axis + 1 :]):
         expected = "class numbers of the input's shape without its class axis"
         raise ShapeError(op, f"target must be {expected}, got {type_of(x)} and {type_of(target)}")
 
 
-def _number_weights(target: Any, weight: Any, ignore_index: int, dtype: Any) -> Any:
+def _number_weights(target: Tensor, weight: Tensor | None, ignore_index: int, dtype: DType) -> Tensor:
     """The weight of each class number: 0 where it is ignored."""
     limits = np.iinfo(target.dtype)
     possible = limits.min <= ignore_index <= limits.max
@@ -55,7 +53,7 @@ def _number_weights(target: Any, weight: Any, ignore_index: int, dtype: Any) -> 
     return select(kept, gather_nd(weight, safe), np.zeros((), dtype))
 
 
-def _weighted(op: str, losses: Any, weights: Any, reduction: str) -> Any:
+def _weighted(op: str, losses: Tensor, weights: Tensor, reduction: str) -> Tensor:
     """Losses that are weighted already, reduced; their mean is by the sum of weights."""
     return total(losses) / total(weights) if reduction == "mean" else reduced(op, losses, reduction)
 
@@ -75,8 +73,8 @@ def _number_samples() -> list[Sample]:
 @public
 @composite(samples=_number_samples, whole=("x", "target"), precision="high")
 def nll_loss(
-    x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
-) -> Any:
+    x: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
     """The negative log-probability, from log-probabilities (N, C, *S), of the class numbers (N, *S).
 
     >>> import weft
@@ -89,8 +87,14 @@ def nll_loss(
 
 
 def _hard_cross_entropy(
-    op: str, scores: Any, target: Any, weight: Any, axis: int, ignore_index: int, reduction: str
-) -> Any:
+    op: str,
+    scores: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    axis: int,
+    ignore_index: int,
+    reduction: str,
+) -> Tensor:
     _check_numbers(op, scores, target, axis)
     weights = _number_weights(target, weight, ignore_index, scores.dtype)
     losses = -take_class(scores, target, axis=axis, ignore=int(ignore_index))
@@ -114,13 +118,13 @@ def _entropy_samples() -> list[Sample]:
 @public
 @composite(samples=_entropy_samples, whole=("x", "target"), precision="high")
 def cross_entropy(
-    x: Any,
-    target: Any,
-    weight: Any = None,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Tensor:
     """The cross entropy of the softmax of logits (N, C, *S) with class numbers (N, *S) or probabilities.
 
     Args:
@@ -153,7 +157,7 @@ def cross_entropy(
     return hard * (1 - label_smoothing) + even
 
 
-def _class_sum(scores: Any, weight: Any, axis: int) -> Any:
+def _class_sum(scores: Tensor, weight: Tensor | None, axis: int) -> Tensor:
     """The negative sum of log-probabilities over classes, weighted."""
     if weight is not None:
         scores = scores * reshape(weight, shape=(*weight.shape, *(1,) * (scores.ndim - axis - 1)))
@@ -161,8 +165,8 @@ def _class_sum(scores: Any, weight: Any, axis: int) -> Any:
 
 
 def _soft_cross_entropy(
-    scores: Any, target: Any, weight: Any, axis: int, reduction: str, label_smoothing: float
-) -> Any:
+    scores: Tensor, target: Tensor, weight: Tensor | None, axis: int, reduction: str, label_smoothing: float
+) -> Tensor:
     scores, target = paired("cross_entropy", scores, target)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / scores.shape[axis]

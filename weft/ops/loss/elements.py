@@ -5,6 +5,7 @@ Every loss takes ``reduction``: "mean" over all elements, "sum", or "none" for t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log as _log
 from math import pi
 from typing import Any
@@ -16,7 +17,7 @@ from weft.errors import DomainError, ShapeError
 from weft.ops.activation_ops import soft_rectify
 from weft.ops.elementwise import absolute, exp, log, maximum, minimum
 from weft.ops.families import elementwise
-from weft.ops.op import Array, Sample, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.scalar import ScalarEmitter, Value
@@ -25,12 +26,12 @@ from weft.ops.statistics import as_floating
 from weft.ops.view.primitives import reshape
 
 
-def total(x: Any) -> Any:
+def total(x: Tensor) -> Tensor:
     """The sum of all elements."""
     return reduce_sum(x, axes=tuple(range(x.ndim)), keepdims=False)
 
 
-def reduced(op: str, losses: Any, reduction: str) -> Any:
+def reduced(op: str, losses: Tensor, reduction: str) -> Tensor:
     """Losses of elements reduced as asked."""
     if reduction == "none":
         return losses
@@ -41,7 +42,7 @@ def reduced(op: str, losses: Any, reduction: str) -> Any:
     raise DomainError(op, f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
 
 
-def paired(op: str, x: Any, target: Any) -> tuple[Any, Any]:
+def paired(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Input and target as floats of one dtype and shape; a target may be one number for all."""
     x, target = same_dtype(op, as_floating(x), target)
     if target.ndim and target.shape != x.shape:
@@ -53,7 +54,7 @@ def paired(op: str, x: Any, target: Any) -> tuple[Any, Any]:
     return x, target
 
 
-def _pairs(low: float = -2.0, high: float = 2.0, **attrs: Any) -> Any:
+def _pairs(low: float = -2.0, high: float = 2.0, **attrs: Any) -> Callable[..., Any]:
     """Samples of two arrays with each reduction."""
 
     def generate() -> list[Sample]:
@@ -69,7 +70,7 @@ def _pairs(low: float = -2.0, high: float = 2.0, **attrs: Any) -> Any:
 
 @public
 @composite(samples=_pairs(), precision="high")
-def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
+def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The mean squared difference.
 
     >>> import weft
@@ -83,7 +84,7 @@ def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
 
 @public
 @composite(samples=_pairs(), precision="high")
-def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
+def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The mean absolute difference.
 
     >>> import weft
@@ -94,7 +95,7 @@ def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
     return reduced("l1_loss", absolute(x - target), reduction)
 
 
-def _bent(gap: Any, bend: float) -> Any:
+def _bent(gap: Tensor, bend: float) -> Tensor:
     """``gap**2 / 2`` up to the bend, and from there on a line with the slope ``bend``."""
     size = absolute(gap)
     inner = minimum(size, np.asarray(bend, size.dtype))
@@ -103,7 +104,7 @@ def _bent(gap: Any, bend: float) -> Any:
 
 @public
 @composite(samples=lambda: [*_pairs()(), *_pairs(delta=0.8)()], precision="high")
-def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
+def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the squared difference up to ``delta``, from there on a line with the slope ``delta``.
 
     >>> import weft
@@ -118,7 +119,7 @@ def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0)
 
 @public
 @composite(samples=lambda: [*_pairs()(), *_pairs(beta=0.8)(), *_pairs(beta=0.0)()], precision="high")
-def smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
+def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """The absolute difference, rounded off below ``beta``: ``huber_loss / beta``.
 
     >>> import weft
@@ -149,7 +150,7 @@ def _binary_entropy_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
     return e.sub(e.mul(e.sub(1, y), e.neg(negative)), e.mul(y, positive))
 
 
-def _cut_log(x: Any) -> Any:
+def _cut_log(x: Tensor) -> Tensor:
     return maximum(log(x), np.asarray(_LEAST_LOG, x.dtype))
 
 
@@ -181,7 +182,9 @@ def _probability_samples() -> list[Sample]:
 
 @public
 @composite("binary_cross_entropy_weighted", samples=_probability_samples, precision="high")
-def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+def binary_cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """The cross entropy of probabilities with targets in 0..1; logarithms are cut at -100.
 
     >>> import weft
@@ -205,15 +208,19 @@ def _logit_samples() -> list[Sample]:
 
 @composite(
     samples=_logit_samples,
-    sampled=lambda x, t, w=None, p=None, *, reduction="mean": binary_cross_entropy_with_logits(
+    sampled=lambda x, t, w=None, p=None, *, reduction="mean": binary_cross_entropy_with_logits(  # type: ignore[has-type]
         x, t, w, reduction, p
     ),
     precision="high",
 )
 @public
 def binary_cross_entropy_with_logits(
-    x: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
-) -> Any:
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """``binary_cross_entropy`` of ``sigmoid(x)``, without overflow; ``pos_weight`` scales the positive part.
 
     >>> import weft
@@ -239,7 +246,7 @@ def binary_cross_entropy_with_logits(
     ],
     precision="high",
 )  # fmt: skip
-def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
+def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """The divergence ``target * (log(target) - x)`` of log-probabilities x from a target distribution.
 
     The divergence of distributions is the sum over classes: use ``reduction="batchmean"``.
@@ -273,13 +280,13 @@ _HALF_LOG_TAU = 0.5 * _log(2 * pi)
     precision="high",
 )
 def poisson_nll_loss(
-    x: Any,
-    target: Any,
+    x: Tensor,
+    target: Tensor,
     log_input: bool = True,
     full: bool = False,
     eps: float = 1e-8,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """The negative log-likelihood of counts under a Poisson distribution whose (log) rate is x.
 
     With ``full`` the term that depends on the target alone is added, by Stirling's formula.
@@ -310,8 +317,8 @@ def poisson_nll_loss(
 )
 @public
 def gaussian_nll_loss(
-    x: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-) -> Any:
+    x: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
     """The negative log-likelihood of targets under normal distributions with means x and variances.
 
     Variances below ``eps`` count as ``eps``; with ``full`` the constant term is added.

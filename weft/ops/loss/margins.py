@@ -17,7 +17,7 @@ from weft.ops.classes import put_class, take_class
 from weft.ops.elementwise import equal, maximum, minimum
 from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.scan import cumulative_sum
@@ -29,7 +29,7 @@ from weft.ops.view.primitives import reshape
 # Distances
 
 
-def _vectors(seed: int = 0) -> tuple[Any, Any]:
+def _vectors(seed: int = 0) -> tuple[Array, Array]:
     return real_array((3, 4), seed=seed), real_array((3, 4), seed=seed + 1)
 
 
@@ -42,7 +42,7 @@ def _vectors(seed: int = 0) -> tuple[Any, Any]:
     ],
     precision="high",
 )
-def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along an axis; lengths below ``eps`` count as ``eps``.
 
     >>> import weft
@@ -65,7 +65,9 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
     ],
     precision="high",
 )
-def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Any:
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
+) -> Tensor:
     """The p-norm of ``x1 - x2 + eps`` along the last axis.
 
     >>> import weft
@@ -85,7 +87,7 @@ def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepd
     ],
     precision="high",
 )
-def cdist(x1: Any, x2: Any, p: float = 2.0) -> Any:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance of each row of x1 (..., P, M) to each row of x2 (..., R, M).
 
     >>> import weft
@@ -105,7 +107,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0) -> Any:
     samples=lambda: [Sample((real_array((4, 3)),)), Sample((real_array((4, 3)),), {"p": 1.0})],
     precision="high",
 )
-def pdist(x: Any, p: float = 2.0) -> Any:
+def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance of each row of x (N, M) to each later one, in one vector.
 
     >>> import weft
@@ -121,7 +123,7 @@ def pdist(x: Any, p: float = 2.0) -> Any:
 # Margins between two inputs
 
 
-def _signs(n: int) -> Any:
+def _signs(n: int) -> Array:
     return np.where(np.arange(n) % 2 == 0, 1, -1)
 
 
@@ -133,7 +135,9 @@ def _signs(n: int) -> Any:
     ],
     precision="high",
 )
-def cosine_embedding_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
+def cosine_embedding_loss(
+    x1: Tensor, x2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
     """``1 - cos`` where the target is 1, and the cosine above ``margin`` where it is -1.
 
     >>> import weft
@@ -154,7 +158,9 @@ def cosine_embedding_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, re
     ],
     precision="high",
 )
-def margin_ranking_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Any:
+def margin_ranking_loss(
+    x1: Tensor, x2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
     """How far x1 is from being above x2 (target 1), or below it (target -1), by a margin.
 
     >>> import weft
@@ -173,15 +179,15 @@ def margin_ranking_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, redu
     precision="high",
 )
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     margin: float = 1.0,
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """How far the negative is from being farther from the anchor than the positive by a margin.
 
     With ``swap`` the distance of positive and negative counts instead, where it is smaller.
@@ -192,7 +198,7 @@ def triplet_margin_loss(
     tensor(0.7500)
     """
 
-    def distance(x1: Any, x2: Any) -> Any:
+    def distance(x1: Tensor, x2: Tensor) -> Tensor:
         return pairwise_distance(x1, x2, p, eps)
 
     return triplet_margin_with_distance_loss(
@@ -202,15 +208,15 @@ def triplet_margin_loss(
 
 @public
 def triplet_margin_with_distance_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
     *,
     distance_function: Callable[[Any, Any], Any] | None = None,
     margin: float = 1.0,
     swap: bool = False,
     reduction: str = "mean",
-) -> Any:
+) -> Tensor:
     """``triplet_margin_loss`` with a distance of the user's.
 
     >>> import weft
@@ -239,7 +245,7 @@ def triplet_margin_with_distance_loss(
     ],
     precision="high",
 )
-def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Any:
+def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """x where the target is 1, and how far x is below ``margin`` where it is -1.
 
     >>> import weft
@@ -259,7 +265,7 @@ def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: st
     ],
     precision="high",
 )
-def soft_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
+def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """``log(1 + exp(-target * x))`` for targets 1 and -1.
 
     >>> import weft
@@ -278,13 +284,18 @@ def soft_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
             {"p": 2, "margin": 0.7},
         ),
     ],
-    sampled=lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w),
+    sampled=lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w),  # type: ignore[has-type]
     precision="high",
 )
 @public
 def multi_margin_loss(
-    x: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean"
-) -> Any:
+    x: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """How far the score of the target class is from being above every other by a margin, over x (N, C).
 
     >>> import weft
@@ -319,7 +330,9 @@ def multi_margin_loss(
     ],
     precision="high",
 )
-def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+def multilabel_soft_margin_loss(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
     """The mean over classes of the binary cross entropy of logits x (N, C) with labels 0 and 1.
 
     >>> import weft
@@ -341,7 +354,7 @@ def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, reducti
     ],
     precision="high",
 )
-def multilabel_margin_loss(x: Any, target: Any, reduction: str = "mean") -> Any:
+def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """How far the scores of several target classes are from being above every other by 1, over x (N, C).
 
     A target (N, C) lists classes; the first -1 ends the list.

@@ -9,14 +9,14 @@ import numpy as np
 
 from weft.base.dtypes import int64, kind
 from weft.base.public import public
-from weft.base.shapes import Shape
+from weft.base.shapes import PerAxis, Shape
 from weft.errors import DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.conv.kernel import Ints
 from weft.ops.conv.layers import per_axis
 from weft.ops.elementwise import select
 from weft.ops.index import gather_nd
-from weft.ops.op import Array, Attrs, Sample, composite, type_of
+from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
 from weft.ops.pool.maximum import max_indices, max_values, separated
 from weft.ops.pool.windowed import need_floating, need_pool_rank
 from weft.ops.reduce import argmax, reduce_sum
@@ -25,7 +25,7 @@ from weft.ops.view.primitives import permute, reshape
 from weft.ops.windows import window_sum
 
 
-def _output_sizes(op: str, rank: int, x: Any, output_size: Any) -> Ints:
+def _output_sizes(op: str, rank: int, x: Tensor, output_size: PerAxis) -> Ints:
     """One size for each axis; None keeps the size of the input."""
     sizes = x.shape[x.ndim - rank :]
     if output_size is None:
@@ -55,7 +55,7 @@ def _equal_windows(sizes: Shape, counts: Ints) -> Attrs | None:
     return {"kernel": kernel, "stride": kernel, "padding": ((0, 0),) * rank, "dilation": (1,) * rank}
 
 
-def _average_axis(x: Any, axis: int, count: int) -> Any:
+def _average_axis(x: Tensor, axis: int, count: int) -> Tensor:
     index, inside = _bins(x.shape[axis], count)
     bins = gather_nd(move_axis(x, axis, 0), index)
     shape = (*index.shape, *(1,) * (x.ndim - 1))
@@ -64,7 +64,7 @@ def _average_axis(x: Any, axis: int, count: int) -> Any:
     return move_axis(reduce_sum(kept, axes=(1,), keepdims=False) * scale, 0, axis)
 
 
-def _average(op: str, rank: int, x: Any, output_size: Any) -> Any:
+def _average(op: str, rank: int, x: Tensor, output_size: PerAxis) -> Tensor:
     need_pool_rank(op, rank, x)
     need_floating(op, x)
     counts = _output_sizes(op, rank, x, output_size)
@@ -76,7 +76,7 @@ def _average(op: str, rank: int, x: Any, output_size: Any) -> Any:
     return x
 
 
-def _max(op: str, rank: int, x: Any, output_size: Any, return_indices: bool) -> Any:
+def _max(op: str, rank: int, x: Tensor, output_size: PerAxis, return_indices: bool) -> Tensor:
     need_pool_rank(op, rank, x)
     if kind(x.dtype) not in "iuf":
         raise DtypeError(op, f"dtype must be integer or floating, got {x.dtype.name}")
@@ -85,7 +85,7 @@ def _max(op: str, rank: int, x: Any, output_size: Any, return_indices: bool) -> 
     attrs = _equal_windows(sizes, counts)
     if attrs is not None:
         out = max_values(x, **attrs)
-        return (out, max_indices(x, **attrs)) if return_indices else out
+        return (out, max_indices(x, **attrs)) if return_indices else out  # type: ignore[return-value]
     shape = (*x.shape[:lead], *counts)
     flat = _flat_bins(sizes, counts)
     rows = reshape(x, shape=(prod(x.shape[:lead]), prod(sizes)))
@@ -95,7 +95,7 @@ def _max(op: str, rank: int, x: Any, output_size: Any, return_indices: bool) -> 
     out = reshape(permute(gather_nd(bins, each, winner, every), axes=(1, 0)), shape=shape)
     if not return_indices:
         return out
-    return out, reshape(permute(gather_nd(flat, each, winner), axes=(1, 0)), shape=shape)
+    return out, reshape(permute(gather_nd(flat, each, winner), axes=(1, 0)), shape=shape)  # type: ignore[return-value]
 
 
 def _flat_bins(sizes: Shape, counts: Ints) -> Array:
@@ -108,7 +108,7 @@ def _flat_bins(sizes: Shape, counts: Ints) -> Array:
     return flat
 
 
-def _samples(rank: int, *more: Attrs) -> Any:
+def _samples(rank: int, *more: Attrs) -> Samples:
     def generate() -> list[Sample]:
         x = separated((2, 3, *(7, 6, 4)[:rank]))
         sizes: list[Any] = [3, (7, 2, 4)[:rank], 1, (9, 4, 2)[:rank]]
@@ -120,7 +120,7 @@ def _samples(rank: int, *more: Attrs) -> Any:
 
 @public
 @composite(samples=_samples(1))
-def adaptive_avg_pool1d(x: Any, output_size: Any) -> Any:
+def adaptive_avg_pool1d(x: Tensor, output_size: PerAxis) -> Tensor:
     """The averages of ``output_size`` bins along the last axis.
 
     >>> import weft
@@ -132,7 +132,7 @@ def adaptive_avg_pool1d(x: Any, output_size: Any) -> Any:
 
 @public
 @composite(samples=_samples(2))
-def adaptive_avg_pool2d(x: Any, output_size: Any) -> Any:
+def adaptive_avg_pool2d(x: Tensor, output_size: PerAxis) -> Tensor:
     """The averages of bins over the last two axes; None for an axis keeps its size.
 
     >>> import weft
@@ -144,7 +144,7 @@ def adaptive_avg_pool2d(x: Any, output_size: Any) -> Any:
 
 @public
 @composite(samples=_samples(3))
-def adaptive_avg_pool3d(x: Any, output_size: Any) -> Any:
+def adaptive_avg_pool3d(x: Tensor, output_size: PerAxis) -> Tensor:
     """The averages of bins over the last three axes; None for an axis keeps its size.
 
     >>> import weft
@@ -156,7 +156,7 @@ def adaptive_avg_pool3d(x: Any, output_size: Any) -> Any:
 
 @public
 @composite(samples=_samples(1, {"return_indices": True}))
-def adaptive_max_pool1d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(x: Tensor, output_size: PerAxis, return_indices: bool = False) -> Tensor:
     """The largest elements of ``output_size`` bins along the last axis; also where they are, if asked.
 
     >>> import weft
@@ -168,7 +168,7 @@ def adaptive_max_pool1d(x: Any, output_size: Any, return_indices: bool = False) 
 
 @public
 @composite(samples=_samples(2, {"return_indices": True}))
-def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(x: Tensor, output_size: PerAxis, return_indices: bool = False) -> Tensor:
     """The largest elements of bins over the last two axes; also where they are, if asked.
 
     >>> import weft
@@ -180,7 +180,7 @@ def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) 
 
 @public
 @composite(samples=_samples(3, {"return_indices": True}))
-def adaptive_max_pool3d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(x: Tensor, output_size: PerAxis, return_indices: bool = False) -> Tensor:
     """The largest elements of bins over the last three axes; also where they are, if asked.
 
     >>> import weft

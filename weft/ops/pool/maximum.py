@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import int64, kind
+from weft.base.dtypes import DType, int64, kind
 from weft.base.shapes import Shape
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
@@ -15,7 +16,7 @@ from weft.ops.batching import batch_leading
 from weft.ops.conv.kernel import Ints, Padding, pad_array
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Array, Attrs, Sample, no_gradient
+from weft.ops.op import Array, Attrs, Sample, Tensor, no_gradient
 from weft.ops.samples import int_array, rng
 from weft.ops.size import filled, positions
 from weft.ops.view.primitives import reshape
@@ -24,7 +25,7 @@ from weft.ops.windows import pooled_type, reduce_windows, window_positions
 # The largest element of each window, and where it is
 
 
-def _lowest(dtype: Any) -> Any:
+def _lowest(dtype: DType) -> float:
     return np.iinfo(dtype).min if kind(dtype) in "iu" else -np.inf
 
 
@@ -34,7 +35,7 @@ def _max_type(x: TensorType, **attrs: Any) -> TensorType:
     return pooled_type(x, **attrs)
 
 
-def _max_pool(x: Any, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+def _max_pool(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
     return reduce_windows(np.maximum, x, kernel, stride, padding, dilation, _lowest(x.dtype))
 
 
@@ -42,7 +43,7 @@ def _along(axis: int, rank: int, start: int, count: int, step: int) -> tuple[Any
     return (..., slice(start, start + (count - 1) * step + 1, step), *(slice(None),) * (rank - 1 - axis))
 
 
-def _max_indices(x: Any, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+def _max_indices(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Array:
     """The place of the first largest element, counted over the flattened last axes of x.
 
     The taps that win are found one axis after another, from the last, so that of equal elements the first
@@ -100,14 +101,14 @@ def _flat_places(taps: list[Array], sizes: Shape, stride: Ints, padding: Padding
     return place
 
 
-def _at_places(x: Any, places: Any, rank: int) -> tuple[Any, Any, Any]:
+def _at_places(x: Tensor, places: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
     """x and places with all axes before the windowed ones made one, and the windowed ones made one."""
     rows = prod(places.shape[: places.ndim - rank])
     flat = reshape(places, shape=(rows, prod(places.shape[places.ndim - rank :])))
     return reshape(x, shape=(rows, prod(x.shape[x.ndim - rank :]))), positions(rows, 1), flat
 
 
-def _max_vjp(g: Any, x: Any, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+def _max_vjp(g: Tensor, x: Tensor, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Tensor:
     rank = len(kernel)
     places = max_indices(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     g, rows, flat = _at_places(g, places, rank)
@@ -115,7 +116,7 @@ def _max_vjp(g: Any, x: Any, kernel: Ints, stride: Ints, padding: Padding, dilat
     return reshape(scatter_add_nd(zeros, g, rows, flat), shape=x.shape)
 
 
-def _max_jvp(primals: Any, tangents: Any, out: Any, **attrs: Any) -> Any:
+def _max_jvp(primals: Sequence[Tensor], tangents: Sequence[Tensor], out: Tensor, **attrs: Any) -> Tensor:
     tangent, rows, flat = _at_places(tangents[0], max_indices(primals[0], **attrs), len(attrs["kernel"]))
     return reshape(gather_nd(tangent, rows, flat), shape=out.shape)
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import kind
 from weft.base.public import public
-from weft.base.shapes import Shape
+from weft.base.shapes import PerAxis, Shape
 from weft.errors import DtypeError, ShapeError
 from weft.ops.conv.layers import per_axis
 from weft.ops.index import scatter_nd
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Sample, Samples, Tensor, composite, type_of
 from weft.ops.pool.windowed import need_pool_rank
 from weft.ops.samples import real_array, rng
 from weft.ops.size import filled, positions
 from weft.ops.view.primitives import reshape
 
 
-def _sizes(op: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, output_size: Any) -> Shape:
+def _sizes(
+    op: str,
+    rank: int,
+    x: Tensor,
+    kernel: PerAxis,
+    stride: PerAxis | None,
+    padding: PerAxis,
+    output_size: Sequence[int] | None,
+) -> Shape:
     """The sizes of the tensor that was pooled: as asked for, or the least that is possible."""
     kernel = per_axis(op, "kernel_size", kernel, rank, 1)
     stride = kernel if stride is None else per_axis(op, "stride", stride, rank, 1)
@@ -37,8 +45,15 @@ def _sizes(op: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, o
 
 
 def _unpooled(
-    op: str, rank: int, x: Any, indices: Any, kernel: Any, stride: Any, padding: Any, output_size: Any
-) -> Any:
+    op: str,
+    rank: int,
+    x: Tensor,
+    indices: Tensor,
+    kernel: PerAxis,
+    stride: PerAxis | None,
+    padding: PerAxis,
+    output_size: Sequence[int] | None,
+) -> Tensor:
     need_pool_rank(op, rank, x)
     if indices.shape != x.shape:
         raise ShapeError(op, f"indices must have the shape of x, got {type_of(indices)} for {type_of(x)}")
@@ -51,7 +66,7 @@ def _unpooled(
     return reshape(scatter_nd(zeros, values, positions(rows, 1), places), shape=(*lead, *sizes))
 
 
-def _samples(rank: int) -> Any:
+def _samples(rank: int) -> Samples:
     def generate() -> list[Sample]:
         counts, sizes = (2, 3, 2)[:rank], (4, 6, 4)[:rank]
         chosen = [rng(i).permutation(prod(sizes))[: prod(counts)] for i in range(6)]
@@ -68,8 +83,13 @@ def _samples(rank: int) -> Any:
 @public
 @composite(samples=_samples(1))
 def max_unpool1d(
-    x: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Any:
+    x: Tensor,
+    indices: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
     """What ``max_pool1d`` with ``return_indices`` gave, put back: zeros but for the largest elements.
 
     >>> import weft
@@ -83,8 +103,13 @@ def max_unpool1d(
 @public
 @composite(samples=_samples(2))
 def max_unpool2d(
-    x: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Any:
+    x: Tensor,
+    indices: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
     """What ``max_pool2d`` with ``return_indices`` gave, put back: zeros but for the largest elements.
 
     ``output_size`` chooses among the sizes that the pool may have started from.
@@ -100,8 +125,13 @@ def max_unpool2d(
 @public
 @composite(samples=_samples(3))
 def max_unpool3d(
-    x: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Any:
+    x: Tensor,
+    indices: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
     """What ``max_pool3d`` with ``return_indices`` gave, put back: zeros but for the largest elements.
 
     >>> import weft

@@ -13,14 +13,14 @@ import numpy as np
 
 from weft.base.dtypes import DType, kind
 from weft.base.public import public
-from weft.base.shapes import Shape
+from weft.base.shapes import PerAxis, Shape
 from weft.base.sizes import is_known
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.arithmetic import maximum, minimum
 from weft.ops.conv.kernel import Ints, output_size
 from weft.ops.conv.layers import per_axis
 from weft.ops.elementwise import absolute, pow
-from weft.ops.op import Array, Attrs, Sample, composite, type_of
+from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
 from weft.ops.pool.maximum import max_indices, max_values, separated, window_attrs
 from weft.ops.samples import real_array
 from weft.ops.select import cast
@@ -31,14 +31,21 @@ from weft.ops.windows import overlap_add, window_positions, window_sum, windows
 # From the user's arguments to attributes
 
 
-def need_pool_rank(op: str, rank: int, x: Any) -> None:
+def need_pool_rank(op: str, rank: int, x: Tensor) -> None:
     """Raise unless x is (N, C, *S) or (C, *S) with ``rank`` sizes."""
     if x.ndim not in (rank + 1, rank + 2):
         raise ShapeError(op, f"the tensor must have {rank + 1} or {rank + 2} axes, got {type_of(x)}")
 
 
 def _pool_attrs(
-    op: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    op: str,
+    rank: int,
+    x: Tensor,
+    kernel: PerAxis,
+    stride: PerAxis | None,
+    padding: PerAxis,
+    dilation: PerAxis,
+    ceil_mode: bool,
 ) -> Attrs:
     need_pool_rank(op, rank, x)
     kernel = per_axis(op, "kernel_size", kernel, rank, 1)
@@ -68,18 +75,18 @@ def _cover(size: int, kernel: int, stride: int, pad: int, dilation: int) -> tupl
 def _max(
     op: str,
     rank: int,
-    x: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    x: Tensor,
+    kernel: PerAxis,
+    stride: PerAxis | None,
+    padding: PerAxis,
+    dilation: PerAxis,
     ceil_mode: bool,
     return_indices: bool,
-) -> Any:
+) -> Tensor:
     attrs = _pool_attrs(op, rank, x, kernel, stride, padding, dilation, ceil_mode)
     max_values.type_rule(type_of(x), **attrs)
     out = max_values(x, **attrs)
-    return (out, max_indices(x, **attrs)) if return_indices else out
+    return (out, max_indices(x, **attrs)) if return_indices else out  # type: ignore[return-value]
 
 
 def _divisor_of_sizes(sizes: Shape, attrs: Attrs, pads: Ints, count_include_pad: bool, dtype: DType) -> Any:
@@ -108,14 +115,14 @@ def _divisor(sizes: Shape, attrs: Attrs, pads: Ints, count_include_pad: bool) ->
 def _average(
     op: str,
     rank: int,
-    x: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
+    x: Tensor,
+    kernel: PerAxis,
+    stride: PerAxis | None,
+    padding: PerAxis,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
-) -> Any:
+) -> Tensor:
     attrs = _pool_attrs(op, rank, x, kernel, stride, padding, 1, ceil_mode)
     need_floating(op, x)
     total = window_sum(x, **attrs)
@@ -125,14 +132,14 @@ def _average(
         return total / divisor_override
     sizes, pads = x.shape[x.ndim - rank :], per_axis(op, "padding", padding, rank, 0)
     if not is_known(sizes):
-        return total / _divisor_of_sizes(sizes, attrs, pads, bool(count_include_pad), x.dtype)
+        return total / _divisor_of_sizes(sizes, attrs, pads, bool(count_include_pad), x.dtype)  # type: ignore[no-any-return]
     counts = _divisor(sizes, attrs, pads, bool(count_include_pad))
     if (counts == counts.flat[0]).all():
         return total * (1.0 / float(counts.flat[0]))
     return total * (1.0 / counts).astype(x.dtype)
 
 
-def need_floating(op: str, x: Any) -> None:
+def need_floating(op: str, x: Tensor) -> None:
     """Raise unless x is of a floating or complex dtype."""
     if kind(x.dtype) not in "fc":
         raise DtypeError(
@@ -140,7 +147,9 @@ def need_floating(op: str, x: Any) -> None:
         )
 
 
-def _p_norm(op: str, rank: int, x: Any, p: float, kernel: Any, stride: Any, ceil_mode: bool) -> Any:
+def _p_norm(
+    op: str, rank: int, x: Tensor, p: float, kernel: PerAxis, stride: PerAxis | None, ceil_mode: bool
+) -> Tensor:
     attrs = _pool_attrs(op, rank, x, kernel, stride, 0, 1, ceil_mode)
     need_floating(op, x)
     if p == np.inf:
@@ -160,7 +169,7 @@ def _p_norm(op: str, rank: int, x: Any, p: float, kernel: Any, stride: Any, ceil
 # Public functions
 
 
-def _pool_samples(rank: int, *more: Attrs) -> Any:
+def _pool_samples(rank: int, *more: Attrs) -> Samples:
     def generate() -> list[Sample]:
         x = separated((2, 3, *(7, 6, 5)[:rank]))
         cases: list[Attrs] = [
@@ -189,14 +198,14 @@ _INCLUDED: Attrs = {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": Tr
 @public
 @composite(samples=_pool_samples(1, _DILATED, _INDEXED), whole=("x",))
 def max_pool1d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    dilation: PerAxis = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor:
     """The largest element of each window over the last axis; with ``return_indices`` also where it is.
 
     >>> import weft
@@ -209,14 +218,14 @@ def max_pool1d(
 @public
 @composite(samples=_pool_samples(2, _DILATED, _INDEXED), whole=("x",))
 def max_pool2d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    dilation: PerAxis = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor:
     """The largest element of each window over the last two axes; with ``return_indices`` also where it is.
 
     >>> import weft
@@ -229,14 +238,14 @@ def max_pool2d(
 @public
 @composite(samples=_pool_samples(3, _DILATED, _INDEXED), whole=("x",))
 def max_pool3d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    dilation: PerAxis = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> Tensor:
     """The largest element of each window over the last three axes; with ``return_indices`` also where it is.
 
     >>> import weft
@@ -249,13 +258,13 @@ def max_pool3d(
 @public
 @composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED), whole=("x",))
 def avg_pool1d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    x: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Tensor:
     """The average of each window over the last axis; the padding counts as zeros, or not at all.
 
     >>> import weft
@@ -270,14 +279,14 @@ def avg_pool1d(
     samples=_pool_samples(2, _EXCLUDED, _INCLUDED, {"kernel_size": 2, "divisor_override": 3}), whole=("x",)
 )
 def avg_pool2d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    x: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> Tensor:
     """The average of each window over the last two axes; the padding counts as zeros, or not at all.
 
     >>> import weft
@@ -292,14 +301,14 @@ def avg_pool2d(
 @public
 @composite(samples=_pool_samples(3, _EXCLUDED, _INCLUDED), whole=("x",))
 def avg_pool3d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    x: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> Tensor:
     """The average of each window over the last three axes; the padding counts as zeros, or not at all.
 
     >>> import weft
@@ -311,7 +320,7 @@ def avg_pool3d(
     )
 
 
-def _norm_samples(rank: int) -> Any:
+def _norm_samples(rank: int) -> Samples:
     cases: list[Attrs] = [
         {"norm_type": 2, "kernel_size": 2},
         {"norm_type": 3.0, "kernel_size": 3, "stride": 1},
@@ -322,7 +331,9 @@ def _norm_samples(rank: int) -> Any:
 
 @public
 @composite(samples=_norm_samples(1))
-def lp_pool1d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+def lp_pool1d(
+    x: Tensor, norm_type: float, kernel_size: PerAxis, stride: PerAxis | None = None, ceil_mode: bool = False
+) -> Tensor:
     """The p-norm of each window over the last axis.
 
     >>> import weft
@@ -334,7 +345,9 @@ def lp_pool1d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ce
 
 @public
 @composite(samples=_norm_samples(2))
-def lp_pool2d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+def lp_pool2d(
+    x: Tensor, norm_type: float, kernel_size: PerAxis, stride: PerAxis | None = None, ceil_mode: bool = False
+) -> Tensor:
     """The p-norm of each window over the last two axes.
 
     >>> import weft
@@ -346,7 +359,9 @@ def lp_pool2d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ce
 
 @public
 @composite(samples=_norm_samples(3))
-def lp_pool3d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+def lp_pool3d(
+    x: Tensor, norm_type: float, kernel_size: PerAxis, stride: PerAxis | None = None, ceil_mode: bool = False
+) -> Tensor:
     """The p-norm of each window over the last three axes.
 
     >>> import weft
@@ -359,7 +374,7 @@ def lp_pool3d(x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ce
 # Windows as columns
 
 
-def _column_attrs(op: str, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Attrs:
+def _column_attrs(op: str, kernel: PerAxis, stride: PerAxis, padding: PerAxis, dilation: PerAxis) -> Attrs:
     return window_attrs(
         per_axis(op, "kernel_size", kernel, 2, 1),
         per_axis(op, "stride", stride, 2, 1),
@@ -375,7 +390,9 @@ def _column_attrs(op: str, kernel: Any, stride: Any, padding: Any, dilation: Any
         Sample((real_array((3, 5, 5)),), {"kernel_size": 2, "dilation": 2, "padding": 1, "stride": (2, 1)}),
     ]
 )
-def unfold(x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+def unfold(
+    x: Tensor, kernel_size: PerAxis, dilation: PerAxis = 1, padding: PerAxis = 0, stride: PerAxis = 1
+) -> Tensor:
     """The windows over x (N, C, H, W) as columns: (N, C * taps, positions).
 
     >>> import weft
@@ -402,8 +419,13 @@ def unfold(x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride
     ]
 )
 def fold(
-    x: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Any:
+    x: Tensor,
+    output_size: PerAxis,
+    kernel_size: PerAxis,
+    dilation: PerAxis = 1,
+    padding: PerAxis = 0,
+    stride: PerAxis = 1,
+) -> Tensor:
     """The transpose of ``unfold``: columns (N, C * taps, positions) added up into (N, C, *output_size).
 
     >>> import weft

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from weft.base.public import public
 from weft.base.shapes import (
+    Axes,
+    PerAxis,
+    ShapeLike,
     any_below,
     as_ints,
     broadcast_shapes,
@@ -17,7 +20,7 @@ from weft.base.shapes import (
 from weft.base.size_bounds import surely_less
 from weft.errors import AxisError, ShapeError
 from weft.ops.batching import move_axis
-from weft.ops.op import type_of
+from weft.ops.op import Tensor, type_of
 from weft.ops.view.primitives import broadcast_to as broadcast_op
 from weft.ops.view.primitives import permute
 from weft.ops.view.primitives import reshape as reshape_op
@@ -27,7 +30,7 @@ from weft.ops.view.slices import Ints
 
 
 @public
-def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+def reshape(x: Tensor, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
     """The elements in their order in another shape; one size may be -1 and follows from the others.
 
     Tensors are values that share nothing one can see, so ``copy`` changes nothing.
@@ -40,7 +43,7 @@ def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
     return reshape_op(x, shape=_completed_shape(x, shape))
 
 
-def _completed_shape(x: Any, shape: Any) -> Ints:
+def _completed_shape(x: Tensor, shape: ShapeLike) -> Ints:
     """A shape whose -1, if there is one, stands for what is left of the elements of x."""
     sizes = as_ints("reshape", "shape", shape)
     total = size_of(x.shape)
@@ -58,7 +61,7 @@ def _completed_shape(x: Any, shape: Any) -> Ints:
 
 
 @public
-def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Any:
+def flatten(x: Tensor, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """x with the axes from ``start_axis`` to ``end_axis`` made one.
 
     >>> import weft
@@ -77,7 +80,7 @@ def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Any:
 
 
 @public
-def unflatten(x: Any, /, axis: int, shape: Any) -> Any:
+def unflatten(x: Tensor, /, axis: int, shape: ShapeLike) -> Tensor:
     """x with one axis made several, of the given sizes; one of them may be -1.
 
     >>> import weft
@@ -96,7 +99,7 @@ def unflatten(x: Any, /, axis: int, shape: Any) -> Any:
 
 
 @public
-def expand_dims(x: Any, /, axis: Any = 0) -> Any:
+def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
     """x with a new axis of size 1 at each position of ``axis`` in the result.
 
     >>> import weft
@@ -113,7 +116,7 @@ unsqueeze = expand_dims
 
 
 @public
-def squeeze(x: Any, /, axis: Any = None) -> Any:
+def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
     """x without the given axes, which must be of size 1; without ``axis``, without all such axes.
 
     >>> import weft
@@ -130,7 +133,7 @@ def squeeze(x: Any, /, axis: Any = None) -> Any:
 
 
 @public
-def atleast_1d(x: Any, /) -> Any:
+def atleast_1d(x: Tensor, /) -> Tensor:
     """x with at least one axis.
 
     >>> import weft
@@ -141,7 +144,7 @@ def atleast_1d(x: Any, /) -> Any:
 
 
 @public
-def atleast_2d(x: Any, /) -> Any:
+def atleast_2d(x: Tensor, /) -> Tensor:
     """x with at least two axes; new ones come first.
 
     >>> import weft
@@ -152,7 +155,7 @@ def atleast_2d(x: Any, /) -> Any:
 
 
 @public
-def atleast_3d(x: Any, /) -> Any:
+def atleast_3d(x: Tensor, /) -> Tensor:
     """x with at least three axes; a matrix gets a last one, a vector one on each side.
 
     >>> import weft
@@ -168,7 +171,7 @@ def atleast_3d(x: Any, /) -> Any:
 
 
 @public
-def broadcast_to(x: Any, /, shape: Any) -> Any:
+def broadcast_to(x: Tensor, /, shape: ShapeLike) -> Tensor:
     """x repeated along axes of size 1 and new leading axes, to a shape.
 
     >>> import weft
@@ -180,7 +183,7 @@ def broadcast_to(x: Any, /, shape: Any) -> Any:
 
 
 @public
-def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     """All arrays broadcast to their common shape.
 
     >>> import weft
@@ -192,7 +195,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
 
 
 @public
-def expand(x: Any, /, *shape: Any) -> Any:
+def expand(x: Tensor, /, *shape: int | Sequence[int]) -> Tensor:
     """x repeated along axes of size 1 and new leading axes; -1 keeps a size.
 
     >>> import weft
@@ -212,7 +215,7 @@ def expand(x: Any, /, *shape: Any) -> Any:
 
 
 @public
-def permute_dims(x: Any, /, axes: Any) -> Any:
+def permute_dims(x: Tensor, /, axes: Axes) -> Tensor:
     """x with its axes in another order.
 
     >>> import weft
@@ -226,7 +229,7 @@ def permute_dims(x: Any, /, axes: Any) -> Any:
 
 
 @public
-def swapaxes(x: Any, axis0: int, axis1: int, /) -> Any:
+def swapaxes(x: Tensor, axis0: int, axis1: int, /) -> Tensor:
     """x with two axes exchanged.
 
     >>> import weft
@@ -243,7 +246,7 @@ transpose = swapaxes
 
 
 @public
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Tensor, /) -> Tensor:
     """x with its last two axes exchanged.
 
     >>> import weft
@@ -256,7 +259,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 @public
-def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+def moveaxis(x: Tensor, source: PerAxis, destination: PerAxis, /) -> Tensor:
     """x with some axes moved to new positions, the others in their order.
 
     >>> import weft

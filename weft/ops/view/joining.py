@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import int64
 from weft.base.public import public
-from weft.base.shapes import as_ints, normalize_axes, normalize_axis, size_of
+from weft.base.shapes import Axes, ShapeLike, as_ints, normalize_axes, normalize_axis, size_of
 from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
-from weft.ops.op import Sample, composite, type_of, whole
+from weft.ops.op import Sample, Tensor, composite, type_of, whole
 from weft.ops.samples import real_array
 from weft.ops.size import count_to
 from weft.ops.view.primitives import broadcast_to, join, reshape
@@ -23,7 +22,7 @@ from weft.ops.view.slices import flip_axes, slice_axis
 
 
 @public
-def unstack(x: Any, /, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of x along an axis, without that axis.
 
     >>> import weft
@@ -40,7 +39,7 @@ unbind = unstack
 
 @public
 @whole("x")
-def split(x: Any, /, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+def split(x: Tensor, /, size: ShapeLike, axis: int = 0) -> tuple[Tensor, ...]:
     """x cut along an axis into pieces of a size (the last may be smaller), or of the sizes given.
 
     >>> import weft
@@ -65,7 +64,7 @@ def split(x: Any, /, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...
     return tuple(parts)
 
 
-def _positive(op: str, name: str, value: Any) -> int:
+def _positive(op: str, name: str, value: ShapeLike) -> int:
     (out,) = as_ints(op, name, value)
     if out < 1:
         raise DomainError(op, f"{name} must be positive, got {out}")
@@ -74,7 +73,7 @@ def _positive(op: str, name: str, value: Any) -> int:
 
 @public
 @whole("x")
-def chunk(x: Any, /, chunks: int, axis: int = 0) -> tuple[Any, ...]:
+def chunk(x: Tensor, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """x cut along an axis into at most ``chunks`` pieces of equal size (the last may be smaller).
 
     >>> import weft
@@ -95,7 +94,7 @@ def chunk(x: Any, /, chunks: int, axis: int = 0) -> tuple[Any, ...]:
         Sample((real_array(()),), {"repetitions": (2, 0)}),
     ]
 )
-def tile(x: Any, /, repetitions: Any) -> Any:
+def tile(x: Tensor, /, repetitions: Any) -> Tensor:
     """x repeated as a whole along each axis.
 
     >>> import weft
@@ -123,7 +122,7 @@ def tile(x: Any, /, repetitions: Any) -> Any:
         Sample((real_array((0, 3)),), {"repeats": 2, "axis": 0}),
     ]
 )
-def repeat(x: Any, /, repeats: Any, axis: int | None = None) -> Any:
+def repeat(x: Tensor, /, repeats: Any, axis: int | None = None) -> Tensor:
     """x with each element along an axis repeated, all as often or each its own number of times.
 
     >>> import weft
@@ -156,7 +155,7 @@ def repeat(x: Any, /, repeats: Any, axis: int | None = None) -> Any:
         Sample((real_array((0, 3)),), {"axis": 0}),
     ]
 )
-def flip(x: Any, /, axis: Any = None) -> Any:
+def flip(x: Tensor, /, axis: Axes = None) -> Tensor:
     """x with the order of elements reversed along axes; along all without ``axis``.
 
     >>> import weft
@@ -175,7 +174,7 @@ def flip(x: Any, /, axis: Any = None) -> Any:
         Sample((real_array((0, 3)),), {"shift": 2, "axis": 0}),
     ]
 )
-def roll(x: Any, /, shift: Any, axis: Any = None) -> Any:
+def roll(x: Tensor, /, shift: Any, axis: Axes = None) -> Tensor:
     """x with its elements moved on along axes; those that fall off the end come in at the start.
 
     >>> import weft
@@ -194,7 +193,7 @@ def roll(x: Any, /, shift: Any, axis: Any = None) -> Any:
     return x
 
 
-def _roll_axis(x: Any, shift: int, axis: int) -> Any:
+def _roll_axis(x: Tensor, shift: int, axis: int) -> Tensor:
     size = x.shape[axis]
     if isinstance(size, Size):
         places = remainder(count_to(size, int64) - shift, size_max(size, 1))

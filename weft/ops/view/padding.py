@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import minimum, remainder
 from weft.ops.batching import move_axis
 from weft.ops.index import gather_nd
-from weft.ops.op import Sample, composite, type_of
+from weft.ops.op import Number, Operand, Sample, Tensor, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import select
 from weft.ops.size import count_to, triangle
@@ -39,10 +39,10 @@ _MODE_NAMES = {"edge": "replicate", "wrap": "circular"} | {m: m for m in _MODES}
         Sample((real_array((1, 3)),), {"pad_width": 2, "mode": "reflect"}),
         Sample((real_array((0, 3)),), {"pad_width": ((0, 0), (2, 1)), "mode": "replicate"}),
     ],
-    sampled=lambda x, pad_width, mode: pad(x, pad_width, mode),
+    sampled=lambda x, pad_width, mode: pad(x, pad_width, mode),  # type: ignore[has-type]
 )
 @public
-def pad(x: Any, /, pad_width: Any, mode: str = "constant", value: Any = 0) -> Any:
+def pad(x: Tensor, /, pad_width: Any, mode: str = "constant", value: Number = 0) -> Tensor:
     """x with a border around it.
 
     Args:
@@ -71,7 +71,7 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", value: Any = 0) -> An
     return x
 
 
-def _widths(x: Any, pad_width: Any) -> tuple[Ints, Ints]:
+def _widths(x: Tensor, pad_width: Any) -> tuple[Ints, Ints]:
     """Numbers of elements to add before and after each axis."""
     try:
         table = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
@@ -88,7 +88,7 @@ def _widths(x: Any, pad_width: Any) -> tuple[Ints, Ints]:
     return tuple(int(n) for n in table[:, 0]), tuple(int(n) for n in table[:, 1])
 
 
-def _python_scalar(value: Any) -> Any:
+def _python_scalar(value: Operand) -> Any:
     if isinstance(value, bool | int | float | complex):
         return value
     if getattr(value, "shape", None) == ():
@@ -96,14 +96,14 @@ def _python_scalar(value: Any) -> Any:
     raise ArgumentError("pad", f"value must be a number, got {value!r}")
 
 
-def _need_elements(x: Any, axis: int, mode: str) -> int:
+def _need_elements(x: Tensor, axis: int, mode: str) -> int:
     size: int = x.shape[axis]
     if size == 0:
         raise ShapeError("pad", f"mode {mode!r} needs elements along axis {axis}, got {type_of(x)}")
     return size
 
 
-def _reflect(x: Any, axis: int, low: int, high: int) -> Any:
+def _reflect(x: Tensor, axis: int, low: int, high: int) -> Tensor:
     """Mirror at the edges, again and again where the border is wider than the axis."""
     size = _need_elements(x, axis, "reflect")
     if isinstance(size, Size):
@@ -121,10 +121,10 @@ def _reflect(x: Any, axis: int, low: int, high: int) -> Any:
     return x
 
 
-def _replicate(x: Any, axis: int, low: int, high: int) -> Any:
+def _replicate(x: Tensor, axis: int, low: int, high: int) -> Tensor:
     size = _need_elements(x, axis, "replicate")
 
-    def edge(i: int, count: int) -> Any:
+    def edge(i: int, count: int) -> Tensor:
         return broadcast_to(
             slice_axis(x, axis, i, i + 1), shape=(*x.shape[:axis], count, *x.shape[axis + 1 :])
         )
@@ -132,12 +132,12 @@ def _replicate(x: Any, axis: int, low: int, high: int) -> Any:
     return join(edge(0, low), x, edge(size - 1, high), axis=axis)
 
 
-def _picked(x: Any, axis: int, places: Any) -> Any:
+def _picked(x: Tensor, axis: int, places: Tensor) -> Tensor:
     """The elements at places along an axis, where its size is not known."""
     return move_axis(gather_nd(move_axis(x, axis, 0), places), 0, axis)
 
 
-def _circular(x: Any, axis: int, low: int, high: int) -> Any:
+def _circular(x: Tensor, axis: int, low: int, high: int) -> Tensor:
     size = _need_elements(x, axis, "circular")
     if isinstance(size, Size):
         return _picked(x, axis, remainder(count_to(size + low + high, int64) - low, size_max(size, 1)))
@@ -157,7 +157,7 @@ def _circular(x: Any, axis: int, low: int, high: int) -> Any:
         Sample((real_array((4, 5)),), {"offset": None, "size": (2, 3)}),
     ]
 )
-def crop(x: Any, /, offset: Sequence[int] | None = None, *, size: Sequence[int]) -> Any:
+def crop(x: Tensor, /, offset: Sequence[int] | None = None, *, size: Sequence[int]) -> Tensor:
     """A block of the last axes of x: of ``size``, beginning at ``offset``, or in the middle without one.
 
     >>> import weft
@@ -193,7 +193,7 @@ def _triangle_samples() -> list[Sample]:
 
 @public
 @composite(samples=_triangle_samples)
-def tril(x: Any, /, k: int = 0) -> Any:
+def tril(x: Tensor, /, k: int = 0) -> Tensor:
     """x with zeros above the k-th diagonal of its last two axes.
 
     >>> import weft
@@ -206,7 +206,7 @@ def tril(x: Any, /, k: int = 0) -> Any:
 
 @public
 @composite(samples=_triangle_samples)
-def triu(x: Any, /, k: int = 0) -> Any:
+def triu(x: Tensor, /, k: int = 0) -> Tensor:
     """x with zeros below the k-th diagonal of its last two axes.
 
     >>> import weft
@@ -217,7 +217,7 @@ def triu(x: Any, /, k: int = 0) -> Any:
     return _masked("triu", x, lambda n, m: ~triangle(n, m, k - 1))
 
 
-def _masked(op: str, x: Any, mask: Any) -> Any:
+def _masked(op: str, x: Tensor, mask: Callable[..., Tensor]) -> Tensor:
     if x.ndim < 2:
         raise ShapeError(op, f"the tensor must have at least two axes, got {type_of(x)}")
     return select(mask(*x.shape[-2:]), x, np.zeros((), x.dtype))
@@ -233,7 +233,7 @@ def _masked(op: str, x: Any, mask: Any) -> Any:
         Sample((real_array((0, 3)),), {}),
     ]
 )  # fmt: skip
-def diagonal(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+def diagonal(x: Tensor, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """A diagonal of the matrices along two axes, as a new last axis.
 
     >>> import weft
@@ -258,7 +258,7 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> An
     return slice_axis(flat, flat.ndim - 1, first if count else 0, stop, columns + 1)
 
 
-def _diagonal_of_sizes(x: Any, offset: int) -> Any:
+def _diagonal_of_sizes(x: Tensor, offset: int) -> Tensor:
     """The diagonal of the last two axes where a size is not known: element by element."""
     rows, columns = x.shape[-2:]
     below, right = max(-offset, 0), max(offset, 0)
@@ -274,7 +274,7 @@ def _diagonal_of_sizes(x: Any, offset: int) -> Any:
         + [Sample((real_array((2, 3)),), {"offset": 0}), Sample((real_array((0,)),), {"offset": 1})]
     )
 )
-def diag_embed(x: Any, /, offset: int = 0) -> Any:
+def diag_embed(x: Tensor, /, offset: int = 0) -> Tensor:
     """Matrices with x along a diagonal and zeros elsewhere; the last axis of x is the diagonal.
 
     >>> import weft
@@ -294,7 +294,7 @@ def diag_embed(x: Any, /, offset: int = 0) -> Any:
 
 
 @public
-def diag(x: Any, /, k: int = 0) -> Any:
+def diag(x: Tensor, /, k: int = 0) -> Tensor:
     """The k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
 
     >>> import weft

@@ -18,7 +18,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
-from weft.ops.op import Attrs, Op, Sample, composite, type_of
+from weft.ops.op import Attrs, Op, Sample, Tensor, composite, type_of
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view.slices import Ints, slice_axis
@@ -34,7 +34,7 @@ def _reshape_type(x: TensorType, *, shape: Shape) -> TensorType:
     return TensorType(shape, x.dtype)
 
 
-def prefixed_shape(attrs: Attrs, inputs: Any) -> Attrs:
+def prefixed_shape(attrs: Attrs, inputs: Sequence[Tensor]) -> Attrs:
     """An attribute ``shape`` with the batch size before it."""
     return {**attrs, "shape": (inputs[0].shape[0], *attrs["shape"])}
 
@@ -82,7 +82,9 @@ def _broadcast_type(x: TensorType, *, shape: Shape) -> TensorType:
     return TensorType(shape, x.dtype)
 
 
-def _batch_broadcast(op: Any, size: int, inputs: Any, axes: Any, attrs: Attrs) -> Any:
+def _batch_broadcast(
+    op: Op, size: int, inputs: Sequence[Tensor], axes: Sequence[int], attrs: Attrs
+) -> tuple[Any, Any]:
     x = move_axis(inputs[0], axes[0], 0)
     missing = len(attrs["shape"]) + 1 - x.ndim
     x = reshape(x, shape=(size, *[1] * missing, *x.shape[1:]))
@@ -126,7 +128,7 @@ def _join_type(*xs: TensorType, axis: int) -> TensorType:
     return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
 
-def _join_transpose(g: Any, xs_type: tuple[TensorType, ...], axis: int) -> list[Any]:
+def _join_transpose(g: Tensor, xs_type: tuple[TensorType, ...], axis: int) -> list[Tensor]:
     parts, start = [], 0
     for x in xs_type:
         stop = start + x.shape[axis]
@@ -153,7 +155,7 @@ join: Op = linear(
 
 
 @public
-def concat(arrays: Any, /, axis: int | None = 0) -> Any:
+def concat(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor:
     """Tensors joined along an axis that they have; with ``axis=None`` they are flattened first.
 
     >>> import weft
@@ -177,7 +179,7 @@ def concat(arrays: Any, /, axis: int | None = 0) -> Any:
 cat = concat
 
 
-def _inputs(op: str, arrays: Any) -> list[Any]:
+def _inputs(op: str, arrays: Sequence[Tensor]) -> list[Tensor]:
     xs = list(arrays)
     if not xs:
         raise ArgumentError(op, "at least one tensor is needed, got none")
@@ -192,9 +194,9 @@ def _stack_samples() -> list[Sample]:
     return [Sample(pair, {"axis": a}) for a in (0, 1, -1)] + [Sample((real_array(()),) * 3, {"axis": 0})]
 
 
-@composite("stack", samples=_stack_samples, sampled=lambda *xs, axis: stack(xs, axis=axis))
+@composite("stack", samples=_stack_samples, sampled=lambda *xs, axis: stack(xs, axis=axis))  # type: ignore[has-type]
 @public
-def stack(arrays: Any, /, axis: int = 0) -> Any:
+def stack(arrays: Sequence[Tensor], /, axis: int = 0) -> Tensor:
     """Tensors of one shape joined along a new axis.
 
     >>> import weft

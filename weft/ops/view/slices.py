@@ -18,7 +18,7 @@ from weft.errors import BoundsError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.families import linear, primitive
-from weft.ops.op import Attrs, Op, Sample
+from weft.ops.op import Array, Attrs, Op, Operand, Sample, Tensor
 from weft.ops.samples import complex_array, like_array, real_array
 from weft.ops.size import filled
 
@@ -47,7 +47,7 @@ def _slice_type(x: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> Ten
     return TensorType(_sliced_shape(starts, stops, steps), x.dtype)
 
 
-def _batch_slice(attrs: Attrs, inputs: Any) -> Attrs:
+def _batch_slice(attrs: Attrs, inputs: Sequence[Tensor]) -> Attrs:
     return {
         "starts": (0, *attrs["starts"]),
         "stops": (inputs[0].shape[0], *attrs["stops"]),
@@ -96,14 +96,14 @@ slice_axes: Op = linear(
 )
 
 
-def slice_axis(x: Any, axis: int, start: int, stop: int, step: int = 1) -> Any:
+def slice_axis(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
     """The elements range(start, stop, step) along one axis, all along the others."""
     starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
     starts[axis], stops[axis], steps[axis] = start, stop, step
     return slice_axes(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
 
 
-def flip_axes(x: Any, axes: Sequence[int]) -> Any:
+def flip_axes(x: Tensor, axes: Sequence[int]) -> Tensor:
     """x with the order of elements reversed along axes."""
     if not axes:
         return x
@@ -114,7 +114,7 @@ def flip_axes(x: Any, axes: Sequence[int]) -> Any:
     return slice_axes(x, starts=starts, stops=stops, steps=steps)
 
 
-def _unslice(g: Any, shape: Shape, starts: Ints, stops: Ints, steps: Ints) -> Any:
+def _unslice(g: Tensor, shape: Shape, starts: Ints, stops: Ints, steps: Ints) -> Tensor:
     """Zeros of a shape with g where the slice took its elements."""
     g = flip_axes(g, [i for i, s in enumerate(steps) if s < 0])
     low, high, interior = [], [], []
@@ -138,7 +138,7 @@ def _update_type(x: TensorType, v: TensorType, *, starts: Ints, stops: Ints, ste
     return x
 
 
-def _update(x: Any, v: Any, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
+def _update(x: Array, v: Array, *, starts: Ints, stops: Ints, steps: Ints) -> Array:
     out = np.array(x)
     out[_as_key(starts, stops, steps)] = v
     return out
@@ -169,18 +169,18 @@ def _padded_shape(shape: Shape, low: Ints, high: Ints, interior: Ints) -> Shape:
     return tuple(a + n + i + b for n, a, b, i in zip(shape, low, high, between, strict=True))
 
 
-def _pad_type(x: TensorType, *, low: Ints, high: Ints, interior: Ints, value: Any) -> TensorType:
+def _pad_type(x: TensorType, *, low: Ints, high: Ints, interior: Ints, value: Operand) -> TensorType:
     return TensorType(_padded_shape(x.shape, low, high, interior), x.dtype)
 
 
-def _pad(x: Any, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Any:
+def _pad(x: Array, *, low: Ints, high: Ints, interior: Ints, value: Operand) -> Array:
     shape = _padded_shape(x.shape, low, high, interior)
     out = np.zeros(shape, x.dtype) if value == 0 else np.full(shape, value, x.dtype)
     out[tuple([slice(a, s - b, i + 1) for a, b, i, s in zip(low, high, interior, shape, strict=True)])] = x
     return out
 
 
-def _unpad(g: Any, x_type: TensorType, low: Ints, high: Ints, interior: Ints) -> Any:
+def _unpad(g: Tensor, x_type: TensorType, low: Ints, high: Ints, interior: Ints) -> Tensor:
     steps = tuple(i + 1 for i in interior)
     stops = tuple(s - b for s, b in zip(g.shape, high, strict=True))
     if not is_known(g.shape):  # from the first on, so that the lengths are plain to see
@@ -189,17 +189,24 @@ def _unpad(g: Any, x_type: TensorType, low: Ints, high: Ints, interior: Ints) ->
 
 
 def _pad_tangent(
-    primals: Any, tangents: Any, out: Any, *, low: Ints, high: Ints, interior: Ints, value: Any
-) -> Any:
+    primals: Sequence[Tensor],
+    tangents: Sequence[Tensor | None],
+    out: Tensor,
+    *,
+    low: Ints,
+    high: Ints,
+    interior: Ints,
+    value: Operand,
+) -> Tensor:
     return pad_axes(tangents[0], low=low, high=high, interior=interior, value=0)
 
 
-def _batch_pad(attrs: Attrs, inputs: Any) -> Attrs:
+def _batch_pad(attrs: Attrs, inputs: Sequence[Tensor]) -> Attrs:
     return {**attrs, **{name: (0, *attrs[name]) for name in ("low", "high", "interior")}}
 
 
 def _pad_samples() -> list[Sample]:
-    def attrs(low: Ints, high: Ints, interior: Ints, value: Any = 0) -> Attrs:
+    def attrs(low: Ints, high: Ints, interior: Ints, value: Operand = 0) -> Attrs:
         return {"low": low, "high": high, "interior": interior, "value": value}
 
     return [

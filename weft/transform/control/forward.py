@@ -122,7 +122,7 @@ def scan_jvp(
         reverse=reverse,
         counted=counted,
     )
-    return pushed.results(found)
+    return pushed.results(found)  # type: ignore[arg-type]
 
 
 def while_jvp(
@@ -146,7 +146,7 @@ def while_jvp(
         trips=trips,
         checkpoint_every=checkpoint_every,
     )
-    results = pushed.results(found)
+    results = pushed.results(found)  # type: ignore[arg-type]
     return results if trips is None else [*results, None]
 
 

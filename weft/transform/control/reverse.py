@@ -124,7 +124,7 @@ class _Reverse:
             reverse=reverse,
             counted=bool(steps),
         )
-        return _spread(len(inputs), self.wrt, outs)
+        return _spread(len(inputs), self.wrt, outs)  # type: ignore[arg-type]
 
     def _body(self) -> Graph:
         """From the gradients so far and what one iteration handed over to the gradients before it."""
@@ -184,7 +184,7 @@ def scan_vjp(
             reverse=reverse,
             counted=counted,
         )
-        stacks = outs[len(body.outputs) :]
+        stacks = outs[len(body.outputs) :]  # type: ignore[assignment]
     return [*[None] * first, *back.run(xs[first:], stacks, xs[:first], length, not reverse)]
 
 
@@ -215,7 +215,7 @@ def while_vjp(
         checkpoint_every=None,
     )
     stacks, count = outs[given:-1], outs[-1]
-    return back.run(xs, stacks, (count,), stacks[0].shape[0], True)
+    return back.run(xs, stacks, (count,), stacks[0].shape[0], True)  # type: ignore[arg-type]
 
 
 def _chunk(test: Graph, body: Graph, carries: int, size: int) -> Graph:
@@ -266,11 +266,11 @@ def branch_vjp(
     types = _share_places(parts)
     stacks: Values = ()
     if types:
-        stacks = op(index, *xs, branches=tuple(p.forward(types) for p in parts))[len(first) :]
+        stacks = op(index, *xs, branches=tuple(p.forward(types) for p in parts))[len(first) :]  # type: ignore[assignment]
     kept = sorted({i for p in parts for i in p.derivative.kept})
     backwards = tuple(p.backward(types, kept) for p in parts)
     given = [*stacks, *[xs[i] for i in kept], *[gradients[k] for k in seeded]]
-    return [None, *_spread(len(xs), wrt, op(index, *given, branches=backwards))]
+    return [None, *_spread(len(xs), wrt, op(index, *given, branches=backwards))]  # type: ignore[arg-type]
 
 
 class _BranchParts:

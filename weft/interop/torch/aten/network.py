@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import weft
@@ -29,7 +30,8 @@ def convolution(
     batched = x if x.ndim == weight.ndim else weft.expand_dims(x, axis=0)
     given = [_sizes(v, rank) for v in (stride, padding, output_padding, dilation)]
     if transposed:
-        function = (weft.conv_transpose1d, weft.conv_transpose2d, weft.conv_transpose3d)[rank - 1]
+        transposes = (weft.conv_transpose1d, weft.conv_transpose2d, weft.conv_transpose3d)
+        function: Callable[..., Any] = transposes[rank - 1]
         out = function(batched, weight, bias, *given[:3], groups, given[3])
     else:
         function = (weft.conv1d, weft.conv2d, weft.conv3d)[rank - 1]
@@ -57,7 +59,7 @@ def max_pool(
 ) -> Any:
     """The largest elements of windows, and their places."""
     rank = int(call.target.partition("max_pool")[2][0])
-    function = (weft.max_pool1d, weft.max_pool2d, weft.max_pool3d)[rank - 1]
+    function: Callable[..., Any] = (weft.max_pool1d, weft.max_pool2d, weft.max_pool3d)[rank - 1]
     given = [_sizes(v, rank) for v in (kernel, stride or kernel, padding, dilation)]
     return tuple(function(x, *given, ceil_mode, return_indices=True))
 
@@ -76,10 +78,9 @@ def avg_pool(
     """The means of windows."""
     rank = int(call.target.partition("avg_pool")[2][0])
     given = [_sizes(v, rank) for v in (kernel, stride or kernel, padding)]
-    if rank == 1:
-        return weft.avg_pool1d(x, *given, ceil_mode, count_include_pad)
-    function = weft.avg_pool2d if rank == 2 else weft.avg_pool3d
-    return function(x, *given, ceil_mode, count_include_pad, divisor_override)
+    function: Callable[..., Any] = (weft.avg_pool1d, weft.avg_pool2d, weft.avg_pool3d)[rank - 1]
+    divisor = () if rank == 1 else (divisor_override,)
+    return function(x, *given, ceil_mode, count_include_pad, *divisor)
 
 
 @aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d")
