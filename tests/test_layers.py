@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 HOOKS = "weft.base.hooks"  # the one table of what lower layers ask of higher ones
 BY_TABLE = {  # modules that import what a table names: modules of their own layer, or none of weft
+    "weft.base.names": "public names, which packages at the top ask for at first use",
     "weft.tensor.methods": "methods of Tensor at first use",
     "weft.backends": "backends at first use",
     "weft.io": "names of its own package",
