@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import weft
-from weft.interop.scattering import scatter_reduced
+from weft.interop.forms.scatter import scatter_along
 
 MISSING = """
 import sys
@@ -101,23 +101,31 @@ def test_other_files_are_refused(tmp_path) -> None:
 # Scatter with a reduction
 
 
-@pytest.mark.parametrize("how", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("how", ["sum", "prod", "mean", "max", "min"])
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_elements_that_meet_are_reduced(how, include_self, axis) -> None:
     random = np.random.default_rng(0)
     x, src = random.normal(size=(4, 5)), random.normal(size=(3, 4))
     index = random.integers(0, 4, size=(3, 4))
-    reduce = {"sum": np.sum, "prod": np.prod, "mean": np.mean, "amax": np.max, "amin": np.min}[how]
+    reduce = {"sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min}[how]
     wanted = x.copy()
     for place in np.ndindex(4, 5):
         met = [src[i] for i in np.ndindex(3, 4) if index[i] == place[axis] and i[1 - axis] == place[1 - axis]]
         if met:
             wanted[place] = reduce([x[place], *met] if include_self else met)
-    found = scatter_reduced(weft.tensor(x), axis, weft.tensor(index), weft.tensor(src), how, include_self)
+    found = scatter_along(weft.tensor(x), axis, weft.tensor(index), weft.tensor(src), how, include_self)
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
 
 
+@pytest.mark.parametrize("how", ["max", "min"])
+def test_nan_among_elements_that_meet_stays(how) -> None:
+    src = weft.tensor([1.0, float("nan"), 3.0])
+    found = scatter_along(weft.full(2, 5.0), 0, weft.tensor([0, 0, 1]), src, how)
+    assert np.isnan(found.numpy()[0]), "as in the other frameworks"
+    assert float(found[1]) == (5 if how == "max" else 3)
+
+
 def test_unknown_reduction_is_an_error() -> None:
-    with pytest.raises(weft.errors.DomainError, match="must be sum, prod, mean, amax or amin, got 'xor'"):
-        scatter_reduced(weft.ones(2), 0, weft.tensor([0]), weft.ones(1), "xor")
+    with pytest.raises(weft.errors.DomainError, match="must be set, sum, prod, mean, max or min, got 'xor'"):
+        scatter_along(weft.ones(2), 0, weft.tensor([0]), weft.ones(1), "xor")

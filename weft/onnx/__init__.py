@@ -3,6 +3,7 @@
 The ``onnx`` package reads and writes the files; it is imported at first use (``pip install weft[onnx]``).
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,24 +13,17 @@ if TYPE_CHECKING:
     from weft.onnx.writers.registry import writer
 
 __all__ = ["Call", "export", "load", "operator", "writer"]
+_MODULES = {
+    "load": "loading",
+    "export": "exporting",
+    "Call": "operators.registry",
+    "operator": "operators.registry",
+    "writer": "writers.registry",
+}
 
 
 def __getattr__(name: str) -> object:
     """Import what is asked for at first use."""
-    if name == "load":
-        from weft.onnx.loading import load
-
-        return load
-    if name == "export":
-        from weft.onnx.exporting import export
-
-        return export
-    if name in ("Call", "operator"):
-        from weft.onnx.operators import registry
-
-        return getattr(registry, name)
-    if name == "writer":
-        from weft.onnx.writers.registry import writer
-
-        return writer
-    raise AttributeError(f"module 'weft.onnx' has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'weft.onnx' has no attribute {name!r}")
+    return getattr(import_module(f"weft.onnx.{_MODULES[name]}"), name)

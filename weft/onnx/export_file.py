@@ -13,7 +13,7 @@ from weft.errors import GraphError
 from weft.io.atomic import replacing
 from weft.ir.graph import Array
 from weft.onnx.export_model import Made
-from weft.onnx.writers.writer import code_of
+from weft.onnx.types import code_of
 
 _MOST = 2**31 - 2**24  # bytes that a file of protobuf can hold, less what nodes may take
 _SMALL = 1024  # bytes of a tensor that stays in the model: shapes and numbers

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator as operators
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -107,16 +108,10 @@ _arithmetic("exact Div", lambda x, y: out if (out := _divided(x, y)) is not None
 @_rule("Max", "Min")
 def _extreme(call: Call, *arrays: Array) -> Array | None:
     choose = size_max if call.op == "Max" else size_min
-    out: Array | None = arrays[0]
-    for array in arrays[1:]:
-        if out is not None:
-            out = _each(lambda x, y: choose(_whole(x), _whole(y)), out, array)
-    return out
+    return _each(lambda *items: reduce(choose, map(_whole, items)), *arrays)
 
 
-@_rule("Neg")
-def _neg(call: Call, a: Array) -> Array | None:
-    return _each(operators.neg, a)
+_rules["Neg"] = lambda call, a: _each(operators.neg, a)
 
 
 @_rule("Identity", "Floor", "Ceil", "Round", "Abs")
@@ -164,7 +159,7 @@ def _compare(call: Call, a: Array, b: Array) -> Array | None:
 
 @_rule("Where")
 def _where(call: Call, test: Array, a: Array, b: Array) -> Array | None:
-    if any(isinstance(x, Size) for x in test.reshape(-1)):
+    if _holds_sizes(test):
         return None
     return _each(lambda t, x, y: x if t else y, test, a, b)
 
@@ -172,9 +167,19 @@ def _where(call: Call, test: Array, a: Array, b: Array) -> Array | None:
 # Moving
 
 
+def _holds_sizes(*arrays: Array | None) -> bool:
+    return any(isinstance(x, Size) for array in arrays if array is not None for x in array.reshape(-1))
+
+
+def _told(call: Call, name: str, given: Array | None) -> list[int] | None:
+    """Ints that are an input, or in earlier versions an attribute."""
+    found = call.attribute(name) if given is None else given.reshape(-1).tolist()
+    return None if found is None else [int(i) for i in found]
+
+
 @_rule("Gather")
 def _gather(call: Call, a: Array, index: Array) -> Array | None:
-    if any(isinstance(x, Size) for x in index.reshape(-1)):
+    if _holds_sizes(index):
         return None
     out = np.take(a, index.astype(np.int64), axis=call.attribute("axis", 0))
     return np.asarray(out, object) if isinstance(out, np.ndarray) else _one(out)
@@ -190,7 +195,7 @@ def _one(x: Any) -> Array:
 def _slice(call: Call, a: Array, *rest: Array) -> Array | None:
     if call.version < 10:
         rest = tuple(np.array(call.attribute(n)) for n in ("starts", "ends", "axes") if call.has(n))
-    if a.ndim != 1 or any(isinstance(x, Size) for r in rest if r is not None for x in r.reshape(-1)):
+    if a.ndim != 1 or _holds_sizes(*rest):
         return None
     start, end = int(rest[0].reshape(-1)[0]), int(rest[1].reshape(-1)[0])
     step = int(rest[3].reshape(-1)[0]) if len(rest) > 3 and rest[3] is not None else 1
@@ -205,14 +210,13 @@ def _concat(call: Call, *arrays: Array) -> Array:
 
 @_rule("Unsqueeze")
 def _unsqueeze(call: Call, a: Array, axes: Array | None = None) -> Array:
-    given = call.attribute("axes", ()) if axes is None else axes.reshape(-1).tolist()
-    return np.expand_dims(a, tuple(int(i) for i in given))
+    return np.expand_dims(a, tuple(_told(call, "axes", axes) or ()))
 
 
 @_rule("Squeeze")
 def _squeeze(call: Call, a: Array, axes: Array | None = None) -> Array:
-    given = call.attribute("axes") if axes is None else axes.reshape(-1).tolist()
-    return np.squeeze(a, None if given is None else tuple(int(i) for i in given))
+    given = _told(call, "axes", axes)
+    return np.squeeze(a, None if given is None else tuple(given))
 
 
 @_rule("Reshape")
@@ -229,31 +233,26 @@ def _flatten(call: Call, a: Array) -> Array | None:
 
 @_rule("Expand")
 def _expand(call: Call, a: Array, shape: Array) -> Array | None:
-    if any(isinstance(x, Size) for x in shape.reshape(-1)):
+    if _holds_sizes(shape):
         return None
-    wanted = [int(x) for x in shape.reshape(-1)]
-    return np.broadcast_to(a, np.broadcast_shapes(a.shape, tuple(wanted)))
+    return np.broadcast_to(a, np.broadcast_shapes(a.shape, tuple(int(x) for x in shape.reshape(-1))))
 
 
 @_rule("Split")
 def _split(call: Call, a: Array, sizes: Array | None = None) -> list[Array] | None:
-    given = call.attribute("split") if sizes is None else sizes.reshape(-1).tolist()
-    if a.ndim != 1:
+    given = _told(call, "split", sizes)
+    if a.ndim != 1 or (given is not None and sum(given) != len(a)):
         return None
-    count = len(call.outputs)
-    step = -(-len(a) // count)
-    sized = [step] * (count - 1) + [len(a) - step * (count - 1)] if given is None else given
-    ends = np.cumsum([int(x) for x in sized])
-    return [a[int(end - size) : int(end)] for size, end in zip(sized, ends, strict=True)]
+    step = -(-len(a) // len(call.outputs))
+    ends = range(step, step * len(call.outputs), step) if given is None else np.cumsum(given)[:-1]
+    return np.split(a, [*ends])
 
 
 @_rule("ReduceProd", "ReduceSum")
 def _reduce(call: Call, a: Array, axes: Array | None = None) -> Array | None:
-    given = call.attribute("axes") if axes is None else axes.reshape(-1).tolist()
-    if a.ndim != 1 or (given is not None and [int(i) % 1 for i in given] != [0]):
+    given = _told(call, "axes", axes)
+    if a.ndim != 1 or (given is not None and len(given) != 1):
         return None
-    total: Any = 1 if call.op == "ReduceProd" else 0
-    for item in a:
-        total = total * _whole(item) if call.op == "ReduceProd" else total + _whole(item)
-    out = _one(total)
+    combine, start = (operators.mul, 1) if call.op == "ReduceProd" else (operators.add, 0)
+    out = _one(reduce(combine, map(_whole, a), start))
     return out.reshape(1) if call.attribute("keepdims", 1) else out

@@ -15,13 +15,12 @@ import weft
 from weft.base.dtypes import DType, as_dtype
 from weft.base.size_text import parse_size
 from weft.errors import CaptureError, DtypeError
-from weft.interop.rules import Rule, registrar
+from weft.interop.forms.elements import astype
+from weft.interop.rules import Rules
 from weft.ir.types import TensorType
-from weft.ops.size import count_to
 from weft.tensor.tensor import Tensor
 
-RULES: dict[str, Rule] = {}
-lax = registrar(RULES)  # registers a function as the rule of primitives
+lax = Rules()  # by name of a primitive
 
 
 class Call:
@@ -60,11 +59,6 @@ class Call:
         return CaptureError("import_jaxpr", f"{self.primitive}: {message}", hint=hint)
 
 
-def astype(x: Tensor, dtype: DType) -> Tensor:
-    """A tensor in a dtype; the same one if it has it."""
-    return x if x.dtype == dtype else weft.astype(x, dtype)
-
-
 def dtype_of(dtype: Any) -> DType:
     """The dtype of weft for one of JAX."""
     try:
@@ -98,9 +92,3 @@ def type_of_aval(aval: Any) -> TensorType:
 def is_key(aval: Any) -> bool:
     """Whether an abstract value is a key of random numbers, which has a dtype of its own."""
     return str(getattr(aval, "dtype", "")).startswith("key<")
-
-
-def numbers_below(size: Any) -> Tensor:
-    """The whole numbers from 0 up to a size, which may be named."""
-    row = count_to(size, weft.int64)
-    return weft.tensor(row) if isinstance(row, np.ndarray) else row

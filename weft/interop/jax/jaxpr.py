@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,34 +11,17 @@ import numpy as np
 import weft
 from weft.base.public import public
 from weft.capture.importing import Importer, placed
-from weft.errors import ArgumentError, CaptureError
-from weft.interop.jax.calls import RULES, Call, astype, is_key, type_of_aval
-from weft.interop.jax.lax import (
-    control,
-    elementwise,
-    index,
-    linalg,
-    random,
-    reduce,
-    shape,
-    window,
-)
+from weft.errors import ArgumentError
+from weft.interop.forms.elements import astype
+from weft.interop.jax.calls import Call, is_key, lax, type_of_aval
+from weft.interop.jax.lax import control, elementwise, index, linalg, random, reduce, shape, window
 from weft.interop.optional import need
 from weft.ir.graph import Graph
 from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.tensor.tensor import Tensor
 
-FAMILIES = (
-    control,
-    elementwise,
-    index,
-    linalg,
-    random,
-    reduce,
-    shape,
-    window,
-)  # whose import fills the table of rules
+FAMILIES = (control, elementwise, index, linalg, random, reduce, shape, window)  # they fill the table
 
 
 @public
@@ -117,7 +99,7 @@ def supported_primitives() -> list[str]:
     >>> "dot_general" in weft.interop.jax.supported_primitives()
     True
     """
-    return sorted(RULES)
+    return sorted(lax)
 
 
 # Examples and names
@@ -232,9 +214,10 @@ class _Runner:
 
     def _outputs(self, equation: Any, inputs: Sequence[Any]) -> list[Any]:
         name = equation.primitive.name
-        rule = RULES.get(name)
+        rule = lax.get(name)
         if rule is None:
-            raise _unknown(name)
+            listed = "weft.interop.jax.supported_primitives"
+            raise lax.unknown("import_jaxpr", "primitive", name, name, listed)
         types = [type_of_aval(v.aval) for v in equation.outvars]
         known = [self.known[id(x)][1] if id(x) in self.known else None for x in inputs]
         out = rule(Call(name, types, known, self.run), *inputs, **_parameters(equation))
@@ -263,13 +246,6 @@ def _location(equation: Any) -> Location | None:
         return None
     phase = "backward" if "transpose" in str(info.name_stack) else ""
     return Location(frame.file_name, frame.start_line, frame.function_name.rpartition(".")[2], "", phase)
-
-
-def _unknown(name: str) -> CaptureError:
-    close = difflib.get_close_matches(name, list(RULES), 1)
-    hint = "see weft.interop.jax.supported_primitives() for those it knows"
-    hint = f"{hint}; the nearest is {close[0]}" if close else hint
-    return CaptureError("import_jaxpr", f"the primitive must be one weft knows, got {name}", hint=hint)
 
 
 # Keys of random numbers: their two words are one axis more than JAX knows of

@@ -115,11 +115,13 @@ class _Pull:
         self.derived: dict[type, Any] = {}
 
     def __call__(self, *tensors: Any) -> list[Any]:
-        torch, follow = self.torch, self.torch.is_grad_enabled()
-        with torch.enable_grad():
+        follow = self.torch.is_grad_enabled()
+        with self.torch.enable_grad():
             xs = [_followed(x) for x in tensors[: self.count]]
-            ys = [y for y in self.flat(*xs) if y.is_floating_point() or y.is_complex()]
-            return _torch_gradients(torch, ys, xs, tensors[self.count :], follow)
+            return self._derivatives(xs, _smooth(self.flat(*xs)), tensors[self.count :], follow)
+
+    def _derivatives(self, xs: list[Any], ys: list[Any], given: Sequence[Any], follow: bool) -> list[Any]:
+        return _torch_gradients(self.torch, ys, xs, given, follow)
 
 
 class _Push(_Pull):
@@ -128,14 +130,19 @@ class _Push(_Pull):
     The gradient is a linear function of the gradients of results; its own gradient by these is the tangent.
     """
 
-    def __call__(self, *tensors: Any) -> list[Any]:
-        torch, follow = self.torch, self.torch.is_grad_enabled()
-        with torch.enable_grad():
-            xs = [_followed(x) for x in tensors[: self.count]]
-            ys = [y for y in self.flat(*xs) if y.is_floating_point() or y.is_complex()]
-            seeds = [torch.zeros_like(y).requires_grad_() for y in ys]
-            grads = _torch_gradients(torch, ys, xs, seeds, True)
-            return _torch_gradients(torch, grads, seeds, tensors[self.count :], follow)
+    def _derivatives(self, xs: list[Any], ys: list[Any], given: Sequence[Any], follow: bool) -> list[Any]:
+        seeds = [self.torch.zeros_like(y).requires_grad_() for y in ys]
+        grads = _torch_gradients(self.torch, ys, xs, seeds, True)
+        return _torch_gradients(self.torch, grads, seeds, given, follow)
+
+
+def _is_smooth(x: Any) -> bool:
+    """Whether a tensor of PyTorch has gradients."""
+    return bool(x.is_floating_point() or x.is_complex())
+
+
+def _smooth(tensors: Sequence[Any]) -> list[Any]:
+    return [x for x in tensors if _is_smooth(x)]
 
 
 def _derived(kind: type[_Pull], flat: Any, count: int) -> Any:
@@ -144,9 +151,7 @@ def _derived(kind: type[_Pull], flat: Any, count: int) -> Any:
 
 
 def _followed(x: Any) -> Any:
-    if x.requires_grad or not (x.is_floating_point() or x.is_complex()):
-        return x
-    return x.detach().requires_grad_()
+    return x if x.requires_grad or not _is_smooth(x) else x.detach().requires_grad_()
 
 
 def _torch_gradients(torch: Any, ys: Any, xs: Any, grads: Any, follow: bool) -> list[Any]:
@@ -193,15 +198,13 @@ class _TorchFunction(weft.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         """Run PyTorch's gradient; where that is to be differentiated too, as a function of its own."""
-        smooth = [g for g, y in zip(grads, ctx.ys, strict=True) if y.is_floating_point() or y.is_complex()]
+        smooth = [g for g, y in zip(grads, ctx.ys, strict=True) if _is_smooth(y)]
         if weft.is_grad_enabled() or thread.capture is not None:
             pull = _derived(_Pull, ctx.flat, len(ctx.xs))
             found = iter(_applied(pull, [*ctx.saved_tensors, *smooth]))
             return (None, *[next(found) if kind(x.dtype) in "fc" else None for x in ctx.saved_tensors])
-        ys = [y for y in ctx.ys if y.is_floating_point() or y.is_complex()]
-        given = iter(
-            _torch_gradients(ctx.flat.torch, ys, ctx.xs, [to_torch(g.detach()) for g in smooth], False)
-        )
+        seeds = [to_torch(g.detach()) for g in smooth]
+        given = iter(_torch_gradients(ctx.flat.torch, _smooth(ctx.ys), ctx.xs, seeds, False))
         return (None, *[from_torch(next(given)) if x.requires_grad else None for x in ctx.xs])
 
 
@@ -231,10 +234,12 @@ def _declare(flat: Any, outputs: int) -> Any:
         return tuple(found) if outputs > 1 else found[0]
 
     def gradient(g: Any, xs: Any, outs: Any) -> Any:
-        return _node_gradients(flat, g if isinstance(g, list | tuple) else [g], xs, outs)
+        grads = g if isinstance(g, list | tuple) else [g]
+        return tuple(_node_derivatives(_Pull, flat, xs, grads, outs, xs))
 
     def jvp(primals: Any, tangents: Any, outs: Any) -> Any:
-        found = _node_tangents(flat, primals, tangents, [outs] if outputs == 1 else outs)
+        wanted = [outs] if outputs == 1 else outs
+        found = _node_derivatives(_Push, flat, primals, tangents, primals, wanted)
         return found[0] if outputs == 1 else found
 
     name = "".join(c if c.isalnum() else "_" for c in flat.name)
@@ -243,29 +248,23 @@ def _declare(flat: Any, outputs: int) -> Any:
     )(kernel)
 
 
-def _node_gradients(
-    flat: Any, grads: Sequence[Any], xs: Sequence[Any], outs: Sequence[Any]
-) -> tuple[Any, ...]:
-    smooth = [
-        weft.zeros(y.shape, dtype=y.dtype) if g is None else g
-        for g, y in zip(grads, outs, strict=True)
-        if kind(y.dtype) in "fc"
-    ]
-    given = [x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in (*xs, *smooth)]
-    found = iter(_applied(_derived(_Pull, flat, len(xs)), given))
-    return tuple(next(found) if kind(x.dtype) in "fc" else None for x in xs)
-
-
-def _node_tangents(
-    flat: Any, xs: Sequence[Tensor], tangents: Sequence[Any], outs: Sequence[Any]
+def _node_derivatives(
+    kind_of: type[_Pull],
+    flat: Any,
+    xs: Sequence[Any],
+    given: Sequence[Any],
+    likes: Sequence[Any],
+    wanted: Sequence[Any],
 ) -> list[Any]:
+    """Gradients or tangents of what is wanted, from those of ``likes`` that are given; None for integers."""
     smooth = [
-        weft.zeros_like(x) if t is None else t
-        for t, x in zip(tangents, xs, strict=True)
+        weft.zeros(x.shape, dtype=x.dtype) if d is None else d
+        for d, x in zip(given, likes, strict=True)
         if kind(x.dtype) in "fc"
     ]
-    found = iter(_applied(_derived(_Push, flat, len(xs)), [*xs, *smooth]))
-    return [next(found) if kind(y.dtype) in "fc" else None for y in outs]
+    operands = [x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in (*xs, *smooth)]
+    found = iter(_applied(_derived(kind_of, flat, len(xs)), operands))
+    return [next(found) if kind(x.dtype) in "fc" else None for x in wanted]
 
 
 def _result_types(flat: Any, types: Sequence[TensorType]) -> list[TensorType]:

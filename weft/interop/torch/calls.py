@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import weft
 from weft.base.dtypes import DType, kind
 from weft.errors import CaptureError
-from weft.interop.rules import Rule, registrar
+from weft.interop.forms.elements import astype, is_float
+from weft.interop.rules import Rules
 from weft.tensor.tensor import Tensor
 
-RULES: dict[str, Rule] = {}  # by name, such as "add.Tensor"; without overload where it is the default one
-aten = registrar(RULES)  # registers a function as the rule of operators
+aten = Rules()  # by name, such as "add.Tensor"; without overload where it is the default one
 
 
 def rule_name(target: Any) -> str:
@@ -56,7 +55,7 @@ class Call:
 
     def floating(self, x: Any) -> Any:
         """An operand that is made floating where the result is."""
-        needs = isinstance(x, Tensor) and kind(x.dtype) not in "fc" and kind(self.dtype) in "fc"
+        needs = isinstance(x, Tensor) and not is_float(x) and kind(self.dtype) in "fc"
         return astype(x, self.dtype) if needs else x
 
     def error(self, message: str, hint: str | None = None) -> CaptureError:
@@ -64,13 +63,13 @@ class Call:
         return CaptureError("import_program", f"{self.target}: {message}", hint=hint)
 
 
-def astype(x: Tensor, dtype: DType) -> Tensor:
-    """A tensor in a dtype; the same one if it has it."""
-    return x if x.dtype == dtype else weft.astype(x, dtype)
-
-
 def axes_of(dim: Any) -> Any:
     """Axes as weft takes them: None and no axis mean all."""
     if dim is None or (isinstance(dim, list | tuple) and not dim):
         return None
-    return tuple(dim) if isinstance(dim, list) else dim
+    return as_tuple(dim)
+
+
+def as_tuple(x: Any) -> Any:
+    """A list as a tuple; anything else as it is."""
+    return tuple(x) if isinstance(x, list) else x

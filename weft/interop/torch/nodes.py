@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,34 +10,16 @@ import weft
 from weft.base.size_bounds import positive
 from weft.capture.importing import placed
 from weft.errors import CaptureError
-from weft.interop.torch.aten import (
-    backward,
-    elementwise,
-    index,
-    making,
-    network,
-    random,
-    recurrent,
-    reduce,
-    shape,
-)
-from weft.interop.torch.calls import RULES, Call, astype, rule_name
+from weft.interop.forms.control import repeated, scanned
+from weft.interop.forms.elements import astype
+from weft.interop.torch.aten import backward, elementwise, index, making, network, recurrent, reduce, shape
+from weft.interop.torch.calls import Call, aten, rule_name
 from weft.interop.torch.places import location_of, package_folder
 from weft.interop.torch.tensors import from_torch, weft_dtype
 from weft.ir.location import Location
 from weft.tensor.tensor import Tensor
 
-FAMILIES = (
-    backward,
-    elementwise,
-    index,
-    making,
-    network,
-    random,
-    recurrent,
-    reduce,
-    shape,
-)  # whose import fills the table of rules
+FAMILIES = (backward, elementwise, index, making, network, recurrent, reduce, shape)  # they fill the table
 
 _MEMORY = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 
@@ -97,7 +78,7 @@ class Runner:
             return _HIGHER[text](*args, **kwargs)
         if not text.startswith("aten."):
             return self._plain_call(node, args, kwargs)
-        rule = RULES.get(rule_name(node.target))
+        rule = aten.get(rule_name(node.target))
         if rule is None:
             raise self._unknown(node)
         call = self._call(node)
@@ -152,12 +133,8 @@ class Runner:
         return astype(out, wanted) if isinstance(out, Tensor) and wanted is not None else out
 
     def _unknown(self, node: Any) -> CaptureError:
-        close = difflib.get_close_matches(rule_name(node.target), list(RULES), 1)
-        hint = "see weft.interop.torch.supported_operators() for those it knows"
-        hint = f"{hint}; the nearest is {close[0]}" if close else hint
-        return CaptureError(
-            "import_program", f"the operator must be one weft knows, got {node.target}", hint=hint
-        )
+        listed = "weft.interop.torch.supported_operators"
+        return aten.unknown("import_program", "operator", rule_name(node.target), node.target, listed)
 
 
 # Control flow
@@ -170,28 +147,22 @@ def _cond(predicate: Any, true: Any, false: Any, operands: Any = ()) -> Any:
 
 
 def _while_loop(condition: Any, body: Any, carried: Any, more: Any = ()) -> Any:
-    carry = tuple(_as_tensor(x) for x in carried)
-
-    def goes_on(state: Any) -> Any:
+    def goes_on(state: Sequence[Any]) -> Any:
         out = condition([*state, *more])
-        return out[0] if isinstance(out, list) else out
+        return out if isinstance(out, list) else [out]
 
-    return list(weft.while_loop(goes_on, lambda state: tuple(map(_as_tensor, body([*state, *more]))), carry))
+    return repeated(
+        goes_on, lambda state: [*map(_as_tensor, body([*state, *more]))], [*map(_as_tensor, carried)]
+    )
 
 
 def _scan(combine: Any, init: Any, xs: Any, more: Any = (), *rest: Any, **options: Any) -> Any:
-    count = len(init)
-
-    def step(carry: Any, row: Any) -> Any:
-        out = combine([*carry, *row, *more])
-        return tuple(out[:count]), tuple(out[count:])
-
-    carry, ys = weft.scan(step, tuple(init), tuple(xs), reverse=bool(options.get("reverse", False)))
-    return [*carry, *ys]
+    reverse = bool(options.get("reverse", False))
+    return scanned(lambda given: combine([*given, *more]), init, xs, reverse=reverse)
 
 
 def _map(body: Any, xs: Any, more: Any = ()) -> Any:
-    return list(weft.scan(lambda _, row: ((), tuple(body([*row, *more]))), (), tuple(xs))[1])
+    return scanned(lambda row: body([*row, *more]), (), xs)
 
 
 def _associative_scan(combine: Any, xs: Any, more: Any = ()) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 from weft.base.sizes import named_size
@@ -90,24 +92,18 @@ def _evaluated(expression: Any, names: Mapping[str, str]) -> Any:
         return named_size(names.get(str(expression), str(expression)))
     parts = [_evaluated(part, names) for part in expression.args]
     kind = type(expression).__name__
-    if kind == "Add":
-        return _folded(parts, lambda x, y: x + y)
-    if kind == "Mul":
-        return _folded(parts, lambda x, y: x * y)
-    if kind == "Pow" and isinstance(parts[1], int) and parts[1] >= 0:
-        return parts[0] ** parts[1]
-    if kind in ("FloorDiv", "CleanDiv", "IntTrueDiv"):
-        return parts[0] // parts[1]
-    if kind in ("Mod", "PythonMod"):
-        return parts[0] % parts[1]
+    if kind in _OPERATIONS and (kind != "Pow" or (isinstance(parts[1], int) and parts[1] >= 0)):
+        return reduce(_OPERATIONS[kind], parts)
     raise CaptureError("import_program", f"sizes must be made of + - * // %, got {expression}")
 
 
-def _folded(parts: list[Any], combine: Any) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = combine(total, part)
-    return total
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "Pow": operator.pow,
+    **dict.fromkeys(("FloorDiv", "CleanDiv", "IntTrueDiv"), operator.floordiv),
+    **dict.fromkeys(("Mod", "PythonMod"), operator.mod),
+}
 
 
 def _data_dependent(symbol: Any) -> CaptureError:

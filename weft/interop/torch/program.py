@@ -15,7 +15,7 @@ from weft.capture.importing import Importer
 from weft.errors import ArgumentError, CaptureError
 from weft.interop.optional import need
 from weft.interop.torch.aten.making import as_scalar
-from weft.interop.torch.calls import RULES, rule_name
+from weft.interop.torch.calls import aten, rule_name
 from weft.interop.torch.nodes import Runner
 from weft.interop.torch.places import as_size, size_names
 from weft.interop.torch.tensors import from_torch, weft_dtype
@@ -57,7 +57,7 @@ def supported_operators() -> list[str]:
     >>> "convolution" in weft.interop.torch.supported_operators()
     True
     """
-    return sorted(RULES)
+    return sorted(aten)
 
 
 def _loaded(torch: Any, program: Any) -> tuple[Any, str]:
@@ -88,7 +88,7 @@ def _kept_whole(torch: Any, program: Any) -> Any:
     """The program in core operators, but for those that weft has as a whole, such as attention."""
     table = torch.export.default_decompositions()
     for target in list(table):
-        if rule_name(target) in RULES:
+        if rule_name(target) in aten:
             table.pop(target)
     with _quietly():
         return program.run_decompositions(table)

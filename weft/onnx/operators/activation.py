@@ -1,24 +1,13 @@
-"""Activation functions, and the softmax family."""
+"""Activation functions that have settings, and the softmax family."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, operator
-
-
-@operator("Relu")
-def relu(call: Call, x: Tensor) -> Any:
-    """0 for negative numbers."""
-    return weft.relu(x)
-
-
-@operator("LeakyRelu")
-def leaky_relu(call: Call, x: Tensor) -> Any:
-    """Negative numbers times a slope."""
-    return weft.leaky_relu(x, call.attribute("alpha", 0.01))
+from weft.onnx.operators.registry import Call, Handler, enter_handlers, operator
 
 
 @operator("PRelu")
@@ -29,73 +18,12 @@ def prelu(call: Call, x: Tensor, slope: Tensor) -> Any:
     return weft.where(x < 0, x * slope, x)
 
 
-@operator("ThresholdedRelu")
-def thresholded_relu(call: Call, x: Tensor) -> Any:
-    """0 for numbers up to a threshold."""
-    return weft.where(x > call.attribute("alpha", 1.0), x, weft.zeros_like(x))
-
-
-@operator("Elu")
-def elu(call: Call, x: Tensor) -> Any:
-    """Exponential for negative numbers."""
-    return weft.elu(x, call.attribute("alpha", 1.0))
-
-
-@operator("Celu")
-def celu(call: Call, x: Tensor) -> Any:
-    """Exponential for negative numbers, with a continuous slope."""
-    return weft.celu(x, call.attribute("alpha", 1.0))
-
-
 @operator("Selu")
 def selu(call: Call, x: Tensor) -> Any:
     """Scaled and exponential for negative numbers."""
     alpha = call.attribute("alpha", 1.67326319217681884765625)
     gamma = call.attribute("gamma", 1.05070102214813232421875)
     return weft.where(x > 0, x, alpha * weft.expm1(weft.minimum(x, 0.0))) * gamma
-
-
-@operator("Gelu")
-def gelu(call: Call, x: Tensor) -> Any:
-    """A number times the share of a normal distribution below it."""
-    return weft.gelu(x, approximate=call.attribute("approximate", "none"))
-
-
-@operator("HardSigmoid")
-def hard_sigmoid(call: Call, x: Tensor) -> Any:
-    """A line between 0 and 1."""
-    return weft.clip(x * call.attribute("alpha", 0.2) + call.attribute("beta", 0.5), 0.0, 1.0)
-
-
-@operator("HardSwish")
-def hard_swish(call: Call, x: Tensor) -> Any:
-    """A number times a line between 0 and 1."""
-    return weft.hardswish(x)
-
-
-@operator("Swish")
-def swish(call: Call, x: Tensor) -> Any:
-    """A number times its sigmoid."""
-    alpha = call.attribute("alpha", 1.0)
-    return weft.silu(x) if alpha == 1.0 else x * weft.sigmoid(x * alpha)
-
-
-@operator("Mish")
-def mish(call: Call, x: Tensor) -> Any:
-    """A number times the tanh of its softplus."""
-    return weft.mish(x)
-
-
-@operator("Softplus")
-def softplus(call: Call, x: Tensor) -> Any:
-    """log(1 + exp(x))."""
-    return weft.softplus(x)
-
-
-@operator("Softsign")
-def softsign(call: Call, x: Tensor) -> Any:
-    """x / (1 + |x|)."""
-    return weft.softsign(x)
 
 
 @operator("Shrink")
@@ -107,36 +35,52 @@ def shrink(call: Call, x: Tensor) -> Any:
     return weft.where(x < -edge, x + bias, out).astype(x.dtype, copy=False)
 
 
-def _along(call: Call, x: Tensor, function: Any) -> Tensor:
-    """A function along an axis; up to version 12 along all axes from one on, as one."""
-    if call.version >= 13:
-        out: Tensor = function(x, call.attribute("axis", -1))
-        return out
-    axis = call.attribute("axis", 1)
-    axis = axis + x.ndim if axis < 0 else axis
-    rows = x.reshape((*x.shape[:axis], -1))
-    out = function(rows, -1).reshape(x.shape)
-    return out
+def swish(x: Tensor, alpha: float) -> Any:
+    """A number times the sigmoid of a multiple of it."""
+    return weft.silu(x) if alpha == 1.0 else x * weft.sigmoid(x * alpha)
 
 
-@operator("Softmax")
-def softmax(call: Call, x: Tensor) -> Tensor:
-    """Shares of exponentials."""
-    return _along(call, x, lambda rows, axis: weft.softmax(rows, axis=axis))
+enter_handlers(
+    {
+        "LeakyRelu": lambda call, x: weft.leaky_relu(x, call.attribute("alpha", 0.01)),
+        "ThresholdedRelu": lambda call, x: weft.where(
+            x > call.attribute("alpha", 1.0), x, weft.zeros_like(x)
+        ),
+        "Elu": lambda call, x: weft.elu(x, call.attribute("alpha", 1.0)),
+        "Celu": lambda call, x: weft.celu(x, call.attribute("alpha", 1.0)),
+        "Gelu": lambda call, x: weft.gelu(x, approximate=call.attribute("approximate", "none")),
+        "HardSigmoid": lambda call, x: weft.clip(
+            x * call.attribute("alpha", 0.2) + call.attribute("beta", 0.5), 0.0, 1.0
+        ),
+        "Swish": lambda call, x: swish(x, call.attribute("alpha", 1.0)),
+        "SwiGLU": lambda call, gate, x: swish(gate, call.attribute("alpha", 1.0)) * x,
+    }
+)
+
+# Along an axis; up to version 12 along all axes from one on, as one
 
 
-@operator("LogSoftmax")
-def log_softmax(call: Call, x: Tensor) -> Tensor:
-    """Logarithms of shares of exponentials."""
-    return _along(call, x, lambda rows, axis: weft.log_softmax(rows, axis=axis))
+def _along(function: Callable[[Tensor, int], Any]) -> Handler:
+    def handler(call: Call, x: Tensor) -> Any:
+        if call.version >= 13:
+            return function(x, call.attribute("axis", -1))
+        axis = call.attribute("axis", 1)
+        rows = x.reshape((*x.shape[: axis + x.ndim if axis < 0 else axis], -1))
+        return function(rows, -1).reshape(x.shape)
+
+    return handler
 
 
-@operator("Hardmax")
-def hardmax(call: Call, x: Tensor) -> Tensor:
+def _first_largest(x: Tensor, axis: int) -> Any:
     """1 at the first of the largest elements, 0 elsewhere."""
+    places = weft.argmax(x, axis=axis)
+    return weft.moveaxis(weft.one_hot(places, x.shape[axis], dtype=x.dtype), -1, axis)
 
-    def first(rows: Tensor, axis: int) -> Any:
-        places = weft.argmax(rows, axis=axis)
-        return weft.moveaxis(weft.one_hot(places, rows.shape[axis], dtype=x.dtype), -1, axis)
 
-    return _along(call, x, first)
+enter_handlers(
+    {
+        "Softmax": _along(lambda x, axis: weft.softmax(x, axis=axis)),
+        "LogSoftmax": _along(lambda x, axis: weft.log_softmax(x, axis=axis)),
+        "Hardmax": _along(_first_largest),
+    }
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from weft import Tensor
 from weft.base.dtypes import bool_, kind
 from weft.base.sizes import Size
 from weft.onnx.facts import Array
-from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.registry import Call, Handler, enter_handlers, operator
 from weft.onnx.types import code_of
 from weft.ops.bits import bitcast
 
@@ -59,18 +60,6 @@ def eye_like(call: Call, x: Tensor) -> Tensor:
     return weft.eye(rows, columns, k=k, dtype=dtype)
 
 
-@operator("Cast")
-def cast(call: Call, x: Tensor) -> Tensor:
-    """The numbers in another element type."""
-    return cast_to(call, x, call.attribute("to"))
-
-
-@operator("CastLike")
-def cast_like(call: Call, x: Tensor, like: Tensor) -> Tensor:
-    """The numbers in the element type of another tensor."""
-    return cast_to(call, x, code_of(like.dtype, call.narrow(like)))
-
-
 def cast_to(call: Call, x: Tensor, code: int) -> Tensor:
     """The numbers of a tensor in an ONNX element type."""
     if not isinstance(x, Tensor):
@@ -101,31 +90,24 @@ def _dtype(call: Call, like: Tensor | None) -> Any:
     return weft.float32 if like is None else like.dtype
 
 
-def _shape(call: Call, like: Tensor | None) -> Any:
-    return call.attribute("shape") if like is None else like.shape
+def _random(draw: Callable[..., Any], span: Callable[[Call], tuple[float, float]]) -> Handler:
+    """Numbers that are drawn, times the first and plus the second of a span."""
+
+    def handler(call: Call, like: Tensor | None = None) -> Any:
+        scale, start = span(call)
+        shape = call.attribute("shape") if like is None else like.shape
+        return (draw(*shape, dtype=weft.float32) * scale + start).astype(_dtype(call, like), copy=False)
+
+    return handler
 
 
-@operator("RandomNormal", "RandomNormalLike", folds=False)
-def normal(call: Call, like: Tensor | None = None) -> Any:
-    """Numbers from a normal distribution."""
-    out = weft.randn(*_shape(call, like), dtype=weft.float32)
-    return (out * call.attribute("scale", 1.0) + call.attribute("mean", 0.0)).astype(
-        _dtype(call, like), copy=False
-    )
-
-
-@operator("RandomUniform", "RandomUniformLike", folds=False)
-def uniform(call: Call, like: Tensor | None = None) -> Any:
-    """Numbers that are as likely as each other."""
+def _uniform(call: Call) -> tuple[float, float]:
     low, high = call.attribute("low", 0.0), call.attribute("high", 1.0)
-    out = weft.rand(*_shape(call, like), dtype=weft.float32)
-    return (out * (high - low) + low).astype(_dtype(call, like), copy=False)
+    return high - low, low
 
 
-@operator("Bernoulli", folds=False)
-def bernoulli(call: Call, x: Tensor) -> Tensor:
-    """1 with the probability that the input says."""
-    return (weft.rand(*x.shape, dtype=x.dtype) < x).astype(_dtype(call, x))
+def _normal(call: Call) -> tuple[float, float]:
+    return call.attribute("scale", 1.0), call.attribute("mean", 0.0)
 
 
 @operator("Multinomial", folds=False)
@@ -144,3 +126,19 @@ def bit_cast(call: Call, x: Tensor) -> Tensor:
         return x.astype(dtype, copy=False)
     out: Tensor = bitcast.on_tensors(x, dtype=dtype)
     return out
+
+
+enter_handlers(
+    {
+        "Cast": lambda call, x: cast_to(call, x, call.attribute("to")),
+        "CastLike": lambda call, x, like: cast_to(call, x, code_of(like.dtype, call.narrow(like))),
+    }
+)
+enter_handlers(
+    {
+        "RandomNormal RandomNormalLike": _random(weft.randn, _normal),
+        "RandomUniform RandomUniformLike": _random(weft.rand, _uniform),
+        "Bernoulli": lambda call, x: (weft.rand(*x.shape, dtype=x.dtype) < x).astype(_dtype(call, x)),
+    },
+    folds=False,
+)

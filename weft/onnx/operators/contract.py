@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, operator
-
-
-@operator("MatMul")
-def matmul(call: Call, a: Tensor, b: Tensor) -> Any:
-    """The product of matrices, or of stacks of them."""
-    return weft.matmul(a, b)
+from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 
 @operator("Gemm")
@@ -30,13 +22,10 @@ def _scaled(x: Tensor, factor: float) -> Tensor:
     return (x * factor).astype(x.dtype, copy=False)
 
 
-@operator("Einsum")
-def einsum(call: Call, *inputs: Tensor) -> Any:
-    """A sum of products, told by letters."""
-    return weft.einsum(call.attribute("equation"), *inputs)
-
-
-@operator("Det")
-def det(call: Call, x: Tensor) -> Any:
-    """The determinants of matrices."""
-    return weft.linalg.det(x)
+enter_handlers(
+    {
+        "MatMul": lambda call, a, b: weft.matmul(a, b),
+        "Einsum": lambda call, *inputs: weft.einsum(call.attribute("equation"), *inputs),
+        "Det": lambda call, x: weft.linalg.det(x),
+    }
+)

@@ -9,6 +9,7 @@ import weft
 from weft import Tensor
 from weft.base.sizes import Size
 from weft.errors import WeftError
+from weft.interop.forms.control import scanned
 from weft.onnx.operators.registry import Call, Subgraph, UnknownValueError, operator
 from weft.transform.control.flat import run_while
 
@@ -179,10 +180,7 @@ def _scan(call: Call, inputs: list[Tensor], *, old: bool = False) -> list[Tensor
     given = [weft.moveaxis(x, axis, 0) for x, axis in zip(xs, in_axes, strict=True)]
     given = [weft.flip(x, axis=0) if d else x for x, d in zip(given, directions, strict=True)]
 
-    def step(states: list[Tensor], row: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        found = body(*states, *row)
-        return found[: len(states)], found[len(states) :]
-
-    last, stacked = weft.scan(step, states, given)
-    outs = [weft.flip(x, axis=0) if d else x for x, d in zip(stacked, backwards, strict=True)]
-    return [*last, *[weft.moveaxis(x, 0, axis) for x, axis in zip(outs, out_axes, strict=True)]]
+    outs = scanned(lambda given: body(*given), states, given)
+    last, stacked = outs[: len(states)], outs[len(states) :]
+    stacked = [weft.flip(x, axis=0) if d else x for x, d in zip(stacked, backwards, strict=True)]
+    return [*last, *[weft.moveaxis(x, 0, axis) for x, axis in zip(stacked, out_axes, strict=True)]]

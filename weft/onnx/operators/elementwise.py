@@ -9,38 +9,16 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.base.dtypes import kind, result_dtype
-from weft.onnx.operators.registry import Call, operator
+from weft.interop.forms.elements import clamped, whole_quotient
+from weft.onnx.operators.registry import Call, Handler, enter_handlers, operator
 
-_UNARY: dict[str, Callable[[Any], Any]] = {
-    "Abs": weft.abs,
-    "Acos": weft.acos,
-    "Acosh": weft.acosh,
-    "Asin": weft.asin,
-    "Asinh": weft.asinh,
-    "Atan": weft.atan,
-    "Atanh": weft.atanh,
-    "BitwiseNot": weft.bitwise_invert,
-    "Ceil": weft.ceil,
-    "Cos": weft.cos,
-    "Cosh": weft.cosh,
-    "Erf": weft.erf,
-    "Exp": weft.exp,
-    "Floor": weft.floor,
-    "IsNaN": weft.isnan,
-    "Log": weft.log,
-    "Neg": weft.neg,
-    "Not": weft.logical_not,
-    "Reciprocal": weft.reciprocal,
-    "Round": weft.round,
-    "Sigmoid": weft.sigmoid,
-    "Sign": weft.sign,
-    "Sin": weft.sin,
-    "Sinh": weft.sinh,
-    "Sqrt": weft.sqrt,
-    "Tan": weft.tan,
-    "Tanh": weft.tanh,
-}
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+# Functions that weft has under the same name, or under another one
+
+_UNARY = (
+    "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor HardSwish IsNaN Log Mish Neg Reciprocal"
+    " Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh"
+)
+_BINARY = {
     "Add": weft.add,
     "And": weft.logical_and,
     "BitwiseAnd": weft.bitwise_and,
@@ -58,18 +36,16 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@operator(*_UNARY)
-def unary(call: Call, x: Tensor) -> Tensor:
-    """A function of one number, which weft has under another name."""
-    out: Tensor = _UNARY[call.op](x)
-    return out
+def _unary(function: Callable[[Any], Any]) -> Handler:
+    return lambda call, x: function(x)
 
 
-@operator(*_BINARY)
-def binary(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    """A function of two numbers, which weft has under another name."""
-    out: Tensor = _BINARY[call.op](a, aligned(call, a, b))
-    return out
+def _binary(function: Callable[[Any, Any], Any]) -> Handler:
+    return lambda call, a, b: function(a, aligned(call, a, b))
+
+
+def _several(function: Callable[[Any, Any], Any]) -> Handler:
+    return lambda call, *inputs: reduce(function, inputs)
 
 
 def aligned(call: Call, a: Tensor, b: Tensor) -> Tensor:
@@ -80,29 +56,11 @@ def aligned(call: Call, a: Tensor, b: Tensor) -> Tensor:
     return b.reshape((*b.shape, *(1,) * (a.ndim - axis - b.ndim)))
 
 
-@operator("Identity", moves=True)
-def identity(call: Call, x: Any) -> Any:
-    """The input itself."""
-    return x
-
-
 @operator("Div")
 def div(call: Call, a: Tensor, b: Tensor) -> Any:
     """A quotient; of integers, rounded towards 0."""
     b = aligned(call, a, b)
-    if kind(a.dtype) not in "iu":
-        return weft.div(a, b)
-    if kind(a.dtype) == "u":
-        return weft.floor_divide(a, b)
-    quotient = weft.floor_divide(a, b)
-    inexact = weft.logical_and(quotient < 0, quotient * b != a)
-    return quotient + inexact.astype(a.dtype)
-
-
-@operator("Mod")
-def mod(call: Call, a: Tensor, b: Tensor) -> Any:
-    """A remainder: with the sign of the divisor, or, if asked, of the dividend."""
-    return weft.fmod(a, b) if call.attribute("fmod", 0) else weft.remainder(a, b)
+    return whole_quotient(a, b) if kind(a.dtype) in "iu" else weft.div(a, b)
 
 
 @operator("Pow")
@@ -116,37 +74,11 @@ def power(call: Call, a: Tensor, b: Tensor) -> Any:
     return out.astype(a.dtype, copy=False)
 
 
-@operator("Max")
-def maximum(call: Call, *inputs: Tensor) -> Tensor:
-    """The largest of several."""
-    return reduce(weft.maximum, inputs)
-
-
-@operator("Min")
-def minimum(call: Call, *inputs: Tensor) -> Tensor:
-    """The smallest of several."""
-    return reduce(weft.minimum, inputs)
-
-
-@operator("Sum")
-def total(call: Call, *inputs: Tensor) -> Tensor:
-    """The sum of several."""
-    return reduce(weft.add, inputs)
-
-
-@operator("Mean")
-def mean(call: Call, *inputs: Tensor) -> Tensor:
-    """The mean of several."""
-    return reduce(weft.add, inputs) / len(inputs)
-
-
 @operator("Clip")
-def clip(call: Call, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+def clip(call: Call, x: Tensor, low: Any = None, high: Any = None) -> Any:
     """A number brought between two others; where these cross, the upper one."""
     low = call.attribute("min") if low is None else low
-    high = call.attribute("max") if high is None else high
-    x = x if low is None else weft.maximum(x, low)
-    return x if high is None else weft.minimum(x, high)
+    return clamped(x, low, call.attribute("max") if high is None else high)
 
 
 @operator("IsInf")
@@ -167,7 +99,18 @@ def shift(call: Call, x: Tensor, count: Tensor) -> Any:
     return function(x, count)
 
 
-@operator("Where", moves=False)
-def where(call: Call, condition: Tensor, a: Tensor, b: Tensor) -> Any:
-    """One of two numbers, as a third says."""
-    return weft.where(condition, a, b)
+enter_handlers({name: _unary(getattr(weft, name.lower())) for name in _UNARY.split()})
+enter_handlers({name: _binary(function) for name, function in _BINARY.items()})
+enter_handlers({"Identity": lambda call, x: x}, moves=True)
+enter_handlers(
+    {
+        "BitwiseNot": _unary(weft.bitwise_invert),
+        "Not": _unary(weft.logical_not),
+        "Max": _several(weft.maximum),
+        "Min": _several(weft.minimum),
+        "Sum": _several(weft.add),
+        "Mean": lambda call, *inputs: reduce(weft.add, inputs) / len(inputs),
+        "Mod": lambda call, a, b: weft.fmod(a, b) if call.attribute("fmod", 0) else weft.remainder(a, b),
+        "Where": lambda call, condition, a, b: weft.where(condition, a, b),
+    }
+)

@@ -9,15 +9,9 @@ import numpy as np
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 _ML = "ai.onnx.ml"
-
-
-@operator("Binarizer", domain=_ML)
-def binarizer(call: Call, x: Tensor) -> Any:
-    """1 above a threshold, else 0."""
-    return (x > call.attribute("threshold", 0.0)).astype(x.dtype)
 
 
 @operator("ArrayFeatureExtractor", domain=_ML)
@@ -45,6 +39,10 @@ def linear_regressor(call: Call, x: Tensor) -> Any:
     given = None if bias is None else weft.asarray(np.array(bias, np.float32))
     return weft.linear(x.astype(weft.float32), weft.asarray(weight), given)
 
+
+enter_handlers(
+    {"Binarizer": lambda call, x: (x > call.attribute("threshold", 0.0)).astype(x.dtype)}, domain=_ML
+)
 
 # Labels
 

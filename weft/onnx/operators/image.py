@@ -6,8 +6,8 @@ from typing import Any
 
 import weft
 from weft import Tensor
+from weft.interop.forms.window import padded
 from weft.onnx.operators.registry import Call, operator
-from weft.onnx.operators.windows import pad_axes
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 
@@ -37,7 +37,7 @@ def center_crop_pad(call: Call, x: Tensor, shape: Tensor) -> Any:
         more = wanted - x.shape[axis]
         low = more // 2 if more >= 0 else -(-more // 2)
         sides[axis] = low, more - low
-    return pad_axes(x, tuple(sides))
+    return padded(x, tuple(sides))
 
 
 @operator("DepthToSpace", moves=True)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import weft
 from weft import Tensor
-from weft.base.shapes import size_of
-from weft.onnx.operators.registry import Call, operator
+from weft.interop.forms.elements import along, as_number, numbers_below
+from weft.interop.forms.reduce import ranked
+from weft.interop.forms.scatter import scatter_along, scatter_at
+from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 
 @operator("Gather", moves=True)
 def gather(call: Call, x: Tensor, index: Tensor) -> Any:
     """Slices along an axis."""
-    before = (slice(None),) * (call.attribute("axis", 0) % x.ndim)
     known = call.known(index) if index.ndim == 0 else None
-    return x[(*before, index if known is None else int(known))]
-
-
-@operator("GatherElements", moves=True)
-def gather_elements(call: Call, x: Tensor, index: Tensor) -> Any:
-    """At each place the element there, but for an axis, where the index says which."""
-    axis = call.attribute("axis", 0) % x.ndim
-    return weft.gather(x, axis, index)
+    return x[along(call.attribute("axis", 0) % x.ndim, index if known is None else int(known))]
 
 
 @operator("GatherND", moves=True)
@@ -31,68 +25,35 @@ def gather_nd(call: Call, x: Tensor, index: Tensor) -> Tensor:
     """Slices at tuples of indices, example by example if asked."""
     batch = call.attribute("batch_dims", 0)
     depth = index.shape[-1]
-    own = [_counting(index.shape, axis) for axis in range(batch)]
+    own = [numbers_below(index.shape[axis], index.ndim - 2 - axis) for axis in range(batch)]
     return x[(*own, *[index[..., i] for i in range(depth)])]
 
 
-def _counting(shape: tuple[Any, ...], axis: int) -> Tensor:
-    """The number of the place along an axis, for all places of an index without its last axis."""
-    after = len(shape) - 2 - axis
-    return weft.arange(shape[axis]).reshape((shape[axis], *(1,) * after))
-
-
-_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
-    "add": weft.add,
-    "mul": weft.mul,
-    "max": weft.maximum,
-    "min": weft.minimum,
-}
+_HOW = {"none": "set", "add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
 @operator("Scatter", "ScatterElements", moves=True)
-def scatter_elements(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Any:
+def scatter_elements(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     """With elements put at their own places, but for an axis, where the index says which."""
-    axis = call.attribute("axis", 0) % x.ndim
-    how = call.attribute("reduction", "none")
-    if how == "none":
-        return weft.scatter(x, axis, index, updates)
-    if how == "add":
-        return weft.scatter_add(x, axis, index, updates)
-    combine = _COMBINE[how]
-
-    def put(state: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
-        at, new = weft.expand_dims(row[0], axis=axis), weft.expand_dims(row[1], axis=axis)
-        return weft.scatter(state, axis, at, combine(weft.gather(state, axis, at), new)), None
-
-    rows = (weft.moveaxis(index, axis, 0), weft.moveaxis(updates, axis, 0))
-    out: Tensor = weft.scan(put, x, rows)[0]
-    return out
+    axis, how = call.attribute("axis", 0) % x.ndim, _HOW[call.attribute("reduction", "none")]
+    (places,) = _from_start(call, index, [index], x.shape[axis : axis + 1])
+    return scatter_along(x, axis, places, updates, how)
 
 
 @operator("ScatterND", moves=True)
-def scatter_nd(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Any:
+def scatter_nd(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     """With slices put at tuples of indices."""
-    depth, how = index.shape[-1], call.attribute("reduction", "none")
-    count = size_of(index.shape[:-1])
-    places = index.reshape((count, depth))
-    rows = updates.reshape((count, *x.shape[depth:]))
-    if how == "none":
-        return _with(x, tuple([places[:, i] for i in range(depth)]), rows)
-    combine = _COMBINE[how]
-
-    def put(state: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
-        at = tuple([row[0][i] for i in range(depth)])
-        return _with(state, at, combine(state[at], row[1])), None
-
-    out: Tensor = weft.scan(put, x, (places, rows))[0]
-    return out
+    columns = [index[..., i] for i in range(index.shape[-1])]
+    places = _from_start(call, index, columns, x.shape[: len(columns)])
+    return scatter_at(x, places, updates, _HOW[call.attribute("reduction", "none")])
 
 
-def _with(x: Tensor, at: tuple[Tensor, ...], new: Tensor) -> Any:
-    """A tensor with other elements at some places."""
-    out = weft.positive(x) if weft.isdtype(x.dtype, "numeric") else weft.logical_or(x, x)
-    out[at] = new
-    return out
+def _from_start(call: Call, whole: Tensor, parts: list[Tensor], sizes: Sequence[Any]) -> list[Any]:
+    """Parts of an index, without numbers that count from the end of axes."""
+    known = call.known(whole)
+    if known is not None and (known >= 0).all():
+        return parts
+    return [weft.where(i < 0, i + as_number(n), i) for i, n in zip(parts, sizes, strict=True)]
 
 
 @operator("OneHot")
@@ -104,8 +65,7 @@ def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor) -> Any:
     axis = axis + index.ndim + 1 if axis < 0 else axis
     places = weft.expand_dims(index, axis=axis).astype(weft.int64, copy=False)
     places = weft.where(places < 0, places + count, places)
-    classes = weft.arange(count).reshape((count, *(1,) * (index.ndim - axis)))
-    return weft.where(places == classes, values[1], values[0])
+    return weft.where(places == numbers_below(count, index.ndim - axis), values[1], values[0])
 
 
 @operator("TopK")
@@ -114,9 +74,7 @@ def top_k(call: Call, x: Tensor, k: Any = None) -> tuple[Tensor, Tensor]:
     count = call.attribute("k") if k is None else call.scalar(k, "K")
     axis = call.attribute("axis", -1) % x.ndim
     largest = bool(call.attribute("largest", 1))
-    order = weft.argsort(x, axis=axis, descending=largest, stable=True)
-    places = order[(*(slice(None),) * axis, slice(0, count))]
-    return weft.gather(x, axis, places), places
+    return ranked(x, axis, descending=largest, count=count)
 
 
 @operator("Trilu", moves=True)
@@ -134,3 +92,9 @@ def reverse_sequence(call: Call, x: Tensor, lengths: Tensor) -> Any:
     ends = lengths.reshape([x.shape[batch] if a == batch else 1 for a in range(x.ndim)])
     places = weft.where(steps < ends, ends - 1 - steps, steps)
     return weft.gather(x, time, weft.broadcast_to(places, x.shape))
+
+
+enter_handlers(
+    {"GatherElements": lambda call, x, index: weft.gather(x, call.attribute("axis", 0) % x.ndim, index)},
+    moves=True,
+)

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.base.sizes import Size
 from weft.onnx.operators.registry import Call
-from weft.onnx.operators.windows import inside
+from weft.onnx.operators.sampling import inside
 
 Taps = list[tuple[Any, Any]]  # places and weights, each with one entry for each output
 

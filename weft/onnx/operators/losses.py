@@ -10,28 +10,21 @@ from weft.onnx.operators.registry import Call, operator
 
 
 @operator("NegativeLogLikelihoodLoss")
-def nll_loss(call: Call, x: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+def nll_loss(call: Call, x: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:
     """The loss of log-probabilities (N, C, *S) of classes (N, *S)."""
-    return _nll(call, x, target, weight)
+    return weft.nll_loss(x, target, weight, **_settings(call))
 
 
 @operator("SoftmaxCrossEntropyLoss")
 def softmax_cross_entropy_loss(call: Call, x: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:
     """The loss of scores (N, C, *S) of classes (N, *S), and the log-probabilities if they are used."""
     if not any(call.outputs[1:]):
-        settings = {"weight": weight, "reduction": call.attribute("reduction", "mean")}
-        return weft.cross_entropy(x, target, ignore_index=_ignored(call), **settings)
+        return weft.cross_entropy(x, target, weight=weight, **_settings(call))
     logs = weft.log_softmax(x, axis=1)
-    return _nll(call, logs, target, weight), logs
+    return nll_loss(call, logs, target, weight), logs
 
 
-def _nll(call: Call, x: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
-    reduction = call.attribute("reduction", "mean")
-    out: Tensor = weft.nll_loss(x, target, weight, _ignored(call), reduction)
-    return out
-
-
-def _ignored(call: Call) -> int:
-    """The class that does not count; a number that no class has where there is none."""
-    found: int = call.attribute("ignore_index", -(2**31))
-    return found
+def _settings(call: Call) -> dict[str, Any]:
+    """How losses are combined, and the class that does not count: where there is none, what no class is."""
+    ignored = call.attribute("ignore_index", -(2**31))
+    return {"ignore_index": ignored, "reduction": call.attribute("reduction", "mean")}

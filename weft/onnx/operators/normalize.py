@@ -6,7 +6,8 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, operator
+from weft.interop.forms.statistics import moments
+from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 _FLOAT = 1  # ONNX's code of float32
 
@@ -22,12 +23,6 @@ def batch_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean
     own_mean, own_var = weft.mean(wide, axis=axes), weft.var(wide, axis=axes)
     out = weft.batch_norm(x, own_mean, own_var, scale, bias, eps=eps)
     return out, mean * keep + own_mean * (1 - keep), var * keep + own_var * (1 - keep)
-
-
-@operator("InstanceNormalization")
-def instance_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor) -> Any:
-    """Each channel of each example, which may be one element alone."""
-    return weft.group_norm(x, x.shape[1], scale, bias, call.attribute("epsilon", 1e-5))
 
 
 @operator("GroupNormalization")
@@ -54,9 +49,7 @@ def layer_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor | Non
         out = out if bias is None else out + bias
     if not any(call.outputs[1:]):
         return out
-    axes = tuple(range(first, x.ndim))
-    mean = weft.mean(wide, axis=axes, keepdims=True)
-    return out, mean, weft.rsqrt(weft.var(wide, axis=axes, keepdims=True) + eps)
+    return out, *moments(wide, tuple(range(first, x.ndim)), eps)
 
 
 @operator("RMSNormalization")
@@ -100,3 +93,12 @@ def mean_variance_normalization(call: Call, x: Tensor) -> Any:
     centred = x - weft.mean(x, axis=axes, keepdims=True)
     spread = weft.sqrt(weft.mean(centred * centred, axis=axes, keepdims=True))
     return centred / (spread + 1e-9)
+
+
+enter_handlers(
+    {
+        "InstanceNormalization": lambda call, x, scale, bias: weft.group_norm(
+            x, x.shape[1], scale, bias, call.attribute("epsilon", 1e-5)
+        )
+    }
+)

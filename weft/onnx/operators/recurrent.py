@@ -7,17 +7,15 @@ state once they have ended, and give zeros.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import weft
 from weft import Tensor
+from weft.interop.forms.recurrent import State, Step, product, steps_along
 from weft.onnx.operators.registry import Call, operator
 
 Activation = Callable[[Any], Any]
-State = tuple[Tensor, ...]
-Step = Callable[
-    [Tensor, State], State
-]  # from what x adds and the state to the next state; its first is the output
+Layer = tuple[Callable[[Tensor], Any], Step]
 
 # Activations, with the defaults of their settings alpha and beta
 
@@ -71,7 +69,7 @@ def _recur(
     lengths: Tensor | None,
     starts: Sequence[Tensor | None],
     hidden: int,
-    steps: Sequence[tuple[Callable[[Tensor], Tensor], Step]],
+    steps: Sequence[Layer],
 ) -> tuple[Tensor, ...]:
     """The outputs of all steps, and the last states; ``steps`` has what x adds and the step, by direction."""
     batch_first = bool(call.attribute("layout", 0))
@@ -83,7 +81,7 @@ def _recur(
     for d, (backwards, (from_x, step)) in enumerate(zip(_directions(call), steps, strict=True)):
         zeros = weft.zeros((x.shape[1], hidden), dtype=x.dtype)
         state = tuple(zeros if s is None else s[d] for s in starts)
-        last, out = _loop(step, state, from_x(x), mask, backwards)
+        last, out = steps_along(step, state, from_x(x), backwards=backwards, mask=mask)
         outs.append(out)
         lasts.append(last)
     states = [weft.stack(parts, axis=1 if batch_first else 0) for parts in zip(*lasts, strict=True)]
@@ -91,112 +89,27 @@ def _recur(
     return weft.permute_dims(stacked, (2, 0, 1, 3)) if batch_first else stacked, *states
 
 
-def _loop(step: Step, state: State, xs: Tensor, mask: Tensor | None, backwards: bool) -> tuple[State, Tensor]:
-    if mask is None:
-
-        def body(state: State, x: Tensor) -> tuple[State, Tensor]:
-            state = step(x, state)
-            return state, state[0]
-
-        return weft.scan(body, state, xs, reverse=backwards)
-
-    def masked(state: State, row: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
-        x, inside = row
-        new = tuple(weft.where(inside, n, o) for n, o in zip(step(x, state), state, strict=True))
-        return new, weft.where(inside, new[0], 0.0)
-
-    return weft.scan(masked, state, (xs, mask), reverse=backwards)
+# The networks: for each direction what x adds, and the step
 
 
-def _bias(b: Tensor | None, d: int, rows: int) -> tuple[Tensor | None, Tensor | None]:
-    """The biases of one direction: what is added to the products of x, and of the state."""
-    return (None, None) if b is None else (b[d, :rows], b[d, rows:])
+class Weights(NamedTuple):
+    """What one direction has for x and the state, and for the looks of gates at the cell."""
+
+    x: Tensor
+    state: Tensor
+    bias_x: Tensor | None
+    bias_state: Tensor | None
+    looks: Sequence[Tensor] | None
+
+    def from_x(self, *, summed: bool) -> Callable[[Tensor], Any]:
+        """What x adds to all steps; with both biases if what the state adds is not changed before."""
+        if self.bias_x is None or self.bias_state is None or not summed:
+            return product(self.x, self.bias_x)
+        return product(self.x, self.bias_x + self.bias_state)
 
 
-def _added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    return None if a is None or b is None else a + b
-
-
-def _product(w: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-    return lambda x: weft.linear(x, w, bias)
-
-
-# The networks
-
-
-@operator("RNN")
-def rnn(
-    call: Call,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    lengths: Tensor | None = None,
-    h: Tensor | None = None,
-) -> tuple[Tensor, ...]:
-    """A layer of a simple recurrent network."""
-    hidden, directions = r.shape[-1], r.shape[0]
-    steps = []
-    for d, (f,) in enumerate(_activations(call, ("Tanh",), directions)):
-        bias = _added(*_bias(b, d, hidden))
-        steps.append((_product(w[d], bias), _rnn_step(r[d], f)))
-    return _recur(call, x, lengths, [h], hidden, steps)
-
-
-def _rnn_step(r: Tensor, f: Activation) -> Step:
-    return lambda x, state: (f(x + weft.linear(state[0], r)),)
-
-
-@operator("GRU")
-def gru(
-    call: Call,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    lengths: Tensor | None = None,
-    h: Tensor | None = None,
-) -> tuple[Tensor, ...]:
-    """A layer of gated recurrent units; the gates are update, reset, hidden."""
-    hidden, directions = r.shape[-1], r.shape[0]
-    reset_after = bool(call.attribute("linear_before_reset", 0))
-    steps = []
-    for d, (f, g) in enumerate(_activations(call, ("Sigmoid", "Tanh"), directions)):
-        bias_x, bias_h = _bias(b, d, 3 * hidden)
-        if reset_after:
-            steps.append((_product(w[d], bias_x), _gru_step(_product(r[d], bias_h), f, g)))
-        else:
-            product = _product(w[d], _added(bias_x, bias_h))
-            steps.append((product, _gru_step_reset_first(r[d], f, g, hidden)))
-    return _recur(call, x, lengths, [h], hidden, steps)
-
-
-def _gru_step(from_h: Callable[[Tensor], Tensor], f: Activation, g: Activation) -> Step:
-    def step(x: Tensor, state: State) -> State:
-        (h,) = state
-        xz, xr, xn = weft.chunk(x, 3, axis=-1)
-        hz, hr, hn = weft.chunk(from_h(h), 3, axis=-1)
-        new = g(xn + f(xr + hr) * hn)
-        return (new + f(xz + hz) * (h - new),)
-
-    return step
-
-
-def _gru_step_reset_first(r: Tensor, f: Activation, g: Activation, hidden: int) -> Step:
-    gates, own = r[: 2 * hidden], r[2 * hidden :]
-
-    def step(x: Tensor, state: State) -> State:
-        (h,) = state
-        xz, xr, xn = weft.chunk(x, 3, axis=-1)
-        hz, hr = weft.chunk(weft.linear(h, gates), 2, axis=-1)
-        new = g(xn + weft.linear(f(xr + hr) * h, own))
-        return (new + f(xz + hz) * (h - new),)
-
-    return step
-
-
-@operator("LSTM")
-def lstm(
+@operator("RNN", "GRU", "LSTM")
+def recurrent(
     call: Call,
     x: Tensor,
     w: Tensor,
@@ -207,22 +120,49 @@ def lstm(
     c: Tensor | None = None,
     peepholes: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """A layer of long short-term memory; the gates are input, output, forget, cell."""
-    hidden, directions = r.shape[-1], r.shape[0]
-    coupled, steps = bool(call.attribute("input_forget", 0)), []
-    for d, activations in enumerate(_activations(call, ("Sigmoid", "Tanh", "Tanh"), directions)):
-        bias = _added(*_bias(b, d, 4 * hidden))
+    """A layer of a recurrent network."""
+    defaults, layer = _LAYERS[call.op]
+    rows, steps = w.shape[1], []
+    for d, activations in enumerate(_activations(call, defaults, r.shape[0])):
+        bias_x, bias_state = (None, None) if b is None else (b[d, :rows], b[d, rows:])
         looks = None if peepholes is None else weft.chunk(peepholes[d], 3)
-        steps.append((_product(w[d], bias), _lstm_step(r[d], activations, looks, coupled)))
-    return _recur(call, x, lengths, [h, c], hidden, steps)
+        steps.append(layer(call, Weights(w[d], r[d], bias_x, bias_state, looks), *activations))
+    return _recur(call, x, lengths, [h, c] if call.op == "LSTM" else [h], r.shape[-1], steps)
 
 
-def _lstm_step(r: Tensor, activations: list[Activation], looks: Any, coupled: bool) -> Step:
-    f, g, at_end = activations
+def _rnn(call: Call, weights: Weights, f: Activation) -> Layer:
+    """A simple network."""
+    return weights.from_x(summed=True), lambda x, state: (f(x + weft.linear(state[0], weights.state)),)
+
+
+def _gru(call: Call, weights: Weights, f: Activation, g: Activation) -> Layer:
+    """Gated recurrent units; the gates are update, reset, hidden."""
+    reset_after = bool(call.attribute("linear_before_reset", 0))
+    hidden = weights.state.shape[-1]
+    from_h = product(weights.state, weights.bias_state)
+    gates, own = weights.state[: 2 * hidden], weights.state[2 * hidden :]
+
+    def step(x: Tensor, state: State) -> State:
+        (h,) = state
+        xz, xr, xn = weft.chunk(x, 3, axis=-1)
+        if reset_after:
+            hz, hr, hn = weft.chunk(from_h(h), 3, axis=-1)
+            new = g(xn + f(xr + hr) * hn)
+        else:
+            hz, hr = weft.chunk(weft.linear(h, gates), 2, axis=-1)
+            new = g(xn + weft.linear(f(xr + hr) * h, own))
+        return (new + f(xz + hz) * (h - new),)
+
+    return weights.from_x(summed=not reset_after), step
+
+
+def _lstm(call: Call, weights: Weights, f: Activation, g: Activation, at_end: Activation) -> Layer:
+    """Long short-term memory; the gates are input, output, forget, cell."""
+    coupled, looks = bool(call.attribute("input_forget", 0)), weights.looks
 
     def step(x: Tensor, state: State) -> State:
         h, c = state
-        i, o, forget, cell = weft.chunk(x + weft.linear(h, r), 4, axis=-1)
+        i, o, forget, cell = weft.chunk(x + weft.linear(h, weights.state), 4, axis=-1)
         if looks is not None:
             i, forget = i + looks[0] * c, forget + looks[2] * c
         entering = f(i)
@@ -232,4 +172,11 @@ def _lstm_step(r: Tensor, activations: list[Activation], looks: Any, coupled: bo
             o = o + looks[1] * c
         return f(o) * at_end(c), c
 
-    return step
+    return weights.from_x(summed=True), step
+
+
+_LAYERS: dict[str, tuple[tuple[str, ...], Callable[..., Layer]]] = {
+    "RNN": (("Tanh",), _rnn),
+    "GRU": (("Sigmoid", "Tanh"), _gru),
+    "LSTM": (("Sigmoid", "Tanh", "Tanh"), _lstm),
+}

@@ -10,7 +10,7 @@ import numpy as np
 import weft
 from weft import Tensor
 from weft.onnx.operators.registry import Call, operator
-from weft.onnx.operators.windows import within
+from weft.onnx.operators.sampling import corners, within
 
 
 @operator("RoiAlign")
@@ -74,36 +74,22 @@ def _adaptive(boxes: Boxes) -> Any:
 
 def _sample(boxes: Boxes, shares: tuple[Tensor, Tensor]) -> Any:
     """Values at points that lie at shares of each cell: (boxes, C, cells, points, cells, points)."""
-    sizes = boxes.images.shape[2:]
-    (rows, rows_in), (columns, columns_in) = (_axis_points(boxes, k, shares[k], sizes[k]) for k in (0, 1))
-    inside = rows_in[:, :, :, None, None] & columns_in[:, None, None]
-    terms = [_corner(boxes.images, down, across, inside) for down in rows for across in columns]
-    return reduce(weft.maximum if boxes.largest else weft.add, terms)
+    (down, rows_in), (across, columns_in) = (_axis_points(boxes, k, shares[k]) for k in (0, 1))
+    counted = rows_in[:, :, :, None, None] & columns_in[:, None, None]
+    places = weft.broadcast_arrays(down[:, :, :, None, None], across[:, None, None])
+    found = corners(boxes.images, [at.reshape((at.shape[0], -1)) for at in places])
+    total = reduce(weft.maximum if boxes.largest else weft.add, found)
+    whole = total.reshape((*total.shape[:2], *counted.shape[1:]))
+    return weft.where(counted[:, None], whole, 0.0)
 
 
-def _axis_points(boxes: Boxes, axis: int, shares: Tensor, size: Any) -> Any:
-    """For one axis both neighbours of each point (place and weight), and which points count."""
+def _axis_points(boxes: Boxes, axis: int, shares: Tensor) -> tuple[Any, Any]:
+    """For one axis where each point is, (boxes, cells, points), and which points count."""
     start, length, count = boxes.starts[:, axis], boxes.lengths[:, axis], boxes.cells[axis]
+    size = boxes.images.shape[2 + axis]
     cells = weft.arange(count, dtype=start.dtype)[:, None]
     at = start[:, None, None] + (cells + shares) * (length / count)[:, None, None]
-    inside = (at >= -1.0) & weft.less_equal(at, size)
-    at = within(weft, at, size)
-    low = weft.floor(at)
-    high = weft.minimum(low + 1, size - 1)
-    return [(low, 1 - (at - low)), (high, at - low)], inside
-
-
-def _corner(rows: Tensor, down: Any, across: Any, inside: Tensor) -> Any:
-    """Elements at places down and across, weighted: (boxes, C, cells, points, cells, points)."""
-    boxes, channels, height, width = rows.shape
-    (y, wy), (x, wx) = down, across
-    y, x = y.astype(weft.int64), x.astype(weft.int64)
-    flat = y[:, :, :, None, None] * width + x[:, None, None]
-    shape = (boxes, channels, *flat.shape[1:])
-    index = weft.broadcast_to(flat[:, None], shape).reshape((boxes, channels, -1))
-    values = weft.take_along_axis(rows.reshape((boxes, channels, height * width)), index, axis=2)
-    weight = weft.where(inside, wy[:, :, :, None, None] * wx[:, None, None], 0.0)
-    return values.reshape(shape) * weight[:, None]
+    return within(weft, at, size), (at >= -1.0) & weft.less_equal(at, size)
 
 
 @operator("MaxRoiPool")

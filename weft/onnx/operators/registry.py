@@ -103,6 +103,15 @@ def operator(
     return register
 
 
+def enter_handlers(table: Mapping[str, Handler], **settings: Any) -> None:
+    """Register handlers that are one line each; a key is one name, or several with blanks between.
+
+    Settings are those of ``operator``.
+    """
+    for names, handler in table.items():
+        operator(*names.split(), **settings)(handler)
+
+
 def find_handler(domain: str, name: str, version: int) -> Entry | None:
     """The handler of an operator in a version of its operator set, or None."""
     for entry in _handlers.get((domain, name), ()):
@@ -178,6 +187,12 @@ class Call:
         array = None if x is None else self._facts.array(x)
         return None if array is None else array.astype(object)
 
+    def _array(self, x: Any, what: str) -> Array:
+        array = None if x is None else self._facts.array(x)
+        if array is None:
+            raise self.unknown(x, what)
+        return array
+
     def values(self, x: Any, what: str) -> Array:
         """The value of an input as numbers; an error that says how to give it if it is not known."""
         array = self.known(x)
@@ -192,17 +207,12 @@ class Call:
             x: the input, of at most one axis.
             what: what the input is called in the definition of the operator.
         """
-        array = self._facts.array(x)
-        if array is None:
-            raise self.unknown(x, what)
-        flat = array.reshape(-1).tolist()
+        flat = self._array(x, what).reshape(-1).tolist()
         return tuple([int(v) if isinstance(v, float | bool) else v for v in flat])
 
     def scalar(self, x: Any, what: str) -> Any:
         """The one number (or size) that an input holds; an error if it is not known."""
-        array = self._facts.array(x)
-        if array is None:
-            raise self.unknown(x, what)
+        array = self._array(x, what)
         if array.size != 1:
             raise self.error(f"{what} must be one number, got {array.size}")
         return array.reshape(-1).tolist()[0]

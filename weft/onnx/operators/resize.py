@@ -18,7 +18,7 @@ from weft import Tensor
 from weft.base.sizes import Size
 from weft.onnx.operators.interpolation import Axis, Taps, coordinates, nearest_places, taps_of
 from weft.onnx.operators.registry import Call, operator
-from weft.onnx.operators.windows import inside, within
+from weft.onnx.operators.sampling import inside, within
 
 _ALIGNED = ("align_corners", "tf_crop_and_resize")  # where outputs lie depends on the size
 

@@ -9,27 +9,8 @@ import numpy as np
 import weft
 from weft import Tensor
 from weft.base.sizes import Size
-from weft.onnx.facts import Array
-from weft.onnx.operators.registry import Call, Subgraph, operator
-from weft.onnx.operators.shape import cut
-
-
-@operator("SequenceConstruct", moves=True)
-def construct(call: Call, *inputs: Tensor) -> list[Tensor]:
-    """A sequence of tensors."""
-    return list(inputs)
-
-
-@operator("SequenceEmpty")
-def empty(call: Call) -> list[Tensor]:
-    """A sequence of nothing."""
-    return []
-
-
-@operator("SequenceLength")
-def length(call: Call, items: list[Tensor]) -> Array:
-    """How many tensors there are."""
-    return np.array(len(items), np.int64)
+from weft.interop.forms.elements import cut
+from weft.onnx.operators.registry import Call, Subgraph, enter_handlers, operator
 
 
 def _place(call: Call, items: list[Tensor], position: Tensor | None, default: int, last: int) -> int:
@@ -39,12 +20,6 @@ def _place(call: Call, items: list[Tensor], position: Tensor | None, default: in
     if not -len(items) <= found <= last:
         raise call.error(f"position must be in {-len(items)}..{last}, got {found}")
     return found
-
-
-@operator("SequenceAt")
-def at(call: Call, items: list[Tensor], position: Tensor) -> Tensor:
-    """One of the tensors."""
-    return items[_place(call, items, position, 0, len(items) - 1)]
 
 
 @operator("SequenceInsert")
@@ -94,21 +69,21 @@ def sequence_map(call: Call, items: Any, *others: Any) -> tuple[list[Any], ...]:
     return tuple([list(column) for column in zip(*rows, strict=True)] or [[] for _ in call.outputs])
 
 
-@operator("Optional")
-def optional(call: Call, x: Any = None) -> Any:
-    """Something, or nothing."""
-    return x
-
-
-@operator("OptionalHasElement")
-def has_element(call: Call, x: Any = None) -> Array:
-    """Whether there is something."""
-    return np.array(x is not None)
-
-
 @operator("OptionalGetElement", moves=True)
 def get_element(call: Call, x: Any) -> Any:
     """What there is."""
     if x is None:
         raise call.error("there must be an element, got none")
     return x
+
+
+enter_handlers({"SequenceConstruct": lambda call, *inputs: list(inputs)}, moves=True)
+enter_handlers(
+    {
+        "SequenceEmpty": lambda call: [],
+        "SequenceLength": lambda call, items: np.array(len(items), np.int64),
+        "SequenceAt": lambda call, items, at: items[_place(call, items, at, 0, len(items) - 1)],
+        "Optional": lambda call, x=None: x,
+        "OptionalHasElement": lambda call, x=None: np.array(x is not None),
+    }
+)

@@ -1,4 +1,4 @@
-"""What language models use around attention: rotary embedding, linear attention, caches, gated units."""
+"""What language models use around attention: rotary embedding, linear attention, caches."""
 
 from __future__ import annotations
 
@@ -94,11 +94,3 @@ def tensor_scatter(call: Call, cache: Tensor, update: Tensor, starts: Tensor | N
     shape[0], shape[axis] = (1 if starts is None else cache.shape[0]), update.shape[axis]
     index = weft.broadcast_to(places.reshape(tuple(shape)), update.shape)
     return weft.put_along_axis(cache, index, update, axis=axis)
-
-
-@operator("SwiGLU")
-def swiglu(call: Call, gate: Tensor, x: Tensor) -> Any:
-    """``x`` times the swish of a gate."""
-    alpha = call.attribute("alpha", 1.0)
-    swished = weft.silu(gate) if alpha == 1.0 else gate * weft.sigmoid(gate * alpha)
-    return swished * x

@@ -10,8 +10,10 @@ import weft
 from weft import Tensor
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
+from weft.interop.forms.elements import cut
+from weft.interop.forms.window import padded
 from weft.onnx.facts import Array
-from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 
 def objects(items: Any) -> Array:
@@ -19,18 +21,6 @@ def objects(items: Any) -> Array:
     out = np.empty(len(items), object)
     out[:] = items
     return out
-
-
-@operator("Shape")
-def shape(call: Call, x: Tensor) -> Array:
-    """The sizes of a tensor, or some of them."""
-    return objects(x.shape[call.attribute("start", 0) : call.attribute("end")])
-
-
-@operator("Size")
-def size(call: Call, x: Tensor) -> Array:
-    """The number of elements."""
-    return objects([size_of(x.shape)]).reshape(())
 
 
 @operator("Reshape", moves=True)
@@ -73,12 +63,6 @@ def unsqueeze(call: Call, x: Tensor, axes: Tensor | None = None) -> Any:
     return weft.reshape(x, tuple([1 if i in places else next(sizes) for i in range(rank)]))
 
 
-@operator("Transpose", moves=True)
-def transpose(call: Call, x: Tensor) -> Any:
-    """The axes in another order, by default reversed."""
-    return weft.permute_dims(x, call.attribute("perm", tuple(range(x.ndim))[::-1]))
-
-
 @operator("Expand", moves=True)
 def expand(call: Call, x: Tensor, to: Tensor) -> Any:
     """Repeated along axes of size 1, by broadcasting in both directions."""
@@ -87,18 +71,6 @@ def expand(call: Call, x: Tensor, to: Tensor) -> Any:
     own = (1,) * (rank - x.ndim) + tuple(x.shape)
     other = (1,) * (rank - len(wanted)) + wanted
     return weft.broadcast_to(x, tuple([b if _is(a, 1) else a for a, b in zip(own, other, strict=True)]))
-
-
-@operator("Tile", moves=True, since=6)
-def tile(call: Call, x: Tensor, repeats: Tensor) -> Any:
-    """Repeated as a whole along each axis."""
-    return weft.tile(x, call.ints(repeats, "repeats"))
-
-
-@operator("Concat", moves=True)
-def concat(call: Call, *inputs: Tensor) -> Any:
-    """Several joined along an axis."""
-    return weft.concat(list(inputs), axis=call.attribute("axis", 1 if call.version < 4 else 0))
 
 
 def split_sizes(total: Any, count: int) -> tuple[Any, ...]:
@@ -118,16 +90,6 @@ def split(call: Call, x: Tensor, parts: Tensor | None = None) -> tuple[Tensor, .
     if sizes is None:
         sizes = split_sizes(x.shape[axis], call.attribute("num_outputs", len(call.outputs)))
     return tuple(cut(x, axis, sizes))
-
-
-def cut(x: Tensor, axis: int, sizes: Any) -> list[Tensor]:
-    """Parts of some sizes along an axis."""
-    out: list[Tensor] = []
-    start: Any = 0
-    for part in sizes:
-        out.append(x[(*(slice(None),) * axis, slice(start, start + part))])
-        start = start + part
-    return out
 
 
 _WHOLE = 2**31 - 1  # ends from here on mean all that there is
@@ -179,10 +141,24 @@ def pad(call: Call, x: Tensor, pads: Any = None, value: Any = None, axes: Any = 
     count = len(widths) // 2
     both = dict.fromkeys(range(x.ndim), (0, 0))
     both |= {a: (widths[i], widths[i + count]) for i, a in enumerate(along)}
-    x = x[tuple([_cropped(x.shape[a], *both[a]) for a in range(x.ndim)])]
-    grown = [tuple(0 if w < 0 else w for w in both[a]) for a in range(x.ndim)]
-    return weft.pad(x, grown, _PAD_MODES[call.attribute("mode", "constant")], value)
+    return padded(x, list(both.values()), _PAD_MODES[call.attribute("mode", "constant")], value)
 
 
-def _cropped(size: Any, before: Any, after: Any) -> slice:
-    return slice(-before if before < 0 else 0, size + after if after < 0 else size)
+enter_handlers(
+    {
+        "Shape": lambda call, x: objects(x.shape[call.attribute("start", 0) : call.attribute("end")]),
+        "Size": lambda call, x: objects([size_of(x.shape)]).reshape(()),
+    }
+)
+enter_handlers(
+    {"Tile": lambda call, x, times: weft.tile(x, call.ints(times, "repeats"))}, moves=True, since=6
+)
+enter_handlers(
+    {
+        "Transpose": lambda call, x: weft.permute_dims(x, call.attribute("perm", tuple(range(x.ndim))[::-1])),
+        "Concat": lambda call, *inputs: weft.concat(
+            list(inputs), axis=call.attribute("axis", 1 if call.version < 4 else 0)
+        ),
+    },
+    moves=True,
+)

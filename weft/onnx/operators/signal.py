@@ -8,7 +8,7 @@ import numpy as np
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.registry import Call, Handler, enter_handlers, operator
 
 _FLOAT = 1  # ONNX's code of float32
 
@@ -20,18 +20,6 @@ def _as_complex(x: Tensor) -> Tensor:
 
 def _as_pairs(x: Tensor, dtype: Any) -> Any:
     return weft.stack([weft.real(x), weft.imag(x)], axis=-1).astype(dtype)
-
-
-@operator("DFT", until=19)
-def dft_17(call: Call, x: Tensor, length: Tensor | None = None) -> Any:
-    """The discrete Fourier transform along an axis that an attribute tells."""
-    return _dft(call, x, length, call.attribute("axis", 1))
-
-
-@operator("DFT", since=20)
-def dft(call: Call, x: Tensor, length: Tensor | None = None, axis: Tensor | None = None) -> Any:
-    """The discrete Fourier transform along an axis, of a length to which x is cut or filled up."""
-    return _dft(call, x, length, -2 if axis is None else call.scalar(axis, "axis"))
 
 
 def _dft(call: Call, x: Tensor, length: Tensor | None, axis: int) -> Any:
@@ -46,6 +34,19 @@ def _dft(call: Call, x: Tensor, length: Tensor | None, axis: int) -> Any:
         return _as_pairs(weft.fft.rfft(wide[..., 0], n=count, axis=axis), dtype)
     transform = weft.fft.ifft if inverse else weft.fft.fft
     return _as_pairs(transform(given, n=count, axis=axis), dtype)
+
+
+enter_handlers(
+    {"DFT": lambda call, x, length=None: _dft(call, x, length, call.attribute("axis", 1))}, until=19
+)
+enter_handlers(
+    {
+        "DFT": lambda call, x, length=None, axis=None: _dft(
+            call, x, length, -2 if axis is None else call.scalar(axis, "axis")
+        )
+    },
+    since=20,
+)
 
 
 @operator("STFT")
@@ -72,31 +73,26 @@ def stft(
 # Windows
 
 
-def _window(call: Call, size: Tensor, weights: tuple[float, ...]) -> Any:
+def _window(*weights: float) -> Handler:
     """A sum of cosines of multiples of an angle that goes round once."""
-    count = call.scalar(size, "size")
-    around = count if call.attribute("periodic", 1) else count - 1
-    angle = weft.arange(count, dtype=weft.float64) * (2 * np.pi) / around
-    total: Any = sum(w * weft.cos(angle * k) for k, w in enumerate(weights))
-    return total.astype(call.dtype(call.attribute("output_datatype", _FLOAT)))
+
+    def handler(call: Call, size: Tensor) -> Any:
+        count = call.scalar(size, "size")
+        around = count if call.attribute("periodic", 1) else count - 1
+        angle = weft.arange(count, dtype=weft.float64) * (2 * np.pi) / around
+        total = sum(w * weft.cos(angle * k) for k, w in enumerate(weights))
+        return total.astype(call.dtype(call.attribute("output_datatype", _FLOAT)))
+
+    return handler
 
 
-@operator("HannWindow")
-def hann_window(call: Call, size: Tensor) -> Any:
-    """A raised cosine."""
-    return _window(call, size, (0.5, -0.5))
-
-
-@operator("HammingWindow")
-def hamming_window(call: Call, size: Tensor) -> Any:
-    """A raised cosine that does not go down to 0."""
-    return _window(call, size, (25 / 46, -21 / 46))
-
-
-@operator("BlackmanWindow")
-def blackman_window(call: Call, size: Tensor) -> Any:
-    """A sum of two cosines."""
-    return _window(call, size, (0.42, -0.5, 0.08))
+enter_handlers(
+    {
+        "HannWindow": _window(0.5, -0.5),
+        "HammingWindow": _window(25 / 46, -21 / 46),
+        "BlackmanWindow": _window(0.42, -0.5, 0.08),
+    }
+)
 
 
 @operator("MelWeightMatrix")

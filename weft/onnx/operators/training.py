@@ -7,14 +7,17 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, operator
+from weft.interop.forms.elements import dropped
+from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 _TRAINING = "ai.onnx.preview.training"
 
 
-@operator("Dropout", until=11)
-def dropout_10(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Nothing is dropped: these versions are for inference."""
+enter_handlers({"Dropout": lambda call, x: _kept(x)}, until=11)  # these versions are for inference
+
+
+def _kept(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x, of which nothing is dropped."""
     return x, weft.ones(x.shape, dtype=weft.bool)
 
 
@@ -25,10 +28,7 @@ def dropout(
     """In training some elements made 0 and the others larger; also which were kept."""
     share = 0.5 if ratio is None else float(call.scalar(ratio, "ratio"))
     active = training is not None and bool(call.scalar(training, "training_mode"))
-    if not active or share == 0:
-        return x, weft.ones(x.shape, dtype=weft.bool)
-    kept = weft.rand_like(x) >= share
-    return weft.where(kept, x / (1 - share), 0.0), kept
+    return dropped(x, share) if active and share else _kept(x)
 
 
 # Optimizers: their inputs are a rate, a count, then all tensors, all gradients, and each kind of state

@@ -7,39 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import bool_, int64, kind, uint64
-from weft.onnx.writers.registry import Write, writer
+from weft.onnx.writers.registry import Write, emitted, enter_writers, writer
 from weft.onnx.writers.writer import Ref, Writer, is_float
-
-# Truth of one number
-
-
-@writer("logical_not")
-def write_logical_not(w: Writer, x: Ref) -> Any:
-    """Whether x is 0."""
-    return w.emit("Not", w.truth(x))
-
-
-@writer("isnan")
-def write_isnan(w: Writer, x: Ref) -> Any:
-    """Whether x is no number; integers always are."""
-    return w.emit("IsNaN", x) if is_float(x) else never(w, x)
-
-
-@writer("isinf")
-def write_isinf(w: Writer, x: Ref) -> Any:
-    """Whether x is infinite; integers never are."""
-    return w.emit("IsInf", x) if is_float(x) else never(w, x)
-
-
-@writer("isfinite")
-def write_isfinite(w: Writer, x: Ref) -> Any:
-    """Whether x is neither infinite nor NaN."""
-    return w.emit("Less", w.emit("Abs", x), np.inf) if is_float(x) else w.emit("Equal", x, x)
-
-
-def never(w: Writer, x: Ref) -> Any:
-    """False for each element of x."""
-    return w.emit("Not", w.emit("Equal", x, x))
 
 
 @writer("signbit")
@@ -62,46 +31,43 @@ def write_invert(w: Writer, x: Ref) -> Any:
 # Comparison and logic
 
 
-def _comparison(operator: str) -> Write:
-    def write(w: Writer, x: Ref, y: Ref) -> Any:
-        return w.emit(operator, x, y)
-
-    return write
-
-
-for _name, _operator in {
-    "equal": "Equal",
-    "less": "Less",
-    "less_equal": "LessOrEqual",
-    "greater": "Greater",
-    "greater_equal": "GreaterOrEqual",
-}.items():
-    writer(_name)(_comparison(_operator))
-
-
-@writer("not_equal")
-def write_not_equal(w: Writer, x: Ref, y: Ref) -> Any:
-    """x != y."""
-    return w.emit("Not", w.emit("Equal", x, y))
-
-
 def _logic(operator: str) -> Write:
-    def write(w: Writer, x: Ref, y: Ref) -> Any:
-        return w.emit(operator, w.truth(x), w.truth(y))
-
-    return write
+    return lambda w, x, y: w.emit(operator, w.truth(x), w.truth(y))
 
 
 def _bits(operator: str) -> Write:
-    def write(w: Writer, x: Ref, y: Ref) -> Any:
-        return w.emit(operator if x.dtype == bool_ else f"Bitwise{operator}", x, y)
-
-    return write
+    return lambda w, x, y: w.emit(operator if x.dtype == bool_ else f"Bitwise{operator}", x, y)
 
 
-for _name, _operator in {"and": "And", "or": "Or", "xor": "Xor"}.items():
-    writer(f"logical_{_name}")(_logic(_operator))
-    writer(f"bitwise_{_name}")(_bits(_operator))
+def _of_floats(operator: str) -> Write:
+    """A test that no integer passes."""
+    return lambda w, x: w.emit(operator, x) if is_float(x) else w.emit("Not", w.emit("Equal", x, x))
+
+
+def is_finite(w: Writer, x: Ref) -> Any:
+    """Whether a float is neither infinite nor NaN."""
+    return w.emit("Less", w.emit("Abs", x), np.inf)
+
+
+enter_writers(
+    {
+        "isnan": _of_floats("IsNaN"),
+        "isinf": _of_floats("IsInf"),
+        "isfinite": lambda w, x: is_finite(w, x) if is_float(x) else w.emit("Equal", x, x),
+        "logical_not": lambda w, x: w.emit("Not", w.truth(x)),
+        "equal": emitted("Equal"),
+        "not_equal": lambda w, x, y: w.emit("Not", w.emit("Equal", x, y)),
+        "less": emitted("Less"),
+        "less_equal": emitted("LessOrEqual"),
+        "greater": emitted("Greater"),
+        "greater_equal": emitted("GreaterOrEqual"),
+        **{f"logical_{name}": _logic(name.capitalize()) for name in ("and", "or", "xor")},
+        **{f"bitwise_{name}": _bits(name.capitalize()) for name in ("and", "or", "xor")},
+        "where": emitted("Where"),
+    }
+)
+
+# Bits
 
 
 @writer("left_shift")
@@ -141,9 +107,3 @@ def _unsigned(w: Writer, x: Ref) -> Ref:
 
 def _signed(w: Writer, moved: Ref, like: Ref) -> Ref:
     return w.cast(w.cast(moved, int64), like.dtype) if like.dtype != uint64 else moved
-
-
-@writer("where")
-def write_where(w: Writer, condition: Ref, x: Ref, y: Ref) -> Any:
-    """x where the condition holds, else y."""
-    return w.emit("Where", condition, x, y)

@@ -8,7 +8,7 @@ from weft.base.dtypes import bool_, int32
 from weft.base.sizes import is_known
 from weft.onnx.writers.registry import composite_writer, writer
 from weft.onnx.writers.view import padded, write_pad
-from weft.onnx.writers.writer import Ref, Writer, is_float
+from weft.onnx.writers.writer import Ref, Writer, is_float, same_dtype
 from weft.ops.conv.layers import per_axis
 
 Ints = tuple[Any, ...]
@@ -32,8 +32,7 @@ def write_product(w: Writer, x1: Ref, x2: Ref) -> Any:
 @composite_writer("linear")
 def write_linear(w: Writer, x: Ref, weight: Ref, bias: Ref | None) -> Any:
     """x times the transposed weight, plus a bias: one operator for a batch of rows."""
-    same = all(r is None or r.dtype == x.dtype for r in (weight, bias))
-    if not same or not is_float(x) or weight.ndim != 2:
+    if not same_dtype(x, weight, bias) or not is_float(x) or weight.ndim != 2:
         return None
     if x.ndim == 2:
         return w.emit("Gemm", x, weight, *[b for b in (bias,) if b is not None], transB=1)
@@ -44,9 +43,8 @@ def write_linear(w: Writer, x: Ref, weight: Ref, bias: Ref | None) -> Any:
 @composite_writer("einsum")
 def write_einsum(w: Writer, equation: str, operands: tuple[Ref, ...]) -> Any:
     """A sum of products over named axes."""
-    same = len({x.dtype for x in operands}) == 1
     repeated = any(len(set(term)) < len(term) for term in equation.replace(".", "").split("->")[0].split(","))
-    if not same or repeated or not is_float(operands[0]) or "->" not in equation:
+    if not same_dtype(*operands) or repeated or not is_float(operands[0]) or "->" not in equation:
         return None
     return w.emit("Einsum", *operands, equation=equation.replace(" ", ""))
 
@@ -92,36 +90,33 @@ def _pointwise(w: Writer, x: Ref, weight: Ref, groups: int) -> Any:
     return w.emit("Squeeze", out, w.ints((2,)))
 
 
+def _is_plain(x: Ref, weight: Ref, bias: Ref | None) -> bool:
+    """Whether operands are as ONNX's operators take them."""
+    same = same_dtype(x, weight, bias) and x.ndim == weight.ndim
+    return same and is_float(x) and is_known(weight.shape)
+
+
 @composite_writer("conv1d", "conv2d", "conv3d")
 def write_convolution(w: Writer, x: Ref, weight: Ref, bias: Ref | None, **attrs: Any) -> Any:
     """A convolution with its bias; attributes are those that its body found."""
     assert w.node is not None
     inner = [node for node in w.node.op.body.nodes if node.op.name == "conv"]
-    same = all(r is None or r.dtype == x.dtype for r in (weight, bias))
-    if len(inner) != 1 or not same or x.ndim != weight.ndim or not is_float(x) or not is_known(weight.shape):
+    if len(inner) != 1 or not _is_plain(x, weight, bias):
         return None
     return write_conv(w, x, weight, bias, **inner[0].attrs)
 
 
 @composite_writer("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def write_conv_transpose(
-    w: Writer,
-    x: Ref,
-    weight: Ref,
-    bias: Ref | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
+    w: Writer, x: Ref, weight: Ref, bias: Ref | None, groups: int, **settings: Any
 ) -> Any:
     """The transpose of a convolution."""
-    same = all(r is None or r.dtype == x.dtype for r in (weight, bias))
-    if not same or x.ndim != weight.ndim or not is_float(x) or not is_known(weight.shape):
+    if not _is_plain(x, weight, bias):
         return None
     rank = x.ndim - 2
     strides, pads, extra, dilations = (
-        per_axis("onnx.export", "size", v, rank, 0) for v in (stride, padding, output_padding, dilation)
+        per_axis("onnx.export", name, settings[name], rank, 0)
+        for name in ("stride", "padding", "output_padding", "dilation")
     )
     inputs = (x, weight) if bias is None else (x, weight, bias)
     return w.emit(

@@ -5,59 +5,24 @@ from __future__ import annotations
 from math import log, pi, sqrt
 from typing import Any
 
-from weft.base.dtypes import DType, kind
-from weft.onnx.writers.registry import Write, writer
+from weft.base.dtypes import kind
+from weft.onnx.writers.registry import Write, emitted, enter_writers, writer
 from weft.onnx.writers.writer import Ref, Writer, is_float
 
-
-def _named(operator: str) -> Write:
-    def write(w: Writer, x: Ref) -> Any:
-        return w.emit(operator, x)
-
-    return write
-
-
-_SAME = {
-    "abs": "Abs",
-    "reciprocal": "Reciprocal",
-    "exp": "Exp",
-    "log": "Log",
-    "sqrt": "Sqrt",
-    "sigmoid": "Sigmoid",
-    "erf": "Erf",
-    "sin": "Sin",
-    "cos": "Cos",
-    "tan": "Tan",
-    "sinh": "Sinh",
-    "cosh": "Cosh",
-    "tanh": "Tanh",
-    "asinh": "Asinh",
-    "acosh": "Acosh",
-    "atanh": "Atanh",
-    "asin": "Asin",
-    "acos": "Acos",
-    "atan": "Atan",
-    "softplus": "Softplus",
-}
-for _name, _operator in _SAME.items():
-    writer(_name)(_named(_operator))
+_SAME = (
+    "abs reciprocal exp log sqrt sigmoid erf sin cos tan sinh cosh tanh asinh acosh atanh asin acos atan"
+    " softplus"
+)
+enter_writers({name: emitted(name.capitalize()) for name in _SAME.split()})
 
 
-def _rounding(operator: str) -> Write:
-    def write(w: Writer, x: Ref) -> Any:
-        return w.emit(operator, x) if is_float(x) else x
-
-    return write
+def _of_floats(operator: str) -> Write:
+    """An operator that leaves integers as they are."""
+    return lambda w, x: w.emit(operator, x) if is_float(x) else x
 
 
-for _name, _operator in {"floor": "Floor", "ceil": "Ceil", "round": "Round"}.items():
-    writer(_name)(_rounding(_operator))
-
-
-@writer("positive", "stop_gradient")
-def write_itself(w: Writer, x: Ref) -> Ref:
-    """What is x again, without a node."""
-    return x
+def _logarithm(base: float) -> Write:
+    return lambda w, x: w.emit("Mul", w.emit("Log", x), 1 / log(base))
 
 
 @writer("trunc")
@@ -73,36 +38,6 @@ def write_sign(w: Writer, x: Ref) -> Any:
     """-1, 0 or 1; NaN stays."""
     out = w.emit("Sign", x)
     return w.emit("Where", w.emit("IsNaN", x), x, out) if is_float(x) else out
-
-
-@writer("neg")
-def write_neg(w: Writer, x: Ref) -> Any:
-    """-x; of unsigned numbers around the end."""
-    return w.emit("Sub", 0, x) if kind(x.dtype) == "u" else w.emit("Neg", x)
-
-
-@writer("square")
-def write_square(w: Writer, x: Ref) -> Any:
-    """x times x."""
-    return w.emit("Mul", x, x)
-
-
-@writer("rsqrt")
-def write_rsqrt(w: Writer, x: Ref) -> Any:
-    """One over the root."""
-    return w.emit("Reciprocal", w.emit("Sqrt", x))
-
-
-@writer("relu")
-def write_relu(w: Writer, x: Ref) -> Any:
-    """The larger one of x and 0."""
-    return w.emit("Relu", x) if is_float(x) else w.emit("Max", x, 0)
-
-
-@writer("exp2")
-def write_exp2(w: Writer, x: Ref) -> Any:
-    """2 to the power of x."""
-    return w.emit("Pow", w.constant(2, x.dtype), x)
 
 
 @writer("expm1")
@@ -127,29 +62,6 @@ def write_log1p(w: Writer, x: Ref) -> Any:
     return w.emit("Where", w.emit("Less", w.emit("Abs", x), 0.5), near, far)
 
 
-def _logarithm(base: float) -> Write:
-    def write(w: Writer, x: Ref) -> Any:
-        return w.emit("Mul", w.emit("Log", x), 1 / log(base))
-
-    return write
-
-
-writer("log2")(_logarithm(2))
-writer("log10")(_logarithm(10))
-
-
-@writer("erfc")
-def write_erfc(w: Writer, x: Ref) -> Any:
-    """1 - erf(x)."""
-    return w.emit("Sub", 1, w.emit("Erf", x))
-
-
-@writer("normal_cdf")
-def write_normal_cdf(w: Writer, x: Ref) -> Any:
-    """The distribution function of the normal distribution."""
-    return w.emit("Mul", w.emit("Add", w.emit("Erf", w.emit("Mul", x, sqrt(0.5))), 1), 0.5)
-
-
 @writer("angle")
 def write_angle(w: Writer, x: Ref) -> Any:
     """0 for positive numbers, pi for negative ones."""
@@ -157,7 +69,23 @@ def write_angle(w: Writer, x: Ref) -> Any:
     return w.emit("Where", w.emit("IsNaN", x), x, side)
 
 
-@writer("cast")
-def write_cast(w: Writer, x: Ref, *, dtype: DType) -> Ref:
-    """x in another dtype."""
-    return w.cast(x, dtype)
+enter_writers(
+    {
+        "floor": _of_floats("Floor"),
+        "ceil": _of_floats("Ceil"),
+        "round": _of_floats("Round"),
+        "log2": _logarithm(2),
+        "log10": _logarithm(10),
+        "positive stop_gradient": lambda w, x: x,
+        "neg": lambda w, x: w.emit("Sub", 0, x) if kind(x.dtype) == "u" else w.emit("Neg", x),
+        "square": lambda w, x: w.emit("Mul", x, x),
+        "rsqrt": lambda w, x: w.emit("Reciprocal", w.emit("Sqrt", x)),
+        "relu": lambda w, x: w.emit("Relu", x) if is_float(x) else w.emit("Max", x, 0),
+        "exp2": lambda w, x: w.emit("Pow", w.constant(2, x.dtype), x),
+        "erfc": lambda w, x: w.emit("Sub", 1, w.emit("Erf", x)),
+        "normal_cdf": lambda w, x: w.emit(
+            "Mul", w.emit("Add", w.emit("Erf", w.emit("Mul", x, sqrt(0.5))), 1), 0.5
+        ),
+        "cast": lambda w, x, *, dtype: w.cast(x, dtype),
+    }
+)

@@ -14,28 +14,14 @@ from weft.base.sizes import is_known
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.onnx.writers.recurrent import recurrent_node
-from weft.onnx.writers.registry import writer
+from weft.onnx.writers.registry import stand_in, writer
 from weft.onnx.writers.writer import Ref, Writer
-from weft.ops.op import Op, no_gradient
 
 NAME, PLAIN_NORM = "onnx::batch_norm", "onnx::plain_norm"
 
 
-def _own_op(name: str, *attrs: str) -> Op:
-    return Op(
-        name,
-        inputs=("x",),
-        variadic="statistics",
-        attrs=attrs,
-        eval=lambda *xs, **attrs: None,
-        type_rule=lambda x, *statistics, **attrs: x,
-        vjp=no_gradient("it stands in exported graphs alone"),
-        samples=None,
-    )
-
-
-_NORM = _own_op(NAME, "given", "eps")
-_PLAIN = _own_op(PLAIN_NORM, "axes", "eps", "center")
+_NORM = stand_in(NAME, "given", "eps")
+_PLAIN = stand_in(PLAIN_NORM, "axes", "eps", "center")
 
 
 @writer(NAME)
@@ -92,7 +78,7 @@ class _Finder:
         """What a node computes, if it ends a batch normalisation."""
         if node.op.name != "add" or node.outputs[0].type.ndim < 2:
             return None
-        for scaled, shift in self._both(node):
+        for scaled, shift in self._operands(node.outputs[0], "add"):
             for x, scale in self._operands(scaled, "mul"):
                 found = self._statistics(x, scale, shift)
                 if found is not None and x.type == node.outputs[0].type:
@@ -158,7 +144,3 @@ class _Finder:
     def _operands(self, value: Value, op: str) -> list[tuple[Value, Value]]:
         """Both orders of the operands of the op that made a value."""
         return [pair for a, b in self._inputs(value, op) for pair in ((a, b), (b, a))]
-
-    def _both(self, node: Node) -> list[tuple[Value, Value]]:
-        a, b = node.inputs
-        return [(a, b), (b, a)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.base.dtypes import int32, int64
 from weft.base.shapes import broadcast_shapes
 from weft.onnx.writers.registry import composite_writer, writer
@@ -90,7 +88,7 @@ def write_take_class(w: Writer, x: Ref, target: Ref, *, axis: int, ignore: int) 
 def write_put_class(w: Writer, x: Ref, target: Ref, *, classes: int, axis: int, ignore: int) -> Any:
     """Zeros with a value at the class of each target."""
     wide = w.cast(target, int64)
-    numbers = w.reshape(count_to(w, classes), (classes, *(1,) * (x.ndim - axis)))
+    numbers = count_to(w, classes, x.ndim - axis)
     here = w.emit("Equal", w.unsqueeze(wide, axis), numbers)
     kept = w.emit("Not", w.emit("Equal", wide, ignore))
     values = w.emit("Where", kept, x, w.constant(0, x.dtype))
@@ -113,13 +111,3 @@ def write_searchsorted(w: Writer, x1: Ref, x2: Ref, *, side: str) -> Any:
     known = x1 if x1.ndim == 1 else w.unsqueeze(x1, x1.ndim - 1)
     before = w.emit(operator, known, w.unsqueeze(x2, x2.ndim))
     return w.emit("ReduceSum", w.cast(before, int64), w.ints((x2.ndim,)), keepdims=0)
-
-
-def positions(w: Writer, size: Any, after: int) -> Ref:
-    """The numbers below a size along an axis with so many axes after it."""
-    return w.reshape(count_to(w, size), (size, *(1,) * after))
-
-
-def lowest(dtype: Any) -> Any:
-    """The smallest number of a dtype."""
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf

@@ -6,10 +6,22 @@ from typing import Any
 
 from weft.base.dtypes import float32, int32, int64, kind
 from weft.base.sizes import is_known
-from weft.onnx.writers.registry import composite_writer
-from weft.onnx.writers.writer import Ref, Writer, is_float
+from weft.onnx.writers.registry import Write, composite_writer
+from weft.onnx.writers.writer import Ref, Writer, is_float, same_dtype
 
 # Activations
+
+
+def _activation(operator: str, *, since: int = 13, **attrs: float) -> Write:
+    """One operator on floats, from an opset on."""
+    return lambda w, x: w.emit(operator, x, **attrs) if w.opset >= since and is_float(x) else None
+
+
+composite_writer("selu")(_activation("Selu", alpha=1.6732632423543772, gamma=1.0507009873554805))
+composite_writer("softsign")(_activation("Softsign"))
+composite_writer("hardsigmoid")(_activation("HardSigmoid", alpha=1 / 6, beta=0.5))
+composite_writer("hardswish")(_activation("HardSwish", since=14))
+composite_writer("mish")(_activation("Mish", since=18))
 
 
 @composite_writer("gelu")
@@ -24,56 +36,15 @@ def write_leaky_relu(w: Writer, x: Ref, negative_slope: float) -> Any:
     return w.emit("LeakyRelu", x, alpha=negative_slope) if is_float(x) else None
 
 
-@composite_writer("selu")
-def write_selu(w: Writer, x: Ref) -> Any:
-    """The scaled exponential linear unit."""
-    if not is_float(x):
-        return None
-    return w.emit("Selu", x, alpha=1.6732632423543772, gamma=1.0507009873554805)
-
-
-@composite_writer("softsign")
-def write_softsign(w: Writer, x: Ref) -> Any:
-    """x / (1 + |x|)."""
-    return w.emit("Softsign", x) if is_float(x) else None
-
-
-@composite_writer("hardsigmoid")
-def write_hardsigmoid(w: Writer, x: Ref) -> Any:
-    """A line between 0 and 1."""
-    return w.emit("HardSigmoid", x, alpha=1 / 6, beta=0.5) if is_float(x) else None
-
-
-@composite_writer("hardswish")
-def write_hardswish(w: Writer, x: Ref) -> Any:
-    """x times its hard sigmoid."""
-    return w.emit("HardSwish", x) if w.opset >= 14 and is_float(x) else None
-
-
-@composite_writer("mish")
-def write_mish(w: Writer, x: Ref) -> Any:
-    """x tanh(softplus(x))."""
-    return w.emit("Mish", x) if w.opset >= 18 and is_float(x) else None
-
-
 # Attention
 
 
 @composite_writer("scaled_dot_product_attention")
 def write_attention(
-    w: Writer,
-    query: Ref,
-    key: Ref,
-    value: Ref,
-    attn_mask: Ref | None,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-    drop: Any,
+    w: Writer, query: Ref, key: Ref, value: Ref, is_causal: bool, scale: float | None, **more: Any
 ) -> Any:
     """One operator from opset 23 on; not with a mask, since rows that see nothing are another thing there."""
-    same = len({x.dtype for x in (query, key, value)}) == 1
-    plain = attn_mask is None and drop is None and same and not enable_gqa
+    plain = not any(more.values()) and same_dtype(query, key, value)
     if w.opset < 23 or not plain or any(x.ndim != 4 for x in (query, key, value)):
         return None
     return w.emit("Attention", query, key, value, is_causal=int(is_causal), scale=scale)
@@ -82,43 +53,22 @@ def write_attention(
 # Losses of class numbers
 
 
-@composite_writer("cross_entropy")
-def write_cross_entropy(
-    w: Writer,
-    x: Ref,
-    target: Ref,
-    weight: Ref | None,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-) -> Any:
-    """The softmax and the loss in one operator."""
-    if label_smoothing or not _is_class_loss(x, target, weight):
-        return None
-    return _class_loss(w, "SoftmaxCrossEntropyLoss", x, target, weight, ignore_index, reduction)
+def _class_loss(operator: str) -> Write:
+    def write(
+        w: Writer, x: Ref, target: Ref, weight: Ref | None, label_smoothing: float = 0.0, **settings: Any
+    ) -> Any:
+        fits = is_float(x) and same_dtype(x, weight) and kind(target.dtype) in "iu" and x.ndim >= 2
+        if label_smoothing or not fits:
+            return None
+        classes = target if target.dtype in (int32, int64) else w.cast(target, int64)
+        given = (x, classes) if weight is None else (x, classes, weight)
+        return w.emit(operator, *given, **settings)  # of the same names
+
+    return write
 
 
-@composite_writer("nll_loss")
-def write_nll_loss(
-    w: Writer, x: Ref, target: Ref, weight: Ref | None, ignore_index: int, reduction: str
-) -> Any:
-    """The negative logarithm of the probability of a class."""
-    if not _is_class_loss(x, target, weight):
-        return None
-    return _class_loss(w, "NegativeLogLikelihoodLoss", x, target, weight, ignore_index, reduction)
-
-
-def _is_class_loss(x: Ref, target: Ref, weight: Ref | None) -> bool:
-    same = weight is None or weight.dtype == x.dtype
-    return is_float(x) and same and kind(target.dtype) in "iu" and x.ndim >= 2
-
-
-def _class_loss(
-    w: Writer, operator: str, x: Ref, target: Ref, weight: Ref | None, ignore_index: int, reduction: str
-) -> Any:
-    classes = target if target.dtype in (int32, int64) else w.cast(target, int64)
-    given = (x, classes) if weight is None else (x, classes, weight)
-    return w.emit(operator, *given, ignore_index=ignore_index, reduction=reduction)
+composite_writer("cross_entropy")(_class_loss("SoftmaxCrossEntropyLoss"))
+composite_writer("nll_loss")(_class_loss("NegativeLogLikelihoodLoss"))
 
 
 # Images
@@ -127,9 +77,7 @@ def _class_loss(
 @composite_writer("pixel_shuffle")
 def write_pixel_shuffle(w: Writer, x: Ref, upscale_factor: int) -> Any:
     """Channels as pixels between."""
-    if x.ndim != 4:
-        return None
-    return w.emit("DepthToSpace", x, blocksize=upscale_factor, mode="CRD")
+    return w.emit("DepthToSpace", x, blocksize=upscale_factor, mode="CRD") if x.ndim == 4 else None
 
 
 _RESIZES = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}

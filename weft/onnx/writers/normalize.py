@@ -9,22 +9,13 @@ from weft.base.shapes import normalize_shape, reduce_shape
 from weft.base.sizes import is_known
 from weft.onnx.writers.fuse import PLAIN_NORM
 from weft.onnx.writers.reduce import reduced
-from weft.onnx.writers.registry import composite_writer, writer
-from weft.onnx.writers.writer import Ref, Writer, is_float
+from weft.onnx.writers.registry import composite_writer, emitted, enter_writers, writer
+from weft.onnx.writers.writer import Ref, Writer, is_float, same_dtype
 
 Ints = tuple[Any, ...]
 
 
-@writer("softmax")
-def write_softmax(w: Writer, x: Ref, *, axis: int) -> Any:
-    """Exponentials divided by their sum."""
-    return w.emit("Softmax", x, axis=axis)
-
-
-@writer("log_softmax")
-def write_log_softmax(w: Writer, x: Ref, *, axis: int) -> Any:
-    """The logarithm of softmax."""
-    return w.emit("LogSoftmax", x, axis=axis)
+enter_writers({"softmax": emitted("Softmax"), "log_softmax": emitted("LogSoftmax")})
 
 
 @writer("standardize")
@@ -58,8 +49,7 @@ def write_layer_norm(
     w: Writer, x: Ref, normalized_shape: Any, weight: Ref | None, bias: Ref | None, eps: float
 ) -> Any:
     """One operator over the last axes."""
-    same = all(r is None or r.dtype == x.dtype for r in (weight, bias))
-    if w.opset < 17 or not is_float(x) or not same:
+    if w.opset < 17 or not is_float(x) or not same_dtype(x, weight, bias):
         return None
     shape = normalize_shape("onnx.export", normalized_shape)
     scale = w.full(shape, 1, x.dtype) if weight is None else weight
@@ -70,7 +60,7 @@ def write_layer_norm(
 @composite_writer("rms_norm")
 def write_rms_norm(w: Writer, x: Ref, normalized_shape: Any, weight: Ref | None, eps: float | None) -> Any:
     """One operator over the last axes, from opset 23 on."""
-    if w.opset < 23 or x.dtype != float32 or (weight is not None and weight.dtype != x.dtype):
+    if w.opset < 23 or x.dtype != float32 or not same_dtype(x, weight):
         return None
     shape = normalize_shape("onnx.export", normalized_shape)
     scale = w.full(shape, 1, x.dtype) if weight is None else weight
@@ -83,8 +73,7 @@ def write_group_norm(
     w: Writer, x: Ref, num_groups: int, weight: Ref | None, bias: Ref | None, eps: float
 ) -> Any:
     """One operator over groups of channels, from opset 21 on."""
-    same = all(r is None or r.dtype == x.dtype for r in (weight, bias))
-    if w.opset < 21 or not is_float(x) or not same or x.ndim < 3:
+    if w.opset < 21 or not is_float(x) or not same_dtype(x, weight, bias) or x.ndim < 3:
         return None
     channels = (x.shape[1],)
     scale = w.full(channels, 1, x.dtype) if weight is None else weight

@@ -8,45 +8,29 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import bool_, int64
-from weft.onnx.writers.compare import write_signbit
-from weft.onnx.writers.registry import Write, writer
+from weft.interop.forms.elements import highest, lowest
+from weft.onnx.writers.compare import is_finite, write_signbit
+from weft.onnx.writers.registry import Write, emitted, enter_writers, writer
 from weft.onnx.writers.writer import Ref, Writer, is_float
 
 # Arithmetic; of bools a sum is an or, a product an and
 
 
 def _with_truth(operator: str, of_bools: str) -> Write:
-    def write(w: Writer, x: Ref, y: Ref) -> Any:
-        return w.emit(of_bools if x.dtype == bool_ else operator, x, y)
-
-    return write
+    return lambda w, x, y: w.emit(of_bools if x.dtype == bool_ else operator, x, y)
 
 
-for _name, _operator, _of_bools in (
-    ("add", "Add", "Or"),
-    ("mul", "Mul", "And"),
-    ("maximum", "Max", "Or"),
-    ("minimum", "Min", "And"),
-):
-    writer(_name)(_with_truth(_operator, _of_bools))
-
-
-@writer("sub")
-def write_sub(w: Writer, x: Ref, y: Ref) -> Any:
-    """x - y."""
-    return w.emit("Sub", x, y)
-
-
-@writer("div")
-def write_div(w: Writer, x: Ref, y: Ref) -> Any:
-    """x / y of floats."""
-    return w.emit("Div", x, y)
-
-
-@writer("fmod")
-def write_fmod(w: Writer, x: Ref, y: Ref) -> Any:
-    """The remainder with the sign of x; of integers 0 where y is 0."""
-    return w.emit("Mod", x, y, fmod=1) if is_float(x) else _guarded(w, x, y, fmod=1)
+enter_writers(
+    {
+        "add": _with_truth("Add", "Or"),
+        "mul": _with_truth("Mul", "And"),
+        "maximum": _with_truth("Max", "Or"),
+        "minimum": _with_truth("Min", "And"),
+        "sub": emitted("Sub"),
+        "div": emitted("Div"),
+        "fmod": lambda w, x, y: w.emit("Mod", x, y, fmod=1) if is_float(x) else _guarded(w, x, y, fmod=1),
+    }
+)
 
 
 @writer("remainder")
@@ -71,7 +55,7 @@ def write_floor_divide(w: Writer, x: Ref, y: Ref) -> Any:
     exact = w.emit("Div", w.emit("Sub", x, rest), y)
     whole = w.emit("Round", w.emit("Sub", exact, w.cast(_is_below(w, rest, y), x.dtype)))
     whole = write_copysign(w, whole, quotient)
-    finite = w.emit("And", _is_finite(w, x), w.emit("And", _is_finite(w, y), _is_finite(w, quotient)))
+    finite = w.emit("And", is_finite(w, x), w.emit("And", is_finite(w, y), is_finite(w, quotient)))
     return w.emit("Where", finite, whole, quotient)
 
 
@@ -79,11 +63,6 @@ def _is_below(w: Writer, rest: Ref, y: Ref) -> Ref:
     """Whether a remainder has the other sign than y."""
     other = w.emit("Xor", w.emit("Less", rest, 0), w.emit("Less", y, 0))
     out: Ref = w.emit("And", w.emit("Not", w.emit("Equal", rest, 0)), other)
-    return out
-
-
-def _is_finite(w: Writer, x: Ref) -> Ref:
-    out: Ref = w.emit("Less", w.emit("Abs", x), np.inf)
     return out
 
 
@@ -115,7 +94,7 @@ def _guarded(w: Writer, x: Ref, y: Ref, fmod: int) -> Ref:
 def write_pow(w: Writer, x: Ref, y: Ref) -> Any:
     """x to the power of y; of integers to a negative power 1 / x**-y rounded towards zero."""
     if is_float(x):
-        return _float_power(w, x, y)
+        return w.emit("Mul", x, x) if _number(w, y) == 2 else w.emit("Pow", x, y)
     exponents, dtype = w.known(y), x.dtype
     x, y = w.cast(x, int64), w.cast(y, int64)
     return w.cast(_integer_power(w, x, y, exponents), dtype)
@@ -131,32 +110,16 @@ def _integer_power(w: Writer, x: Ref, y: Ref, exponents: Any) -> Any:
     return w.emit("Where", w.emit("Less", y, 0), unit, power)
 
 
-def _float_power(w: Writer, x: Ref, y: Ref) -> Any:
-    exponent = w.known(y)
-    if exponent is not None and exponent.shape == () and exponent == 2:
-        return w.emit("Mul", x, x)
-    return w.emit("Pow", x, y)
-
-
 @writer("clip", "hardtanh")
 def write_clip(w: Writer, x: Ref, y: Ref, z: Ref) -> Any:
     """x between y and z; one operator if these are numbers."""
     low, high = w.known(y), w.known(z)
     if low is None or high is None or low.shape or high.shape or low > high:
         return w.emit("Min", w.emit("Max", x, y), z)
-    first, last = _ends_of(x)
-    bounds = [None if low == first else y, None if high == last else z]
+    bounds = [None if low == lowest(x.dtype) else y, None if high == highest(x.dtype) else z]
     if bounds[1] is None:
         bounds.pop()
     return w.emit("Clip", x, *bounds) if bounds != [None] else x
-
-
-def _ends_of(x: Ref) -> tuple[Any, Any]:
-    """What no element of x is beyond."""
-    if is_float(x):
-        return -np.inf, np.inf
-    limits = np.iinfo(x.dtype)
-    return limits.min, limits.max
 
 
 # Angles, lengths, signs
@@ -208,22 +171,27 @@ def write_logaddexp(w: Writer, x: Ref, y: Ref) -> Any:
 # Activations of two numbers
 
 
+def _number(w: Writer, x: Ref) -> float | None:
+    """The one number that a constant of rank 0 holds."""
+    array = w.known(x)
+    return None if array is None or array.shape else float(array)
+
+
 @writer("prelu")
 def write_prelu(w: Writer, x: Ref, y: Ref) -> Any:
     """x, times y where it is negative."""
-    slope = w.known(y)
-    if slope is not None and slope.shape == ():
-        return w.emit("LeakyRelu", x, alpha=float(slope))
-    low = w.emit("Mul", y, w.emit("Min", x, 0))
-    return w.emit("Add", w.emit("Relu", x), low)
+    slope = _number(w, y)
+    if slope is not None:
+        return w.emit("LeakyRelu", x, alpha=slope)
+    return w.emit("Add", w.emit("Relu", x), w.emit("Mul", y, w.emit("Min", x, 0)))
 
 
 @writer("elu")
 def write_elu(w: Writer, x: Ref, y: Ref) -> Any:
     """x, and y (exp(x) - 1) where it is negative."""
-    alpha = w.known(y)
-    if alpha is not None and alpha.shape == ():
-        return w.emit("Elu", x, alpha=float(alpha))
+    alpha = _number(w, y)
+    if alpha is not None:
+        return w.emit("Elu", x, alpha=alpha)
     low = w.emit("Sub", w.emit("Exp", w.emit("Min", x, 0)), 1)
     return w.emit("Add", w.emit("Relu", x), w.emit("Mul", y, low))
 

@@ -14,23 +14,12 @@ import numpy as np
 
 from weft.base.dtypes import float32
 from weft.ir.graph import Graph, Node, Value
-from weft.onnx.writers.registry import writer
+from weft.onnx.writers.registry import stand_in, writer
 from weft.onnx.writers.view import flipped
 from weft.onnx.writers.writer import Ref, Writer
-from weft.ops.op import Op, no_gradient
 
 NAME = "onnx::recurrent"
-_OP = Op(
-    NAME,
-    inputs=("x",),
-    variadic="more",
-    attrs=("kind", "backward", "biased", "states"),
-    eval=lambda *xs, **attrs: None,
-    type_rule=lambda *types, **attrs: None,
-    vjp=no_gradient("it stands in exported graphs alone"),
-    samples=None,
-    outputs=0,
-)
+_OP = stand_in(NAME, "kind", "backward", "biased", "states", outputs=0)
 
 
 # Terms: operands of sums and products in one order

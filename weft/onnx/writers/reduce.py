@@ -6,9 +6,9 @@ from typing import Any
 
 from weft.base.dtypes import bool_, int32, int64, kind
 from weft.base.sizes import Size
-from weft.onnx.writers.index import lowest, positions
-from weft.onnx.writers.registry import Write, composite_writer, writer
-from weft.onnx.writers.view import cut, pad_axis
+from weft.interop.forms.elements import lowest
+from weft.onnx.writers.registry import Write, composite_writer, enter_writers, writer
+from weft.onnx.writers.view import count_to, cut, pad_axis
 from weft.onnx.writers.writer import Ref, Writer
 
 Ints = tuple[Any, ...]
@@ -23,40 +23,15 @@ def reduced(w: Writer, operator: str, x: Ref, axes: Ints, keepdims: bool) -> Any
     return w.emit(operator, x, axes=axes, keepdims=int(keepdims))
 
 
-def _reduction(operator: str) -> Write:
+def _reduction(operator: str, *, truth: bool = False) -> Write:
+    """A reduction; sums and products of truth values are or and and, as are their extremes."""
+
     def write(w: Writer, x: Ref, *, axes: Ints, keepdims: bool) -> Any:
-        if x.dtype == bool_:  # sums and products of bools are or and and, as are their extremes
-            return w.truth(reduced(w, operator, w.cast(x, int32), axes, keepdims))
+        if truth or x.dtype == bool_:
+            return w.truth(reduced(w, operator, w.cast(w.truth(x), int32), axes, keepdims))
         return reduced(w, operator, x, axes, keepdims)
 
     return write
-
-
-for _name, _operator in {
-    "sum": "ReduceSum",
-    "prod": "ReduceProd",
-    "max": "ReduceMax",
-    "min": "ReduceMin",
-}.items():
-    writer(_name)(_reduction(_operator))
-
-
-@writer("any")
-def write_any(w: Writer, x: Ref, *, axes: Ints, keepdims: bool) -> Ref:
-    """Whether some element is true; the sum of none is 0."""
-    return w.truth(reduced(w, "ReduceSum", w.cast(w.truth(x), int32), axes, keepdims))
-
-
-@writer("all")
-def write_all(w: Writer, x: Ref, *, axes: Ints, keepdims: bool) -> Ref:
-    """Whether all elements are true; the product of none is 1."""
-    return w.truth(reduced(w, "ReduceProd", w.cast(w.truth(x), int32), axes, keepdims))
-
-
-@writer("logsumexp")
-def write_logsumexp(w: Writer, x: Ref, *, axes: Ints, keepdims: bool) -> Any:
-    """The logarithm of the sum of exponentials."""
-    return reduced(w, "ReduceLogSumExp", x, axes, keepdims)
 
 
 @composite_writer("mean")
@@ -69,15 +44,27 @@ def write_mean(w: Writer, x: Ref, axis: Any, dtype: Any, keepdims: bool) -> Any:
 
 
 def _place(operator: str) -> Write:
-    def write(w: Writer, x: Ref, *, axis: int, keepdims: bool) -> Any:
-        x = w.cast(x, int32) if x.dtype == bool_ else x
-        return w.emit(operator, x, axis=axis, keepdims=int(keepdims))
-
-    return write
+    return lambda w, x, *, axis, keepdims: w.emit(operator, _counted(w, x), axis=axis, keepdims=int(keepdims))
 
 
-writer("argmax")(_place("ArgMax"))
-writer("argmin")(_place("ArgMin"))
+def _counted(w: Writer, x: Ref) -> Ref:
+    """x, truth values as numbers."""
+    return w.cast(x, int32) if x.dtype == bool_ else x
+
+
+enter_writers(
+    {
+        "sum": _reduction("ReduceSum"),
+        "prod": _reduction("ReduceProd"),
+        "max": _reduction("ReduceMax"),
+        "min": _reduction("ReduceMin"),
+        "any": _reduction("ReduceSum", truth=True),
+        "all": _reduction("ReduceProd", truth=True),
+        "logsumexp": lambda w, x, *, axes, keepdims: reduced(w, "ReduceLogSumExp", x, axes, keepdims),
+        "argmax": _place("ArgMax"),
+        "argmin": _place("ArgMin"),
+    }
+)
 
 # Running sums, products and extremes
 
@@ -85,8 +72,9 @@ writer("argmin")(_place("ArgMin"))
 @writer("cumsum")
 def write_cumsum(w: Writer, x: Ref, *, axis: int, reverse: bool) -> Any:
     """The sums of the first elements."""
-    x = w.cast(x, int32) if x.dtype == bool_ else x
-    return w.cast(w.emit("CumSum", x, w.constant(axis, int64), reverse=int(reverse)), w.type.dtype)
+    return w.cast(
+        w.emit("CumSum", _counted(w, x), w.constant(axis, int64), reverse=int(reverse)), w.type.dtype
+    )
 
 
 @writer("cumprod")
@@ -115,7 +103,7 @@ def write_cummax_index(w: Writer, x: Ref, *, axis: int, largest: bool) -> Any:
     sign = x if largest else w.emit("Neg", x)._replace(shape=x.shape)
     best = _doubled(w, "Max", sign, axis, lowest(x.dtype))
     hit = w.emit("Equal", sign, best)
-    numbers = positions(w, x.shape[axis], x.ndim - 1 - axis)
+    numbers = count_to(w, x.shape[axis], x.ndim - 1 - axis)
     places = w.emit("Where", hit, numbers, w.constant(0, int64))._replace(shape=x.shape)
     return _doubled(w, "Max", places, axis, 0)
 
@@ -125,27 +113,19 @@ def write_cummax_index(w: Writer, x: Ref, *, axis: int, largest: bool) -> Any:
 
 def _top(w: Writer, x: Ref, axis: int, k: Any, largest: bool) -> list[Ref]:
     """The first elements in order along an axis, and where they are; equal ones stay in their order."""
-    narrow = w.cast(x, int32) if x.dtype == bool_ else x
-    found: list[Ref] = w.emit("TopK", narrow, w.ints((k,)), outputs=2, axis=axis, largest=int(largest))
+    found: list[Ref] = w.emit(
+        "TopK", _counted(w, x), w.ints((k,)), outputs=2, axis=axis, largest=int(largest)
+    )
     return [w.cast(found[0], x.dtype), found[1]]
 
 
-@writer("sort")
-def write_sort(w: Writer, x: Ref, *, axis: int, descending: bool) -> Ref:
-    """The elements in order."""
-    return _top(w, x, axis, x.shape[axis], descending)[0]
-
-
-@writer("argsort")
-def write_argsort(w: Writer, x: Ref, *, axis: int, descending: bool) -> Ref:
-    """The indices that put the elements in order."""
-    return _top(w, x, axis, x.shape[axis], descending)[1]
-
-
-@writer("topk_index")
-def write_topk_index(w: Writer, x: Ref, *, k: Any, axis: int, largest: bool) -> Ref:
-    """Where the largest elements are."""
-    return _top(w, x, axis, k, largest)[1]
+enter_writers(
+    {
+        "sort": lambda w, x, *, axis, descending: _top(w, x, axis, x.shape[axis], descending)[0],
+        "argsort": lambda w, x, *, axis, descending: _top(w, x, axis, x.shape[axis], descending)[1],
+        "topk_index": lambda w, x, *, k, axis, largest: _top(w, x, axis, k, largest)[1],
+    }
+)
 
 
 @composite_writer("topk")

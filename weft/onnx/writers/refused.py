@@ -4,44 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.onnx.writers.registry import cannot, writer
+from weft.onnx.writers.registry import cannot, emitted, enter_writers, writer
 from weft.onnx.writers.writer import Ref, Writer
 
 _RANDOM = "export model.eval(), or a function that takes the random numbers as an argument"
 _LINALG = "compute it outside of the exported function, and pass the result in"
 _FOURIER = "ONNX has no complex numbers; compute it outside of the exported function"
 
-cannot(_RANDOM, "random_bits", "derive_key")
+cannot(_RANDOM, "random_bits derive_key")
 cannot(
     _LINALG,
-    "solve",
-    "solve_triangular",
-    "inv",
-    "cholesky",
-    "qr",
-    "svd",
-    "svdvals",
-    "cofactors",
-    "slogdet",
-    "eigh",
-    "eigvalsh",
-    "eig",
-    "eigvals",
-    "pinv",
-    "matrix_exp",
-    "polygamma",
+    "solve solve_triangular inv cholesky qr svd svdvals cofactors slogdet eigh eigvalsh eig eigvals pinv"
+    " matrix_exp polygamma",
 )
-cannot(_FOURIER, "fft", "ifft", "rfft", "irfft", "complex", "real", "imag", "conj")
+cannot(_FOURIER, "fft ifft rfft irfft complex real imag conj")
 cannot(
     'a trace holds for one way through the code; use weft.jit.script, or weft.compile with capture="source"',
     "guard",
 )
-
-
-@writer("det")
-def write_det(w: Writer, x: Ref) -> Any:
-    """The determinant."""
-    return w.emit("Det", x)
+enter_writers({"det": emitted("Det")})
 
 
 @writer("cross")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
+from weft.ops.op import Op, no_gradient
 
 Write = Callable[..., Any]
 
@@ -33,6 +35,17 @@ def writer(*names: str) -> Callable[[Write], Write]:
     return enter
 
 
+def enter_writers(table: Mapping[str, Write]) -> None:
+    """Register writers that are one line each; a key is one op, or several with blanks between."""
+    for names, write in table.items():
+        writer(*names.split())(write)
+
+
+def emitted(operator: str) -> Write:
+    """The writer of an op that is an operator of ONNX as it is; its attributes have the same names."""
+    return lambda w, *inputs, **attrs: w.emit(operator, *inputs, **attrs)
+
+
 def composite_writer(*names: str) -> Callable[[Write], Write]:
     """Register how calls of composites are written: ``(w, **arguments) -> output``.
 
@@ -47,9 +60,9 @@ def composite_writer(*names: str) -> Callable[[Write], Write]:
     return enter
 
 
-def cannot(hint: str, *names: str) -> None:
-    """Note that ONNX has no word for ops, and what to do instead."""
-    HINTS.update(dict.fromkeys(names, hint))
+def cannot(hint: str, names: str) -> None:
+    """Note that ONNX has no word for ops, whose names have blanks between, and what to do instead."""
+    HINTS.update(dict.fromkeys(names.split(), hint))
 
 
 def load_writers() -> None:
@@ -60,3 +73,18 @@ def load_writers() -> None:
         for module in pkgutil.iter_modules(package.__path__):
             import_module(f"{package.__name__}.{module.name}")
         _complete[:] = [True]
+
+
+def stand_in(name: str, *attrs: str, outputs: int = 1) -> Op:
+    """An op that only a writer knows: it stands in graphs that are being exported, for several nodes."""
+    return Op(
+        name,
+        inputs=("x",),
+        variadic="more",
+        attrs=attrs,
+        eval=lambda *xs, **attrs: None,
+        type_rule=lambda x, *more, **attrs: x,
+        vjp=no_gradient("it stands in exported graphs alone"),
+        samples=None,
+        outputs=outputs,
+    )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.base.dtypes import DType
+from weft.onnx.types import code_of
 from weft.onnx.writers.registry import OPS
-from weft.onnx.writers.writer import Ref, Writer, code_of, is_float
+from weft.onnx.writers.writer import Ref, Writer, is_float
 from weft.ops.op import Op
 
 _OPERATORS = {

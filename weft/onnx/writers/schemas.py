@@ -8,6 +8,7 @@ from typing import NamedTuple
 import onnx
 
 from weft.base.dtypes import (
+    DTYPES,
     DType,
     bfloat16,
     bool_,
@@ -24,15 +25,8 @@ from weft.base.dtypes import (
     uint64,
 )
 
-TYPE_NAMES: dict[DType, str] = {
-    float32: "float",
-    float64: "double",
-    float16: "float16",
-    bfloat16: "bfloat16",
-    bool_: "bool",
-    **{d: d.name for d in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)},
-}
-_DTYPES = {f"tensor({name})": dtype for dtype, name in TYPE_NAMES.items()}
+_OTHER_NAMES = {float32: "float", float64: "double"}
+_DTYPES = {f"tensor({_OTHER_NAMES.get(d, d.name)})": d for d in DTYPES if d.kind != "c"}
 
 _SMALL = (int32, int64, float32, float64)
 WIDER: dict[DType, tuple[DType, ...]] = {  # where an operator does not take a dtype, those to compute in

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, int64
+from weft.base.dtypes import int64
 from weft.base.sizes import Size, is_known
-from weft.onnx.writers.registry import composite_writer, writer
+from weft.onnx.writers.registry import composite_writer, enter_writers, writer
 from weft.onnx.writers.writer import Ref, Writer
 
 _LAST = np.iinfo(np.int64).max
@@ -52,24 +52,6 @@ def _short_shape(old: Ints | None, new: Ints) -> list[int] | None:
     return out if alone and not literal else None
 
 
-@writer("permute")
-def write_permute(w: Writer, x: Ref, *, axes: Ints) -> Any:
-    """x with its axes in another order."""
-    return x if axes == tuple(range(len(axes))) else w.emit("Transpose", x, perm=axes)
-
-
-@writer("broadcast_to")
-def write_broadcast(w: Writer, x: Ref, *, shape: Ints) -> Any:
-    """x repeated to a shape."""
-    return x if x.shape == shape else w.emit("Expand", x, w.ints(shape))
-
-
-@writer("concat")
-def write_concat(w: Writer, *xs: Ref, axis: int) -> Any:
-    """Tensors one after the other."""
-    return xs[0] if len(xs) == 1 else w.emit("Concat", *xs, axis=axis)
-
-
 @composite_writer("stack")
 def write_stack(w: Writer, arrays: Sequence[Ref], axis: int) -> Any:
     """Tensors side by side along a new axis."""
@@ -77,12 +59,6 @@ def write_stack(w: Writer, arrays: Sequence[Ref], axis: int) -> Any:
         return None
     place = axis % (len(w.type.shape))
     return w.emit("Concat", *[w.unsqueeze(x, place) for x in arrays], axis=place)
-
-
-@writer("rows")
-def write_rows(w: Writer, x: Ref, *, count: int) -> list[Any]:
-    """All rows of a tensor."""
-    return [w.emit("Gather", x, w.constant(i, int64), axis=0) for i in range(count)]
 
 
 @composite_writer("tile")
@@ -106,24 +82,30 @@ def write_triangle(w: Writer, x: Ref, k: int) -> Any:
 # Sizes as values
 
 
-@writer("size")
-def write_size(w: Writer, *, value: Any, dtype: DType) -> Ref:
-    """A size as a number."""
-    return w.cast(w.scalar_size(value), dtype)
+enter_writers(
+    {
+        "permute": lambda w, x, *, axes: (
+            x if axes == tuple(range(len(axes))) else w.emit("Transpose", x, perm=axes)
+        ),
+        "broadcast_to": lambda w, x, *, shape: x if x.shape == shape else w.emit("Expand", x, w.ints(shape)),
+        "concat": lambda w, *xs, axis: xs[0] if len(xs) == 1 else w.emit("Concat", *xs, axis=axis),
+        "rows": lambda w, x, *, count: [
+            w.emit("Gather", x, w.constant(i, int64), axis=0) for i in range(count)
+        ],
+        "size": lambda w, *, value, dtype: w.cast(w.scalar_size(value), dtype),
+        "iota": lambda w, *, size, dtype: w.cast(count_to(w, size), dtype),
+    }
+)
 
 
-@writer("iota")
-def write_iota(w: Writer, *, size: Any, dtype: DType) -> Ref:
-    """The numbers below a size."""
-    return w.cast(count_to(w, size), dtype)
-
-
-def count_to(w: Writer, size: Any) -> Ref:
-    """The numbers below a size, as int64."""
-    if not isinstance(size, Size):
-        return w.constant(np.arange(size), int64)._replace(shape=(size,))
-    zero, one = w.constant(0, int64), w.constant(1, int64)
-    return w.emit("Range", zero, w.scalar_size(size), one)._replace(shape=(size,))  # type: ignore[no-any-return]
+def count_to(w: Writer, size: Any, after: int = 0) -> Ref:
+    """The numbers below a size, as int64, along an axis with so many axes after it."""
+    if isinstance(size, Size):
+        row = w.emit("Range", w.constant(0, int64), w.scalar_size(size), w.constant(1, int64))
+    else:
+        row = w.constant(np.arange(size), int64)
+    row = row._replace(shape=(size,))
+    return w.reshape(row, (size, *(1,) * after)) if after else row
 
 
 # Slices

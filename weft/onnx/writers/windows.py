@@ -9,56 +9,56 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import int64
-from weft.onnx.writers.index import lowest
+from weft.interop.forms.elements import lowest
+from weft.interop.forms.window import Windows
 from weft.onnx.writers.registry import composite_writer, writer
 from weft.onnx.writers.view import count_to, cut, pad_axis, padded, write_pad
 from weft.onnx.writers.writer import Ref, Writer, is_float
 from weft.ops.conv.layers import per_axis
 from weft.ops.windows import window_positions
 
-Ints = tuple[Any, ...]
-Padding = tuple[tuple[Any, Any], ...]
+
+def _sides(windows: Windows, lead: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What is padded before and after all axes, of which so many come before the windowed ones."""
+    low, high = ((*(0,) * lead, *[p[i] for p in windows.padding]) for i in (0, 1))
+    return low, high
 
 
 # Max pooling
 
 
 @writer("max_pool")
-def write_max_pool(w: Writer, x: Ref, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+def write_max_pool(w: Writer, x: Ref, **attrs: Any) -> Any:
     """The largest element of each window."""
     if 0 in w.type.shape:
         return w.full(w.type.shape, 0, x.dtype)
-    out = _max_pool(w, x, kernel, stride, padding, dilation, outputs=1)
+    out = _max_pool(w, x, Windows(**attrs), outputs=1)
     return w.cast(_with_lead(w, out, w.type.shape), w.type.dtype)
 
 
 @writer("max_pool_indices")
-def write_max_pool_indices(
-    w: Writer, x: Ref, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
-) -> Any:
+def write_max_pool_indices(w: Writer, x: Ref, **attrs: Any) -> Any:
     """Where the largest element of each window is, counted over the windowed axes."""
     if 0 in w.type.shape:
         return w.full(w.type.shape, 0, int64)
-    _, places = _max_pool(w, x, kernel, stride, padding, dilation, outputs=2)
-    sizes = prod(x.shape[x.ndim - len(kernel) :])
+    _, places = _max_pool(w, x, Windows(**attrs), outputs=2)
+    sizes = prod(x.shape[x.ndim - len(attrs["kernel"]) :])
     inside = w.emit("Mod", places, w.scalar_size(sizes))
     return _with_lead(w, inside, w.type.shape)
 
 
-def _max_pool(
-    w: Writer, x: Ref, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints, outputs: int
-) -> Any:
-    lows, highs = ([p[i] for p in padding] for i in (0, 1))
+def _max_pool(w: Writer, x: Ref, window: Windows, outputs: int) -> Any:
+    kernel, lead = window.kernel, x.ndim - len(window.kernel)
+    lows, highs = _sides(window, 0)
     inside = all(0 <= n < k for ns in (lows, highs) for n, k in zip(ns, kernel, strict=True))
-    lead = x.ndim - len(kernel)
     if not inside:
         if outputs > 1:
             w.fail("padding must be smaller than the window, where ONNX tells places", hint="pad x before")
         sizes = [n + a + b for n, a, b in zip(x.shape[lead:], lows, highs, strict=True)]
-        wider = padded(w, x, (*(0,) * lead, *lows), (*(0,) * lead, *highs), lowest(x.dtype))
+        wider = padded(w, x, *_sides(window, lead), lowest(x.dtype))
         x = wider._replace(shape=(*x.shape[:lead], *sizes))
-        lows, highs = [0] * len(kernel), [0] * len(kernel)
-    attrs: dict[str, Any] = {"strides": stride, "pads": (*lows, *highs), "dilations": dilation}
+        lows = highs = (0,) * len(kernel)
+    attrs: dict[str, Any] = {"strides": window.stride, "pads": (*lows, *highs), "dilations": window.dilation}
     return w.emit("MaxPool", _as_images(w, x, len(kernel)), kernel_shape=kernel, outputs=outputs, **attrs)
 
 
@@ -70,7 +70,7 @@ def _as_images(w: Writer, x: Ref, rank: int) -> Ref:
     return w.reshape(x, (prod(lead), 1, *x.shape[x.ndim - rank :]))
 
 
-def _with_lead(w: Writer, x: Ref, shape: Ints) -> Ref:
+def _with_lead(w: Writer, x: Ref, shape: tuple[Any, ...]) -> Ref:
     """x in the shape that the op gives."""
     rank = len(shape) - 2
     return x if w.node is not None and rank == len(w.node.attrs["kernel"]) else w.reshape(x, shape)
@@ -104,53 +104,45 @@ def write_avg_pool(
 
 
 @composite_writer("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
-def write_adaptive_avg_pool(w: Writer, x: Ref, output_size: Any) -> Any:
-    """The average over everything, where that is asked for."""
-    return _global_pool(w, x, "GlobalAveragePool")
-
-
 @composite_writer("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
-def write_adaptive_max_pool(w: Writer, x: Ref, output_size: Any, return_indices: bool) -> Any:
-    """The largest of everything, where that is asked for."""
-    return None if return_indices else _global_pool(w, x, "GlobalMaxPool")
-
-
-def _global_pool(w: Writer, x: Ref, operator: str) -> Any:
+def write_adaptive_pool(w: Writer, x: Ref, output_size: Any, return_indices: bool = False) -> Any:
+    """The average or the largest of everything, where that is asked for."""
     assert w.node is not None
-    rank = int(w.node.attrs["function"][-2])
-    whole = all(s == 1 for s in w.type.shape[-rank:])
-    return w.emit(operator, x) if whole and x.ndim == rank + 2 and is_float(x) else None
+    name, rank = w.node.attrs["function"], int(w.node.attrs["function"][-2])
+    whole = all(s == 1 for s in w.type.shape[-rank:]) and not return_indices
+    if not whole or x.ndim != rank + 2 or not is_float(x):
+        return None
+    return w.emit("GlobalAveragePool" if "avg" in name else "GlobalMaxPool", x)
 
 
 # Windows, one axis after another
 
 
 @writer("windows")
-def write_windows(w: Writer, x: Ref, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
+def write_windows(w: Writer, x: Ref, **attrs: Any) -> Any:
     """All windows: along each axis the elements at start + tap."""
-    rank, lead = len(kernel), x.ndim - len(kernel)
-    sizes = x.shape[lead:]
-    lows, highs = ((*(0,) * lead, *[p[i] for p in padding]) for i in (0, 1))
-    out = padded(w, x, lows, highs)
-    counts = window_positions(sizes, kernel, stride, padding, dilation)
+    window = Windows(**attrs)
+    rank, lead = len(window.kernel), x.ndim - len(window.kernel)
+    out = padded(w, x, *_sides(window, lead))
+    counts = window_positions(x.shape[lead:], *window)
     for i in range(rank):  # an axis of windows and one of taps take the place of each
-        starts = w.emit("Mul", w.reshape(count_to(w, counts[i]), (counts[i], 1)), stride[i])
-        places = w.emit("Add", starts, w.constant(np.arange(kernel[i]) * dilation[i], int64))
+        starts = w.emit("Mul", count_to(w, counts[i], 1), window.stride[i])
+        taps = np.arange(window.kernel[i]) * window.dilation[i]
+        places = w.emit("Add", starts, w.constant(taps, int64))
         out = w.emit("Gather", out, places, axis=lead + 2 * i)
     order = (*range(lead), *[lead + 2 * i for i in range(rank)], *[lead + 2 * i + 1 for i in range(rank)])
     return w.emit("Transpose", out, perm=order)
 
 
 @writer("window_sum")
-def write_window_sum(
-    w: Writer, x: Ref, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
-) -> Any:
+def write_window_sum(w: Writer, x: Ref, **attrs: Any) -> Any:
     """The sum of each window: along each axis the sum of its taps."""
-    lead = x.ndim - len(kernel)
-    lows, highs = ((*(0,) * lead, *[p[i] for p in padding]) for i in (0, 1))
-    counts = window_positions(x.shape[lead:], kernel, stride, padding, dilation)
-    out = padded(w, x, lows, highs)
-    for i, (k, s, d, n) in enumerate(zip(kernel, stride, dilation, counts, strict=True)):
+    window = Windows(**attrs)
+    lead = x.ndim - len(window.kernel)
+    counts = window_positions(x.shape[lead:], *window)
+    out = padded(w, x, *_sides(window, lead))
+    axes = zip(window.kernel, window.stride, window.dilation, counts, strict=True)
+    for i, (k, s, d, n) in enumerate(axes):
         if k == s == 1:
             continue
         taps = [cut(w, out, lead + i, t * d, t * d + (n - 1) * s + 1, s) for t in range(k)]
@@ -161,50 +153,37 @@ def write_window_sum(
 
 
 @writer("window_spread")
-def write_window_spread(
-    w: Writer, x: Ref, *, sizes: Ints, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
-) -> Any:
+def write_window_spread(w: Writer, x: Ref, *, sizes: tuple[Any, ...], **attrs: Any) -> Any:
     """One value spread over each window, and overlaps added up: the transpose of ``window_sum``."""
-    lead = x.ndim - len(kernel)
+    lead = x.ndim - len(sizes)
     if any(isinstance(s, int) and s == 0 for s in x.shape):
         return w.full(w.type.shape, 0, x.dtype)
     out = x
-    for i, axis in enumerate(zip(sizes, kernel, stride, padding, dilation, strict=True)):
+    for i, axis in enumerate(zip(sizes, *Windows(**attrs), strict=True)):
         out = _spread(w, [out] * axis[1], lead + i, *axis)
     return out
 
 
 @writer("overlap_add")
-def write_overlap_add(
-    w: Writer, x: Ref, *, sizes: Ints, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints
-) -> Any:
+def write_overlap_add(w: Writer, x: Ref, *, sizes: tuple[Any, ...], **attrs: Any) -> Any:
     """Windows put back where they were, and overlaps added up: the transpose of ``windows``."""
-    rank = len(kernel)
-    lead = x.ndim - 2 * rank
+    lead = x.ndim - 2 * len(sizes)
     if any(isinstance(s, int) and s == 0 for s in x.shape):
         return w.full(w.type.shape, 0, x.dtype)
     out = x
-    for i in reversed(range(rank)):  # the taps of the last axis are the last axis
+    axes = list(zip(sizes, *Windows(**attrs), strict=True))
+    for i in reversed(range(len(axes))):  # the taps of the last axis are the last axis
         taps = []
-        for t in range(kernel[i]):
+        for t in range(attrs["kernel"][i]):
             tap: Ref = w.emit("Gather", out, w.constant(t, int64), axis=out.ndim - 1)
             taps.append(tap._replace(shape=out.shape[:-1]))
-        out = _spread(w, taps, lead + i, sizes[i], kernel[i], stride[i], padding[i], dilation[i])
+        out = _spread(w, taps, lead + i, *axes[i])
     return out
 
 
-def _spread(
-    w: Writer,
-    taps: Sequence[Ref],
-    axis: int,
-    size: Any,
-    kernel: int,
-    stride: int,
-    padding: Any,
-    dilation: int,
-) -> Ref:
+def _spread(w: Writer, taps: Sequence[Ref], axis: int, size: Any, *window: Any) -> Ref:
     """Along an axis, each tap of all windows where it belongs, added up."""
-    low, high = padding
+    _, stride, (low, high), dilation = window
     shape = taps[0].shape
     reach = (shape[axis] - 1) * stride + 1
     total = size + low + high

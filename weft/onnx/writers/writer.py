@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import NodeProto, ValueInfoProto, helper, numpy_helper
 
 from weft.base.dtypes import DType, bool_, int64, kind
 from weft.base.sizes import Size, is_known
 from weft.errors import GraphError
 from weft.ir.graph import Array, Node
 from weft.ir.types import TensorType
-from weft.onnx.writers.schemas import TYPE_NAMES, WIDER, Schema, first_opset, schema_of
+from weft.onnx.types import code_of
+from weft.onnx.writers.schemas import WIDER, Schema, first_opset, schema_of
 
-_CODES = {dtype: getattr(TensorProto, name.upper()) for dtype, name in TYPE_NAMES.items()}
 _SMALL = 64  # elements of a constant that is written beside each node that uses it
 _FIX = "give the example a number for this size"
 _FILLED = 1024  # arrays of one number with more elements than this are made by the model
@@ -131,12 +131,6 @@ def type_info(name: str, type: TensorType) -> ValueInfoProto:
     """A value with its type; sizes that are open have their names."""
     shape = [str(s) if isinstance(s, Size) else int(s) for s in type.shape]
     return helper.make_tensor_value_info(name, code_of(type.dtype), shape)
-
-
-def code_of(dtype: DType) -> int:
-    """The number of a dtype in ONNX."""
-    code: int = _CODES[dtype]
-    return code
 
 
 class Writer:
@@ -348,3 +342,8 @@ def _at(variables: Sequence[str], i: int) -> str:
 def is_float(x: Ref) -> bool:
     """Whether x has a floating dtype."""
     return kind(x.dtype) == "f"
+
+
+def same_dtype(x: Ref, *others: Ref | None) -> bool:
+    """Whether all that are given have the dtype of x."""
+    return all(r is None or r.dtype == x.dtype for r in others)

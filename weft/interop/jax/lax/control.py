@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import weft
+from weft.interop.forms.control import repeated, scanned
 from weft.interop.jax.calls import Call, lax
 
+_CALLS = "jit pjit closed_call core_call call remat2 checkpoint remat xla_call"
+_CUSTOM = "custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr"  # which weft differentiates by itself
 
-@lax("jit", "pjit", "closed_call", "core_call", "call", "remat2", "checkpoint", "remat", "xla_call")
+
+@lax(*_CALLS.split(), *_CUSTOM.split())
 def call_(call: Call, *xs: Any, **parameters: Any) -> Any:
     """A call: what it calls runs in its place."""
-    jaxpr = parameters.get("jaxpr", parameters.get("call_jaxpr"))
-    return call.run(jaxpr, xs)
-
-
-@lax("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
-def custom_call(call: Call, *xs: Any, **parameters: Any) -> Any:
-    """A function with a derivative of its own: the function runs, and weft differentiates it."""
-    for name in ("call_jaxpr", "fun_jaxpr"):
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         if name in parameters:
             return call.run(parameters[name], xs)
     raise call.error("must hold its jaxpr, got none")
@@ -47,35 +44,17 @@ def while_(
     call: Call, *xs: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int
 ) -> Any:
     """A loop that goes on while a test holds."""
-    cond_consts, body_consts = xs[:cond_nconsts], xs[cond_nconsts : cond_nconsts + body_nconsts]
-    carry = tuple(xs[cond_nconsts + body_nconsts :])
-    out = weft.while_loop(
-        lambda state: call.run(cond_jaxpr, [*cond_consts, *state])[0],
-        lambda state: tuple(call.run(body_jaxpr, [*body_consts, *state])),
-        carry,
+    both = cond_nconsts + body_nconsts
+    return repeated(
+        lambda state: call.run(cond_jaxpr, [*xs[:cond_nconsts], *state]),
+        lambda state: call.run(body_jaxpr, [*xs[cond_nconsts:both], *state]),
+        xs[both:],
     )
-    return list(out)
 
 
 @lax("scan")
-def scan(
-    call: Call,
-    *xs: Any,
-    jaxpr: Any,
-    length: int,
-    reverse: bool,
-    num_consts: int,
-    num_carry: int,
-    **parameters: Any,
-) -> Any:
+def scan(call: Call, *xs: Any, jaxpr: Any, num_consts: int, num_carry: int, **parameters: Any) -> Any:
     """A loop along the first axis of tensors."""
-    consts, rest = xs[:num_consts], xs[num_consts:]
-
-    def step(carry: Any, row: Any) -> Any:
-        out = call.run(jaxpr, [*consts, *carry, *row])
-        return tuple(out[:num_carry]), tuple(out[num_carry:])
-
-    carry, ys = weft.scan(
-        step, tuple(rest[:num_carry]), tuple(rest[num_carry:]), length=length, reverse=reverse
-    )
-    return [*carry, *ys]
+    consts, carry, rows = xs[:num_consts], xs[num_consts:][:num_carry], xs[num_consts + num_carry :]
+    order = {name: parameters[name] for name in ("length", "reverse")}
+    return scanned(lambda given: call.run(jaxpr, [*consts, *given]), carry, rows, **order)

@@ -9,12 +9,15 @@ import numpy as np
 
 import weft
 from weft.base.dtypes import bool_, kind
-from weft.interop.jax.calls import Call, astype, dtype_of, lax
+from weft.interop.forms.elements import astype, clamped, whole_quotient
+from weft.interop.jax.calls import Call, dtype_of, lax
+from weft.interop.rules import Rule
 from weft.ops.bits import bitcast
 
 _SAME = (
-    "abs acos acosh asin asinh atan atanh atan2 ceil conj cos cosh digamma erf erfc exp exp2 expm1 floor imag"
-    " lgamma log log1p mul neg nextafter pow real rsqrt sign sin sinh sqrt square sub tan tanh add"
+    "abs acos acosh asin asinh atan atanh atan2 ceil complex conj cos cosh digamma eq erf erfc exp exp2 expm1"
+    " floor ge gt imag le lgamma log log1p lt mul ne neg nextafter pow real rsqrt sign sin sinh sqrt square"
+    " stop_gradient sub tan tanh add"
 )
 _RENAMED = {
     "add_any": "add",
@@ -27,52 +30,32 @@ _RENAMED = {
     "xor": "bitwise_xor",
     "not": "bitwise_not",
     "is_finite": "isfinite",
-    "complex": "complex",
     "shift_left": "bitwise_left_shift",
-    "stop_gradient": "stop_gradient",
-}
-_COMPARE = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "eq_to": "equal",
-    "le_to": "less_equal",
-    "lt_to": "less",
+    "eq_to": "eq",
+    "le_to": "le",
+    "lt_to": "lt",
+    "rem": "fmod",
 }
 
 
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def _renamed(function: Callable[..., Any]) -> Rule:
+    """A primitive that is a function of weft; what else it says is about precision."""
     return lambda call, *xs, **parameters: function(*xs)
 
 
-for _name, _function in {**{n: n for n in _SAME.split()}, **_RENAMED, **_COMPARE}.items():
-    lax(_name)(_plain(getattr(weft, _function)))
+lax.enter({name: _renamed(getattr(weft, name)) for name in _SAME.split()})
+lax.enter({name: _renamed(getattr(weft, own)) for name, own in _RENAMED.items()})
 
 
-@lax(
-    "copy",
-    "copy_p",
-    "device_put",
-    "sharding_constraint",
-    "name",
-    "optimization_barrier",
-    "reduce_precision",
-    "pvary",
-)
+_HINTS = "copy copy_p device_put sharding_constraint name optimization_barrier reduce_precision pvary"
+
+
+@lax(*_HINTS.split())
 def same(call: Call, *xs: Any, **parameters: Any) -> Any:
     """The operands as they are: they say something to a compiler or a device."""
     if call.primitive == "reduce_precision" and parameters["mantissa_bits"] < np.finfo(xs[0].dtype).nmant:
         raise call.error("must keep the precision of the dtype, got fewer bits")
     return list(xs) if len(xs) > 1 else xs[0]
-
-
-@lax("convert_element_type")
-def convert(call: Call, x: Any, *, new_dtype: Any, **parameters: Any) -> Any:
-    """x in another dtype."""
-    return astype(x, dtype_of(new_dtype))
 
 
 @lax("bitcast_convert_type")
@@ -84,12 +67,6 @@ def bitcast_convert(call: Call, x: Any, *, new_dtype: Any) -> Any:
     return x if x.dtype == target else bitcast(x, dtype=target)
 
 
-@lax("clamp")
-def clamp(call: Call, low: Any, x: Any, high: Any) -> Any:
-    """x within bounds."""
-    return weft.minimum(weft.maximum(x, low), high)
-
-
 @lax("select_n")
 def select_n(call: Call, which: Any, *cases: Any) -> Any:
     """The case whose number is told."""
@@ -99,27 +76,6 @@ def select_n(call: Call, which: Any, *cases: Any) -> Any:
     for number in range(len(cases) - 2, -1, -1):
         out = weft.where(which <= number, cases[number], out)
     return out
-
-
-@lax("div")
-def div(call: Call, x: Any, y: Any, **parameters: Any) -> Any:
-    """The quotient; of integers rounded towards zero."""
-    return x / y if kind(call.type.dtype) in "fc" else truncated_quotient(x, y)
-
-
-def truncated_quotient(x: Any, y: Any) -> Any:
-    """The quotient of integers, rounded towards zero."""
-    down = weft.floor_divide(x, y)
-    if kind(x.dtype) == "u":
-        return down
-    inexact = weft.logical_and(down * y != x, (x < 0) != (y < 0))
-    return weft.where(inexact, down + 1, down)
-
-
-@lax("rem")
-def rem(call: Call, x: Any, y: Any) -> Any:
-    """What is left of a quotient rounded towards zero."""
-    return weft.fmod(x, y)
 
 
 @lax("integer_pow")
@@ -151,36 +107,24 @@ def round_(call: Call, x: Any, *, rounding_method: Any) -> Any:
     return weft.where(weft.abs(x - whole) >= 0.5, whole + weft.sign(x), whole)
 
 
-@lax("shift_right_logical")
-def shift_right_logical(call: Call, x: Any, y: Any) -> Any:
-    """Bits moved to the right, zeros from the left."""
-    if kind(x.dtype) == "u":
+def _shifted(x: Any, y: Any, letter: str) -> Any:
+    """Bits moved to the right, as those of an unsigned ("u") or a signed ("i") number."""
+    if kind(x.dtype) == letter:
         return weft.bitwise_right_shift(x, y)
-    plain = as_unsigned(x.dtype)
-    shifted = weft.bitwise_right_shift(bitcast(x, dtype=plain), bitcast(y, dtype=plain))
+    dtype = np.dtype(f"{letter}{x.dtype.itemsize}")
+    shifted = weft.bitwise_right_shift(bitcast(x, dtype=dtype), bitcast(y, dtype=dtype))
     return bitcast(shifted, dtype=x.dtype)
 
 
-@lax("shift_right_arithmetic")
-def shift_right_arithmetic(call: Call, x: Any, y: Any) -> Any:
-    """Bits moved to the right, the sign from the left."""
-    if kind(x.dtype) == "i":
-        return weft.bitwise_right_shift(x, y)
-    signed = np.dtype(x.dtype.name[1:])
-    shifted = weft.bitwise_right_shift(bitcast(x, dtype=signed), bitcast(y, dtype=signed))
-    return bitcast(shifted, dtype=x.dtype)
-
-
-def as_unsigned(dtype: Any) -> Any:
-    """The unsigned dtype of the same size."""
-    return dtype if kind(dtype) == "u" else np.dtype(f"uint{dtype.itemsize * 8}")
+def _unsigned(x: Any) -> Any:
+    return x if kind(x.dtype) == "u" else bitcast(x, dtype=np.dtype(f"u{x.dtype.itemsize}"))
 
 
 @lax("population_count")
 def population_count(call: Call, x: Any) -> Any:
     """How many bits are set."""
     bits = 8 * x.dtype.itemsize
-    plain = x if kind(x.dtype) == "u" else bitcast(x, dtype=as_unsigned(x.dtype))
+    plain = _unsigned(x)
     total = weft.zeros(plain.shape, dtype=plain.dtype)
     for place in range(bits):
         total = total + weft.bitwise_and(weft.bitwise_right_shift(plain, place), 1)
@@ -190,9 +134,8 @@ def population_count(call: Call, x: Any) -> Any:
 @lax("clz")
 def leading_zeros(call: Call, x: Any) -> Any:
     """How many bits are zero before the first that is set."""
-    bits = 8 * x.dtype.itemsize
-    rest = x if kind(x.dtype) == "u" else bitcast(x, dtype=as_unsigned(x.dtype))
-    for step in [s for s in (1, 2, 4, 8, 16, 32) if s < bits]:
+    rest = _unsigned(x)
+    for step in [s for s in (1, 2, 4, 8, 16, 32) if s < 8 * x.dtype.itemsize]:
         rest = weft.bitwise_or(rest, weft.bitwise_right_shift(rest, step))
     return astype(population_count(call, weft.bitwise_not(rest)), x.dtype)
 
@@ -205,21 +148,10 @@ def polygamma(call: Call, n: Any, x: Any) -> Any:
     return weft.polygamma(int(call.known[0].flat[0]), x)
 
 
-@lax("bessel_i0e")
-def bessel_i0e(call: Call, x: Any) -> Any:
-    """The scaled modified Bessel function of order 0: the mean of ``exp(|x| (cos t - 1))`` over t."""
-    return _bessel(x, 0)
-
-
-@lax("bessel_i1e")
-def bessel_i1e(call: Call, x: Any) -> Any:
-    """The scaled modified Bessel function of order 1, an odd function."""
-    return weft.sign(x) * _bessel(x, 1)
-
-
 def _bessel(x: Any, order: int, count: int = 64) -> Any:
-    """By the midpoint rule, which converges geometrically for a periodic function; far out by its expansion.
+    """The scaled modified Bessel function: the mean of ``exp(|x| (cos t - 1)) cos(order t)`` over t.
 
+    By the midpoint rule, which converges geometrically for a periodic function; far out by its expansion.
     Abramowitz and Stegun, 9.6.16 and 9.7.1.
     """
     size = weft.abs(x)
@@ -231,3 +163,16 @@ def _bessel(x: Any, order: int, count: int = 64) -> Any:
     first, second = ((1 / 8, 9 / 128), (-3 / 8, -15 / 128))[order]
     expansion = (1.0 + first / far + second / (far * far)) * weft.rsqrt(2.0 * np.pi * far)
     return weft.where(size < 300.0, total / float(count), expansion)
+
+
+lax.enter(
+    {
+        "convert_element_type": lambda call, x, *, new_dtype, **rest: astype(x, dtype_of(new_dtype)),
+        "clamp": lambda call, low, x, high: clamped(x, low, high),
+        "div": lambda call, x, y, **rest: x / y if kind(call.type.dtype) in "fc" else whole_quotient(x, y),
+        "shift_right_logical": lambda call, x, y: _shifted(x, y, "u"),
+        "shift_right_arithmetic": lambda call, x, y: _shifted(x, y, "i"),
+        "bessel_i0e": lambda call, x: _bessel(x, 0),
+        "bessel_i1e": lambda call, x: weft.sign(x) * _bessel(x, 1),  # an odd function
+    }
+)

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import weft
 from weft.base.dtypes import bool_, kind
-from weft.base.shapes import size_of
-from weft.interop.jax.calls import Call, astype, lax, numbers_below, sizes_of
-from weft.interop.scattering import scatter_reduced
-from weft.ops.index import gather_nd, scatter_add_nd, scatter_nd
+from weft.interop.forms.elements import as_number, astype, highest, lowest, neutral, numbers_below
+from weft.interop.forms.scatter import scatter_at
+from weft.interop.jax.calls import Call, lax, sizes_of
+from weft.ops.index import gather_nd
 
 
 class _Plan(NamedTuple):
@@ -75,19 +73,13 @@ def _plan(
         if d in firsts:
             index = weft.reshape(firsts[d], (*batch, *[1] * len(windows)))
         elif d in together:
-            index = _along(x.shape[d], together[d], full)
+            index = numbers_below(x.shape[d], full - 1 - together[d])
         if d in windows:
-            index = index + _along(sizes[d], len(batch) + windows.index(d), full)
+            index = index + numbers_below(sizes[d], len(windows) - 1 - windows.index(d))
         indices.append(index)
     shape = (*batch, *[sizes[d] for d in windows])
     whole = tuple(d for d in range(x.ndim) if d not in moved)
     return _Plan(moved, whole, windows, tuple(weft.broadcast_to(i, shape) for i in indices), valid, batch)
-
-
-def _along(size: Any, axis: int, rank: int) -> Any:
-    shape = [1] * rank
-    shape[axis] = size
-    return weft.reshape(numbers_below(size), tuple(shape))
 
 
 def _inside(x: Any, firsts: dict[int, Any], sizes: Sequence[Any], mode: Any) -> tuple[dict[int, Any], Any]:
@@ -97,8 +89,7 @@ def _inside(x: Any, firsts: dict[int, Any], sizes: Sequence[Any], mode: Any) -> 
     valid: Any = None
     moved = {}
     for d, first in firsts.items():
-        last = x.shape[d] - sizes[d]
-        last = last if isinstance(last, int) else weft.zeros((), dtype=weft.int64) + last
+        last = as_number(x.shape[d] - sizes[d])
         ok = weft.logical_and(first >= 0, weft.less_equal(first, last))
         valid = ok if valid is None else weft.logical_and(valid, ok)
         moved[d] = weft.minimum(weft.maximum(first, 0), last)
@@ -143,9 +134,7 @@ def _fill(dtype: Any, value: Any) -> Any:
         return value
     if kind(dtype) in "fc":
         return float("nan")
-    if dtype == bool_:
-        return True
-    return np.iinfo(dtype).min if kind(dtype) == "i" else np.iinfo(dtype).max
+    return lowest(dtype) if kind(dtype) == "i" else highest(dtype)
 
 
 # Scatter
@@ -184,18 +173,12 @@ def _update_order(plan: _Plan, d: Any, rank: int) -> tuple[int, ...]:
 
 def _written(how: str, x: Any, given: Any, plan: _Plan) -> Any:
     """x, moved axes first, with an update."""
-    if not plan.moved:
-        return _combined(how, x, given)
-    if plan.valid is not None:
-        mask = weft.reshape(plan.valid, (*plan.batch, *[1] * (given.ndim - len(plan.batch))))
+    if plan.moved and plan.valid is not None:
         if how == "set":
             return _written_inside(x, given, plan)
-        given = weft.where(mask, given, _neutral(how, x.dtype))
-    if how == "set":
-        return scatter_nd(x, given, *plan.indices)
-    if how == "add":
-        return scatter_add_nd(x, given, *plan.indices)
-    return _reduced(how, x, given, plan)
+        mask = weft.reshape(plan.valid, (*plan.batch, *[1] * (given.ndim - len(plan.batch))))
+        given = weft.where(mask, given, weft.full((), neutral(how, x.dtype), dtype=x.dtype))
+    return scatter_at(x, plan.indices, given, how)
 
 
 def _written_inside(x: Any, given: Any, plan: _Plan) -> Any:
@@ -203,48 +186,18 @@ def _written_inside(x: Any, given: Any, plan: _Plan) -> Any:
     more = weft.pad(x, ((0, 1), *[(0, 0)] * (x.ndim - 1)), value=False if x.dtype == bool_ else 0)
     shape = plan.indices[0].shape
     valid = weft.reshape(plan.valid, (*plan.batch, *[1] * (len(shape) - len(plan.batch))))
-    last = x.shape[0] if isinstance(x.shape[0], int) else weft.zeros((), dtype=weft.int64) + x.shape[0]
-    first = weft.where(valid, plan.indices[0], last)
-    return scatter_nd(more, given, first, *plan.indices[1:])[: x.shape[0]]
+    first = weft.where(valid, plan.indices[0], as_number(x.shape[0]))
+    return scatter_at(more, (first, *plan.indices[1:]), given)[: x.shape[0]]
 
 
-def _neutral(how: str, dtype: Any) -> Any:
-    """The number that changes nothing."""
-    if how in ("add", "mul"):
-        return weft.full((), 0 if how == "add" else 1, dtype=dtype)
-    if kind(dtype) == "f":
-        return weft.full((), -np.inf if how == "amax" else np.inf, dtype=dtype)
-    info = np.iinfo(dtype)
-    return weft.full((), info.min if how == "amax" else info.max, dtype=dtype)
+_KINDS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
-
-def _combined(how: str, x: Any, given: Any) -> Any:
-    functions = {"add": weft.add, "mul": weft.mul, "amax": weft.maximum, "amin": weft.minimum}
-    given = weft.reshape(given, x.shape)
-    return given if how == "set" else functions[how](x, given)
-
-
-def _reduced(how: str, x: Any, given: Any, plan: _Plan) -> Any:
-    """Elements that meet at one place, combined: on a table with a row for each place."""
-    count = len(plan.moved)
-    places: Any = weft.zeros((), dtype=weft.int64)
-    for index, size in zip(plan.indices, x.shape[:count], strict=True):
-        places = places * size + index
-    rows = weft.reshape(x, (size_of(x.shape[:count]), -1))
-    values = weft.reshape(given, (size_of(places.shape), -1))
-    at = weft.broadcast_to(weft.reshape(places, (-1, 1)), values.shape)
-    out = scatter_reduced(rows, 0, at, values, {"mul": "prod"}.get(how, how))
-    return weft.reshape(out, x.shape)
-
-
-_KINDS = {"": "set", "add": "add", "mul": "mul", "max": "amax", "min": "amin"}
-
+lax("scatter")(_scatter("set"))
 for _name, _how in _KINDS.items():
-    for _sign in "-_" if _name else "-":
-        lax(f"scatter{_sign}{_name}".rstrip("-"))(_scatter(_how))
+    lax(f"scatter-{_name}", f"scatter_{_name}")(_scatter(_how))
 
 
 @lax("scatter-sub", "scatter_sub")
 def scatter_sub(call: Call, x: Any, starts: Any, update: Any, **parameters: Any) -> Any:
     """x with an update taken away at places."""
-    return _scatter("add")(call, x, starts, -update, **parameters)
+    return _scatter("sum")(call, x, starts, -update, **parameters)

@@ -6,14 +6,8 @@ from typing import Any
 
 import weft
 from weft.base.dtypes import kind
-from weft.interop.jax.calls import Call, astype, lax
-
-
-@lax("cholesky")
-def cholesky(call: Call, x: Any, *, symmetrize_input: bool = True, **parameters: Any) -> Any:
-    """The lower triangular factor."""
-    given = (x + _adjoint(x)) / 2.0 if symmetrize_input else x
-    return weft.linalg.cholesky(given)
+from weft.interop.forms.elements import astype
+from weft.interop.jax.calls import Call, lax
 
 
 def _adjoint(x: Any) -> Any:
@@ -23,30 +17,21 @@ def _adjoint(x: Any) -> Any:
 
 @lax("triangular_solve")
 def triangular_solve(
-    call: Call,
-    a: Any,
-    b: Any,
-    *,
-    left_side: bool,
-    lower: bool,
-    transpose_a: bool,
-    conjugate_a: bool,
-    unit_diagonal: bool,
+    call: Call, a: Any, b: Any, *, lower: bool, transpose_a: bool, conjugate_a: bool, **settings: bool
 ) -> Any:
     """The solution of equations with a triangular matrix."""
     a = weft.conj(a) if conjugate_a and kind(a.dtype) == "c" else a
     a, upper = (weft.matrix_transpose(a), lower) if transpose_a else (a, not lower)
-    return weft.linalg.solve_triangular(a, b, upper=upper, left=left_side, unitriangular=unit_diagonal)
+    left, unit = settings["left_side"], settings["unit_diagonal"]
+    return weft.linalg.solve_triangular(a, b, upper=upper, left=left, unitriangular=unit)
 
 
 @lax("eigh")
 def eigh(call: Call, x: Any, *, lower: bool = True, **parameters: Any) -> Any:
-    """Eigenvectors and eigenvalues of a symmetric matrix."""
-    half = weft.tril(x) if lower else weft.triu(x)
-    other = weft.matrix_transpose(weft.tril(x, -1) if lower else weft.triu(x, 1))
-    other = weft.conj(other) if kind(x.dtype) == "c" else other
-    values, vectors = weft.linalg.eigh(half + other)
-    return vectors, astype(values, call.types[1].dtype)
+    """Eigenvectors and eigenvalues of a symmetric matrix, of which one half is given."""
+    half, rest = (weft.tril(x), weft.tril(x, -1)) if lower else (weft.triu(x), weft.triu(x, 1))
+    values, vectors = weft.linalg.eigh(half + _adjoint(rest))
+    return vectors, values
 
 
 @lax("svd")
@@ -63,8 +48,7 @@ def qr(call: Call, x: Any, *, full_matrices: bool, pivoting: bool = False, **par
     """An orthogonal and a triangular factor."""
     if pivoting:
         raise call.error("must not pivot", "use jnp.linalg.qr without pivoting")
-    q, r = weft.linalg.qr(x, mode="complete" if full_matrices else "reduced")
-    return [q, r]
+    return weft.linalg.qr(x, mode="complete" if full_matrices else "reduced")
 
 
 @lax("lu")
@@ -81,9 +65,9 @@ def lu(call: Call, x: Any, **parameters: Any) -> Any:
         column = weft.take(a, weft.reshape(k, (1,)), axis=a.ndim - 1)[..., 0]
         size = weft.where(places >= k, weft.abs(column), weft.full((), -1.0, dtype=weft.abs(column).dtype))
         best = weft.argmax(size, axis=-1)
-        pivots = weft.where(weft.arange(steps) == k, weft.expand_dims(best, axis=-1), pivots)
         chosen = weft.expand_dims(best, axis=-1)
-        swap = weft.where(places == k, chosen, weft.where(places == chosen, k, places))
+        pivots = weft.where(weft.arange(steps) == k, chosen, pivots)
+        swap = _exchanged(places, k, chosen)
         order = weft.take_along_axis(order, swap, axis=-1)
         a = weft.take_along_axis(
             a, weft.broadcast_to(weft.expand_dims(swap, axis=-1), a.shape), axis=a.ndim - 2
@@ -91,7 +75,11 @@ def lu(call: Call, x: Any, **parameters: Any) -> Any:
         return _eliminated(a, k, places, across), order, pivots
 
     a, order, pivots = weft.fori_loop(0, steps, step, (x, order, pivots0))
-    return a, astype(pivots, call.types[1].dtype), astype(order, call.types[2].dtype)
+    return a, pivots, order
+
+
+def _exchanged(places: Any, one: Any, other: Any) -> Any:
+    return weft.where(places == one, other, weft.where(places == other, one, places))
 
 
 def _eliminated(a: Any, k: Any, places: Any, across: Any) -> Any:
@@ -115,26 +103,17 @@ def pivots_to_permutation(call: Call, pivots: Any, *, permutation_size: int) -> 
 
     def step(k: Any, order: Any) -> Any:
         chosen = astype(weft.take(pivots, weft.reshape(k, (1,)), axis=pivots.ndim - 1), weft.int64)
-        swap = weft.where(places == k, chosen, weft.where(places == chosen, k, places))
-        return weft.take_along_axis(order, swap, axis=-1)
+        return weft.take_along_axis(order, _exchanged(places, k, chosen), axis=-1)
 
-    return call.cast(weft.fori_loop(0, pivots.shape[-1], step, order))
+    return weft.fori_loop(0, pivots.shape[-1], step, order)
 
 
 @lax("eig")
-def eig(
-    call: Call,
-    x: Any,
-    *,
-    compute_left_eigenvectors: bool,
-    compute_right_eigenvectors: bool,
-    **parameters: Any,
-) -> Any:
+def eig(call: Call, x: Any, **asked: Any) -> Any:
     """Eigenvalues of any square matrix, and eigenvectors from the right."""
-    if compute_left_eigenvectors:
+    if asked["compute_left_eigenvectors"]:
         raise call.error("must not ask for eigenvectors from the left")
-    values, vectors = weft.linalg.eig(x)
-    return [values, vectors] if compute_right_eigenvectors else [values]
+    return list(weft.linalg.eig(x))[: 2 if asked["compute_right_eigenvectors"] else 1]
 
 
 @lax("tridiagonal_solve")
@@ -159,3 +138,12 @@ def tridiagonal_solve(call: Call, lower: Any, diagonal: Any, upper: Any, b: Any,
 
     _, out = weft.scan(up, weft.zeros(right.shape[1:], dtype=b.dtype), (factors, values), reverse=True)
     return weft.moveaxis(out, 0, -2)
+
+
+lax.enter(
+    {
+        "cholesky": lambda call, x, *, symmetrize_input=True, **rest: weft.linalg.cholesky(
+            (x + _adjoint(x)) / 2.0 if symmetrize_input else x
+        )
+    }
+)

@@ -12,7 +12,8 @@ from typing import Any
 import weft
 from weft.base.dtypes import kind
 from weft.base.shapes import size_of
-from weft.interop.jax.calls import Call, astype, lax, numbers_below
+from weft.interop.forms.elements import astype, numbers_below
+from weft.interop.jax.calls import Call, lax
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -40,12 +41,6 @@ def threefry(keys: Sequence[Any], counts: Sequence[Any]) -> tuple[Any, Any]:
     return x, y
 
 
-@lax("threefry2x32")
-def threefry2x32(call: Call, key0: Any, key1: Any, count0: Any, count1: Any) -> Any:
-    """The generator itself."""
-    return threefry((key0, key1), (count0, count1))
-
-
 def _counters(shape: Sequence[Any]) -> tuple[Any, Any]:
     """The number of each element of a shape, as two words."""
     numbers = weft.reshape(numbers_below(size_of(tuple(shape))), tuple(shape))
@@ -53,30 +48,19 @@ def _counters(shape: Sequence[Any]) -> tuple[Any, Any]:
     return astype(high, weft.uint32), astype(weft.bitwise_and(numbers, _WORD), weft.uint32)
 
 
-def _words(call: Call, keys: Any, rank: int) -> tuple[Any, Any]:
+def _words(keys: Any, rank: int) -> tuple[Any, Any]:
     """The two words of each key, with axes for the draws of each."""
     shape = (*keys.shape[:-1], *[1] * rank)
     return weft.reshape(keys[..., 0], shape), weft.reshape(keys[..., 1], shape)
 
 
-@lax("random_wrap", "random_unwrap", "random_clone")
+@lax("random_wrap", "random_unwrap", "random_clone", "random_seed")
 def wrap(call: Call, keys: Any, **parameters: Any) -> Any:
-    """Keys as they are."""
-    _check_generator(call, parameters)
-    return keys
-
-
-def _check_generator(call: Call, parameters: Any) -> None:
+    """Keys as they are, or of seeds."""
     name = str(parameters.get("impl", "fry"))
     if "fry" not in name:
         raise call.error(f"keys must be of the generator threefry, got {name}", "use jax.random.key(seed)")
-
-
-@lax("random_seed")
-def seed(call: Call, seeds: Any, **parameters: Any) -> Any:
-    """Keys of seeds."""
-    _check_generator(call, parameters)
-    return _seed_words(seeds)
+    return _seed_words(keys) if call.primitive == "random_seed" else keys
 
 
 def _seed_words(seeds: Any) -> Any:
@@ -93,18 +77,11 @@ def _seed_words(seeds: Any) -> Any:
 def bits(call: Call, keys: Any, *, bit_width: int, shape: Any) -> Any:
     """Words of random bits."""
     counts = _counters(shape)
-    high, low = threefry(_words(call, keys, len(shape)), counts)
+    high, low = threefry(_words(keys, len(shape)), counts)
     if bit_width == 64:
         wide = weft.bitwise_left_shift(astype(high, weft.uint64), weft.full((), 32, dtype=weft.uint64))
         return weft.bitwise_or(wide, astype(low, weft.uint64))
     return call.cast(weft.bitwise_xor(high, low))
-
-
-@lax("random_split")
-def split(call: Call, keys: Any, *, shape: Any) -> Any:
-    """New keys of each key."""
-    high, low = threefry(_words(call, keys, len(shape)), _counters(shape))
-    return weft.stack([high, low], axis=-1)
 
 
 @lax("random_fold_in")
@@ -113,11 +90,17 @@ def fold_in(call: Call, keys: Any, data: Any) -> Any:
     if kind(data.dtype) not in "iu":
         raise call.error(f"must be given integers, got {data.dtype.name}")
     seeds = _seed_words(data)
-    high, low = threefry((keys[..., 0], keys[..., 1]), (seeds[..., 0], seeds[..., 1]))
-    return weft.stack([high, low], axis=-1)
+    return weft.stack(threefry(_words(keys, 0), _words(seeds, 0)), axis=-1)
 
 
-@lax("rng_uniform")
-def uniform(call: Call, low: Any, high: Any, *, shape: Any, **parameters: Any) -> Any:
-    """Numbers between two others, of weft's own generator: JAX leaves open which."""
-    return low + (high - low) * weft.rand(tuple(shape), dtype=call.type.dtype)
+lax.enter(
+    {
+        "threefry2x32": lambda call, key0, key1, count0, count1: threefry((key0, key1), (count0, count1)),
+        "random_split": lambda call, keys, *, shape: weft.stack(
+            threefry(_words(keys, len(shape)), _counters(shape)), axis=-1
+        ),
+        "rng_uniform": lambda call, low, high, *, shape, **rest: (  # JAX leaves open which generator
+            low + (high - low) * weft.rand(tuple(shape), dtype=call.type.dtype)
+        ),
+    }
+)

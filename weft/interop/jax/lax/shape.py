@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import weft
-from weft.base.dtypes import kind
-from weft.interop.jax.calls import Call, astype, dtype_of, lax, numbers_below, size_of, sizes_of
+from weft.interop.forms.elements import along, as_number, astype, clamped, numbers_below
+from weft.interop.forms.window import padded
+from weft.interop.jax.calls import Call, dtype_of, lax, size_of, sizes_of
 from weft.ops.view.slices import pad_axes, slice_axes
 from weft.tensor.indexing import updated
 
@@ -32,51 +33,31 @@ def reshape(
     return weft.reshape(x, sizes_of(new_sizes))
 
 
-lax("transpose")(lambda call, x, *, permutation: weft.permute_dims(x, tuple(permutation)))
-lax("squeeze")(lambda call, x, *, dimensions: weft.squeeze(x, axis=tuple(dimensions)) if dimensions else x)
-lax("concatenate")(lambda call, *xs, dimension: weft.concat(list(xs), axis=dimension))
-lax("rev")(lambda call, x, *, dimensions: weft.flip(x, axis=tuple(dimensions)) if dimensions else x)
-
-
-@lax("expand_dims")
-def expand_dims(call: Call, x: Any, *, dimensions: Any) -> Any:
-    """x with new axes of size 1."""
-    return weft.expand_dims(x, axis=tuple(dimensions))
-
-
-@lax("split")
-def split(call: Call, x: Any, *, sizes: Any, axis: int) -> Any:
-    """Parts of an axis."""
-    return list(weft.split(x, list(sizes), axis=axis))
-
-
-@lax("tile")
-def tile(call: Call, x: Any, *, reps: Any) -> Any:
-    """Copies side by side."""
-    return weft.tile(x, tuple(reps))
-
-
 @lax("iota")
 def iota(call: Call, *sizes: Any, dtype: Any, shape: Any, dimension: int, **parameters: Any) -> Any:
     """The numbers of the places along an axis."""
     wanted = sizes_of(shape)
-    along = [1] * len(wanted)
-    along[dimension] = wanted[dimension]
-    row = numbers_below(wanted[dimension])
-    return weft.broadcast_to(weft.reshape(astype(row, dtype_of(dtype)), tuple(along)), wanted)
+    row = numbers_below(wanted[dimension], len(wanted) - 1 - dimension)
+    return weft.broadcast_to(astype(row, dtype_of(dtype)), wanted)
 
 
-@lax("empty", "empty2", "create_token", "after_all")
-def empty(call: Call, *tokens: Any, **parameters: Any) -> Any:
-    """Zeros, where JAX leaves open what there is."""
-    return weft.zeros(call.type.shape, dtype=call.type.dtype)
-
-
-@lax("dim_as_value")
-def dim_as_value(call: Call, *, dim: Any) -> Any:
-    """A size as a number."""
-    size = size_of(dim)
-    return astype(weft.zeros((), dtype=weft.int64) + size, call.type.dtype)
+lax.enter(
+    {
+        "transpose": lambda call, x, *, permutation: weft.permute_dims(x, tuple(permutation)),
+        "squeeze": lambda call, x, *, dimensions: (
+            weft.squeeze(x, axis=tuple(dimensions)) if dimensions else x
+        ),
+        "rev": lambda call, x, *, dimensions: weft.flip(x, axis=tuple(dimensions)) if dimensions else x,
+        "expand_dims": lambda call, x, *, dimensions: weft.expand_dims(x, axis=tuple(dimensions)),
+        "concatenate": lambda call, *xs, dimension: weft.concat(list(xs), axis=dimension),
+        "split": lambda call, x, *, sizes, axis: weft.split(x, list(sizes), axis=axis),
+        "tile": lambda call, x, *, reps: weft.tile(x, tuple(reps)),
+        "empty empty2 create_token after_all": lambda call, *tokens, **rest: (  # whatever they hold
+            weft.zeros(call.type.shape, dtype=call.type.dtype)
+        ),
+        "dim_as_value": lambda call, *, dim: weft.zeros((), dtype=weft.int64) + size_of(dim),
+    }
+)
 
 
 @lax("slice")
@@ -89,31 +70,18 @@ def slice_(call: Call, x: Any, *, start_indices: Any, limit_indices: Any, stride
 @lax("pad")
 def pad(call: Call, x: Any, value: Any, *, padding_config: Any) -> Any:
     """x with a border, and with elements between its own; where a width is negative it is cut."""
-    low, high, interior = (tuple(size_of(c[i]) for c in padding_config) for i in range(3))
-    grow = [tuple(max(w, 0) for w in side) for side in (low, high)]
-    number = None if call.known[1] is None else call.known[1].item()
-    if number is not None:
-        out = pad_axes(x, low=grow[0], high=grow[1], interior=interior, value=_plain(number))
-    else:
-        out = _padded_with(x, value, grow, interior)
-    if all(w >= 0 for w in (*low, *high)):
-        return out
-    starts = tuple(max(-w, 0) for w in low)
-    stops = tuple(n - max(-w, 0) for n, w in zip(out.shape, high, strict=True))
-    return slice_axes(out, starts=starts, stops=stops, steps=(1,) * x.ndim)
+    low, high, gaps = (tuple(size_of(c[i]) for c in padding_config) for i in range(3))
+    none = (0,) * x.ndim
 
+    def extended(t: Any, fill: Any) -> Any:
+        spaced = pad_axes(t, low=none, high=none, interior=gaps, value=fill) if any(gaps) else t
+        return padded(spaced, list(zip(low, high, strict=True)), value=fill)
 
-def _plain(number: Any) -> Any:
-    return float(number) if type(number).__name__ == "bfloat16" else number
-
-
-def _padded_with(x: Any, value: Any, grow: Any, interior: Any) -> Any:
-    """x with a border of a number that a run tells."""
-    zero = False if kind(x.dtype) == "b" else 0
-    out = pad_axes(x, low=grow[0], high=grow[1], interior=interior, value=zero)
-    inside = weft.ones(x.shape, dtype=weft.bool)
-    mask = pad_axes(inside, low=grow[0], high=grow[1], interior=interior, value=False)
-    return weft.where(mask, out, value)
+    if call.known[1] is not None:
+        number = call.known[1].item()
+        return extended(x, float(number) if type(number).__name__ == "bfloat16" else number)
+    inside = extended(weft.ones(x.shape, dtype=weft.bool), False)  # the number is one that a run tells
+    return weft.where(inside, extended(x, False if x.dtype == weft.bool else 0), value)
 
 
 # Parts that tensors tell
@@ -129,19 +97,14 @@ def dynamic_slice(call: Call, x: Any, *starts: Any, slice_sizes: Any) -> Any:
         first = call.known[axis + 1]
         if first is not None and isinstance(x.shape[axis], int):
             begin = min(max(int(first), 0), x.shape[axis] - size)
-            x = x[(*[slice(None)] * axis, slice(begin, begin + size))]
+            x = x[along(axis, slice(begin, begin + size))]
         else:
             x = weft.take(x, _places(starts[axis], x.shape[axis], size), axis=axis)
     return x
 
 
 def _places(start: Any, length: Any, size: Any) -> Any:
-    first = weft.minimum(weft.maximum(astype(start, weft.int64), 0), _number(length - size))
-    return first + numbers_below(size)
-
-
-def _number(size: Any) -> Any:
-    return size if isinstance(size, int) else weft.zeros((), dtype=weft.int64) + size
+    return clamped(astype(start, weft.int64), 0, as_number(length - size)) + numbers_below(size)
 
 
 @lax("dynamic_update_slice")
@@ -152,9 +115,8 @@ def dynamic_update_slice(call: Call, x: Any, update: Any, *starts: Any) -> Any:
         return update
     key: list[Any] = [slice(None)] * x.ndim
     for place, axis in enumerate(partial):
-        along = [1] * len(partial)
-        along[place] = update.shape[axis]
-        key[axis] = weft.reshape(_places(starts[axis], x.shape[axis], update.shape[axis]), tuple(along))
+        places = _places(starts[axis], x.shape[axis], update.shape[axis])
+        key[axis] = weft.reshape(places, (-1, *[1] * (len(partial) - 1 - place)))
     order = [*partial, *[i for i in range(x.ndim) if i not in partial]]
     moved = updated(
         weft.permute_dims(x, tuple(order)),

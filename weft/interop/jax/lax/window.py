@@ -2,137 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import weft
-from weft.base.dtypes import kind
+from weft.interop.forms.elements import highest, lowest, neutral
+from weft.interop.forms.window import Windows, pooled, taps
 from weft.interop.jax.calls import Call, lax
+from weft.interop.jax.lax.reduce import COMBINED
+from weft.interop.rules import Rule
 from weft.ops.view.slices import pad_axes
-from weft.ops.windows import windows
 
 
-def _taps(
-    x: Any, sizes: Sequence[int], strides: Any, padding: Any, base: Any, dilation: Any, fill: Any
-) -> tuple[Any, int]:
-    """All windows of x, their elements along last axes, and how many of these there are."""
-    low, high = (tuple(int(p[i]) for p in padding) for i in range(2))
-    padded = pad_axes(x, low=low, high=high, interior=tuple(int(b) - 1 for b in base), value=fill)
-    rank = x.ndim
-    out = windows(
-        padded,
-        kernel=tuple(int(s) for s in sizes),
-        stride=tuple(int(s) for s in strides),
-        padding=((0, 0),) * rank,
-        dilation=tuple(int(d) for d in dilation),
+def _read(x: Any, fill: Any, given: dict[str, Any]) -> tuple[Any, Windows]:
+    """x with a border and gaps, and the windows that slide over it."""
+    ones = (1,) * x.ndim
+    low, high = (tuple(int(p[i]) for p in given["padding"]) for i in range(2))
+    gaps = tuple(int(b) - 1 for b in given.get("base_dilation", ones))
+    kernel, strides, dilations = (
+        tuple(int(n) for n in given.get(name, ones))
+        for name in ("window_dimensions", "window_strides", "window_dilation")
     )
-    return out, rank
+    windows = Windows(kernel, strides, ((0, 0),) * x.ndim, dilations)
+    return pad_axes(x, low=low, high=high, interior=gaps, value=fill), windows
 
 
-def _lowest(dtype: Any) -> Any:
-    return -float("inf") if kind(dtype) in "fc" else False if kind(dtype) == "b" else int(np.iinfo(dtype).min)
+def _over(how: str) -> Rule:
+    return lambda call, x, **given: call.cast(pooled(how, *_read(x, neutral(how, x.dtype), given)))
 
 
-def _highest(dtype: Any) -> Any:
-    return float("inf") if kind(dtype) in "fc" else True if kind(dtype) == "b" else int(np.iinfo(dtype).max)
-
-
-def _over(function: Any, fill: Any) -> Any:
-    def rule(
-        call: Call,
-        x: Any,
-        *,
-        window_dimensions: Any,
-        window_strides: Any,
-        padding: Any,
-        base_dilation: Any,
-        window_dilation: Any,
-    ) -> Any:
-        out, rank = _taps(
-            x, window_dimensions, window_strides, padding, base_dilation, window_dilation, fill(x.dtype)
-        )
-        return call.cast(function(out, axis=tuple(range(-rank, 0))))
-
-    return rule
-
-
-_SUM = _over(weft.sum, lambda dtype: 0)
-_PRODUCT = _over(weft.prod, lambda dtype: 1)
-_MAX = _over(weft.amax, _lowest)
-_MIN = _over(weft.amin, _highest)
-
-lax("reduce_window_sum")(_SUM)
-lax("reduce_window_max")(_MAX)
-lax("reduce_window_min")(_MIN)
+lax.enter({f"reduce_window_{how}": _over(how) for how in ("sum", "max", "min")})
 
 
 @lax("reduce_window")
 def reduce_window(call: Call, *operands: Any, jaxpr: Any, consts: Any = (), **parameters: Any) -> Any:
     """Windows combined by a function, which is one primitive."""
     names = [e.primitive.name for e in jaxpr.eqns]
-    rules = {"add": _SUM, "mul": _PRODUCT, "max": _MAX, "min": _MIN}
-    if len(operands) != 2 or len(names) != 1 or names[0] not in rules:
+    if len(operands) != 2 or len(names) != 1 or names[0] not in COMBINED:
         raise call.error("must combine elements by one of add, mul, max, min")
-    found = rules[names[0]](call, operands[0], **parameters)
-    (out,) = call.run(jaxpr, [found, operands[1]])
-    return out
+    found = _over(COMBINED[names[0]])(call, operands[0], **parameters)
+    return call.run(jaxpr, [found, operands[1]])[0]
 
 
-def _places(
-    x: Any, select: Any, sizes: Any, strides: Any, padding: Any, base: Any, dilation: Any
-) -> tuple[Any, Any, tuple[int, ...]]:
-    """The windows of x as rows, and in each the place of the element that is selected."""
+def _rows(x: Any, fill: Any, given: dict[str, Any]) -> Any:
+    """The windows of x, the elements of each in a row."""
+    found = taps(*_read(x, fill, given))
+    return weft.reshape(found, (*found.shape[: x.ndim], -1))
+
+
+def _places(x: Any, select: Any, given: dict[str, Any]) -> Any:
+    """In each window the place of the element that is selected."""
     largest = "ge" in str(getattr(select, "name", select))
-    fill = _lowest(x.dtype) if largest else _highest(x.dtype)
-    taps, rank = _taps(x, sizes, strides, padding, base, dilation, fill)
-    shape = tuple(taps.shape[: taps.ndim - rank])
-    rows = weft.reshape(taps, (*shape, -1))
-    return rows, (weft.argmax if largest else weft.argmin)(rows, axis=-1), shape
+    rows = _rows(x, lowest(x.dtype) if largest else highest(x.dtype), given)
+    return weft.expand_dims((weft.argmax if largest else weft.argmin)(rows, axis=-1), axis=-1)
 
 
 @lax("select_and_scatter_add")
-def select_and_scatter_add(
-    call: Call,
-    source: Any,
-    x: Any,
-    *,
-    select_prim: Any,
-    window_dimensions: Any,
-    window_strides: Any,
-    padding: Any,
-) -> Any:
+def select_and_scatter_add(call: Call, source: Any, x: Any, *, select_prim: Any, **given: Any) -> Any:
     """Numbers added at the places of the elements that windows select: the gradient of their maximum."""
-    ones = (1,) * x.ndim
-    rows, places, shape = _places(x, select_prim, window_dimensions, window_strides, padding, ones, ones)
-    chosen = weft.arange(rows.shape[-1]) == weft.expand_dims(places, axis=-1)
-    spread = weft.where(chosen, weft.expand_dims(source, axis=-1), weft.zeros((), dtype=source.dtype))
-
-    def read(x: Any) -> Any:
-        taps, _ = _taps(x, window_dimensions, window_strides, padding, ones, ones, 0)
-        return weft.reshape(taps, (*shape, -1))
-
-    _, pull = weft.vjp(read, x)
-    return pull(spread)[0]
+    rows, pull = weft.vjp(lambda x: _rows(x, 0, given), x)
+    chosen = weft.arange(rows.shape[-1]) == _places(x, select_prim, given)
+    zero = weft.zeros((), dtype=source.dtype)
+    return pull(weft.where(chosen, weft.expand_dims(source, axis=-1), zero))[0]
 
 
 @lax("select_and_gather_add")
-def select_and_gather_add(
-    call: Call,
-    tangents: Any,
-    x: Any,
-    *,
-    select_prim: Any,
-    window_dimensions: Any,
-    window_strides: Any,
-    padding: Any,
-    base_dilation: Any,
-    window_dilation: Any,
-) -> Any:
+def select_and_gather_add(call: Call, tangents: Any, x: Any, *, select_prim: Any, **given: Any) -> Any:
     """The numbers at the places of the elements that windows select."""
-    given = (window_dimensions, window_strides, padding, base_dilation, window_dilation)
-    _, places, shape = _places(x, select_prim, *given)
-    taps, _ = _taps(tangents, *given, 0)
-    rows = weft.reshape(taps, (*shape, -1))
-    return weft.squeeze(weft.take_along_axis(rows, weft.expand_dims(places, axis=-1), axis=-1), axis=-1)
+    rows = _rows(tangents, 0, given)
+    return weft.squeeze(weft.take_along_axis(rows, _places(x, select_prim, given), axis=-1), axis=-1)

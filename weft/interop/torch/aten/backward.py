@@ -43,35 +43,12 @@ def convolution_backward(
     return by_x, by_weight, by_bias
 
 
-@aten("avg_pool2d_backward")
-def avg_pool_backward(call: Call, g: Any, x: Any, *attributes: Any) -> Any:
-    """The gradient of means of windows."""
-    return _gradients(lambda x: network.avg_pool(call, x, *attributes), g, (x,))[0]
-
-
-@aten("_adaptive_avg_pool2d_backward")
-def adaptive_avg_pool_backward(call: Call, g: Any, x: Any) -> Any:
-    """The gradient of means of as many windows as were asked for."""
-    return _gradients(lambda x: network.adaptive_avg_pool(call, x, g.shape[-2:]), g, (x,))[0]
-
-
 @aten("max_pool2d_with_indices_backward")
-def max_pool_backward(
-    call: Call,
-    g: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    indices: Any,
-) -> Any:
+def max_pool_backward(call: Call, g: Any, x: Any, *settings: Any) -> Any:
     """The gradient of the largest elements of windows: added at the places they were at."""
-    flat = (*x.shape[:-2], x.shape[-2] * x.shape[-1])
-    zeros = weft.zeros(flat, dtype=g.dtype)
-    rows = (*g.shape[:-2], g.shape[-2] * g.shape[-1])
-    out = weft.scatter_add(zeros, x.ndim - 2, weft.reshape(indices, rows), weft.reshape(g, rows))
+    flat, rows = ((*t.shape[:-2], t.shape[-2] * t.shape[-1]) for t in (x, g))
+    places = weft.reshape(settings[-1], rows)
+    out = weft.scatter_add(weft.zeros(flat, dtype=g.dtype), x.ndim - 2, places, weft.reshape(g, rows))
     return weft.reshape(out, x.shape)
 
 
@@ -95,13 +72,10 @@ def layer_norm_backward(
     """The gradients of a normalisation along the last axes by input, weight and bias."""
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     normal = (x - mean) * rstd
-    scaled = g if weight is None else g * weight
-    inner = scaled - weft.mean(scaled, axis=axes, keepdims=True)
-    by_x = rstd * (inner - normal * weft.mean(scaled * normal, axis=axes, keepdims=True))
+    by_x = _normalised_back(g if weight is None else g * weight, normal, rstd, axes)
     others = tuple(range(x.ndim - len(shape)))
-    by_weight = weft.sum(g * normal, axis=others) if mask[1] and others else g * normal
-    by_bias = weft.sum(g, axis=others) if mask[2] and others else g
-    return by_x if mask[0] else None, by_weight if mask[1] else None, by_bias if mask[2] else None
+    by_weight, by_bias = (weft.sum(v, axis=others) if others else v for v in (g * normal, g))
+    return _asked(mask, by_x, by_weight, by_bias)
 
 
 @aten("native_group_norm_backward")
@@ -119,36 +93,41 @@ def group_norm_backward(
     mask: Any,
 ) -> Any:
     """The gradients of a normalisation in groups of channels by input, weight and bias."""
-    rows = (x.shape[0], group, -1)
-    spread = (x.shape[0], group, 1)
+    rows, spread = (x.shape[0], group, -1), (x.shape[0], group, 1)
     normal = (weft.reshape(x, rows) - weft.reshape(mean, spread)) * weft.reshape(rstd, spread)
     scaled = g if weight is None else g * weft.reshape(weight, (1, -1, *[1] * (x.ndim - 2)))
-    scaled = weft.reshape(scaled, rows)
-    inner = scaled - weft.mean(scaled, axis=2, keepdims=True)
-    by_x = weft.reshape(rstd, spread) * (inner - normal * weft.mean(scaled * normal, axis=2, keepdims=True))
+    by_x = _normalised_back(weft.reshape(scaled, rows), normal, weft.reshape(rstd, spread), 2)
     axes = (0, *range(2, x.ndim))
     by_weight = weft.sum(g * weft.reshape(normal, x.shape), axis=axes)
-    by_bias = weft.sum(g, axis=axes)
-    return (
-        weft.reshape(by_x, x.shape) if mask[0] else None,
-        by_weight if mask[1] else None,
-        by_bias if mask[2] else None,
-    )
+    return _asked(mask, weft.reshape(by_x, x.shape), by_weight, weft.sum(g, axis=axes))
 
 
-@aten("threshold_backward")
-def threshold_backward(call: Call, g: Any, x: Any, threshold: Any) -> Any:
-    """The gradient where x is above a threshold."""
-    return weft.where(x > threshold, g, weft.zeros((), dtype=g.dtype))
+def _normalised_back(g: Any, normal: Any, rstd: Any, axes: Any) -> Any:
+    """The gradient of x by what it was normalised to along axes."""
+    inner = g - weft.mean(g, axis=axes, keepdims=True)
+    return rstd * (inner - normal * weft.mean(g * normal, axis=axes, keepdims=True))
 
 
-@aten("_softmax_backward_data")
-def softmax_backward(call: Call, g: Any, out: Any, dim: int, dtype: Any) -> Any:
-    """The gradient of softmax."""
-    return (g - weft.sum(g * out, axis=dim, keepdims=True)) * out
+def _asked(mask: Sequence[bool], *found: Any) -> tuple[Any, ...]:
+    return tuple(x if wanted else None for x, wanted in zip(found, mask, strict=True))
 
 
-@aten("_log_softmax_backward_data")
-def log_softmax_backward(call: Call, g: Any, out: Any, dim: int, dtype: Any) -> Any:
-    """The gradient of the logarithm of softmax."""
-    return g - weft.exp(out) * weft.sum(g, axis=dim, keepdims=True)
+aten.enter(
+    {
+        "avg_pool2d_backward": lambda call, g, x, *settings: _gradients(
+            lambda x: aten["avg_pool2d"](call, x, *settings), g, (x,)
+        )[0],
+        "_adaptive_avg_pool2d_backward": lambda call, g, x: _gradients(
+            lambda x: weft.adaptive_avg_pool2d(x, g.shape[-2:]), g, (x,)
+        )[0],
+        "threshold_backward": lambda call, g, x, threshold: weft.where(
+            x > threshold, g, weft.zeros((), dtype=g.dtype)
+        ),
+        "_softmax_backward_data": lambda call, g, out, dim, dtype: (
+            (g - weft.sum(g * out, axis=dim, keepdims=True)) * out
+        ),
+        "_log_softmax_backward_data": lambda call, g, out, dim, dtype: (
+            g - weft.exp(out) * weft.sum(g, axis=dim, keepdims=True)
+        ),
+    }
+)

@@ -8,8 +8,9 @@ from typing import Any
 import weft
 from weft.base.dtypes import bool_
 from weft.base.shapes import size_of
-from weft.interop.scattering import scatter_reduced
-from weft.interop.torch.calls import Call, astype, aten
+from weft.interop.forms.elements import along, astype
+from weft.interop.forms.scatter import scatter_along
+from weft.interop.torch.calls import Call, aten
 from weft.tensor.indexing import updated
 from weft.tensor.tensor import Tensor
 
@@ -17,7 +18,7 @@ _UNKNOWN = "the number of results depends on the values of a tensor, and shapes 
 _HINT = "use weft.where or torch.where with a mask of fixed shape"
 
 
-@aten("index.Tensor")
+@aten("index.Tensor", "_unsafe_index.Tensor")
 def index(call: Call, x: Any, indices: Any) -> Any:
     """The elements at places."""
     if any(i is not None and i.dtype == bool_ for i in indices):
@@ -56,27 +57,7 @@ def _put_masked(call: Call, x: Any, indices: Sequence[Any], values: Any, accumul
     return weft.where(mask, x + value if accumulate else value, x)
 
 
-aten("_unsafe_index.Tensor")(index)
-aten("index_select")(lambda call, x, dim, i: weft.take(x, i, axis=dim) if x.ndim else weft.reshape(x, ()))
-aten("take")(lambda call, x, i: weft.take(weft.reshape(x, (-1,)), i, axis=0))
-
-
-@aten("gather")
-def gather(call: Call, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
-    """For each place of an index the element of x there, but for one axis."""
-    if x.ndim == 0:
-        return weft.broadcast_to(x, index.shape)
-    return weft.gather(x, dim, index)
-
-
-@aten("scatter.src", "scatter.value")
-def scatter(call: Call, x: Any, dim: int, index: Any, src: Any) -> Any:
-    """x with elements put at places along an axis."""
-    src = astype(src, x.dtype) if isinstance(src, Tensor) else weft.full(index.shape, src, dtype=x.dtype)
-    return weft.scatter(x, dim, index, src)
-
-
-aten("scatter_add")(lambda call, x, dim, i, src: weft.scatter_add(x, dim, i, src))
+_REDUCE = {"sum": "sum", "prod": "prod", "mean": "mean", "amax": "max", "amin": "min"}
 
 
 @aten("scatter_reduce.two")
@@ -84,25 +65,14 @@ def scatter_reduce(
     call: Call, x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     """x reduced with elements at places along an axis."""
-    return scatter_reduced(x, dim, index, src, reduce, include_self)
+    return scatter_along(x, dim, index, src, _REDUCE[reduce], include_self)
 
 
-@aten("index_add")
-def index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    """x with slices added at places along an axis."""
-    return weft.index_add(x, index, source, axis=dim, alpha=alpha)
-
-
-@aten("index_copy")
-def index_copy(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
-    """x with slices put at places along an axis."""
-    return updated(x, (*[slice(None)] * (dim % x.ndim), index), source)
-
-
-@aten("index_fill.int_Scalar")
-def index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
-    """x with one number in slices of an axis."""
-    return updated(x, (*[slice(None)] * (dim % x.ndim), index), weft.full((), value, dtype=x.dtype))
+@aten("scatter.src", "scatter.value")
+def scatter(call: Call, x: Any, dim: int, index: Any, src: Any) -> Any:
+    """x with elements put at places along an axis."""
+    src = src if isinstance(src, Tensor) else weft.full(index.shape, src, dtype=x.dtype)
+    return scatter_along(x, dim, index, src)
 
 
 @aten("masked_scatter")
@@ -123,14 +93,6 @@ def nonzero(call: Call, *args: Any, **options: Any) -> Any:
     raise call.error(_UNKNOWN, _HINT)
 
 
-@aten("embedding")
-def embedding(
-    call: Call, weight: Any, indices: Any, padding_idx: int = -1, scale: bool = False, sparse: bool = False
-) -> Any:
-    """Rows of a table."""
-    return weft.embedding(indices, weight, padding_idx if padding_idx >= 0 else None)
-
-
 @aten("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag.padding_idx")
 def embedding_bag(
     call: Call,
@@ -142,7 +104,7 @@ def embedding_bag(
     sparse: bool = False,
     per_sample_weights: Any = None,
     include_last_offset: bool = False,
-    padding_idx: Any = -1,
+    padding_idx: int | None = -1,
 ) -> Any:
     """Sums, means or maxima of rows of a table, one for each bag; what else it gives only gradients use."""
     out = weft.embedding_bag(
@@ -152,30 +114,43 @@ def embedding_bag(
         mode=("sum", "mean", "max")[mode],
         per_sample_weights=per_sample_weights,
         include_last_offset=include_last_offset,
-        padding_idx=None if padding_idx is None or padding_idx < 0 else padding_idx,
+        padding_idx=_row(padding_idx),
     )
     return out, None, None, None
 
 
-@aten("searchsorted.Tensor")
-def searchsorted(
-    call: Call,
-    x: Any,
-    values: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: Any = None,
-    sorter: Any = None,
-) -> Any:
-    """Where values belong in a sorted vector."""
+def _row(padding_idx: int | None) -> int | None:
+    return None if padding_idx is None or padding_idx < 0 else padding_idx
+
+
+def _sorted_place(x: Any, values: Any, right: bool, side: str | None = None) -> Any:
     return weft.searchsorted(x, values, side="right" if right or side == "right" else "left")
 
 
-@aten("bucketize.Tensor")
-def bucketize(call: Call, x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    """Between which of sorted boundaries each element lies."""
-    return weft.searchsorted(boundaries, x, side="right" if right else "left")
-
-
-aten("one_hot")(lambda call, x, classes=-1: weft.one_hot(x, classes, dtype=call.dtype))
+aten.enter(
+    {
+        "index_select": lambda call, x, dim, i: weft.take(x, i, axis=dim) if x.ndim else weft.reshape(x, ()),
+        "take": lambda call, x, i: weft.take(weft.reshape(x, (-1,)), i, axis=0),
+        "gather": lambda call, x, dim, i, **rest: (
+            weft.gather(x, dim, i) if x.ndim else weft.broadcast_to(x, i.shape)
+        ),
+        "scatter_add": lambda call, x, dim, i, src: scatter_along(x, dim, i, src, "sum"),
+        "index_add": lambda call, x, dim, i, source, *, alpha=1: weft.index_add(
+            x, i, source, axis=dim, alpha=alpha
+        ),
+        "index_copy": lambda call, x, dim, i, source: updated(x, along(dim % x.ndim, i), source),
+        "index_fill.int_Scalar": lambda call, x, dim, i, value: updated(
+            x, along(dim % x.ndim, i), weft.full((), value, dtype=x.dtype)
+        ),
+        "embedding": lambda call, weight, indices, padding_idx=-1, scale=False, sparse=False: weft.embedding(
+            indices, weight, _row(padding_idx)
+        ),
+        "searchsorted.Tensor": lambda call, x, values, *, right=False, side=None, **rest: _sorted_place(
+            x, values, right, side
+        ),
+        "bucketize.Tensor": lambda call, x, boundaries, *, right=False, **rest: _sorted_place(
+            boundaries, x, right
+        ),
+        "one_hot": lambda call, x, classes=-1: weft.one_hot(x, classes, dtype=call.dtype),
+    }
+)

@@ -1,119 +1,76 @@
-"""ATen operators of recurrent networks: a scan along time, so that its length may be open."""
+"""ATen operators of recurrent networks: layers of loops along time, forwards or both ways."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import weft
+from weft.interop.forms.recurrent import State, product, steps_along
+from weft.interop.rules import Rule
 from weft.interop.torch.calls import Call, aten
+from weft.nn.recurrent_cells import gru_step, lstm_step, rnn_step
+from weft.tensor.tensor import Tensor
+
+Cell = Callable[[Tensor, State, Callable[[Tensor], Any]], State]
 
 
-def _layers(weights: Sequence[Any], has_biases: bool, count: int) -> list[list[Any]]:
-    per = 4 if has_biases else 2
-    return [[*weights[i * per : (i + 1) * per], *[None] * (4 - per)] for i in range(count)]
-
-
-def _lstm_cell(gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-    i, f, g, o = weft.chunk(gates[0] + gates[1], 4, axis=-1)
-    c = weft.sigmoid(f) * state[1] + weft.sigmoid(i) * weft.tanh(g)
-    return weft.sigmoid(o) * weft.tanh(c), c
-
-
-def _gru_cell(gates: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-    (r1, z1, n1), (r2, z2, n2) = (weft.chunk(g, 3, axis=-1) for g in gates)
-    r, z = weft.sigmoid(r1 + r2), weft.sigmoid(z1 + z2)
-    return (((1.0 - z) * weft.tanh(n1 + r * n2) + z * state[0]),)
-
-
-def _rnn_cell(activation: Any) -> Any:
-    return lambda gates, state: (activation(gates[0] + gates[1]),)
-
-
-def _recurrent(
-    cell: Any,
-    x: Any,
-    states: Sequence[Any],
-    weights: Any,
-    has_biases: bool,
-    layers: int,
-    both: bool,
-    first: bool,
-) -> tuple[Any, ...]:
-    """Layers of cells along time, forwards or both ways; gives the outputs and the last states."""
-    seen = weft.swapaxes(x, 0, 1) if first and x.ndim == 3 else x
-    ways = 2 if both else 1
-    table = _layers(weights, has_biases, layers * ways)
-    last: list[tuple[Any, ...]] = []
-    for layer in range(layers):
+def _layers(
+    cell: Cell, x: Any, states: Sequence[Any], weights: Any, biased: bool, count: int, both: bool
+) -> Any:
+    """Layers of cells on (time, batch, features): the outputs of the last, and the last states of all."""
+    ways, each = (2 if both else 1), (4 if biased else 2)
+    last = []
+    for layer in range(count):
         outputs = []
         for way in range(ways):
             place = layer * ways + way
-            initial = tuple(s[place] for s in states)
-            state, ys = _along(cell, seen, initial, table[place], backwards=way == 1)
-            last.append(state)
+            to_gates, from_state, *biases = weights[place * each : (place + 1) * each]
+            bias_in, bias_state = biases or (None, None)
+            step = partial(_step, cell, product(from_state, bias_state))
+            state, ys = steps_along(
+                step,
+                tuple(s[place] for s in states),
+                weft.linear(x, to_gates, bias_in),
+                backwards=way == 1,
+            )
+            last.append(tuple(state))
             outputs.append(ys)
-        seen = outputs[0] if ways == 1 else weft.concat(outputs, axis=-1)
-    out = weft.swapaxes(seen, 0, 1) if first and x.ndim == 3 else seen
-    return (out, *[weft.stack(list(column), axis=0) for column in zip(*last, strict=True)])
+        x = weft.concat(outputs, axis=-1) if both else outputs[0]
+    return (x, *[weft.stack(list(column), axis=0) for column in zip(*last, strict=True)])
 
 
-def _along(
-    cell: Any, xs: Any, initial: tuple[Any, ...], weights: Sequence[Any], *, backwards: bool
-) -> tuple[tuple[Any, ...], Any]:
-    to_gates, from_state, bias_in, bias_state = weights
-    inputs = weft.linear(xs, to_gates, bias_in)
-
-    def step(state: tuple[Any, ...], row: Any) -> Any:
-        new = cell((row, weft.linear(state[0], from_state, bias_state)), state)
-        return new, new[0]
-
-    state, ys = weft.scan(step, initial, inputs, reverse=backwards)
-    return tuple(state), ys
+def _step(cell: Cell, again: Callable[[Tensor], Any], x: Tensor, state: State) -> State:
+    return cell(x, state, again)
 
 
-@aten("lstm.input")
-def lstm(
-    call: Call,
-    x: Any,
-    states: Any,
-    weights: Any,
-    has_biases: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    both: bool,
-    batch_first: bool,
-) -> Any:
-    """Long short-term memory."""
-    _check_dropout(call, dropout, train)
-    return _recurrent(_lstm_cell, x, states, weights, has_biases, layers, both, batch_first)
-
-
-def _single_state(cell: Any) -> Any:
-    def rule(
-        call: Call,
-        x: Any,
-        state: Any,
-        weights: Any,
-        has_biases: bool,
-        layers: int,
-        dropout: float,
-        train: bool,
-        both: bool,
-        batch_first: bool,
-    ) -> Any:
-        _check_dropout(call, dropout, train)
-        return _recurrent(cell, x, [state], weights, has_biases, layers, both, batch_first)
+def _recurrent(cell: Cell) -> Rule:
+    def rule(call: Call, x: Any, states: Any, weights: Any, biased: bool, count: int, *settings: Any) -> Any:
+        dropout, train, both, batch_first = settings
+        if dropout and train:
+            hint = "export the model after .eval()"
+            raise call.error("must have no dropout between layers in training", hint)
+        swapped = batch_first and x.ndim == 3
+        given = states if isinstance(states, list) else [states]
+        out, *last = _layers(
+            cell, weft.swapaxes(x, 0, 1) if swapped else x, given, weights, biased, count, both
+        )
+        return (weft.swapaxes(out, 0, 1) if swapped else out, *last)
 
     return rule
 
 
-def _check_dropout(call: Call, dropout: float, train: bool) -> None:
-    if dropout and train:
-        raise call.error("must have no dropout between layers in training", "export the model after .eval()")
+def _alone(step: Callable[[Any, Any, Any], Any]) -> Cell:
+    """A cell whose state is one tensor."""
+    return lambda x, state, again: (step(x, state[0], again),)
 
 
-aten("gru.input")(_single_state(_gru_cell))
-aten("rnn_tanh.input")(_single_state(_rnn_cell(weft.tanh)))
-aten("rnn_relu.input")(_single_state(_rnn_cell(weft.relu)))
+aten.enter(
+    {
+        "lstm.input": _recurrent(lstm_step),
+        "gru.input": _recurrent(_alone(gru_step)),
+        "rnn_tanh.input": _recurrent(_alone(partial(rnn_step, nonlinearity="tanh"))),
+        "rnn_relu.input": _recurrent(_alone(partial(rnn_step, nonlinearity="relu"))),
+    }
+)

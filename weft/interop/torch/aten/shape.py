@@ -9,38 +9,17 @@ import numpy as np
 
 import weft
 from weft.base.sizes import Size
+from weft.interop.forms.elements import along, astype, cut
+from weft.interop.forms.window import padded
+from weft.interop.rules import Rule, plain
 from weft.interop.torch.aten.making import strides_of
-from weft.interop.torch.calls import Call, astype, aten
+from weft.interop.torch.calls import Call, as_tuple, aten
 from weft.tensor.indexing import updated
 
 _END = 2**63 - 1  # what PyTorch writes for "up to the end"
 
 
 # Views
-
-
-@aten("view", "reshape", "_unsafe_view", "_reshape_alias")
-def view(call: Call, x: Any, size: Any, *rest: Any) -> Any:
-    """The elements in another shape."""
-    return weft.reshape(x, tuple(size))
-
-
-@aten("unflatten.int")
-def unflatten(call: Call, x: Any, dim: int, sizes: Any) -> Any:
-    """One axis as several."""
-    return weft.unflatten(x, dim, tuple(sizes))
-
-
-aten("flatten.using_ints")(lambda call, x, start=0, end=-1: weft.flatten(x, start, end))
-aten("permute")(lambda call, x, dims: weft.permute_dims(x, tuple(dims)))
-aten("unsqueeze")(lambda call, x, dim: weft.expand_dims(x, axis=dim))
-aten("t")(lambda call, x: weft.matrix_transpose(x) if x.ndim == 2 else x)
-aten("transpose.int")(lambda call, x, a, b: weft.swapaxes(x, a, b) if x.ndim else x)
-aten("movedim.int", "movedim.intlist")(lambda call, x, a, b: weft.moveaxis(x, _tuple(a), _tuple(b)))
-
-
-def _tuple(x: Any) -> Any:
-    return tuple(x) if isinstance(x, list) else x
 
 
 @aten("expand")
@@ -59,45 +38,9 @@ def squeeze(call: Call, x: Any, dim: Any = None) -> Any:
     return weft.squeeze(x, axis=single) if single else x
 
 
-@aten("select.int")
-def select(call: Call, x: Any, dim: int, index: Any) -> Any:
-    """One slice of an axis."""
-    return x[_at(x, dim, index)]
-
-
-@aten("slice.Tensor")
-def slice_(call: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
-    """A part of an axis."""
-    return x[_at(x, dim, _range(start, end, step))]
-
-
-@aten("select_scatter")
-def select_scatter(call: Call, x: Any, src: Any, dim: int, index: Any) -> Any:
-    """x with another slice in the place of one."""
-    return updated(x, _at(x, dim, index), astype(src, x.dtype))
-
-
-@aten("slice_scatter")
-def slice_scatter(
-    call: Call, x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
-) -> Any:
-    """x with other elements in the place of a part of an axis."""
-    return updated(x, _at(x, dim, _range(start, end, step)), astype(src, x.dtype))
-
-
-def _at(x: Any, dim: int, place: Any) -> tuple[Any, ...]:
-    return (*[slice(None)] * (dim % x.ndim), place)
-
-
-def _range(start: Any, end: Any, step: Any) -> slice:
+def _range(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> tuple[Any, ...]:
     stop = None if isinstance(end, int) and end == _END else end
-    return slice(start, stop, step)
-
-
-@aten("diagonal")
-def diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """A diagonal of two axes, as a last axis."""
-    return weft.diagonal(x, offset, dim1, dim2)
+    return along(dim % x.ndim, slice(start, stop, step))
 
 
 @aten("diagonal_scatter")
@@ -120,11 +63,31 @@ def as_strided(call: Call, x: Any, size: Any, stride: Any, storage_offset: Any =
         raise call.error(f"must be given a contiguous tensor, got strides {call.strides[0]}")
     places = np.full(tuple(size), storage_offset or 0, np.int64)
     for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
-        along = [1] * len(size)
-        along[axis] = count
-        places += (np.arange(count) * step).reshape(along)
+        places += (np.arange(count) * step).reshape(-1, *[1] * (len(size) - axis - 1))
     return weft.take(weft.reshape(x, (-1,)), weft.tensor(places), axis=0)
 
+
+aten.enter(
+    {
+        "view reshape _unsafe_view _reshape_alias": lambda call, x, size, *rest: weft.reshape(x, tuple(size)),
+        "unflatten.int": lambda call, x, dim, sizes: weft.unflatten(x, dim, tuple(sizes)),
+        "flatten.using_ints": lambda call, x, start=0, end=-1: weft.flatten(x, start, end),
+        "permute": lambda call, x, dims: weft.permute_dims(x, tuple(dims)),
+        "unsqueeze": lambda call, x, dim: weft.expand_dims(x, axis=dim),
+        "t": lambda call, x: weft.matrix_transpose(x) if x.ndim == 2 else x,
+        "transpose.int": lambda call, x, a, b: weft.swapaxes(x, a, b) if x.ndim else x,
+        "movedim.int movedim.intlist": lambda call, x, a, b: weft.moveaxis(x, as_tuple(a), as_tuple(b)),
+        "select.int": lambda call, x, dim, index: x[along(dim % x.ndim, index)],
+        "slice.Tensor": lambda call, x, *part, **named: x[_range(x, *part, **named)],
+        "select_scatter": lambda call, x, src, dim, index: updated(
+            x, along(dim % x.ndim, index), astype(src, x.dtype)
+        ),
+        "slice_scatter": lambda call, x, src, *part, **named: updated(
+            x, _range(x, *part, **named), astype(src, x.dtype)
+        ),
+        "diagonal": lambda call, x, offset=0, dim1=0, dim2=1: weft.diagonal(x, offset, dim1, dim2),
+    }
+)
 
 # Joining, splitting, repeating
 
@@ -134,41 +97,6 @@ def cat(call: Call, tensors: Any, dim: int = 0) -> Any:
     """Tensors one after the other; empty vectors do not count."""
     full = [call.cast(x) for x in tensors if not (x.ndim == 1 and x.shape[0] == 0)]
     return weft.concat(full, axis=dim) if full else call.cast(tensors[0])
-
-
-aten("stack")(lambda call, tensors, dim=0: weft.stack([call.cast(x) for x in tensors], axis=dim))
-
-
-@aten("split_with_sizes", "split.sizes")
-def split_with_sizes(call: Call, x: Any, sizes: Any, dim: int = 0) -> Any:
-    """Parts of an axis of given sizes."""
-    out, start = [], 0
-    for size in sizes:
-        out.append(x[_at(x, dim, slice(start, start + size))])
-        start = start + size
-    return out
-
-
-aten("split.Tensor")(lambda call, x, size, dim=0: list(weft.split(x, size, axis=dim)))
-aten("chunk")(lambda call, x, chunks, dim=0: list(weft.chunk(x, chunks, axis=dim)))
-aten("unbind.int")(lambda call, x, dim=0: list(weft.unbind(x, axis=dim)))
-aten("flip")(lambda call, x, dims: weft.flip(x, axis=tuple(dims)) if x.ndim and dims else x)
-aten("tril")(lambda call, x, diagonal=0: weft.tril(x, diagonal))
-aten("triu")(lambda call, x, diagonal=0: weft.triu(x, diagonal))
-aten("diag_embed")(lambda call, x, offset=0, dim1=-2, dim2=-1: _diag_embed(x, offset, dim1, dim2))
-aten("repeat_interleave.self_int")(
-    lambda call, x, repeats, dim=None, **rest: weft.repeat(x, repeats, axis=dim)
-)
-
-
-def _diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
-    return weft.moveaxis(weft.diag_embed(x, offset), (-2, -1), (dim1, dim2))
-
-
-@aten("roll")
-def roll(call: Call, x: Any, shifts: Any, dims: Any = ()) -> Any:
-    """Elements moved along axes, around the end."""
-    return weft.roll(x, _one(shifts), axis=_one(dims) if dims else None)
 
 
 def _one(x: Any) -> Any:
@@ -183,65 +111,48 @@ def repeat(call: Call, x: Any, repeats: Any) -> Any:
     return weft.tile(weft.reshape(x, (*[1] * missing, *x.shape)), tuple(repeats))
 
 
-# Padding
+aten.enter(
+    {
+        "stack": lambda call, tensors, dim=0: weft.stack([call.cast(x) for x in tensors], axis=dim),
+        "split_with_sizes split.sizes": lambda call, x, sizes, dim=0: cut(x, dim, sizes),
+        "split.Tensor": lambda call, x, size, dim=0: list(weft.split(x, size, axis=dim)),
+        "chunk": lambda call, x, chunks, dim=0: list(weft.chunk(x, chunks, axis=dim)),
+        "unbind.int": lambda call, x, dim=0: list(weft.unbind(x, axis=dim)),
+        "flip": lambda call, x, dims: weft.flip(x, axis=tuple(dims)) if x.ndim and dims else x,
+        "tril": plain(weft.tril),
+        "triu": plain(weft.triu),
+        "diag_embed": lambda call, x, offset=0, dim1=-2, dim2=-1: weft.moveaxis(
+            weft.diag_embed(x, offset), (-2, -1), (dim1, dim2)
+        ),
+        "repeat_interleave.self_int": lambda call, x, repeats, dim=None, **rest: weft.repeat(
+            x, repeats, axis=dim
+        ),
+        "roll": lambda call, x, shifts, dims=(): weft.roll(
+            x, _one(shifts), axis=_one(dims) if dims else None
+        ),
+    }
+)
+
+# Padding; PyTorch tells widths from the last axis on, and where one is negative the border is cut off
 
 
-@aten("constant_pad_nd")
-def constant_pad(call: Call, x: Any, pad: Any, value: Any = 0) -> Any:
-    """x with a border of one number; where a width is negative the border is cut off."""
-    widths = _widths(x, pad)
-    cut = tuple(slice(max(-low, 0), _stop(x.shape[i], high)) for i, (low, high) in enumerate(widths))
-    x = x[cut] if any(low < 0 or high < 0 for low, high in widths) else x
-    return weft.pad(x, tuple((max(low, 0), max(high, 0)) for low, high in widths), value=value)
+def _padding(mode: str) -> Rule:
+    def rule(call: Call, x: Any, pad: Sequence[int], value: Any = 0) -> Any:
+        return padded(x, [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1], mode, value)
+
+    return rule
 
 
-def _stop(size: Any, high: int) -> Any:
-    return None if high >= 0 else size + high
-
-
-def _widths(x: Any, pad: Sequence[int]) -> list[tuple[int, int]]:
-    """The widths of each axis; PyTorch tells them from the last axis on."""
-    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
-    return [(0, 0)] * (x.ndim - len(pairs)) + pairs[::-1]
-
-
-@aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def reflection_pad(call: Call, x: Any, padding: Any) -> Any:
-    """x with a mirrored border."""
-    return weft.pad(x, tuple(_widths(x, padding)), "reflect")
-
-
-@aten("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replication_pad(call: Call, x: Any, padding: Any) -> Any:
-    """x with a border that repeats its edge."""
-    return weft.pad(x, tuple(_widths(x, padding)), "replicate")
-
-
-@aten("_pad_circular")
-def circular_pad(call: Call, x: Any, padding: Any) -> Any:
-    """x with a border that goes on at the other end."""
-    return weft.pad(x, tuple(_widths(x, padding)), "circular")
-
+aten.enter(
+    {
+        "constant_pad_nd": _padding("constant"),
+        "reflection_pad1d reflection_pad2d reflection_pad3d": _padding("reflect"),
+        "replication_pad1d replication_pad2d replication_pad3d": _padding("replicate"),
+        "_pad_circular": _padding("circular"),
+    }
+)
 
 # Blocks
-
-
-aten("pixel_shuffle")(lambda call, x, factor: weft.pixel_shuffle(x, factor))
-aten("pixel_unshuffle")(lambda call, x, factor: weft.pixel_unshuffle(x, factor))
-
-
-@aten("col2im")
-def col2im(
-    call: Call, x: Any, output_size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
-) -> Any:
-    """The sum of overlapping blocks."""
-    return weft.fold(x, *[tuple(v) for v in (output_size, kernel, dilation, padding, stride)])
-
-
-@aten("im2col")
-def im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
-    """Overlapping blocks as columns."""
-    return weft.unfold(x, *[tuple(v) for v in (kernel, dilation, padding, stride)])
 
 
 @aten("unfold")
@@ -253,3 +164,13 @@ def unfold(call: Call, x: Any, dimension: int, size: int, step: int) -> Any:
     places = np.arange(count)[:, None] * step + np.arange(size)
     taken = weft.take(x, weft.tensor(places), axis=dimension % x.ndim)
     return weft.moveaxis(taken, dimension % x.ndim + 1, -1)
+
+
+aten.enter(
+    {
+        "pixel_shuffle": plain(weft.pixel_shuffle),
+        "pixel_unshuffle": plain(weft.pixel_unshuffle),
+        "col2im": lambda call, x, *settings: weft.fold(x, *map(tuple, settings)),
+        "im2col": lambda call, x, *settings: weft.unfold(x, *map(tuple, settings)),
+    }
+)

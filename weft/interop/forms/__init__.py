@@ -1,0 +1,1 @@
+"""What ONNX, ATen and lax mean alike, said once: each importer maps its own words and attributes to these."""

@@ -1,0 +1,41 @@
+"""Recurrent layers: one loop along time for each direction, so that its length may be open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import weft
+from weft.tensor.tensor import Tensor
+
+State = tuple[Tensor, ...]
+Step = Callable[
+    [Tensor, State], State
+]  # from what x adds and the state to the next, whose first is the output
+
+
+def steps_along(
+    step: Step, state: State, xs: Tensor, *, backwards: bool = False, mask: Tensor | None = None
+) -> tuple[State, Tensor]:
+    """The last state, and the outputs of all steps.
+
+    Sequences that a mask says have ended keep their state, and give zeros.
+    """
+
+    def plain(state: State, x: Tensor) -> tuple[State, Tensor]:
+        new = step(x, state)
+        return new, new[0]
+
+    def masked(state: State, row: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
+        x, inside = row
+        new = tuple(weft.where(inside, n, o) for n, o in zip(step(x, state), state, strict=True))
+        return new, weft.where(inside, new[0], 0.0)
+
+    if mask is None:
+        return weft.scan(plain, state, xs, reverse=backwards)
+    return weft.scan(masked, state, (xs, mask), reverse=backwards)
+
+
+def product(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Any]:
+    """The product with a weight, and a bias if there is one."""
+    return lambda x: weft.linear(x, weight, bias)
