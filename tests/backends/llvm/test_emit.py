@@ -37,7 +37,7 @@ from weft.loop.ir import Function
 Array = np.ndarray[Any, Any]
 WIDTHS = [width for width in (16, 32, 64) if width <= host_target().vector_bytes]
 WAYS = [(host_target(), True), *[(host_target(width), False) for width in WIDTHS]]
-EXTENTS = [1, 2, 7, 33, 64, 130]
+EXTENTS = [1, 2, 3, 7, 19, 33, 64, 130]
 ARM = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "", vector_bytes=16, registers=32)
 
 
