@@ -366,6 +366,16 @@ def test_code_for_arm_is_vector_code(dtype: DType) -> None:
     assert any(f"ld{way}\t" in text or f"ldp\tq{way}" in text or "ldr\tq" in text for way in "012"), text
 
 
+@pytest.mark.parametrize("extent", [3, 7, 19, 39])
+def test_code_for_arm_has_no_three_lanes(extent: int) -> None:
+    b = Builder()
+    x, y = b.buffer("x", int64, extent), b.buffer("y", uint8, extent)
+    with b.vector(extent) as i:
+        b.store(y, i, b.cast(b.load(x, i), uint8))
+    function = b.function("f", written=[y])
+    assert "<3 x" not in emit_kernel(function, "f", ARM)
+
+
 def _arm_code(function: Function) -> str:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
