@@ -4,6 +4,7 @@
 #   make test-debug  the same, with every index that compiled code reads and writes at checked
 #   make test-view  the page of weft.view, and models in Netron, in a real browser: Debian's chromium, driven by playwright
 #   make test-onnx  the whole test suite of the onnx package, through both backends
+#   make test-cross  every case of every op compiled for the other architecture: ARM's on x86-64, and x86-64 on ARM
 #   make test-interop  PyTorch and JAX beside weft, in an environment that has them
 #   make check   lint, format and types
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
@@ -12,7 +13,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug test-view test-onnx test-interop check bench sizes clean
+.PHONY: demo test test-debug test-view test-onnx test-cross test-interop check bench sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -66,6 +67,9 @@ test-view: $(VENV)/.stamp
 
 test-onnx: $(VENV)/.stamp
 	WEFT_ONNX_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q tests/onnx/test_suite.py
+
+test-cross: $(VENV)/.stamp
+	WEFT_CROSS_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q tests/backends/llvm/test_crossing.py
 
 test-interop: $(INTEROP)/.stamp
 	WEFT_INTEROP=1 $(INTEROP)/bin/python -m pytest -q tests/interop

@@ -37,7 +37,7 @@ from weft.loop.ir import Function
 Array = np.ndarray[Any, Any]
 WIDTHS = [width for width in (16, 32, 64) if width <= host_target().vector_bytes]
 WAYS = [(host_target(), True), *[(host_target(width), False) for width in WIDTHS]]
-EXTENTS = [1, 2, 7, 33, 64, 130]
+EXTENTS = [1, 2, 3, 7, 19, 33, 64, 130]
 ARM = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "", vector_bytes=16, registers=32)
 
 
@@ -364,6 +364,16 @@ def test_code_for_arm_is_vector_code(dtype: DType) -> None:
     text = _arm_code(b.function("f", written=[y]))
     assert "\tbl\t" not in text, "no function is called"
     assert any(f"ld{way}\t" in text or f"ldp\tq{way}" in text or "ldr\tq" in text for way in "012"), text
+
+
+@pytest.mark.parametrize("extent", [3, 7, 19, 39])
+def test_code_for_arm_has_no_three_lanes(extent: int) -> None:
+    b = Builder()
+    x, y = b.buffer("x", int64, extent), b.buffer("y", uint8, extent)
+    with b.vector(extent) as i:
+        b.store(y, i, b.cast(b.load(x, i), uint8))
+    function = b.function("f", written=[y])
+    assert "<3 x" not in emit_kernel(function, "f", ARM)
 
 
 def _arm_code(function: Function) -> str:
