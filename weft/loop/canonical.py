@@ -77,7 +77,8 @@ class CanonicalPrinter(Printer):
         """A buffer, with its type where it is first named."""
         if b in self.names:
             return self.names[b]
-        return f"{self.numbered(b, 'b')}:{SHORT[b.dtype]}[{self.size(b.size)}]{self.memory.get(b, '')}"
+        name = f"{self.space(b)}{self.numbered(b, 'b')}"
+        return f"{name}:{SHORT[b.dtype]}[{self.size(b.size)}]{self.memory.get(b, '')}"
 
     def parameter(self, b: Buffer, written: bool) -> str:
         """A parameter."""
@@ -161,7 +162,7 @@ class CodePrinter(CanonicalPrinter):
         if b in self.names or b not in self._given:
             return super().buffer(b)
         self.told.append(str(b.size))
-        return f"{self.numbered(b, 'b')}:{SHORT[b.dtype]}"
+        return f"{self.space(b)}{self.numbered(b, 'b')}:{SHORT[b.dtype]}"
 
     def loop_variable(self, s: ir.Loop) -> str:
         """The variable of a loop; with its bound, unless that is left out."""
