@@ -50,6 +50,7 @@ from weft.loop.ir import (
     Wave,
     While,
 )
+from weft.loop.known import NUMBERS, Operand, compared, index_of, ordered, with_known
 from weft.loop.signs import sign_of
 from weft.ops.scalar import Number, ScalarEmitter
 
@@ -62,8 +63,6 @@ _FOLDED: dict[str, Any] = {"neg": np.negative, "add": np.add, "sub": np.subtract
 
 
 At = Index | Extent  # a place in a buffer, or a number of elements
-Operand = Value | Number
-_NUMBERS = (int, float, complex, np.generic)  # not yet scalars of the IR
 
 
 def _one(name: str) -> Callable[[Builder, Operand], Value]:
@@ -174,37 +173,37 @@ class Builder:
 
     def add(self, x: Operand, y: Operand) -> Value:
         """x + y."""
-        return _index_of(operator.add, x, y) or self.instruction("add", x, y)
+        return index_of(operator.add, x, y) or self.instruction("add", x, y)
 
     def sub(self, x: Operand, y: Operand) -> Value:
         """x - y."""
-        return _index_of(operator.sub, x, y) or self.instruction("sub", x, y)
+        return index_of(operator.sub, x, y) or self.instruction("sub", x, y)
 
     def max(self, x: Operand, y: Operand) -> Value:
         """The larger one; known at once for indices whose bounds tell it."""
-        found = _ordered(x, y)
+        found = ordered(x, y)
         return found[1] if found else self.instruction("max", x, y)
 
     def min(self, x: Operand, y: Operand) -> Value:
         """The smaller one; known at once for indices whose bounds tell it."""
-        found = _ordered(x, y)
+        found = ordered(x, y)
         return found[0] if found else self.instruction("min", x, y)
 
     def lt(self, x: Operand, y: Operand) -> Value:
         """x < y; known at once for indices whose bounds tell it."""
-        return _compared(x, y, strict=True) or self.instruction("lt", x, y)
+        return compared(x, y, strict=True) or self.instruction("lt", x, y)
 
     def le(self, x: Operand, y: Operand) -> Value:
         """x <= y; known at once for indices whose bounds tell it."""
-        return _compared(x, y, strict=False) or self.instruction("le", x, y)
+        return compared(x, y, strict=False) or self.instruction("le", x, y)
 
     def and_(self, x: Operand, y: Operand) -> Value:
         """Bitwise and; of a truth that is known at once."""
-        return _with_known(x, y, False) or self.instruction("and_", x, y)
+        return with_known(x, y, False) or self.instruction("and_", x, y)
 
     def or_(self, x: Operand, y: Operand) -> Value:
         """Bitwise or; of a truth that is known at once."""
-        return _with_known(x, y, True) or self.instruction("or_", x, y)
+        return with_known(x, y, True) or self.instruction("or_", x, y)
 
     def cast(self, x: Operand, dtype: DType) -> Value:
         """x converted to dtype."""
@@ -228,11 +227,11 @@ class Builder:
 
     def _alike(self, *args: Operand) -> tuple[Value, ...]:
         """Operands of which those that are numbers get the dtype of the others."""
-        dtype = next(a.dtype for a in args if not isinstance(a, _NUMBERS))
+        dtype = next(a.dtype for a in args if not isinstance(a, NUMBERS))
         return tuple([self._operand(a, dtype) for a in args])
 
     def _operand(self, x: Operand, dtype: DType) -> Value:
-        return self.constant(x, dtype) if isinstance(x, _NUMBERS) else x
+        return self.constant(x, dtype) if isinstance(x, NUMBERS) else x
 
     # Indices
 
@@ -302,7 +301,7 @@ class Builder:
 
     def local(self, value: Operand, dtype: DType | None = None) -> Local:
         """A variable that begins with a value; the dtype is that of a number."""
-        if isinstance(value, _NUMBERS):
+        if isinstance(value, NUMBERS):
             assert dtype is not None
             value = self.constant(value, dtype)
         local = Local(value.dtype, self._name("v"))
@@ -436,60 +435,12 @@ class Builder:
         return Epilogue(element, row, column, body)
 
 
-def _index_of(operation: Callable[[Any, Any], Index], x: Operand, y: Operand) -> Index | None:
-    """A sum or a difference as an index, if it is one of indices and whole numbers."""
-    if not (isinstance(x, Index) or isinstance(y, Index)):
-        return None
-    parts = [int(v.value) if isinstance(v, Const) else v for v in (x, y)]
-    return operation(*parts) if all(isinstance(v, Index | int) for v in parts) else None
-
-
-def _ordered(x: Operand, y: Operand) -> tuple[Index, Index] | None:
-    """The smaller and the larger one of indices, where their bounds tell."""
-    for smaller, larger in ((x, y), (y, x)):
-        known = _compared(smaller, larger, strict=False)
-        if known is not None and known.value:
-            return _as_index(smaller), _as_index(larger)
-    return None
-
-
-def _as_index(x: Operand) -> Index:
-    """An index, or a whole number as one."""
-    return x if isinstance(x, Index) else Index.of(int(x.value if isinstance(x, Const) else x))  # type: ignore[arg-type]
-
-
-def _compared(x: Operand, y: Operand, *, strict: bool) -> Const | None:
-    left, right = _bounds(x), _bounds(y)
-    if left is None or right is None or not any(isinstance(v, Index | Const) for v in (x, y)):
-        return None
-    if left[1] < right[0] or (not strict and left[1] == right[0]):
-        return Const(np.bool_(True), bool_)
-    if right[1] < left[0] or (strict and right[1] == left[0]):
-        return Const(np.bool_(False), bool_)
-    return None
-
-
-def _with_known(x: Operand, y: Operand, decides: bool) -> Value | None:
-    for known, other in ((x, y), (y, x)):
-        if isinstance(known, Const) and known.dtype == bool_ and not isinstance(other, _NUMBERS):
-            return known if bool(known.value) == decides else other
-    return None
-
-
 def _result(name: str, dtype: DType) -> DType:
     if name in _BOOLS:
         return bool_
     if name in ("abs", "real", "imag") and kind(dtype) == "c":
         return _PARTS[dtype]
     return dtype
-
-
-def _bounds(x: Operand) -> tuple[int, int] | None:
-    """The least and the largest value of an index or a whole number, where they are known."""
-    if isinstance(x, Index):
-        return x.bounds()
-    number = x.value if isinstance(x, Const) and x.dtype == int64 else x
-    return (int(number), int(number)) if isinstance(number, int | np.integer) else None
 
 
 def _identity(x: Value) -> Hashable:

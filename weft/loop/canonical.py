@@ -92,7 +92,7 @@ class CanonicalPrinter(Printer):
         """A variable, or a value with the bound that it stays below."""
         if v.value is None:
             return self.name(v)
-        text = self.value(v.value)
+        text = self.value(v.value)  # the bound is code too: it lets a backend use narrower indices
         return text if v.stop is None else f"({text}<{self.size(v.stop)})"
 
     def new_variable(self, v: Variable) -> str:
@@ -110,7 +110,7 @@ class CanonicalPrinter(Printer):
             return str(size)
         found = self.size_texts.get(size)
         if found is None:
-            for name in sorted(size.names()):
+            for name in sorted(size.names()):  # a set has no order, and numbers must not depend on it
                 self.size_name(name)
             found = self.size_texts[size] = str(size.substitute(self.sizes))
         return found
@@ -124,7 +124,7 @@ class CanonicalPrinter(Printer):
         if not index.terms:
             return self.size(index.offset)
         parts = [self.term(v, s) for v, s in index.terms.items()]
-        if len(parts) > 1:
+        if len(parts) > 1:  # two ways to write one sum must not be two kernels
             parts.sort()
         parts.append(self.size(index.offset))
         return " + ".join(parts)
