@@ -105,7 +105,7 @@ class Copier:
 
     def _copy(self, x: Any) -> Any:
         if isinstance(x, Buffer):
-            return Buffer(self._name(), self.atom(x.dtype), self.atom(x.size))
+            return Buffer(self._name(), self.atom(x.dtype), self.atom(x.size), self.atom(x.space))
         if isinstance(x, Local):
             return Local(self.atom(x.dtype), self._name())
         if isinstance(x, Variable):

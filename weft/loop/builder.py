@@ -7,9 +7,9 @@ same block or around it is not computed again; sums of indices, and of numbers, 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -50,9 +50,11 @@ from weft.loop.ir import (
     Wave,
     While,
 )
+from weft.loop.known import NUMBERS, Operand, compared, index_of, ordered, with_known
 from weft.loop.signs import sign_of
-from weft.ops.scalar import INSTRUCTIONS
+from weft.ops.scalar import Number, ScalarEmitter
 
+S = TypeVar("S", bound=Statement)
 _BOOLS = frozenset({"eq", "lt", "le"})
 _PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 _WHOLES: dict[DType, DType] = {float32: complex64, float64: complex128}
@@ -61,6 +63,14 @@ _FOLDED: dict[str, Any] = {"neg": np.negative, "add": np.add, "sub": np.subtract
 
 
 At = Index | Extent  # a place in a buffer, or a number of elements
+
+
+def _one(name: str) -> Callable[[Builder, Operand], Value]:
+    return lambda self, x: self.instruction(name, x)
+
+
+def _two(name: str) -> Callable[[Builder, Operand, Operand], Value]:
+    return lambda self, x, y: self.instruction(name, x, y)
 
 
 class Builder:
@@ -79,13 +89,8 @@ class Builder:
         self.block = Block()
         self.buffers: list[Buffer] = []
         self.scratches: list[Buffer] = []
-        self._known: list[dict[Any, Any]] = [{}]
+        self._known: list[dict[Hashable, Any]] = [{}]
         self._count = 0
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """The instructions that are not written out below."""
 
     # Parameters and the end
 
@@ -111,172 +116,143 @@ class Builder:
         buffers, scratch = tuple(self.buffers), tuple(self.scratches)
         return Function(name, buffers, tuple(sizes), self.block, frozenset(written), scratch, tuple(reuses))
 
-    def add_statement(self, statement: Statement) -> Any:
+    def add_statement(self, statement: S) -> S:
         """Append to the open block."""
         self.block.statements.append(statement)
         return statement
 
     # Scalars
 
-    def dtype(self, x: Any) -> DType:
+    def dtype(self, x: Value) -> DType:
         """The dtype of a scalar."""
-        dtype: DType = x.dtype
-        return dtype
+        return x.dtype
 
-    def constant(self, value: Any, dtype: DType) -> Value:
+    def constant(self, value: Number, dtype: DType) -> Value:
         """A number."""
         return Const(np.asarray(value).astype(dtype)[()] if dtype != bool_ else np.bool_(value), dtype)
 
     def scalar(self, instruction: str, args: Sequence[Value], dtype: DType) -> Value:
         """An instruction on scalars of which one at least has a dtype; equal ones are computed once."""
-        if instruction in _FOLDED and dtype in _EXACT and all(isinstance(a, Const) for a in args):
-            with np.errstate(all="ignore"):
-                return Const(_FOLDED[instruction](*[a.value for a in args]), dtype)  # type: ignore[union-attr]
+        if instruction in _FOLDED and dtype in _EXACT:
+            numbers = [a.value for a in args if isinstance(a, Const)]
+            if len(numbers) == len(args):
+                with np.errstate(all="ignore"):
+                    return Const(_FOLDED[instruction](*numbers), dtype)
         key = (instruction, dtype, *map(_identity, args))
-        found = self.recall(key)
+        found: Value | None = self.recall(key)
         if found is None:
             found = self.add_statement(Scalar(instruction, tuple(args), dtype))
             self.remember(key, found)
-        return found  # type: ignore[no-any-return]
+        return found
 
-    def recall(self, key: Any) -> Any | None:
+    def recall(self, key: Hashable) -> Any | None:
         """What was remembered under a key in the open block or around it."""
         for known in reversed(self._known):
             if key in known:
                 return known[key]
         return None
 
-    def remember(self, key: Any, value: Any) -> None:
+    def remember(self, key: Hashable, value: object) -> None:
         """Keep something until the open block ends."""
         self._known[-1][key] = value
 
-    def select(self, condition: Any, x: Any, y: Any) -> Value:
+    # Instructions that nothing is known about beforehand
+
+    sqrt, floor, trunc, round = _one("sqrt"), _one("floor"), _one("trunc"), _one("round")
+    exp, log, sin, cos, tanh = _one("exp"), _one("log"), _one("sin"), _one("cos"), _one("tanh")
+    neg, abs, not_, real, imag = _one("neg"), _one("abs"), _one("not_"), _one("real"), _one("imag")
+    mul, div, rem, pow, atan2 = _two("mul"), _two("div"), _two("rem"), _two("pow"), _two("atan2")
+    eq, xor, shl, shr = _two("eq"), _two("xor"), _two("shl"), _two("shr")
+
+    def select(self, condition: Operand, x: Operand, y: Operand) -> Value:
         """x where the condition holds, else y."""
-        if isinstance(condition, Const):
-            chosen: Value = self._operand(x if condition.value else y, x if hasattr(x, "dtype") else y)
-            return chosen
         x, y = self._alike(x, y)
-        return self.scalar("select", (condition, x, y), x.dtype)
+        if isinstance(condition, Const):
+            return x if condition.value else y
+        return self.scalar("select", (self._operand(condition, bool_), x, y), x.dtype)
 
-    def add(self, x: Any, y: Any) -> Value:
+    def add(self, x: Operand, y: Operand) -> Value:
         """x + y."""
-        return self._index_of(operator.add, x, y) or self._instruction("add", x, y)
+        return index_of(operator.add, x, y) or self.instruction("add", x, y)
 
-    def sub(self, x: Any, y: Any) -> Value:
+    def sub(self, x: Operand, y: Operand) -> Value:
         """x - y."""
-        return self._index_of(operator.sub, x, y) or self._instruction("sub", x, y)
+        return index_of(operator.sub, x, y) or self.instruction("sub", x, y)
 
-    def _index_of(self, operation: Callable[..., Index], x: Any, y: Any) -> Index | None:
-        """A sum or a difference as an index, if it is one of indices and whole numbers."""
-        if not (isinstance(x, Index) or isinstance(y, Index)):
-            return None
-        parts = [int(v.value) if isinstance(v, Const) else v for v in (x, y)]
-        return operation(*parts) if all(isinstance(v, Index | int) for v in parts) else None
-
-    def max(self, x: Any, y: Any) -> Value:
+    def max(self, x: Operand, y: Operand) -> Value:
         """The larger one; known at once for indices whose bounds tell it."""
-        found = self._ordered(x, y)
-        return found[1] if found else self._instruction("max", x, y)
+        found = ordered(x, y)
+        return found[1] if found else self.instruction("max", x, y)
 
-    def min(self, x: Any, y: Any) -> Value:
+    def min(self, x: Operand, y: Operand) -> Value:
         """The smaller one; known at once for indices whose bounds tell it."""
-        found = self._ordered(x, y)
-        return found[0] if found else self._instruction("min", x, y)
+        found = ordered(x, y)
+        return found[0] if found else self.instruction("min", x, y)
 
-    def _ordered(self, x: Any, y: Any) -> tuple[Index, Index] | None:
-        """The smaller and the larger one of indices, where their bounds tell."""
-        for smaller, larger in ((x, y), (y, x)):
-            known = self._compared(smaller, larger, strict=False)
-            if known is not None and known.value:
-                ends = [Index.of(int(v.value) if isinstance(v, Const) else v) for v in (smaller, larger)]
-                return ends[0], ends[1]
-        return None
-
-    def lt(self, x: Any, y: Any) -> Value:
+    def lt(self, x: Operand, y: Operand) -> Value:
         """x < y; known at once for indices whose bounds tell it."""
-        return self._compared(x, y, strict=True) or self._instruction("lt", x, y)
+        return compared(x, y, strict=True) or self.instruction("lt", x, y)
 
-    def le(self, x: Any, y: Any) -> Value:
+    def le(self, x: Operand, y: Operand) -> Value:
         """x <= y; known at once for indices whose bounds tell it."""
-        return self._compared(x, y, strict=False) or self._instruction("le", x, y)
+        return compared(x, y, strict=False) or self.instruction("le", x, y)
 
-    def _compared(self, x: Any, y: Any, *, strict: bool) -> Const | None:
-        left, right = _bounds(x), _bounds(y)
-        if left is None or right is None or not any(isinstance(v, Index | Const) for v in (x, y)):
-            return None
-        if left[1] < right[0] or (not strict and left[1] == right[0]):
-            return Const(np.bool_(True), bool_)
-        if right[1] < left[0] or (strict and right[1] == left[0]):
-            return Const(np.bool_(False), bool_)
-        return None
-
-    def and_(self, x: Any, y: Any) -> Value:
+    def and_(self, x: Operand, y: Operand) -> Value:
         """Bitwise and; of a truth that is known at once."""
-        return self._with_known(x, y, False) or self._instruction("and_", x, y)
+        return with_known(x, y, False) or self.instruction("and_", x, y)
 
-    def or_(self, x: Any, y: Any) -> Value:
+    def or_(self, x: Operand, y: Operand) -> Value:
         """Bitwise or; of a truth that is known at once."""
-        return self._with_known(x, y, True) or self._instruction("or_", x, y)
+        return with_known(x, y, True) or self.instruction("or_", x, y)
 
-    def _with_known(self, x: Any, y: Any, decides: bool) -> Value | None:
-        for known, other in ((x, y), (y, x)):
-            if isinstance(known, Const) and known.dtype == bool_ and hasattr(other, "dtype"):
-                return known if bool(known.value) == decides else other
-        return None
-
-    def cast(self, x: Any, dtype: DType) -> Value:
+    def cast(self, x: Operand, dtype: DType) -> Value:
         """x converted to dtype."""
-        return x if x.dtype == dtype else self.scalar("cast", (x,), dtype)
+        value = self._operand(x, dtype)
+        return value if value.dtype == dtype else self.scalar("cast", (value,), dtype)
 
-    def bitcast(self, x: Any, dtype: DType) -> Value:
+    def bitcast(self, x: Operand, dtype: DType) -> Value:
         """The bits of x as another dtype."""
-        return x if x.dtype == dtype else self.scalar("bitcast", (x,), dtype)
+        value = self._operand(x, dtype)
+        return value if value.dtype == dtype else self.scalar("bitcast", (value,), dtype)
 
-    def complex(self, re: Any, im: Any) -> Value:
+    def complex(self, re: Operand, im: Operand) -> Value:
         """A complex number of its parts."""
-        re, im = (self.cast(x, float32) if x.dtype.itemsize < 4 else x for x in self._alike(re, im))
-        return self.scalar("complex", (re, im), _WHOLES[re.dtype])
+        parts = [self.cast(x, float32) if x.dtype.itemsize < 4 else x for x in self._alike(re, im)]
+        return self.scalar("complex", parts, _WHOLES[parts[0].dtype])
 
-    def _instruction(self, name: str, *args: Any) -> Value:
-        args = self._alike(*args)
-        return self.scalar(name, args, self._result(name, args[0].dtype))
+    def instruction(self, name: str, *args: Operand) -> Value:
+        """An instruction by its name; the dtype of its result follows from its operands'."""
+        values = self._alike(*args)
+        return self.scalar(name, values, _result(name, values[0].dtype))
 
-    def _result(self, name: str, dtype: DType) -> DType:
-        if name in _BOOLS:
-            return bool_
-        if name in ("abs", "real", "imag") and kind(dtype) == "c":
-            return _PARTS[dtype]
-        return dtype
+    def _alike(self, *args: Operand) -> tuple[Value, ...]:
+        """Operands of which those that are numbers get the dtype of the others."""
+        dtype = next(a.dtype for a in args if not isinstance(a, NUMBERS))
+        return tuple([self._operand(a, dtype) for a in args])
 
-    def _alike(self, *args: Any) -> tuple[Any, ...]:
-        typed = next(a for a in args if hasattr(a, "dtype") and not isinstance(a, np.generic))
-        return tuple(self._operand(a, typed) for a in args)
-
-    def _operand(self, x: Any, typed: Any) -> Any:
-        if _is_number(x):
-            return self.constant(x, typed.dtype)
-        return x
+    def _operand(self, x: Operand, dtype: DType) -> Value:
+        return self.constant(x, dtype) if isinstance(x, NUMBERS) else x
 
     # Indices
 
-    def term(self, value: Any, stop: Extent | None = None) -> Index:
+    def term(self, value: Value, stop: Extent | None = None) -> Index:
         """An int64 scalar as an index, with a bound that it is known to stay below (and at least 0)."""
         if isinstance(value, Index):
             return value
         if isinstance(value, Const):
             return Index.of(int(value.value))
         key = ("term", _identity(value))
-        found = self.recall(key)
+        found: Index | None = self.recall(key)
         if found is None:
             found = Index.of(Variable(self._name("t"), stop, value))
             self.remember(key, found)
         return found
 
-    def quotient(self, index: Any, by: Extent) -> Index:
+    def quotient(self, index: At, by: Extent) -> Index:
         """``index // by`` of an index that is not negative."""
         return self._divided(Index.of(index), by, 0)
 
-    def remainder(self, index: Any, by: Extent) -> Index:
+    def remainder(self, index: At, by: Extent) -> Index:
         """``index % by`` of an index that is not negative."""
         return self._divided(Index.of(index), by, 1)
 
@@ -287,7 +263,7 @@ class Builder:
         if parts is not None:
             return parts[part]
         key = ("divided", _identity(index), by)
-        found = self.recall(key)
+        found: tuple[Index, Index] | None = self.recall(key)
         if found is None:
             found = self._quotient_and_remainder(index, by)
             self.remember(key, found)
@@ -309,36 +285,36 @@ class Builder:
 
     # Memory
 
-    def load(self, buffer: Buffer, index: Any, mask: Any = None) -> Value:
+    def load(self, buffer: Buffer, index: At, mask: Value | None = None) -> Value:
         """The element at an index."""
-        return self.add_statement(Load(buffer, Index.of(index), buffer.dtype, mask))  # type: ignore[no-any-return]
+        return self.add_statement(Load(buffer, Index.of(index), buffer.dtype, mask))
 
-    def store(self, buffer: Buffer, index: Any, value: Any, mask: Any = None) -> None:
+    def store(self, buffer: Buffer, index: At, value: Operand, mask: Value | None = None) -> None:
         """The element at an index becomes a value; a number is converted."""
-        value = self._operand(value, buffer)
-        self.add_statement(Store(buffer, Index.of(index), value, mask))
+        self.add_statement(Store(buffer, Index.of(index), self._operand(value, buffer.dtype), mask))
 
-    def copy(self, target: Buffer, at: Any, source: Buffer, start: Any, count: Any) -> None:
+    def copy(self, target: Buffer, at: At, source: Buffer, start: At, count: At) -> None:
         """Elements from one place to another."""
         self.add_statement(Copy(target, Index.of(at), source, Index.of(start), Index.of(count)))
 
     # Locals
 
-    def local(self, value: Any, dtype: DType | None = None) -> Local:
-        """A variable that begins with a value."""
-        value = self.constant(value, dtype) if dtype is not None and _is_number(value) else value
+    def local(self, value: Operand, dtype: DType | None = None) -> Local:
+        """A variable that begins with a value; the dtype is that of a number."""
+        if isinstance(value, NUMBERS):
+            assert dtype is not None
+            value = self.constant(value, dtype)
         local = Local(value.dtype, self._name("v"))
         self.add_statement(Declare(local, value))
         return local
 
     def get(self, local: Local) -> Value:
         """What a local holds now."""
-        return self.add_statement(Get(local, local.dtype))  # type: ignore[no-any-return]
+        return self.add_statement(Get(local, local.dtype))
 
-    def set(self, local: Local, value: Any) -> None:
+    def set(self, local: Local, value: Operand) -> None:
         """Give a local another value."""
-        value = self._operand(value, local)
-        self.add_statement(Set(local, value))
+        self.add_statement(Set(local, self._operand(value, local.dtype)))
 
     def accumulate(self, local: Local, instruction: str, value: Value) -> None:
         """``local = instruction(local, value)``, in a fixed order."""
@@ -362,7 +338,7 @@ class Builder:
             self.block = outer
 
     @contextmanager
-    def _loop(self, start: Any, stop: Any, kind: LoopKind, lanes: int = 0) -> Iterator[Index]:
+    def _loop(self, start: At, stop: At, kind: LoopKind, lanes: int = 0) -> Iterator[Index]:
         bound = stop if isinstance(stop, int | Size) else None
         if isinstance(stop, Index):
             bound = stop.offset if stop.is_fixed else (stop.bounds() or (None, None))[1]
@@ -374,15 +350,15 @@ class Builder:
             yield Index.of(variable)
         self.add_statement(Loop(variable, Index.of(start), Index.of(stop), body, kind, lanes))
 
-    def loop(self, stop: Any, start: Any = 0) -> Any:
+    def loop(self, stop: At, start: At = 0) -> AbstractContextManager[Index]:
         """A serial loop: ``with b.loop(n) as i``."""
         return self._loop(start, stop, "serial")
 
-    def vector(self, stop: Any, start: Any = 0, lanes: int = 0) -> Any:
+    def vector(self, stop: At, start: At = 0, lanes: int = 0) -> AbstractContextManager[Index]:
         """A loop whose iterations may run several at a time."""
         return self._loop(start, stop, "vector", lanes)
 
-    def parallel(self, stop: Any) -> Any:
+    def parallel(self, stop: At) -> AbstractContextManager[Index]:
         """A loop whose iterations are shared out among threads; the last statement of a function."""
         return self._loop(0, stop, "parallel")
 
@@ -406,7 +382,7 @@ class Builder:
         self.add_statement(If(condition, then, otherwise))
 
     @contextmanager
-    def while_(self, test: Any) -> Iterator[None]:
+    def while_(self, test: Callable[[], Value]) -> Iterator[None]:
         """Statements that run again while ``test()``, a function that writes code, gives a bool."""
         before, body = Block(), Block()
         with self.inside(before):
@@ -415,13 +391,13 @@ class Builder:
             yield
         self.add_statement(While(before, condition, body))
 
-    def sign(self, x: Any) -> int:
+    def sign(self, x: Value) -> int:
         """See ``weft.ops.elementary.known_sign``."""
         return sign_of(x)
 
     # The rest of the statements
 
-    def fail(self, condition: Value, number: int, *values: Any) -> None:
+    def fail(self, condition: Value, number: int, *values: Value) -> None:
         """Note a failure where a condition holds."""
         if isinstance(condition, Const) and not condition.value:
             return
@@ -459,20 +435,15 @@ class Builder:
         return Epilogue(element, row, column, body)
 
 
-def _bounds(x: Any) -> tuple[int, int] | None:
-    """The least and the largest value of an index or a whole number, where they are known."""
-    if isinstance(x, Index):
-        return x.bounds()
-    number = x.value if isinstance(x, Const) and x.dtype == int64 else x
-    return (int(number), int(number)) if isinstance(number, int | np.integer) else None
+def _result(name: str, dtype: DType) -> DType:
+    if name in _BOOLS:
+        return bool_
+    if name in ("abs", "real", "imag") and kind(dtype) == "c":
+        return _PARTS[dtype]
+    return dtype
 
 
-def _is_number(x: Any) -> bool:
-    """Whether an operand is a number of Python or NumPy, and not yet a scalar of the IR."""
-    return isinstance(x, np.generic) or not hasattr(x, "dtype")
-
-
-def _identity(x: Any) -> Any:
+def _identity(x: Value) -> Hashable:
     """What makes two operands the same."""
     if isinstance(x, Const):
         return (x.dtype, np.asarray(x.value).tobytes())
@@ -481,16 +452,10 @@ def _identity(x: Any) -> Any:
     return id(x)
 
 
-def _method(name: str) -> Any:
-    def method(self: Builder, *args: Any) -> Value:
-        return self._instruction(name, *args)
+if TYPE_CHECKING:
 
-    method.__name__ = name
-    return method
+    def _as_emitter(builder: Builder) -> ScalarEmitter[Value]:
+        return builder  # it has every instruction, or this does not check
 
-
-for _name in INSTRUCTIONS:
-    if _name not in vars(Builder):
-        setattr(Builder, _name, _method(_name))
 
 __all__ = ["Allocate", "Bind", "Builder", "Free", "Host", "Launch", "Leave", "Measure", "Wave"]

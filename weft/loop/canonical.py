@@ -77,7 +77,8 @@ class CanonicalPrinter(Printer):
         """A buffer, with its type where it is first named."""
         if b in self.names:
             return self.names[b]
-        return f"{self.numbered(b, 'b')}:{SHORT[b.dtype]}[{self.size(b.size)}]{self.memory.get(b, '')}"
+        name = f"{self.space(b)}{self.numbered(b, 'b')}"
+        return f"{name}:{SHORT[b.dtype]}[{self.size(b.size)}]{self.memory.get(b, '')}"
 
     def parameter(self, b: Buffer, written: bool) -> str:
         """A parameter."""
@@ -91,7 +92,7 @@ class CanonicalPrinter(Printer):
         """A variable, or a value with the bound that it stays below."""
         if v.value is None:
             return self.name(v)
-        text = self.value(v.value)
+        text = self.value(v.value)  # the bound is code too: it lets a backend use narrower indices
         return text if v.stop is None else f"({text}<{self.size(v.stop)})"
 
     def new_variable(self, v: Variable) -> str:
@@ -109,7 +110,7 @@ class CanonicalPrinter(Printer):
             return str(size)
         found = self.size_texts.get(size)
         if found is None:
-            for name in sorted(size.names()):
+            for name in sorted(size.names()):  # a set has no order, and numbers must not depend on it
                 self.size_name(name)
             found = self.size_texts[size] = str(size.substitute(self.sizes))
         return found
@@ -123,7 +124,7 @@ class CanonicalPrinter(Printer):
         if not index.terms:
             return self.size(index.offset)
         parts = [self.term(v, s) for v, s in index.terms.items()]
-        if len(parts) > 1:
+        if len(parts) > 1:  # two ways to write one sum must not be two kernels
             parts.sort()
         parts.append(self.size(index.offset))
         return " + ".join(parts)
@@ -161,7 +162,7 @@ class CodePrinter(CanonicalPrinter):
         if b in self.names or b not in self._given:
             return super().buffer(b)
         self.told.append(str(b.size))
-        return f"{self.numbered(b, 'b')}:{SHORT[b.dtype]}"
+        return f"{self.space(b)}{self.numbered(b, 'b')}:{SHORT[b.dtype]}"
 
     def loop_variable(self, s: ir.Loop) -> str:
         """The variable of a loop; with its bound, unless that is left out."""

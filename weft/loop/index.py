@@ -146,7 +146,7 @@ class Index:
         for v, s in self.terms.items():
             if not isinstance(v.stop, int) or not isinstance(s, int):
                 return None
-            most = max(v.stop - 1, 0) * s
+            most = max(v.stop - 1, 0) * s  # a loop of no iterations has no value: 0 does no harm
             low, high = low + min(most, 0), high + max(most, 0)
         return low, high
 
@@ -209,6 +209,7 @@ def divided(index: Index, by: Extent) -> tuple[Index, Index] | None:
             whole[v] = quotient
     over = index.offset
     quotient = _exact(over, by)
+    # Of all terms only the offset is split in two: of others, which grow, a part would outgrow the divisor.
     if quotient is None and isinstance(over, int) and isinstance(by, int):
         quotient, over = divmod(over, by)
     elif quotient is not None:
@@ -225,7 +226,7 @@ def _exact(s: Extent, by: Extent) -> Extent | None:
         return 0
     if not isinstance(s, Size) and not isinstance(by, Size):
         return s // by if s % by == 0 else None
-    quotient = s // by
+    quotient = s // by  # of named sizes: rounded down, so it is multiplied again to see
     return quotient if quotient * by == s else None
 
 

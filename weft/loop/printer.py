@@ -136,7 +136,7 @@ class Printer:
         sizes = ", ".join([self.size_name(n) for n in function.sizes])
         buffers = ", ".join([self.parameter(b, b in function.written) for b in function.buffers])
         self.lines.append(f"{self.title(function)}({buffers}{'; ' * bool(sizes)}{sizes}) {{")
-        self.lines += [f"  scratch {self.space(b)}{self.parameter(b, False)}" for b in function.scratch]
+        self.lines += [f"  scratch {self.parameter(b, False)}" for b in function.scratch]
         for read, written in function.reuses:
             pair = (self.name(function.buffers[i]) for i in (read, written))
             self.lines.append("  {} may be {}".format(*pair))
@@ -153,7 +153,7 @@ class Printer:
 
     def parameter(self, b: Buffer, written: bool) -> str:
         """A parameter with its type."""
-        return f"{'written ' * written}{self.name(b)}: {SHORT[b.dtype]}[{self.size(b.size)}]"
+        return f"{'written ' * written}{self.space(b)}{self.name(b)}: {SHORT[b.dtype]}[{self.size(b.size)}]"
 
     def block(self, block: Block, indent: str) -> None:
         """Statements, each on its lines."""

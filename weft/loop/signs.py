@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from weft.base.dtypes import kind
-from weft.loop.ir import Const, Scalar
+from weft.loop.ir import Const, Scalar, Value
 
 _DEPTH = 4  # instructions to look back
 
 
-def sign_of(x: Any, depth: int = _DEPTH) -> int:
+def sign_of(x: Value, depth: int = _DEPTH) -> int:
     """1 if a real x is surely not negative, -1 if it is surely not positive, else 0; NaN may be in any case.
 
     >>> import numpy as np
@@ -38,6 +36,6 @@ def sign_of(x: Any, depth: int = _DEPTH) -> int:
     return 0
 
 
-def _stripped(x: Any) -> tuple[Any, bool]:
+def _stripped(x: Value) -> tuple[Value, bool]:
     """What a scalar is the opposite of, if it is, and whether it is."""
     return (x.args[0], True) if isinstance(x, Scalar) and x.instruction == "neg" else (x, False)

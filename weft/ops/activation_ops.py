@@ -83,7 +83,7 @@ def _softplus(x: Array) -> Array:
     return out
 
 
-def _softplus_code(e: ScalarEmitter, x: Value) -> Value:
+def _softplus_code(e: ScalarEmitter[Value], x: Value) -> Value:
     tail = log1p_of_positive(e, e.exp(e.neg(e.abs(x))))
     return e.add(e.select(e.lt(x, 0), 0, x), tail)
 
@@ -132,7 +132,7 @@ def _normal_cdf(x: Array) -> Any:
     return out.reshape(x.shape).astype(x.dtype, copy=False)
 
 
-def _normal_cdf_code(e: ScalarEmitter, x: Value) -> Value:
+def _normal_cdf_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if e.dtype(x) == float32:
         return gaussian.normal_cdf(e, x)
     return e.mul(erfc_code(e, e.mul(x, -sqrt(0.5))), 0.5)

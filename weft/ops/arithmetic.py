@@ -112,7 +112,7 @@ def _power(x: Array, y: Array) -> Array:
     return np.where(y < 0, unit, np.power(x, np.maximum(y, 0)))
 
 
-def _power_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _power_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     if kind(e.dtype(y)) != "i":
         return e.pow(x, y)
     odd = e.sub(1, e.mul(2, e.and_(y, 1)))
@@ -149,7 +149,7 @@ pow: Op = elementwise(
 # Quotients and remainders
 
 
-def _floor_divide_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _floor_divide_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     rest = e.rem(x, y)
     if kind(e.dtype(x)) == "u":
         return e.div(x, y)
@@ -172,7 +172,7 @@ def _floor_divide(x: Array, y: Array) -> Array:
     return out if finite.all() else np.where(finite, out, np.divide(x, y))
 
 
-def _remainder_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _remainder_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     rest = e.rem(x, y)
     if kind(e.dtype(x)) == "u":
         return rest
@@ -272,7 +272,7 @@ def _ratio(x: Tensor, length: Tensor) -> Tensor:
     return x / select(length == 0, np.ones((), length.dtype), length)
 
 
-def _hypot_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _hypot_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     a, b = e.abs(x), e.abs(y)
     large, small = e.max(a, b), e.min(a, b)
     ratio = e.div(small, e.select(e.eq(large, 0), 1, large))
@@ -304,7 +304,7 @@ copysign = elementwise(
 )
 
 
-def _nextafter_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _nextafter_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     dtype = e.dtype(x)
     bits = integer_of_size(dtype)
     one = e.constant(1, bits)

@@ -94,7 +94,7 @@ greater_equal = _comparison(
 )
 
 
-def _truth(e: ScalarEmitter, x: Value) -> Value:
+def _truth(e: ScalarEmitter[Value], x: Value) -> Value:
     return x if kind(e.dtype(x)) == "b" else e.not_(e.eq(x, 0))
 
 
@@ -148,13 +148,13 @@ def _predicate(
     )
 
 
-def _parts(e: ScalarEmitter, x: Value) -> list[Value]:
+def _parts(e: ScalarEmitter[Value], x: Value) -> list[Value]:
     """The real numbers that make up x, none for one that is always finite."""
     letter = kind(e.dtype(x))
     return [e.real(x), e.imag(x)] if letter == "c" else [x] if letter == "f" else []
 
 
-def _any_part(e: ScalarEmitter, x: Value, test: Callable[[Value], Value]) -> Value:
+def _any_part(e: ScalarEmitter[Value], x: Value, test: Callable[[Value], Value]) -> Value:
     out = e.constant(False, np.dtype(bool))
     for part in _parts(e, x):
         out = e.or_(test(part), out)
@@ -219,7 +219,7 @@ def _shift_samples() -> list[Sample]:
 
 
 def _shift_code(
-    e: ScalarEmitter, instruction: Callable[..., Value], x: Value, y: Value, beyond: Value
+    e: ScalarEmitter[Value], instruction: Callable[..., Value], x: Value, y: Value, beyond: Value
 ) -> Value:
     """A shift with a value for distances the instruction does not define."""
     last = e.dtype(x).itemsize * 8 - 1

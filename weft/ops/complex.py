@@ -121,14 +121,14 @@ def _tangential(x: Tensor, t: Tensor) -> Tensor:
     return select(origin, zeros_like(t), turned)
 
 
-def _cosine(e: ScalarEmitter, part: Value, length: Value) -> Value:
+def _cosine(e: ScalarEmitter[Value], part: Value, length: Value) -> Value:
     """part / length for a part of a complex number; 0 at the origin, -1, 0 or 1 if the length is infinite."""
     ratio = e.div(part, e.select(e.eq(length, 0), 1, length))
     unit = e.select(e.eq(e.abs(part), np.inf), copy_sign(e, e.constant(1, e.dtype(part)), part), 0)
     return e.select(e.eq(length, np.inf), unit, ratio)
 
 
-def _sign_code(e: ScalarEmitter, x: Value) -> Value:
+def _sign_code(e: ScalarEmitter[Value], x: Value) -> Value:
     letter = kind(e.dtype(x))
     if letter == "c":
         length = e.abs(x)
@@ -176,7 +176,7 @@ def _turn(x: Tensor) -> Tensor:
     return sign(x) * 1j / (length + (length == 0))
 
 
-def _angle_code(e: ScalarEmitter, x: Value) -> Value:
+def _angle_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if kind(e.dtype(x)) == "c":
         return e.atan2(e.imag(x), e.real(x))
     return e.select(is_nan(e, x), x, e.select(e.lt(x, 0), e.constant(np.pi, e.dtype(x)), 0))

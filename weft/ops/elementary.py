@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log as _log
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from weft.base.dtypes import DType, float32, float64, int32, int64
-from weft.ops.scalar import ScalarEmitter, Value
+from weft.ops.scalar import Operand, ScalarEmitter, Value
 
 LN2 = _log(2.0)
 
@@ -81,66 +81,70 @@ DOUBLE = Format(
 )  # fmt: skip
 
 
-def format_of(e: ScalarEmitter, x: Value) -> Format:
+def format_of(e: ScalarEmitter[Value], x: Value) -> Format:
     """The format of a float32 or float64 value."""
     return DOUBLE if e.dtype(x) == float64 else SINGLE
 
 
-def widened(code: Callable[..., Value]) -> Callable[..., Value]:
+AnyCode = TypeVar("AnyCode", bound=Callable[..., Any])  # scalar code of any number of operands
+
+
+def widened(code: AnyCode) -> AnyCode:
     """Code of float32 and float64 for 16-bit floats too, which it computes in float32."""
 
-    def wide(e: ScalarEmitter, *operands: Value) -> Value:
+    def wide(e: ScalarEmitter[Value], *operands: Value) -> Value:
         dtype = e.dtype(operands[0])
         if dtype.itemsize > 2:
-            return code(e, *operands)
+            out: Value = code(e, *operands)
+            return out
         return e.cast(code(e, *[e.cast(x, float32) for x in operands]), dtype)
 
-    return wide
+    return wide  # type: ignore[return-value]  # it takes as many operands as the code does
 
 
-def estrin(e: ScalarEmitter, x: Value, coefficients: Sequence[float]) -> Value:
+def estrin(e: ScalarEmitter[Value], x: Value, coefficients: Sequence[float]) -> Value:
     """The value at x of a polynomial, the constant first, by Estrin's scheme: a tree, not a chain."""
-    terms: list[Value] = list(coefficients)
+    terms: list[Operand[Value]] = [*coefficients]
     while len(terms) > 1:
         pairs = [e.add(e.mul(b, x), a) for a, b in zip(terms[::2], terms[1::2], strict=False)]
-        terms = pairs + terms[len(pairs) * 2 :]
+        terms = [*pairs, *terms[len(pairs) * 2 :]]
         x = e.mul(x, x) if len(terms) > 1 else x
-    return terms[0]
+    return terms[0]  # type: ignore[return-value]  # of two coefficients or more it is computed
 
 
-def at_most(e: ScalarEmitter, x: Value, bound: float) -> Value:
+def at_most(e: ScalarEmitter[Value], x: Value, bound: float) -> Value:
     """The smaller one of x and a number; NaN stays. One instruction where ``min`` takes several."""
     return e.select(e.lt(bound, x), bound, x)
 
 
-def at_least(e: ScalarEmitter, x: Value, bound: float) -> Value:
+def at_least(e: ScalarEmitter[Value], x: Value, bound: float) -> Value:
     """The larger one of x and a number; NaN stays."""
     return e.select(e.lt(x, bound), bound, x)
 
 
-def unless_tiny(e: ScalarEmitter, x: Value) -> Value:
+def unless_tiny(e: ScalarEmitter[Value], x: Value) -> Value:
     """x, or 0 where x >= 0 is so small that 1 + x is 1: there x^2 would not count, but underflow slowly."""
     return e.select(e.lt(x, 2.0 ** -(format_of(e, x).mantissa + 2)), 0, x)
 
 
-def either(e: ScalarEmitter, condition: Value, x: float, y: float, dtype: DType) -> Value:
+def either(e: ScalarEmitter[Value], condition: Value, x: float, y: float, dtype: DType) -> Value:
     """One of two numbers."""
     return e.select(condition, e.constant(x, dtype), y)
 
 
-def with_sign_of(e: ScalarEmitter, size: Value, x: Value) -> Value:
+def with_sign_of(e: ScalarEmitter[Value], size: Value, x: Value) -> Value:
     """A number that is not negative with the sign bit of x."""
     f = format_of(e, x)
     sign = e.and_(e.bitcast(x, f.bits), int(np.iinfo(f.bits).min))
     return e.bitcast(e.or_(e.bitcast(size, f.bits), sign), f.dtype)
 
 
-def power_of_two(e: ScalarEmitter, f: Format, n: Value, bias: Value) -> Value:
+def power_of_two(e: ScalarEmitter[Value], f: Format, n: Value, bias: Operand[Value]) -> Value:
     """2**(n + bias - f.bias) for an integer n, of which only the lowest bits need be right."""
     return e.bitcast(e.add(e.shl(n, f.mantissa), bias), f.dtype)
 
 
-def as_float(e: ScalarEmitter, f: Format, k: Value) -> Value:
+def as_float(e: ScalarEmitter[Value], f: Format, k: Value) -> Value:
     """A small integer as a float; not every machine converts 64-bit integers in one instruction."""
     if f is SINGLE:
         return e.cast(k, f.dtype)
@@ -152,44 +156,49 @@ def as_float(e: ScalarEmitter, f: Format, k: Value) -> Value:
 # must be exact, for it may be fused into the sum.
 
 
-def two_sum(e: ScalarEmitter, x: Value, y: Value) -> tuple[Value, Value]:
+def two_sum(e: ScalarEmitter[Value], x: Value, y: Value) -> tuple[Value, Value]:
     """x + y rounded, and the rest (D. Knuth)."""
     out = e.add(x, y)
     part = e.sub(out, x)
     return out, e.add(e.sub(x, e.sub(out, part)), e.sub(y, part))
 
 
-def fast_two_sum(e: ScalarEmitter, x: Value, y: Value) -> tuple[Value, Value]:
+def fast_two_sum(e: ScalarEmitter[Value], x: Value, y: Value) -> tuple[Value, Value]:
     """The same for |x| >= |y| (T. Dekker)."""
     out = e.add(x, y)
     return out, e.sub(y, e.sub(out, x))
 
 
-def upper_half(e: ScalarEmitter, x: Value) -> Value:
+def upper_half(e: ScalarEmitter[Value], x: Value) -> Value:
     """The leading bits of x, so few that a product of two such numbers is exact."""
     f = format_of(e, x)
     mask = -(1 << (f.mantissa + 2) // 2)
     return e.bitcast(e.and_(e.bitcast(x, f.bits), mask), f.dtype)
 
 
-def known_sign(e: ScalarEmitter, x: Value) -> int:
+def known_sign(e: ScalarEmitter[Value], x: Value) -> int:
     """1 where x is surely not negative, -1 where it is surely not positive, else 0; NaN may be in any case.
 
     An emitter may have a method ``sign`` that tells it; where there is none, nothing is known.
     """
     sign = getattr(e, "sign", None)
-    return 0 if sign is None else sign(x)
+    found: int = 0 if sign is None else sign(x)
+    return found
 
 
 def rarely(
-    e: ScalarEmitter, condition: Value, code: Callable[[ScalarEmitter, Value], Value], x: Value, usual: Value
+    e: ScalarEmitter[Value],
+    condition: Value,
+    code: Callable[[ScalarEmitter[Value], Value], Value],
+    x: Value,
+    usual: Value,
 ) -> Value:
     """``code(e, x)`` where the condition holds, which is seldom; else the usual value.
 
     An emitter may have a method of this name (without the first argument): it can run the code for single
     lanes, and branch around it where no lane needs it. Where there is none, the code runs always.
     """
-    branch = getattr(e, "rarely", None)
+    branch: Callable[..., Value] | None = getattr(e, "rarely", None)
     if branch is not None:
         return branch(condition, code, x, usual)
     return e.select(condition, code(e, x), usual)

@@ -18,10 +18,10 @@ from weft.ops.elementary import (
     power_of_two,
     with_sign_of,
 )  # fmt: skip
-from weft.ops.scalar import ScalarEmitter, Value, polynomial
+from weft.ops.scalar import Operand, ScalarEmitter, Value, polynomial
 
 
-def _by_powers_of_two(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
+def _by_powers_of_two(e: ScalarEmitter[Value], f: Format, x: Value) -> tuple[Value, Value]:
     """(n + f.magic, r), where x = n log 2 + r for a whole n, and r is small."""
     shifted = e.add(e.mul(x, 1 / LN2), f.magic)
     n = e.sub(shifted, f.magic)
@@ -29,14 +29,14 @@ def _by_powers_of_two(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Val
     return shifted, e.sub(e.sub(x, e.mul(n, high)), e.mul(n, low))
 
 
-def _exp_near_zero(e: ScalarEmitter, f: Format, r: Value) -> Value:
+def _exp_near_zero(e: ScalarEmitter[Value], f: Format, r: Value) -> Value:
     """exp(r) for |r| <= log(2) / 2."""
     if f is SINGLE:
         return polynomial(e, r, (1.0, 1.0, *f.expm1))
     return e.add(_expm1_near_zero(e, f, r), 1)
 
 
-def scaled(e: ScalarEmitter, f: Format, x: Value, shifted: Value, sign: int = 0) -> Value:
+def scaled(e: ScalarEmitter[Value], f: Format, x: Value, shifted: Value, sign: int = 0) -> Value:
     """x 2**n for 1/2 < x < 2 and a whole n, of which n + f.magic is given, and the sign if it is known.
 
     What is far below the smallest number is chosen to be 0, not computed: an underflow takes an x86 processor
@@ -45,7 +45,7 @@ def scaled(e: ScalarEmitter, f: Format, x: Value, shifted: Value, sign: int = 0)
     """
     n, lowest = e.sub(shifted, f.magic), -(f.bias + f.mantissa)
     scale = getattr(e, "scale", None)
-    found = None if scale is None else scale(x, n, lowest)
+    found: Value | None = None if scale is None else scale(x, n, lowest)
     if found is not None:
         return found
     vanishing = e.lt(n, lowest)
@@ -54,16 +54,16 @@ def scaled(e: ScalarEmitter, f: Format, x: Value, shifted: Value, sign: int = 0)
     return e.select(vanishing, 0, e.mul(e.mul(x, power_of_two(e, f, bits, bias)), factor))
 
 
-def _two_steps(e: ScalarEmitter, f: Format, n: Value, sign: int) -> tuple[Value, Value]:
+def _two_steps(e: ScalarEmitter[Value], f: Format, n: Value, sign: int) -> tuple[Value, Value]:
     """What to add to n as an exponent, and the other factor: all powers of two do not fit into one."""
     down, up = (f.bias + f.lift) << f.mantissa, (f.bias - 1) << f.mantissa
     if sign < 0:
-        return down, 2.0**-f.lift
+        return e.constant(down, f.bits), e.constant(2.0**-f.lift, f.dtype)
     negative = e.lt(n, 0)
     return either(e, negative, down, up, f.bits), either(e, negative, 2.0**-f.lift, 2.0, f.dtype)
 
 
-def exp(e: ScalarEmitter, x: Value) -> Value:
+def exp(e: ScalarEmitter[Value], x: Value) -> Value:
     """e to the power of x."""
     f = format_of(e, x)
     sign = known_sign(e, x)
@@ -75,7 +75,7 @@ def exp(e: ScalarEmitter, x: Value) -> Value:
     return scaled(e, f, _exp_near_zero(e, f, r), shifted, sign)
 
 
-def exp2(e: ScalarEmitter, x: Value) -> Value:
+def exp2(e: ScalarEmitter[Value], x: Value) -> Value:
     """2 to the power of x."""
     f = format_of(e, x)
     x = at_most(e, x, f.bias + 1)
@@ -84,7 +84,7 @@ def exp2(e: ScalarEmitter, x: Value) -> Value:
     return scaled(e, f, _exp_near_zero(e, f, r), shifted)
 
 
-def exp_of_sum(e: ScalarEmitter, x: Value, rest: Value) -> tuple[Value, Value]:
+def exp_of_sum(e: ScalarEmitter[Value], x: Value, rest: Operand[Value]) -> tuple[Value, Value]:
     """(n + magic, q), where (1 + q) 2**n is e to the power of the sum of a number and a small one."""
     f = format_of(e, x)
     shifted = e.add(e.mul(x, 1 / LN2), f.magic)
@@ -102,7 +102,7 @@ _EXP2 = (
 )  # fmt: skip
 
 
-def exp2_for_single(e: ScalarEmitter, x: Value) -> Value:
+def exp2_for_single(e: ScalarEmitter[Value], x: Value) -> Value:
     """2 to the power of a float64 between -1000 and 1000, to float32's precision."""
     shifted = e.add(x, DOUBLE.magic)
     rest = e.sub(x, e.sub(shifted, DOUBLE.magic))
@@ -110,13 +110,13 @@ def exp2_for_single(e: ScalarEmitter, x: Value) -> Value:
     return e.mul(polynomial(e, rest, _EXP2), power)
 
 
-def _expm1_near_zero(e: ScalarEmitter, f: Format, r: Value) -> Value:
+def _expm1_near_zero(e: ScalarEmitter[Value], f: Format, r: Value) -> Value:
     """exp(r) - 1 for |r| <= log(2) / 2."""
     bend = polynomial(e, r, f.expm1) if f is SINGLE else estrin(e, r, f.expm1)
     return e.add(r, e.mul(e.mul(r, r), bend))
 
 
-def expm1(e: ScalarEmitter, x: Value) -> Value:
+def expm1(e: ScalarEmitter[Value], x: Value) -> Value:
     """exp(x) - 1 without cancellation."""
     f = format_of(e, x)
     shifted, r = _by_powers_of_two(e, f, at_least(e, at_most(e, x, f.highest), -2.0 * f.mantissa))
@@ -125,7 +125,7 @@ def expm1(e: ScalarEmitter, x: Value) -> Value:
     return e.select(e.lt(e.abs(x), 2.0 ** -(f.mantissa + 2)), x, out)
 
 
-def _half_exp(e: ScalarEmitter, f: Format, x: Value) -> Value:
+def _half_exp(e: ScalarEmitter[Value], f: Format, x: Value) -> Value:
     """exp(x) / 2 for x >= 0; it overflows later than exp(x)."""
     shifted, r = _by_powers_of_two(e, f, at_most(e, x, f.highest + 1))
     power = power_of_two(e, f, e.bitcast(shifted, f.bits), (f.bias - 2) << f.mantissa)
@@ -133,13 +133,13 @@ def _half_exp(e: ScalarEmitter, f: Format, x: Value) -> Value:
     return e.mul(out, 2)
 
 
-def cosh(e: ScalarEmitter, x: Value) -> Value:
+def cosh(e: ScalarEmitter[Value], x: Value) -> Value:
     """The hyperbolic cosine."""
     half = _half_exp(e, format_of(e, x), e.abs(x))
     return e.add(half, e.div(0.25, half))
 
 
-def sinh(e: ScalarEmitter, x: Value) -> Value:
+def sinh(e: ScalarEmitter[Value], x: Value) -> Value:
     """The hyperbolic sine: by a polynomial for |x| < 1."""
     f = format_of(e, x)
     size = e.abs(x)
@@ -149,13 +149,13 @@ def sinh(e: ScalarEmitter, x: Value) -> Value:
     return with_sign_of(e, e.select(e.lt(size, 1), near, e.sub(half, e.div(0.25, half))), x)
 
 
-def tanh(e: ScalarEmitter, x: Value) -> Value:
+def tanh(e: ScalarEmitter[Value], x: Value) -> Value:
     """The hyperbolic tangent."""
     f = format_of(e, x)
     return with_sign_of(e, (_tanh_of_single if f is SINGLE else _tanh_of_double)(e, e.abs(x)), x)
 
 
-def _tanh_of_single(e: ScalarEmitter, x: Value) -> Value:
+def _tanh_of_single(e: ScalarEmitter[Value], x: Value) -> Value:
     """h / (1 + h) with h = expm1(2 x) / 2, for x >= 0."""
     x = at_most(e, x, 10)
     shifted = e.add(e.mul(x, 2 / LN2), SINGLE.magic)
@@ -167,7 +167,7 @@ def _tanh_of_single(e: ScalarEmitter, x: Value) -> Value:
     return e.select(e.lt(h, 0.5), e.sub(h, e.mul(h, out)), out)  # the quotient's error counts less
 
 
-def _tanh_of_double(e: ScalarEmitter, x: Value) -> Value:
+def _tanh_of_double(e: ScalarEmitter[Value], x: Value) -> Value:
     """A polynomial below 0.75, 1 - 2 / (1 + exp(2 x)) above, for x >= 0."""
     square = e.mul(x, x)
     near = e.add(x, e.mul(e.mul(x, square), estrin(e, square, _TANH)))

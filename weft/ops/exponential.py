@@ -45,7 +45,7 @@ _expm1_of_real = widened(exponent.expm1)
 _log1p_of_real = widened(logarithm.log1p)
 
 
-def expm1_code(e: ScalarEmitter, x: Value) -> Value:
+def expm1_code(e: ScalarEmitter[Value], x: Value) -> Value:
     """exp(x) - 1 without cancellation."""
     if kind(e.dtype(x)) == "c":
         # exp(a + ib) - 1 = expm1(a) cos b - 2 sin(b/2)^2 + i exp(a) sin b
@@ -56,7 +56,7 @@ def expm1_code(e: ScalarEmitter, x: Value) -> Value:
     return _expm1_of_real(e, x)
 
 
-def log1p_code(e: ScalarEmitter, x: Value) -> Value:
+def log1p_code(e: ScalarEmitter[Value], x: Value) -> Value:
     """log(1 + x) without cancellation."""
     if kind(e.dtype(x)) == "c":
         # |1 + x|^2 = 1 + (2a + a^2 + b^2)
@@ -169,7 +169,7 @@ def _sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))  # an overflow to infinity gives 0, as it should
 
 
-def _sigmoid_code(e: ScalarEmitter, x: Value) -> Value:
+def _sigmoid_code(e: ScalarEmitter[Value], x: Value) -> Value:
     small = e.exp(e.neg(e.abs(x)))
     out = e.div(e.select(e.lt(x, 0), small, 1), e.add(small, 1))
     product = e.mul(unless_tiny(e, small), out)
@@ -187,7 +187,7 @@ sigmoid = elementwise(
 )
 
 
-def _logaddexp_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _logaddexp_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     gap = e.neg(e.abs(e.sub(x, y)))
     plain = e.add(e.max(x, y), log1p_of_positive(e, e.exp(gap)))
     # Two equal infinities have no gap; NaN goes through.

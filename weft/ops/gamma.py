@@ -64,12 +64,12 @@ _DIGAMMA_NEAR = (
 _DIGAMMA_ROOT = (0.46163214496836236, -1.5522348162858677e-17)  # of digamma(1 + u), in two parts
 
 
-def _from_integer(e: ScalarEmitter, x: Value) -> Value:
+def _from_integer(e: ScalarEmitter[Value], x: Value) -> Value:
     """How far x lies from the nearest integer, exactly."""
     return e.sub(x, e.round(x))
 
 
-def _steps_down(e: ScalarEmitter, x: Value) -> tuple[Value, list[Value]]:
+def _steps_down(e: ScalarEmitter[Value], x: Value) -> tuple[Value, list[Value]]:
     """For 3 <= x < 10, x moved into [2, 3) and the numbers passed on the way, 1 where none was."""
     passed = [e.select(e.le(k + 2.0, x), e.sub(x, k), 1) for k in range(1, 8)]
     return e.sub(x, e.sub(e.floor(x), 2)), passed
@@ -78,12 +78,12 @@ def _steps_down(e: ScalarEmitter, x: Value) -> tuple[Value, list[Value]]:
 # lgamma
 
 
-def _lgamma_near(e: ScalarEmitter, u: Value) -> Value:
+def _lgamma_near(e: ScalarEmitter[Value], u: Value) -> Value:
     """lgamma(1 + u), with its two zeros as factors."""
     return e.mul(e.mul(u, e.sub(u, 1)), e.add(rational(e, e.add(u, 0.5), _LGAMMA_NEAR), 0.5))
 
 
-def _lgamma_between(e: ScalarEmitter, x: Value) -> Value:
+def _lgamma_between(e: ScalarEmitter[Value], x: Value) -> Value:
     base, passed = _steps_down(e, x)
     product = passed[0]
     for factor in passed[1:]:
@@ -91,14 +91,14 @@ def _lgamma_between(e: ScalarEmitter, x: Value) -> Value:
     return e.add(e.log(product), _lgamma_near(e, e.sub(base, 1)))
 
 
-def _lgamma_far(e: ScalarEmitter, x: Value) -> Value:
+def _lgamma_far(e: ScalarEmitter[Value], x: Value) -> Value:
     inverse = e.div(1, x)
     series = e.mul(inverse, polynomial(e, e.mul(inverse, inverse), _STIRLING))
     main = e.mul(e.sub(x, 0.5), e.sub(e.log(x), 1))
     return e.add(main, e.add(series, 0.5 * log(2 * pi) - 0.5))
 
 
-def lgamma_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Value:
+def lgamma_code(e: ScalarEmitter[Value], x: Value, choose: Choose[Value] = by_selecting) -> Value:
     """log |gamma(x)|."""
     wide = e.cast(x, float64)
     pieces = (
@@ -117,13 +117,13 @@ def lgamma_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Va
 # digamma
 
 
-def _digamma_near(e: ScalarEmitter, u: Value) -> Value:
+def _digamma_near(e: ScalarEmitter[Value], u: Value) -> Value:
     """digamma(1 + u), with its zero as a factor."""
     high, low = _DIGAMMA_ROOT
     return e.mul(e.sub(e.sub(u, high), low), e.add(rational(e, u, _DIGAMMA_NEAR), 0.75))
 
 
-def _digamma_between(e: ScalarEmitter, x: Value) -> Value:
+def _digamma_between(e: ScalarEmitter[Value], x: Value) -> Value:
     base, passed = _steps_down(e, x)
     out = _digamma_near(e, e.sub(base, 1))
     for k, step in enumerate(passed, 1):
@@ -131,14 +131,14 @@ def _digamma_between(e: ScalarEmitter, x: Value) -> Value:
     return out
 
 
-def _digamma_far(e: ScalarEmitter, x: Value) -> Value:
+def _digamma_far(e: ScalarEmitter[Value], x: Value) -> Value:
     inverse = e.div(1, x)
     square = e.mul(inverse, inverse)
     series = e.mul(square, polynomial(e, square, _DIGAMMA_SERIES))
     return e.add(e.sub(e.log(x), e.mul(inverse, 0.5)), series)
 
 
-def digamma_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Value:
+def digamma_code(e: ScalarEmitter[Value], x: Value, choose: Choose[Value] = by_selecting) -> Value:
     """The derivative of lgamma."""
     wide = e.cast(x, float64)
     pieces = (
@@ -159,7 +159,7 @@ def digamma_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> V
 # polygamma
 
 
-def _hurwitz_zeta(e: ScalarEmitter, s: int, x: Value) -> Value:
+def _hurwitz_zeta(e: ScalarEmitter[Value], s: int, x: Value) -> Value:
     """The sum over k of (x + k)**-s for x > 0, by Euler and Maclaurin's formula."""
     terms = 12 + s
     far = e.add(x, terms)
@@ -184,7 +184,7 @@ def _cotangent_derivative(n: int) -> list[float]:
     return coefficients
 
 
-def polygamma_code(e: ScalarEmitter, x: Value, n: int, choose: Choose = by_selecting) -> Value:
+def polygamma_code(e: ScalarEmitter[Value], x: Value, n: int, choose: Choose[Value] = by_selecting) -> Value:
     """The n-th derivative of digamma, n >= 1."""
     wide = e.cast(x, float64)
     left = e.le(wide, 0)

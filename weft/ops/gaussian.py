@@ -36,7 +36,7 @@ _LOG_ERFC = (
 Fraction = tuple[Sequence[float], Sequence[float]]
 
 
-def _tail(e: ScalarEmitter, x: Value, factor: float, fraction: Fraction) -> Value:
+def _tail(e: ScalarEmitter[Value], x: Value, factor: float, fraction: Fraction) -> Value:
     """exp(factor x^2) times a fraction in |x|; from 15 on it is less than half the smallest number.
 
     In float64: a rounding error of x^2 would be multiplied by x^2, and there the square is exact.
@@ -46,14 +46,14 @@ def _tail(e: ScalarEmitter, x: Value, factor: float, fraction: Fraction) -> Valu
     return e.cast(e.mul(_ratio(e, a, fraction), decay), float32)
 
 
-def _ratio(e: ScalarEmitter, a: Value, fraction: Fraction) -> Value:
+def _ratio(e: ScalarEmitter[Value], a: Value, fraction: Fraction) -> Value:
     """A fraction, by a reciprocal in float32 and a step of Newton's: three times as fast as a division."""
     numerator, denominator = (polynomial(e, a, coefficients) for coefficients in fraction)
     near = e.cast(e.div(1, e.cast(denominator, float32)), float64)
     return e.mul(numerator, e.mul(near, e.sub(2, e.mul(denominator, near))))
 
 
-def erf(e: ScalarEmitter, x: Value) -> Value:
+def erf(e: ScalarEmitter[Value], x: Value) -> Value:
     """The error function."""
     a = e.abs(x)
     square = e.mul(a, a)
@@ -62,13 +62,13 @@ def erf(e: ScalarEmitter, x: Value) -> Value:
     return with_sign_of(e, e.select(e.lt(a, 0.9), near, far), x)
 
 
-def erfc(e: ScalarEmitter, x: Value) -> Value:
+def erfc(e: ScalarEmitter[Value], x: Value) -> Value:
     """1 - erf(x), accurate where that is small."""
     tail = _tail(e, x, -1.0, _ERFC)
     return e.select(e.lt(x, 0), e.sub(2, tail), tail)
 
 
-def normal_cdf(e: ScalarEmitter, x: Value) -> Value:
+def normal_cdf(e: ScalarEmitter[Value], x: Value) -> Value:
     """The normal distribution function."""
     tail = _tail(e, x, -0.5, _MILLS)
     return e.select(e.lt(x, 0), tail, e.sub(1, tail))

@@ -35,7 +35,7 @@ _HALF_PI = {
 }
 
 
-def _reduced_arcsine(e: ScalarEmitter, x: Value) -> tuple[Value, Value]:
+def _reduced_arcsine(e: ScalarEmitter[Value], x: Value) -> tuple[Value, Value]:
     """Whether |x| is small, and then asin |x|; else half of acos |x|."""
     a = e.abs(x)
     near = e.lt(a, _NEAR)
@@ -44,14 +44,14 @@ def _reduced_arcsine(e: ScalarEmitter, x: Value) -> tuple[Value, Value]:
     return near, e.add(s, e.mul(e.mul(s, square), estrin(e, square, _ARCSINE[e.dtype(x)])))
 
 
-def asin(e: ScalarEmitter, x: Value) -> Value:
+def asin(e: ScalarEmitter[Value], x: Value) -> Value:
     """The inverse sine."""
     near, out = _reduced_arcsine(e, x)
     high, low = _HALF_PI[e.dtype(x)]
     return with_sign_of(e, e.select(near, out, e.sub(high, e.sub(e.mul(out, 2), low))), x)
 
 
-def acos(e: ScalarEmitter, x: Value) -> Value:
+def acos(e: ScalarEmitter[Value], x: Value) -> Value:
     """The inverse cosine."""
     near, out = _reduced_arcsine(e, x)
     high, low = _HALF_PI[e.dtype(x)]
@@ -60,7 +60,7 @@ def acos(e: ScalarEmitter, x: Value) -> Value:
     return e.select(near, e.sub(high, e.sub(with_sign_of(e, out, x), low)), far)
 
 
-def atan(e: ScalarEmitter, x: Value) -> Value:
+def atan(e: ScalarEmitter[Value], x: Value) -> Value:
     """The inverse tangent."""
     if e.dtype(x) == float64:
         return e.atan2(x, e.constant(1, float64))

@@ -21,14 +21,14 @@ from weft.ops.elementary import (
 from weft.ops.scalar import ScalarEmitter, Value, polynomial
 
 
-def split(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
+def split(e: ScalarEmitter[Value], f: Format, x: Value) -> tuple[Value, Value]:
     """(k, k as an exponent), where x = m 2**k with sqrt(1/2) <= m < sqrt(2)."""
     half = int(np.asarray(0.5**0.5, f.dtype).view(f.bits))
     k = e.shr(e.sub(e.bitcast(x, f.bits), half), f.mantissa)
     return k, e.shl(k, f.mantissa)
 
 
-def _log_from_parts(e: ScalarEmitter, f: Format, k: Value, rest: Value) -> Value:
+def _log_from_parts(e: ScalarEmitter[Value], f: Format, k: Value, rest: Value) -> Value:
     """log((1 + rest) 2**k)."""
     k = as_float(e, f, k)
     if f is SINGLE:
@@ -37,14 +37,14 @@ def _log_from_parts(e: ScalarEmitter, f: Format, k: Value, rest: Value) -> Value
     return e.add(e.mul(k, high), e.add(rest, e.add(e.mul(k, low), _log_bend(e, f, rest))))
 
 
-def _log_bend(e: ScalarEmitter, f: Format, x: Value, of_single: Sequence[float] = SINGLE.log) -> Value:
+def _log_bend(e: ScalarEmitter[Value], f: Format, x: Value, of_single: Sequence[float] = SINGLE.log) -> Value:
     """log(1 + x) - x."""
     if f is SINGLE:
         return e.mul(e.mul(x, x), polynomial(e, x, of_single))
     return e.mul(e.mul(x, x), e.add(e.mul(x, estrin(e, x, f.log[1:])), f.log[0]))
 
 
-def normalised(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
+def normalised(e: ScalarEmitter[Value], f: Format, x: Value) -> tuple[Value, Value]:
     """(k, rest), where a positive x is (1 + rest) 2**k."""
     subnormal = e.lt(x, 2.0 ** (1 - f.bias))
     normal = e.select(subnormal, e.mul(x, 2.0**f.mantissa), x)
@@ -53,7 +53,7 @@ def normalised(e: ScalarEmitter, f: Format, x: Value) -> tuple[Value, Value]:
     return e.sub(k, either(e, subnormal, f.mantissa, 0, f.bits)), e.sub(m, 1)
 
 
-def log(e: ScalarEmitter, x: Value) -> Value:
+def log(e: ScalarEmitter[Value], x: Value) -> Value:
     """The natural logarithm."""
     f = format_of(e, x)
     return _outside(e, x, _log_from_parts(e, f, *normalised(e, f, x)), x, 0)
@@ -74,7 +74,7 @@ _LOG = (
 )  # fmt: skip
 
 
-def _log_to_base(e: ScalarEmitter, x: Value, base: int) -> Value:
+def _log_to_base(e: ScalarEmitter[Value], x: Value, base: int) -> Value:
     f = format_of(e, x)
     k, rest = normalised(e, f, x)
     k = as_float(e, f, k)
@@ -84,22 +84,22 @@ def _log_to_base(e: ScalarEmitter, x: Value, base: int) -> Value:
     return _outside(e, x, e.add(e.mul(k, high), e.add(e.mul(rest, scale), small)), x, 0)
 
 
-def log2(e: ScalarEmitter, x: Value) -> Value:
+def log2(e: ScalarEmitter[Value], x: Value) -> Value:
     """The logarithm to base 2."""
     return _log_to_base(e, x, 2)
 
 
-def log10(e: ScalarEmitter, x: Value) -> Value:
+def log10(e: ScalarEmitter[Value], x: Value) -> Value:
     """The logarithm to base 10."""
     return _log_to_base(e, x, 10)
 
 
-def _outside(e: ScalarEmitter, x: Value, out: Value, size: Value, pole: float) -> Value:
+def _outside(e: ScalarEmitter[Value], x: Value, out: Value, size: Value, pole: float) -> Value:
     """A logarithm of a size that is infinite, zero (where x is at the pole) or negative."""
     return _at_pole(e, x, e.select(e.lt(size, np.inf), out, size), pole)
 
 
-def _at_pole(e: ScalarEmitter, x: Value, out: Value, pole: float) -> Value:
+def _at_pole(e: ScalarEmitter[Value], x: Value, out: Value, pole: float) -> Value:
     """A logarithm of x, at its pole and below too."""
     return e.select(e.lt(pole, x), out, either(e, e.eq(x, pole), -np.inf, np.nan, e.dtype(x)))
 
@@ -111,7 +111,7 @@ _LOG1P = (
 )  # fmt: skip
 
 
-def log1p_of_positive(e: ScalarEmitter, x: Value) -> Value:
+def log1p_of_positive(e: ScalarEmitter[Value], x: Value) -> Value:
     """log(1 + x) for 0 <= x <= 1, in fewer instructions."""
     f = format_of(e, x)
     if f is SINGLE:
@@ -123,7 +123,7 @@ def log1p_of_positive(e: ScalarEmitter, x: Value) -> Value:
     return _log_from_parts(e, f, k, e.add(e.mul(x, scale), e.sub(scale, 1)))
 
 
-def log1p(e: ScalarEmitter, x: Value) -> Value:
+def log1p(e: ScalarEmitter[Value], x: Value) -> Value:
     """log(1 + x) without cancellation: x and 1 are divided by the same power of two before they are added."""
     f = format_of(e, x)
     if f is SINGLE:
@@ -142,7 +142,7 @@ def log1p(e: ScalarEmitter, x: Value) -> Value:
 _LOG_OF_FOURTH = tuple(c * 0.25 ** (i + 2) for i, c in enumerate(SINGLE.log))
 
 
-def _log1p_of_single(e: ScalarEmitter, x: Value) -> Value:
+def _log1p_of_single(e: ScalarEmitter[Value], x: Value) -> Value:
     """The same for x > -1, by 4 2**-k, which is never subnormal; -k keeps the sign of a zero."""
     f = SINGLE
     above = int(np.float32(2**0.5).view(np.int32)) - 1

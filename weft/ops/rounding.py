@@ -21,7 +21,7 @@ def _rounding(
     def eval(x: Array) -> Array:
         return x.copy() if kind(x.dtype) in "iu" else ufunc(x)
 
-    def code(e: ScalarEmitter, x: Value) -> Value:
+    def code(e: ScalarEmitter[Value], x: Value) -> Value:
         return x if kind(e.dtype(x)) in "iu" else scalar(e, x)
 
     samples = join(reals(1, complex="c" in accepts), integers(1))
@@ -30,7 +30,7 @@ def _rounding(
     )
 
 
-def _round_code(e: ScalarEmitter, x: Value) -> Value:
+def _round_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if kind(e.dtype(x)) == "c":
         return e.complex(e.round(e.real(x)), e.round(e.imag(x)))
     return e.round(x)

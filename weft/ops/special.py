@@ -68,12 +68,12 @@ _TAIL = (
 )  # fmt: skip
 
 
-def _excess(e: ScalarEmitter, x: Value) -> Value:
+def _excess(e: ScalarEmitter[Value], x: Value) -> Value:
     """erf(x) / x - 1 near zero."""
     return rational(e, e.mul(x, x), _CENTRE)
 
 
-def _upper_half(e: ScalarEmitter, x: Value) -> Value:
+def _upper_half(e: ScalarEmitter[Value], x: Value) -> Value:
     """The leading bits of x, so few that their square plus 0.5625 is exact."""
     dtype = e.dtype(x)
     bits = integer_of_size(dtype)
@@ -81,7 +81,7 @@ def _upper_half(e: ScalarEmitter, x: Value) -> Value:
     return e.bitcast(e.and_(e.bitcast(x, bits), mask), dtype)
 
 
-def _decay(e: ScalarEmitter, x: Value, correction: Value) -> Value:
+def _decay(e: ScalarEmitter[Value], x: Value, correction: Value) -> Value:
     """exp(-x^2 - 0.5625 + correction) / x."""
     high = _upper_half(e, x)
     low = e.mul(e.sub(high, x), e.add(high, x))  # high^2 - x^2
@@ -89,20 +89,20 @@ def _decay(e: ScalarEmitter, x: Value, correction: Value) -> Value:
     return e.div(e.mul(exact, e.exp(e.add(low, correction))), x)
 
 
-def _erfc_middle(e: ScalarEmitter, x: Value) -> Value:
+def _erfc_middle(e: ScalarEmitter[Value], x: Value) -> Value:
     return _decay(e, x, rational(e, e.div(1, e.mul(x, x)), _MIDDLE))
 
 
-def _erfc_tail(e: ScalarEmitter, x: Value) -> Value:
+def _erfc_tail(e: ScalarEmitter[Value], x: Value) -> Value:
     return _decay(e, x, rational(e, e.div(1, e.mul(x, x)), _TAIL))
 
 
-def _widened(e: ScalarEmitter, x: Value) -> Value:
+def _widened(e: ScalarEmitter[Value], x: Value) -> Value:
     """x, from 16 bits in 32."""
     return e.cast(x, float32) if e.dtype(x).itemsize == 2 else x
 
 
-def erf_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Value:
+def erf_code(e: ScalarEmitter[Value], x: Value, choose: Choose[Value] = by_selecting) -> Value:
     """The error function."""
     wide = _widened(e, x)
     pieces = (
@@ -114,7 +114,7 @@ def erf_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Value
     return e.cast(copy_sign(e, choose(e, e.abs(wide), pieces), wide), e.dtype(x))
 
 
-def erfc_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Value:
+def erfc_code(e: ScalarEmitter[Value], x: Value, choose: Choose[Value] = by_selecting) -> Value:
     """1 - erf(x), accurate where that is small."""
     wide = _widened(e, x)
     pieces = (
@@ -166,26 +166,26 @@ _INVERSE_TAIL = (
 _TAIL_START = 1 - float(np.exp(-(2.75**2)))
 
 
-def _tail_variable(e: ScalarEmitter, a: Value) -> Value:
+def _tail_variable(e: ScalarEmitter[Value], a: Value) -> Value:
     return e.sqrt(e.neg(e.log(e.sub(1, a))))
 
 
-def _inverse_centre(e: ScalarEmitter, a: Value) -> Value:
+def _inverse_centre(e: ScalarEmitter[Value], a: Value) -> Value:
     return e.add(a, e.mul(a, rational(e, e.sub(0.5625, e.mul(a, a)), _INVERSE_CENTRE)))
 
 
-def _inverse_middle(e: ScalarEmitter, a: Value) -> Value:
+def _inverse_middle(e: ScalarEmitter[Value], a: Value) -> Value:
     s = _tail_variable(e, a)
     return e.sub(s, e.mul(s, rational(e, e.sub(s, 1.125), _INVERSE_MIDDLE)))
 
 
-def _inverse_tail(e: ScalarEmitter, a: Value) -> Value:
+def _inverse_tail(e: ScalarEmitter[Value], a: Value) -> Value:
     s = _tail_variable(e, a)
     out = e.sub(s, e.mul(s, rational(e, e.sub(s, 2.75), _INVERSE_TAIL)))
     return e.select(e.eq(a, 1), np.inf, out)
 
 
-def erfinv_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Value:
+def erfinv_code(e: ScalarEmitter[Value], x: Value, choose: Choose[Value] = by_selecting) -> Value:
     """The number whose error function is x."""
     wide = _widened(e, x)
     pieces = (
@@ -196,7 +196,7 @@ def erfinv_code(e: ScalarEmitter, x: Value, choose: Choose = by_selecting) -> Va
     return e.cast(copy_sign(e, choose(e, e.abs(wide), pieces), wide), e.dtype(x))
 
 
-def _by_width(single: Code, double: Code) -> Code:
+def _by_width(single: Code[Value], double: Code[Value]) -> Code[Value]:
     """Scalar code: that of float32 for narrow floats, of float64 for others."""
     return widened(lambda e, x: (single if e.dtype(x) == float32 else double)(e, x))
 

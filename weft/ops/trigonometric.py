@@ -48,21 +48,21 @@ tan = elementwise(
 # Hyperbolic functions
 
 
-def _is_complex(e: ScalarEmitter, x: Value) -> bool:
+def _is_complex(e: ScalarEmitter[Value], x: Value) -> bool:
     return kind(e.dtype(x)) == "c"
 
 
 _sinh_of_real, _cosh_of_real = widened(exponent.sinh), widened(exponent.cosh)
 
 
-def _sinh_code(e: ScalarEmitter, x: Value) -> Value:
+def _sinh_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         a, b = e.real(x), e.imag(x)
         return e.complex(e.mul(_sinh_code(e, a), e.cos(b)), e.mul(_cosh_code(e, a), e.sin(b)))
     return _sinh_of_real(e, x)
 
 
-def _cosh_code(e: ScalarEmitter, x: Value) -> Value:
+def _cosh_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         a, b = e.real(x), e.imag(x)
         return e.complex(e.mul(_cosh_code(e, a), e.cos(b)), e.mul(_sinh_code(e, a), e.sin(b)))
@@ -109,7 +109,7 @@ tanh = elementwise(
 )
 
 
-def _asinh_code(e: ScalarEmitter, x: Value) -> Value:
+def _asinh_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         turned = _times_i(e, x)
         p, q = e.sqrt(e.add(turned, 1)), e.sqrt(e.sub(1, turned))
@@ -121,7 +121,7 @@ def _asinh_code(e: ScalarEmitter, x: Value) -> Value:
     return copy_sign(e, _log1p_unless_huge(e, size, e.add(size, more)), x)
 
 
-def _acosh_code(e: ScalarEmitter, x: Value) -> Value:
+def _acosh_code(e: ScalarEmitter[Value], x: Value) -> Value:
     below, above = e.sub(x, 1), e.add(x, 1)
     if _is_complex(e, x):
         p, q = e.sqrt(below), e.sqrt(above)
@@ -130,7 +130,7 @@ def _acosh_code(e: ScalarEmitter, x: Value) -> Value:
     return _log1p_unless_huge(e, x, e.add(below, e.mul(e.sqrt(below), e.sqrt(above))))
 
 
-def _atanh_code(e: ScalarEmitter, x: Value) -> Value:
+def _atanh_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         a, b = e.real(x), e.imag(x)
         gap, square = e.sub(1, a), e.mul(b, b)
@@ -141,32 +141,32 @@ def _atanh_code(e: ScalarEmitter, x: Value) -> Value:
     return copy_sign(e, e.mul(log1p_code(e, e.div(e.mul(size, 2), e.sub(1, size))), 0.5), x)
 
 
-def _log1p_unless_huge(e: ScalarEmitter, size: Value, y: Value) -> Value:
+def _log1p_unless_huge(e: ScalarEmitter[Value], size: Value, y: Value) -> Value:
     """log(1 + y), and log(2 size) where that is the same but y may overflow."""
     huge = _is_huge(e, size)
     out = log1p_code(e, e.select(huge, e.sub(size, 1), y))
     return e.add(out, e.select(huge, e.constant(LN2, e.dtype(size)), 0))
 
 
-def _is_huge(e: ScalarEmitter, size: Value) -> Value:
+def _is_huge(e: ScalarEmitter[Value], size: Value) -> Value:
     """Whether adding 1 to the square of size does not change it."""
     return e.lt(1 / float(np.finfo(_plain_dtype(e, size)).eps) ** 0.5, size)
 
 
-def _plain_dtype(e: ScalarEmitter, x: Value) -> DType:
+def _plain_dtype(e: ScalarEmitter[Value], x: Value) -> DType:
     dtype = e.dtype(x)
     return dtype if dtype.kind == "f" else np.dtype(np.float16)  # bfloat16 has fewer bits still
 
 
-def _times_i(e: ScalarEmitter, x: Value) -> Value:
+def _times_i(e: ScalarEmitter[Value], x: Value) -> Value:
     return e.complex(e.neg(e.imag(x)), e.real(x))
 
 
-def _over_i(e: ScalarEmitter, x: Value) -> Value:
+def _over_i(e: ScalarEmitter[Value], x: Value) -> Value:
     return e.complex(e.imag(x), e.neg(e.real(x)))
 
 
-def _cross(e: ScalarEmitter, p: Value, q: Value) -> Value:
+def _cross(e: ScalarEmitter[Value], p: Value, q: Value) -> Value:
     """The imaginary part of conj(p) q, rounded as it stands."""
     return e.sub(e.mul(e.imag(p), e.real(q)), e.mul(e.real(p), e.imag(q)))
 
@@ -207,13 +207,13 @@ atanh = elementwise(
 _asin_of_real, _acos_of_real, _atan_of_real = map(widened, (inverse.asin, inverse.acos, inverse.atan))
 
 
-def _asin_code(e: ScalarEmitter, x: Value) -> Value:
+def _asin_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         return _over_i(e, _asinh_code(e, _times_i(e, x)))
     return _asin_of_real(e, x)
 
 
-def _acos_code(e: ScalarEmitter, x: Value) -> Value:
+def _acos_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         p, q = e.sqrt(e.sub(1, x)), e.sqrt(e.add(x, 1))
         im = _asinh_code(e, e.sub(e.mul(e.real(q), e.imag(p)), e.mul(e.imag(q), e.real(p))))
@@ -221,7 +221,7 @@ def _acos_code(e: ScalarEmitter, x: Value) -> Value:
     return _acos_of_real(e, x)
 
 
-def _atan_code(e: ScalarEmitter, x: Value) -> Value:
+def _atan_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         return _over_i(e, _atanh_code(e, _times_i(e, x)))
     return _atan_of_real(e, x)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.base.dtypes import bool_, int64
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
@@ -60,10 +58,7 @@ def _switch(scope: Scope, node: Node, lower: Lower) -> None:
 def _results(scope: Scope, node: Node) -> list[Any]:
     """A local for each scalar that comes out, an array for each of the others."""
     b = scope.writer.main
-    return [
-        b.local(np.zeros((), v.type.dtype)[()], v.type.dtype) if v.type.shape == () else scope.output(v)
-        for v in node.outputs
-    ]
+    return [b.local(0, v.type.dtype) if v.type.shape == () else scope.output(v) for v in node.outputs]
 
 
 def _publish(scope: Scope, node: Node, results: Sequence[Any]) -> None:

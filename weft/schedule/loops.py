@@ -81,6 +81,7 @@ class _Carries:
             if isinstance(holder, Array):
                 put(self.scope, place, holder)
             else:
+                assert not isinstance(place, Array)
                 b.set(holder, place)
 
     def publish(self) -> None:
@@ -207,6 +208,8 @@ def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:
     count = attrs["carries"]
     start = scope.scalar(node.inputs[number])
     stop = scope.scalar(counter.stop) if isinstance(counter.stop, Value) else as_constant(counter.stop)
+    assert start is not None
+    assert stop is not None
     steps = b.term(b.max(b.sub(stop, start), 0))
     others = [k for k in range(count) if k != number]
     carries = _Carries(scope, [node.inputs[k] for k in others], [node.outputs[k] for k in others])

@@ -24,7 +24,7 @@ from weft.schedule.region import Scope
 from weft.schedule.use_def import UseDef, is_view
 from weft.schedule.writer import Kernel, unflattened
 
-Test = Callable[[ScalarEmitter, Any], Any]
+Test = Callable[[ScalarEmitter[Any], Any], Any]
 
 
 def lower_with_checks(scope: Scope, lower_node: Callable[[Scope, Node], None]) -> None:
@@ -61,7 +61,7 @@ def _overflows(scope: Scope, node: Node, value: Value) -> Any:
     return b.and_(_has(scope, value, _is_not_finite), b.not_(given))
 
 
-def _is_not_finite(e: ScalarEmitter, x: Any) -> Any:
+def _is_not_finite(e: ScalarEmitter[Any], x: Any) -> Any:
     return is_nan(e, e.sub(x, x))  # infinity less infinity is NaN
 
 

@@ -15,6 +15,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from weft.library.target import is_arm, target_named
+from weft.schedule.machine import Machine
 
 import weft
 from tests.backends.llvm.matrix import Case, case_of, cases, graph_of, rows
@@ -29,12 +31,10 @@ from weft.backends.llvm.pool_code import pool_text
 from weft.backends.llvm.target import Target, host_target
 from weft.base.dtypes import DTYPES, kind
 from weft.ir.graph import Graph
-from weft.library.target import is_arm, target_named
 from weft.loop.builder import Builder
 from weft.loop.ir import Function
 from weft.loop.walk import launched_functions
 from weft.schedule.lowerings import load_lowerings
-from weft.schedule.machine import Machine
 from weft.schedule.program import lower_graph
 
 ALL = os.environ.get("WEFT_CROSS_ALL", "") == "1"  # every case for every target, instead of some for one

@@ -24,7 +24,7 @@ _DOUBLE = (
 )  # fmt: skip
 
 
-def atan2(e: ScalarEmitter, y: Value, x: Value) -> Value:
+def atan2(e: ScalarEmitter[Value], y: Value, x: Value) -> Value:
     """The angle of the point (x, y)."""
     a, b = e.abs(x), e.abs(y)
     steep, left = e.lt(a, b), sign_bit(e, x)
@@ -34,7 +34,7 @@ def atan2(e: ScalarEmitter, y: Value, x: Value) -> Value:
     return with_sign_of(e, angle, y)
 
 
-def _angle_of_single(e: ScalarEmitter, small: Value, large: Value, steep: Value, left: Value) -> Value:
+def _angle_of_single(e: ScalarEmitter[Value], small: Value, large: Value, steep: Value, left: Value) -> Value:
     t = e.div(small, large)
     t = e.select(e.eq(small, large), either(e, e.eq(large, 0), 0, 1, e.dtype(t)), t)  # 0 / 0, inf / inf
     square = e.mul(t, t)
@@ -44,7 +44,7 @@ def _angle_of_single(e: ScalarEmitter, small: Value, large: Value, steep: Value,
     return e.select(left, e.sub(2 * high, e.sub(angle, 2 * low)), angle)
 
 
-def _angle_of_double(e: ScalarEmitter, small: Value, large: Value, steep: Value, left: Value) -> Value:
+def _angle_of_double(e: ScalarEmitter[Value], small: Value, large: Value, steep: Value, left: Value) -> Value:
     diagonal = e.and_(e.lt(0, small), e.le(e.mul(large, 0.5), small))  # small - large is exact there
     t, rest = _tangent(e, small, large, diagonal)
     square = e.mul(t, t)
@@ -59,7 +59,7 @@ def _angle_of_double(e: ScalarEmitter, small: Value, large: Value, steep: Value,
     return e.add(out, e.add(e.add(lost, rest), e.mul(base, low / high)))
 
 
-def _tangent(e: ScalarEmitter, small: Value, large: Value, diagonal: Value) -> tuple[Value, Value]:
+def _tangent(e: ScalarEmitter[Value], small: Value, large: Value, diagonal: Value) -> tuple[Value, Value]:
     """small / large as a sum, or (small - large) / (small + large): the tangent from the diagonal."""
     scale = either(e, e.lt(large, 2.0**500), 2.0**500, 2.0**-9, float64)
     small, large = e.mul(small, scale), e.mul(large, scale)
@@ -73,7 +73,7 @@ def _tangent(e: ScalarEmitter, small: Value, large: Value, diagonal: Value) -> t
     return e.select(limit, quotient, 0), e.select(limit, rest, 0)
 
 
-def _remainder(e: ScalarEmitter, x: Value, y: Value, y_rest: Value, quotient: Value) -> Value:
+def _remainder(e: ScalarEmitter[Value], x: Value, y: Value, y_rest: Value, quotient: Value) -> Value:
     """x - quotient (y + y_rest), of products that are exact."""
     a, c = upper_half(e, quotient), upper_half(e, y)
     b, d = e.sub(quotient, a), e.add(e.sub(y, c), y_rest)

@@ -15,14 +15,14 @@ from weft.ops.logarithm import log1p
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
 
 
-def _times(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _times(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     """x y, and 0 where one of them is 0, though the other one may be infinite or NaN."""
     product = e.mul(x, y)
     lost = e.and_(is_nan(e, product), e.or_(e.eq(x, 0), e.eq(y, 0)))
     return e.select(lost, 0, product)
 
 
-def exp(e: ScalarEmitter, z: Value) -> Value:
+def exp(e: ScalarEmitter[Value], z: Value) -> Value:
     """e to the power of z."""
     a, b = e.real(z), e.imag(z)
     size = e.exp(a)
@@ -34,7 +34,7 @@ def exp(e: ScalarEmitter, z: Value) -> Value:
     return e.complex(re, e.select(gone, 0, e.select(e.eq(b, 0), b, im)))
 
 
-def _log_of_size(e: ScalarEmitter, a: Value, b: Value) -> Value:
+def _log_of_size(e: ScalarEmitter[Value], a: Value, b: Value) -> Value:
     """log |a + ib|, accurate near the unit circle too."""
     x, y = e.abs(a), e.abs(b)
     steep = e.lt(x, y)
@@ -47,7 +47,7 @@ def _log_of_size(e: ScalarEmitter, a: Value, b: Value) -> Value:
     return e.select(e.or_(e.eq(x, np.inf), e.eq(y, np.inf)), np.inf, out)
 
 
-def _square_less_one(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _square_less_one(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     """x^2 + y^2 - 1 from exact products."""
     a, c = upper_half(e, x), upper_half(e, y)
     b, d = e.sub(x, a), e.sub(y, c)
@@ -56,7 +56,7 @@ def _square_less_one(e: ScalarEmitter, x: Value, y: Value) -> Value:
     return e.add(main, rest)
 
 
-def log(e: ScalarEmitter, z: Value) -> Value:
+def log(e: ScalarEmitter[Value], z: Value) -> Value:
     """The natural logarithm."""
     a, b = e.real(z), e.imag(z)
     if e.dtype(a) == float32:
@@ -66,7 +66,7 @@ def log(e: ScalarEmitter, z: Value) -> Value:
     return e.complex(size, e.atan2(b, a))
 
 
-def sin(e: ScalarEmitter, z: Value) -> Value:
+def sin(e: ScalarEmitter[Value], z: Value) -> Value:
     """The sine."""
     a, b = e.real(z), e.imag(z)
     im = _times(e, sinh(e, b), e.cos(a))
@@ -74,7 +74,7 @@ def sin(e: ScalarEmitter, z: Value) -> Value:
     return e.complex(_times(e, e.sin(a), cosh(e, b)), im)
 
 
-def cos(e: ScalarEmitter, z: Value) -> Value:
+def cos(e: ScalarEmitter[Value], z: Value) -> Value:
     """The cosine."""
     a, b = e.real(z), e.imag(z)
     re = e.mul(e.cos(a), cosh(e, b))
@@ -82,7 +82,7 @@ def cos(e: ScalarEmitter, z: Value) -> Value:
     return e.complex(re, e.neg(_times(e, e.sin(a), sinh(e, b))))
 
 
-def tanh(e: ScalarEmitter, z: Value) -> Value:
+def tanh(e: ScalarEmitter[Value], z: Value) -> Value:
     """The hyperbolic tangent."""
     a, b = e.real(z), e.imag(z)
     sine, cosine = e.sin(b), e.cos(b)
@@ -98,7 +98,7 @@ def tanh(e: ScalarEmitter, z: Value) -> Value:
     return e.complex(re, e.select(e.eq(b, 0), b, e.select(far, decay, im)))
 
 
-def sqrt(e: ScalarEmitter, z: Value) -> Value:
+def sqrt(e: ScalarEmitter[Value], z: Value) -> Value:
     """The square root whose real part is not negative."""
     a, b = e.real(z), e.imag(z)
     dtype = e.dtype(a)
@@ -118,7 +118,7 @@ def sqrt(e: ScalarEmitter, z: Value) -> Value:
     return e.complex(re, e.select(infinite, b, im))
 
 
-def _root(e: ScalarEmitter, a: Value, b: Value) -> tuple[Value, Value]:
+def _root(e: ScalarEmitter[Value], a: Value, b: Value) -> tuple[Value, Value]:
     """The square root of a + ib in range."""
     size = e.sqrt(e.mul(e.add(e.abs(e.complex(a, b)), e.abs(a)), 0.5))
     other = e.select(e.eq(size, 0), e.abs(b), e.div(e.abs(b), e.mul(size, 2)))
@@ -126,7 +126,7 @@ def _root(e: ScalarEmitter, a: Value, b: Value) -> tuple[Value, Value]:
     return e.select(right, size, other), copy_sign(e, e.select(right, other, size), b)
 
 
-def pow(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def pow(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     """x to the power of y: exp(y log x)."""
     c, d = e.real(y), e.imag(y)
     out = exp(e, _product(e, y, log(e, x)))
@@ -137,7 +137,7 @@ def pow(e: ScalarEmitter, x: Value, y: Value) -> Value:
     return e.complex(e.select(one, 1, re), e.select(one, 0, im))
 
 
-def _product(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _product(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     """x y, where a part that is 0 makes no NaN of an infinite one."""
     a, b, c, d = e.real(x), e.imag(x), e.real(y), e.imag(y)
     re = e.sub(_times(e, a, c), _times(e, b, d))

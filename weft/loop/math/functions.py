@@ -9,6 +9,7 @@ and 1 in float64, for any argument; ``tests/loop/test_math.py`` measures them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from weft.base.dtypes import kind
 from weft.loop.math import complex as math_complex
@@ -19,12 +20,13 @@ from weft.ops.exponent import exp, tanh
 from weft.ops.logarithm import log
 from weft.ops.scalar import ScalarEmitter, Value
 
-Code = Callable[..., Value]
+Code = Callable[..., Any]  # of an emitter and as many of its values as the instruction has operands
 
 
 def _by_kind(real: Code, complex: Code) -> Code:
-    def code(e: ScalarEmitter, *operands: Value) -> Value:
-        return (complex if kind(e.dtype(operands[0])) == "c" else real)(e, *operands)
+    def code(e: ScalarEmitter[Value], *operands: Value) -> Value:
+        out: Value = (complex if kind(e.dtype(operands[0])) == "c" else real)(e, *operands)
+        return out
 
     return code
 

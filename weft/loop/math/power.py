@@ -23,14 +23,14 @@ _LOG2 = (
 )  # fmt: skip
 
 
-def _log2(e: ScalarEmitter, x: Value) -> Value:
+def _log2(e: ScalarEmitter[Value], x: Value) -> Value:
     """log2 of a normal float64 x > 0, to float32's precision and eight bits more."""
     k, exponent = split(e, DOUBLE, x)
     rest = e.sub(e.bitcast(e.sub(e.bitcast(x, DOUBLE.bits), exponent), float64), 1)
     return e.add(e.mul(rest, estrin(e, rest, _LOG2)), as_float(e, DOUBLE, k))
 
 
-def _power_of_single(e: ScalarEmitter, size: Value, y: Value) -> Value:
+def _power_of_single(e: ScalarEmitter[Value], size: Value, y: Value) -> Value:
     """size**y for a float32 size >= 0."""
     wide = e.cast(size, float64)
     exponent = e.mul(_at_limits(e, wide, _log2(e, wide)), e.cast(y, float64))
@@ -40,13 +40,13 @@ def _power_of_single(e: ScalarEmitter, size: Value, y: Value) -> Value:
     return e.cast(e.select(vanishing, 0, power), float32)
 
 
-def _at_limits(e: ScalarEmitter, size: Value, logarithm: Value) -> Value:
+def _at_limits(e: ScalarEmitter[Value], size: Value, logarithm: Value) -> Value:
     """The logarithm, of 0, infinity and NaN too."""
     logarithm = e.select(e.lt(size, np.inf), logarithm, size)
     return e.select(e.eq(size, 0), -np.inf, logarithm)
 
 
-def pow(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def pow(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     """x to the power of y, with the limits of C's pow."""
     f = format_of(e, x)
     size = e.abs(x)

@@ -24,7 +24,7 @@ _TAIL = (
 _TWO_THIRDS = (0.6666666567325592, 9.934107462565104e-09)  # 26 and 53 bits
 
 
-def power_of_double(e: ScalarEmitter, size: Value, y: Value) -> Value:
+def power_of_double(e: ScalarEmitter[Value], size: Value, y: Value) -> Value:
     """size**y for a float64 size >= 0."""
     high, low = _logarithm(e, size)
     limited = at_least(e, at_most(e, y, 2.0**65), -(2.0**65))  # more is as good as infinite
@@ -40,7 +40,7 @@ def power_of_double(e: ScalarEmitter, size: Value, y: Value) -> Value:
     return e.select(e.lt(exponent, DOUBLE.lowest), 0, out)
 
 
-def _logarithm(e: ScalarEmitter, x: Value) -> Sum:
+def _logarithm(e: ScalarEmitter[Value], x: Value) -> Sum[Value]:
     """log(x) of a finite x > 0."""
     k, f = normalised(e, DOUBLE, x)
     high, low = _logarithm_near_one(e, f)
@@ -50,7 +50,7 @@ def _logarithm(e: ScalarEmitter, x: Value) -> Sum:
     return out, e.add(e.sub(low, e.sub(e.sub(out, main), high)), e.mul(k, DOUBLE.ln2[1]))
 
 
-def _logarithm_near_one(e: ScalarEmitter, f: Value) -> Sum:
+def _logarithm_near_one(e: ScalarEmitter[Value], f: Value) -> Sum[Value]:
     """log(1 + f)."""
     s, s_high, s_low = _centred(e, f)
     square = e.mul(s, s)
@@ -66,7 +66,7 @@ def _logarithm_near_one(e: ScalarEmitter, f: Value) -> Sum:
     return e.mul(p_high, a), e.add(e.mul(p_high, b), e.mul(p_low, a + b))
 
 
-def _centred(e: ScalarEmitter, f: Value) -> tuple[Value, Value, Value]:
+def _centred(e: ScalarEmitter[Value], f: Value) -> tuple[Value, Value, Value]:
     """f / (2 + f), and the same as a sum."""
     below = e.add(f, 2)
     inverse = e.div(1, below)

@@ -25,13 +25,13 @@ _FAR, _FARTHER = 2.0**22, 2.0**79
 _SINE = (1.0, -0.16666659544639947, 0.008333066083844702, -0.00019809590168352192, 2.60575082388892e-06)
 
 
-def _with_parity(e: ScalarEmitter, shifted: Value, r: Value) -> Value:
+def _with_parity(e: ScalarEmitter[Value], shifted: Value, r: Value) -> Value:
     """r, negated where the integer in the lowest bits of ``shifted`` is odd."""
     sign = e.shl(e.bitcast(shifted, int64), 63)
     return e.bitcast(e.xor(e.bitcast(r, int64), sign), float64)
 
 
-def _reduced(e: ScalarEmitter, x: Value, quarter: float) -> Value:
+def _reduced(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     """r with sin(r) = sin(x + quarter pi) for |x| < 2^22, where the quarter is 0 or 1/2."""
     turns = e.mul(x, 1 / _PI)
     shifted = e.add(e.add(turns, quarter) if quarter else turns, DOUBLE.magic)
@@ -42,7 +42,7 @@ def _reduced(e: ScalarEmitter, x: Value, quarter: float) -> Value:
     return _with_parity(e, shifted, x)
 
 
-def _reduced_far(e: ScalarEmitter, x: Value, quarter: float) -> Value:
+def _reduced_far(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     """The same for |x| >= 2^22."""
     farther = e.le(_FARTHER, e.abs(x))
     products = [
@@ -60,7 +60,7 @@ def _reduced_far(e: ScalarEmitter, x: Value, quarter: float) -> Value:
     return _with_parity(e, shifted, e.mul(rest, 2 * _PI))
 
 
-def _sine_of_single(e: ScalarEmitter, x: Value, quarter: float) -> Value:
+def _sine_of_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     """sin(x + quarter pi) of a float32."""
     wide = e.cast(x, float64)
     far = e.le(_FAR, e.abs(wide))
@@ -68,11 +68,11 @@ def _sine_of_single(e: ScalarEmitter, x: Value, quarter: float) -> Value:
     return e.cast(e.mul(r, estrin(e, e.mul(r, r), _SINE)), float32)
 
 
-def sin(e: ScalarEmitter, x: Value) -> Value:
+def sin(e: ScalarEmitter[Value], x: Value) -> Value:
     """The sine."""
     return sin_of_double(e, x) if e.dtype(x) == float64 else _sine_of_single(e, x, 0)
 
 
-def cos(e: ScalarEmitter, x: Value) -> Value:
+def cos(e: ScalarEmitter[Value], x: Value) -> Value:
     """The cosine."""
     return cos_of_double(e, x) if e.dtype(x) == float64 else _sine_of_single(e, x, 0.5)

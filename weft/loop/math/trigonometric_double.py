@@ -33,27 +33,29 @@ _COSINE = (
 )  # fmt: skip
 
 
-def sin_of_double(e: ScalarEmitter, x: Value) -> Value:
+def sin_of_double(e: ScalarEmitter[Value], x: Value) -> Value:
     """The sine."""
     return e.select(e.eq(x, 0), x, _turned(e, x, 0))
 
 
-def cos_of_double(e: ScalarEmitter, x: Value) -> Value:
+def cos_of_double(e: ScalarEmitter[Value], x: Value) -> Value:
     """The cosine."""
     return _turned(e, x, 1)
 
 
-def _turned(e: ScalarEmitter, x: Value, quarters: int) -> Value:
+def _turned(e: ScalarEmitter[Value], x: Value, quarters: int) -> Value:
     """sin(x + quarters pi/2)."""
     far = e.le(_FAR, e.abs(x))
 
-    def by(reduced: Callable[[ScalarEmitter, Value], Parts]) -> Callable[[ScalarEmitter, Value], Value]:
+    def by(
+        reduced: Callable[[ScalarEmitter[Value], Value], Parts[Value]],
+    ) -> Callable[[ScalarEmitter[Value], Value], Value]:
         return lambda e, x: _sine(e, *reduced(e, x), quarters)
 
     return rarely(e, far, by(_reduced_far), x, by(_reduced)(e, x))
 
 
-def _sine(e: ScalarEmitter, n: Value, r: Value, rest: Value, quarters: int) -> Value:
+def _sine(e: ScalarEmitter[Value], n: Value, r: Value, rest: Value, quarters: int) -> Value:
     """sin(r + rest + (n + quarters) pi/2)."""
     n = e.add(n, quarters) if quarters else n
     square = e.mul(r, r)
@@ -63,14 +65,14 @@ def _sine(e: ScalarEmitter, n: Value, r: Value, rest: Value, quarters: int) -> V
     return e.bitcast(e.xor(e.bitcast(out, int64), sign), float64)
 
 
-def _near_sine(e: ScalarEmitter, r: Value, rest: Value, square: Value) -> Value:
+def _near_sine(e: ScalarEmitter[Value], r: Value, rest: Value, square: Value) -> Value:
     cube = e.mul(square, r)
     tail = e.sub(e.mul(rest, 0.5), e.mul(cube, estrin(e, square, _SINE[1:])))
     small = e.sub(e.sub(e.mul(square, tail), rest), e.mul(cube, _SINE[0]))
     return e.sub(r, small)
 
 
-def _near_cosine(e: ScalarEmitter, r: Value, rest: Value, square: Value) -> Value:
+def _near_cosine(e: ScalarEmitter[Value], r: Value, rest: Value, square: Value) -> Value:
     half = e.mul(square, 0.5)
     main = e.sub(1, half)
     lost = e.sub(e.sub(1, main), half)
@@ -78,7 +80,7 @@ def _near_cosine(e: ScalarEmitter, r: Value, rest: Value, square: Value) -> Valu
     return e.add(main, e.add(lost, tail))
 
 
-def _reduced(e: ScalarEmitter, x: Value) -> Parts:
+def _reduced(e: ScalarEmitter[Value], x: Value) -> Parts[Value]:
     """The parts of |x| < 2^20; products with the first three parts of pi/2 (33 bits each) are exact."""
     shifted = e.add(e.mul(x, 1 / _HALF_PI), DOUBLE.magic)
     n = e.sub(shifted, DOUBLE.magic)
@@ -98,7 +100,7 @@ _WORDS = (
 )  # fmt: skip
 
 
-def _window(e: ScalarEmitter, place: Value) -> list[Value]:
+def _window(e: ScalarEmitter[Value], place: Value) -> list[Value]:
     """192 bits of ``_WORDS``, beginning at a place, in three words."""
     words: list[Value] = [e.constant(word, uint64) for word in _WORDS]
     for step in (8, 4, 2, 1):
@@ -109,7 +111,7 @@ def _window(e: ScalarEmitter, place: Value) -> list[Value]:
     return [e.or_(e.shl(a, shift), e.shr(e.shr(b, 1), rest)) for a, b in pairwise(words)]
 
 
-def _high_product(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _high_product(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     """The upper 64 of the 128 bits of a product, x < 2^53."""
     low = 0xFFFFFFFF
     a, b, c, d = e.shr(x, 32), e.and_(x, low), e.shr(y, 32), e.and_(y, low)
@@ -118,7 +120,7 @@ def _high_product(e: ScalarEmitter, x: Value, y: Value) -> Value:
     return e.add(e.add(e.mul(a, c), e.shr(first, 32)), e.shr(second, 32))
 
 
-def _quarter_turns(e: ScalarEmitter, x: Value) -> tuple[Value, Value]:
+def _quarter_turns(e: ScalarEmitter[Value], x: Value) -> tuple[Value, Value]:
     """x / (pi/2) modulo 4 for x >= 2^20, in units of 2^-62 and 2^-126."""
     bits = e.bitcast(x, uint64)
     place = e.sub(e.shr(bits, 52), 1043)
@@ -130,7 +132,7 @@ def _quarter_turns(e: ScalarEmitter, x: Value) -> tuple[Value, Value]:
     return e.add(e.add(e.mul(whole, high), _high_product(e, whole, middle)), carry), second
 
 
-def _reduced_far(e: ScalarEmitter, x: Value) -> Parts:
+def _reduced_far(e: ScalarEmitter[Value], x: Value) -> Parts[Value]:
     """The parts of |x| >= 2^20; of infinity, NaN."""
     first, second = _quarter_turns(e, e.abs(x))
     n = e.shr(e.add(first, 1 << 61), 62)
@@ -147,7 +149,7 @@ def _reduced_far(e: ScalarEmitter, x: Value) -> Parts:
     return e.select(negative, e.neg(n), n), r, rest
 
 
-def _times_half_pi(e: ScalarEmitter, main: Value, tail: Value) -> tuple[Value, Value]:
+def _times_half_pi(e: ScalarEmitter[Value], main: Value, tail: Value) -> tuple[Value, Value]:
     a, b = _HALF_PI_SPLIT
     upper = upper_half(e, main)
     small = e.add(e.mul(main, b), e.mul(e.add(e.sub(main, upper), tail), a))

@@ -145,7 +145,7 @@ def _binary_entropy(x: Array, y: Array) -> Array:
     return out
 
 
-def _binary_entropy_code(e: ScalarEmitter, x: Value, y: Value) -> Value:
+def _binary_entropy_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     positive, negative = e.max(e.log(x), _LEAST_LOG), e.max(e.log(e.sub(1, x)), _LEAST_LOG)
     return e.sub(e.mul(e.sub(1, y), e.neg(negative)), e.mul(y, positive))
 

@@ -79,8 +79,8 @@ def _solve_row(b: Builder, s: _System, i: Index, failure: int | None, number: In
         for j in range(s.count):
             _put(b, s, i, s.first + j, _dot(b, s, i, s.first + j, begin, end), diagonal)
         return
-    with b.vector(s.count) as j:
-        column = s.first + j
+    with b.vector(s.count) as lane:
+        column = s.first + lane
         total = b.local(b.constant(0, s.x.dtype))
         with b.loop(end, begin) as k:
             term = b.mul(b.load(s.a.buffer, s.a.at(i, k)), b.load(s.x.buffer, s.x.at(k, column)))

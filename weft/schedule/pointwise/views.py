@@ -90,6 +90,7 @@ def _concat(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
         start = stop
     out = read[-1][1]
     for inside, x in reversed(read[:-1]):
+        assert inside is not None  # it is for the last part alone
         out = b.select(inside, x, out)
     return out
 

@@ -263,7 +263,7 @@ def _gathered(r: Reader, node: Node, index: Indices, mask: Any, taps: bool) -> V
             holds = both(b, holds, window.holds)
         places = [w.position for w in windows] + ([w.tap for w in windows] if taps else [])
         value = b.cast(r.read(x, (*index[:lead], *places), both(b, mask, holds)), total.dtype)
-        value = b.select(holds, value, 0)
+        value = value if holds is None else b.select(holds, value, 0)
         b.set(total, getattr(b, sum_instruction(dtype))(b.get(total), value))
 
     _over_windows(b, axes, index[lead:], add)

@@ -45,7 +45,7 @@ def multiply(b: Builder, x: Any, y: Any) -> Value:
     """The product of two numbers in the dtype of sums."""
     if x.dtype == bool_:
         return b.and_(x, y)
-    return b.mul(x, y)  # type: ignore[no-any-return]
+    return b.mul(x, y)
 
 
 def sum_instruction(dtype: DType) -> str:
@@ -98,8 +98,8 @@ def _add(
         for p in range(step.extent):
             _add(b, sums, left, Side(right.buffer, right.start + p * step.right), rest, moved + p * step.left)
         return
-    with b.loop(step.extent) as p:
-        _add(b, sums, left, Side(right.buffer, right.start + p * step.right), rest, moved + p * step.left)
+    with b.loop(step.extent) as i:
+        _add(b, sums, left, Side(right.buffer, right.start + i * step.right), rest, moved + i * step.left)
 
 
 def add_dots(

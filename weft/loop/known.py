@@ -1,0 +1,66 @@
+"""What is known of scalars while code is written: sums of indices, comparisons that bounds decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import bool_, int64
+from weft.loop.index import Index
+from weft.loop.ir import Const, Value
+from weft.ops.scalar import Number
+
+Operand = Value | Number
+NUMBERS = (int, float, complex, np.generic)  # not yet scalars of the IR
+
+
+def index_of(operation: Callable[[Any, Any], Index], x: Operand, y: Operand) -> Index | None:
+    """A sum or a difference as an index, if it is one of indices and whole numbers."""
+    if not (isinstance(x, Index) or isinstance(y, Index)):
+        return None
+    parts = [int(v.value) if isinstance(v, Const) else v for v in (x, y)]
+    return operation(*parts) if all(isinstance(v, Index | int) for v in parts) else None
+
+
+def ordered(x: Operand, y: Operand) -> tuple[Index, Index] | None:
+    """The smaller and the larger one of indices, where their bounds tell."""
+    for smaller, larger in ((x, y), (y, x)):
+        known = compared(smaller, larger, strict=False)
+        if known is not None and known.value:
+            return _as_index(smaller), _as_index(larger)
+    return None
+
+
+def _as_index(x: Operand) -> Index:
+    """An index, or a whole number as one."""
+    return x if isinstance(x, Index) else Index.of(int(x.value if isinstance(x, Const) else x))  # type: ignore[arg-type]
+
+
+def compared(x: Operand, y: Operand, *, strict: bool) -> Const | None:
+    """Whether one is below another (or equal, unless strict), where their bounds tell."""
+    left, right = _bounds(x), _bounds(y)
+    if left is None or right is None or not any(isinstance(v, Index | Const) for v in (x, y)):
+        return None
+    if left[1] < right[0] or (not strict and left[1] == right[0]):
+        return Const(np.bool_(True), bool_)
+    if right[1] < left[0] or (strict and right[1] == left[0]):
+        return Const(np.bool_(False), bool_)
+    return None
+
+
+def with_known(x: Operand, y: Operand, decides: bool) -> Value | None:
+    """What two truths make where one is known: it decides, or leaves it to the other."""
+    for known, other in ((x, y), (y, x)):
+        if isinstance(known, Const) and known.dtype == bool_ and not isinstance(other, NUMBERS):
+            return known if bool(known.value) == decides else other
+    return None
+
+
+def _bounds(x: Operand) -> tuple[int, int] | None:
+    """The least and the largest value of an index or a whole number, where they are known."""
+    if isinstance(x, Index):
+        return x.bounds()
+    number = x.value if isinstance(x, Const) and x.dtype == int64 else x
+    return (int(number), int(number)) if isinstance(number, int | np.integer) else None
