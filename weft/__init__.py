@@ -1,7 +1,7 @@
 """weft: a computation-graph framework. Ordinary Python on tensors, dynamic and static graphs, one cloth.
 
-The names are listed in ``weft/base/names.py``. Those of modules that every program needs are there at once, the
-others from their first use on, so that ``import weft`` stays quick. Editors read the stub beside this.
+The names are listed in ``weft/base/names.py``. Those of modules that every program needs are there at once,
+the others from their first use on, so that ``import weft`` stays quick. Editors read the stub beside this.
 """
 
 import gc as _gc
