@@ -7,13 +7,14 @@
 #   make test-cross  every case of every op compiled for the other architecture: ARM's on x86-64, and x86-64 on ARM
 #   make test-interop  PyTorch and JAX beside weft, in an environment that has them
 #   make check   lint, format and types
+#   make stubs   write the stubs that editors and type checkers read, from the tables of public names
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
 #   make sizes   what installing weft, PyTorch, JAX and TensorFlow takes
 #   make clean   remove everything that was made
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug test-view test-onnx test-cross test-interop check bench sizes clean
+.PHONY: demo test test-debug test-view test-onnx test-cross test-interop check stubs bench sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -78,6 +79,9 @@ check: $(VENV)/.stamp
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy --strict weft
+
+stubs: $(VENV)/.stamp
+	$(VENV)/bin/python -m tests.stubs --write
 
 # the peers have environments of their own beside this one; bench/environments.py makes them
 bench: $(BENCH)/weft/.stamp

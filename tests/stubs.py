@@ -26,7 +26,12 @@ HEAD = '"""Written by ``python -m tests.stubs --write``."""\n\n# ruff: noqa\n# f
 OPERAND = "Operand = Tensor | np.ndarray[Any, Any] | np.generic | complex\n"
 NOT_METHODS = {"__array_function__", "__array_priority__", "__array_ufunc__", "__hash__"}
 UNARY = {f"__{name}__" for name in _UNARY} | {*_SHORT, "zero_"}
-OPERATORS = """
+OPERATORS = """from typing import Any
+
+from weft.tensor.functions import Operand
+from weft.tensor.tensor import Tensor
+
+class Attached:
     def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
     def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
     def __getitem__(self, key: Any) -> Tensor: ...
@@ -45,8 +50,8 @@ def weft_stub() -> str:
 
 
 def functional_stub() -> str:
-    """``weft/functional.pyi``."""
-    return HEAD + re_exports(homes(NETWORK))
+    """``weft/functional.pyi``: all of it is in weft, too."""
+    return HEAD + re_exports({name: Home("weft", name) for name in homes(NETWORK)})
 
 
 def layers_stub() -> str:
@@ -82,13 +87,11 @@ def interface_stub() -> str:
     return (
         HEAD
         + "".join(f"from {m.rpartition('.')[0]} import {a[1:]} as {a}\n" for m, a in sorted(modules.items()))
-        + "from typing import Any\n\nfrom weft.tensor.functions import Operand\n"
-        + "from weft.tensor.tensor import Tensor\n\n"
-        + f"class Attached:{OPERATORS}"
+        + OPERATORS
         + "".join(f"    @property\n    def {name}(self) -> Tensor: ...\n" for name in properties)
         + "".join(methods)
         + f"{packed(aliases, '; ')}\n"
-    )  # fmt: skip
+    )
 
 
 def _is_unary(value: object) -> bool:

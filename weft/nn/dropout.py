@@ -32,7 +32,16 @@ class Dropout(_Dropout):
         return weft.dropout(x, self.p, self.training)
 
 
-class Dropout1d(_Dropout):
+class _ChannelDropout(_Dropout):
+    rank = 0
+
+    def forward(self, x: Any) -> Any:
+        """x, some of its channels dropped in training."""
+        function = (weft.dropout1d, weft.dropout2d, weft.dropout3d)[self.rank - 1]
+        return function(x, self.p, self.training)
+
+
+class Dropout1d(_ChannelDropout):
     """In training, zero whole channels of x (N, C, L) with probability p and scale the rest.
 
     >>> import weft
@@ -40,12 +49,10 @@ class Dropout1d(_Dropout):
     tensor(0.)
     """
 
-    def forward(self, x: Any) -> Any:
-        """x, some of it dropped in training."""
-        return weft.dropout1d(x, self.p, self.training)
+    rank = 1
 
 
-class Dropout2d(_Dropout):
+class Dropout2d(_ChannelDropout):
     """In training, zero whole channels of x (N, C, H, W) with probability p and scale the rest.
 
     >>> import weft
@@ -53,12 +60,10 @@ class Dropout2d(_Dropout):
     tensor(0.)
     """
 
-    def forward(self, x: Any) -> Any:
-        """x, some of it dropped in training."""
-        return weft.dropout2d(x, self.p, self.training)
+    rank = 2
 
 
-class Dropout3d(_Dropout):
+class Dropout3d(_ChannelDropout):
     """In training, zero whole channels of x (N, C, D, H, W) with probability p and scale the rest.
 
     >>> import weft
@@ -66,9 +71,7 @@ class Dropout3d(_Dropout):
     tensor(0.)
     """
 
-    def forward(self, x: Any) -> Any:
-        """x, some of it dropped in training."""
-        return weft.dropout3d(x, self.p, self.training)
+    rank = 3
 
 
 class AlphaDropout(_Dropout):

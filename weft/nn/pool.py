@@ -8,8 +8,21 @@ import weft
 from weft.nn.module import Module
 
 
-class _MaxPool(Module):
+class _Pool(Module):
+    """A window that slides along ``rank`` axes."""
+
     rank = 0
+    _shown: tuple[str, ...] = ("kernel_size", "stride", "padding")
+
+    def __init__(self, kernel_size: Any, stride: Any, padding: Any) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+
+
+class _MaxPool(_Pool):
+    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
         self,
@@ -20,10 +33,7 @@ class _MaxPool(Module):
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
+        super().__init__(kernel_size, stride, padding)
         self.dilation = dilation
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
@@ -33,13 +43,6 @@ class _MaxPool(Module):
         function = (weft.max_pool1d, weft.max_pool2d, weft.max_pool3d)[self.rank - 1]
         window = (self.kernel_size, self.stride, self.padding, self.dilation)
         return function(x, *window, self.ceil_mode, self.return_indices)
-
-    def extra_repr(self) -> str:
-        """Its window."""
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
 
 
 class MaxPool1d(_MaxPool):
@@ -84,23 +87,14 @@ class MaxPool3d(_MaxPool):
     rank = 3
 
 
-class _MaxUnpool(Module):
-    rank = 0
-
+class _MaxUnpool(_Pool):
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
+        super().__init__(kernel_size, stride, padding)
 
     def forward(self, x: Any, indices: Any, output_size: Any = None) -> Any:
         """The values at the places that a pool found them at, zeros elsewhere."""
         function = (weft.max_unpool1d, weft.max_unpool2d, weft.max_unpool3d)[self.rank - 1]
         return function(x, indices, self.kernel_size, self.stride, self.padding, output_size)
-
-    def extra_repr(self) -> str:
-        """Its window."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class MaxUnpool1d(_MaxUnpool):
@@ -144,7 +138,7 @@ class MaxUnpool3d(_MaxUnpool):
     rank = 3
 
 
-class AvgPool1d(Module):
+class AvgPool1d(_Pool):
     """The mean of each window of x (N, C, L).
 
     Args:
@@ -167,10 +161,7 @@ class AvgPool1d(Module):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
+        super().__init__(kernel_size, stride, padding)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
@@ -178,10 +169,6 @@ class AvgPool1d(Module):
         """The means."""
         window = (self.kernel_size, self.stride, self.padding)
         return weft.avg_pool1d(x, *window, self.ceil_mode, self.count_include_pad)
-
-    def extra_repr(self) -> str:
-        """Its window."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool2d(AvgPool1d):
@@ -234,6 +221,7 @@ class AvgPool3d(AvgPool2d):
 
 class _LPPool(Module):
     rank = 0
+    _shown = ("norm_type", "kernel_size", "stride")
 
     def __init__(
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
@@ -248,10 +236,6 @@ class _LPPool(Module):
         """The p-norms of the windows."""
         function = (weft.lp_pool1d, weft.lp_pool2d, weft.lp_pool3d)[self.rank - 1]
         return function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        """Its window."""
-        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}"
 
 
 class LPPool1d(_LPPool):
@@ -293,21 +277,22 @@ class LPPool3d(_LPPool):
     rank = 3
 
 
-class _AdaptiveAvgPool(Module):
+class _Adaptive(Module):
+    """As many bins along ``rank`` axes as are asked for."""
+
     rank = 0
+    _shown = ("output_size",)
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
+
+class _AdaptiveAvgPool(_Adaptive):
     def forward(self, x: Any) -> Any:
         """The means of the bins."""
         functions = (weft.adaptive_avg_pool1d, weft.adaptive_avg_pool2d, weft.adaptive_avg_pool3d)
         return functions[self.rank - 1](x, self.output_size)
-
-    def extra_repr(self) -> str:
-        """How many bins there are."""
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
@@ -343,22 +328,15 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     rank = 3
 
 
-class _AdaptiveMaxPool(Module):
-    rank = 0
-
+class _AdaptiveMaxPool(_Adaptive):
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
+        super().__init__(output_size)
         self.return_indices = return_indices
 
     def forward(self, x: Any) -> Any:
         """The largest values, and where they are if ``return_indices``."""
         functions = (weft.adaptive_max_pool1d, weft.adaptive_max_pool2d, weft.adaptive_max_pool3d)
         return functions[self.rank - 1](x, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        """How many bins there are."""
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):

@@ -27,7 +27,19 @@ class GLU(Module):
         return weft.glu(x, self.dim)
 
 
-class Softmax(Module):
+class _Softmax(Module):
+    _shown = ("dim",)
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def _axis(self, x: Any) -> int:
+        """The axis to normalise along; without one, the first of x with 0, 1 or 3 axes, else the second."""
+        return self.dim if self.dim is not None else 0 if x.ndim in (0, 1, 3) else 1
+
+
+class Softmax(_Softmax):
     """Positive numbers that sum to 1 along an axis.
 
     >>> import weft
@@ -35,18 +47,12 @@ class Softmax(Module):
     tensor([0.5000, 0.5000])
     """
 
-    _shown = ("dim",)
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, x: Any) -> Any:
         """Along the axis."""
-        return weft.softmax(x, axis=_axis(x, self.dim))
+        return weft.softmax(x, axis=self._axis(x))
 
 
-class Softmin(Module):
+class Softmin(_Softmax):
     """The softmax of ``-x``.
 
     >>> import weft
@@ -54,18 +60,12 @@ class Softmin(Module):
     tensor([0.5000, 0.5000])
     """
 
-    _shown = ("dim",)
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, x: Any) -> Any:
         """Along the axis."""
-        return weft.softmin(x, axis=_axis(x, self.dim))
+        return weft.softmin(x, axis=self._axis(x))
 
 
-class LogSoftmax(Module):
+class LogSoftmax(_Softmax):
     """The logarithm of the softmax, without overflow.
 
     >>> import weft
@@ -73,15 +73,9 @@ class LogSoftmax(Module):
     tensor([-0.6931, -0.6931])
     """
 
-    _shown = ("dim",)
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
     def forward(self, x: Any) -> Any:
         """Along the axis."""
-        return weft.log_softmax(x, axis=_axis(x, self.dim))
+        return weft.log_softmax(x, axis=self._axis(x))
 
 
 class Softmax2d(Module):
@@ -95,8 +89,3 @@ class Softmax2d(Module):
     def forward(self, x: Any) -> Any:
         """Over the channels."""
         return weft.softmax(x, axis=-3)
-
-
-def _axis(x: Any, dim: int | None) -> int:
-    """The axis along which to normalise; without one, the first of x with 0, 1 or 3 axes, else the second."""
-    return dim if dim is not None else 0 if x.ndim in (0, 1, 3) else 1

@@ -17,11 +17,13 @@ from weft.ops.activation_ops import (
     rectify,
     soft_rectify,
 )
-from weft.ops.elementwise import absolute, sigmoid, tanh
+from weft.ops.complex import absolute
+from weft.ops.exponential import sigmoid
 from weft.ops.op import Operand, Sample, Tensor, composite, type_of
 from weft.ops.samples import join, real_array, reals
 from weft.ops.select import same_dtype, select
 from weft.ops.statistics import as_floating
+from weft.ops.trigonometric import tanh
 from weft.ops.view.primitives import reshape
 from weft.ops.view.slices import slice_axis
 

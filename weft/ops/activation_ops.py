@@ -12,8 +12,9 @@ import numpy as np
 
 from weft.base.dtypes import float32
 from weft.ops import exponent, gaussian
+from weft.ops.arithmetic import minimum
 from weft.ops.elementary import widened
-from weft.ops.elementwise import exp, expm1, minimum, sigmoid
+from weft.ops.exponential import exp, expm1, sigmoid
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
 from weft.ops.op import Array, Sample, Tensor

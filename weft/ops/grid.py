@@ -13,11 +13,13 @@ from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
+from weft.ops.arithmetic import clip_between, fmod
 from weft.ops.batching import move_axis
+from weft.ops.complex import absolute
 from weft.ops.contract import matmul, transpose_last
-from weft.ops.elementwise import absolute, clip_between, floor, fmod, round
 from weft.ops.index import gather_nd
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.rounding import floor, round
 from weft.ops.samples import real_array
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import positions, size_value

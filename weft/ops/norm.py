@@ -19,8 +19,9 @@ from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
+from weft.ops.arithmetic import maximum, pow
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
-from weft.ops.elementwise import maximum, pow, rsqrt
+from weft.ops.exponential import rsqrt
 from weft.ops.families import primitive
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum

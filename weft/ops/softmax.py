@@ -13,7 +13,7 @@ from weft.base.shapes import normalize_axis
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
-from weft.ops.elementwise import exp
+from weft.ops.exponential import exp
 from weft.ops.families import primitive
 from weft.ops.op import Array, Sample, Tensor, composite
 from weft.ops.reduce import reduce_sum

@@ -152,12 +152,7 @@ windows: Op = linear(
     eval=_windows,
     transpose=(
         lambda g, x_type, kernel, stride, padding, dilation: overlap_add(
-            g,
-            sizes=_spatial(x_type, len(kernel)),
-            kernel=kernel,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
+            g, sizes=_spatial(x_type, len(kernel)), **_attrs(kernel, stride, padding, dilation)
         ),
     ),
     batch=batch_leading(),
@@ -169,9 +164,7 @@ overlap_add: Op = linear(
     type_rule=_added_type,
     eval=_overlap_add,
     transpose=(
-        lambda g, kernel, stride, padding, dilation: windows(
-            g, kernel=kernel, stride=stride, padding=padding, dilation=dilation
-        ),
+        lambda g, kernel, stride, padding, dilation: windows(g, **_attrs(kernel, stride, padding, dilation)),
     ),
     batch=batch_leading(),
     samples=lambda: _transposed_samples(taps=True),
@@ -229,12 +222,7 @@ window_sum: Op = linear(
     eval=_window_sum,
     transpose=(
         lambda g, x_type, kernel, stride, padding, dilation: window_spread(
-            g,
-            sizes=_spatial(x_type, len(kernel)),
-            kernel=kernel,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
+            g, sizes=_spatial(x_type, len(kernel)), **_attrs(kernel, stride, padding, dilation)
         ),
     ),
     batch=batch_leading(),
@@ -249,7 +237,7 @@ window_spread: Op = linear(
     eval=_window_spread,
     transpose=(
         lambda g, kernel, stride, padding, dilation: window_sum(
-            g, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+            g, **_attrs(kernel, stride, padding, dilation)
         ),
     ),
     batch=batch_leading(),

@@ -12,6 +12,8 @@ import weft
 from weft.optim.counted import CountedOptimizer, one_minus_power
 from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, directed
 
+LIMITS = {"lr": NOT_NEGATIVE, "betas": FRACTION, "eps": NOT_NEGATIVE, "weight_decay": NOT_NEGATIVE}
+
 
 class Adam(CountedOptimizer):
     """Adam.
@@ -34,12 +36,7 @@ class Adam(CountedOptimizer):
     tensor([0.9000, 1.9000])
     """
 
-    limits: ClassVar = {
-        "lr": NOT_NEGATIVE,
-        "betas": FRACTION,
-        "eps": NOT_NEGATIVE,
-        "weight_decay": NOT_NEGATIVE,
-    }
+    limits: ClassVar = LIMITS
     decoupled = False  # whether weight decay acts on parameters directly
 
     def __init__(
@@ -53,17 +50,8 @@ class Adam(CountedOptimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": tuple(betas),
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "amsgrad": amsgrad,
-                "maximize": maximize,
-            },
-        )
+        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize})
 
     def zeros(self, group: Group) -> tuple[str, ...]:
         """The averages, and the largest of the second if asked."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import weft
-from weft.optim.adam import averages, decayed
+from weft.optim.adam import LIMITS, averages, decayed
 from weft.optim.counted import CountedOptimizer, in_wide, one_minus_power
-from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, directed
-
-_LIMITS = {"lr": NOT_NEGATIVE, "betas": FRACTION, "eps": NOT_NEGATIVE, "weight_decay": NOT_NEGATIVE}
+from weft.optim.optimizer import NOT_NEGATIVE, Group, directed
 
 
 class Adamax(CountedOptimizer):
@@ -36,7 +34,7 @@ class Adamax(CountedOptimizer):
     tensor([0.9000, 1.9000])
     """
 
-    limits: ClassVar = _LIMITS
+    limits: ClassVar = LIMITS
 
     def __init__(
         self,
@@ -71,7 +69,7 @@ class Adamax(CountedOptimizer):
 class _Decoupling(CountedOptimizer):
     """What NAdam and RAdam share: the averages of Adam, and weight decay of either kind."""
 
-    limits: ClassVar = _LIMITS
+    limits: ClassVar = LIMITS
 
     def zeros(self, group: Group) -> tuple[str, ...]:
         """The averages of gradients and of their squares."""
@@ -118,20 +116,11 @@ class NAdam(_Decoupling):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": tuple(betas),
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "momentum_decay": momentum_decay,
-                "decoupled_weight_decay": decoupled_weight_decay,
-                "maximize": maximize,
-            },
-        )
+        adam = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
+        own = {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, {**adam, **own, "maximize": maximize})
 
-    limits: ClassVar = {**_LIMITS, "momentum_decay": NOT_NEGATIVE}
+    limits: ClassVar = {**LIMITS, "momentum_decay": NOT_NEGATIVE}
 
     def prepare(self, group: Group, params: list[Any]) -> None:
         """The product of momentums so far, beside the averages."""
@@ -197,17 +186,9 @@ class RAdam(_Decoupling):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "betas": tuple(betas),
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "decoupled_weight_decay": decoupled_weight_decay,
-                "maximize": maximize,
-            },
-        )
+        adam = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
+        own = {"decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}
+        super().__init__(params, {**adam, **own})
 
     def factors(self, settings: Group, step: Any) -> dict[str, Any]:
         """The size of a plain step, whether the squares count, and the size of a step where they do."""

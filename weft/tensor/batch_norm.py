@@ -10,7 +10,8 @@ import numpy as np
 from weft.base.public import public
 from weft.base.size_bounds import size_max, surely_less
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.elementwise import mul, rsqrt
+from weft.ops.arithmetic import mul
+from weft.ops.exponential import rsqrt
 from weft.ops.norm import affine, need_positive, per_channel, standardize
 from weft.ops.op import type_of, whole
 from weft.ops.reduce import reduce_sum

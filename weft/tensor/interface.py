@@ -1,7 +1,7 @@
-"""The place of the methods that are attached to Tensor; the stub beside this file tells what they are."""
+"""The place of the methods that are attached to Tensor; the stub beside this file names their functions."""
 
 
 class Attached:
-    """Empty at run time; ``operators``, ``methods``, ``elementwise_methods`` and ``casts`` fill Tensor."""
+    """Empty at run time: Tensor is filled by ``operators``, ``published``, ``methods``, ``casts`` ..."""
 
     __slots__ = ()

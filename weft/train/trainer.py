@@ -111,10 +111,9 @@ class Trainer:
         log_every: int = 50,
         progress: bool = True,
     ) -> None:
-        for name, number in (("accumulate", accumulate), ("log_every", log_every)):
-            _check_count(name, number)
-        if checkpoint_every is not None:
-            _check_count("checkpoint_every", checkpoint_every)
+        _check_count("accumulate", accumulate)
+        _check_count("log_every", log_every)
+        _check_count("checkpoint_every", 1 if checkpoint_every is None else checkpoint_every)
         if scheduler_every not in ("epoch", "step"):
             message = f'scheduler_every must be "epoch" or "step", got {scheduler_every!r}'
             raise DomainError("Trainer", message)
@@ -137,10 +136,6 @@ class Trainer:
         self.callbacks = list(callbacks)
         self.checkpoints = None if directory is None else Checkpoints(directory, keep)
         self.monitor = monitor or ("loss" if validation is None else "val_loss")
-        self.step = 0
-        self.epoch = 0
-        self.history: list[Row] = []
-        self.stopped = ""
         self._runner = Runner(recipe, compile)
         self._train = Feed("train", train)
         self._validation = None if validation is None else Feed("validation", validation)
@@ -150,6 +145,14 @@ class Trainer:
         self._log_kinds = check_kinds(logs)
         self._log_every = log_every
         self._shows = progress
+        self._begin()
+
+    def _begin(self) -> None:
+        """The state of a run that has not begun."""
+        self.step = 0
+        self.epoch = 0
+        self.history: list[Row] = []
+        self.stopped = ""
         self._means = Means()  # of this epoch
         self._lately = Means()  # since the last row of the logs
         self._logs: list[Log] = []

@@ -15,7 +15,9 @@ import numpy as np
 from weft.base.public import public
 from weft.errors import DomainError, ShapeError
 from weft.ops.activation_ops import soft_rectify
-from weft.ops.elementwise import absolute, exp, log, maximum, minimum
+from weft.ops.arithmetic import maximum, minimum
+from weft.ops.complex import absolute
+from weft.ops.exponential import exp, log
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum

@@ -13,8 +13,9 @@ from weft.base.shapes import normalize_axis
 from weft.errors import DomainError, ShapeError
 from weft.ops.activation import logsigmoid, relu
 from weft.ops.activation_ops import soft_rectify
+from weft.ops.arithmetic import maximum, minimum
 from weft.ops.classes import put_class, take_class
-from weft.ops.elementwise import equal, maximum, minimum
+from weft.ops.compare import equal
 from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced
 from weft.ops.op import Array, Sample, Tensor, composite, type_of

@@ -14,12 +14,12 @@ from weft.errors import DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.conv.kernel import Ints
 from weft.ops.conv.layers import per_axis
-from weft.ops.elementwise import select
 from weft.ops.index import gather_nd
 from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
 from weft.ops.pool.maximum import max_indices, max_values, separated
 from weft.ops.pool.windowed import need_floating, need_pool_rank
 from weft.ops.reduce import argmax, reduce_sum
+from weft.ops.select import select
 from weft.ops.size import count_to
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.windows import window_sum

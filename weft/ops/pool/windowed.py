@@ -16,10 +16,10 @@ from weft.base.public import public
 from weft.base.shapes import PerAxis, Shape
 from weft.base.sizes import is_known
 from weft.errors import DomainError, DtypeError, ShapeError
-from weft.ops.arithmetic import maximum, minimum
+from weft.ops.arithmetic import maximum, minimum, pow
+from weft.ops.complex import absolute
 from weft.ops.conv.kernel import Ints, output_size
 from weft.ops.conv.layers import per_axis
-from weft.ops.elementwise import absolute, pow
 from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
 from weft.ops.pool.maximum import max_indices, max_values, separated, window_attrs
 from weft.ops.samples import real_array
