@@ -87,6 +87,7 @@ Samples = Callable[[], Iterable[Sample]]
 Rule = Callable[..., Any]
 Defaults = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]]
 View = Callable[..., Sequence[Any]] | Literal["flat"]
+FOLDS = ("add", "mul", "max", "min", "and_", "or_")  # instructions that make one element of two
 
 
 class Op:
@@ -123,8 +124,7 @@ class Op:
             attributes; nodes have them all.
         precision: what ``weft.autocast`` makes of floating inputs: half precision if "low", single if "high",
             nothing if "".
-        fold: the instruction that makes one element of many, two at a time ("add", "mul", "max", "min",
-            "and_", "or_"), or "".
+        fold: the instruction of ``FOLDS`` that makes one element of many, two at a time, or "".
         fold_over: which elements: "axes" (a reduction: its attributes are ``axes`` and ``keepdims``),
             "windows", "prefix" (a running result), "place" (where the result is); "" without a fold.
         view: of an op that gives elements of its one input in another order, where one lies: a function

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop
+from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop, Statement
 from weft.schedule.accesses import accesses, blocks_of, redirect
 from weft.schedule.index_keys import index_key
 from weft.schedule.reuse import reads_first
@@ -64,7 +64,7 @@ class _Coalescing:
         return True
 
 
-def _delete(statements: list[Any], statement: Any) -> None:
+def _delete(statements: list[Any], statement: Statement) -> None:
     del statements[next(i for i, s in enumerate(statements) if s is statement)]
 
 
@@ -92,7 +92,7 @@ def _begin_in_place(statements: list[Any], end: int, copy: Copy) -> list[tuple[l
     return entries
 
 
-def _touches(statement: Any, buffer: Buffer) -> bool:
+def _touches(statement: Statement, buffer: Buffer) -> bool:
     return any(a.buffer is buffer for a in accesses(statement))
 
 
@@ -101,7 +101,7 @@ def _is_whole(copy: Copy) -> bool:
     return whole and index_key(copy.source_index) == 0
 
 
-def _is_inverse(statement: Any, copy: Copy) -> bool:
+def _is_inverse(statement: Statement, copy: Copy) -> bool:
     """Whether a statement is the copy from the place that another one copies back to."""
     return (
         isinstance(statement, Copy)
@@ -112,7 +112,7 @@ def _is_inverse(statement: Any, copy: Copy) -> bool:
     )
 
 
-def _in_place(statement: Any, new: Buffer, start: Index, old: Buffer) -> bool:
+def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> bool:
     """Whether a launch or a loop that makes old may write to the memory of new, which it reads."""
     if isinstance(statement, Loop):
         return index_key(start) == 0 and reads_first(statement, new, old)

@@ -17,12 +17,13 @@ from typing import Any
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
+from weft.ops.size import iota
+from weft.ops.view.primitives import broadcast_to
 from weft.schedule.clusters import Clusters
 from weft.schedule.pointwise.rules import has_pointwise_rule, is_elementwise
 from weft.schedule.recompute import is_backward
 from weft.schedule.use_def import UseDef, is_view
 
-REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or_", "all": "and_"}
 MOST_NODES = 100  # of a group
 SHORT_ROW = 8  # columns from which on work for each row may be scalar code
 LONG_ROW = 32768  # elements from which on one row alone is reduced in blocks
@@ -100,11 +101,16 @@ class Group:
     anchor: int | None = None
 
 
+def is_reduction(node: Node) -> bool:
+    """Whether a node folds the elements along some axes into one."""
+    return bool(node.op.fold_over == "axes")
+
+
 def fusible(node: Node) -> bool:
     """Whether a node can be in a group."""
-    if is_view(node) or len(node.outputs) != 1 or node.op.name == "iota":
+    if is_view(node) or len(node.outputs) != 1 or node.op is iota:
         return False
-    if node.op.name in REDUCTIONS:
+    if is_reduction(node):
         return len(node.inputs[0].type.shape) > 0
     return has_pointwise_rule(node) and node.outputs[0].type.shape != ()
 
@@ -128,7 +134,7 @@ def _is_long(size: Any) -> bool:
 
 def frame_of(node: Node) -> Frame | None:
     """The frame of a node by itself; None for a reduction that is neither of rows nor of columns."""
-    if node.op.name not in REDUCTIONS:
+    if not is_reduction(node):
         return Frame(node.outputs[0].type.shape)
     shape, axes = node.inputs[0].type.shape, node.attrs["axes"]
     if not axes:
@@ -256,7 +262,7 @@ class Grouping:
 
 def aligned(use_def: UseDef, node: Node, frame: Frame, made: set[Value]) -> bool:
     """Whether a node fits into a frame, and reads what is made inside at its own row and column alone."""
-    if node.op.name in REDUCTIONS:
+    if is_reduction(node):
         how = reduction(node, frame)
         inputs = [_edge(use_def, v, v.type.shape, frame, made) for v in node.inputs]
         if not how or any(e not in ("full", "outside") for e in inputs):
@@ -287,10 +293,10 @@ def _edge(use_def: UseDef, value: Value, shape: tuple[Any, ...], frame: Frame, m
     v = value
     while v is not root:  # only views that keep every element at its row and column
         view = use_def.nodes[use_def.producer[v]]
-        if view.op.name == "broadcast_to" and broadcast:
+        if view.op is broadcast_to and broadcast:
             if not _repeats_rows(view.inputs[0].type.shape, v.type.shape, frame):
                 return ""
-        elif view.op.name != "reshape":
+        elif view.op.view != "flat":
             return ""
         v = view.inputs[0]
     own = value.type.shape

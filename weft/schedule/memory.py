@@ -11,7 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.base.sizes import Size
-from weft.loop.ir import Block, Buffer, Extent, Fail, Function, Host, Launch, Leave, Loop, Wave, While
+from weft.loop.ir import (
+    Block,
+    Buffer,
+    Extent,
+    Fail,
+    Function,
+    Host,
+    Launch,
+    Leave,
+    Loop,
+    Statement,
+    Wave,
+    While,
+)
 from weft.schedule.accesses import accesses, blocks_of, own_accesses
 from weft.schedule.index_keys import index_key
 
@@ -259,7 +272,7 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
     return found
 
 
-def _can_fail(statement: Any, known: dict[Block, bool]) -> bool:
+def _can_fail(statement: Statement, known: dict[Block, bool]) -> bool:
     """Whether a statement, or one inside, may note a failure; what is known of bodies is kept."""
     if isinstance(statement, Launch):
         body = statement.function.body  # which copies of a kernel share
@@ -284,7 +297,7 @@ def _is_safe(
     return late == [first] and _reads_before_writing(statements[first], old, new)
 
 
-def _reads_before_writing(statement: Any, old: Buffer, new: Buffer) -> bool:
+def _reads_before_writing(statement: Statement, old: Buffer, new: Buffer) -> bool:
     if isinstance(statement, Wave):
         touching = [s for s in statement.launches if any(b is old or b is new for b, _ in s.buffers)]
         return len(touching) == 1 and _reads_before_writing(touching[0], old, new)

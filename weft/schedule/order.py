@@ -16,8 +16,6 @@ from weft.ir.graph import Node, Value
 from weft.schedule.fusion import Group
 from weft.schedule.use_def import UseDef, is_view
 
-_FALLIBLE = frozenset({"gather", "scatter", "scatter_add", "take_class", "put_class", "solve_triangular"})
-_CHANGING = frozenset({"scatter", "scatter_add"})
 _UNKNOWN = 64  # what a named size is taken for
 
 
@@ -85,7 +83,7 @@ class _Ordering:
             for v in self.use_def.nodes[i].inputs:
                 readers.setdefault(self.use_def.root(v), []).append(unit)
         for i, unit in self.unit_of.items():
-            if self.use_def.nodes[i].op.name in _CHANGING:
+            if self.use_def.nodes[i].op.in_place:
                 self._add_needs(unit, readers[self.use_def.root(self.use_def.nodes[i].inputs[0])])
 
     def _before(self, unit: int) -> set[int]:
@@ -152,7 +150,7 @@ class _Ordering:
 
 
 def _may_fail(node: Node) -> bool:
-    return node.op.name in _FALLIBLE or node.op.effect or bool(node.regions)
+    return node.op.fallible or node.op.effect or bool(node.regions)
 
 
 def _bytes(value: Value) -> float:

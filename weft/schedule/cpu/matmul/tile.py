@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.base.dtypes import DType, bfloat16, bool_, float16, float32
+from weft.base.dtypes import bool_
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Local, Value
+from weft.schedule.accumulation import sum_dtype, sum_instruction
 
 
 class Step(NamedTuple):
@@ -36,21 +37,11 @@ UNROLLED = 4  # steps of an inner loop that are written out
 Finished = Callable[[int, Index, Value], None]
 
 
-def sum_dtype(dtype: DType) -> DType:
-    """The dtype that products are summed in."""
-    return float32 if dtype in (float16, bfloat16) else dtype
-
-
 def multiply(b: Builder, x: Any, y: Any) -> Value:
     """The product of two numbers in the dtype of sums."""
     if x.dtype == bool_:
         return b.and_(x, y)
     return b.mul(x, y)  # type: ignore[no-any-return]
-
-
-def sum_instruction(dtype: DType) -> str:
-    """The instruction that sums products."""
-    return "or_" if dtype == bool_ else "add"
 
 
 def load_wide(b: Builder, buffer: Buffer, index: Any, mask: Any = None) -> Value:
