@@ -21,19 +21,21 @@ from weft.schedule.reuse import reads_first
 
 def elide_copies(block: Block, temporaries: list[Buffer]) -> None:
     """Remove the copies of a block, and of those inside, that need not be, and what was copied."""
-    _Coalescing(block, temporaries).visit(block)
+    _Elision(block, temporaries).visit(block)
 
 
-class _Coalescing:
+class _Elision:
     def __init__(self, block: Block, temporaries: list[Buffer]) -> None:
         self.temporaries = temporaries
         self.known = set(temporaries)
         self.uses: Counter[Buffer] = Counter(a.buffer for s in block.statements for a in accesses(s))
 
     def visit(self, block: Block) -> None:
+        # Inner blocks first: what goes away there are uses that would keep a copy out here.
         for statement in block.statements:
             for inner in blocks_of(statement):
                 self.visit(inner)
+        # With a copy statements move and uses change, so the search begins anew after each.
         changed = True
         while changed:
             changed = False
@@ -48,6 +50,8 @@ class _Coalescing:
             return False
         touched = [sum(a.buffer is old for a in accesses(s)) for s in statements]
         first = next(i for i, count in enumerate(touched) if count)
+        # All uses must lie before the copy and in this block, and the place must be known before the first:
+        # else some code would still mean the temporary, or an address that does not exist yet.
         if sum(touched[: j + 1]) != self.uses[old] or not _is_known_at(copy.target_index, statements, first):
             return False
         entries = _begin_in_place(statements, j, copy)
@@ -58,6 +62,7 @@ class _Coalescing:
         _delete(statements, copy)
         for block, entry in entries:
             _delete(block, entry)
+        # Each copy that went away had named both buffers, one of them under its old name.
         self.uses[new] += self.uses.pop(old) - 2 - 2 * len(entries)
         self.known.discard(old)
         self.temporaries.remove(old)
@@ -82,6 +87,7 @@ def _begin_in_place(statements: list[Any], end: int, copy: Copy) -> list[tuple[l
     if _is_inverse(begin, copy):
         entries.append((statements, begin))
     elif isinstance(begin, If):
+        # Each side may begin in its own way, but none may look at the target in another.
         for block in blocks_of(begin):
             found = _begin_in_place(block.statements, len(block.statements), copy)
             if found is None:

@@ -137,6 +137,8 @@ def frame_of(node: Node) -> Frame | None:
     if not is_reduction(node):
         return Frame(node.outputs[0].type.shape)
     shape, axes = node.inputs[0].type.shape, node.attrs["axes"]
+    # A kernel goes through its rows and columns in the order of memory. What folds axes in the middle would
+    # need another order, and gets a kernel of its own.
     if not axes:
         return None
     if axes == tuple(range(len(shape) - len(axes), len(shape))):
@@ -153,7 +155,7 @@ def joined(a: Frame, b: Frame) -> Frame | None:
     if b.split is None:
         return a if _fits(b, a) else None
     if a.rows == b.rows and a.columns == b.columns:
-        return a
+        return a  # shapes may still differ: (4, 6) and (2, 2, 6) are both four rows of six
     for whole, other in ((a, b), (b, a)):  # what is reduced as a whole can be so row by row, too
         if whole.split == 0 and other.kind(whole.shape) == "full":
             return other
@@ -183,6 +185,7 @@ class Grouping:
             if frame is None:
                 continue
             self.groups[i] = Group([i], frame)
+            # The nearest producer first: less lies between it and this node that could keep them apart.
             for j in sorted(self.use_def.needs[i], reverse=True):
                 if j in self.groups and self._is_one_phase(j, i):
                     self._try(self.groups[j], self.groups[i])
@@ -227,6 +230,7 @@ class Grouping:
         frame = joined(a.frame, b.frame)
         if frame is None:
             return
+        # Only a merge looks at the whole graph, so it comes last; it has an effect where it succeeds.
         if not self._aligned(a, b, frame) or not self.merge(a.members[0], b.members[0]):
             return
         members = sorted([*a.members, *b.members])
@@ -243,6 +247,8 @@ class Grouping:
 
     def _affected(self, group: Group, other: Group, frame: Frame) -> Sequence[int]:
         """The members of a group that may not fit any more where it is joined with another one."""
+        # In an unchanged frame only those can fail that gained an edge inside: looking at all members each
+        # time would take time quadratic in the size of a group.
         if frame is not group.frame or len(group.members) == 1:
             return group.members
         apart = set(other.members).isdisjoint
@@ -267,6 +273,7 @@ def aligned(use_def: UseDef, node: Node, frame: Frame, made: set[Value]) -> bool
         inputs = [_edge(use_def, v, v.type.shape, frame, made) for v in node.inputs]
         if not how or any(e not in ("full", "outside") for e in inputs):
             return False
+        # What is folded over rows is known when the last block of rows is done, after this kernel.
         return not (how in ("column", "all") and _is_used_inside(use_def, node, made))
     shape = node.outputs[0].type.shape
     kind = frame.kind(shape)
@@ -274,6 +281,7 @@ def aligned(use_def: UseDef, node: Node, frame: Frame, made: set[Value]) -> bool
         return False
     edges = [_edge(use_def, v, shape, frame, made) for v in node.inputs]
     if not is_elementwise(node):
+        # A gather or a pad reads at other places, which another task may not have written yet.
         return all(e == "outside" for e in edges)
     return all(e in ("outside", "row") or e == kind for e in edges)
 

@@ -73,6 +73,7 @@ class _Ordering:
             u for u, nodes in self.nodes.items() if any(_may_fail(self.use_def.nodes[i]) for i in nodes)
         ]
         for unit in fallible if writers else ():
+            # What a fallible unit itself needs cannot wait for it: such a state is not overwritten in place.
             for writer in writers - self._before(unit) - {unit}:
                 self.needs[writer].add(unit)
 
@@ -116,6 +117,7 @@ class _Ordering:
 
     def _is_free(self, unit: int) -> bool:
         """Whether a unit frees as much memory as it takes."""
+        # Only what no other unit still has to read goes away with this one.
         freed = sum(_bytes(v) for v in self.reads[unit] if self.readers[v] == {unit})
         return freed >= self.taken[unit]
 
@@ -128,7 +130,7 @@ class _Ordering:
         while ready:
             _, unit = heappop(ready)
             if unit in done:
-                continue
+                continue  # it was pushed again when it had become free, and that entry came first
             done.add(unit)
             order.append(unit)
             for other in self.users[unit]:

@@ -30,6 +30,7 @@ def attach_epilogues(grouping: Grouping) -> None:
     new_states = {use_def.root(new) for _, new in use_def.graph.updates}
     for group in {id(g): g for g in grouping.groups.values()}.values():
         updates = any(use_def.nodes[i].outputs[0] in new_states for i in group.members)
+        # A product's tiles come in no order of rows, so nothing that folds rows can follow in its kernel.
         if group.frame.split is not None or len(group.members) > MOST_NODES or updates:
             continue  # updates come last, after all that may fail; the product need not wait for that
         for j in sorted(

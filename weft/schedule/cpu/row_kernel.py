@@ -81,6 +81,7 @@ class RowKernel:
             roots = [self.use_def.root(x) for x in node.inputs]
             level = max((levels[r] for r in roots if r in levels), default=0)
             reduces_row = is_reduction(node) and self.kinds[v] == "row"
+            # What a sweep folds is complete at its end, so the next one is the first that can use it.
             levels[v] = level + 1 if reduces_row else level
         return levels
 
@@ -93,6 +94,7 @@ class RowKernel:
                 return
             i = self.use_def.producer.get(value)
             root = self.use_def.root(value)
+            # A view of what is made here is no array: elements are computed through it.
             if i is not None and (root in self.made or root is self.anchor):
                 self.inlined[value] = self.use_def.nodes[i]
                 visit(self.use_def.nodes[i].inputs[0])
@@ -167,6 +169,8 @@ class RowKernel:
                 return (total + (BLOCK - 1)) // BLOCK, BLOCK
             each = BLOCK if set(self.kinds.values()) != {"full"} else even_block(total, BLOCK)
             return max(1, -(-total // each)), max(1, min(total, each))
+        # Each block has partial results of its own. Their number follows from the shape alone, so that sums
+        # are rounded alike with any number of threads.
         partial = any(k in ("column", "all") for k in self.kinds.values())
         if isinstance(rows, Size):
             return (MOST_BLOCKS, (rows + (MOST_BLOCKS - 1)) // MOST_BLOCKS) if partial else (rows, 1)

@@ -99,7 +99,7 @@ class Sweeps:
         frame = self.row_kernel.frame
         split = frame.split or 0
         index = tuple(unflattened(self.b, row, frame.shape[:split])) if split else ()
-        kept = dict(self.sources)
+        kept = dict(self.sources)  # what was found for one row is not true of the next
         for level in range(self.last + 1):
             self._row_values(level, index)
             work = self._work(level)
@@ -150,15 +150,10 @@ class Sweeps:
 
     def _kept(self, value: Value) -> bool:
         """Whether a later sweep needs a value that is too dear to be computed again."""
-        row_kernel = self.row_kernel
-        level = row_kernel.levels[value]
-        users = [
-            row_kernel.use_def.nodes[u] for u in row_kernel.use_def.users[row_kernel.use_def.producer[value]]
-        ]
-        later = [n for n in users if n.outputs[0] in row_kernel.made and self._sweep_of(n) > level]
-        if not later or isinstance(row_kernel.frame.columns, Size) or row_kernel.frame.columns > SCRATCH:
+        columns, level = self.row_kernel.frame.columns, self.row_kernel.levels[value]
+        if isinstance(columns, Size) or columns > SCRATCH or not self._is_needed_later(value, level):
             return False
-        return self._price(value, level) > CHEAP
+        return self._price(value) > CHEAP
 
     def _sweep_of(self, node: Node) -> int:
         """The sweep in which a node reads its inputs."""
@@ -166,13 +161,13 @@ class Sweeps:
         reduces_row = is_reduction(node) and self.row_kernel.kinds[out] == "row"
         return self.row_kernel.levels[out] - (1 if reduces_row else 0)
 
-    def _price(self, value: Value, level: int) -> int:
+    def _price(self, value: Value) -> int:
         """About how many instructions it takes to compute a value from memory and from what rows gave."""
         node = self.row_kernel.made.get(value)
         if node is None or self.row_kernel.kinds[value] != "full" or value in self.targets:
             return 0
         own: int = node.op.cost
-        return own + sum(self._price(self.row_kernel.use_def.root(x), level) for x in node.inputs)
+        return own + sum(self._price(self.row_kernel.use_def.root(x)) for x in node.inputs)
 
     def _sweep(self, block: Index, level: int, row: tuple[Index, ...], work: Sequence[Value]) -> None:
         row_kernel = self.row_kernel
@@ -189,6 +184,7 @@ class Sweeps:
             self.sources[v] = self.b.cast(self.b.get(self.totals[v]), v.type.dtype)
         self.sources.update(scratch)
         for v in work:
+            # What is written anyway is read back, whatever it cost: it is still in the nearest cache.
             if row_kernel.kinds[v] == "full" and v in self.targets and self._is_needed_later(v, level):
                 self.sources[v] = self.targets[v]
 
@@ -214,6 +210,7 @@ class Sweeps:
         if self.row_kernel.breaks:
             self._over_axes(axes, (), body)
             return
+        # One flat loop is tried first: whether it reads unevenly shows only in the code that it gave.
         before = len(self.b.block.statements)
         with self.b.vector(size_of(axes)) as c:
             body(tuple(unflattened(self.b, c, axes)) if len(axes) > 1 else (c,))
