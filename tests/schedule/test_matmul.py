@@ -22,6 +22,7 @@ from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.matmul.epilogue import Epilogue
 from weft.schedule.cpu.matmul.lowering import lower_matmul
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, FEW_WORK, Matrices, tile
+from weft.schedule.cpu.target import Cpu
 from weft.schedule.writer import Writer
 
 SAMPLES = matrix_multiply.samples()
@@ -171,7 +172,7 @@ def test_results_do_not_depend_on_threads() -> None:
 def run_with_tail(m: int, n: int, k: int, machine: Machine) -> tuple[Any, Any, Any]:
     """relu(x @ y + bias), before and after the relu, in one kernel or with parts added."""
     x, y, bias = random_array(m, k), random_array(k, n), random_array(n)
-    writer = Writer(machine=machine)
+    writer = Writer(target=Cpu(machine))
     shapes = {"x": (m, k), "y": (k, n), "bias": (n,), "before": (m, n), "after": (m, n)}
     arrays = {name: Array(Buffer(name, FLOAT, int(np.prod(s))), s) for name, s in shapes.items()}
 
@@ -237,7 +238,7 @@ def test_columns_of_named_number_are_planned() -> None:
 def test_scratch_memory_is_bounded(m: int, n: int, k: int, machine: Machine) -> None:
     for left in ((k, 1), (1, m)):
         for right in ((n, 1), (1, k)):
-            writer = Writer(machine=machine)
+            writer = Writer(target=Cpu(machine))
             x = Array(Buffer("x", FLOAT, m * k), (m, k), left)
             y = Array(Buffer("y", FLOAT, k * n), (k, n), right)
             lower_matmul(writer, x, y, Array(Buffer("out", FLOAT, m * n), (m, n)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from weft.base.shapes import size_of
@@ -99,13 +99,6 @@ def node_flops(node: Node) -> Any:
     if node.regions:
         return sum(node_flops(n) for region in node.regions for n in region.nodes)
     made: Any = sum(size_of(v.type.shape) for v in node.outputs)
-    if node.op.name in _INNER:
-        return 2 * made * _INNER[node.op.name](*[v.type.shape for v in node.inputs])
+    if node.op.products is not None:
+        return 2 * made * node.op.products(*[v.type.shape for v in node.inputs])
     return made if node.op.accepts else 0
-
-
-# Of ops that add up products: how many, for an element of the result.
-_INNER: dict[str, Callable[..., Any]] = {
-    "matmul": lambda x, y: x[-1],
-    "conv": lambda x, w: size_of(w[1:]),
-}

@@ -126,7 +126,7 @@ class Properties(TypedDict, total=False):
     fold: str
     fold_over: str
     view: View | None
-    cost: int
+    declared_cost: int
     products: Callable[..., Any]
     fallible: bool
     host: bool

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -113,8 +114,10 @@ Samples = Callable[[], Iterable[Sample]]
 Rule = Callable[..., Any]
 Defaults = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any]]
 View = Callable[..., Sequence[Any]] | Literal["flat"]
+FOLDS = ("add", "mul", "max", "min", "and_", "or_")  # instructions that make one element of two
 
 
+@dataclass(eq=False, repr=False, slots=True, kw_only=True)
 class Op:
     """A primitive operation. Make one with ``elementwise``, ``linear`` or ``primitive``.
 
@@ -149,15 +152,14 @@ class Op:
             attributes; nodes have them all.
         precision: what ``weft.autocast`` makes of floating inputs: half precision if "low", single if "high",
             nothing if "".
-        fold: the instruction that makes one element of many, two at a time ("add", "mul", "max", "min",
-            "and_", "or_"), or "".
+        fold: the instruction of ``FOLDS`` that makes one element of many, two at a time, or "".
         fold_over: which elements: "axes" (a reduction: its attributes are ``axes`` and ``keepdims``),
             "windows", "prefix" (a running result), "place" (where the result is); "" without a fold.
         view: of an op that gives elements of its one input in another order, where one lies: a function
             ``(index, x_type, **attrs) -> index`` of sums and multiples of the output's indices; or "flat" if
             all elements stay and keep their order, as in ``reshape``. None for other ops.
-        cost: about how many simple instructions one element takes; counted in the scalar code of an
-            elementwise op when it is first asked for.
+        declared_cost: about how many simple instructions one element takes (see ``cost``); where nobody says
+            it, they are counted in the scalar code of an elementwise op when it is first asked for.
         products: of an op that adds up products, how many for one element, by the shapes of its inputs.
         fallible: whether it fails for some values, such as an index out of range; it is then not total.
         host: whether compiled programs have Python run it, as a library does it best.
@@ -167,120 +169,48 @@ class Op:
         public: the text, example and names of its public function; None if it is not one.
     """
 
-    __slots__ = (
-        "_cost",
-        "accepts",
-        "attrs",
-        "batch",
-        "commutative",
-        "defaults",
-        "effect",
-        "eval",
-        "fallible",
-        "fold",
-        "fold_over",
-        "host",
-        "in_place",
-        "inputs",
-        "jvp",
-        "large_eval",
-        "large_vjp",
-        "linear",
-        "masks",
-        "moves",
-        "name",
-        "on_tensors",
-        "outputs",
-        "partials",
-        "precision",
-        "products",
-        "public",
-        "result",
-        "samples",
-        "scalar",
-        "singular",
-        "total",
-        "type_rule",
-        "variadic",
-        "view",
-        "vjp",
-    )
+    name: str = field(kw_only=False)
+    inputs: tuple[str, ...]
+    attrs: tuple[str, ...]
+    eval: Callable[..., Any]
+    type_rule: Callable[..., Any]
+    vjp: Any
+    samples: Samples | None
+    jvp: Rule | None = None
+    linear: str = ""
+    batch: Rule | None = None
+    partials: tuple[Any, ...] | None = None
+    scalar: Rule | None = None
+    accepts: str = ""
+    result: str = "same"
+    singular: bool = False
+    outputs: int = 1
+    variadic: str = ""
+    effect: bool = False
+    masks: bool = False
+    moves: bool = False
+    commutative: str = ""
+    total: bool = False
+    defaults: Defaults | None = None
+    precision: str = ""
+    fold: str = ""
+    fold_over: str = "axes"
+    view: View | None = None
+    declared_cost: int | None = None
+    products: Callable[..., Any] | None = None
+    fallible: bool = False
+    host: bool = False
+    in_place: bool = False
+    large_eval: bool = False
+    large_vjp: bool = False
+    public: Public | None = None
+    on_tensors: Callable[..., Any] = field(init=False)
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        inputs: tuple[str, ...],
-        attrs: tuple[str, ...],
-        eval: Callable[..., Any],
-        type_rule: Callable[..., Any],
-        vjp: Any,
-        samples: Samples | None,
-        jvp: Rule | None = None,
-        linear: str = "",
-        batch: Rule | None = None,
-        partials: tuple[Any, ...] | None = None,
-        scalar: Rule | None = None,
-        accepts: str = "",
-        result: str = "same",
-        singular: bool = False,
-        outputs: int = 1,
-        variadic: str = "",
-        effect: bool = False,
-        masks: bool = False,
-        moves: bool = False,
-        commutative: str = "",
-        total: bool = False,
-        defaults: Defaults | None = None,
-        precision: str = "",
-        fold: str = "",
-        fold_over: str = "axes",
-        view: View | None = None,
-        cost: int | None = None,
-        products: Callable[..., Any] | None = None,
-        fallible: bool = False,
-        host: bool = False,
-        in_place: bool = False,
-        large_eval: bool = False,
-        large_vjp: bool = False,
-        public: Public | None = None,
-    ) -> None:
-        self.name = name
-        self.inputs = inputs
-        self.attrs = attrs
-        self.eval = eval
-        self.type_rule = type_rule
-        self.vjp = vjp
-        self.jvp = jvp
-        self.linear = linear
-        self.batch = batch
-        self.partials = partials
-        self.scalar = scalar
-        self.accepts = accepts
-        self.result = result
-        self.singular = singular
-        self.samples = samples
-        self.outputs = outputs
-        self.variadic = variadic
-        self.effect = effect
-        self.masks = masks
-        self.moves = moves or view is not None
-        self.commutative = commutative
-        self.total = total and not fallible
-        self.defaults = defaults or {}
-        self.precision = precision
-        self.fold = fold
-        self.fold_over = fold_over if fold else ""
-        self.view = view
-        self.products = products
-        self.fallible = fallible
-        self.host = host
-        self.in_place = in_place
-        self.large_eval = large_eval
-        self.large_vjp = large_vjp
-        self._cost = cost
-        self.public = public
-        self.on_tensors: Callable[..., Any] = _first_use(self)
+    def __post_init__(self) -> None:
+        self.moves = self.moves or self.view is not None
+        self.total = self.total and not self.fallible
+        self.fold_over = self.fold_over if self.fold else ""
+        self.on_tensors = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Tensor:
         """Run on tensors, recording, if any input is one; else evaluate on arrays and numbers.
@@ -295,15 +225,15 @@ class Op:
     @property
     def cost(self) -> int:
         """About how many simple instructions one element takes."""
-        if self._cost is None:
+        if self.declared_cost is None:
             from weft.ops.cost import count_instructions  # nobody who only declares ops needs it
 
-            self._cost = count_instructions(self)
-        return self._cost
+            self.declared_cost = count_instructions(self)
+        return self.declared_cost
 
     def usual(self, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
         """The values of attributes that text leaves out, beside others."""
-        return self.defaults(attrs) if callable(self.defaults) else self.defaults
+        return self.defaults(attrs) if callable(self.defaults) else self.defaults or {}
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

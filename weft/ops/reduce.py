@@ -40,8 +40,18 @@ from weft.ops.view.slices import Ints, flip_axes, pad_axes, slice_axis
 # What reductions share
 
 
-def _reduced_type(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
-    return TensorType(reduce_shape(x.shape, axes, keepdims), x.dtype)
+def reduction_type(name: str, fold: str) -> Callable[..., TensorType]:
+    """The type rule of a reduction by a fold: truth gives bools, extremes need elements with an order."""
+
+    def type_rule(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
+        if fold in ("max", "min"):
+            if kind(x.dtype) == "c":
+                raise DtypeError(name, f"dtype must be real, got {x.dtype.name}")
+            need_elements(name, x, axes)
+        dtype = bool_ if fold in ("and_", "or_") else x.dtype
+        return TensorType(reduce_shape(x.shape, axes, keepdims), dtype)
+
+    return type_rule
 
 
 def _reduce_samples() -> list[Sample]:
@@ -96,7 +106,7 @@ def _reduce(ufunc: np.ufunc, x: Array, axes: Ints, keepdims: bool) -> Any:
 
 reduce_sum: Op = linear(
     "sum",
-    type_rule=_reduced_type,
+    type_rule=reduction_type("sum", "add"),
     eval=lambda x, *, axes, keepdims: _reduce(np.add, x, axes, keepdims),
     transpose=(spread,),
     batch=batch_leading(shifted_axes),
@@ -182,7 +192,7 @@ def _prod_samples() -> list[Sample]:
 
 reduce_prod: Op = primitive(
     "prod",
-    type_rule=_reduced_type,
+    type_rule=reduction_type("prod", "mul"),
     eval=lambda x, *, axes, keepdims: _reduce(np.multiply, x, axes, keepdims),
     vjp=(_prod_vjp,),
     batch=batch_leading(shifted_axes),
@@ -212,12 +222,6 @@ def prod(
 
 
 def _extreme(name: str, ufunc: np.ufunc) -> Op:
-    def type_rule(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
-        if kind(x.dtype) == "c":
-            raise DtypeError(name, f"dtype must be real, got {x.dtype.name}")
-        need_elements(name, x, axes)
-        return _reduced_type(x, axes=axes, keepdims=keepdims)
-
     def reduce(x: Array, *, axes: Ints, keepdims: bool) -> Any:
         if x.size == 0:  # NumPy finds no identity even where there is nothing to give
             need_elements(name, type_of(x), axes)
@@ -226,7 +230,7 @@ def _extreme(name: str, ufunc: np.ufunc) -> Op:
 
     return primitive(
         name,
-        type_rule=type_rule,
+        type_rule=reduction_type(name, name),
         eval=reduce,
         vjp=(_extreme_vjp,),
         batch=batch_leading(shifted_axes),
@@ -297,7 +301,7 @@ amax, amin = max, min
 def _truth(name: str, ufunc: np.ufunc, fold: str) -> Op:
     return primitive(
         name,
-        type_rule=lambda x, *, axes, keepdims: TensorType(reduce_shape(x.shape, axes, keepdims), bool_),
+        type_rule=reduction_type(name, fold),
         eval=lambda x, *, axes, keepdims: ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=bool_),
         vjp=no_gradient("returns a truth value"),
         batch=batch_leading(shifted_axes),

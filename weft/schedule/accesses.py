@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft.loop.index import Index
-from weft.loop.ir import Allocate, Buffer, Copy, Free, Host, Launch, Load, Matmul, Store, Wave
+from weft.loop.ir import Allocate, Buffer, Copy, Free, Host, Launch, Load, Matmul, Statement, Store, Wave
 from weft.loop.walk import blocks_of as blocks_of
 
 
@@ -18,7 +18,7 @@ class Access(NamedTuple):
     start: Index | None
 
 
-def accesses(statement: Any) -> Iterator[Access]:
+def accesses(statement: Statement) -> Iterator[Access]:
     """All accesses of a statement, those of the blocks in it included."""
     for block in blocks_of(statement):
         for inner in block.statements:
@@ -26,7 +26,7 @@ def accesses(statement: Any) -> Iterator[Access]:
     yield from own_accesses(statement)
 
 
-def own_accesses(statement: Any) -> Iterator[Access]:
+def own_accesses(statement: Statement) -> Iterator[Access]:
     """The accesses of a statement itself."""
     if isinstance(statement, Load):
         yield Access(statement.buffer, False, statement.index)
@@ -60,7 +60,7 @@ _FIELDS = {
 _set = object.__setattr__  # statements are frozen for all but the redirection of a buffer that is no more
 
 
-def redirect(statement: Any, old: Buffer, new: Buffer, start: Index) -> None:
+def redirect(statement: Statement, old: Buffer, new: Buffer, start: Index) -> None:
     """Let a statement, and all in it, use another buffer, from an index on, instead of one that goes away."""
     for block in blocks_of(statement):
         for inner in block.statements:

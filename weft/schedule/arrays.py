@@ -108,6 +108,13 @@ class Array:
         """A dense array seen with another shape."""
         return Array(self.buffer, tuple(shape), None, self.offset)
 
+    def in_layout(self, axes: Sequence[int]) -> Array:
+        """A dense array in the same memory, with its axes lying there in another order."""
+        strides = list(self.strides)
+        for axis, stride in zip(axes, row_major(tuple(self.shape[a] for a in axes)), strict=True):
+            strides[axis] = stride
+        return Array(self.buffer, self.shape, tuple(strides), self.offset)
+
     def row(self, index: Any) -> Array:
         """The array at an index of the first axis."""
         return Array(

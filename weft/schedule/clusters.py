@@ -32,6 +32,7 @@ class Clusters:
         behind = self._reached(a, last)
         if b in behind:
             return False
+        # What needs a must come after both, the rest of the stretch may come before.
         stretch = self._order[first : last + 1]
         before = [c for c in stretch if c not in behind and c not in (a, b)]
         after = [c for c in stretch if c in behind]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop
+from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop, Statement
 from weft.schedule.accesses import accesses, blocks_of, redirect
 from weft.schedule.index_keys import index_key
 from weft.schedule.reuse import reads_first
@@ -21,19 +21,21 @@ from weft.schedule.reuse import reads_first
 
 def elide_copies(block: Block, temporaries: list[Buffer]) -> None:
     """Remove the copies of a block, and of those inside, that need not be, and what was copied."""
-    _Coalescing(block, temporaries).visit(block)
+    _Elision(block, temporaries).visit(block)
 
 
-class _Coalescing:
+class _Elision:
     def __init__(self, block: Block, temporaries: list[Buffer]) -> None:
         self.temporaries = temporaries
         self.known = set(temporaries)
         self.uses: Counter[Buffer] = Counter(a.buffer for s in block.statements for a in accesses(s))
 
     def visit(self, block: Block) -> None:
+        # Inner blocks first: what goes away there are uses that would keep a copy out here.
         for statement in block.statements:
             for inner in blocks_of(statement):
                 self.visit(inner)
+        # With a copy statements move and uses change, so the search begins anew after each.
         changed = True
         while changed:
             changed = False
@@ -48,6 +50,8 @@ class _Coalescing:
             return False
         touched = [sum(a.buffer is old for a in accesses(s)) for s in statements]
         first = next(i for i, count in enumerate(touched) if count)
+        # All uses must lie before the copy and in this block, and the place must be known before the first:
+        # else some code would still mean the temporary, or an address that does not exist yet.
         if sum(touched[: j + 1]) != self.uses[old] or not _is_known_at(copy.target_index, statements, first):
             return False
         entries = _begin_in_place(statements, j, copy)
@@ -58,13 +62,14 @@ class _Coalescing:
         _delete(statements, copy)
         for block, entry in entries:
             _delete(block, entry)
+        # Each copy that went away had named both buffers, one of them under its old name.
         self.uses[new] += self.uses.pop(old) - 2 - 2 * len(entries)
         self.known.discard(old)
         self.temporaries.remove(old)
         return True
 
 
-def _delete(statements: list[Any], statement: Any) -> None:
+def _delete(statements: list[Any], statement: Statement) -> None:
     del statements[next(i for i, s in enumerate(statements) if s is statement)]
 
 
@@ -82,6 +87,7 @@ def _begin_in_place(statements: list[Any], end: int, copy: Copy) -> list[tuple[l
     if _is_inverse(begin, copy):
         entries.append((statements, begin))
     elif isinstance(begin, If):
+        # Each side may begin in its own way, but none may look at the target in another.
         for block in blocks_of(begin):
             found = _begin_in_place(block.statements, len(block.statements), copy)
             if found is None:
@@ -92,7 +98,7 @@ def _begin_in_place(statements: list[Any], end: int, copy: Copy) -> list[tuple[l
     return entries
 
 
-def _touches(statement: Any, buffer: Buffer) -> bool:
+def _touches(statement: Statement, buffer: Buffer) -> bool:
     return any(a.buffer is buffer for a in accesses(statement))
 
 
@@ -101,7 +107,7 @@ def _is_whole(copy: Copy) -> bool:
     return whole and index_key(copy.source_index) == 0
 
 
-def _is_inverse(statement: Any, copy: Copy) -> bool:
+def _is_inverse(statement: Statement, copy: Copy) -> bool:
     """Whether a statement is the copy from the place that another one copies back to."""
     return (
         isinstance(statement, Copy)
@@ -112,7 +118,7 @@ def _is_inverse(statement: Any, copy: Copy) -> bool:
     )
 
 
-def _in_place(statement: Any, new: Buffer, start: Index, old: Buffer) -> bool:
+def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> bool:
     """Whether a launch or a loop that makes old may write to the memory of new, which it reads."""
     if isinstance(statement, Loop):
         return index_key(start) == 0 and reads_first(statement, new, old)

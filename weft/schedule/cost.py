@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from weft.loop.index import Index
 from weft.loop.ir import Block, Copy, Function, Host, If, Launch, Load, Loop, Matmul, Scalar, Store, While
+from weft.ops.cost import cost_of
 
 SERIAL = 0.5  # ns a statement
 LANES = 8  # statements of a vector loop that take as long as one
 DYNAMIC = 64  # what an extent is taken for where it is not known
-HEAVY = {"exp": 8, "log": 10, "sin": 15, "cos": 15, "tanh": 10, "pow": 25, "atan2": 25, "div": 4, "sqrt": 4}
 
 
 def iteration_cost(function: Function) -> float:
@@ -24,7 +24,7 @@ def block_cost(block: Block) -> float:
     total = 0.0
     for s in block.statements:
         if isinstance(s, Scalar):
-            total += SERIAL * HEAVY.get(s.instruction, 1)
+            total += SERIAL * cost_of(s.instruction).time
         elif isinstance(s, Load | Store):
             total += SERIAL
         elif isinstance(s, Loop):

@@ -6,6 +6,7 @@ The copy of the array that comes before it goes away where the array is not used
 from __future__ import annotations
 
 from weft.ir.graph import Node
+from weft.ops.index import scatter_add_nd, scatter_nd
 from weft.schedule.arrays import Array
 from weft.schedule.pointwise.lookups import bounds_values, place_on_axis
 from weft.schedule.region import Failure, Scope
@@ -13,7 +14,7 @@ from weft.schedule.region import Failure, Scope
 
 def changes_element(node: Node) -> bool:
     """Whether a node changes one element of an array."""
-    if node.op.name not in ("scatter", "scatter_add"):
+    if node.op not in (scatter_nd, scatter_add_nd):
         return False
     x, v, *indices = node.inputs
     return v.type.shape == () and len(indices) == len(x.type.shape) > 0
@@ -34,6 +35,6 @@ def change_element(scope: Scope, node: Node) -> None:
     source, out = scope.array(x), scope.output(node.outputs[0])
     scope.writer.copy(source, out)
     at = Array(out.buffer, out.shape, out.strides, out.offset).at(*places)
-    if node.op.name == "scatter_add":
+    if node.op is scatter_add_nd:
         value = b.add(b.load(out.buffer, at), value)
     b.store(out.buffer, at, value)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft.ir.graph import Graph, Node
-from weft.loop.ir import Copy, Host, If, Launch, Loop, Program, While
+from weft.loop.ir import Copy, Host, If, Launch, Loop, Program, Statement, While
 from weft.schedule.origins import Step, kernel_name, op_names, show_bytes, source_lines, steps_of
 from weft.schedule.region import HostCall
 from weft.schedule.work import count_bytes, count_flops, number_of, trips_of, widest_float
@@ -213,7 +213,7 @@ def _explain(
     return ExplainedStep(step.number, step.depth, name, what, sources, moved, flops, seconds, measured, nodes)
 
 
-def _what(statement: Any, name: str, nodes: Sequence[Node]) -> str:
+def _what(statement: Statement, name: str, nodes: Sequence[Node]) -> str:
     """What a step computes: its ops, or what it does for them."""
     ops = op_names(nodes)
     if isinstance(statement, Host):
@@ -224,7 +224,7 @@ def _what(statement: Any, name: str, nodes: Sequence[Node]) -> str:
     return ops if is_whole else f"{name} for {ops}"
 
 
-def _nodes(program: Program, statement: Any) -> tuple[Node, ...]:
+def _nodes(program: Program, statement: Statement) -> tuple[Node, ...]:
     if isinstance(statement, Launch):
         return tuple(program.origins.kernels.get(statement.function, ()))
     if isinstance(statement, Host):

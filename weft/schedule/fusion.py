@@ -17,12 +17,13 @@ from typing import Any
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
+from weft.ops.size import iota
+from weft.ops.view.primitives import broadcast_to
 from weft.schedule.clusters import Clusters
 from weft.schedule.pointwise.rules import has_pointwise_rule, is_elementwise
 from weft.schedule.recompute import is_backward
 from weft.schedule.use_def import UseDef, is_view
 
-REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or_", "all": "and_"}
 MOST_NODES = 100  # of a group
 SHORT_ROW = 8  # columns from which on work for each row may be scalar code
 LONG_ROW = 32768  # elements from which on one row alone is reduced in blocks
@@ -100,11 +101,16 @@ class Group:
     anchor: int | None = None
 
 
+def is_reduction(node: Node) -> bool:
+    """Whether a node folds the elements along some axes into one."""
+    return bool(node.op.fold_over == "axes")
+
+
 def fusible(node: Node) -> bool:
     """Whether a node can be in a group."""
-    if is_view(node) or len(node.outputs) != 1 or node.op.name == "iota":
+    if is_view(node) or len(node.outputs) != 1 or node.op is iota:
         return False
-    if node.op.name in REDUCTIONS:
+    if is_reduction(node):
         return len(node.inputs[0].type.shape) > 0
     return has_pointwise_rule(node) and node.outputs[0].type.shape != ()
 
@@ -128,9 +134,11 @@ def _is_long(size: Any) -> bool:
 
 def frame_of(node: Node) -> Frame | None:
     """The frame of a node by itself; None for a reduction that is neither of rows nor of columns."""
-    if node.op.name not in REDUCTIONS:
+    if not is_reduction(node):
         return Frame(node.outputs[0].type.shape)
     shape, axes = node.inputs[0].type.shape, node.attrs["axes"]
+    # A kernel goes through its rows and columns in the order of memory. What folds axes in the middle would
+    # need another order, and gets a kernel of its own.
     if not axes:
         return None
     if axes == tuple(range(len(shape) - len(axes), len(shape))):
@@ -147,7 +155,7 @@ def joined(a: Frame, b: Frame) -> Frame | None:
     if b.split is None:
         return a if _fits(b, a) else None
     if a.rows == b.rows and a.columns == b.columns:
-        return a
+        return a  # shapes may still differ: (4, 6) and (2, 2, 6) are both four rows of six
     for whole, other in ((a, b), (b, a)):  # what is reduced as a whole can be so row by row, too
         if whole.split == 0 and other.kind(whole.shape) == "full":
             return other
@@ -177,6 +185,7 @@ class Grouping:
             if frame is None:
                 continue
             self.groups[i] = Group([i], frame)
+            # The nearest producer first: less lies between it and this node that could keep them apart.
             for j in sorted(self.use_def.needs[i], reverse=True):
                 if j in self.groups and self._is_one_phase(j, i):
                     self._try(self.groups[j], self.groups[i])
@@ -221,6 +230,7 @@ class Grouping:
         frame = joined(a.frame, b.frame)
         if frame is None:
             return
+        # Only a merge looks at the whole graph, so it comes last; it has an effect where it succeeds.
         if not self._aligned(a, b, frame) or not self.merge(a.members[0], b.members[0]):
             return
         members = sorted([*a.members, *b.members])
@@ -237,6 +247,8 @@ class Grouping:
 
     def _affected(self, group: Group, other: Group, frame: Frame) -> Sequence[int]:
         """The members of a group that may not fit any more where it is joined with another one."""
+        # In an unchanged frame only those can fail that gained an edge inside: looking at all members each
+        # time would take time quadratic in the size of a group.
         if frame is not group.frame or len(group.members) == 1:
             return group.members
         apart = set(other.members).isdisjoint
@@ -256,11 +268,12 @@ class Grouping:
 
 def aligned(use_def: UseDef, node: Node, frame: Frame, made: set[Value]) -> bool:
     """Whether a node fits into a frame, and reads what is made inside at its own row and column alone."""
-    if node.op.name in REDUCTIONS:
+    if is_reduction(node):
         how = reduction(node, frame)
         inputs = [_edge(use_def, v, v.type.shape, frame, made) for v in node.inputs]
         if not how or any(e not in ("full", "outside") for e in inputs):
             return False
+        # What is folded over rows is known when the last block of rows is done, after this kernel.
         return not (how in ("column", "all") and _is_used_inside(use_def, node, made))
     shape = node.outputs[0].type.shape
     kind = frame.kind(shape)
@@ -268,6 +281,7 @@ def aligned(use_def: UseDef, node: Node, frame: Frame, made: set[Value]) -> bool
         return False
     edges = [_edge(use_def, v, shape, frame, made) for v in node.inputs]
     if not is_elementwise(node):
+        # A gather or a pad reads at other places, which another task may not have written yet.
         return all(e == "outside" for e in edges)
     return all(e in ("outside", "row") or e == kind for e in edges)
 
@@ -287,10 +301,10 @@ def _edge(use_def: UseDef, value: Value, shape: tuple[Any, ...], frame: Frame, m
     v = value
     while v is not root:  # only views that keep every element at its row and column
         view = use_def.nodes[use_def.producer[v]]
-        if view.op.name == "broadcast_to" and broadcast:
+        if view.op is broadcast_to and broadcast:
             if not _repeats_rows(view.inputs[0].type.shape, v.type.shape, frame):
                 return ""
-        elif view.op.name != "reshape":
+        elif view.op.view != "flat":
             return ""
         v = view.inputs[0]
     own = value.type.shape

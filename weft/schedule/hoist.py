@@ -17,8 +17,8 @@ from weft.ops.index import gather_nd
 from weft.passes.cse import cse
 from weft.passes.licm import licm
 from weft.passes.loops import Loop, as_loop
-from weft.schedule.cost import HEAVY
 
+HEAVY = 4  # instructions from which on a function is worth a table
 _UNKNOWN = 16  # iterations of a loop whose length is not known
 
 
@@ -43,7 +43,7 @@ def _swap(graph: Graph, runs: dict[Value, float]) -> Graph:
     makers: dict[Value, Node] = {}
     for node in graph.nodes:
         new = [_swap_loop(node, runs)]
-        source = makers.get(node.inputs[0]) if node.op.name in HEAVY and len(node.inputs) == 1 else None
+        source = makers.get(node.inputs[0]) if _is_heavy(node) else None
         if source is not None and source.op is gather_nd and _pays(source.inputs[0], runs):
             new = _before_lookup(node, source)
         nodes += new
@@ -51,6 +51,11 @@ def _swap(graph: Graph, runs: dict[Value, float]) -> Graph:
     if all(a is b for a, b in zip(nodes, graph.nodes, strict=False)):
         return graph
     return graph.replace(nodes=nodes)
+
+
+def _is_heavy(node: Node) -> bool:
+    """Whether a node is a function of single elements that takes long."""
+    return node.op.scalar is not None and node.op.cost >= HEAVY and len(node.inputs) == 1
 
 
 def _pays(table: Value, runs: dict[Value, float]) -> bool:

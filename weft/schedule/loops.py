@@ -20,7 +20,6 @@ from weft.loop.index import Index
 from weft.loop.ir import Bind, Block, Const, If, Leave, While
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.counters import Counter, find_counter
-from weft.schedule.cpu.weights import order_weights
 from weft.schedule.histories import History, find_histories
 from weft.schedule.nested import Lower, is_same, lower_region, put
 from weft.schedule.pointwise.rules import as_constant
@@ -100,7 +99,7 @@ def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
         steps = b.term(b.cast(scope.scalar(xs.pop(0)), int64))
     count, mapped = attrs["carries"], attrs["mapped"]
     along = [_walked(scope, v) for v in xs[count : count + mapped]]
-    fixed = order_weights(scope, attrs["body"], xs[count + mapped :])
+    fixed = scope.writer.target.fixed_places(scope, attrs["body"], xs[count + mapped :])
     histories = find_histories(scope, node, xs[:count])
     old = {attrs["body"].inputs.index(attrs["body"].outputs[count + k]): h for k, h in histories.items()}
     carries = _Carries(scope, xs[:count], node.outputs[:count], old)
@@ -213,7 +212,7 @@ def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:
     steps = b.term(b.max(b.sub(stop, start), 0))
     others = [k for k in range(count) if k != number]
     carries = _Carries(scope, [node.inputs[k] for k in others], [node.outputs[k] for k in others])
-    fixed = order_weights(scope, attrs["body"], node.inputs[count:])
+    fixed = scope.writer.target.fixed_places(scope, attrs["body"], node.inputs[count:])
     values = node.outputs[count:-1] if attrs["trips"] is not None else ()
     stacks = _room(scope, node, steps, values)
     with _loop(scope, steps) as i:

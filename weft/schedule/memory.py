@@ -12,7 +12,19 @@ from typing import Any
 
 from weft.base.sizes import Size
 from weft.loop.index import Extent
-from weft.loop.ir import Block, Buffer, Fail, Function, Host, Launch, Leave, Loop, Wave, While
+from weft.loop.ir import (
+    Block,
+    Buffer,
+    Fail,
+    Function,
+    Host,
+    Launch,
+    Leave,
+    Loop,
+    Statement,
+    Wave,
+    While,
+)
 from weft.schedule.accesses import accesses, blocks_of, own_accesses
 from weft.schedule.index_keys import index_key
 
@@ -35,7 +47,6 @@ class Plan:
         offsets: by buffer, its first byte.
         size: of the arena, in bytes.
         lives: by buffer, from which to which statement it is needed.
-        sizes: of all buffers together, had each its own memory.
     """
 
     offsets: dict[Buffer, Extent]
@@ -135,11 +146,14 @@ def _in_place(block: Block, candidates: set[Buffer], lives: dict[Buffer, Life]) 
                     continue
                 if new in found or old in taken or isinstance(old.size, Size) or isinstance(new.size, Size):
                     continue
+                # The kernel says for each element that it is read before it is written, so old and new must
+                # begin at the same place, and no other argument may look at old from somewhere else.
                 same = index_key(start) == 0 and index_key(begin) == 0 and _bytes(old) == _bytes(new)
                 alone = sum(a.buffer is old for a in own_accesses(statement)) == 1
                 if same and alone and lives[old].last == here and lives[new].first == here:
                     found[new] = old
                     taken.add(old)
+    # A chain of buffers is one memory, which is needed until the last of them is read.
     for new, old in found.items():
         root = old
         while root in found:
@@ -183,6 +197,7 @@ def _place_fixed(buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: 
         need = max(ALIGNMENT, _aligned(_bytes(buffer)))
         fitting = [h for h in holes if h[1] >= need]
         if fitting:
+            # The tightest hole leaves the wide ones for what is large.
             hole = min(fitting, key=lambda h: h[1])
             start = hole[0]
             hole[0], hole[1] = hole[0] + need, hole[1] - need
@@ -190,6 +205,7 @@ def _place_fixed(buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: 
                 holes.remove(hole)
         else:
             start = top
+            # A hole at the very end grows instead of being left behind.
             if holes and holes[-1][0] + holes[-1][1] == top:
                 start = holes.pop()[0]
             top = start + need
@@ -214,6 +230,7 @@ def _place_sized(
     buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: dict[Buffer, Extent], top: Extent
 ) -> Extent:
     """Buffers of named sizes: those of equal size share memory where their lives allow."""
+    # Nobody knows before the run which of two different sizes is the larger one: holes are not cut up.
     free: dict[Any, list[tuple[int, Extent]]] = {}
     for buffer in sorted(buffers, key=lambda b: lives[b].first):
         need = _aligned(_bytes(buffer))
@@ -244,6 +261,7 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
     The input must not be read once the output is being written, and nothing may fail after that: a run that
     fails changes nothing.
     """
+    # A loop counts as one statement: if it may fail anywhere, then until its last iteration.
     statements = main.body.statements
     failing: dict[Block, bool] = {}
     last_failure = max((i for i, s in enumerate(statements) if _can_fail(s, failing)), default=-1)
@@ -260,7 +278,7 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
     return found
 
 
-def _can_fail(statement: Any, known: dict[Block, bool]) -> bool:
+def _can_fail(statement: Statement, known: dict[Block, bool]) -> bool:
     """Whether a statement, or one inside, may note a failure; what is known of bodies is kept."""
     if isinstance(statement, Launch):
         body = statement.function.body  # which copies of a kernel share
@@ -282,10 +300,11 @@ def _is_safe(
     late = [i for i in touches.get(old, ()) if i >= first]
     if not late:
         return True
+    # One kernel may do both, element by element, as ``w - rate * g`` does.
     return late == [first] and _reads_before_writing(statements[first], old, new)
 
 
-def _reads_before_writing(statement: Any, old: Buffer, new: Buffer) -> bool:
+def _reads_before_writing(statement: Statement, old: Buffer, new: Buffer) -> bool:
     if isinstance(statement, Wave):
         touching = [s for s in statement.launches if any(b is old or b is new for b, _ in s.buffers)]
         return len(touching) == 1 and _reads_before_writing(touching[0], old, new)

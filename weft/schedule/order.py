@@ -16,8 +16,6 @@ from weft.ir.graph import Node, Value
 from weft.schedule.fusion import Group
 from weft.schedule.use_def import UseDef, is_view
 
-_FALLIBLE = frozenset({"gather", "scatter", "scatter_add", "take_class", "put_class", "solve_triangular"})
-_CHANGING = frozenset({"scatter", "scatter_add"})
 _UNKNOWN = 64  # what a named size is taken for
 
 
@@ -75,6 +73,7 @@ class _Ordering:
             u for u, nodes in self.nodes.items() if any(_may_fail(self.use_def.nodes[i]) for i in nodes)
         ]
         for unit in fallible if writers else ():
+            # What a fallible unit itself needs cannot wait for it: such a state is not overwritten in place.
             for writer in writers - self._before(unit) - {unit}:
                 self.needs[writer].add(unit)
 
@@ -85,7 +84,7 @@ class _Ordering:
             for v in self.use_def.nodes[i].inputs:
                 readers.setdefault(self.use_def.root(v), []).append(unit)
         for i, unit in self.unit_of.items():
-            if self.use_def.nodes[i].op.name in _CHANGING:
+            if self.use_def.nodes[i].op.in_place:
                 self._add_needs(unit, readers[self.use_def.root(self.use_def.nodes[i].inputs[0])])
 
     def _before(self, unit: int) -> set[int]:
@@ -118,6 +117,7 @@ class _Ordering:
 
     def _is_free(self, unit: int) -> bool:
         """Whether a unit frees as much memory as it takes."""
+        # Only what no other unit still has to read goes away with this one.
         freed = sum(_bytes(v) for v in self.reads[unit] if self.readers[v] == {unit})
         return freed >= self.taken[unit]
 
@@ -130,7 +130,7 @@ class _Ordering:
         while ready:
             _, unit = heappop(ready)
             if unit in done:
-                continue
+                continue  # it was pushed again when it had become free, and that entry came first
             done.add(unit)
             order.append(unit)
             for other in self.users[unit]:
@@ -152,7 +152,7 @@ class _Ordering:
 
 
 def _may_fail(node: Node) -> bool:
-    return node.op.name in _FALLIBLE or node.op.effect or bool(node.regions)
+    return node.op.fallible or node.op.effect or bool(node.regions)
 
 
 def _bytes(value: Value) -> float:

@@ -12,7 +12,21 @@ from typing import Any, NamedTuple
 
 from weft.errors import format_location
 from weft.ir.graph import Graph, Node, Value
-from weft.loop.ir import Block, Buffer, Copy, Function, Host, If, Launch, Loop, Matmul, Program, Wave, While
+from weft.loop.ir import (
+    Block,
+    Buffer,
+    Copy,
+    Function,
+    Host,
+    If,
+    Launch,
+    Loop,
+    Matmul,
+    Program,
+    Statement,
+    Wave,
+    While,
+)
 from weft.schedule.accesses import blocks_of
 from weft.schedule.memory import number_statements
 
@@ -71,7 +85,7 @@ class Step(NamedTuple):
 
     number: int
     depth: int
-    statement: Any
+    statement: Statement
     position: int
     is_alternative: bool = False
 
@@ -111,7 +125,7 @@ class _Numbering:
             elif isinstance(s, _HEADS):
                 yield from self._inside(s, depth, here)
 
-    def _step(self, statement: Any, depth: int, position: int) -> Step:
+    def _step(self, statement: Statement, depth: int, position: int) -> Step:
         self.count += 1
         return Step(self.count, depth, statement, position)
 

@@ -12,24 +12,16 @@ from weft.base.dtypes import kind
 from weft.base.sizes import Size, size_names
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Buffer, Const, Function, Program
+from weft.ops.size import iota
 from weft.schedule.accumulate import accumulate
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.attention import fuse_attention
 from weft.schedule.control import is_control, lower_control
 from weft.schedule.copy_elision import elide_copies
-from weft.schedule.cpu.convolution.pooled import find_pooled, lower_conv_pool
-from weft.schedule.cpu.epilogues import ANCHORS, attach_epilogues, lower_with_epilogue
-from weft.schedule.cpu.layouts import POOLS, find_layouts
-from weft.schedule.cpu.machine import Machine
-from weft.schedule.cpu.matmul.epilogue import storing
-from weft.schedule.cpu.pooling_channels import lower_pool_by_channels
-from weft.schedule.cpu.row_kernel import RowKernel
-from weft.schedule.cpu.vectorisation import vectorise
 from weft.schedule.decompose import decompose, expand_calls
 from weft.schedule.elements import change_element, changes_element
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.hoist import hoist_lookups
-from weft.schedule.lowerings import lowering_of
 from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan_checks import lower_with_checks
 from weft.schedule.order import order_units
@@ -38,6 +30,7 @@ from weft.schedule.pointwise.rules import has_pointwise_rule
 from weft.schedule.products import take_products
 from weft.schedule.recompute import recompute
 from weft.schedule.region import Scope, run_on_host
+from weft.schedule.target import Target
 from weft.schedule.use_def import UseDef
 from weft.schedule.waves import form_waves
 from weft.schedule.writer import Writer, over
@@ -51,7 +44,7 @@ def lower_graph(
     debug: bool = False,
     check_nan: bool | str = False,
     fast_math: bool = False,
-    machine: Machine | None = None,
+    target: Target | None = None,
     written: Callable[[Function], object] | None = None,
 ) -> Program:
     """The program of a graph: its inputs, then its results (outputs and updates), are those of the graph.
@@ -68,7 +61,7 @@ def lower_graph(
     graph = expand_calls(graph)
     if not check_nan:
         graph = recompute(accumulate(decompose(fuse_attention(take_products(hoist_lookups(graph))))))
-    writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, machine=machine or Machine())
+    writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, target=target)
     writer.written = written
     writer.origins.graph = graph
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
@@ -88,7 +81,7 @@ def lower_graph(
     told = size_names(s for v in graph.results for s in v.type.shape)
     names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
     elide_copies(writer.main.block, writer.temporaries)
-    vectorise(writer.main.block)
+    writer.target.finish(writer.main.block)
     form_waves(writer.main.block)
     small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
     main = Function(
@@ -157,38 +150,25 @@ def lower_scope(scope: Scope) -> None:
     use_def = UseDef(scope.graph)
     grouping = Grouping(use_def)
     grouping.run()
-    attach_epilogues(grouping)
-    groups = grouping.groups
-    scope.layouts = find_layouts(use_def, groups, scope.writer.machine)
-    pools = find_pooled(use_def, groups, scope.layouts)
-    done = {min(groups[j].members) if j in groups else j for j in pools.values()}
+    groups, target = grouping.groups, scope.writer.target
+    scope.layouts, joined = target.plan(grouping)
+    done = {min(groups[j].members) if j in groups else j for j in joined.values()}
     for unit in order_units(use_def, groups):
         members = unit.members if isinstance(unit, Group) else [unit]
         anchor = unit.anchor if isinstance(unit, Group) else unit
-        if anchor in pools:
-            pool = use_def.nodes[pools[anchor]]
-            with scope.writer.lowering([*[use_def.nodes[i] for i in members], pool]):
-                lower_conv_pool(scope, use_def, unit, pool)
+        if anchor in joined:
+            follower = use_def.nodes[joined[anchor]]
+            with scope.writer.lowering([*[use_def.nodes[i] for i in members], follower]):
+                target.lower_joined(scope, use_def, unit, follower)
         elif min(members) in done:
             continue
         elif isinstance(unit, Group):
             with scope.writer.lowering([use_def.nodes[i] for i in unit.members]):
-                lower_group(scope, use_def, unit)
+                name = kernel_name([use_def.nodes[i] for i in unit.members])
+                target.lower_group(scope, use_def, unit, name)
         else:
             with scope.writer.lowering([use_def.nodes[unit]]):
                 lower_node(scope, use_def.nodes[unit])
-
-
-def lower_group(scope: Scope, use_def: UseDef, group: Group) -> None:
-    """One kernel for a group."""
-    name = kernel_name([use_def.nodes[i] for i in group.members])
-    first = use_def.nodes[group.members[0]]
-    if first.op.name in POOLS and first.inputs[0] in scope.layouts:
-        lower_pool_by_channels(scope, first)
-    elif group.anchor is None:
-        RowKernel(scope, use_def, group).lower(name)
-    else:
-        lower_with_epilogue(scope, use_def, group, name)
 
 
 def lower_node(scope: Scope, node: Node) -> None:
@@ -197,19 +177,12 @@ def lower_node(scope: Scope, node: Node) -> None:
         lower_control(scope, node, lower_scope)
     elif _is_scalar(node):
         _lower_scalar(scope, node)
-    elif node.op.name == "iota" and kind(node.attrs["dtype"]) in "iu":
+    elif node.op is iota and kind(node.attrs["dtype"]) in "iu":
         scope.places[node.outputs[0]] = Progression(0, 1, node.attrs["size"], node.attrs["dtype"])
-    elif node.op.name in POOLS and node.inputs[0] in scope.layouts:
-        lower_pool_by_channels(scope, node)
     elif changes_element(node):
         change_element(scope, node)
-    elif node.op.name in ANCHORS and node.outputs[0] in scope.layouts:
-        inputs = [scope.array(v) for v in node.inputs]
-        out = scope.output(node.outputs[0])
-        ANCHORS[node.op.name](scope.writer, node, inputs, out, storing(out))
-    elif (lowering := lowering_of(node)) is not None:
-        inputs = [scope.array(v) for v in node.inputs]
-        lowering(scope.writer, node, inputs, [scope.output(v) for v in node.outputs])
+    elif scope.writer.target.lower_node(scope, node):
+        return
     elif has_pointwise_rule(node):
         _write_pointwise(scope, node, node.outputs[0])
     else:

@@ -15,7 +15,6 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.loop.ir import Const
 from weft.schedule.arrays import Array, Progression, as_progression
-from weft.schedule.cpu.layouts import in_layout
 from weft.schedule.pointwise.rules import Reader, as_constant
 from weft.schedule.strides import view_of
 from weft.schedule.use_def import is_view
@@ -150,7 +149,7 @@ class Scope:
         if place is None:
             place = self.writer.temporary(value.type.shape, value.type.dtype)
             if value in self.layouts:
-                place = in_layout(place, value.type.shape, self.layouts[value])
+                place = place.in_layout(self.layouts[value])
             held = self.writer.origins.buffers
             held[place.buffer] = held[place.buffer]._replace(value=value)
         else:
@@ -170,7 +169,7 @@ def _no_writer(scope: Scope, value: Value) -> None:
 def as_view(scope: Scope, node: Node) -> bool:
     """Give the result of a view of an array in memory its place, without code; False where that fails."""
     place = scope.places.get(node.inputs[0]) if node.inputs else None
-    if isinstance(place, Const) and node.op.name in ("reshape", "permute", "slice", "broadcast_to"):
+    if isinstance(place, Const) and is_view(node):
         scope.places[node.outputs[0]] = place
         return True
     if not isinstance(place, Array):

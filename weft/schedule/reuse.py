@@ -51,11 +51,13 @@ def reads_first(loop: Loop, read: Buffer, written: Buffer) -> bool:
 
 def _are_read_first(olds: Sequence[_Visit], news: Sequence[_Visit]) -> bool:
     """Whether each element of a buffer is read for the last time before that of another one is written."""
+    # One index for all accesses: then an element's turn is the same iteration for both buffers.
     keys = {visit.key for visit in (*olds, *news)}
     if not olds or not news or len(keys) != 1 or None in keys:
         return False
     if any(x.number > y.number for x in olds for y in news if y.written):
         return False
+    # A loop around both must move the index; else it comes back to an element that was overwritten.
     (key,) = keys
     variables = {v for v, _ in key[0]} if isinstance(key, tuple) else set()
     shared = {id(loop): loop for y in news for loop in y.loops if any(loop in x.loops for x in olds)}

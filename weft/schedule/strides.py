@@ -1,31 +1,85 @@
-"""Views as strides: the result of a view of an array, where it is an array of the same buffer."""
+"""Views: where their elements lie in the input, and as strides where these describe it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from weft.base.sizes import Size
+from weft.errors import ShapeError
 from weft.ir.graph import Node
-from weft.loop.index import Index
-from weft.schedule.arrays import Array
+from weft.loop.builder import Builder
+from weft.loop.index import Index, Variable
+from weft.schedule.arrays import Array, Shape
+
+
+def source_index(node: Node, index: Sequence[Index]) -> list[Index]:
+    """Where the element of a view at an index lies in its input, one term for each axis of that."""
+    assert callable(node.op.view)
+    return [Index.of(i) for i in node.op.view(index, node.inputs[0].type, **node.attrs)]
+
+
+def reshape_index(b: Builder, index: Sequence[Index], shape: Shape, source: Shape) -> tuple[Index, ...]:
+    """The index into an array of a shape, of the element that has an index in another shape."""
+    start = 0
+    while start < min(len(shape), len(source)) and shape[start] == source[start]:
+        start += 1
+    flat = Index.of(0)
+    for i, size in zip(index[start:], shape[start:], strict=True):
+        flat = flat * size + i
+    flat = flat.folded()
+    out: list[Index] = []
+    for size in reversed(source[start:]):
+        if not isinstance(size, Size) and size == 1:
+            out.append(Index.of(0))
+            continue
+        out.append(b.remainder(flat, size))
+        flat = b.quotient(flat, size)
+    return (*index[:start], *reversed(out))
 
 
 def view_of(x: Array, node: Node) -> Array | None:
     """The array that a view op gives of an array; None where no strides describe it."""
-    rule = _VIEWS.get(node.op.name)
-    return None if rule is None else rule(x, node)
+    shape = node.outputs[0].type.shape
+    if node.op.view == "flat":
+        return _reshaped(x, shape)
+    axes = [Variable(f"i{k}", size) for k, size in enumerate(shape)]
+    strides: dict[Variable, Any] = dict.fromkeys(axes, 0)
+    offset = x.offset
+    places = source_index(node, [Index.of(v) for v in axes])
+    if 0 not in shape:
+        _check_inside(node, places)
+    # An index is a sum of steps along the axes of the view, so its place in memory is one, too.
+    for place, stride in zip(places, x.strides, strict=True):
+        if any(isinstance(step, Size) or step < 0 for step in place.terms.values()):
+            return None
+        offset = offset + Index.of(place.offset) * stride
+        for axis, step in place.terms.items():
+            strides[axis] = strides[axis] + stride * step
+    return Array(x.buffer, shape, tuple(strides.values()), offset)
 
 
-def _reshape(x: Array, node: Node) -> Array | None:
-    shape = node.attrs["shape"]
+def _check_inside(node: Node, places: Sequence[Index]) -> None:
+    """Refuse a view that reads beyond its input: nothing checks addresses when code runs."""
+    name, shape = node.op.name, node.inputs[0].type.shape
+    if len(places) != len(shape):
+        raise ShapeError(name, f"view must give an index for each of {len(shape)} axes, got {len(places)}")
+    for axis, (place, size) in enumerate(zip(places, shape, strict=True)):
+        bounds = None if isinstance(size, Size) else place.bounds()
+        if bounds is not None and not 0 <= bounds[0] <= bounds[1] < size:
+            raise ShapeError(
+                name, f"view must stay in axis {axis} of size {size}, got places {bounds[0]} to {bounds[1]}"
+            )
+
+
+def _reshaped(x: Array, shape: Shape) -> Array | None:
     if x.is_dense or 0 in shape:
         return x.with_shape(shape)
     strides = _split_strides(x, shape)
     return None if strides is None else Array(x.buffer, shape, strides, x.offset)
 
 
-def _split_strides(x: Array, shape: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _split_strides(x: Array, shape: Shape) -> Shape | None:
     """Strides of another shape where each of its axes is a part of one axis, or a run of axes, of x."""
     runs = _merged(x)
     strides: list[Any] = []
@@ -60,36 +114,3 @@ def _merged(x: Array) -> list[tuple[Any, Any]]:
         else:
             runs.append((size, stride))
     return runs
-
-
-def _permute(x: Array, node: Node) -> Array:
-    axes = node.attrs["axes"]
-    return Array(x.buffer, tuple(x.shape[a] for a in axes), tuple(x.strides[a] for a in axes), x.offset)
-
-
-def _broadcast(x: Array, node: Node) -> Array:
-    shape = node.attrs["shape"]
-    lead = len(shape) - x.ndim
-    strides = [0] * lead
-    for own, stride, size in zip(x.shape, x.strides, shape[lead:], strict=True):
-        strides.append(stride if own == size else 0)
-    return Array(x.buffer, shape, tuple(strides), x.offset)
-
-
-def _slice(x: Array, node: Node) -> Array | None:
-    starts, steps = node.attrs["starts"], node.attrs["steps"]
-    if any(isinstance(s, Size) or s < 0 for s in steps):
-        return None
-    offset = x.offset
-    for start, stride in zip(starts, x.strides, strict=True):
-        offset = offset + Index.of(start) * stride
-    strides = tuple(stride * step for stride, step in zip(x.strides, steps, strict=True))
-    return Array(x.buffer, node.outputs[0].type.shape, strides, offset)
-
-
-_VIEWS: dict[str, Callable[[Array, Node], Array | None]] = {
-    "reshape": _reshape,
-    "permute": _permute,
-    "broadcast_to": _broadcast,
-    "slice": _slice,
-}

@@ -12,12 +12,10 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.order import needed_nodes
 from weft.ir.size_definitions import first_definitions, sizes_used
 
-VIEWS = frozenset({"reshape", "permute", "broadcast_to", "slice"})
-
 
 def is_view(node: Node) -> bool:
     """Whether a node gives elements of its input in another order."""
-    return node.op.name in VIEWS
+    return node.op.view is not None
 
 
 class UseDef:

@@ -22,21 +22,13 @@ from weft.loop.ir import (
     Matmul,
     Measure,
     Scalar,
+    Statement,
     While,
 )
+from weft.ops.cost import cost_of
 from weft.schedule.accesses import blocks_of
 
 UNKNOWN = 64  # what a number that only the run tells is taken for
-_FREE = frozenset({"select", "cast", "bitcast", "and_", "or_", "not_", "real", "imag", "complex"})
-_FUNCTIONS = {
-    "exp": 12,
-    "log": 14,
-    "sin": 16,
-    "cos": 16,
-    "tanh": 16,
-    "pow": 30,
-    "atan2": 25,
-}  # instructions, about
 
 Sizes = Mapping[str, int]
 Known = dict[Variable, float]
@@ -55,7 +47,7 @@ def number_of(x: Any, sizes: Sizes) -> int:
     return int(x.substitute({name: sizes.get(name, UNKNOWN) for name in x.names()}))
 
 
-def count_bytes(statement: Any, sizes: Sizes) -> int:
+def count_bytes(statement: Statement, sizes: Sizes) -> int:
     """The bytes that a step reads and writes, each counted once."""
     if isinstance(statement, Launch):
         return sum(_bytes(b, sizes) for b in statement.function.buffers)
@@ -73,7 +65,7 @@ def _bytes(buffer: Buffer, sizes: Sizes) -> int:
     return number_of(buffer.size, sizes) * buffer.dtype.itemsize
 
 
-def count_flops(statement: Any, sizes: Sizes) -> int:
+def count_flops(statement: Statement, sizes: Sizes) -> int:
     """The floating-point operations of a step; a function such as exp counts as the instructions it takes."""
     if isinstance(statement, Launch):
         return round(_block(statement.function.body, sizes, {}))
@@ -118,7 +110,7 @@ def _block(block: Block, sizes: Sizes, known: Known) -> float:
     return sum(_own(s, sizes, known) for s in block.statements)
 
 
-def _own(s: Any, sizes: Sizes, known: Known) -> float:
+def _own(s: Statement, sizes: Sizes, known: Known) -> float:
     if isinstance(s, Scalar):
         return _instruction(s)
     if isinstance(s, Accumulate):
@@ -153,9 +145,9 @@ def _varies(block: Block) -> bool:
 
 
 def _instruction(s: Scalar) -> float:
-    if kind(s.dtype) not in "fc" or s.instruction in _FREE:
+    if kind(s.dtype) not in "fc":
         return 0.0
-    single = float(_FUNCTIONS.get(s.instruction, 1))
+    single = float(cost_of(s.instruction).flops)
     if kind(s.dtype) != "c":
         return single
     return single * (6 if s.instruction in ("mul", "div") else 2)

@@ -19,13 +19,12 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Block, Buffer, Const, Function, Host, Launch, Space
 from weft.schedule.arrays import Array, Progression, Shape
-from weft.schedule.cpu.machine import Machine
 from weft.schedule.dead_scalars import drop_unused
 from weft.schedule.names import names_in_block
 from weft.schedule.origins import Held, Origins
 from weft.schedule.reuse import find_reuses
+from weft.schedule.target import Target, default_target
 
-_MACHINE = Machine()
 SMALL = 64  # elements: inside a loop, work on so few is written into the main function
 
 
@@ -63,7 +62,7 @@ class Writer:
         failures, hosts: tables of the program.
         depth: number of loops around the place that is being written.
         sized: whether there are named sizes.
-        machine: that it writes for.
+        target: that it writes for.
         origins: of kernels and buffers.
         written: is told of each kernel.
     """
@@ -74,7 +73,7 @@ class Writer:
         sized: bool = False,
         debug: bool = False,
         check_nan: bool | str = False,
-        machine: Machine = _MACHINE,
+        target: Target | None = None,
     ) -> None:
         self.main = MainBuilder(self)
         self.temporaries: list[Buffer] = []
@@ -83,7 +82,7 @@ class Writer:
         self.hosts: list[Any] = []
         self.depth = 0
         self.sized = sized
-        self.machine = machine
+        self.target = target or default_target()
         self.debug = debug
         self.check_nan = check_nan
         self.constants: list[Any] = []

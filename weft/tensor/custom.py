@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from weft.base.public import parameters, public
+from weft.base.shapes import normalize_axes, size_of
 from weft.errors import ArgumentError, GradientError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
+from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import elementwise
-from weft.ops.op import OPS, NoGradient, Op, Sample, TensorLike, type_of
+from weft.ops.op import FOLDS, OPS, NoGradient, Op, Sample, TensorLike, View, type_of
+from weft.ops.reduce import reduction_type
 from weft.tensor.dispatch import declared_rule
 
 _LITERALS = (bool, int, float, complex, str, bytes, type(None), np.dtype)
@@ -34,6 +36,8 @@ def custom_op(
     batch: Any = None,
     jvp: Callable[..., Any] | None = None,
     scalar: Callable[..., Any] | None = None,
+    fold: str | None = None,
+    view: View | None = None,
     outputs: int = 1,
     samples: Any = None,
     replace: bool = False,
@@ -55,7 +59,13 @@ def custom_op(
         batch: ``(op, size, inputs, axes, attrs) -> (output, axis)``, or "leading" if the kernel takes any
             axes before its own; without it ``vmap`` runs the op for each example.
         jvp: ``(primals, tangents, outs, **attrs) -> tangents``; without it the gradient is transposed.
-        scalar: code of an op with partials, for the code generators.
+        scalar: code of an op with partials, for compiled programs: it is then fused as weft's own are, and
+            so is an op with a fold or a view; others are run by Python.
+        fold: instead of type_rule and batch, for a reduction: the instruction that makes one element of two
+            ("add", "mul", "max", "min", "and_", "or_"). Attributes are ``axes`` and ``keepdims``.
+        view: of an op that gives elements of its one input in another order: where one lies there, a
+            function ``(index, x, **attrs) -> index`` of the output's index, by sums and multiples; or "flat"
+            if elements keep their order.
         outputs: number of outputs.
         samples: calls for ``weft.testing.check_op``: tuples of arrays, or ``weft.testing.Sample``.
         replace: take the place of an op of the same name.
@@ -80,12 +90,15 @@ def custom_op(
     def declare(kernel: Callable[..., Any]) -> Callable[..., Any]:
         declaration = _Declaration(name, kernel, outputs)
         common = {"jvp": jvp, "samples": _as_samples(samples)}
+        if fold is not None:
+            _check_absent(name, "fold", type_rule=type_rule, batch=batch, view=view)
         before = OPS.pop(name, None)
         try:
             if partials is None:
-                op = declaration.primitive(gradient, type_rule, batch, scalar, **common)
+                op = declaration.primitive(gradient, type_rule, batch, scalar, fold, view, **common)
             else:
-                _check_absent(name, gradient=gradient, type_rule=type_rule, batch=batch)
+                given = {"gradient": gradient, "type_rule": type_rule, "batch": batch}
+                _check_absent(name, "partials", **given, fold=fold, view=view)
                 op = declaration.elementwise(tuple(partials), scalar, **common)
         except BaseException:
             if before is not None:
@@ -97,10 +110,10 @@ def custom_op(
     return declare
 
 
-def _check_absent(name: str, **parts: Any) -> None:
+def _check_absent(name: str, source: str, **parts: Any) -> None:
     for word, value in parts.items():
         if value is not None:
-            raise ArgumentError(name, f"{word} follows from partials, got both")
+            raise ArgumentError(name, f"{word} follows from {source}, got both")
 
 
 @public
@@ -177,14 +190,33 @@ class _Declaration:
         )
         op.inputs = self.inputs
         op.eval = self._checked_kernel(op.type_rule)
+        op.host = scalar is None
+        try:
+            assert op.cost  # counting runs the code
+        except Exception as error:
+            raise ArgumentError(
+                self.name, f"scalar must be code for {len(self.inputs)} numbers, got {error!r}"
+            ) from error
         return op
 
     def primitive(
-        self, gradient: Any, type_rule: Any, batch: Any, scalar: Any, *, jvp: Any, samples: Any
+        self,
+        gradient: Any,
+        type_rule: Any,
+        batch: Any,
+        scalar: Any,
+        fold: str | None,
+        view: View | None,
+        *,
+        jvp: Any,
+        samples: Any,
     ) -> Op:
         """An op declared in full."""
         if scalar is not None:
             raise ArgumentError(self.name, "scalar code belongs to an op with partials, got it without")
+        if fold is not None:
+            self._check_fold(fold)
+            type_rule, batch = reduction_type(self.name, fold), batch_leading(shifted_axes)
         for word, value in (("gradient", gradient), ("type_rule", type_rule)):
             if value is None:
                 hint = 'weft.no_gradient("why") says that there is none' if word == "gradient" else None
@@ -195,6 +227,8 @@ class _Declaration:
             gradient = tuple(gradient)
             self._check_count("gradient", gradient)
         rule = self._checked_types(type_rule)
+        if view is not None:
+            rule = self._checked_view(view, rule)
         op = Op(
             self.name,
             inputs=self.inputs,
@@ -208,6 +242,9 @@ class _Declaration:
             batch=batch_leading() if batch == "leading" else batch,
             samples=samples,
             defaults=self.defaults,
+            fold=fold or "",
+            view=view,
+            host=fold is None and view is None,
         )
         if not isinstance(gradient, NoGradient):
             self._check_rules(gradient)
@@ -224,7 +261,10 @@ class _Declaration:
                     self.name, f"takes {len(self.inputs)} inputs ({names}), got {len(inputs)}"
                 )
             self._check_inputs(inputs)
-            return op(*inputs, **self._complete(attrs))
+            full = self._complete(attrs)
+            if op.fold:
+                full["axes"] = normalize_axes(self.name, full["axes"], np.ndim(inputs[0]))
+            return op(*inputs, **full)
 
         functools.update_wrapper(call, self.kernel)
         call.op = op  # type: ignore[attr-defined]
@@ -267,6 +307,35 @@ class _Declaration:
                 self.name,
                 f"{word} must have one rule for each of {len(self.inputs)} inputs, got {len(rules)}",
             )
+
+    def _check_fold(self, fold: str) -> None:
+        if fold not in FOLDS:
+            raise ArgumentError(self.name, f"fold must be one of {', '.join(FOLDS)}, got {fold!r}")
+        if len(self.inputs) != 1 or self.variadic or set(self.attrs) != {"axes", "keepdims"}:
+            raise ArgumentError(
+                self.name, "a kernel with a fold must have one input and the attributes axes and keepdims"
+            )
+
+    def _checked_view(self, view: View, type_rule: Callable[..., Any]) -> Callable[..., Any]:
+        """The type rule of a view, which changes no dtype; a flat one keeps the number of elements, too."""
+        if len(self.inputs) != 1 or self.variadic or self.outputs != 1:
+            raise ArgumentError(self.name, "a view must have one input and one output")
+        if view != "flat":
+            if not callable(view):
+                raise ArgumentError(self.name, f'view must be a function or "flat", got {view!r}')
+            positional, keywords, _ = parameters(view)
+            if len(positional) < 2 or {*positional[2:], *keywords} != set(self.attrs):
+                listed = ", ".join(("index", "x", *self.attrs))
+                raise ArgumentError(self.name, f"view must be a function of ({listed})")
+
+        def rule(x: TensorType, **attrs: Any) -> Any:
+            out = type_rule(x, **attrs)
+            if out.dtype != x.dtype or (view == "flat" and size_of(out.shape) != size_of(x.shape)):
+                kept = "dtype and number of elements" if view == "flat" else "dtype"
+                raise ShapeError(self.name, f"a view must keep the {kept}, got {x} to {out}")
+            return out
+
+        return rule
 
     def _check_known(self, parameter: str, known: set[str]) -> None:
         if parameter not in known:

@@ -16,7 +16,7 @@ from weft.ops.op import NoGradient, Op, casting
 from weft.ops.view.slices import slice_axes
 from weft.tensor.autocast import in_precision
 from weft.tensor.dispatch import declared_rule, record, wrap
-from weft.tensor.large import LARGE, PULLED, WHOLE, evaluate_large, with_kernels
+from weft.tensor.large import LARGE, evaluate_large, with_kernels
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import make_node
 from weft.tensor.pieces import in_pieces
@@ -34,8 +34,8 @@ def fast_declared(
     While a thread captures (``staging.threads``) it leaves all to ``staged``.
     """
     evaluate = op.eval
-    has_kernel = op.name in WHOLE
-    is_pulled = op.name in PULLED
+    has_kernel = op.large_eval
+    is_pulled = op.large_vjp
     has_gradient = not isinstance(op.vjp, NoGradient)
     precision = op.precision
 

@@ -28,8 +28,6 @@ LARGE_FOR_UFUNC = (
     1 << 17
 )  # elements: where NumPy has a loop in C, threads must make up for the way to a kernel
 LARGE_FOR_CALL = 1 << 14  # elements: a composite is many ops
-WHOLE = frozenset({"sum", "max", "min", "softmax", "log_softmax", "logsumexp", "standardize"})
-PULLED = WHOLE - {"sum"} | {"matmul"}  # whose gradients have kernels, too: those of sums are views
 
 
 class Layer(Protocol):

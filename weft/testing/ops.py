@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from weft.testing.vmapcheck import check_vmap
 def check_op(
     op: Any, samples: Iterable[Any] | None = None, *, reference: Callable[..., Any] | None = None
 ) -> None:
-    """Check an op on samples: types, values, gradients to second order in both modes, and ``vmap``.
+    """Check an op on samples: types, values, gradients to second order in both modes, ``vmap``.
+
+    Where it has scalar code, a fold or a view, what is compiled from these must give the kernel's values.
 
     Args:
         op: an op, what ``weft.custom_op`` gave, or its name.
@@ -79,12 +81,26 @@ def _check(op: Op, sample: Sample, reference: Callable[..., Any] | None) -> None
     if reference is not None:
         for out, expected in zip(outs, _listed(reference(*sample.inputs, **sample.attrs)), strict=True):
             assert_close(out, np.asarray(expected, out.dtype))
+    if op.scalar is not None or op.fold or op.view is not None:
+        _check_compiled(op, call, inputs, outs)
     if sample.smooth and not isinstance(op.vjp, NoGradient) and _is_double(inputs):
         gradcheck(call, inputs)
         gradgradcheck(call, inputs)
     for in_axes in ([0] * len(inputs), [0, *[None] * (len(inputs) - 1)]):
         args = tuple(x if a is None else _batch(x) for x, a in zip(inputs, in_axes, strict=True))
         check_vmap(call, args, tuple(in_axes))
+
+
+def _check_compiled(op: Op, call: Callable[..., Any], inputs: Sequence[Tensor], outs: list[Any]) -> None:
+    """Compare what is compiled from the declaration with what the kernel gave."""
+    import weft
+
+    for out, expected in zip(_listed(weft.compile(call)(*inputs)), outs, strict=True):
+        try:
+            assert_close(out, expected)
+        except AssertionError as error:
+            error.add_note(f"compiled by the scalar code, fold or view of {op.name}, against its kernel")
+            raise
 
 
 def _listed(items: Any) -> list[Any]:

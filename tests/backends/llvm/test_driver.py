@@ -23,6 +23,7 @@ from weft.backends.llvm.run import NativeExecutable
 from weft.backends.llvm.target import host_target
 from weft.ir.graph import Graph
 from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
 Array = np.ndarray[Any, Any]
@@ -67,7 +68,7 @@ def test_machines_with_narrower_vectors_agree(vector_bytes: int) -> None:
     if vector_bytes > host_target().vector_bytes:
         return
     target = host_target(vector_bytes)
-    program = lower_graph(graph, machine=Machine(target.vector_bytes, target.registers))
+    program = lower_graph(graph, target=Cpu(Machine(target.vector_bytes, target.registers)))
     run = NativeExecutable(graph, program, compile_program(program, Engine(target, Cache(None))), target)
     np.testing.assert_allclose(run(arrays)[0], interpreted(graph)(arrays)[0], rtol=2e-5, atol=1e-7)
 

@@ -32,7 +32,6 @@ Run = Any  # a function from a list of arrays to a list of arrays
 
 _ANY_COLUMNS = named_size("m")
 _MANY = 8192  # columns from which on they are named, too
-_REDUCTIONS = frozenset({"sum", "max", "min", "logsumexp"})
 
 
 def evaluate_large(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
@@ -121,13 +120,14 @@ def _of_rows(op: Op, x: Any, attrs: dict[str, Any]) -> Any:
 def _matrix(op: Op, shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, int] | None:
     """The shape that a kernel sees, and the axis there; None if there is no kernel."""
     rank, count = len(shape), len(axes)
+    reduces = "keepdims" in op.attrs
     if count == 0:
         return None
-    if count == rank and op.name in _REDUCTIONS:
+    if count == rank and reduces:
         return (size_of(shape),), 0
     if axes == tuple(range(rank - count, rank)):
         return (size_of(shape[: rank - count]), size_of(shape[rank - count :])), 1
-    if axes == tuple(range(count)) and op.name in _REDUCTIONS:
+    if axes == tuple(range(count)) and reduces:
         return (size_of(shape[:count]), size_of(shape[count:])), 0
     return None
 

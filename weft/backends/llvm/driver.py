@@ -26,14 +26,14 @@ from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, W
 from weft.loop.text import code_key, function_key
 from weft.loop.walk import blocks_of, launched_functions
 from weft.schedule.cpu.machine import Machine
-from weft.schedule.lowerings import load_lowerings
+from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
 _MAIN = "weft_main"
 _LONG = 10_000  # characters of a main function from which on code that comes soon is better than good code
 
 _begun: list[threading.Thread] = []
-load_lowerings()  # with this module, so that the first graph need not wait for it
+Cpu().load()  # with this module, so that the first graph need not wait for it
 
 
 def prepare() -> None:
@@ -71,7 +71,7 @@ def build_executable(
             debug=debug,
             check_nan=check_nan,
             fast_math=bool(fast_math),
-            machine=machine,
+            target=Cpu(machine),
             written=kernels.add,
         )
         codes = kernels.link(program, bool(profile))

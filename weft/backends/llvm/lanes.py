@@ -32,9 +32,9 @@ from weft.loop.ir import (
 )
 from weft.loop.walk import NESTED, blocks_of
 from weft.loop.walk import statements as statements
+from weft.ops.cost import is_function
 
 ASSIGNING = (Set, Accumulate, Declare)
-FUNCTIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "atan2", "pow"})  # long chains of instructions
 
 
 class Varying:
@@ -161,7 +161,7 @@ def _census(loop: Loop, varying: Varying) -> tuple[int, int, int, bool]:
     for s in statements(loop.body):
         if isinstance(s, Scalar | Load) and s in varying:
             widest = max(widest, _register_bytes(s.dtype))
-            functions += isinstance(s, Scalar) and s.instruction in FUNCTIONS
+            functions += isinstance(s, Scalar) and is_function(s.instruction)
         elif isinstance(s, Store | Accumulate):
             widest = max(widest, _register_bytes(s.value.dtype))
         if isinstance(s, Load | Store) and s.index in varying:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft.backends.llvm.lanes import FUNCTIONS
 from weft.base.sizes import Size
 from weft.loop.index import Index
 from weft.loop.ir import Block, Buffer, Load, Loop, Scalar, Store
+from weft.ops.cost import is_function
 
 LINE = 64  # bytes
 _LEAST = 1024  # bytes of a row, for what is shorter overlaps anyway
@@ -50,7 +50,7 @@ def prefetches(block: Block) -> dict[Loop, list[Place]]:
 
 
 def _has_functions(loop: Loop) -> bool:
-    return any(isinstance(s, Scalar) and s.instruction in FUNCTIONS for s in loop.body.statements)
+    return any(isinstance(s, Scalar) and is_function(s.instruction) for s in loop.body.statements)
 
 
 def _alike(first: Loop, second: Loop) -> bool:

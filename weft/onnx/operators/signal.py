@@ -80,7 +80,7 @@ def _window(*weights: float) -> Handler:
         count = call.scalar(size, "size")
         around = count if call.attribute("periodic", 1) else count - 1
         angle = weft.arange(count, dtype=weft.float64) * (2 * np.pi) / around
-        total = sum(w * weft.cos(angle * k) for k, w in enumerate(weights))
+        total: Any = sum(w * weft.cos(angle * k) for k, w in enumerate(weights))
         return total.astype(call.dtype(call.attribute("output_datatype", _FLOAT)))
 
     return handler

@@ -5,35 +5,21 @@ Each element is still in a register when a bias is added to it, an activation ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft.base.shapes import size_of
-from weft.ir.graph import Node, Value
+from weft.ir.graph import Value
 from weft.loop.builder import Builder
 from weft.loop.ir import Buffer
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.convolution.lowering import lower_conv
-from weft.schedule.cpu.matmul.epilogue import Epilogue, Finish
-from weft.schedule.cpu.matmul.lowering import lower_matmul
+from weft.schedule.cpu.matmul.epilogue import ANCHORS, Epilogue, Finish
 from weft.schedule.cpu.row_kernel import RowKernel
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.pointwise.rules import Indices
-from weft.schedule.pointwise.views import reshape_index
 from weft.schedule.region import Scope
+from weft.schedule.strides import reshape_index
 from weft.schedule.use_def import UseDef
-
-Anchor = Callable[[Any, Node, Sequence[Array], Array, Epilogue], None]
-
-ANCHORS: dict[str, Anchor] = {
-    "matmul": lambda writer, node, inputs, out, epilogue: lower_matmul(
-        writer, inputs[0], inputs[1], out, epilogue
-    ),
-    "conv": lambda writer, node, inputs, out, epilogue: lower_conv(
-        writer, inputs[0], inputs[1], out, node.attrs, epilogue
-    ),
-}
-
 
 MOST_NODES = 24  # that go on with a product
 
@@ -44,6 +30,7 @@ def attach_epilogues(grouping: Grouping) -> None:
     new_states = {use_def.root(new) for _, new in use_def.graph.updates}
     for group in {id(g): g for g in grouping.groups.values()}.values():
         updates = any(use_def.nodes[i].outputs[0] in new_states for i in group.members)
+        # A product's tiles come in no order of rows, so nothing that folds rows can follow in its kernel.
         if group.frame.split is not None or len(group.members) > MOST_NODES or updates:
             continue  # updates come last, after all that may fail; the product need not wait for that
         for j in sorted(
@@ -68,7 +55,7 @@ def _fits(grouping: Grouping, group: Group, j: int) -> bool:
     )
 
 
-def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group, name: str) -> None:
+def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group) -> None:
     """Write the kernel of a product whose elements a group goes on with."""
     assert group.anchor is not None
     node = use_def.nodes[group.anchor]
@@ -99,7 +86,7 @@ def following(
         reader = scope.reader(b, sources, row_kernel.inlined)
         for v, target in zip(outputs, writes, strict=True):
             same = v.type.shape == product.type.shape
-            at = index if same else reshape_index(reader, index, product.type.shape, v.type.shape)
+            at = index if same else reshape_index(b, index, product.type.shape, v.type.shape)
             b.store(target.buffer, target.at(*at), reader.read(v, at))
 
     return outputs, [scope.array(v) for v in memory], finish

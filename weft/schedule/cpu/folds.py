@@ -15,11 +15,12 @@ from contextlib import ExitStack, contextmanager
 from itertools import product
 from typing import Any, NamedTuple
 
-from weft.base.dtypes import DType, bfloat16, bool_, float16, float32, integer_range, kind
+from weft.base.dtypes import DType, bool_
 from weft.base.shapes import size_of
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
+from weft.schedule.accumulation import identity, sum_dtype
 from weft.schedule.extents import block_of, ceil_div, is_number, weight
 from weft.schedule.writer import unflattened
 
@@ -44,7 +45,7 @@ class Fold(NamedTuple):
     """
 
     instruction: str
-    start: Any
+    start: float
     dtype: DType
 
     def __call__(self, b: Builder, x: Value, y: Value) -> Value:
@@ -60,19 +61,13 @@ class Fold(NamedTuple):
         return values[0]
 
 
-def fold_of(name: str, dtype: DType) -> Fold:
-    """The fold of a reduction of elements of a dtype, by the name of the op."""
-    if dtype in (float16, bfloat16):
-        dtype = float32
-    if name in ("any", "all") or dtype == bool_:
-        every = name in ("all", "min", "prod")
-        return Fold("and_" if every else "or_", every, bool_)
-    if name in ("sum", "prod"):
-        return Fold(*(("add", 0) if name == "sum" else ("mul", 1)), dtype)
-    if kind(dtype) == "f":
-        return Fold(name, float("-inf") if name == "max" else float("inf"), dtype)
-    low, high = integer_range(dtype)
-    return Fold(name, low if name == "max" else high, dtype)
+def fold_of(instruction: str, dtype: DType) -> Fold:
+    """The fold of elements of a dtype by an instruction; of truth values it is "and_" or "or_"."""
+    dtype = sum_dtype(dtype)
+    if dtype == bool_ or instruction in ("and_", "or_"):
+        dtype = bool_
+        instruction = "and_" if identity(instruction, dtype) else "or_"
+    return Fold(instruction, identity(instruction, dtype), dtype)
 
 
 class Reduction:

@@ -12,38 +12,47 @@ from math import prod
 
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
-from weft.schedule.arrays import Array, Shape, row_major
+from weft.ops.conv.primitive import conv
+from weft.ops.view.primitives import permute
+from weft.schedule.accumulation import sum_dtype
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.matmul.plan import known
-from weft.schedule.cpu.matmul.tile import sum_dtype
-from weft.schedule.fusion import REDUCTIONS, Group
+from weft.schedule.fusion import Group, is_reduction
+from weft.schedule.target import Target
 from weft.schedule.use_def import UseDef
 
-PRODUCTS = frozenset({"matmul", "conv", "attention", "attention_gradient"})
-POOLS = frozenset({"max_pool", "window_sum"})
 MANY_POSITIONS = 512
 LINE_BYTES = 1 << 17  # of a line with all channels, which a pool has on its stack
 WIDE = 64  # bytes of a vector: for narrower ones we have not measured it
 
 
 def find_layouts(
-    use_def: UseDef, groups: Mapping[int, Group], machine: Machine
+    use_def: UseDef, groups: Mapping[int, Group], target: Target, machine: Machine
 ) -> dict[Value, tuple[int, ...]]:
     """By value, the order of axes in which it is best written; those not named are written as they are."""
     found: dict[Value, tuple[int, ...]] = {}
     for node in use_def.nodes:
-        permuted = node.inputs[0] if node.op.name == "reshape" else None
+        permuted = node.inputs[0] if node.op.view == "flat" else None
         maker = _maker(use_def, permuted)
-        if maker is None or maker.op.name != "permute":
+        if maker is None or maker.op is not permute:
             continue
         value = maker.inputs[0]
         i = use_def.producer.get(value)
-        if i is not None and value not in use_def.results and _can_choose(use_def.nodes[i], groups.get(i)):
+        if (
+            i is not None
+            and value not in use_def.results
+            and _can_choose(use_def.nodes[i], groups.get(i), target)
+        ):
             found.setdefault(value, maker.attrs["axes"])
     for node in use_def.nodes:
-        if node.op.name in POOLS and _is_for_pools(use_def, groups, node.inputs[0], machine):
+        if is_pool(node) and _is_for_pools(use_def, groups, node.inputs[0], machine):
             found.setdefault(node.inputs[0], (0, *range(2, node.inputs[0].type.ndim), 1))
     return found
+
+
+def is_pool(node: Node) -> bool:
+    """Whether a node makes one element of each window."""
+    return bool(node.op.fold_over == "windows")
 
 
 def _is_for_pools(use_def: UseDef, groups: Mapping[int, Group], value: Value, machine: Machine) -> bool:
@@ -52,16 +61,12 @@ def _is_for_pools(use_def: UseDef, groups: Mapping[int, Group], value: Value, ma
     if i is None or value in use_def.results or value.type.ndim < 3:
         return False
     members, anchor = (groups[i].members, groups[i].anchor) if i in groups else ([i], i)
-    if (
-        anchor is None
-        or use_def.nodes[anchor].op.name != "conv"
-        or use_def.nodes[anchor].attrs["groups"] != 1
-    ):
+    if anchor is None or use_def.nodes[anchor].op is not conv or use_def.nodes[anchor].attrs["groups"] != 1:
         return False
     if use_def.nodes[anchor].outputs[0].type.shape != value.type.shape or not _is_large(value, machine):
         return False
     return all(
-        use_def.nodes[j].op.name in POOLS
+        is_pool(use_def.nodes[j])
         and use_def.nodes[j].inputs[0] is value
         and (j not in groups or groups[j].members == [j])
         for j in use_def.users[i] - set(members)
@@ -85,17 +90,9 @@ def _maker(use_def: UseDef, value: Value | None) -> Node | None:
     return None if i is None else use_def.nodes[i]
 
 
-def _can_choose(node: Node, group: Group | None) -> bool:
+def _can_choose(node: Node, group: Group | None, target: Target) -> bool:
     """Whether a node's kernel stores each element where it is told to."""
-    if node.op.name in PRODUCTS:
+    lowering = target.lowering_of(node)
+    if lowering is not None and lowering.any_layout:
         return True
-    return group is not None and node.op.name not in REDUCTIONS
-
-
-def in_layout(array: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
-    """An array of a shape in the memory of a dense one, whose axes lie in another order."""
-    ordered = row_major(tuple(shape[a] for a in axes))
-    strides = list(ordered)
-    for axis, stride in zip(axes, ordered, strict=True):
-        strides[axis] = stride
-    return Array(array.buffer, shape, tuple(strides), array.offset)
+    return group is not None and not is_reduction(node)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from weft.base.dtypes import DType, bfloat16, float16
+from weft.base.dtypes import DType
+from weft.schedule.accumulation import sum_dtype
+
+if TYPE_CHECKING:
+    from weft.schedule.writer import Writer
 
 
 class Machine(NamedTuple):
@@ -25,5 +29,11 @@ class Machine(NamedTuple):
 
     def lanes(self, dtype: DType) -> int:
         """How many numbers that are computed with as one dtype fill a register."""
-        size = 4 if dtype in (float16, bfloat16) else dtype.itemsize
-        return max(1, self.vector_bytes // size)
+        return max(1, self.vector_bytes // sum_dtype(dtype).itemsize)
+
+
+def machine_of(writer: Writer) -> Machine:
+    """The machine that a program is written for."""
+    machine = writer.target.machine
+    assert isinstance(machine, Machine), "a lowering for CPUs wrote a program for something else"
+    return machine

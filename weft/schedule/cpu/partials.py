@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from weft.base.dtypes import DType, bfloat16, bool_, float16, float32, kind
+from weft.base.dtypes import DType
 from weft.base.sizes import Size
 from weft.ir.graph import Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
+from weft.schedule.accumulation import sum_dtype
 from weft.schedule.writer import Kernel
 
 
@@ -37,17 +36,4 @@ def clipped(b: Builder, index: Index, stop: Any) -> Index:
 
 def accumulator(value: Value) -> DType:
     """What a reduction is accumulated in: half precision in float32."""
-    dtype = value.type.dtype
-    return float32 if dtype in (float16, bfloat16) else dtype
-
-
-def identity(instruction: str, dtype: DType) -> Any:
-    """What a reduction begins with."""
-    if instruction in ("add", "mul"):
-        return dtype.type(0 if instruction == "add" else 1)
-    if dtype == bool_ or instruction in ("and_", "or_"):
-        return np.bool_(instruction in ("and_", "min"))
-    if kind(dtype) == "f":
-        return dtype.type(-np.inf if instruction == "max" else np.inf)
-    limits = np.iinfo(dtype)
-    return dtype.type(limits.min if instruction == "max" else limits.max)
+    return sum_dtype(value.type.dtype)

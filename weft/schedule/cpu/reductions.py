@@ -19,10 +19,10 @@ from weft.schedule.lowerings import lowers
 from weft.schedule.writer import Kernel, Writer
 
 
-@lowers("sum", "prod", "max", "min", "any", "all")
+@lowers(target="cpu", fold_over="axes")
 def _reduce(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (x,), (out,) = inputs, outputs
-    reduce_array(writer, x, node.attrs["axes"], out, fold_of(node.op.name, x.dtype), node.op.name)
+    reduce_array(writer, x, node.attrs["axes"], out, fold_of(node.op.fold, x.dtype), node.op.name)
 
 
 def reduce_array(writer: Writer, x: Array, axes: Sequence[int], out: Array, fold: Fold, name: str) -> None:
@@ -102,16 +102,16 @@ def merge_axes(x: Array, out: Array, axes: Sequence[int]) -> tuple[Array, Array,
 # Places
 
 
-@lowers("argmax", "argmin")
+@lowers(target="cpu", fold_over="place")
 def _place(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     """The extreme first, then the first place where it is."""
     (x,), (out,) = inputs, outputs
-    name, axis = node.op.name, node.attrs["axis"]
+    axis, instruction = node.attrs["axis"], node.op.fold
     kept = (*x.shape[:axis], *x.shape[axis + 1 :])
-    fold = fold_of(name[3:], int8 if x.dtype == bool_ else x.dtype)
+    fold = fold_of(instruction, int8 if x.dtype == bool_ else x.dtype)
     best = writer.temporary(kept, fold.dtype, "m")
-    reduce_array(writer, x, [axis], best, fold, name[3:])
-    _find(writer, x, best, out.with_shape(kept), axis, name)
+    reduce_array(writer, x, [axis], best, fold, instruction)
+    _find(writer, x, best, out.with_shape(kept), axis, node.op.name)
 
 
 def _find(writer: Writer, x: Array, best: Array, out: Array, axis: int, name: str) -> None:

@@ -13,11 +13,13 @@ from weft.base.shapes import size_of
 from weft.base.sizes import Size, is_known
 from weft.ir.graph import Node, Value
 from weft.loop.ir import Const
+from weft.ops.view.primitives import join
+from weft.ops.view.slices import pad_axes
 from weft.schedule.arrays import Array
+from weft.schedule.cpu.kernel_keys import row_kernel_key
 from weft.schedule.cpu.partials import accumulator, combine
-from weft.schedule.cpu.row_sweeps import DEAR, Sweeps
-from weft.schedule.fusion import REDUCTIONS, Frame, Group, reduction
-from weft.schedule.kernel_keys import row_kernel_key
+from weft.schedule.cpu.row_sweeps import CHEAP, Sweeps
+from weft.schedule.fusion import Frame, Group, is_reduction, reduction
 from weft.schedule.region import Scope
 from weft.schedule.use_def import UseDef
 from weft.schedule.writer import even_block
@@ -31,14 +33,10 @@ MOST_PIECES = 8  # of a sweep that is cut
 def last_axis_breaks(node: Node) -> list[int]:
     """Where, along the last axis, a node goes on with another of its inputs, or with padding."""
     shape, attrs = node.outputs[0].type.shape, node.attrs
-    if node.op.name == "concat" and attrs["axis"] == len(shape) - 1:
+    if node.op is join and attrs["axis"] == len(shape) - 1:
         sizes = [v.type.shape[-1] for v in node.inputs]
         return [sum(sizes[:i]) for i in range(1, len(sizes))] if is_known(sizes) else []
-    if (
-        node.op.name == "pad"
-        and attrs["interior"][-1] == 0
-        and is_known((attrs["low"][-1], attrs["high"][-1]))
-    ):
+    if node.op is pad_axes and attrs["interior"][-1] == 0 and is_known((attrs["low"][-1], attrs["high"][-1])):
         return [attrs["low"][-1], shape[-1] - attrs["high"][-1]]
     return []
 
@@ -68,7 +66,7 @@ class RowKernel:
 
     def _kind(self, node: Node) -> str:
         """What a value is: "full", "row", "column" or "all"."""
-        if node.op.name in REDUCTIONS:
+        if is_reduction(node):
             return reduction(node, self.frame)
         return self.frame.kind(node.outputs[0].type.shape)
 
@@ -82,7 +80,8 @@ class RowKernel:
         for v, node in self.made.items():
             roots = [self.use_def.root(x) for x in node.inputs]
             level = max((levels[r] for r in roots if r in levels), default=0)
-            reduces_row = node.op.name in REDUCTIONS and self.kinds[v] == "row"
+            reduces_row = is_reduction(node) and self.kinds[v] == "row"
+            # What a sweep folds is complete at its end, so the next one is the first that can use it.
             levels[v] = level + 1 if reduces_row else level
         return levels
 
@@ -95,6 +94,7 @@ class RowKernel:
                 return
             i = self.use_def.producer.get(value)
             root = self.use_def.root(value)
+            # A view of what is made here is no array: elements are computed through it.
             if i is not None and (root in self.made or root is self.anchor):
                 self.inlined[value] = self.use_def.nodes[i]
                 visit(self.use_def.nodes[i].inputs[0])
@@ -127,7 +127,7 @@ class RowKernel:
         start = 0
         for node in self.nodes:
             shape = node.outputs[0].type.shape
-            if node.op.name in REDUCTIONS or shape != self.frame.shape:
+            if is_reduction(node) or shape != self.frame.shape:
                 continue
             for v in node.inputs:
                 place = self.scope.find(v) if v in self.external else None
@@ -169,6 +169,8 @@ class RowKernel:
                 return (total + (BLOCK - 1)) // BLOCK, BLOCK
             each = BLOCK if set(self.kinds.values()) != {"full"} else even_block(total, BLOCK)
             return max(1, -(-total // each)), max(1, min(total, each))
+        # Each block has partial results of its own. Their number follows from the shape alone, so that sums
+        # are rounded alike with any number of threads.
         partial = any(k in ("column", "all") for k in self.kinds.values())
         if isinstance(rows, Size):
             return (MOST_BLOCKS, (rows + (MOST_BLOCKS - 1)) // MOST_BLOCKS) if partial else (rows, 1)
@@ -186,7 +188,7 @@ class RowKernel:
 
     def _weight(self) -> int:
         """How much longer an element takes than one that is only read, added and written, about."""
-        return 1 + 2 * sum(node.op.name in DEAR for node in self.nodes)
+        return 1 + 2 * sum(bool(node.op.cost > CHEAP) for node in self.nodes)
 
     def _target(self, value: Value, blocks: Any) -> Array:
         """Where a value that is used outside is written: in its place, or partial results in theirs."""
@@ -201,7 +203,7 @@ class RowKernel:
         if not isinstance(blocks, Size) and blocks == 1 and accumulator(value) == value.type.dtype:
             return
         out = self.scope.output(value)
-        instruction = REDUCTIONS[self.made[value].op.name]
+        instruction = self.made[value].op.fold
         with self.scope.writer.kernel("combine", [partial], [out]) as k:
             combine(k, instruction)
 

@@ -15,11 +15,12 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
 from weft.loop.index import Index
 from weft.loop.ir import Load, Loop, Store
+from weft.schedule.accumulation import identity
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.partials import accumulator, clipped, identity
-from weft.schedule.fusion import REDUCTIONS
+from weft.schedule.cpu.partials import accumulator, clipped
+from weft.schedule.fusion import is_reduction
 from weft.schedule.pointwise.rules import Reader
-from weft.schedule.pointwise.views import reshape_index
+from weft.schedule.strides import reshape_index
 from weft.schedule.writer import Kernel, unflattened
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 SCRATCH = 8192  # elements of a row that is kept on the stack
 CHEAP = 3  # instructions that are rather repeated than their result kept
-DEAR = frozenset({"exp", "log", "tanh", "sigmoid", "erf", "normal_cdf", "sin", "cos", "pow", "div", "sqrt"})
 
 
 class Sweeps:
@@ -99,7 +99,7 @@ class Sweeps:
         frame = self.row_kernel.frame
         split = frame.split or 0
         index = tuple(unflattened(self.b, row, frame.shape[:split])) if split else ()
-        kept = dict(self.sources)
+        kept = dict(self.sources)  # what was found for one row is not true of the next
         for level in range(self.last + 1):
             self._row_values(level, index)
             work = self._work(level)
@@ -115,7 +115,7 @@ class Sweeps:
             if row_kernel.kinds[v] != "row" or row_kernel.levels[v] != level:
                 continue
             at = self._index_of(v.type.shape, index, None)
-            if node.op.name not in REDUCTIONS:
+            if not is_reduction(node):
                 self.sources[v] = self.reader.read(v, at)
             if v in self.targets:
                 target = self.targets[v]
@@ -127,7 +127,7 @@ class Sweeps:
         split = frame.split or 0
         own = frame.shape[:split] if columns is None else frame.shape
         at = row if columns is None else (*row, *columns)
-        return at if shape == own else reshape_index(self.reader, at, own, shape)
+        return at if shape == own else reshape_index(self.b, at, own, shape)
 
     # Columns
 
@@ -136,7 +136,7 @@ class Sweeps:
         row_kernel = self.row_kernel
         found = []
         for v, node in row_kernel.made.items():
-            if node.op.name in REDUCTIONS:
+            if is_reduction(node):
                 source = row_kernel.use_def.root(node.inputs[0])
                 if row_kernel.levels.get(source, 0) == level:
                     found.append(v)
@@ -150,35 +150,30 @@ class Sweeps:
 
     def _kept(self, value: Value) -> bool:
         """Whether a later sweep needs a value that is too dear to be computed again."""
-        row_kernel = self.row_kernel
-        level = row_kernel.levels[value]
-        users = [
-            row_kernel.use_def.nodes[u] for u in row_kernel.use_def.users[row_kernel.use_def.producer[value]]
-        ]
-        later = [n for n in users if n.outputs[0] in row_kernel.made and self._sweep_of(n) > level]
-        if not later or isinstance(row_kernel.frame.columns, Size) or row_kernel.frame.columns > SCRATCH:
+        columns, level = self.row_kernel.frame.columns, self.row_kernel.levels[value]
+        if isinstance(columns, Size) or columns > SCRATCH or not self._is_needed_later(value, level):
             return False
-        return self._price(value, level) > CHEAP
+        return self._price(value) > CHEAP
 
     def _sweep_of(self, node: Node) -> int:
         """The sweep in which a node reads its inputs."""
         out = node.outputs[0]
-        reduces_row = node.op.name in REDUCTIONS and self.row_kernel.kinds[out] == "row"
+        reduces_row = is_reduction(node) and self.row_kernel.kinds[out] == "row"
         return self.row_kernel.levels[out] - (1 if reduces_row else 0)
 
-    def _price(self, value: Value, level: int) -> int:
+    def _price(self, value: Value) -> int:
         """About how many instructions it takes to compute a value from memory and from what rows gave."""
         node = self.row_kernel.made.get(value)
         if node is None or self.row_kernel.kinds[value] != "full" or value in self.targets:
             return 0
-        own = 10 if node.op.name in DEAR else 1
-        return own + sum(self._price(self.row_kernel.use_def.root(x), level) for x in node.inputs)
+        own: int = node.op.cost
+        return own + sum(self._price(self.row_kernel.use_def.root(x)) for x in node.inputs)
 
     def _sweep(self, block: Index, level: int, row: tuple[Index, ...], work: Sequence[Value]) -> None:
         row_kernel = self.row_kernel
         reduced = [v for v in work if row_kernel.kinds[v] == "row"]
         for v in reduced:
-            instruction = REDUCTIONS[row_kernel.made[v].op.name]
+            instruction = row_kernel.made[v].op.fold
             dtype = accumulator(v)
             self.totals[v] = self.b.local(self.b.constant(identity(instruction, dtype), dtype))
         scratch = {
@@ -189,6 +184,7 @@ class Sweeps:
             self.sources[v] = self.b.cast(self.b.get(self.totals[v]), v.type.dtype)
         self.sources.update(scratch)
         for v in work:
+            # What is written anyway is read back, whatever it cost: it is still in the nearest cache.
             if row_kernel.kinds[v] == "full" and v in self.targets and self._is_needed_later(v, level):
                 self.sources[v] = self.targets[v]
 
@@ -214,6 +210,7 @@ class Sweeps:
         if self.row_kernel.breaks:
             self._over_axes(axes, (), body)
             return
+        # One flat loop is tried first: whether it reads unevenly shows only in the code that it gave.
         before = len(self.b.block.statements)
         with self.b.vector(size_of(axes)) as c:
             body(tuple(unflattened(self.b, c, axes)) if len(axes) > 1 else (c,))
@@ -250,7 +247,7 @@ class Sweeps:
         row_kernel = self.row_kernel
         for v in work:
             node = row_kernel.made[v]
-            if node.op.name in REDUCTIONS:
+            if is_reduction(node):
                 self._reduce(v, node, block, row, columns)
                 continue
             at = self._index_of(v.type.shape, row, columns)
@@ -263,7 +260,7 @@ class Sweeps:
         (x,) = node.inputs
         element = self.reader.read(x, self._index_of(x.type.shape, row, columns))
         element = self.b.cast(element, accumulator(value))
-        instruction = REDUCTIONS[node.op.name]
+        instruction = node.op.fold
         if self.row_kernel.kinds[value] != "column":
             self.b.accumulate(self.totals[value], instruction, element)
             return
@@ -290,14 +287,13 @@ class Sweeps:
 
     def _begin(self, block: Index) -> None:
         for v, target in self.targets.items():
-            how, op = self.row_kernel.kinds[v], self.row_kernel.made[v].op.name
+            how, instruction = self.row_kernel.kinds[v], self.row_kernel.made[v].op.fold
             if how == "all":
-                instruction = REDUCTIONS[op]
                 self.totals[v] = self.b.local(
                     self.b.constant(identity(instruction, target.dtype), target.dtype)
                 )
             elif how == "column":
-                start = self.b.constant(identity(REDUCTIONS[op], target.dtype), target.dtype)
+                start = self.b.constant(identity(instruction, target.dtype), target.dtype)
                 with self.b.vector(self.row_kernel.frame.columns) as c:
                     self.b.store(target.buffer, self._partial(target, block, c), start)
 

@@ -37,9 +37,9 @@ class Scan(NamedTuple):
     reverse: bool = False
 
 
-@lowers("cumsum", "cumprod")
+@lowers(target="cpu", fold_over="prefix")
 def _running(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    fold = fold_of(node.op.name[3:], inputs[0].dtype)
+    fold = fold_of(node.op.fold, inputs[0].dtype)
 
     def step(b: Builder, place: Index, states: States, x: Value) -> States:
         return (fold(b, states[0], b.cast(x, fold.dtype)),)
@@ -48,7 +48,7 @@ def _running(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Seque
     _write_scan(writer, node.op.name, inputs[0], outputs[0], node.attrs["axis"], scan)
 
 
-@lowers("cummax_index")
+@lowers("cummax_index", target="cpu")
 def _running_place(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     """The newest place of the extreme, or of a NaN once there was one."""
     (x,) = inputs

@@ -28,7 +28,7 @@ from weft.schedule.writer import SMALL, Kernel, Writer, over, unflattened
 _NARROW = 64  # columns that are not worth sharing out
 
 
-@lowers("scatter", "scatter_add")
+@lowers("scatter", "scatter_add", target="cpu")
 def _scatter(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     x, v, *indices = inputs
     (out,) = outputs
@@ -67,7 +67,7 @@ def _write_rows(k: Kernel, failures: Sequence[int], adds: bool) -> None:
     rest = out.shape[len(indices) :]
     width = size_of(rest)
     chunk = _columns(width, size_of(shape))
-    fold = fold_of("sum", out.dtype)
+    fold = fold_of("add", out.dtype)
     with b.parallel(ceil_div(width, chunk) if not is_number(chunk, 0) else 1) as c:
         first, count = block_of(b, c, width, chunk) if not is_number(chunk, 0) else (Index.of(0), 0)
         with b.loop(size_of(shape)) as i:
@@ -118,7 +118,7 @@ def _value(
 # Slices and parts
 
 
-@lowers("update_slice")
+@lowers("update_slice", target="cpu")
 def _update(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (x, v), (out,) = inputs, outputs
     writer.copy(x, out)
@@ -133,7 +133,7 @@ def _update(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequen
         over(b, v.shape, write)
 
 
-@lowers("concat")
+@lowers("concat", target="cpu")
 def _concat(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (out,), axis = outputs, node.attrs["axis"]
     start: Any = 0

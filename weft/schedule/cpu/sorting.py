@@ -30,7 +30,7 @@ WORKERS = 16  # rows that are sorted by bytes at the same time, each with memory
 _DIGITS = 256
 
 
-@lowers("sort", "argsort")
+@lowers("sort", "argsort", target="cpu")
 def _sort(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     axis, descending = node.attrs["axis"], node.attrs["descending"]
     (x,) = inputs
@@ -39,7 +39,7 @@ def _sort(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence
     )
 
 
-@lowers("topk_index")
+@lowers("topk_index", target="cpu")
 def _top(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     attrs = node.attrs
     order = Order(attrs["axis"], attrs["largest"], attrs["k"], values=False)
@@ -253,7 +253,7 @@ def _sum_counts(b: Builder, counts: Buffer, number: int) -> None:
 # Search
 
 
-@lowers("searchsorted")
+@lowers("searchsorted", target="cpu")
 def _search(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (x1, x2), (out,) = inputs, outputs
     with writer.kernel(node.op.name, [x1, x2], [out]) as k:

@@ -33,7 +33,7 @@ class _System(NamedTuple):
     unit: bool
 
 
-@lowers("solve_triangular")
+@lowers("solve_triangular", target="cpu")
 def _solve(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     (a, right), (out,) = inputs, outputs
     width, lead = out.shape[-1], out.shape[:-2]

@@ -18,7 +18,7 @@ from weft.schedule.pointwise.views import both
 
 
 @pointwise("gather")
-def _gather(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _gather(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     x, *indices = node.inputs
     rank = len(index) - (len(x.type.shape) - len(indices))
     places, safe = [], mask
@@ -52,7 +52,7 @@ def bounds_values(b: Builder, axis: int, size: Any, number: Value) -> tuple[Valu
 
 
 @pointwise("take_class")
-def _take_class(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _take_class(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     x, _ = node.inputs
     axis, b = node.attrs["axis"], r.builder
     classes = x.type.shape[axis]
@@ -64,7 +64,7 @@ def _take_class(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
 
 
 @pointwise("put_class")
-def _put_class(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _put_class(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     x, _ = node.inputs
     axis, b = node.attrs["axis"], r.builder
     rest = (*index[:axis], *index[axis + 1 :])
@@ -74,7 +74,9 @@ def _put_class(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
     return b.select(hit, read, b.constant(0, read.dtype))
 
 
-def _class(r: Reader, node: Node, index: Indices, classes: Any, mask: Any) -> tuple[Value, Value, Value]:
+def _class(
+    r: Reader, node: Node, index: Indices, classes: Any, mask: Value | None
+) -> tuple[Value, Value, Value]:
     """The number of a class, whether it counts, and whether there is such a class; a wrong one fails."""
     b = r.builder
     number = r.read(node.inputs[1], index, mask)

@@ -84,7 +84,7 @@ def _draw(
 
 
 @pointwise("derive_key")
-def _derive(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _derive(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     key, data = node.inputs
     b, lead = r.builder, index[:-1]
     places = broadcast_index(lead, key.type.shape[:-1])

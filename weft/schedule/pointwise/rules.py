@@ -23,9 +23,10 @@ from weft.loop.index import Index
 from weft.loop.ir import Const, Value
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.index_keys import index_key
+from weft.schedule.strides import reshape_index, source_index
 
 Indices = tuple[Index, ...]
-PointwiseRule = Callable[["Reader", Node, Indices, Any], Value]
+PointwiseRule = Callable[["Reader", Node, Indices, Value | None], Value]
 
 POINTWISE: dict[str, PointwiseRule] = {}
 _SUITS: dict[str, Callable[[Node], bool]] = {}
@@ -61,7 +62,7 @@ def has_pointwise_rule(node: Node) -> bool:
     """Whether an element of a node's result can be computed by itself."""
     _load_rules()
     if node.op.name not in POINTWISE:
-        return node.op.scalar is not None
+        return node.op.scalar is not None or node.op.view is not None
     suits = _SUITS.get(node.op.name)
     return suits is None or suits(node)
 
@@ -99,7 +100,7 @@ class Reader:
         self.nodes = nodes
         self._fail = fail
 
-    def read(self, value: GraphValue, index: Indices, mask: Any = None) -> Value:
+    def read(self, value: GraphValue, index: Indices, mask: Value | None = None) -> Value:
         """The element of a value at an index; computed once for each index in a block."""
         if isinstance(mask, Const):
             if not mask.value:
@@ -112,12 +113,14 @@ class Reader:
             self.builder.remember(key, found)
         return found
 
-    def _find(self, value: GraphValue, index: Indices, mask: Any) -> Value:
+    def _find(self, value: GraphValue, index: Indices, mask: Value | None) -> Value:
         source = self.sources.get(value)
         if source is None:
             node = self.nodes[value]
             if node.op.scalar is not None:
                 return self.elementwise(node, index, mask)
+            if node.op.view is not None:
+                return self.view(node, index, mask)
             return POINTWISE[node.op.name](self, node, index, mask)
         if isinstance(source, Array):
             return self.builder.load(source.buffer, source.at(*index), mask)
@@ -125,7 +128,15 @@ class Reader:
             return source.element(self.builder, index[0])  # type: ignore[no-any-return]
         return source  # type: ignore[no-any-return]
 
-    def elementwise(self, node: Node, index: Indices, mask: Any) -> Value:
+    def view(self, node: Node, index: Indices, mask: Value | None) -> Value:
+        """By where the element comes from."""
+        (x,), shape = node.inputs, node.inputs[0].type.shape
+        if node.op.view == "flat":
+            return self.read(x, reshape_index(self.builder, index, node.outputs[0].type.shape, shape), mask)
+        places = source_index(node, index)
+        return self.read(x, broadcast_index(tuple(places), shape), mask)
+
+    def elementwise(self, node: Node, index: Indices, mask: Value | None) -> Value:
         """By the op's scalar code, on the elements of the inputs, which broadcast."""
         args = [self.read(v, broadcast_index(index, v.type.shape), mask) for v in node.inputs]
         out = node.op.scalar(self.builder, *args, **node.attrs)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
-from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -14,59 +13,13 @@ from weft.schedule.extents import is_number, is_positive, weight
 from weft.schedule.pointwise.rules import Indices, Reader, broadcast_index, pointwise
 
 
-@pointwise("broadcast_to")
-def _broadcast(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
-    (x,) = node.inputs
-    return r.read(x, broadcast_index(index, x.type.shape), mask)
-
-
-@pointwise("permute")
-def _permute(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
-    source: list[Any] = [None] * len(index)
-    for i, axis in zip(index, node.attrs["axes"], strict=True):
-        source[axis] = i
-    return r.read(node.inputs[0], tuple(source), mask)
-
-
-@pointwise("reshape")
-def _reshape(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
-    (x,) = node.inputs
-    return r.read(x, reshape_index(r, index, node.outputs[0].type.shape, x.type.shape), mask)
-
-
-def reshape_index(r: Reader, index: Indices, shape: tuple[Any, ...], source: tuple[Any, ...]) -> Indices:
-    """The index into an array of a shape, of the element that has an index in another shape."""
-    start = 0
-    while start < min(len(shape), len(source)) and shape[start] == source[start]:
-        start += 1
-    flat = Index.of(0)
-    for i, size in zip(index[start:], shape[start:], strict=True):
-        flat = flat * size + i
-    flat = flat.folded()
-    out: list[Index] = []
-    for size in reversed(source[start:]):
-        if not isinstance(size, Size) and size == 1:
-            out.append(Index.of(0))
-            continue
-        out.append(r.builder.remainder(flat, size))
-        flat = r.builder.quotient(flat, size)
-    return (*index[:start], *reversed(out))
-
-
-@pointwise("slice")
-def _slice(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
-    starts, steps = node.attrs["starts"], node.attrs["steps"]
-    moved = tuple(i * step + start for i, start, step in zip(index, starts, steps, strict=True))
-    return r.read(node.inputs[0], moved, mask)
-
-
 @pointwise("iota")
-def _iota(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _iota(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     return r.builder.cast(index[0], node.attrs["dtype"])
 
 
 @pointwise("size")
-def _size(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _size(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     return r.builder.cast(Index.of(node.attrs["value"]), node.attrs["dtype"])
 
 
@@ -77,7 +30,7 @@ MOST_PARTS = 4  # that an element is searched for in
 
 
 @pointwise("concat", where=lambda node: len(node.inputs) <= MOST_PARTS)
-def _concat(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _concat(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     axis, b = node.attrs["axis"], r.builder
     parts = [v for v in node.inputs if not is_number(v.type.shape[axis], 0)] or list(node.inputs[:1])
     place, start, read = index[axis], 0, []
@@ -96,7 +49,7 @@ def _concat(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
 
 
 @pointwise("pad")
-def _pad(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _pad(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     (x,), attrs, b = node.inputs, node.attrs, r.builder
     steps = tuple(i + 1 for i in attrs["interior"])
     inside, moved = part_of(b, index, attrs["low"], steps, x.type.shape, node.outputs[0].type.shape)
@@ -111,7 +64,7 @@ def _is_large_part(node: Node) -> bool:
 
 
 @pointwise("update_slice", where=_is_large_part)
-def _update_slice(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _update_slice(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     (x, v), attrs, b = node.inputs, node.attrs, r.builder
     inside, moved = part_of(b, index, attrs["starts"], attrs["steps"], v.type.shape, x.type.shape)
     new = r.read(v, moved, both(b, mask, inside))
@@ -151,7 +104,13 @@ def _in_range(b: Builder, i: Index, start: Any, step: Any, count: Any) -> tuple[
     return condition, b.term(b.div(away, steps), count)
 
 
-def both(b: Builder, x: Any, y: Any) -> Any:
+@overload
+def both(b: Builder, x: Value, y: Value | None) -> Value: ...
+@overload
+def both(b: Builder, x: Value | None, y: Value) -> Value: ...
+@overload
+def both(b: Builder, x: Value | None, y: Value | None) -> Value | None: ...
+def both(b: Builder, x: Value | None, y: Value | None) -> Value | None:
     """The conjunction of two conditions, of which either may be None for one that always holds."""
     if x is None or y is None:
         return y if x is None else x
@@ -159,7 +118,7 @@ def both(b: Builder, x: Any, y: Any) -> Any:
 
 
 @pointwise("cross")
-def _cross(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _cross(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     x, y = node.inputs
     axis, b = node.attrs["axis"], r.builder
     i = index[axis]

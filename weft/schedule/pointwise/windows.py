@@ -11,9 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from weft.base.dtypes import DType, int64, kind
+from weft.base.dtypes import int64, kind
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.ir.graph import Value as GraphValue
@@ -21,7 +19,7 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.ops.scalar import is_nan
-from weft.schedule.cpu.matmul.tile import sum_dtype, sum_instruction
+from weft.schedule.accumulation import identity, sum_dtype, sum_instruction
 from weft.schedule.pointwise.rules import Indices, Reader, pointwise
 from weft.schedule.pointwise.views import both
 
@@ -79,7 +77,7 @@ def _tap_place(b: Builder, axis: Axis, position: Index, tap: Index) -> tuple[Ind
 
 
 def _read_tap(
-    r: Reader, x: GraphValue, axes: Sequence[Axis], index: Indices, taps: Sequence[Index], mask: Any
+    r: Reader, x: GraphValue, axes: Sequence[Axis], index: Indices, taps: Sequence[Index], mask: Value | None
 ) -> tuple[Value, Any]:
     """The element at a tap of the window that an index names, and whether there is one."""
     lead = len(index) - len(axes)
@@ -106,7 +104,7 @@ def _over_taps(b: Builder, axes: Sequence[Axis], visit: Callable[[list[Index]], 
 
 
 @pointwise("windows")
-def _windows(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _windows(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     rank = len(node.attrs["kernel"])
     x, shape = node.inputs[0], node.outputs[0].type.shape
     axes = _axes(x.type.shape[-rank:], shape[-2 * rank : -rank], node.attrs)
@@ -115,7 +113,7 @@ def _windows(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
 
 
 @pointwise("window_sum")
-def _window_sum(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _window_sum(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     b, axes, x = r.builder, _of_pool(node), node.inputs[0]
     dtype = x.type.dtype
     total = b.local(0, sum_dtype(dtype))
@@ -130,14 +128,10 @@ def _window_sum(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
     return b.cast(b.get(total), dtype)
 
 
-def _lowest(dtype: DType) -> Any:
-    return np.iinfo(dtype).min if kind(dtype) in "iu" else -np.inf
-
-
 @pointwise("max_pool")
-def _max_pool(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _max_pool(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     b, axes, x = r.builder, _of_pool(node), node.inputs[0]
-    lowest = _lowest(x.type.dtype)
+    lowest = identity("max", x.type.dtype)
     best = b.local(lowest, x.type.dtype)
 
     def meet(taps: list[Index]) -> None:
@@ -150,11 +144,11 @@ def _max_pool(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
 
 
 @pointwise("max_pool_indices")
-def _max_pool_indices(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _max_pool_indices(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     b, axes, x = r.builder, _of_pool(node), node.inputs[0]
     dtype = x.type.dtype
     first, moved = _first_place(b, axes, index[-len(axes) :])
-    best, won = b.local(_lowest(dtype), dtype), b.local(0, int64)
+    best, won = b.local(identity("max", dtype), dtype), b.local(0, int64)
 
     def meet(taps: list[Index]) -> None:
         value, inside = _read_tap(r, x, axes, index, taps, mask)
@@ -251,7 +245,7 @@ def _over_windows(
         meet([stack.enter_context(b.loop(count)) for count in counts])
 
 
-def _gathered(r: Reader, node: Node, index: Indices, mask: Any, taps: bool) -> Value:
+def _gathered(r: Reader, node: Node, index: Indices, mask: Value | None, taps: bool) -> Value:
     b, axes, x = r.builder, _of_transpose(node), node.inputs[0]
     lead = len(index) - len(axes)
     dtype = x.type.dtype
@@ -271,10 +265,10 @@ def _gathered(r: Reader, node: Node, index: Indices, mask: Any, taps: bool) -> V
 
 
 @pointwise("window_spread")
-def _window_spread(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _window_spread(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     return _gathered(r, node, index, mask, taps=False)
 
 
 @pointwise("overlap_add")
-def _overlap_add(r: Reader, node: Node, index: Indices, mask: Any) -> Value:
+def _overlap_add(r: Reader, node: Node, index: Indices, mask: Value | None) -> Value:
     return _gathered(r, node, index, mask, taps=True)

@@ -30,7 +30,7 @@ from weft.schedule.cpu.attention.tile import (
     transposed,
     turn_in,
 )
-from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.machine import Machine, machine_of
 from weft.schedule.cpu.matmul.epilogue import add_parts, storing
 from weft.schedule.cpu.matmul.lowering import broadcast_batch
 from weft.schedule.cpu.matmul.plan import TASKS, known
@@ -41,7 +41,7 @@ from weft.schedule.writer import Kernel, Writer, unflattened
 ROWS = 64  # queries of which scores are held at a time
 
 
-@lowers("attention_gradient")
+@lowers("attention_gradient", target="cpu", any_layout=True)
 def _attention_gradient(
     writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]
 ) -> None:
@@ -57,7 +57,7 @@ def _attention_gradient(
         target = writer.temporary((parts, *query.shape), query.dtype, "p")
     writes = [target, keys, values]
     with writer.kernel("attention_gradient", [*matrices, *inputs[6:]], writes, inline=False) as kernel:
-        _Backward(kernel, node, writer.machine, (parts, each)).write()
+        _Backward(kernel, node, machine_of(writer), (parts, each)).write()
     if parts > 1:
         add_parts(writer, target, storing(query), query.dtype)
 

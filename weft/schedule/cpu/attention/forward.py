@@ -35,19 +35,19 @@ from weft.schedule.cpu.attention.tile import (
     transposed,
     turn_in,
 )
-from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.machine import Machine, machine_of
 from weft.schedule.cpu.matmul.lowering import broadcast_batch
 from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.lowerings import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 
-@lowers("attention")
+@lowers("attention", target="cpu", any_layout=True)
 def _attention(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     batch = outputs[0].shape[:-2]
     matrices = [broadcast_batch(x, batch) for x in inputs[:3]]
     with writer.kernel("attention", [*matrices, *inputs[3:]], outputs, inline=False) as kernel:
-        _Forward(kernel, node.attrs["chain"], node.attrs["causal"], writer.machine).write()
+        _Forward(kernel, node.attrs["chain"], node.attrs["causal"], machine_of(writer)).write()
 
 
 class _Forward:

@@ -9,13 +9,15 @@ from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.loop.index import Index
 from weft.loop.ir import Value
+from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.padding import padded
 from weft.schedule.cpu.convolution.plan import Convolution
+from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import PANEL_BYTES, Matrices, Tiling, tile
-from weft.schedule.cpu.matmul.tile import UNROLLED, Side, Step, sum_dtype
+from weft.schedule.cpu.matmul.tile import UNROLLED, Side, Step
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 FEW = 1 << 17  # elements of a result of which several parts are added
@@ -53,7 +55,7 @@ def channel_tiling(writer: Writer, conv: Convolution) -> Tiling:
     depth = size_of((conv.channels, *conv.taps))
     rows = size_of((conv.shape[0], *conv.positions))
     product = Matrices(rows, conv.outputs, depth, (1, 1), (1, 1), conv.x.dtype)
-    found = tile(product, conv.groups, writer.machine, may_pack=False, may_turn=False)
+    found = tile(product, conv.groups, machine_of(writer), may_pack=False, may_turn=False)
     return found._replace(rows=_rows_of_a_line(writer, conv, found)) if conv.rank else found
 
 
@@ -62,12 +64,12 @@ def _rows_of_a_line(writer: Writer, conv: Convolution, tiling: Tiling) -> int:
     line, taps = conv.positions[-1], conv.taps[-1]
     if isinstance(line, Size) or isinstance(taps, Size) or taps > UNROLLED:
         return tiling.rows
-    vectors = max(1, tiling.lanes // writer.machine.lanes(sum_dtype(conv.x.dtype)))
+    vectors = max(1, tiling.lanes // machine_of(writer).lanes(sum_dtype(conv.x.dtype)))
     apart = (taps - 1) * conv.dilation[-1] + 1
     for rows in range(tiling.rows, 3, -1):
         numbers = min(rows * taps, (rows - 1) * conv.stride[-1] + apart)
         held = (rows + 1) * vectors + numbers
-        if tiling.rows % rows == 0 and line % rows == 0 and held <= writer.machine.registers:
+        if tiling.rows % rows == 0 and line % rows == 0 and held <= machine_of(writer).registers:
             return rows
     return tiling.rows
 

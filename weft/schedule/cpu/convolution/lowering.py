@@ -18,14 +18,14 @@ from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.channels import lower_by_channels
 from weft.schedule.cpu.convolution.plan import Convolution, prefers_positions
 from weft.schedule.cpu.convolution.positions import lower_by_positions
-from weft.schedule.cpu.matmul.epilogue import Epilogue, storing
-from weft.schedule.lowerings import lowers
+from weft.schedule.cpu.machine import machine_of
+from weft.schedule.cpu.matmul.epilogue import Epilogue, anchors, storing
 from weft.schedule.writer import Writer
 
 
-@lowers("conv")
-def _conv(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    lower_conv(writer, inputs[0], inputs[1], outputs[0], node.attrs)
+@anchors("conv")
+def _conv(writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None) -> None:
+    lower_conv(writer, inputs[0], inputs[1], out, node.attrs, epilogue)
 
 
 def lower_conv(
@@ -37,7 +37,7 @@ def lower_conv(
     conv = Convolution.of(x, w, out, attrs)
     writes = epilogue.writes if epilogue is not None else [out]
     channels_last = all(len(t.shape) > 2 and t.strides[1] == 1 and t.strides[-1] != 1 for t in writes)
-    if not channels_last and prefers_positions(conv, writer.machine):
+    if not channels_last and prefers_positions(conv, machine_of(writer)):
         lower_by_positions(writer, conv, epilogue or storing(out))
     else:
         lower_by_channels(writer, conv, epilogue or storing(out), stages=epilogue is not None)

@@ -8,10 +8,10 @@ from typing import Any
 
 from weft.base.sizes import Size
 from weft.ops.conv.kernel import dilated_size
+from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array, Shape
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.matmul.plan import GATHER, known
-from weft.schedule.cpu.matmul.tile import sum_dtype
 
 FLAT = 2048  # positions that are counted through at most
 SUMS_BYTES = 1 << 21  # that their sums take on the stack at most

@@ -14,15 +14,16 @@ from weft.ir.graph import Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer
+from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.channels import channel_tiling, turned_weight
 from weft.schedule.cpu.convolution.padding import padded
 from weft.schedule.cpu.convolution.plan import Convolution
 from weft.schedule.cpu.epilogues import following
-from weft.schedule.cpu.layouts import LINE_BYTES
+from weft.schedule.cpu.layouts import LINE_BYTES, is_pool
 from weft.schedule.cpu.matmul.epilogue import Epilogue, storing
 from weft.schedule.cpu.matmul.loops import Contraction
-from weft.schedule.cpu.matmul.tile import Side, Step, sum_dtype
+from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.cpu.pooling_channels import turn_line, write_line
 from weft.schedule.fusion import Group
 from weft.schedule.region import Scope
@@ -36,7 +37,7 @@ def find_pooled(use_def: UseDef, groups: Mapping[int, Group], layouts: Mapping[V
     """By number of a convolution that is written for one pool, the number of that pool, if it suits."""
     found = {}
     for j, pool in enumerate(use_def.nodes):
-        if pool.op.name != "max_pool" or pool.inputs[0] not in layouts or not _suits(pool):
+        if not (is_pool(pool) and pool.op.fold == "max") or pool.inputs[0] not in layouts or not _suits(pool):
             continue
         i = use_def.producer[pool.inputs[0]]
         members, anchor = (groups[i].members, groups[i].anchor) if i in groups else ([i], i)

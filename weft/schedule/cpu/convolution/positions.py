@@ -9,13 +9,15 @@ from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Value
+from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.padding import padded, write_padded
 from weft.schedule.cpu.convolution.plan import Convolution, counts_through, line_blocks
+from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.epilogue import Epilogue
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import TASKS, Matrices, Tiling, known, tile
-from weft.schedule.cpu.matmul.tile import Side, Step, sum_dtype
+from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 IMAGE_BYTES = 1 << 19  # that a task has on its stack for the padded input
@@ -77,7 +79,7 @@ class _Positions:
         conv = self.conv
         depth = size_of((conv.channels, *conv.taps))
         product = Matrices(conv.outputs, self.count, depth, (depth, 1), (self.count, 1), self.x.dtype)
-        return tile(product, 1, writer.machine, may_pack=False, may_turn=False)
+        return tile(product, 1, machine_of(writer), may_pack=False, may_turn=False)
 
     def _parts(self) -> int:
         """Into how many parts output channels are cut, so that their sums are small."""

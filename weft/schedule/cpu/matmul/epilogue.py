@@ -12,13 +12,16 @@ from dataclasses import dataclass
 
 from weft.base.dtypes import DType
 from weft.base.shapes import size_of
+from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.ir import Value
+from weft.schedule.accumulation import sum_instruction
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.matmul.tile import sum_instruction
+from weft.schedule.lowerings import lowers
 from weft.schedule.pointwise.rules import Indices
 from weft.schedule.writer import Writer, unflattened
 
+Anchor = Callable[[Writer, Node, Sequence[Array], Array, "Epilogue | None"], None]
 Finish = Callable[[Builder, Sequence[Array], Sequence[Array], Indices, Value], None]
 
 
@@ -46,6 +49,22 @@ class Epilogue:
     reads: Sequence[Array]
     writes: Sequence[Array]
     finish: Finish
+
+
+ANCHORS: dict[str, Anchor] = {}
+
+
+def anchors(name: str) -> Callable[[Anchor], Anchor]:
+    """Enter the lowering of an op whose elements an epilogue may take; without one they are stored."""
+
+    def enter(anchor: Anchor) -> Anchor:
+        ANCHORS[name] = anchor
+        lowers(name, target="cpu", any_layout=True)(
+            lambda writer, node, inputs, outputs: anchor(writer, node, inputs, outputs[0], None)
+        )
+        return anchor
+
+    return enter
 
 
 def storing(out: Array) -> Epilogue:

@@ -16,21 +16,24 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.index import Index
 from weft.loop.ir import Value
+from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array, Shape
+from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.blas import lower_large, suits_blas
 from weft.schedule.cpu.matmul.blocks import Blocks
-from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts, storing
+from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts, anchors, storing
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
-from weft.schedule.cpu.matmul.tile import Side, Step, sum_dtype
-from weft.schedule.lowerings import lowers
+from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.pointwise.rules import Indices
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 
-@lowers("matmul")
-def _matmul(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    lower_matmul(writer, inputs[0], inputs[1], outputs[0])
+@anchors("matmul")
+def _matmul(
+    writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None
+) -> None:
+    lower_matmul(writer, inputs[0], inputs[1], out, epilogue)
 
 
 def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilogue | None = None) -> None:
@@ -49,7 +52,7 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
         return
     may_turn = len(shape) - len(batch) == 2  # else the rows of the result are not one axis
     in_loop = writer.depth > 0
-    tiling = tile(matrices, size_of(batch), writer.machine, may_turn=may_turn, in_loop=in_loop)
+    tiling = tile(matrices, size_of(batch), machine_of(writer), may_turn=may_turn, in_loop=in_loop)
     if tiling.chunks > 1:
         _in_chunks(writer, a, b, shape, batch, matrices, tiling, epilogue or storing(out))
         return
@@ -57,7 +60,7 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     epilogue = epilogue or storing(out)
     with writer.kernel("matmul", [a, b, *epilogue.reads], epilogue.writes, key=key) as kernel:
         if kernel.builder is writer.main:  # which has no scratch memory
-            tiling = tile(matrices, size_of(batch), writer.machine, may_pack=False, may_turn=may_turn)
+            tiling = tile(matrices, size_of(batch), machine_of(writer), may_pack=False, may_turn=may_turn)
             stages = False
         reads, writes = kernel.reads[2:], kernel.writes
         product = Product(kernel, shape, batch, matrices, tiling, stages)

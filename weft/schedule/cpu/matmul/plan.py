@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from weft.base.dtypes import DType
 from weft.base.sizes import Size
+from weft.schedule.accumulation import sum_dtype
 from weft.schedule.cpu.machine import Machine
-from weft.schedule.cpu.matmul.tile import sum_dtype
 
 UNKNOWN = 64  # what a named size is taken for
 TASK = 1.5e6  # operations that are worth a thread's attention
@@ -101,6 +101,7 @@ def tile(
     in_loop: bool = False,
 ) -> Tiling:
     """Choose how to cut a product that is computed so many times; in a loop its right side is often near."""
+    # The transposed product is written across the rows of the result, which costs for each of its elements.
     turned = may_turn and _cost(p.turned, machine) + known(p.m) * known(p.n) * GATHER < _cost(p, machine)
     q = p.turned if turned else p
     if may_turn and _prefers_dots(q, machine):
@@ -111,6 +112,7 @@ def tile(
         pack = may_pack and _packs(q)
     vector = machine.lanes(sum_dtype(q.dtype)) if isinstance(q.m, Size) or isinstance(q.n, Size) else 0
     chunks = _chunks(q)
+    # Tasks are wanted by work alone. Where each one packs for itself, a few large ones waste less.
     work = 2.0 * known(q.m) * known(q.n) * known(q.k)
     want = min(TASKS, work * known(batch) / TASK) / known(batch) / chunks
     few = min(want, max(work * known(batch) / COPY_TASK, COPY_TASKS) / known(batch) / chunks)
@@ -136,6 +138,7 @@ def _cost(p: Matrices, machine: Machine) -> float:
     m, n, k = known(p.m), known(p.n), known(p.k)
     if isinstance(p.n, Size):
         return float("inf") if not isinstance(p.m, Size) else 0.0
+    # Two vectors of products a cycle.
     compute = m * ceil(n / width) * k / 2
     if not _is_one(p.right[1]) and m > 4:
         compute += k * n * TURN
@@ -183,6 +186,7 @@ def _dot_tile(p: Matrices, machine: Machine) -> tuple[int, int]:
 def _lane_tile(p: Matrices, machine: Machine) -> tuple[int, int]:
     """Rows and lanes of a tile that fills the registers, and fits the sizes."""
     width = machine.lanes(sum_dtype(p.dtype))
+    # Of 32 registers 24 hold sums; the others what is loaded, and the optimiser's own.
     sums = 24 if machine.registers >= 32 else 10
     if isinstance(p.n, Size):
         return _even(p.m, 8), width

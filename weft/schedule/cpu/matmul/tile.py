@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.base.dtypes import DType, bfloat16, bool_, float16, float32
+from weft.base.dtypes import bool_
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Local, Value
+from weft.schedule.accumulation import sum_dtype, sum_instruction
 
 
 class Step(NamedTuple):
@@ -36,21 +37,11 @@ UNROLLED = 4  # steps of an inner loop that are written out
 Finished = Callable[[int, Index, Value], None]
 
 
-def sum_dtype(dtype: DType) -> DType:
-    """The dtype that products are summed in."""
-    return float32 if dtype in (float16, bfloat16) else dtype
-
-
 def multiply(b: Builder, x: Any, y: Any) -> Value:
     """The product of two numbers in the dtype of sums."""
     if x.dtype == bool_:
         return b.and_(x, y)
     return b.mul(x, y)
-
-
-def sum_instruction(dtype: DType) -> str:
-    """The instruction that sums products."""
-    return "or_" if dtype == bool_ else "add"
 
 
 def load_wide(b: Builder, buffer: Buffer, index: Any, mask: Any = None) -> Value:
@@ -75,6 +66,8 @@ def add_tile(
     ``finished(row, lane, sum)`` is called inside the vector loop over the lanes. Sums begin at 0, or where
     ``begin(row, lane)`` says.
     """
+    # A local in a vector loop is a register for each vector of lanes: with rows unrolled, a tile of them. The
+    # plan sees to it that they are not more than the machine has.
     dtype = sum_dtype(right.buffer.dtype)
     count = 0 if isinstance(lanes, Size | Index) else lanes
     with b.vector(lanes, lanes=count) as lane:
@@ -88,12 +81,13 @@ def _add(
     b: Builder, sums: list[Local], left: Sequence[Side], right: Side, steps: Sequence[Step], moved: Index
 ) -> None:
     if not steps:
-        y = load_wide(b, right.buffer, right.start)
+        y = load_wide(b, right.buffer, right.start)  # one vector, which all rows use
         for total, side in zip(sums, left, strict=True):
             product = multiply(b, load_wide(b, side.buffer, side.start + moved), y)
             b.set(total, getattr(b, sum_instruction(product.dtype))(b.get(total), product))
         return
     step, *rest = steps
+    # A short inner loop, such as that over the taps of a window, would cost more than what it does.
     if not rest and moved.terms and not isinstance(step.extent, Size) and step.extent <= UNROLLED:
         for p in range(step.extent):
             _add(b, sums, left, Side(right.buffer, right.start + p * step.right), rest, moved + p * step.left)
@@ -111,6 +105,7 @@ def add_dots(
     """
     dtype = sum_dtype(left[0].buffer.dtype)
     sums = [[b.local(0, dtype) for _ in right] for _ in left]
+    # Each sum is a vector along k, added up at the end; rows and columns share what is loaded.
     with b.vector(extent, lanes=lanes) as p:
         xs = [load_wide(b, side.buffer, side.start + p) for side in left]
         ys = [load_wide(b, side.buffer, side.start + p) for side in right]
@@ -135,6 +130,7 @@ def pack(
     The first number goes to ``first``.
     """
     (extent, stride), *outer = steps[::-1]
+    # Where the source lies in order along the sum, reading it so is better than gathering lanes.
     turns = _is_one(stride) and not _is_one(lane_stride)
 
     def copy(rest: Sequence[tuple[Any, Any]], at: Index, place: Index) -> None:

@@ -1,0 +1,102 @@
+"""Targets: what the schedule asks of the kind of machine that it writes for.
+
+Units, fusion, order and memory are planned alike for every target. A target has lowerings, the shape of the
+kernel of a group, and what pays on its machines alone: epilogues, layouts, vectors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from weft.ir.graph import Graph, Node, Value
+from weft.loop.ir import Block
+
+if TYPE_CHECKING:
+    from weft.schedule.fusion import Group, Grouping
+    from weft.schedule.lowerings import Lowering
+    from weft.schedule.region import Place, Scope
+    from weft.schedule.use_def import UseDef
+
+_CLASSES = {"cpu": ("weft.schedule.cpu.target", "Cpu")}
+
+
+class Plan(NamedTuple):
+    """What a target makes of the groups of a graph.
+
+    Attributes:
+        layouts: by value, the order of its axes in memory where it is not the usual one.
+        joined: by number of a unit's anchor, the number of a node that is written in the same kernel.
+    """
+
+    layouts: dict[Value, tuple[int, ...]]
+    joined: dict[int, int]
+
+
+class Target(ABC):
+    """One kind of machine.
+
+    Attributes:
+        name: under which its lowerings are entered.
+        modules: that enter them.
+        machine: what its lowerings know of the machine at hand.
+    """
+
+    name: ClassVar[str]
+    modules: ClassVar[tuple[str, ...]]
+    machine: object
+
+    def load(self) -> None:
+        """Import its lowerings."""
+        from weft.schedule.lowerings import load_lowerings  # which build on the writer
+
+        load_lowerings(self.name, self.modules)
+
+    def lowering_of(self, node: Node) -> Lowering | None:
+        """The lowering of a node's op, or None."""
+        from weft.schedule.lowerings import find_lowering
+
+        self.load()
+        return find_lowering(node.op, self.name)
+
+    def plan(self, grouping: Grouping) -> Plan:
+        """Let groups grow where kernels of the target take more, and choose layouts."""
+        return Plan({}, {})
+
+    @abstractmethod
+    def lower_group(self, scope: Scope, use_def: UseDef, group: Group, name: str) -> None:
+        """Write the kernel of a group."""
+
+    def lower_joined(self, scope: Scope, use_def: UseDef, unit: Group | int, node: Node) -> None:
+        """Write the kernel of a unit and of the node that the plan joined to it."""
+        raise NotImplementedError(f"{self.name} joins nothing")
+
+    def lower_node(self, scope: Scope, node: Node) -> bool:
+        """Write a node by its lowering; False where it has none."""
+        lowering = self.lowering_of(node)
+        if lowering is None:
+            return False
+        inputs = [scope.array(v) for v in node.inputs]
+        lowering.lower(scope.writer, node, inputs, [scope.output(v) for v in node.outputs])
+        return True
+
+    def fixed_places(self, scope: Scope, body: Graph, values: Sequence[Value]) -> list[Place]:
+        """Where the last inputs of a loop's body lie, which are the same in every iteration."""
+        return [scope.place(v) for v in values]
+
+    def finish(self, block: Block) -> None:  # noqa: B027 - not every target has something to improve
+        """Improve the loops of the main function."""
+
+
+def default_target(name: str = "cpu") -> Target:
+    """A target by its name, for a machine of the usual kind.
+
+    >>> from weft.schedule.target import default_target
+    >>> default_target().name
+    'cpu'
+    """
+    module, cls = _CLASSES[name]
+    target: Target = getattr(import_module(module), cls)()
+    return target
