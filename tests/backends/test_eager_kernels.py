@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.backends.eager.kernels import evaluate_large
 from weft.backends.eager import kernels as eager
+from weft.backends.eager.kernels import evaluate_large
 from weft.backends.llvm.run import Executable
 from weft.base.dtypes import kind
 from weft.ops.op import OPS, Op

@@ -77,7 +77,7 @@ def _missing(name: str) -> list[str]:
 
 
 def builder(
-    op: str, backend: Any = None, options: Mapping[str, Any] = {}, hints: Mapping[str, bool] = {}
+    op: str, backend: Any = None, options: Mapping[str, Any] = {}, hints: Mapping[str, Any] = {}
 ) -> Build:
     """What makes functions of graphs by a backend, with options that are on.
 
@@ -85,7 +85,7 @@ def builder(
         op: that the options were given to, for errors.
         backend: a name, a function ``build``, or None for the default.
         options: by name, whether each is on, or how.
-        hints: likewise; a backend that does not take one does without.
+        hints: by name, values that are not None or False; a backend that does not take one does without.
 
     >>> from weft.backends import builder
     >>> build = builder("compile", "interpret", {"check_nan": True})
@@ -99,7 +99,9 @@ def builder(
         if not _takes(build, option):
             shown = name if isinstance(name, str) else getattr(name, "__name__", type(name).__name__)
             raise ArgumentError(op, f"the backend must take {option}, got {shown}, which does not")
-    wanted |= {hint: True for hint, on in hints.items() if on and _takes(build, hint)}
+    wanted |= {
+        hint: value for hint, value in hints.items() if value not in (None, False) and _takes(build, hint)
+    }
     return functools.partial(build, **wanted) if wanted else build
 
 

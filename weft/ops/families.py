@@ -162,7 +162,8 @@ def primitive(
     name: str,
     *,
     type_rule: Callable[..., Any],
-    eval: Callable[..., Any],
+    eval: Callable[..., Any] | None = None,
+    decomposition: Callable[..., Any] | None = None,
     vjp: Any,
     batch: Rule | None,
     samples: Samples | None,
@@ -177,7 +178,12 @@ def primitive(
     defaults: Defaults | None = None,
     precision: str = "",
 ) -> Op:
-    """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
+    """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp.
+
+    An op with a ``decomposition`` needs no kernel: on arrays the ops that it is made of evaluate.
+    """
+    eval = eval or decomposition
+    assert eval is not None, f"{name} must have a kernel or a decomposition"
     inputs, attrs, variadic = parameters(getattr(eval, "steps", eval))
     return register(
         Op(
@@ -200,5 +206,6 @@ def primitive(
             total=total,
             defaults=defaults,
             precision=precision,
+            decomposition=decomposition,
         )
     )

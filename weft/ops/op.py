@@ -120,6 +120,7 @@ class Op:
             nobody knows yet whether it is needed.
         defaults: values of attributes that text leaves out, or a function that gives them by the other
             attributes; nodes have them all.
+        decomposition: the op as a function of other ops, of an op that is several loops; else None.
         precision: what ``weft.autocast`` makes of floating inputs: half precision if "low", single if "high",
             nothing if "".
     """
@@ -129,6 +130,7 @@ class Op:
         "attrs",
         "batch",
         "commutative",
+        "decomposition",
         "defaults",
         "effect",
         "eval",
@@ -179,6 +181,7 @@ class Op:
         total: bool = False,
         defaults: Defaults | None = None,
         precision: str = "",
+        decomposition: Rule | None = None,
     ) -> None:
         self.name = name
         self.inputs = inputs
@@ -204,6 +207,7 @@ class Op:
         self.total = total
         self.defaults = defaults or {}
         self.precision = precision
+        self.decomposition = decomposition
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:

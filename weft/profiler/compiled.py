@@ -78,7 +78,7 @@ def _recording(run: Executable, place: Any) -> Executable:
     return found
 
 
-def _build(graph: Graph, **options: bool) -> Executable:
+def _build(graph: Graph, **options: Any) -> Executable:
     begin = now()
     try:
         return _plain_build(graph, **options)

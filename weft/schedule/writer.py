@@ -66,6 +66,7 @@ class Writer:
         machine: that it writes for.
         origins: of kernels and buffers.
         written: is told of each kernel.
+        disabled: names of choices that are switched off, see ``weft.schedule.choices``.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Writer:
         self.told: set[str] = set()  # sizes that only the run tells
         self.origins = Origins()
         self.written: Callable[[Function], object] | None = None
+        self.disabled: frozenset[str] = frozenset()
         self._nodes: tuple[Node, ...] = ()
         self._count = 0
         self._launched: dict[Any, Launch] = {}

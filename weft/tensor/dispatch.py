@@ -18,7 +18,7 @@ from weft.errors import WeftError
 from weft.ops.op import NoGradient, Op, TensorLike, staging, type_of
 from weft.ops.select import cast
 from weft.ops.size import filled
-from weft.tensor.large import LARGE, PULLED, WHOLE, evaluate_large, with_kernels
+from weft.tensor.large import LARGE, evaluate_large, has_kernel, is_pulled, with_kernels
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import Node, Output, make_node
 from weft.tensor.promotion import as_arrays, common_dtype, in_dtype
@@ -118,7 +118,7 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any,
         return top.interpret(op, inputs, attrs)  # type: ignore[no-any-return]
     try:
         with np.errstate(all="ignore"):
-            if op.outputs != 1 and op.name in WHOLE and datas[0].size >= LARGE:
+            if op.outputs != 1 and has_kernel(op) and datas[0].size >= LARGE:
                 result = evaluate_large(op, datas, attrs)
             else:
                 result = op.eval(*datas, **attrs)
@@ -178,7 +178,7 @@ def record(
         if op.outputs != 1:
             rule = rule if op.outputs else rule.replace(outputs=len(outs))
             saved = (*saved, tuple(map(type_of, outs)))  # the engine fills gradients that did not arrive
-        if op.name in PULLED and type(datas[0]) is ndarray and datas[0].size >= LARGE:
+        if is_pulled(op) and type(datas[0]) is ndarray and datas[0].size >= LARGE:
             rule = with_kernels(rule)
     return make_node(rounding_back(rule, dtypes) if bfloat16 in dtypes else rule, edges, saved)
 

@@ -27,8 +27,18 @@ LARGE_FOR_UFUNC = (
     1 << 17
 )  # elements: where NumPy has a loop in C, threads must make up for the way to a kernel
 LARGE_FOR_CALL = 1 << 14  # elements: a composite is many ops
-WHOLE = frozenset({"sum", "max", "min", "softmax", "log_softmax", "logsumexp", "standardize"})
-PULLED = WHOLE - {"sum"} | {"matmul"}  # whose gradients have kernels, too: those of sums are views
+_REDUCED = frozenset({"sum", "max", "min"})
+_PULLED = frozenset({"max", "min", "matmul"})  # the gradients of sums are views
+
+
+def has_kernel(op: Op) -> bool:
+    """Whether a kernel runs an op that is not elementwise on large arrays: reductions, and ops of several."""
+    return op.decomposition is not None or op.name in _REDUCED
+
+
+def is_pulled(op: Op) -> bool:
+    """Whether a kernel runs the gradient of such an op."""
+    return op.decomposition is not None or op.name in _PULLED
 
 
 class Layer(Protocol):

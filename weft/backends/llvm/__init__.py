@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # imported when something is compiled: what was compiled before runs without
     from weft.backends.llvm.run import Executable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # imported when something is compiled: what was compiled befo
 __all__ = ["build", "prepare"]
 
 
-def build(graph: Graph, **options: bool) -> Executable:
+def build(graph: Graph, **options: Any) -> Executable:
     """A function from the arrays of the inputs of a graph to those of its outputs, then of its updates.
 
     Args:
@@ -25,7 +25,9 @@ def build(graph: Graph, **options: bool) -> Executable:
         options: ``debug`` to have the code check every index; ``check_nan`` to have it raise an error where a
             result is NaN; ``profile`` to have it take down how long its parts take; ``fast_math`` to have it
             take numbers below the normal ones for zero; ``keep`` to have its object code kept, see
-            ``weft.backends.llvm.programs``.
+            ``weft.backends.llvm.programs``; ``lowering``: passes to run first, instead of those of
+            ``weft.passes.LOWERING``; ``disable``: names of passes, and of choices of the schedule, to leave
+            out.
 
     >>> import numpy as np, weft
     >>> from weft.backends.llvm import build

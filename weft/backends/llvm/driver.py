@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from weft.backends.llvm.blas import provide_blas
@@ -23,6 +24,8 @@ from weft.ir.graph import Graph
 from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, Wave, While
 from weft.loop.text import code_key, function_key
 from weft.loop.walk import blocks_of, launched_functions
+from weft.passes.inline import inline
+from weft.passes.pipeline import Step, lower
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.lowerings import load_lowerings
 from weft.schedule.program import lower_graph
@@ -56,21 +59,25 @@ def build_executable(
     profile: bool = False,
     fast_math: bool = False,
     keep: bool = False,
+    lowering: Sequence[Step] | None = None,
+    disable: Collection[str] = (),
 ) -> Executable:
     """Compile a graph; see ``weft.backends.llvm.build``."""
     debug = debug or os.environ.get("WEFT_DEBUG", "0") != "0"
     engine = default_engine()
     machine = Machine(engine.target.vector_bytes, engine.target.registers)
+    passes = [inline] if check_nan and lowering is None else lowering  # checks are of each op by itself
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(ENTER, compilation)
         kernels = _Kernels(engine, compilation, debug, alone=keep)
         program = lower_graph(
-            graph,
+            lower(graph, passes, disable=disable, debug=debug),
             debug=debug,
             check_nan=check_nan,
             fast_math=fast_math,
             machine=machine,
             written=kernels.add,
+            disable=disable,
         )
         codes = kernels.link(program, profile)
     records = len(recorded_statements(program)) * len(RECORD) if profile else 0

@@ -14,23 +14,23 @@ from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import map_regions
 from weft.ops.index import gather_nd
+from weft.passes.base import graph_pass, is_elementwise
 from weft.passes.cse import cse
 from weft.passes.licm import licm
 from weft.passes.loops import Loop, as_loop
-from weft.schedule.cost import HEAVY
 
 _UNKNOWN = 16  # iterations of a loop whose length is not known
 
 
+@graph_pass(once=True)
 def hoist_lookups(graph: Graph) -> Graph:
-    """The graph where functions of looked-up elements are out of loops, if that saves work.
+    """Compute functions of looked-up elements before loops, if that saves work.
 
     >>> import weft
-    >>> from weft.schedule.hoist import hoist_lookups
     >>> def f(x, i):
     ...     return weft.fori_loop(0, 100, lambda k, s: s + weft.exp(x[i[k]]), 0.0)
     >>> graph = weft.make_graph(f)(weft.ones(3), weft.zeros(100, dtype=weft.int64)).optimize()
-    >>> [node.op.name for node in hoist_lookups(graph).nodes]
+    >>> [node.op.name for node in weft.passes.hoist_lookups(graph).nodes]
     ['exp', 'scan']
     """
     swapped = _swap(graph, dict.fromkeys(graph.inputs, 1.0))
@@ -43,7 +43,7 @@ def _swap(graph: Graph, runs: dict[Value, float]) -> Graph:
     makers: dict[Value, Node] = {}
     for node in graph.nodes:
         new = [_swap_loop(node, runs)]
-        source = makers.get(node.inputs[0]) if node.op.name in HEAVY and len(node.inputs) == 1 else None
+        source = makers.get(node.inputs[0]) if _is_function(node) else None
         if source is not None and source.op is gather_nd and _pays(source.inputs[0], runs):
             new = _before_lookup(node, source)
         nodes += new
@@ -51,6 +51,12 @@ def _swap(graph: Graph, runs: dict[Value, float]) -> Graph:
     if all(a is b for a, b in zip(nodes, graph.nodes, strict=False)):
         return graph
     return graph.replace(nodes=nodes)
+
+
+def _is_function(node: Node) -> bool:
+    """Whether a node applies a function of floats alone, such as exp: these are worth the swap."""
+    kinds = set(node.op.accepts)
+    return len(node.inputs) == 1 and is_elementwise(node) and kinds != set() and kinds.isdisjoint("biu")
 
 
 def _pays(table: Value, runs: dict[Value, float]) -> bool:
