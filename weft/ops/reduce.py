@@ -63,11 +63,6 @@ def _arithmetic_samples() -> list[Sample]:
     ]
 
 
-def has_none(x: Any) -> bool:
-    """Whether an array or tensor is known to have no elements: of none, none is the largest."""
-    return 0 in [s for s in x.shape if not isinstance(s, Size)]
-
-
 def restore(g: Any, x_type: TensorType, axes: Ints) -> Any:
     """A reduced result with the axes that were reduced, of size 1."""
     return reshape(g, shape=reduce_shape(x_type.shape, axes, keepdims=True))

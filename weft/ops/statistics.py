@@ -19,7 +19,7 @@ from weft.ops.exponential import exp, log, sqrt
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.op import Op, Sample, composite, type_of
-from weft.ops.reduce import has_none, need_elements, reduce_any, reduce_max, reduce_sum, restore
+from weft.ops.reduce import need_elements, reduce_any, reduce_max, reduce_sum, restore
 from weft.ops.rounding import ceil, floor
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, in_dtype, in_single, select, weight
@@ -122,7 +122,7 @@ def std(x: Any, /, axis: Any = None, *, correction: float = 0, keepdims: bool = 
 
 def _logsumexp(x: Any, *, axes: Ints, keepdims: bool) -> Any:
     wide = in_single(x)
-    if has_none(x):
+    if 0 in x.shape:
         out = log(reduce_sum(exp(wide), axes=axes, keepdims=True))
     else:
         top = reduce_max(wide, axes=axes, keepdims=True)
