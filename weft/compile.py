@@ -7,11 +7,14 @@ Capture, versions and guards are in ``weft.capture``, optimisation in ``weft.pas
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from weft.base.public import public
 from weft.errors import DomainError
+
+if TYPE_CHECKING:
+    from weft.ir.graph import Graph
 
 _CAPTURES = ("source", "trace")
 
@@ -24,6 +27,7 @@ def compile(
     backend: Any = None,
     capture: str = "source",
     passes: Sequence[Any] | None = None,
+    disable: Iterable[str] = (),
     fast_math: bool = False,
     debug: bool = False,
     check_nan: bool | str = False,
@@ -41,10 +45,11 @@ def compile(
         backend: what runs the graphs: a name, a ``weft.backends.Backend``, or a function from a graph to a
             function of arrays; by default the fastest there is.
         capture: "source" to have all branches and loops in the graph, "trace" to record the ones taken.
-        passes: to optimise with, instead of the usual ones.
+        passes: to rewrite graphs with, instead of the usual ones; with an empty list none does.
+        disable: names of passes to leave out, and of choices of the schedule, such as "fusion".
         fast_math: allow what changes results in the last bits: passes, and numbers so small that they are
             not normal ones taken for zero.
-        debug: check every index that compiled code reads and writes at.
+        debug: check every index that compiled code reads and writes at, and graphs after each pass.
         check_nan: raise an error that names the line where a result becomes NaN; with "all" also where one
             becomes infinite though what it is made of is finite.
 
@@ -56,8 +61,8 @@ def compile(
     tensor(5.)
     """
     if function is None:
-        settings = {"backend": backend, "capture": capture, "passes": passes, "fast_math": fast_math}
-        return functools.partial(compile, **settings, debug=debug, check_nan=check_nan)
+        settings = {"backend": backend, "capture": capture, "passes": passes, "disable": disable}
+        return functools.partial(compile, **settings, fast_math=fast_math, debug=debug, check_nan=check_nan)
     if capture not in _CAPTURES:
         raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
     from weft.capture.arguments import as_function
@@ -66,26 +71,29 @@ def compile(
 
     check_nan = check_setting("compile", check_nan)
     function = as_function("compile", function)
-    build = _builder(backend, passes, fast_math, {"debug": debug, "check_nan": check_nan})
+    build = _builder(backend, passes, disable, fast_math, {"debug": debug, "check_nan": check_nan})
     return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True)
 
 
 def _builder(
-    backend: Any, passes: Sequence[Any] | None, fast_math: bool, options: Mapping[str, Any]
-) -> Callable[[Any], Any]:
+    backend: Any,
+    passes: Sequence[Any] | None,
+    disable: Iterable[str],
+    fast_math: bool,
+    options: Mapping[str, Any],
+) -> Callable[[Graph], Any]:
     """From a graph to a function of arrays: optimise, then build by the backend."""
     import weft.capture.runtime
-    import weft.passes.pipeline
     import weft.transform.function_region  # noqa: F401
     from weft.backends import builder
+    from weft.passes.pipeline import optimize
     from weft.passes.simplify import load_rules
+    from weft.schedule.choices import CHOICES, check_disabled
 
     load_rules()
-    build = builder("compile", backend, options, {"fast_math": fast_math})
-    return lambda graph: build(_optimized(graph, passes, fast_math))
-
-
-def _optimized(graph: Any, passes: Sequence[Any] | None, fast_math: bool) -> Any:
-    if passes is not None and not passes:
-        return graph
-    return graph.optimize(passes=passes, fast_math=fast_math)
+    off = check_disabled("compile", disable, passes or ())
+    lowering = None if passes is None else ()  # a list of one's own is all that runs
+    hints = {"fast_math": fast_math, "lowering": lowering, "disable": off or None}
+    build = builder("compile", backend, options, hints)
+    left_out, debug = off.difference(CHOICES), bool(options.get("debug"))
+    return lambda graph: build(optimize(graph, passes, disable=left_out, fast_math=fast_math, debug=debug))

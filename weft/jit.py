@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft.backends import builder
@@ -12,6 +12,7 @@ from weft.capture.convert import converted_source
 from weft.capture.dynamic import dynamic
 from weft.capture.function import GraphFunction, full_key
 from weft.capture.modules import call_forward, is_capturing, module_scope
+from weft.schedule.choices import check_disabled
 
 __all__ = [
     "GraphFunction",
@@ -52,13 +53,14 @@ def trace(function: Callable[..., Any], *examples: Any, **keywords: Any) -> Grap
 
 
 @public
-def script(function: Callable[..., Any]) -> GraphFunction:
+def script(function: Callable[..., Any], *, disable: Iterable[str] = ()) -> GraphFunction:
     """Read the source of a function or module, so that all of its branches and loops are in the graph.
 
     The graph is made at the first call, and another one for each call with arguments of other types.
 
     Args:
         function: to read.
+        disable: names of passes of ``weft.passes.LOWERING`` to leave out, and of choices of the schedule.
 
     >>> import weft
     >>> f = weft.jit.script(lambda x: x * 2.0)
@@ -66,4 +68,5 @@ def script(function: Callable[..., Any]) -> GraphFunction:
     tensor([2., 2.])
     """
     function = as_function("script", function)
-    return GraphFunction(function, builder("script"), staged=True, looks=True, grows=True)
+    build = builder("script", hints={"disable": check_disabled("script", disable) or None})
+    return GraphFunction(function, build, staged=True, looks=True, grows=True)

@@ -13,7 +13,16 @@ from weft.ops.op import COMPOSITES, OPS, NoGradient, Op
 
 ENTRIES = checks.entries()
 ORACLES = all_oracles()
-HOLDING_GRAPHS = ("call", "cond", "function", "scan", "switch", "while_loop")  # they have tests of their own
+HOLDING_GRAPHS = (  # they have tests of their own
+    "attention",
+    "attention_gradient",
+    "call",
+    "cond",
+    "function",
+    "scan",
+    "switch",
+    "while_loop",
+)
 
 
 def _is_smooth(entry: checks.Entry) -> bool:

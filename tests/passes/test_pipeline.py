@@ -99,7 +99,7 @@ def test_unknown_names_are_errors() -> None:
     graph = graph_of(silly, weft.ones(3))
     with pytest.raises(ArgumentError, match=r"optimize: passes must be among inline, unroll, .*, got 'ces'"):
         graph.optimize(passes=["ces"])
-    with pytest.raises(ArgumentError, match="optimize: disable must name passes, got 'ces'"):
+    with pytest.raises(ArgumentError, match=r"optimize: disable must be among inline, .*, got 'ces'"):
         graph.optimize(disable=["ces"])
     with pytest.raises(ArgumentError, match="optimize: a pass must be a function of a graph, got int"):
         graph.optimize(passes=[3])  # type: ignore[list-item]

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 import weft
-from tests.schedule.lowered import shaped
+from tests.schedule.lowered import program_of, shaped
 from weft.backends.llvm.driver import build_executable
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.loop.ir import Program
 from weft.loop.verify import verify_program
 from weft.schedule.accesses import blocks_of
-from weft.schedule.program import lower_graph
 
 
 def graph_of(function: Any, *args: Any) -> Graph:
@@ -28,7 +27,7 @@ def graph_of(function: Any, *args: Any) -> Graph:
 
 def check(graph: Graph, *arrays: Any) -> Program:
     """Demand that loops and machine code give what the graph's interpreter gives; gives the program."""
-    program = lower_graph(graph)
+    program = program_of(graph)
     verify_program(program)
     expected = interpret(graph, [np.array(a) for a in arrays])
     for actual in (

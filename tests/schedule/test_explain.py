@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 import weft
+from tests.schedule.lowered import program_of
 from weft.schedule.explanation import Explanation, Limits, Measured, explain_program, show_seconds
 from weft.schedule.origins import op_names, show_bytes, steps_of
-from weft.schedule.program import lower_graph
 
 LIMITS = Limits(memory=10e9, cache=100e9, held=2**20, flops=100e9)
 
 
 def explained(f: Any, *args: Any, **sizes: int) -> Explanation:
     graph = weft.make_graph(f)(*args)
-    return explain_program(graph, lower_graph(graph), LIMITS, sizes)
+    return explain_program(graph, program_of(graph), LIMITS, sizes)
 
 
 def network(x: Any, w: Any) -> Any:
@@ -56,7 +56,7 @@ def test_operations_of_blocks_that_are_cut_short(count: int) -> None:
 def test_named_sizes_take_the_values_of_the_call() -> None:
     n_floats: Any = weft.TensorType(("n",), weft.float32)  # type: ignore[arg-type]
     graph = weft.make_graph(lambda x: weft.exp(x))(n_floats)
-    program = lower_graph(graph)
+    program = program_of(graph)
     for n in (10, 5000):
         (step,) = explain_program(graph, program, LIMITS, {"n": n}).kernels
         assert (step.bytes, step.flops) == (8 * n, 12 * n)
@@ -82,7 +82,7 @@ def test_loops_and_branches_are_indented() -> None:
     compiled = weft.compile(f, backend="interpret")
     compiled(weft.ones((64, 64)))
     graph = compiled.graph.optimize()
-    found = explain_program(graph, lower_graph(graph), LIMITS)
+    found = explain_program(graph, program_of(graph), LIMITS)
     heads = [(s.depth, s.name) for s in found.steps if not s.number]
     assert heads == [(0, "loop, 10 times:"), (1, "if:"), (1, "else:"), (0, "while:")]
     assert found.hosts == ("inv",)
@@ -93,7 +93,7 @@ def test_loops_and_branches_are_indented() -> None:
 
 def test_measured_times_come_with_their_share() -> None:
     graph = weft.make_graph(lambda x: weft.linalg.inv(x) @ x)(weft.eye(64))
-    program = lower_graph(graph)
+    program = program_of(graph)
     count = sum(1 for s in steps_of(program) if s.number)
     times = [Measured(1, 1e-3), *[Measured(2, 3e-3 / (count - 1))] * (count - 1)]
     text = str(explain_program(graph, program, LIMITS, {}, times))

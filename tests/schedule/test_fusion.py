@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import weft
+from tests.schedule.lowered import program_of
 from weft import nn
 from weft.ir.interpret import interpret
 from weft.loop.interpret import run_program
 from weft.loop.ir import Launch, Program, Wave
 from weft.loop.verify import verify_program
-from weft.schedule.program import lower_graph
 
 F = nn.functional
 
@@ -33,7 +33,7 @@ def launches(program: Program) -> list[str]:
 def lowered(function: Callable[..., Any], *args: Any) -> list[str]:
     """The kernels of a function, after a run of them was compared with the interpreter."""
     graph = weft.make_graph(function)(*args).optimize()
-    program = lower_graph(graph)
+    program = program_of(graph)
     verify_program(program)
     arrays = [a.numpy() for a in args]
     with np.errstate(all="ignore"):
@@ -100,7 +100,7 @@ def test_adam_over_all_parameters_is_one_wave() -> None:
 
     compiled = weft.compile(step, backend="interpret")
     compiled(some(16, 8))
-    program = lower_graph(compiled.graph.optimize())
+    program = program_of(compiled.graph.optimize())
     waves = [s for s in program.main.body.statements if isinstance(s, Wave)]
     longest = max(waves, key=lambda wave: len(wave.launches))
     assert len(longest.launches) == 6
@@ -126,7 +126,7 @@ def test_a_gradient_computes_again_what_is_cheap() -> None:
     graph = weft.make_graph(weft.grad(loss, argnums=(1, 2)))(
         some(8, 16), some(16, 24), some(24, 4)
     ).optimize()
-    arena = [b for b in lower_graph(graph).arena if b.size == 8 * 24]
+    arena = [b for b in program_of(graph).arena if b.size == 8 * 24]
     assert len(arena) <= 4  # the product, its activation, two gradients; not what the activation was made of
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import weft
+from tests.schedule.lowered import program_of
 from weft.backends.interpret import build as interpreted
 from weft.backends.llvm import build
 from weft.backends.llvm.driver import kernel_symbol
 from weft.errors import BoundsError
 from weft.loop.walk import launched_functions
-from weft.schedule.program import lower_graph
 
 ROWS, COLUMNS = 40, 96
 
@@ -27,7 +27,7 @@ def arrays(count: int, shape: tuple[int, ...] = (ROWS, COLUMNS)) -> list[Any]:
 def kernels(f: Callable[..., Any], *inputs: Any) -> tuple[int, int]:
     """How many kernels are launched, and how many of them are written."""
     graph = weft.make_graph(f)(*[weft.tensor(x) for x in inputs]).optimize()
-    launched = list(launched_functions(lower_graph(graph).main.body))
+    launched = list(launched_functions(program_of(graph).main.body))
     expected = interpreted(graph)(inputs)
     for found, right in zip(build(graph)(inputs), expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
@@ -84,7 +84,7 @@ def test_arrays_of_different_length_have_one_code() -> None:
     lengths = (512, 2560, 512 * 36)
     inputs = [np.linspace(-1.0, 1.0, n, dtype=np.float32) for n in lengths]
     graph = weft.make_graph(lambda x, y, z: [weft.tanh(v) * 2.0 + v for v in (x, y, z)])(*inputs)
-    launched = list(launched_functions(lower_graph(graph).main.body))
+    launched = list(launched_functions(program_of(graph).main.body))
     assert len(launched) == 3
     assert len({kernel_symbol(function) for function in launched}) == 1
     assert len({kernel_symbol(function, debug=True) for function in launched}) == 3

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.schedule.lowered import program_of
 from weft.ir.interpret import interpret
 from weft.loop.interpret import run_program
 from weft.loop.ir import Block, Buffer, Copy, Loop, Program, While
 from weft.schedule.accesses import accesses, blocks_of
 from weft.schedule.memory import plan_arena
-from weft.schedule.program import lower_graph
 
 F32 = np.dtype("f4")
 
@@ -41,7 +41,7 @@ def copies_in_loops(program: Program) -> int:
 
 def check(function: Callable[..., Any], *args: Any) -> Program:
     graph = graph_of(function, *args)
-    program = lower_graph(graph)
+    program = program_of(graph)
     arrays = [a.numpy() for a in args]
     for a, b in zip(run_program(program, arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_allclose(a.reshape(b.shape), b, rtol=1e-5, atol=1e-6)
@@ -115,7 +115,7 @@ def test_values_whose_lives_do_not_overlap_share_memory() -> None:
             x = weft.cumsum(weft.sort(x))
         return x
 
-    arena = lower_graph(weft.make_graph(chain)(weft.rand(1000)).optimize()).arena_size
+    arena = program_of(weft.make_graph(chain)(weft.rand(1000)).optimize()).arena_size
     assert arena <= 3 * 4096  # one that is read, one that is written, and the keys of the sort
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import weft
+from tests.schedule.lowered import program_of
 from weft.errors import ArgumentError
-from weft.schedule.program import lower_graph
 
 
 def chain(x: Any, w: Any) -> Any:
@@ -31,7 +31,7 @@ def test_totals_are_those_of_the_graph_and_its_program() -> None:
     report = graph.memory()
     assert report.inputs == (256 * 64 + 64 * 64) * 4
     assert report.outputs == 256 * 64 * 4
-    assert report.arena == lower_graph(graph).arena_size
+    assert report.arena == program_of(graph).arena_size
     assert 0 < report.peak <= report.arena <= report.unshared
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.schedule.lowered import run
+from tests.schedule.lowered import program_of, run
 from weft.backends.llvm.driver import build_executable
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
@@ -18,7 +18,6 @@ from weft.loop.walk import launched_functions
 from weft.schedule.cpu import layouts
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.target import Cpu
-from weft.schedule.program import lower_graph
 
 WIDE = Machine(vector_bytes=64, registers=32)
 
@@ -49,7 +48,7 @@ def graph_for(f: Any, given_arrays: list[Any]) -> Graph:
 
 def scratch_names(graph: Graph) -> set[str]:
     """The names of what kernels have on their stacks."""
-    functions = launched_functions(lower_graph(graph, target=Cpu(WIDE)).main.body)
+    functions = launched_functions(program_of(graph, target=Cpu(WIDE)).main.body)
     return {buffer.name for function in functions for buffer in function.scratch}
 
 

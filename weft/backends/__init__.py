@@ -101,7 +101,7 @@ def builder(
     op: str,
     backend: Chosen | None = None,
     options: Mapping[str, Option] = {},
-    hints: Mapping[str, bool] = {},
+    hints: Mapping[str, Any] = {},
 ) -> Build:
     """What makes executables of graphs by a backend, with options that are on.
 
@@ -109,7 +109,7 @@ def builder(
         op: that the options were given to, for errors.
         backend: a name, a ``Backend``, a function ``build``, or None for the default.
         options: by name, whether each is on, or how.
-        hints: likewise; a backend that does not take one does without.
+        hints: by name, values that are not None or False; a backend that does not take one does without.
 
     >>> from weft.backends import builder
     >>> build = builder("compile", "interpret", {"check_nan": True})
@@ -120,5 +120,5 @@ def builder(
     for option in wanted:
         if not found.takes(option):
             raise ArgumentError(op, f"the backend must take {option}, got {found.name}, which does not")
-    wanted |= {hint: True for hint, on in hints.items() if on and found.takes(hint)}
+    wanted |= {hint: on for hint, on in hints.items() if on not in (None, False) and found.takes(hint)}
     return functools.partial(found.build, **wanted) if wanted else found.build

@@ -37,7 +37,7 @@ from weft.capture.reasons import describe_growth, other_call
 from weft.capture.record import call, capture_call, enter
 from weft.capture.root import lock
 from weft.capture.sizes import Shape, Varying, has_names, named_key, open_key
-from weft.capture.version import Build, Version
+from weft.capture.version import Build, Version, run_graph
 from weft.capture.versions import Versions
 from weft.errors import CaptureError, ShapeError, TraceGuardError, WeftError
 from weft.ir.graph import Graph
@@ -312,6 +312,21 @@ class GraphFunction:
         if self._kept.newest is None:
             raise self._no_graph()
         return self._kept.newest.graph
+
+    @property
+    @edge
+    def lowered(self) -> Graph:
+        """The graph that runs, of the newest version: after all passes, which its ``history()`` tells.
+
+        >>> import weft
+        >>> f = weft.compile(lambda x: weft.softmax(x * 1.0))
+        >>> _ = f(weft.ones(3))
+        >>> [record.name for record in f.lowered.history()]
+        ['simplify', 'decompose']
+        """
+        if self._kept.newest is None:
+            raise self._no_graph()
+        return run_graph(self._kept.newest.run, self._kept.newest.graph)
 
     @property
     def text(self) -> str:

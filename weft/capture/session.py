@@ -6,7 +6,7 @@ done once. Parameters are read when a run begins, and updates applied when it ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock, RLock
 from typing import Any, NamedTuple
 
@@ -52,6 +52,7 @@ class Session:
     Args:
         graph: written by hand, or captured from a function.
         backend: the name of what makes functions of graphs; the default is the fastest there is.
+        disable: names of passes of ``weft.passes.LOWERING`` to leave out, and of choices of the schedule.
         debug: check every index that compiled code reads and writes at.
         check_nan: raise an error that names the line where a result becomes NaN; with "all" also where one
             becomes infinite though what it is made of is finite.
@@ -69,14 +70,23 @@ class Session:
 
     @edge
     def __init__(
-        self, graph: Graph, backend: str | None = None, *, debug: bool = False, check_nan: bool | str = False
+        self,
+        graph: Graph,
+        backend: str | None = None,
+        *,
+        disable: Iterable[str] = (),
+        debug: bool = False,
+        check_nan: bool | str = False,
     ) -> None:
         if not isinstance(graph, Graph):
             raise ArgumentError("Session", f"must be given a graph, got {type(graph).__name__}")
         self.graph = graph
         self.backend = hooks.default_backend() if backend is None else backend
         options = {"debug": debug, "check_nan": check_setting("Session", check_nan)}
-        self._build = hooks.builder("Session", backend, options)
+        from weft.schedule.choices import check_disabled  # loads the passes
+
+        off = check_disabled("Session", disable)
+        self._build = hooks.builder("Session", backend, options, {"disable": off or None})
         self._programs: dict[tuple[Any, ...], _Program] = {}
         self._named: dict[Any, Value] = {}  # what names stand for; finding one goes through the graph
         self._lock = Lock()

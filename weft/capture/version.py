@@ -92,6 +92,14 @@ class Version:
         return tuple(parts)
 
 
+def run_graph(run: Any, graph: Graph) -> Graph:
+    """The graph that kernels were made of, with the history of all passes; or the one that was given."""
+    origins = getattr(getattr(run, "program", None), "origins", None)
+    lowered: Graph | None = getattr(origins, "graph", None)
+    given: Graph = getattr(run, "graph", graph)
+    return given if lowered is None else lowered
+
+
 def _explained(run: Any, graph: Graph, arrays: Sequence[Any] | None) -> Any:
     if not hasattr(run, "explain"):
         return str(graph)

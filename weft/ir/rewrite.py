@@ -339,3 +339,11 @@ def is_uniform(array: Array, number: Array) -> bool:
     width = array.itemsize if array.itemsize in (1, 2, 4, 8) else 1
     flat = np.ascontiguousarray(array).reshape(-1).view(f"u{width}").reshape(array.size, -1)
     return bool((flat == flat[0]).all())
+
+
+def uniform(array: Array) -> Any | None:
+    """The one number that fills an array, or None."""
+    if array.size == 0:
+        return None
+    first = array[(0,) * array.ndim]
+    return first if is_uniform(array, np.asarray(first)) else None

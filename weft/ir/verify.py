@@ -42,12 +42,18 @@ def verify(graph: Graph) -> Graph:
     weft.errors.GraphError: verify: every output must be made in the graph, got %?: f32[2]
     ...
     """
-    for node, message in problems(graph):
-        if node is None:
-            raise GraphError("verify", message)
-        place = None if node.location is None else node.location.place
-        raise GraphError("verify", f"{_named(graph, node)}: {message}", location=place)
+    for problem in problems(graph):
+        raise as_error(graph, problem)
     return graph
+
+
+def as_error(graph: Graph, problem: Problem) -> GraphError:
+    """The error that tells what is wrong with a graph."""
+    node, message = problem
+    if node is None:
+        return GraphError("verify", message)
+    place = None if node.location is None else node.location.place
+    return GraphError("verify", f"{_named(graph, node)}: {message}", location=place)
 
 
 def problems(graph: Graph) -> Iterator[Problem]:

@@ -123,6 +123,7 @@ class Properties(TypedDict, total=False):
     total: bool
     defaults: Defaults | None
     precision: str
+    decomposition: Rule | None
     fold: str
     fold_over: str
     view: View | None
@@ -167,13 +168,18 @@ def primitive(
     name: str,
     *,
     type_rule: Callable[..., Any],
-    eval: Callable[..., Any],
+    eval: Callable[..., Any] | None = None,
     vjp: Any,
     batch: Rule | None,
     samples: Samples | None,
     **properties: Unpack[Properties],
 ) -> Op:
-    """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp."""
+    """Declare an op in full. Without ``jvp`` the forward derivative is the transpose of the vjp.
+
+    An op with a ``decomposition`` needs no kernel: on arrays the ops that it is made of evaluate.
+    """
+    eval = eval or properties.get("decomposition")
+    assert eval is not None, f"{name} must have a kernel or a decomposition"
     return _declare(name, type_rule, eval, vjp, batch, samples, **properties)
 
 

@@ -14,19 +14,19 @@ import numpy as np
 
 from weft.base.dtypes import DType, bfloat16, float16, float32, kind
 from weft.base.public import public
-from weft.base.shapes import Axes, Shape, ShapeLike, normalize_shape, reduce_shape
+from weft.base.shapes import Axes, Shape, ShapeLike, normalize_shape, reduce_shape, size_of
 from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import maximum, pow
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
-from weft.ops.exponential import rsqrt
+from weft.ops.exponential import rsqrt, sqrt
 from weft.ops.families import primitive
-from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
-from weft.ops.select import cast
+from weft.ops.select import in_dtype, in_single
 from weft.ops.softmax import as_real
 from weft.ops.statistics import as_floating
 from weft.ops.vector_norm import vector_norm
@@ -52,35 +52,26 @@ def _standardized_type(
     return x, statistic, statistic
 
 
-def _standardize(x: Array, *, axes: Ints, eps: float, center: bool) -> tuple[Array, Array, Array]:
-    wide = x.astype(statistics_dtype(x.dtype), copy=False)
-    count = wide.dtype.type(max(1, prod(x.shape[a] for a in axes)))
-    mean = np.add.reduce(wide, axis=axes, keepdims=True) / count if center else None
-    shift = None
-    out = wide
-    if mean is not None:
-        out = wide - mean
-        shift = np.add.reduce(out, axis=axes, keepdims=True) / count  # what rounding of the mean left over
-    variance = _sum_of_squares(out, axes) / count
-    if shift is not None:
-        variance -= shift * shift
-        if (np.abs(shift) > 8 * np.finfo(wide.dtype).eps * np.sqrt(variance)).any():
-            out -= shift
-    scale = 1 / np.sqrt(variance + wide.dtype.type(eps))
-    out = out * scale if mean is None else np.multiply(out, scale, out=out)
-    mean = np.zeros_like(variance) if mean is None else mean
-    return out.astype(x.dtype, copy=False), mean, variance
+def _standardize(x: Any, *, axes: Ints, eps: float, center: bool) -> Any:
+    """The variance is that of the centred values, less what rounding of the mean left over."""
+    wide = in_single(x)
+    count = size_max(1, size_of(tuple(x.shape[a] for a in axes)))
+    if not center:
+        variance = _mean(wide * wide, axes, count)
+        return in_dtype(wide * _spread(variance, eps), x.dtype), variance * 0.0, variance
+    mean = _mean(wide, axes, count)
+    centred = wide - mean
+    shift = _mean(centred, axes, count)
+    variance = _mean(centred * centred, axes, count) - shift * shift
+    return in_dtype((centred - shift) * _spread(variance, eps), x.dtype), mean, variance
 
 
-def _sum_of_squares(x: Array, axes: Ints) -> Array:
-    """Over axes, which stay with size 1, without an array of squares."""
-    labels = list(range(x.ndim))
-    total = np.einsum(x, labels, x, labels, [a for a in labels if a not in axes])
-    return np.asarray(total).reshape(reduce_shape(x.shape, axes, True))
+def _mean(x: Any, axes: Ints, count: Any) -> Any:
+    return reduce_sum(x, axes=axes, keepdims=True) / count
 
 
-def _in_dtype(x: Tensor, dtype: DType) -> Tensor:
-    return x if x.dtype == dtype else cast(x, dtype=dtype)
+def _spread(variance: Any, eps: float) -> Any:
+    return 1.0 / sqrt(variance + eps)
 
 
 def _average(x: Tensor, axes: Ints, count: int) -> Tensor:
@@ -96,14 +87,14 @@ def _standardize_vjp(
 ) -> list[Tensor]:
     """Gradients of mean and variance are small arrays; they join the averages that are subtracted anyway."""
     dtype = statistics_dtype(x_type.dtype)
-    out, g_out = _in_dtype(outs[0], dtype), _in_dtype(g[0], dtype)
+    out, g_out = in_dtype(outs[0], dtype), in_dtype(g[0], dtype)
     count = size_max(1, prod(x_type.shape[a] for a in axes))
     scale = rsqrt(outs[2] + eps)
     along = _average(g_out * out, axes, count) - _share(g[2] * 2, count) / (scale * scale)
     rest = g_out - out * along
     if center:
         rest = rest - (_average(g_out, axes, count) - _share(g[1], count) / scale)
-    return [_in_dtype(rest * scale, x_type.dtype)]
+    return [in_dtype(rest * scale, x_type.dtype)]
 
 
 def _standardize_jvp(
@@ -116,13 +107,13 @@ def _standardize_jvp(
     center: bool,
 ) -> list[Tensor | None]:
     dtype = outs[1].dtype
-    out, t = _in_dtype(outs[0], dtype), _in_dtype(tangents[0], dtype)
+    out, t = in_dtype(outs[0], dtype), in_dtype(tangents[0], dtype)
     count = size_max(1, prod(primals[0].shape[a] for a in axes))
     scale = rsqrt(outs[2] + eps)
     along = _average(t * out, axes, count)
     t_mean = _average(t, axes, count) if center else None
     t_out = (t if t_mean is None else t - t_mean) - out * along
-    return [_in_dtype(t_out * scale, primals[0].dtype), t_mean, along * 2 / scale]
+    return [in_dtype(t_out * scale, primals[0].dtype), t_mean, along * 2 / scale]
 
 
 def _standardize_samples() -> list[Sample]:
@@ -145,7 +136,7 @@ def _standardize_samples() -> list[Sample]:
 standardize = primitive(
     "standardize",
     type_rule=_standardized_type,
-    eval=_standardize,
+    decomposition=_standardize,
     vjp=_standardize_vjp,
     jvp=_standardize_jvp,
     batch=batch_leading(shifted_axes),
@@ -170,8 +161,8 @@ def need_positive(op: str, name: str, value: float) -> None:
 def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """``x * weight + bias`` where they are given, in x's dtype."""
     if weight is not None:
-        x = x * _in_dtype(weight, x.dtype)
-    return x if bias is None else x + _in_dtype(bias, x.dtype)
+        x = x * in_dtype(weight, x.dtype)
+    return x if bias is None else x + in_dtype(bias, x.dtype)
 
 
 def per_channel(op: str, name: str, value: Tensor | None, channels: int, rank: int) -> Tensor | None:

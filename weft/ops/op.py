@@ -150,6 +150,7 @@ class Op:
             nobody knows yet whether it is needed.
         defaults: values of attributes that text leaves out, or a function that gives them by the other
             attributes; nodes have them all.
+        decomposition: the op as a function of other ops, of an op that is several loops; else None.
         precision: what ``weft.autocast`` makes of floating inputs: half precision if "low", single if "high",
             nothing if "".
         fold: the instruction of ``FOLDS`` that makes one element of many, two at a time, or "".
@@ -193,6 +194,7 @@ class Op:
     total: bool = False
     defaults: Defaults | None = None
     precision: str = ""
+    decomposition: Rule | None = None
     fold: str = ""
     fold_over: str = "axes"
     view: View | None = None

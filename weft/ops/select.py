@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, bool_, default_float, float32, kind, result_dtype, scalar_dtype
+from weft.base.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    default_float,
+    float16,
+    float32,
+    kind,
+    result_dtype,
+    scalar_dtype,
+)
 from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
@@ -92,6 +102,16 @@ def cast_array(x: Array, dtype: DType) -> Array:
     if kind(x.dtype) == "c" and kind(dtype) != "c":
         x = x != 0 if dtype == bool_ else x.real
     return x.astype(dtype)
+
+
+def in_dtype(x: Any, dtype: DType) -> Any:
+    """An array or tensor in a dtype; itself if it has it."""
+    return x if x.dtype == dtype else cast(x, dtype=dtype)
+
+
+def in_single(x: Any) -> Any:
+    """Half precision as float32, in which it is summed; anything else as it is."""
+    return cast(x, dtype=float32) if x.dtype in (float16, bfloat16) else x
 
 
 def cast_gradient(g: Tensor, dtype: DType) -> Tensor | None:

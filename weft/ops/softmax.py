@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, float16, float32, kind
+from weft.base.dtypes import DTypeLike, as_dtype, kind
 from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
-from weft.ops.exponential import exp
+from weft.ops.exponential import exp, log
 from weft.ops.families import primitive
-from weft.ops.op import Array, Sample, Tensor, composite
-from weft.ops.reduce import reduce_sum
+from weft.ops.op import Sample, Tensor, composite
+from weft.ops.reduce import reduce_max, reduce_sum
 from weft.ops.samples import real_array
-from weft.ops.select import cast
+from weft.ops.select import cast, in_dtype, in_single
 from weft.ops.statistics import as_floating
 
 
@@ -31,28 +31,25 @@ def _same_type(name: str) -> Callable[..., Any]:
     return type_rule
 
 
-def _shifted(x: Array, axis: int) -> Array:
+def _shifted(x: Any, axis: int) -> Any:
     """x minus its largest element along an axis, so that exponentials do not overflow."""
-    wide = x.astype(float32) if x.dtype in (float16, bfloat16) else x
-    out: Array = np.subtract(wide, np.maximum.reduce(wide, axis=axis, keepdims=True))
-    return out
+    wide = in_single(x)
+    return wide - reduce_max(wide, axes=(axis,), keepdims=True)
 
 
-def _softmax(x: Array, *, axis: int) -> Array:
-    if x.size == 0:
-        return np.zeros(x.shape, x.dtype)
-    out = _shifted(x, axis)
-    np.exp(out, out=out)
-    out /= np.add.reduce(out, axis=axis, keepdims=True)
-    return out.astype(x.dtype, copy=False)
+def _softmax(x: Any, *, axis: int) -> Any:
+    if 0 in x.shape:  # of no elements, none is the largest
+        return x
+    powers = exp(_shifted(x, axis))
+    share = 1.0 / _total(powers, axis)  # one division a row: the sum is at least 1
+    return in_dtype(powers * share, x.dtype)
 
 
-def _log_softmax(x: Array, *, axis: int) -> Array:
-    if x.size == 0:
-        return np.zeros(x.shape, x.dtype)
-    out = _shifted(x, axis)
-    out -= np.log(np.add.reduce(np.exp(out), axis=axis, keepdims=True))
-    return out.astype(x.dtype, copy=False)
+def _log_softmax(x: Any, *, axis: int) -> Any:
+    if 0 in x.shape:  # of no elements, none is the largest
+        return x
+    shifted = _shifted(x, axis)
+    return in_dtype(shifted - log(_total(exp(shifted), axis)), x.dtype)
 
 
 def _total(x: Tensor, axis: int) -> Tensor:
@@ -82,7 +79,7 @@ def _samples() -> list[Sample]:
 softmax_op = primitive(
     "softmax",
     type_rule=_same_type("softmax"),
-    eval=_softmax,
+    decomposition=_softmax,
     vjp=(_softmax_rule,),
     jvp=lambda primals, tangents, out, *, axis: _softmax_rule(tangents[0], out, axis),
     batch=batch_leading(shifted_axes),
@@ -96,7 +93,7 @@ softmax_op = primitive(
 log_softmax_op = primitive(
     "log_softmax",
     type_rule=_same_type("log_softmax"),
-    eval=_log_softmax,
+    decomposition=_log_softmax,
     vjp=(lambda g, out, axis: g - exp(out) * _total(g, axis),),
     jvp=lambda primals, tangents, out, *, axis: tangents[0] - _total(exp(out) * tangents[0], axis),
     batch=batch_leading(shifted_axes),

@@ -15,14 +15,14 @@ from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, isfinite, isnan
 from weft.ops.complex import conj, real
-from weft.ops.exponential import exp, sqrt
+from weft.ops.exponential import exp, log, sqrt
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
-from weft.ops.op import Array, Op, Sample, Tensor, composite, type_of
-from weft.ops.reduce import need_elements, reduce_any, reduce_sum, restore
+from weft.ops.op import Op, Sample, Tensor, composite, type_of
+from weft.ops.reduce import need_elements, reduce_any, reduce_max, reduce_sum, restore
 from weft.ops.rounding import ceil, floor
 from weft.ops.samples import complex_array, real_array
-from weft.ops.select import cast, select, weight
+from weft.ops.select import cast, in_dtype, in_single, select, weight
 from weft.ops.size import size_value
 from weft.ops.sort import sort_axis
 from weft.ops.view.primitives import permute, reshape
@@ -122,12 +122,16 @@ def std(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: boo
 # Log of a sum of exponentials
 
 
-def _logsumexp(x: Array, *, axes: Ints, keepdims: bool) -> Any:
-    wide = x.astype(float32) if x.dtype in (float16, bfloat16) else x
-    top = np.maximum.reduce(wide, axis=axes, keepdims=True, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, top.dtype.type(0))
-    total = np.log(np.exp(wide - top).sum(axis=axes, keepdims=True)) + top
-    return total.reshape(reduce_shape(x.shape, axes, keepdims)).astype(x.dtype, copy=False)
+def _logsumexp(x: Any, *, axes: Ints, keepdims: bool) -> Any:
+    wide = in_single(x)
+    if 0 in x.shape:
+        out = log(reduce_sum(exp(wide), axes=axes, keepdims=True))
+    else:
+        top = reduce_max(wide, axes=axes, keepdims=True)
+        top = select(isfinite(top), top, np.zeros((), wide.dtype))
+        out = log(reduce_sum(exp(wide - top), axes=axes, keepdims=True)) + top
+    shape = reduce_shape(x.shape, axes, keepdims)
+    return in_dtype(out if out.shape == shape else reshape(out, shape=shape), x.dtype)
 
 
 def _logsumexp_type(x: TensorType, *, axes: Ints, keepdims: bool) -> TensorType:
@@ -146,7 +150,7 @@ def _logsumexp_vjp(g: Tensor, x: Tensor, out: Tensor, axes: Ints, keepdims: bool
 log_sum_exp: Op = primitive(
     "logsumexp",
     type_rule=_logsumexp_type,
-    eval=_logsumexp,
+    decomposition=_logsumexp,
     vjp=(_logsumexp_vjp,),
     batch=batch_leading(shifted_axes),
     defaults={"keepdims": False},

@@ -7,30 +7,47 @@ from weft.passes.dce import dce
 from weft.passes.fold import fold
 from weft.passes.inline import inline
 from weft.passes.licm import licm
-from weft.passes.pipeline import PIPELINE, history, optimize, register, unregister
+from weft.passes.lowering import LOWERING
+from weft.passes.lowering.accumulate import accumulate
+from weft.passes.lowering.decompose import decompose
+from weft.passes.lowering.fuse_attention import fuse_attention
+from weft.passes.lowering.hoist_lookups import hoist_lookups
+from weft.passes.lowering.recompute import recompute
+from weft.passes.lowering.take_products import take_products
+from weft.passes.lowering.turn_products import turn_products
+from weft.passes.pipeline import PIPELINE, history, lower, optimize, register, unregister
 from weft.passes.rules import RewriteRule, any_attr, rewrite
 from weft.passes.share_loops import share_loops
 from weft.passes.simplify import simplify
 from weft.passes.unroll import unroll
 
 __all__ = [
+    "LOWERING",
     "PIPELINE",
     "Pass",
     "RewriteRule",
+    "accumulate",
     "any_attr",
     "check_passes",
     "cse",
     "dce",
+    "decompose",
     "fold",
+    "fuse_attention",
     "graph_pass",
     "history",
+    "hoist_lookups",
     "inline",
     "licm",
+    "lower",
     "optimize",
+    "recompute",
     "register",
     "rewrite",
     "share_loops",
     "simplify",
+    "take_products",
+    "turn_products",
     "unregister",
     "unroll",
 ]

@@ -24,12 +24,16 @@ class Pass:
         name: of the function.
         function: what it does to a graph.
         options: keyword arguments that it takes, with values that were set by ``using``.
+        once: whether it runs once, after what stands before it in a list has settled.
     """
 
-    __slots__ = ("__dict__", "_given", "function", "name", "options")
+    __slots__ = ("__dict__", "_given", "function", "name", "once", "options")
 
-    def __init__(self, function: Function, name: str = "", given: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, function: Function, name: str = "", given: dict[str, Any] | None = None, *, once: bool = False
+    ) -> None:
         self.function = function
+        self.once = once
         self.name = self.__name__ = name or function.__name__
         self.options = _options(function)
         self._given = given or {}
@@ -53,7 +57,7 @@ class Pass:
         >>> weft.passes.unroll.using(limit=100)
         <pass unroll limit=100>
         """
-        return Pass(self.function, self.name, {**self._given, **options})
+        return Pass(self.function, self.name, {**self._given, **options}, once=self.once)
 
     def __repr__(self) -> str:
         given = "".join(f" {k}={v}" for k, v in self._given.items())
@@ -71,14 +75,15 @@ def _options(function: Function) -> tuple[str, ...]:
 @overload
 def graph_pass(function: Function) -> Pass: ...
 @overload
-def graph_pass(*, regions: bool = False) -> Callable[[Function], Pass]: ...
-def graph_pass(function: Function | None = None, *, regions: bool = False) -> Any:
+def graph_pass(*, regions: bool = False, once: bool = False) -> Callable[[Function], Pass]: ...
+def graph_pass(function: Function | None = None, *, regions: bool = False, once: bool = False) -> Any:
     """Make a pass of a function from a graph to a graph.
 
     Args:
         function: takes a graph, and options by keyword.
         regions: whether it goes over each region first, from the innermost out; else it sees the whole graph
             alone.
+        once: whether it runs once in ``graph.optimize``, and not again until nothing changes.
 
     >>> import weft
     >>> @weft.passes.graph_pass
@@ -88,7 +93,7 @@ def graph_pass(function: Function | None = None, *, regions: bool = False) -> An
     <pass reverse_outputs>
     """
     if function is None:
-        return lambda f: Pass(_in_regions(f) if regions else f)
+        return lambda f: Pass(_in_regions(f) if regions else f, once=once)
     return Pass(function)
 
 
@@ -110,3 +115,8 @@ def each_region(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:
                 nodes = list(graph.nodes)
             nodes[i] = new
     return graph if nodes is None else graph.replace(nodes=nodes)
+
+
+def is_elementwise(node: Node) -> bool:
+    """Whether each element depends on the elements of the inputs at the same index alone."""
+    return node.op.scalar is not None

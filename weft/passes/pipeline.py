@@ -1,20 +1,26 @@
-"""The pipeline: which passes ``graph.optimize()`` runs, in which order, and what each of them did."""
+"""The pipeline: which passes run, in which order, and what each of them did.
+
+``PIPELINE`` is what ``graph.optimize()`` runs, again and again until nothing changes. ``LOWERING`` is what a
+backend that makes kernels runs after it, once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Graph
-from weft.ir.verify import verify
+from weft.ir.verify import as_error, problems
 from weft.passes.base import Pass
 from weft.passes.cse import cse
 from weft.passes.dce import dce
 from weft.passes.fold import fold
 from weft.passes.inline import inline
 from weft.passes.licm import licm
+from weft.passes.lowering import LOWERING
 from weft.passes.rules import RewriteRule, rules_pass
 from weft.passes.share_loops import share_loops
 from weft.passes.simplify import simplify
@@ -30,7 +36,7 @@ PIPELINE: list[Pass] = [
     dce,
     licm,
 ]
-BUILTIN: dict[str, Pass] = {p.name: p for p in (inline, unroll, fold, simplify, cse, share_loops, dce, licm)}
+BUILTIN: dict[str, Pass] = {p.name: p for p in (*PIPELINE, unroll, *LOWERING)}
 _pipeline: list[Pass] = list(PIPELINE)  # with what was registered
 _ROUNDS = 10
 Step = Pass | RewriteRule | str | Callable[[Graph], Graph]
@@ -65,6 +71,8 @@ def optimize(
 ) -> Graph:
     """The graph after passes, run in order and again until none changes it; the same object if none does.
 
+    Passes of ``weft.passes.LOWERING`` in the list run once, after those before them have settled.
+
     Args:
         graph: to optimise.
         passes: in order: passes, their names, rewrite rules, or functions from a graph to a graph. By default
@@ -81,13 +89,40 @@ def optimize(
     >>> [node.op.name for node in graph.optimize(passes=["simplify"]).nodes]
     ['exp', 'exp', 'add']
     """
-    records = list(
-        optimize_in_steps(graph, passes, disable=disable, fast_math=fast_math, debug=debug, rounds=rounds)
+    records = optimize_in_steps(
+        graph, passes, disable=disable, fast_math=fast_math, debug=debug, rounds=rounds
     )
-    if not records:
+    return _noted(graph, records)
+
+
+def lower(
+    graph: Graph,
+    passes: Sequence[Step] | None = None,
+    *,
+    disable: Collection[str] = (),
+    debug: bool = False,
+) -> Graph:
+    """The graph as kernels are made of it: after the passes of ``LOWERING``, or others, each once.
+
+    Its history begins with that of the graph. ``disable`` may name other things than passes, too.
+
+    >>> import weft
+    >>> graph = weft.make_graph(lambda x: weft.softmax(x * 1.0))(weft.ones(3)).optimize()
+    >>> [record.name for record in weft.passes.lower(graph).history()]
+    ['simplify', 'decompose']
+    """
+    chosen = [p for p in map(as_pass, LOWERING if passes is None else passes) if p.name not in disable]
+    return _noted(graph, optimize_in_steps(graph, chosen, debug=debug))
+
+
+def _noted(graph: Graph, records: Iterable[Record]) -> Graph:
+    """The graph after all records, with its history."""
+    before = history(graph)
+    found = [*before, *records]
+    if len(found) == len(before):
         return graph
-    last = records[-1].after
-    _history[last] = _Steps(tuple(r.name for r in records), tuple(r.before for r in records))
+    last = found[-1].after
+    _history[last] = _Steps(tuple(r.name for r in found), tuple(r.before for r in found))
     return last
 
 
@@ -102,17 +137,25 @@ def optimize_in_steps(
 ) -> Iterator[Record]:
     """What ``optimize`` does, pass by pass; passes that change nothing are left out."""
     chosen = _chosen(_pipeline if passes is None else passes, disable)
+    for once, part in groupby(chosen, key=lambda p: p.once):
+        for record in _settle(graph, list(part), fast_math, debug, 1 if once else rounds):
+            yield record
+            graph = record.after
+
+
+def _settle(graph: Graph, passes: list[Pass], fast_math: bool, debug: bool, rounds: int) -> Iterator[Record]:
+    """Run passes in order, and again until none changes the graph."""
     settled = 0  # passes in a row that left the graph as it is
-    for step in chosen * rounds:
+    for step in passes * rounds:
         options = {"fast_math": True} if fast_math and "fast_math" in step.options else {}
         after = step(graph, **options)
         settled = settled + 1 if after is graph else 0
         if after is not graph:
             if debug:
-                _verified(step.name, after)
+                _verified(step.name, graph, after)
             yield Record(step.name, graph, after)
             graph = after
-        if settled == len(chosen):
+        if settled == len(passes):
             return
 
 
@@ -178,7 +221,7 @@ def as_pass(step: Step) -> Pass:
     if isinstance(step, RewriteRule):
         return rules_pass([step], step.name)
     if isinstance(step, str):
-        known = BUILTIN | {p.name: p for p in _pipeline if p.name not in BUILTIN}
+        known = _known()
         if step not in known:
             raise ArgumentError("optimize", f"passes must be among {', '.join(known)}, got {step!r}")
         return known[step]
@@ -187,18 +230,33 @@ def as_pass(step: Step) -> Pass:
     raise ArgumentError("optimize", f"a pass must be a function of a graph, got {type(step).__name__}")
 
 
+def _known() -> dict[str, Pass]:
+    return BUILTIN | {p.name: p for p in _pipeline if p.name not in BUILTIN}
+
+
+def pass_names() -> list[str]:
+    """The names of all passes: weft's own, and those that were registered."""
+    return list(_known())
+
+
 def _chosen(passes: Sequence[Step], disable: Iterable[str]) -> list[Pass]:
     chosen = [as_pass(step) for step in passes]
     left_out = {disable} if isinstance(disable, str) else set(disable)
-    if unknown := left_out - {p.name for p in chosen} - BUILTIN.keys():
-        raise ArgumentError("optimize", f"disable must name passes, got {sorted(unknown)[0]!r}")
+    known = dict.fromkeys([*pass_names(), *[p.name for p in chosen]])
+    for name in sorted(left_out - known.keys()):
+        raise ArgumentError("optimize", f"disable must be among {', '.join(known)}, got {name!r}")
     return [p for p in chosen if p.name not in left_out]
 
 
-def _verified(name: str, graph: Graph) -> None:
-    if not isinstance(graph, Graph):
-        raise ArgumentError(name, f"a pass must give a graph, got {type(graph).__name__}")
-    try:
-        verify(graph)
-    except GraphError as error:
-        raise GraphError(name, f"the graph after the pass must be well formed: {error.message}") from error
+def _verified(name: str, before: Graph, after: Graph) -> None:
+    """Raise if something is wrong with the graph after a pass that was not before."""
+    if not isinstance(after, Graph):
+        raise ArgumentError(name, f"a pass must give a graph, got {type(after).__name__}")
+    known: set[str] | None = None
+    for problem in problems(after):
+        if known is None:
+            known = {p.message for p in problems(before)}
+        if problem.message not in known:
+            error = as_error(after, problem)
+            what = f"the graph after the pass must be well formed: {error.message}"
+            raise GraphError(name, what) from error

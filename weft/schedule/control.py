@@ -80,6 +80,17 @@ def _branch(scope: Scope, graph: Graph, xs: Sequence[Value], results: Sequence[A
     return block
 
 
+# Calls
+
+
+def _call(scope: Scope, node: Node, lower: Lower) -> None:
+    """What is called, in its place."""
+    body: Graph = node.attrs["body"]
+    places = [scope.place(v) for v in node.inputs[: len(body.inputs)]]
+    outs = lower_region(scope, body, places, [None] * len(body.outputs), lower)
+    scope.places.update(zip(node.outputs, outs, strict=True))
+
+
 # Sizes that only the run tells
 
 
@@ -141,6 +152,8 @@ def _unless(scope: Scope, node: Node, holds: Any) -> None:
 _RULES: dict[str, Callable[[Scope, Node, Lower], None]] = {
     "cond": _cond,
     "switch": _switch,
+    "call": _call,
+    "function": _call,
     "scan": lower_scan,
     "while_loop": lower_while,
     "true_places": _true_places,

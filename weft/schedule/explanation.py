@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from weft.ir.graph import Graph, Node
 from weft.loop.ir import Copy, Host, If, Launch, Loop, Program, Statement, While
+from weft.passes.pipeline import history
 from weft.schedule.origins import Step, kernel_name, op_names, show_bytes, source_lines, steps_of
 from weft.schedule.region import HostCall
 from weft.schedule.work import count_bytes, count_flops, number_of, trips_of, widest_float
@@ -87,6 +88,8 @@ class Explanation:
         arena: bytes for what is in between.
         donated: names of the inputs that may be overwritten by their new values.
         hosts: ops that Python runs.
+        passes: that changed the graph on the way to the program, in order.
+        choices: of the schedule that were on, see ``weft.schedule.choices``.
         seconds: that a call takes as a whole; None where nothing was measured.
         note: on the measurement.
     """
@@ -96,6 +99,8 @@ class Explanation:
     arena: int
     donated: tuple[str, ...]
     hosts: tuple[str, ...]
+    passes: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     seconds: float | None = None
     note: str = ""
 
@@ -117,6 +122,8 @@ class Explanation:
         count = len(self.kernels)
         first = f"{self.name}: {count} step{'' if count == 1 else 's'}, arena of {show_bytes(self.arena)}"
         lines = [first if self.seconds is None else f"{first}, {show_seconds(self.seconds)} a call"]
+        lines.append(f"passes: {', '.join(dict.fromkeys(self.passes)) or 'none changed the graph'}")
+        lines.append(f"schedule: {', '.join(self.choices) or 'node by node'}")
         if self.donated:
             shown = [*self.donated[:6], *([f"{len(self.donated) - 6} more"] if len(self.donated) > 6 else [])]
             lines.append(f"overwritten in place: {', '.join(shown)}")
@@ -181,7 +188,8 @@ def explain_program(
     >>> from weft.schedule.explanation import Limits, explain_program
     >>> from weft.schedule.program import lower_graph
     >>> graph = weft.make_graph(lambda x: weft.softmax(x, axis=1) * 2.0)(weft.ones((64, 64)))
-    >>> [step] = explain_program(graph, lower_graph(graph), Limits(1e10, 1e11, 2**20, 1e11)).steps
+    >>> program = lower_graph(weft.passes.lower(graph))
+    >>> [step] = explain_program(graph, program, Limits(1e10, 1e11, 2**20, 1e11)).steps
     >>> step.ops, step.bytes
     ('max, sub, exp, sum, div, 2 mul', 32768)
     """
@@ -194,6 +202,8 @@ def explain_program(
         number_of(program.arena_size, sizes),
         tuple(graph.inputs[i].name or f"input {i}" for i, _ in program.donated),
         tuple(entry.op.name for entry in program.hosts if isinstance(entry, HostCall)),
+        tuple(record.name for record in history(program.origins.graph)),
+        program.origins.choices,
     )
 
 

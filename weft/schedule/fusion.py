@@ -19,9 +19,10 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
 from weft.ops.size import iota
 from weft.ops.view.primitives import broadcast_to
+from weft.passes.base import is_elementwise
+from weft.passes.lowering.recompute import is_backward
 from weft.schedule.clusters import Clusters
-from weft.schedule.pointwise.rules import has_pointwise_rule, is_elementwise
-from weft.schedule.recompute import is_backward
+from weft.schedule.pointwise.rules import has_pointwise_rule
 from weft.schedule.use_def import UseDef, is_view
 
 MOST_NODES = 100  # of a group
@@ -178,18 +179,21 @@ class Grouping:
         self.groups: dict[int, Group] = {}
         self.clusters = Clusters(use_def)
 
-    def run(self) -> list[Group]:
-        """All groups."""
+    def run(self, *, fuse: bool = True) -> list[Group]:
+        """All groups; unless nodes are to be fused, of one node each."""
         for i, node in enumerate(self.use_def.nodes):
             frame = frame_of(node) if fusible(node) else None
             if frame is None:
                 continue
             self.groups[i] = Group([i], frame)
+            if not fuse:
+                continue
             # The nearest producer first: less lies between it and this node that could keep them apart.
             for j in sorted(self.use_def.needs[i], reverse=True):
                 if j in self.groups and self._is_one_phase(j, i):
                     self._try(self.groups[j], self.groups[i])
-        self._join_siblings()
+        if fuse:
+            self._join_siblings()
         return list({id(g): g for g in self.groups.values()}.values())
 
     def _is_one_phase(self, j: int, i: int) -> bool:

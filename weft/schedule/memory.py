@@ -113,11 +113,14 @@ def find_lives(block: Block) -> dict[Buffer, Life]:
     return walk.lives
 
 
-def plan_arena(block: Block, temporaries: Sequence[Buffer]) -> Plan:
-    """Places in the arena for temporaries."""
+def plan_arena(block: Block, temporaries: Sequence[Buffer], *, share: bool = True) -> Plan:
+    """Places in the arena for temporaries; unless they are to share memory, each has its own."""
     lives = find_lives(block)
     used = [b for b in temporaries if b in lives]
-    shared = _in_place(block, set(used), lives)
+    if not share and used:
+        always = Life(0, max(life.last for life in lives.values()))
+        lives = dict.fromkeys(lives, always)
+    shared = _in_place(block, set(used), lives) if share else {}
     fixed = [b for b in used if not isinstance(b.size, Size) and b not in shared]
     offsets: dict[Buffer, Extent] = {}
     size: Extent = _place_fixed(fixed, lives, offsets)

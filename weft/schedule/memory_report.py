@@ -13,6 +13,7 @@ from weft.base.sizes import Size, bind, size_names
 from weft.errors import ArgumentError
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Buffer, Program
+from weft.passes.pipeline import lower
 from weft.schedule.memory import Life, find_lives
 from weft.schedule.origins import Held, short_location, show_bytes, steps_of
 from weft.schedule.program import lower_graph
@@ -138,7 +139,7 @@ def memory(graph: Graph, **sizes: int) -> MemoryReport:
     if unknown := sorted(set(sizes) - named):
         known = ", ".join(sorted(named)) or "none, the graph has no named sizes"
         raise ArgumentError("memory", f"sizes must be among {known}, got {unknown[0]}")
-    return report_memory(graph, lower_graph(graph), sizes)
+    return report_memory(graph, lower_graph(lower(graph)), sizes)
 
 
 def report_memory(graph: Graph, program: Program, sizes: Mapping[str, int] = {}) -> MemoryReport:

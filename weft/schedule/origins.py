@@ -58,12 +58,14 @@ class Origins:
     Attributes:
         kernels: by function, the nodes that it computes.
         buffers: by buffer, what it was made for.
-        graph: that these nodes stand in, as the schedule rewrote it.
+        graph: that these nodes stand in, after the passes of lowering.
+        choices: of the schedule that were on.
     """
 
     kernels: dict[Function, tuple[Node, ...]] = field(default_factory=dict)
     buffers: dict[Buffer, Held] = field(default_factory=dict)
     graph: Graph | None = None
+    choices: tuple[str, ...] = ()
 
 
 def kernel_name(nodes: Sequence[Node]) -> str:

@@ -1,34 +1,30 @@
 """From a graph to a program: the driver of the schedule.
 
-hoist_lookups -> take_products -> fuse_attention -> decompose -> accumulate -> recompute -> order -> groups,
-each lowered in turn -> elide_copies -> vectorise -> waves -> memory plan
+order -> groups, each lowered in turn -> elide_copies -> vectorise -> waves -> memory plan
+
+Graphs are rewritten before, by ``weft.passes.lower``; any graph becomes a program without, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, size_names
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Buffer, Const, Function, Program
 from weft.ops.size import iota
-from weft.schedule.accumulate import accumulate
 from weft.schedule.arrays import Array, Progression
-from weft.schedule.attention import fuse_attention
+from weft.schedule.choices import enabled
 from weft.schedule.control import is_control, lower_control
 from weft.schedule.copy_elision import elide_copies
-from weft.schedule.decompose import decompose, expand_calls
 from weft.schedule.elements import change_element, changes_element
 from weft.schedule.fusion import Group, Grouping
-from weft.schedule.hoist import hoist_lookups
 from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan_checks import lower_with_checks
 from weft.schedule.order import order_units
 from weft.schedule.origins import kernel_name
 from weft.schedule.pointwise.rules import has_pointwise_rule
-from weft.schedule.products import take_products
-from weft.schedule.recompute import recompute
 from weft.schedule.region import Scope, run_on_host
 from weft.schedule.target import Target
 from weft.schedule.use_def import UseDef
@@ -46,10 +42,12 @@ def lower_graph(
     fast_math: bool = False,
     target: Target | None = None,
     written: Callable[[Function], object] | None = None,
+    disable: Collection[str] = (),
 ) -> Program:
     """The program of a graph: its inputs, then its results (outputs and updates), are those of the graph.
 
-    ``written`` is told of each kernel as soon as it is there.
+    ``written`` is told of each kernel as soon as it is there. ``disable`` names choices of the schedule to
+    switch off, see ``weft.schedule.choices``.
 
     >>> import weft
     >>> from weft.schedule.program import lower_graph
@@ -58,12 +56,11 @@ def lower_graph(
     >>> program.inputs, program.outputs
     (1, 1)
     """
-    graph = expand_calls(graph)
-    if not check_nan:
-        graph = recompute(accumulate(decompose(fuse_attention(take_products(hoist_lookups(graph))))))
     writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, target=target)
     writer.written = written
+    writer.disabled = disabled = frozenset(disable)
     writer.origins.graph = graph
+    writer.origins.choices = () if check_nan else enabled(disabled)
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]
     scope = Scope(writer, graph, inputs)
@@ -80,9 +77,12 @@ def lower_graph(
     names = sorted(size_names(s for v in graph.inputs for s in v.type.shape))
     told = size_names(s for v in graph.results for s in v.type.shape)
     names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
-    elide_copies(writer.main.block, writer.temporaries)
-    writer.target.finish(writer.main.block)
-    form_waves(writer.main.block)
+    if "copy_elision" not in disabled:
+        elide_copies(writer.main.block, writer.temporaries)
+    if "vectorisation" not in disabled:
+        writer.target.finish(writer.main.block)
+    if "waves" not in disabled:
+        form_waves(writer.main.block)
     small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
     main = Function(
         graph.name,
@@ -92,8 +92,9 @@ def lower_graph(
         frozenset(a.buffer for a in outputs),
         tuple(small),
     )
-    donated = find_donated(main, _updates(graph), len(inputs))
-    plan = plan_arena(main.body, [t for t in writer.temporaries if t not in main.scratch])
+    donated = [] if "donation" in disabled else find_donated(main, _updates(graph), len(inputs))
+    placed = [t for t in writer.temporaries if t not in main.scratch]
+    plan = plan_arena(main.body, placed, share="memory_plan" not in disabled)
     return Program(
         main,
         len(inputs),
@@ -147,11 +148,11 @@ def lower_scope(scope: Scope) -> None:
     if scope.writer.check_nan:
         lower_with_checks(scope, lower_node)
         return
-    use_def = UseDef(scope.graph)
+    use_def, disabled = UseDef(scope.graph), scope.writer.disabled
     grouping = Grouping(use_def)
-    grouping.run()
+    grouping.run(fuse="fusion" not in disabled)
     groups, target = grouping.groups, scope.writer.target
-    scope.layouts, joined = target.plan(grouping)
+    scope.layouts, joined = target.plan(grouping, disabled)
     done = {min(groups[j].members) if j in groups else j for j in joined.values()}
     for unit in order_units(use_def, groups):
         members = unit.members if isinstance(unit, Group) else [unit]

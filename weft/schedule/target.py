@@ -7,7 +7,7 @@ kernel of a group, and what pays on its machines alone: epilogues, layouts, vect
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -61,8 +61,8 @@ class Target(ABC):
         self.load()
         return find_lowering(node.op, self.name)
 
-    def plan(self, grouping: Grouping) -> Plan:
-        """Let groups grow where kernels of the target take more, and choose layouts."""
+    def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
+        """Let groups grow where kernels of the target take more, and choose layouts, unless switched off."""
         return Plan({}, {})
 
     @abstractmethod

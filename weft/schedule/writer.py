@@ -65,6 +65,7 @@ class Writer:
         target: that it writes for.
         origins: of kernels and buffers.
         written: is told of each kernel.
+        disabled: names of choices that are switched off, see ``weft.schedule.choices``.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Writer:
         self.told: set[str] = set()  # sizes that only the run tells
         self.origins = Origins()
         self.written: Callable[[Function], object] | None = None
+        self.disabled: frozenset[str] = frozenset()
         self._nodes: tuple[Node, ...] = ()
         self._count = 0
         self._launched: dict[Any, Launch] = {}

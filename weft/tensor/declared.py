@@ -34,8 +34,7 @@ def fast_declared(
     While a thread captures (``staging.threads``) it leaves all to ``staged``.
     """
     evaluate = op.eval
-    has_kernel = op.large_eval
-    is_pulled = op.large_vjp
+    runs_large, pulls_large = op.large_eval, op.large_vjp
     has_gradient = not isinstance(op.vjp, NoGradient)
     precision = op.precision
 
@@ -52,7 +51,7 @@ def fast_declared(
             datas.append(x._data)
             edges.append(x._node)
         try:
-            if has_kernel and datas[0].size >= LARGE:
+            if runs_large and datas[0].size >= LARGE:
                 out = evaluate_large(op, datas, attrs)
             else:
                 out = evaluate(*datas, **attrs)
@@ -68,7 +67,7 @@ def fast_declared(
     def node_of_call(edges: tuple[Any, ...], datas: list[Any], out: Any, attrs: dict[str, Any]) -> Any:
         if out.dtype is float32 or out.dtype is float64:
             rule, plan = declared_rule(op)
-            if is_pulled and datas[0].size >= LARGE:
+            if pulls_large and datas[0].size >= LARGE:
                 rule = with_kernels(rule)
             elif op is slice_axes and datas[0].size >= LARGE:
                 rule = in_pieces(rule)

@@ -25,6 +25,7 @@ def trace_graph(
     names: Sequence[str] = (),
     *,
     closed: bool = False,
+    make: Callable[..., Capture] = Capture,
 ) -> tuple[Graph, list[Tensor]]:
     """The closed graph of a function of tensors that returns a tensor or a sequence of them.
 
@@ -34,12 +35,13 @@ def trace_graph(
         name: of the graph.
         names: of the inputs.
         closed: the function uses nothing from around it: arrays that it makes are constants.
+        make: of the capture.
 
     Returns:
         The graph, whose inputs are those of the types and then what the function used from around it, and
         the tensors that these last inputs stand for.
     """
-    with capturing(name, region=True) as capture:
+    with capturing(name, region=True, make=make) as capture:
         capture.closed = closed
         given = [capture.input(t, n) for t, n in zip(types, names or [""] * len(types), strict=True)]
         out = function(*given)

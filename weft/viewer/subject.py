@@ -14,10 +14,11 @@ import weft
 from weft import nn
 from weft.capture.function import GraphFunction
 from weft.capture.replaying import input_tensors
-from weft.capture.version import Version
+from weft.capture.version import Version, run_graph
 from weft.errors import ArgumentError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import solve_sizes
+from weft.passes.pipeline import lower
 from weft.schedule.explanation import ExplainedStep, Explanation
 from weft.schedule.program import lower_graph
 from weft.viewer.costs import steps_without_times
@@ -31,7 +32,8 @@ class Subject:
 
     Attributes:
         name: of the function.
-        graphs: with the name of what made each of them: first "captured", then passes, "schedule" last.
+        graphs: with the name of what made each of them: first "captured", then passes; the last one again
+            as "kernels", where there are some.
         optimized: the graph that was given to the backend.
         program: its loops; None where there is none.
         steps: of the program.
@@ -82,14 +84,15 @@ def subject_of(shown: Any, args: Args) -> Subject:
 def _of_graph(graph: Graph, args: Args) -> Subject:
     arrays = None if args is None else _arrays(graph, args)
     optimized = graph if graph.history() else graph.optimize()
-    subject = Subject(graph.name, steps_to(optimized), optimized, arrays=arrays)
+    lowered = lower(optimized)
+    subject = Subject(graph.name, steps_to(lowered), optimized, arrays=arrays)
     try:
-        subject.program = lower_graph(optimized)
+        subject.program = lower_graph(lowered)
     except WeftError as error:
         subject.note = f"no kernels: {error}"
         return subject
     subject.steps = steps_without_times(subject.program)
-    _add_schedule(subject)
+    _add_kernels(subject)
     return subject
 
 
@@ -129,7 +132,7 @@ def _of_function(function: GraphFunction, args: Args) -> Subject:
 def _of_run(name: str, run: Any, captured: Graph, tensors: Sequence[Any] | None, version: Version) -> Subject:
     """What a backend made of a graph, with the times of its kernels."""
     optimized = getattr(run, "graph", captured)
-    graphs = steps_to(optimized)
+    graphs = steps_to(run_graph(run, captured))
     if graphs[0][1] is not captured:
         graphs = [("captured", captured), ("split", graphs[0][1]), *graphs[1:]]
     subject = Subject(name, graphs, optimized)
@@ -148,7 +151,7 @@ def _of_backward(version: Version) -> Subject:
     run = None if gradient is None else gradient.pull
     if getattr(run, "program", None) is None:
         return _of_graph(graph, None)
-    subject = Subject(f"backward of {version.graph.name}", steps_to(run.graph), run.graph)  # type: ignore[union-attr]
+    subject = Subject(f"backward of {version.graph.name}", steps_to(run_graph(run, graph)), run.graph)  # type: ignore[union-attr]
     subject.program = run.program  # type: ignore[union-attr]
     _add_costs(subject, run.explain())  # type: ignore[union-attr]
     return subject
@@ -156,7 +159,7 @@ def _of_backward(version: Version) -> Subject:
 
 def _add_costs(subject: Subject, explained: Explanation) -> None:
     subject.steps, subject.seconds, subject.note = explained.steps, explained.seconds, explained.note
-    _add_schedule(subject)
+    _add_kernels(subject)
 
 
 def _module_names(function: Any) -> dict[str, str]:
@@ -173,7 +176,7 @@ def _module_names(function: Any) -> dict[str, str]:
     return found
 
 
-def _add_schedule(subject: Subject) -> None:
+def _add_kernels(subject: Subject) -> None:
     graph = subject.program.origins.graph
     if graph is not None:
         subject.graphs.append(("kernels", graph))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.schedule.lowered import program_of
 from weft.backends.interpret import build as interpreted
 from weft.backends.llvm import build, driver, pool
 from weft.backends.llvm.cache import Cache
@@ -24,7 +25,6 @@ from weft.backends.llvm.target import host_target
 from weft.ir.graph import Graph
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.target import Cpu
-from weft.schedule.program import lower_graph
 
 Array = np.ndarray[Any, Any]
 
@@ -68,7 +68,7 @@ def test_machines_with_narrower_vectors_agree(vector_bytes: int) -> None:
     if vector_bytes > host_target().vector_bytes:
         return
     target = host_target(vector_bytes)
-    program = lower_graph(graph, target=Cpu(Machine(target.vector_bytes, target.registers)))
+    program = program_of(graph, target=Cpu(Machine(target.vector_bytes, target.registers)))
     run = NativeExecutable(graph, program, compile_program(program, Engine(target, Cache(None))), target)
     np.testing.assert_allclose(run(arrays)[0], interpreted(graph)(arrays)[0], rtol=2e-5, atol=1e-7)
 
@@ -76,7 +76,7 @@ def test_machines_with_narrower_vectors_agree(vector_bytes: int) -> None:
 def test_kernels_that_are_known_are_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, _ = example(41, 23)
     own = Engine(host_target(), Cache(None))
-    program = lower_graph(graph)
+    program = program_of(graph)
     first = compile_program(program, own)
     compiled: list[str] = []
     compile_text = Compiler.compile

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.backends.backend import Array, Backend, Option
 from weft.backends.llvm.buffer_pool import pooled_array
@@ -30,12 +30,12 @@ class Llvm(Backend):
     """Compiles graphs by LLVM; what takes long to import is imported when it is needed."""
 
     name = "llvm"
-    options = frozenset({"debug", "check_nan", "profile", "fast_math", "keep"})
+    options = frozenset({"debug", "check_nan", "profile", "fast_math", "keep", "lowering", "disable"})
     needs = ("llvmlite", "scipy_openblas32")
     runs_eager = True
     _watcher: Watcher | None = None
 
-    def build(self, graph: Graph, **options: Option) -> Executable:
+    def build(self, graph: Graph, **options: Any) -> Executable:
         """A function from the arrays of the inputs of a graph to those of its outputs, then of its updates.
 
         Args:
@@ -43,7 +43,9 @@ class Llvm(Backend):
             options: ``debug`` to have the code check every index; ``check_nan`` to have it raise an error
                 where a result is NaN; ``profile`` to have it take down how long its parts take; ``fast_math``
                 to have it take numbers below the normal ones for zero; ``keep`` to have its object code kept,
-                see ``weft.backends.llvm.programs``.
+                see ``weft.backends.llvm.programs``; ``lowering``: passes to run first, instead of those of
+                ``weft.passes.LOWERING``; ``disable``: names of passes, and of choices of the schedule, to
+                leave out.
 
         >>> import numpy as np, weft
         >>> from weft.backends.llvm import build

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from weft.backends.backend import Option
@@ -25,6 +26,8 @@ from weft.loop.capabilities import check_supported
 from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, Wave, While
 from weft.loop.text import code_key, function_key
 from weft.loop.walk import blocks_of, launched_functions
+from weft.passes.inline import inline
+from weft.passes.pipeline import Step, lower
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
@@ -58,21 +61,25 @@ def build_executable(
     profile: Option = False,
     fast_math: Option = False,
     keep: Option = False,
+    lowering: Sequence[Step] | None = None,
+    disable: Collection[str] = (),
 ) -> NativeExecutable:
     """Compile a graph; see ``weft.backends.llvm.Llvm``."""
     debug = bool(debug) or settings.debug
     engine = default_engine()
     machine = Machine(engine.target.vector_bytes, engine.target.registers)
+    passes = [inline] if check_nan and lowering is None else lowering  # checks are of each op by itself
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(ENTER, compilation)
         kernels = _Kernels(engine, compilation, debug, alone=bool(keep))
         program = lower_graph(
-            graph,
+            lower(graph, passes, disable=disable, debug=debug),
             debug=debug,
             check_nan=check_nan,
             fast_math=bool(fast_math),
             target=Cpu(machine),
             written=kernels.add,
+            disable=disable,
         )
         codes = kernels.link(program, bool(profile))
     records = len(recorded_statements(program)) * len(RECORD) if profile else 0

@@ -34,3 +34,9 @@ def write_cross(w: Writer, x: Ref, y: Ref, *, axis: int) -> Any:
 
     left = w.emit("Mul", turned(x, 1, 2, 0), turned(y, 2, 0, 1))
     return w.emit("Sub", left, w.emit("Mul", turned(x, 2, 0, 1), turned(y, 1, 2, 0)))
+
+
+cannot(
+    "it is made when a graph is lowered: export the graph as it was captured",
+    "attention attention_gradient",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Block
@@ -47,13 +47,14 @@ class Cpu(Target):
     def __init__(self, machine: Machine | None = None) -> None:
         self.machine: Machine = machine or Machine()
 
-    def plan(self, grouping: Grouping) -> Plan:
+    def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
         """Epilogues join products, then layouts are chosen, and convolutions joined with their pools."""
         self.load()  # lowerings, which say what takes an epilogue
         use_def, groups = grouping.use_def, grouping.groups
-        attach_epilogues(grouping)
-        layouts = find_layouts(use_def, groups, self, self.machine)
-        return Plan(layouts, find_pooled(use_def, groups, layouts))
+        if "fusion" not in disabled and "epilogues" not in disabled:
+            attach_epilogues(grouping)
+        layouts = {} if "layouts" in disabled else find_layouts(use_def, groups, self, self.machine)
+        return Plan(layouts, {} if "fusion" in disabled else find_pooled(use_def, groups, layouts))
 
     def lower_group(self, scope: Scope, use_def: UseDef, group: Group, name: str) -> None:
         """A kernel that goes row by row, or that of a product with an epilogue."""

@@ -17,7 +17,7 @@ import numpy as np
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.ir.graph import Value as GraphValue
-from weft.ir.rewrite import is_uniform
+from weft.ir.rewrite import uniform
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Const, Value
@@ -71,11 +71,6 @@ def has_pointwise_rule(node: Node) -> bool:
 def _load_rules() -> None:
     for module in _MODULES:
         import_module(module)
-
-
-def is_elementwise(node: Node) -> bool:
-    """Whether each element depends on the elements of the inputs at the same index alone."""
-    return node.op.scalar is not None
 
 
 class Reader:
@@ -153,14 +148,6 @@ def broadcast_index(index: Indices, shape: tuple[Any, ...]) -> Indices:
     """The index into an input that broadcasts to a result, where the result has this index."""
     own = index[len(index) - len(shape) :]
     return tuple(ZERO if not isinstance(s, Size) and s == 1 else i for i, s in zip(own, shape, strict=True))
-
-
-def uniform(array: Any) -> Any | None:
-    """The one number that fills an array, or None."""
-    if array.size == 0:
-        return None
-    first = array[(0,) * array.ndim]
-    return first if is_uniform(array, np.asarray(first)) else None
 
 
 def as_constant(array: Any) -> Const | None:

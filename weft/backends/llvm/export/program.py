@@ -19,6 +19,8 @@ from weft.errors import ArgumentError
 from weft.ir.graph import Graph
 from weft.loop.ir import Block, Function, Program
 from weft.loop.walk import launched_functions
+from weft.passes.inline import inline
+from weft.passes.pipeline import lower
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
@@ -47,7 +49,11 @@ def compile_graph(graph: Graph, target: Target, *, fast_math: bool, check_nan: b
     with engine.lock, engine.compilation() as compilation:
         kernels = _Kernels(engine, compilation)
         program = lower_graph(
-            graph, check_nan=check_nan, fast_math=fast_math, target=Cpu(machine), written=kernels.add
+            lower(graph, [inline] if check_nan else None),
+            check_nan=check_nan,
+            fast_math=fast_math,
+            target=Cpu(machine),
+            written=kernels.add,
         )
         _check(program)
         for function in launched_functions(program.main.body):

@@ -21,6 +21,7 @@ from weft.schedule.cpu.attention.tile import (
     LANES,
     Axis,
     blocks_of,
+    element,
     fill,
     inside,
     matrix_side,
@@ -70,8 +71,8 @@ class _Backward:
         self.query, keys, self.values, self.g, self.sums, self.total, *others = kernel.reads
         self.keys = transposed(keys)
         self.parts, self.by_keys, self.by_values = kernel.writes
-        self.chain, self.slope, self.causal = (node.attrs[n] for n in ("chain", "slope", "causal"))
-        count = len(self.chain.others)
+        self.chain, self.slope, self.causal = (node.attrs[n] for n in ("scores", "slope", "causal"))
+        count = len(self.chain.inputs) - 1
         self.others = others[:count], others[count:]
         self.machine, self.cut = machine, cut
         self.at: Sequence[Index] = ()
@@ -153,13 +154,13 @@ class _Backward:
             with b.vector(LANES) as lane:
                 index, place = (*self.at, query, key + lane), i * LANES + lane
                 mask = inside(b, key + lane, self.count, LANES)
-                x = self.chain.element(b, b.load(self.weights, place), self.others[0], index, mask)
+                x = element(b, self.chain, [b.load(self.weights, place), *self.others[0]], index, mask)
                 weight = b.exp(b.sub(x, sums))
                 if self.causal:
                     weight = b.select(b.le(key + lane, query), weight, number(0, self.dtype))
                 b.store(self.weights, place, weight)
                 slope = b.mul(weight, b.sub(b.load(self.slopes, place), total))
-                b.store(self.slopes, place, self.slope.element(b, slope, self.others[1], index, mask))
+                b.store(self.slopes, place, element(b, self.slope, [slope, *self.others[1]], index, mask))
 
     def _add_rows(self, array: Array, scores: Buffer, held: Buffer, row: Index, count: Any) -> None:
         """Add rows of an array, weighted for each key."""

@@ -15,17 +15,17 @@ import numpy as np
 
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
-from weft.ir.graph import Node
+from weft.ir.graph import Graph, Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.arrays import Array
-from weft.schedule.attention_ops import Chain
 from weft.schedule.cpu.attention.tile import (
     BLOCK,
     LANES,
     Axis,
     blocks_of,
+    element,
     fill,
     inside,
     matrix_side,
@@ -47,13 +47,13 @@ def _attention(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Seq
     batch = outputs[0].shape[:-2]
     matrices = [broadcast_batch(x, batch) for x in inputs[:3]]
     with writer.kernel("attention", [*matrices, *inputs[3:]], outputs, inline=False) as kernel:
-        _Forward(kernel, node.attrs["chain"], node.attrs["causal"], machine_of(writer)).write()
+        _Forward(kernel, node.attrs["scores"], node.attrs["causal"], machine_of(writer)).write()
 
 
 class _Forward:
     """Writes the kernel."""
 
-    def __init__(self, kernel: Kernel, chain: Chain, causal: bool, machine: Machine) -> None:
+    def __init__(self, kernel: Kernel, chain: Graph, causal: bool, machine: Machine) -> None:
         self.b: Builder = kernel.builder
         self.query, keys, self.values, *self.others = kernel.reads
         self.keys = transposed(keys)
@@ -143,8 +143,8 @@ class _Forward:
 
     def _score(self, query: Index, key: Index, x: Value) -> Value:
         """A score as softmax sees it."""
-        mask = inside(self.b, query, self.rows, LANES) if self.chain.others else None
-        x = self.chain.element(self.b, x, self.others, (*self.at, query, key), mask)
+        mask = inside(self.b, query, self.rows, LANES) if self.others else None
+        x = element(self.b, self.chain, [x, *self.others], (*self.at, query, key), mask)
         if self.causal:
             x = self.b.select(self.b.le(key, query), x, number(-np.inf, self.dtype))
         return x

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from weft.base.dtypes import DType
 from weft.base.sizes import Size
+from weft.ir.graph import Graph
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Const, Value
@@ -15,6 +16,7 @@ from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import Matrices, tile
 from weft.schedule.cpu.matmul.tile import Side, Step
+from weft.schedule.pointwise.rules import Indices, Reader, as_constant
 
 LANES = 32  # rows of queries (or of keys, backwards) that are worked on side by side
 BLOCK = 64  # the others, of which scores are held at a time
@@ -108,3 +110,13 @@ def fill(b: Builder, target: Buffer, number: Any) -> None:
 def number(value: float, dtype: DType) -> Const:
     """A number in code."""
     return Const(dtype.type(value), dtype)
+
+
+def element(b: Builder, region: Graph, inputs: Sequence[Any], index: Indices, mask: Any = None) -> Value:
+    """Write the code for one element of what a region of elementwise ops gives.
+
+    Its first input is that element of the first value; the others are arrays.
+    """
+    numbers = {v: as_constant(array) for v, array in region.constants.items()}
+    sources = {**dict(zip(region.inputs, inputs, strict=True)), **numbers}
+    return Reader(b, sources, {n.outputs[0]: n for n in region.nodes}).read(region.outputs[0], index, mask)

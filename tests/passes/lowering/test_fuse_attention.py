@@ -11,23 +11,21 @@ import numpy as np
 import pytest
 
 import weft
-from tests.schedule.lowered import run
+from tests.schedule.lowered import program_of, run
 from weft.backends import backend_named
 from weft.backends.llvm.driver import build_executable
 from weft.base.sizes import named_size
 from weft.ir.graph import Graph
-from weft.schedule import attention
-from weft.schedule.attention import fuse_attention
-from weft.schedule.decompose import expand_calls
-from weft.schedule.program import lower_graph
+from weft.passes import LOWERING, fuse_attention, inline, pipeline
 
 attend = weft.scaled_dot_product_attention
 ROWS, COLUMNS = 70, 90
+EVERY = fuse_attention.using(long=1)
 
 
 @pytest.fixture(autouse=True)
 def every_length_is_long() -> Iterator[None]:
-    with patch.object(attention, "LONG", 1):
+    with patch.object(pipeline, "LOWERING", [EVERY if p.name == EVERY.name else p for p in LOWERING]):
         yield
 
 
@@ -107,7 +105,7 @@ def reference(graph: Graph, arrays: Any) -> Any:
 
 
 def fused_ops(graph: Graph) -> dict[str, int]:
-    names = Counter(n.op.name for n in fuse_attention(expand_calls(graph)).walk())
+    names = Counter(n.op.name for n in EVERY(inline(graph)).walk())
     return {name: names[name] for name in ("softmax", "attention", "attention_gradient")}
 
 
@@ -137,13 +135,13 @@ def test_the_gradient_becomes_one_node(name: str) -> None:
 def test_fused_graphs_give_what_they_gave(make: Any, name: str) -> None:
     graph = make(name, "f8")
     arrays = arrays_of(graph)
-    fused = fuse_attention(expand_calls(graph))
+    fused = EVERY(inline(graph))
     assert_close(reference(fused, arrays), reference(graph, arrays), 1e-12)
 
 
 def test_short_sequences_stay_as_they_are() -> None:
-    with patch.object(attention, "LONG", 1 << 14):
-        assert fused_ops(forward_graph("plain"))["softmax"] == 1
+    graph = inline(forward_graph("plain"))
+    assert fuse_attention(graph) is graph
 
 
 def test_scores_that_somebody_wants_stay() -> None:
@@ -327,12 +325,12 @@ def test_scores_of_long_sequences_lie_nowhere() -> None:
     length = 2048
     scores = length * length * 4
     q = weft.zeros((1, 2, length, 16))
-    with patch.object(attention, "LONG", 1 << 14):
+    with patch.object(pipeline, "LOWERING", LOWERING):
         for function in (
             lambda q, k, v: attend(q, k, v, is_causal=True),
             weft.grad(lambda q, k, v: attend(q, k, v, is_causal=True).sum(), (0, 1, 2)),
         ):
-            program = lower_graph(weft.make_graph(function)(q, q, q).optimize())
+            program = program_of(weft.make_graph(function)(q, q, q).optimize())
             assert program.arena_size < scores / 4
             assert sum(c.nbytes for c in program.constants) < scores / 4
 
@@ -352,5 +350,5 @@ def test_a_gradient_outside_of_a_compiled_function_is_right() -> None:
 def test_a_mask_is_read_as_it_is_given() -> None:
     length = 512
     q, mask = weft.zeros((1, 2, length, 16)), weft.ones((length, length), dtype=weft.bool)
-    program = lower_graph(weft.make_graph(attend)(q, q, q, mask).optimize())
+    program = program_of(weft.make_graph(attend)(q, q, q, mask).optimize())
     assert program.arena_size < length * length

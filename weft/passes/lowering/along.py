@@ -125,9 +125,13 @@ class Stacks:
 
     def of(self, value: Value) -> Value:
         """All values, along a first axis."""
-        if value not in self.known:
-            node = self.makers[value]
-            self.known[value] = self._view(node, self.of(node.inputs[0]))
+        views: list[Node] = []
+        base = value
+        while base not in self.known:
+            views.append(self.makers[base])
+            base = views[-1].inputs[0]
+        for node in reversed(views):
+            self.known[node.outputs[0]] = self._view(node, self.known[node.inputs[0]])
         return self.known[value]
 
     def _view(self, node: Node, stack: Value) -> Value:

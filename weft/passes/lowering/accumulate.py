@@ -17,30 +17,28 @@ import numpy as np
 
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.order import kahn_order
-from weft.ir.rewrite import is_uniform, map_regions
+from weft.ir.rewrite import is_uniform
 from weft.ops.arithmetic import add
 from weft.ops.control import scan
 from weft.ops.index import scatter_add_nd
+from weft.passes.base import graph_pass
 from weft.passes.loops import BRANCHES, with_inputs
 
 
+@graph_pass(regions=True, once=True)
 def accumulate(graph: Graph) -> Graph:
-    """The graph, and its regions, with sums that begin where they are added to.
+    """Begin sums of zeros where they are added to.
 
     >>> import weft
-    >>> from weft.schedule.accumulate import accumulate
     >>> graph = weft.parse_graph('''
     ... graph f(%c: f32[4], %v: f32[], %i: i64[]) {
     ...   %0: f32[4] = scatter_add(f32[4](0.0, ...), %v, %i)
     ...   %1: f32[4] = add(%c, %0)
     ...   return %1
     ... }''')
-    >>> [node.op.name for node in accumulate(graph).nodes]
+    >>> [node.op.name for node in weft.passes.accumulate(graph).nodes]
     ['scatter_add']
     """
-    nodes = [map_regions(node, accumulate) if node.attrs else node for node in graph.nodes]
-    if any(a is not b for a, b in zip(nodes, graph.nodes, strict=True)):
-        graph = graph.replace(nodes=nodes)
     while (better := _begin_one(graph)) is not None:
         graph = better
     return graph
@@ -65,6 +63,9 @@ class _Start(NamedTuple):
 
     node: Node
     taking: Callable[[Value], Node]
+
+
+_Origin = Value | Callable[[], _Start | None]
 
 
 def _begin_at(graph: Graph, total: Node, part: Value, start: _Start, base: Value) -> Graph:
@@ -99,19 +100,38 @@ class _Uses:
         self.makers = {v: node for node in graph.nodes for v in node.outputs}
         self.uses = Counter([v for node in graph.nodes for v in node.inputs])
         self.uses.update(graph.results)
+        self._elsewhere: set[Value] = set()  # values known to begin at something else than zeros
 
     def start(self, value: Value) -> _Start | None:
         """Where a sum begins that nobody else sees; None if it begins at something else than zeros."""
-        node = self.makers.get(value)
-        if node is None or self.uses[value] != 1:
-            return None
+        pending: list[_Origin] = [value]
+        reached: list[Value] = []
+        while pending:
+            item = pending.pop()
+            if not isinstance(item, Value):
+                if (found := item()) is not None:
+                    return found
+                continue
+            node = self.makers.get(item)
+            if node is None or self.uses[item] != 1 or item in self._elsewhere:
+                continue
+            reached.append(item)
+            pending += reversed(self._origins(node, item))
+        self._elsewhere.update(reached)
+        return None
+
+    def _origins(self, node: Node, value: Value) -> list[_Origin]:
+        """What a value that a node makes may begin with, in order: values, or what tells a start."""
+        found: list[_Origin] = []
         for place in _summed(node, value):
             x = node.inputs[place]
             if self.is_zero(x):
-                return _Start(node, partial(_with_input, node, place))
-            if (found := self.start(x)) is not None:
-                return found
-        return _start_in_branches(node, node.outputs.index(value)) if node.op in BRANCHES else None
+                found.append(partial(_Start, node, partial(_with_input, node, place)))
+            else:
+                found.append(x)
+        if node.op in BRANCHES:
+            found.append(partial(_start_in_branches, node, node.outputs.index(value)))
+        return found
 
     def is_zero(self, value: Value) -> bool:
         array = self.graph.constants.get(value)

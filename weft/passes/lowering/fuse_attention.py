@@ -14,48 +14,47 @@ from dataclasses import dataclass, field
 from weft.base.dtypes import float32, float64
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
-from weft.ir.rewrite import map_regions
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import mul, sub
 from weft.ops.contract import matrix_multiply as matmul
+from weft.ops.fused_attention import attention, attention_gradient
 from weft.ops.reduce import reduce_sum
 from weft.ops.softmax import softmax_op
 from weft.ops.view.primitives import permute
-from weft.schedule.attention_match import Use, Uses, swap_last
-from weft.schedule.attention_ops import Chain, attention, attention_gradient
-from weft.schedule.cpu.attention.tile import LANES
+from weft.passes.base import graph_pass
+from weft.passes.lowering.attention_match import Chain, Use, Uses, swap_last
 
 LONG = 1 << 14  # scores of one head from which on they are not kept
+SHORT = 32  # queries or keys below which kernels cannot fill a block
 
 
-def fuse_attention(graph: Graph) -> Graph:
-    """The graph, and its regions, with attention on long sequences as single nodes.
+@graph_pass(regions=True, once=True)
+def fuse_attention(graph: Graph, *, long: int = LONG, short: int = SHORT) -> Graph:
+    """Make single nodes of attention on sequences with at least ``long`` scores a head.
+
+    Attention over fewer than ``short`` queries or keys stays as it is.
 
     >>> import weft
-    >>> from weft.schedule.attention import fuse_attention
-    >>> from weft.schedule.decompose import expand_calls
     >>> x = weft.zeros((1, 1024, 8))
     >>> graph = weft.make_graph(weft.scaled_dot_product_attention)(x, x, x)
-    >>> [node.op.name for node in fuse_attention(expand_calls(graph)).nodes if node.op.name != "permute"]
+    >>> fused = graph.optimize(passes=["inline", "fuse_attention"])
+    >>> [node.op.name for node in fused.nodes if node.op.name != "permute"]
     ['mul', 'attention']
     """
-    nodes = [map_regions(node, fuse_attention) if node.attrs else node for node in graph.nodes]
-    if any(a is not b for a, b in zip(nodes, graph.nodes, strict=True)):
-        graph = graph.replace(nodes=nodes)
     for softmax in [node for node in graph.nodes if node.op is softmax_op]:
-        if _is_long(softmax):
+        if _is_long(softmax, long, short):
             graph = _Attention(Uses(graph), softmax).fused()
     return graph
 
 
-def _is_long(softmax: Node) -> bool:
+def _is_long(softmax: Node, long: int, short: int) -> bool:
     x = softmax.inputs[0].type
     if len(x.shape) < 2 or softmax.attrs["axis"] != len(x.shape) - 1 or x.dtype not in (float32, float64):
         return False
     sizes = [s for s in x.shape[-2:] if not isinstance(s, Size)]
-    if any(s < LANES for s in sizes):
+    if any(s < short for s in sizes):
         return False
-    return len(sizes) < 2 or bool(sizes[0] * sizes[1] >= LONG)
+    return len(sizes) < 2 or bool(sizes[0] * sizes[1] >= long)
 
 
 @dataclass
@@ -96,7 +95,7 @@ class _Attention:
         if ops and uses.is_causal(ops[-1], _previous(ops[-1], path[-2])):
             self.causal = True
             ops = ops[:-1]
-        self.chain = uses.chain(self.scores.outputs[0], ops)
+        self.chain = uses.chain("scores", self.scores.outputs[0], ops)
         found = self._classify()
         return uses.graph if found is None else self._replaced(path, *found)
 
@@ -155,7 +154,7 @@ class _Attention:
             ops = []
         if x in uses.results or x.type.shape != self.shape:
             return None
-        found = _Gradient(weighted, uses.chain(start, ops), {}, removed)
+        found = _Gradient(weighted, uses.chain("slope", start, ops), {}, removed)
         if columns is not None:
             found.products["values"] = columns
         for use in uses.products(x):
@@ -213,7 +212,7 @@ class _Attention:
     def _forward_node(self, values: Value, product: Node | None) -> Node:
         """The node for the product of weights and values; None where only the gradient needs it."""
         inputs = [self.query, self.keys, values, *self.chain.others]
-        attrs = {"chain": self.chain, "causal": self.causal}
+        attrs = {"scores": self.chain.region, "causal": self.causal}
         out, sums = attention.type_rule(*[v.type for v in inputs], **attrs)
         result = Value(out) if product is None else product.outputs[0]
         return Node(attention, inputs, attrs, [result, Value(sums)], (product or self.softmax).location)
@@ -230,7 +229,11 @@ class _Attention:
         ]
         others = (*self.chain.others, *gradient.slope.others)
         inputs = [*forward.inputs[:3], g, sums, total, *others]
-        attrs = {"chain": self.chain, "slope": gradient.slope, "causal": self.causal}
+        attrs = {
+            "scores": self.chain.region,
+            "slope": gradient.slope.region,
+            "causal": self.causal,
+        }
         outs = [Value(t) for t in attention_gradient.type_rule(*[v.type for v in inputs], **attrs)]
         turned = []
         for i, name in enumerate(("query", "keys", "values")):

@@ -22,7 +22,7 @@ from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.passes.dce import pick
 from weft.passes.loops import Loop, as_loop, loop_node, with_inputs
-from weft.schedule.along import Around, Stacks, has_room, is_view
+from weft.passes.lowering.along import Around, Stacks, has_room, is_view
 from weft.transform.partition import bytes_of
 
 SMALL = 4096  # bytes of a sum that is not worth it: it stays near

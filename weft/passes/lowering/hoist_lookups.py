@@ -14,6 +14,7 @@ from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import map_regions
 from weft.ops.index import gather_nd
+from weft.passes.base import graph_pass
 from weft.passes.cse import cse
 from weft.passes.licm import licm
 from weft.passes.loops import Loop, as_loop
@@ -22,15 +23,15 @@ HEAVY = 4  # instructions from which on a function is worth a table
 _UNKNOWN = 16  # iterations of a loop whose length is not known
 
 
+@graph_pass(once=True)
 def hoist_lookups(graph: Graph) -> Graph:
-    """The graph where functions of looked-up elements are out of loops, if that saves work.
+    """Compute functions of looked-up elements before loops, if that saves work.
 
     >>> import weft
-    >>> from weft.schedule.hoist import hoist_lookups
     >>> def f(x, i):
     ...     return weft.fori_loop(0, 100, lambda k, s: s + weft.exp(x[i[k]]), 0.0)
     >>> graph = weft.make_graph(f)(weft.ones(3), weft.zeros(100, dtype=weft.int64)).optimize()
-    >>> [node.op.name for node in hoist_lookups(graph).nodes]
+    >>> [node.op.name for node in weft.passes.hoist_lookups(graph).nodes]
     ['exp', 'scan']
     """
     swapped = _swap(graph, dict.fromkeys(graph.inputs, 1.0))

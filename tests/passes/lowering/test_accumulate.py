@@ -11,7 +11,7 @@ from tests.passes.helpers import assert_becomes, assert_stays
 from tests.schedule.programs import check, graph_of
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
-from weft.schedule.accumulate import accumulate
+from weft.passes import accumulate
 
 X = np.random.default_rng(0).standard_normal(6).astype(np.float32)
 SCATTERED = "scatter_add(f32[4](0.0, ...), %v, %i)"

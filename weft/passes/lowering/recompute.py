@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.ir.graph import Graph, Node, Value
-from weft.schedule.pointwise.rules import is_elementwise
+from weft.passes.base import graph_pass, is_elementwise
 
 DEEP = 4  # ops in a row that are computed again
 
@@ -20,8 +20,17 @@ def is_backward(node: Node) -> bool:
     return node.location is not None and node.location.phase == "backward"
 
 
+@graph_pass(once=True)
 def recompute(graph: Graph) -> Graph:
-    """The graph in which backward nodes have copies of cheap forward nodes of their own."""
+    """Give backward nodes copies of cheap forward nodes of their own.
+
+    >>> import weft
+    >>> def f(x):
+    ...     return weft.sum(weft.tanh(x * 2.0) * x)
+    >>> graph = weft.make_graph(weft.grad(f))(weft.ones(8)).optimize()
+    >>> len(graph.nodes), len(weft.passes.recompute(graph).nodes)
+    (7, 9)
+    """
     if not any(is_backward(node) for node in graph.nodes):
         return graph
     return _Recomputing(graph).run()
@@ -61,7 +70,7 @@ class _Recomputing:
             if not same:
                 node = Node(node.op, inputs, node.attrs, node.outputs, node.location)
             self.nodes.append(node)
-        return self.graph.replace(nodes=self.nodes)
+        return self.graph.replace(nodes=self.nodes) if self.copies else self.graph
 
     def _again(self, value: Value, user: Node) -> Value:
         """A copy of a value for the backward pass, or the value itself."""

@@ -10,7 +10,7 @@ import weft
 from tests.schedule.programs import check
 from tests.schedule.programs import graph_of as source_graph
 from weft.ir.graph import Graph
-from weft.schedule.hoist import hoist_lookups
+from weft.passes import hoist_lookups
 
 X = np.random.default_rng(0).uniform(1, 2, 5).astype(np.float32)
 

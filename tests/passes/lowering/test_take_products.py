@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.ir.graph import Graph
-from weft.schedule.products import take_products
+from weft.passes import take_products
 
 
 def random(*shape: int, seed: int = 0) -> Any:

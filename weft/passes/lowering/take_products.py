@@ -11,11 +11,11 @@ from __future__ import annotations
 from weft.ir.graph import Graph, Node, Value
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.view.primitives import permute, reshape
-from weft.passes.base import each_region
+from weft.passes.base import graph_pass
 from weft.passes.dce import dce
 from weft.passes.loops import Loop, with_inputs
-from weft.schedule.along import Around, Stacks, as_scan, changed, follow_rows, has_room, share_stacks
-from weft.schedule.product_sums import take_sums
+from weft.passes.lowering.along import Around, Stacks, as_scan, changed, follow_rows, has_room, share_stacks
+from weft.passes.lowering.product_sums import take_sums
 from weft.transform.partition import bytes_of
 
 FEW = 64  # rows of a product that by itself does not keep the machine busy
@@ -23,18 +23,17 @@ SMALL = 4096  # bytes of a product that is not worth it
 STEPS = 4  # iterations from which on it pays
 
 
+@graph_pass(regions=True, once=True)
 def take_products(graph: Graph) -> Graph:
-    """The graph, and its regions, with products of loops taken at once where that saves work.
+    """Take products of loops at once, before or after the loop, where that saves work.
 
     >>> import weft
-    >>> from weft.schedule.products import take_products
     >>> def f(x, y):
     ...     return weft.scan(lambda s, row: (s + row[0].T @ row[1], None), weft.zeros(64, 64), (x, y))[0]
     >>> graph = weft.make_graph(f)(weft.ones(10, 2, 64), weft.ones(10, 2, 64)).optimize()
-    >>> [node.op.name for node in take_products(graph).nodes]
+    >>> [node.op.name for node in weft.passes.take_products(graph).nodes]
     ['reshape', 'permute', 'reshape', 'matmul']
     """
-    graph = each_region(graph, take_products)
     if all(as_scan(node) is None for node in graph.nodes):
         return graph
     around, same = Around(graph), True

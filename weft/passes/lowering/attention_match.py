@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.shapes import size_of
-from weft.ir.graph import Graph, Node, Value
+from weft.ir.graph import Array, Graph, Node, Value
+from weft.ir.rewrite import uniform
+from weft.ir.surgery import clone
 from weft.ops.arithmetic import add
 from weft.ops.compare import less_equal
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.select import select
 from weft.ops.size import iota
 from weft.ops.view.primitives import permute, reshape
-from weft.schedule.attention_ops import Chain
-from weft.schedule.pointwise.rules import is_elementwise, uniform
+from weft.passes.base import is_elementwise
 
 DEEP = 4  # ops in a row between scores and softmax
 
@@ -24,6 +25,18 @@ DEEP = 4  # ops in a row between scores and softmax
 def swap_last(axes: tuple[int, ...]) -> tuple[int, ...]:
     """Axes with the last two exchanged."""
     return (*axes[:-2], axes[-1], axes[-2])
+
+
+class Chain(NamedTuple):
+    """Elementwise ops from one value to another.
+
+    Attributes:
+        region: takes what the chain begins with, and the others.
+        others: what else it uses.
+    """
+
+    region: Graph
+    others: tuple[Value, ...] = ()
 
 
 class Use(NamedTuple):
@@ -130,13 +143,11 @@ class Uses:
         is_closed = all(v not in self.results and set(self.of(v)).issubset(found) for v in inner)
         return found if is_closed else []
 
-    def chain(self, start: Value, path: Sequence[Node]) -> Chain:
+    def chain(self, name: str, start: Value, path: Sequence[Node]) -> Chain:
         """Nodes one after the other as a chain; what else they use is computed in it where it is as large."""
-        if not path:
-            return Chain(start)
         nodes: dict[Node, None] = {}
         others: dict[Value, None] = {}
-        constants: dict[Value, Any] = {}
+        constants: dict[Value, Array] = {}
         on_path = {start, *[v for node in path for v in node.outputs]}
 
         def take(v: Value, depth: int) -> None:
@@ -156,7 +167,9 @@ class Uses:
             for v in node.inputs:
                 take(v, DEEP)
             nodes[node] = None
-        return Chain(start, tuple(others), tuple(nodes), path[-1].outputs[0], constants)
+        result = path[-1].outputs[0] if path else start
+        region = Graph(name, [start, *others], list(nodes), [result], constants=constants)
+        return Chain(clone(region), tuple(others))
 
     def _is_large(self, value: Value, scores: Value) -> bool:
         return value.type.shape[-2:] == scores.type.shape[-2:]

@@ -1,0 +1,25 @@
+"""Passes that make a graph ready for loops: each runs once, in order, after the others have settled.
+
+A backend that makes kernels runs them (``weft.passes.lower``); the interpreter needs none of them.
+"""
+
+from weft.passes.base import Pass
+from weft.passes.inline import inline
+from weft.passes.lowering.accumulate import accumulate
+from weft.passes.lowering.decompose import decompose
+from weft.passes.lowering.fuse_attention import fuse_attention
+from weft.passes.lowering.hoist_lookups import hoist_lookups
+from weft.passes.lowering.recompute import recompute
+from weft.passes.lowering.take_products import take_products
+from weft.passes.lowering.turn_products import turn_products
+
+LOWERING: list[Pass] = [
+    inline,
+    hoist_lookups,
+    take_products,
+    fuse_attention,
+    decompose,
+    turn_products,
+    accumulate,
+    recompute,
+]
