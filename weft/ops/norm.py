@@ -82,11 +82,11 @@ def _in_dtype(x: Tensor, dtype: DType) -> Tensor:
     return x if x.dtype == dtype else cast(x, dtype=dtype)
 
 
-def _average(x: Tensor, axes: Ints, count: int) -> Tensor:
+def _average(x: Tensor, axes: Ints, count: int) -> Any:
     return _share(reduce_sum(x, axes=axes, keepdims=True), count)
 
 
-def _share(x: Tensor, count: Any) -> Tensor:
+def _share(x: Tensor, count: Any) -> Any:
     return x / count if isinstance(count, Size) else x * (1 / count)
 
 

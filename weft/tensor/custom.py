@@ -18,7 +18,7 @@ from weft.errors import ArgumentError, GradientError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.families import elementwise
-from weft.ops.op import OPS, NoGradient, Op, Sample, TensorLike, type_of
+from weft.ops.op import OPS, Array, NoGradient, Op, Sample, Tensor, TensorLike, type_of
 from weft.tensor.dispatch import declared_rule
 
 _LITERALS = (bool, int, float, complex, str, bytes, type(None), np.dtype)
@@ -217,7 +217,7 @@ class _Declaration:
     def function(self, op: Op) -> Callable[..., Any]:
         """What the user calls; the op itself is its attribute ``op``."""
 
-        def call(*inputs: Any, **attrs: Any) -> Any:
+        def call(*inputs: Any, **attrs: Any) -> Tensor:
             if len(inputs) < len(self.inputs) or (len(inputs) > len(self.inputs) and not self.variadic):
                 names = ", ".join(self.inputs)
                 raise ArgumentError(
@@ -315,7 +315,7 @@ class _Declaration:
 
         return kernel
 
-    def _checked(self, result: Any, declared: TensorType) -> Any:
+    def _checked(self, result: Any, declared: TensorType) -> Array:
         if not isinstance(result, np.ndarray | np.generic):
             raise ArgumentError(self.name, f"the kernel must return an array, got {type(result).__name__}")
         array = np.asarray(result)
@@ -326,11 +326,11 @@ class _Declaration:
         return array
 
 
-def _describe(array: Any) -> str:
+def _describe(array: Array) -> str:
     return f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
 
 
-def _read_only(array: Any) -> Any:
+def _read_only(array: Array) -> Array:
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
@@ -344,7 +344,7 @@ def _check_gradients(op: Op) -> None:
     rule.slots = tuple(plan.slots)
     run = rule.run
 
-    def checked(g: Any, saved: Any, edges: Any) -> Sequence[Any]:
+    def checked(g: Tensor, saved: Any, edges: Any) -> Sequence[Any]:
         grads = run(g, saved, edges)
         types = [saved[i] for i in where] + (list(saved[rest]) if rest is not None else [])
         if not isinstance(grads, tuple | list) or len(grads) != len(types):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, float32, float64
+from weft.ops.op import Array
 from weft.tensor.large import LARGE
 
 ndarray = np.ndarray
@@ -57,7 +58,7 @@ def form_of(data: Any) -> Form | None:
     return form
 
 
-def constant(form: Form, number: float) -> Any:
+def constant(form: Form, number: float) -> Array:
     """A number as a 0-d array of a form's dtype, kept for the next time."""
     array = np.asarray(number, form.dtype)
     array.flags.writeable = False

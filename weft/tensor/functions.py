@@ -7,7 +7,7 @@ error in weft's form for a call that does not fit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -15,14 +15,20 @@ from weft.base.tracebacks import hide_weft
 from weft.errors import WeftError
 from weft.ops import arithmetic, compare, exponential, gamma, rounding, special, trigonometric
 from weft.ops import complex as complexes
-from weft.ops.op import Op
+from weft.ops.op import Op, Operand, Tensor
 from weft.tensor.fast import MISSING, build, misfit
 
 Function = Callable[..., Any]
+Unary = Callable[[Operand], Tensor]
+Binary = Callable[[Operand, Operand], Tensor]
 UFUNCS: dict[Any, Function] = {}  # NumPy's ufuncs, each with the function of the same meaning
 __test__: dict[str, str] = {}  # the examples, where doctest finds them
 
 
+@overload
+def public(op: Op, text: str, value: str, /, *, gives: str) -> Unary: ...
+@overload
+def public(op: Op, text: str, value: str, other: str, /, *, gives: str) -> Binary: ...
 def public(op: Op, text: str, *values: str, gives: str) -> Function:
     """The function on tensors of an op, with a sentence and an example: values and what they give."""
     function: Function = _of_one(op) if len(op.inputs) == 1 else _of_two(op)
@@ -52,10 +58,10 @@ def _of_one(op: Op) -> Any:
     return function
 
 
-def _of_two(op: Op) -> Any:
+def _of_two(op: Op) -> Callable[..., Any]:
     """Apart from the op's own function, which operators share, so that these do not pay for the check."""
 
-    def function(x1: Any = MISSING, x2: Any = MISSING, /, *more: Any, **unknown: Any) -> Any:
+    def function(x1: Operand = MISSING, x2: Operand = MISSING, /, *more: Any, **unknown: Any) -> Any:
         if more or unknown:
             raise misfit(op, (x1, x2, *more), unknown)
         try:
@@ -68,11 +74,11 @@ def _of_two(op: Op) -> Any:
     return function
 
 
-def _one(x: Any, /) -> Any:
+def _one(x: Tensor, /) -> Any:
     """The signature that tools see of a function of one tensor."""
 
 
-def _two(x1: Any, x2: Any, /) -> Any:
+def _two(x1: Operand, x2: Operand, /) -> Any:
     """The signature that tools see of a function of two tensors."""
 
 

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from weft.base.dtypes import DTypeLike
 from weft.base.public import public
 from weft.errors import ArgumentError
-from weft.ops.op import Composite, Op, casting, set_large_layer
+from weft.ops.op import Composite, Op, Tensor, casting, set_large_layer
 from weft.tensor.rules import Backward, Edges, Saved
 
 ndarray, ufunc = np.ndarray, np.ufunc
@@ -41,11 +42,11 @@ class Layer(Protocol):
         """What a composite gives on tensors, recorded as one node."""
 
     def pull_large(
-        self, rule: Backward, g: Any, saved: Saved, edges: Edges, *, flat: bool
+        self, rule: Backward, g: Tensor, saved: Saved, edges: Edges, *, flat: bool
     ) -> Sequence[Any] | None:
         """What a backward rule gives on arrays; they are seen as flat if it works element by element."""
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> Any:
+    def empty(self, shape: Sequence[int], dtype: DTypeLike | None) -> Any:
         """An array of any content, in memory that is used again and again."""
 
 
@@ -86,13 +87,13 @@ def evaluate_large(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     return op.eval(*arrays, **attrs)
 
 
-def empty(shape: Sequence[int], dtype: Any) -> Any:
+def empty(shape: Sequence[int], dtype: DTypeLike | None) -> Any:
     """A large array of any content."""
     layer = _kernels.found()
     return np.empty(shape, dtype) if layer is None else layer.empty(shape, dtype)
 
 
-def call_large(entry: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_large(entry: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """What a composite gives if one kernel runs the whole of it; None unless its first argument is large."""
     data = getattr(args[0], "_data", None) if args else None
     if type(data) is not ndarray or data.size < LARGE_FOR_CALL or (casting and get_ident() in casting):
@@ -109,7 +110,7 @@ def with_kernels(rule: Backward, *, flat: bool = False) -> Backward:
     """
     run = rule.run
 
-    def run_large(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+    def run_large(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
         layer = _kernels.found()
         found = None if layer is None else layer.pull_large(rule, g, saved, edges, flat=flat)
         return run(g, saved, edges) if found is None else found

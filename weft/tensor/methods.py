@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from weft.base.public import public
+from weft.base.shapes import Axes
 from weft.errors import ShapeError
 from weft.ops import (
     contract,
@@ -24,7 +25,7 @@ from weft.tensor import indexing
 from weft.tensor.tensor import Tensor
 
 
-def attach(name: str, function: Any) -> None:
+def attach(name: str, function: object) -> None:
     """Make a function a method of Tensor, or a property an attribute."""
     setattr(Tensor, name, function)
 
@@ -37,17 +38,17 @@ def _ints(args: tuple[Any, ...]) -> tuple[Any, ...]:
 # Shapes and axes
 
 
-def _reshape(self: Tensor, *shape: Any, copy: bool | None = None) -> Any:
+def _reshape(self: Tensor, *shape: int | Sequence[int], copy: bool | None = None) -> Tensor:
     """The elements in another shape: ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
     return view_axes.reshape(self, _ints(shape))
 
 
-def _view(self: Tensor, *shape: Any) -> Any:
+def _view(self: Tensor, *shape: int | Sequence[int]) -> Tensor:
     """The elements in another shape, as ``reshape`` gives it."""
     return view_axes.reshape(self, _ints(shape))
 
 
-def _permute(self: Tensor, *axes: Any) -> Any:
+def _permute(self: Tensor, *axes: int | Sequence[int]) -> Tensor:
     """The tensor with its axes in another order: ``x.permute(2, 0, 1)``."""
     return view_axes.permute_dims(self, _ints(axes))
 
@@ -57,17 +58,17 @@ def _contiguous(self: Tensor) -> Tensor:
     return self
 
 
-def _tile(self: Tensor, *repetitions: Any) -> Any:
+def _tile(self: Tensor, *repetitions: int | Sequence[int]) -> Tensor:
     """The tensor repeated as a whole along each axis."""
     return view_join.tile(self, _ints(repetitions))
 
 
-def _matrix_transpose(self: Tensor) -> Any:
+def _matrix_transpose(self: Tensor) -> Tensor:
     """The matrices with rows and columns exchanged: the last two axes swapped."""
     return view_axes.matrix_transpose(self)
 
 
-def _transposed_matrix(self: Tensor) -> Any:
+def _transposed_matrix(self: Tensor) -> Tensor:
     """The matrix transposed; only for two axes, use ``mT`` for stacks of matrices."""
     if self.ndim != 2:
         raise ShapeError(
@@ -76,12 +77,12 @@ def _transposed_matrix(self: Tensor) -> Any:
     return view_axes.matrix_transpose(self)
 
 
-def _t(self: Tensor) -> Any:
+def _t(self: Tensor) -> Tensor:
     """The matrix transposed, as ``T`` gives it."""
     return _transposed_matrix(self)
 
 
-def _flip(self: Tensor, *axis: Any) -> Any:
+def _flip(self: Tensor, *axis: int | Sequence[int]) -> Tensor:
     """The tensor with the order of elements reversed along axes; along all if none is given."""
     return view_join.flip(self, _ints(axis) if axis else None)
 
@@ -97,7 +98,7 @@ def _at_first_use(module: str, name: str) -> Callable[..., Any]:
     return method
 
 
-def _norm(self: Tensor, ord: float = 2, axis: Any = None, keepdims: bool = False) -> Any:
+def _norm(self: Tensor, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The norm of the elements as a vector; norms of matrices are in ``weft.linalg``."""
     from weft.ops.vector_norm import vector_norm  # imported at first use
 

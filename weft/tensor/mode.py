@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager
 from threading import get_ident
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from weft.base.public import public
 from weft.errors import ArgumentError
@@ -224,6 +224,10 @@ class no_grad(_Recording):  # noqa: N801 - used as a function, spelled like one
 
     _recording = False
 
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
+    @overload
+    def __new__(cls, function: F) -> F: ...  # type: ignore[misc]
     def __new__(cls, function: Any = None) -> Any:  # noqa: D102 - the class says it
         scope = super().__new__(cls)
         return scope if function is None else scope(function)
@@ -252,6 +256,10 @@ class inference_mode(no_grad):  # noqa: N801 - used as a function, spelled like 
     False
     """
 
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: F) -> F: ...  # type: ignore[misc]
     def __new__(cls, mode: Any = True) -> Any:  # noqa: D102 - the class says it
         if not isinstance(mode, bool):
             return super().__new__(cls, mode)

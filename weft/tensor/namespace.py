@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from weft.base.device import CPU, Device, as_device
+from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import (
     DEFAULT_INT,
     DType,
@@ -147,7 +147,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
 
 @public
-def is_tensor(x: Any, /) -> bool:
+def is_tensor(x: Tensor, /) -> bool:
     """Whether an object is a tensor.
 
     >>> import weft
@@ -158,7 +158,7 @@ def is_tensor(x: Any, /) -> bool:
 
 
 @public
-def is_floating_point(x: Any, /) -> bool:
+def is_floating_point(x: Tensor, /) -> bool:
     """Whether the dtype of a tensor is a real floating one.
 
     >>> import weft
@@ -169,7 +169,7 @@ def is_floating_point(x: Any, /) -> bool:
 
 
 @public
-def is_complex(x: Any, /) -> bool:
+def is_complex(x: Tensor, /) -> bool:
     """Whether the dtype of a tensor is complex.
 
     >>> import weft
@@ -180,7 +180,7 @@ def is_complex(x: Any, /) -> bool:
 
 
 @public
-def numel(x: Any, /) -> int:
+def numel(x: Tensor, /) -> int:
     """The number of elements of a tensor.
 
     >>> import weft
@@ -211,7 +211,7 @@ class Inspection:
         """The device of tensors made without one."""
         return CPU
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+    def default_dtypes(self, *, device: DeviceLike | None = None) -> dict[str, DType]:
         """The dtype of tensors made without one, for each kind."""
         as_device(device)
         return {
@@ -221,7 +221,7 @@ class Inspection:
             "indexing": DEFAULT_INT,
         }
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+    def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, DType]:
         """The dtypes of the standard of a kind, or all of them, by name."""
         as_device(device)
         return {d.name: d for d in dtypes_of_kind("dtypes", kind) if d not in (float16, bfloat16)}

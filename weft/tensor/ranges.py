@@ -7,14 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DEFAULT_INT, DType, default_float, integer_range, kind, result_dtype, uint64
+from weft.base.device import DeviceLike
+from weft.base.dtypes import (
+    DEFAULT_INT,
+    DType,
+    DTypeLike,
+    default_float,
+    integer_range,
+    kind,
+    result_dtype,
+    uint64,
+)
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.base.size_bounds import range_length
 from weft.base.sizes import Size, is_known
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.compare import equal
-from weft.ops.op import type_of
+from weft.ops.op import Array, type_of
 from weft.ops.select import cast
 from weft.ops.size import count_to
 from weft.ops.view.primitives import broadcast_to, reshape
@@ -32,8 +42,8 @@ def eye(
     /,
     *,
     k: int = 0,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A matrix with ones on the k-th diagonal and zeros elsewhere.
@@ -52,7 +62,7 @@ def eye(
     return made("eye", _diagonal, (rows, cols), diagonal, target, requires_grad=requires_grad)
 
 
-def _diagonal(shape: Shape, k: int, dtype: DType) -> Any:
+def _diagonal(shape: Shape, k: int, dtype: DType) -> Array:
     rows, cols = shape
     return np.eye(rows, cols, k, dtype)
 
@@ -64,8 +74,8 @@ def arange(
     stop: Any = None,
     step: Any = 1,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from start, in steps, up to but without stop; ``arange(n)`` counts from 0.
@@ -130,13 +140,13 @@ def _counted(shape: Shape, first: Any, step: Any, dtype: DType) -> Any:
 
 @public
 def linspace(
-    start: Any,
-    stop: Any,
+    start: float,
+    stop: float,
     /,
     num: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     endpoint: bool = True,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -155,7 +165,7 @@ def linspace(
     return made("linspace", _spaced, (count,), first, last, endpoint, target, requires_grad=requires_grad)
 
 
-def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -> Any:
+def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -> Array:
     with np.errstate(all="ignore"):
         values = np.linspace(first, last, shape[0], endpoint=endpoint)
         if np.isfinite(first) and np.isfinite(last) and not np.isfinite(values).all():
@@ -165,7 +175,7 @@ def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -
 
 
 @public
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """Coordinate tensors on the grid of several axes; "ij" puts the axes in order, "xy" swaps the first two.
 
     >>> import weft

@@ -78,7 +78,7 @@ def _window(call: Call, size: Tensor, weights: tuple[float, ...]) -> Any:
     around = count if call.attribute("periodic", 1) else count - 1
     angle = weft.arange(count, dtype=weft.float64) * (2 * np.pi) / around
     total = sum(w * weft.cos(angle * k) for k, w in enumerate(weights))
-    return total.astype(call.dtype(call.attribute("output_datatype", _FLOAT)))
+    return total.astype(call.dtype(call.attribute("output_datatype", _FLOAT)))  # type: ignore[union-attr]
 
 
 @operator("HannWindow")
