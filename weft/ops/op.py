@@ -230,7 +230,7 @@ class Op:
         self.precision = precision
         self.on_tensors: Callable[..., Any] = _first_use(self)
 
-    def __call__(self, *inputs: Any, **attrs: Any) -> Tensor:
+    def __call__(self, *inputs: object, **attrs: object) -> Tensor:
         """Run on tensors, recording, if any input is one; else evaluate on arrays and numbers.
 
         An op of several outputs gives a tuple of them.
@@ -267,7 +267,7 @@ def set_tensor_layer(build: Callable[[Op], Callable[..., Any]]) -> None:
 
 
 def _first_use(op: Op) -> Callable[..., Any]:
-    def on_tensors(*inputs: Any, **attrs: Any) -> Any:
+    def on_tensors(*inputs: object, **attrs: object) -> Any:
         op.on_tensors = _tensor_layer[0](op)
         return op.on_tensors(*inputs, **attrs)
 
@@ -348,7 +348,7 @@ def composite(
             raise ValueError(f"composite {key!r} is declared twice")
 
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             try:
                 if precision and casting and get_ident() in casting:
                     return _cast_layer[0](precision, call, args, kwargs)
@@ -377,7 +377,7 @@ def whole(*names: str) -> Callable[[F], F]:
         entry = Composite(function.__name__.strip("_"), function, None, function, names)
 
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             captures = staging.threads and get_ident() in staging.threads
             out = None if captures else _large_layer[0](entry, args, kwargs)
             return function(*args, **kwargs) if out is None else out

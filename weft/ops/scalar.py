@@ -28,7 +28,7 @@ class ScalarEmitter(Protocol):
     def dtype(self, x: Value) -> DType:
         """The dtype of a value, known while code is generated."""
 
-    def constant(self, value: Any, dtype: DType) -> Value:
+    def constant(self, value: object, dtype: DType) -> Value:
         """A constant, where no operand tells its dtype."""
 
     # Arithmetic: integers wrap around
@@ -195,7 +195,7 @@ class NumpyEmitter:
         dtype: DType = x.dtype
         return dtype
 
-    def constant(self, value: Any, dtype: DType) -> Value:
+    def constant(self, value: object, dtype: DType) -> Value:
         """A 0-d array."""
         return np.asarray(value, dtype)
 

@@ -40,7 +40,7 @@ class Adamax(CountedOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -55,7 +55,7 @@ class Adamax(CountedOptimizer):
         """The average, and the largest."""
         return "exp_avg", "exp_inf"
 
-    def factors(self, settings: Group, step: Any) -> dict[str, Any]:
+    def factors(self, settings: Group, step: object) -> dict[str, Any]:
         """The size of the step."""
         return {"size": settings["lr"] / one_minus_power(settings["beta1"], step)}
 
@@ -78,7 +78,7 @@ class _Decoupling(CountedOptimizer):
         return "exp_avg", "exp_avg_sq"
 
     @staticmethod
-    def after_decay(settings: Group, p: Any, g: Any) -> tuple[Any, Any]:
+    def after_decay(settings: Group, p: object, g: object) -> tuple[Any, Any]:
         """The parameter and its gradient, after weight decay of one or the other."""
         decoupled = settings["decoupled_weight_decay"]
         return decayed(settings, p) if decoupled else p, directed(settings, p, g, decay=not decoupled)
@@ -108,7 +108,7 @@ class NAdam(_Decoupling):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -188,7 +188,7 @@ class RAdam(_Decoupling):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -209,7 +209,7 @@ class RAdam(_Decoupling):
             },
         )
 
-    def factors(self, settings: Group, step: Any) -> dict[str, Any]:
+    def factors(self, settings: Group, step: object) -> dict[str, Any]:
         """The size of a plain step, whether the squares count, and the size of a step where they do."""
         first, second = (one_minus_power(settings[name], step) for name in ("beta1", "beta2"))
         plain = settings["lr"] / first
@@ -221,7 +221,7 @@ class RAdam(_Decoupling):
         return {"plain": plain, "counts": counts, "size": size}
 
     @classmethod
-    def rule(cls, settings: Group, p: Any, g: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def rule(cls, settings: Group, p: object, g: object, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """One step of a parameter."""
         value, g = cls.after_decay(settings, p, g)
         new = averages(settings, g, state)

@@ -24,7 +24,7 @@ from weft.tensor.mode import thread
 _lock = threading.RLock()
 
 
-def gradient_of(tensor: Any) -> Any:
+def gradient_of(tensor: object) -> Any:
     """The gradient a tensor holds, or None; the slot stays unset until there is one."""
     if staging.threads and thread.capture is not None:
         thread.capture.before_grad_read(tensor)

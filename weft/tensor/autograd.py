@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 @public
 def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
+    outputs: object,
+    inputs: object,
+    grad_outputs: object = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
@@ -81,11 +81,11 @@ def _unused(i: int, x: Tensor) -> GradientError:
 
 @public
 def backward(
-    tensors: Any,
-    grad_tensors: Any = None,
+    tensors: object,
+    grad_tensors: object = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Any = None,
+    inputs: object = None,
 ) -> None:
     """Compute the gradient of the sum of tensors and add it to the ``grad`` of the leaves.
 
@@ -142,7 +142,7 @@ def stop_gradient(x: T, /) -> T:
     return out
 
 
-def _tensors(op: str, name: str, given: Any) -> list[Tensor]:
+def _tensors(op: str, name: str, given: object) -> list[Tensor]:
     """One tensor or a sequence of them as a list; an error for anything else."""
     items = [given] if isinstance(given, TensorLike) else given
     if not isinstance(items, tuple | list):
@@ -155,7 +155,7 @@ def _tensors(op: str, name: str, given: Any) -> list[Tensor]:
     return list(items)
 
 
-def _roots(op: str, outputs: list[Any], gradients: Any, name: str) -> list[tuple[Any, Any]]:
+def _roots(op: str, outputs: list[Any], gradients: object, name: str) -> list[tuple[Any, Any]]:
     """Edges that backward starts from, each with its gradient."""
     if gradients is None:
         gradients = [None] * len(outputs)

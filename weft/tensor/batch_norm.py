@@ -35,7 +35,7 @@ def _need_several(op: str, x: Tensor, count: int) -> None:
         )
 
 
-def _move_towards(op: str, running: Tensor | None, value: Any, momentum: float) -> None:
+def _move_towards(op: str, running: Tensor | None, value: object, momentum: float) -> None:
     """Let a running statistic take a step towards a new value."""
     if running is None:
         return

@@ -89,7 +89,7 @@ class Call:
     attributes: dict[str, Any]
     materialize: bool
 
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, **parts: object) -> None:
         self.__dict__.update(parts)
 
     def with_kept(self, kept: Sequence[Any]) -> Call:

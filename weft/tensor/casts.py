@@ -54,7 +54,7 @@ def astype(
     return _astype(x, dtype, copy=copy, device=device)
 
 
-def _to_device(self: Tensor, device: DeviceLike | None, /, stream: Any = None) -> Tensor:
+def _to_device(self: Tensor, device: DeviceLike | None, /, stream: object = None) -> Tensor:
     """The tensor on another device."""
     if stream is not None:
         raise DomainError("to_device", f"stream must be None on the cpu, got {stream!r}")

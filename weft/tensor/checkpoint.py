@@ -38,10 +38,10 @@ R = TypeVar("R")
 @public
 def checkpoint(
     function: Callable[..., R],
-    *args: Any,
+    *args: object,
     preserve_rng_state: bool = True,
     use_reentrant: bool | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> R:
     """Call a function without keeping its intermediate values; backward computes them again.
 
@@ -111,7 +111,7 @@ class _Dropped:
 
     __slots__ = ("__weakref__", "_index", "_region", "held")
 
-    def __init__(self, region: _Region, index: int, held: Any) -> None:
+    def __init__(self, region: _Region, index: int, held: object) -> None:
         self._region = region
         self._index = index
         self.held = held
@@ -238,7 +238,7 @@ class _Held:
 
     __slots__ = ("_value", "edge")
 
-    def __init__(self, argument: Any) -> None:
+    def __init__(self, argument: object) -> None:
         self.edge: Any = None
         self._value = argument
         if isinstance(argument, Tensor):

@@ -45,7 +45,7 @@ def leaf(array: Array, requires_grad: bool = False) -> Tensor:
 
 @public
 def tensor(
-    data: Any,
+    data: object,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
@@ -68,7 +68,12 @@ def tensor(
 
 @public
 def asarray(
-    obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, copy: bool | None = None
+    obj: object,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    copy: bool | None = None,
 ) -> Tensor:
     """A tensor of data; a tensor is returned as it is, and tensors in lists keep their gradients.
 
@@ -88,7 +93,7 @@ def asarray(
 
 
 @public
-def as_tensor(data: Any, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def as_tensor(data: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """A tensor of data, as by ``asarray``.
 
     >>> import weft
@@ -116,7 +121,7 @@ def from_numpy(array: Array, /) -> Tensor:
 
 
 def _convert(
-    op: str, data: Any, dtype: DTypeLike | None, device: DeviceLike | None, copy: bool | None
+    op: str, data: object, dtype: DTypeLike | None, device: DeviceLike | None, copy: bool | None
 ) -> Any:
     as_device(device)
     target = None if dtype is None else as_dtype(dtype)
@@ -151,7 +156,7 @@ def _assemble(op: str, data: Any, dtype: DType | None) -> Tensor:
     return stack(parts)
 
 
-def _holds_tensors(op: str, data: Any) -> bool:
+def _holds_tensors(op: str, data: object) -> bool:
     return isinstance(data, list | tuple) and any(issubclass(t, Tensor) for t in leaf_types(op, data))
 
 

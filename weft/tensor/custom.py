@@ -28,14 +28,14 @@ _LITERALS = (bool, int, float, complex, str, bytes, type(None), np.dtype)
 def custom_op(
     name: str,
     *,
-    gradient: Any = None,
+    gradient: object = None,
     partials: Sequence[Any] | None = None,
     type_rule: Callable[..., Any] | None = None,
-    batch: Any = None,
+    batch: object = None,
     jvp: Callable[..., Any] | None = None,
     scalar: Callable[..., Any] | None = None,
     outputs: int = 1,
-    samples: Any = None,
+    samples: object = None,
     replace: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare an op whose kernel is the decorated function, on arrays.
@@ -97,7 +97,7 @@ def custom_op(
     return declare
 
 
-def _check_absent(name: str, **parts: Any) -> None:
+def _check_absent(name: str, **parts: object) -> None:
     for word, value in parts.items():
         if value is not None:
             raise ArgumentError(name, f"{word} follows from partials, got both")
@@ -217,7 +217,7 @@ class _Declaration:
     def function(self, op: Op) -> Callable[..., Any]:
         """What the user calls; the op itself is its attribute ``op``."""
 
-        def call(*inputs: Any, **attrs: Any) -> Tensor:
+        def call(*inputs: object, **attrs: object) -> Tensor:
             if len(inputs) < len(self.inputs) or (len(inputs) > len(self.inputs) and not self.variadic):
                 names = ", ".join(self.inputs)
                 raise ArgumentError(
@@ -251,7 +251,7 @@ class _Declaration:
                 raise ArgumentError(self.name, f"the attribute {key!r} must be given")
         return {key: full[key] for key in self.attrs}
 
-    def _check_literal(self, key: str, value: Any) -> None:
+    def _check_literal(self, key: str, value: object) -> None:
         if isinstance(value, tuple):
             for item in value:
                 self._check_literal(key, item)
@@ -290,7 +290,7 @@ class _Declaration:
                 self._check_known(parameter, known)
 
     def _checked_types(self, type_rule: Callable[..., Any]) -> Callable[..., Any]:
-        def rule(*types: TensorType, **attrs: Any) -> Any:
+        def rule(*types: TensorType, **attrs: object) -> Any:
             out = type_rule(*types, **attrs)
             listed = list(out) if isinstance(out, tuple | list) else [out]
             if len(listed) != self.outputs or not all(isinstance(t, TensorType) for t in listed):
@@ -315,7 +315,7 @@ class _Declaration:
 
         return kernel
 
-    def _checked(self, result: Any, declared: TensorType) -> Array:
+    def _checked(self, result: object, declared: TensorType) -> Array:
         if not isinstance(result, np.ndarray | np.generic):
             raise ArgumentError(self.name, f"the kernel must return an array, got {type(result).__name__}")
         array = np.asarray(result)

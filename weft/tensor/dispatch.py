@@ -39,7 +39,7 @@ TENSOR: Any = None  # the Tensor class, set by weft.tensor.tensor, which builds 
 FORMAT: Any = None  # how a tensor of a capture is written in an f-string, set by weft.capture.runtime_text
 
 
-def wrap(data: Any, node: Any = None) -> Any:
+def wrap(data: object, node: object = None) -> Any:
     """A tensor of data, an output of node."""
     t = new(TENSOR)
     t._data = data
@@ -67,7 +67,7 @@ def stage(tensor: Any) -> bool:
     return True
 
 
-def own_data(data: Any) -> Any:
+def own_data(data: object) -> Any:
     """The data of a tensor for a thread that does not capture; another may have lent it to its graph."""
     array = data.lent() if type(data) is not ndarray and hasattr(data, "lent") else None
     return data if array is None else array

@@ -71,7 +71,7 @@ class AsUint16:
     def __dlpack_device__(self) -> Any:
         return self.exporter.__dlpack_device__()
 
-    def __dlpack__(self, **options: Any) -> object:
+    def __dlpack__(self, **options: object) -> object:
         capsule = export(self.exporter, options)
         dtype = _data_type(capsule)
         if (dtype.code, dtype.bits, dtype.lanes) != (BFLOAT, 16, 1):

@@ -35,7 +35,7 @@ def sub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 
 def _in_place(name: str, function: Function) -> Function:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         out: Tensor = rebind(self, name, function(self, *args, **kwargs))
         return out
 
@@ -49,7 +49,7 @@ def _zeros(self: Tensor) -> Tensor:
     return _copied(self, 0)
 
 
-def _copied(self: Tensor, source: Any) -> Tensor:
+def _copied(self: Tensor, source: object) -> Tensor:
     """A source as it fits into a tensor: cast and broadcast."""
     source = source if isinstance(source, Tensor) else as_tensor(source)
     return broadcast_to(cast(source, dtype=self.dtype), self.shape)

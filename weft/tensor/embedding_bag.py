@@ -84,7 +84,7 @@ def _check(indices: Tensor, offsets: Tensor | None, mode: str, per_sample_weight
         raise ShapeError(_OP, f"per_sample_weights must be of the shape of indices, got {got}")
 
 
-def _of_rows(rows: Tensor, counted: Any, mode: str) -> Tensor:
+def _of_rows(rows: Tensor, counted: object, mode: str) -> Tensor:
     """One row out of each bag of rows (bags, length, features), of those that count."""
     kept = cast(counted, dtype=rows.dtype)
     counts = kept.sum(axis=1)

@@ -38,7 +38,7 @@ ndarray = np.ndarray
 _by_number = attrgetter("nr")
 
 
-def node_of(edge: Any) -> Any:
+def node_of(edge: object) -> Any:
     """The node an edge leaves from: itself, or the owner of one of several outputs."""
     return edge.node if type(edge) is Output else edge
 
@@ -107,7 +107,7 @@ def _leading_to(targets: set[Any], nodes: Iterable[Any]) -> dict[Any, tuple[Any,
     return useful
 
 
-def _output_number(edge: Any) -> int:
+def _output_number(edge: object) -> int:
     return edge.index if type(edge) is Output else 0
 
 
@@ -250,7 +250,7 @@ class _Sweep:
             waiting, k = pending[node], _output_number(edge)
             waiting[k] = grad if waiting[k] is None else waiting[k] + grad
 
-    def _add(self, sums: dict[Any, Any], key: Any, grad: Tensor) -> None:
+    def _add(self, sums: dict[Any, Any], key: object, grad: Tensor) -> None:
         if key not in sums:
             sums[key] = grad
         elif key in self.owned:
@@ -310,7 +310,7 @@ class _Sweep:
             grads = run_rule(rule, given, values, edges, careful=careful)
         return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
 
-    def _piece(self, rule: Backward, g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Any:
+    def _piece(self, rule: Backward, g: object, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Any:
         """The gradient of a slice as a piece, if it goes to a node, which then puts all pieces together."""
         plain = not self.on_tensors and type(rule) is not Instrumented and not is_watching()
         if not plain or type(edges[0]) is not Node or rule.piece is None:
@@ -332,7 +332,7 @@ class _Sweep:
         outputs = node.rule.outputs
         edges = node.edges if self.hang else (None,) * len(node.edges)
 
-        def output(data: Any, k: int) -> Any:
+        def output(data: object, k: int) -> Any:
             if not self.hang:
                 return wrap(data)
             return wrap(data, node if outputs == 1 else Output(node, k))

@@ -67,7 +67,7 @@ def misfit(op: Op, given: tuple[Any, ...], unknown: dict[str, Any]) -> ArgumentE
 
 
 def _general(op: Op) -> Function:
-    def function(*inputs: Any, **attrs: Any) -> Any:
+    def function(*inputs: object, **attrs: object) -> Any:
         for x in inputs:
             if isinstance(x, Container):
                 return x.apply_op(op, inputs, attrs)
@@ -81,7 +81,7 @@ def _general(op: Op) -> Function:
 def _promoting(op: Op) -> Function:
     """The general path of an elementwise op: anything that may flow into it, promoted to one dtype."""
 
-    def function(*inputs: Any) -> Any:
+    def function(*inputs: object) -> Any:
         for x in inputs:
             if isinstance(x, Container):
                 return x.apply_op(op, inputs, {})
@@ -93,7 +93,7 @@ def _promoting(op: Op) -> Function:
 
 
 def _leaving(general: Function, leaves: Callable[[Any], bool]) -> Function:
-    def function(*inputs: Any) -> Tensor:
+    def function(*inputs: object) -> Tensor:
         return NotImplemented if any(map(leaves, inputs)) else general(*inputs)
 
     return function
@@ -233,7 +233,7 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
         except Exception:  # whatever it was, the general path says it in the user's terms
             return mixed(x, y)
 
-    def large(x: Tensor, a: Tensor, b: Tensor, right: Any) -> Any:
+    def large(x: Tensor, a: Tensor, b: Tensor, right: object) -> Any:
         out = evaluate_large(op, (a, b), {})
         node, left = None, x._node
         if (left is not None or right is not None) and recording():
@@ -280,14 +280,14 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
     return function
 
 
-def _of_form(data: Any, form: Any, node: Any) -> Any:
+def _of_form(data: object, form: object, node: object) -> Any:
     """A tensor of data whose form is known, an output of node."""
     t = wrap(data, node)
     t._form = form
     return t
 
 
-def _find_form(x: Any) -> Any:
+def _find_form(x: object) -> Any:
     """The form of a tensor, found now if it was not known; None of a number."""
     if not isinstance(x, Tensor):
         return None

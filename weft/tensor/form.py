@@ -45,7 +45,7 @@ _forms: dict[DType, dict[tuple[int, ...], Form]] = {float32: {}, float64: {}}
 _constants: dict[DType, dict[Any, Any]] = {float32: {}, float64: {}}
 
 
-def form_of(data: Any) -> Form | None:
+def form_of(data: object) -> Form | None:
     """The form of data, or None if it is not a plain float32 or float64 array."""
     if type(data) is not ndarray or (data.dtype is not float32 and data.dtype is not float64):
         return None

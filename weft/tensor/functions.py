@@ -61,7 +61,7 @@ def _of_one(op: Op) -> Any:
 def _of_two(op: Op) -> Callable[..., Any]:
     """Apart from the op's own function, which operators share, so that these do not pay for the check."""
 
-    def function(x1: Operand = MISSING, x2: Operand = MISSING, /, *more: Any, **unknown: Any) -> Any:
+    def function(x1: Operand = MISSING, x2: Operand = MISSING, /, *more: object, **unknown: object) -> Any:
         if more or unknown:
             raise misfit(op, (x1, x2, *more), unknown)
         try:

@@ -115,7 +115,7 @@ def _capturing_root() -> Any:
     return root if hasattr(root, "draw_key") else None
 
 
-def _checked_seed(op: str, seed: Any) -> int:
+def _checked_seed(op: str, seed: object) -> int:
     number = integer(op, "seed", seed)
     if not -(2**63) <= number <= MASK:
         raise DomainError(op, f"seed must be in -2**63..2**64 - 1, got {number}")

@@ -38,7 +38,7 @@ class Hooks:
     def _data(self, tensor: Tensor | None) -> Any:
         return tensor if self.on_tensors or tensor is None else tensor._data
 
-    def _call(self, hook: Callable[..., Any], *args: Any) -> Any:
+    def _call(self, hook: Callable[..., Any], *args: object) -> Any:
         """Call a hook, which records only if the gradient is to have a graph."""
         before = thread.recording
         try:
@@ -97,7 +97,7 @@ def _replaced(op: str, old: Tensor, new: Tensor) -> Any:
     return new
 
 
-def _all_replaced(op: str, old: tuple[Any, ...], new: Any) -> list[Tensor | None]:
+def _all_replaced(op: str, old: tuple[Any, ...], new: object) -> list[Tensor | None]:
     """The gradients after a hook on a node, which returned None or one item for each."""
     if new is None:
         return list(old)

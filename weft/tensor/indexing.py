@@ -36,7 +36,7 @@ asarray = np.asarray
 # Reading elements
 
 
-def _plain(item: Any) -> Any:
+def _plain(item: object) -> Any:
     """An item of a key as NumPy takes it: the arrays of tensors."""
     if isinstance(item, TensorLike):
         return item._array("index")  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ def _constant(array: Array) -> Any:
     return captured_constant(array) if captures else wrap(array)
 
 
-def _write(x: Tensor, key: Key, value: Any) -> None:
+def _write(x: Tensor, key: Key, value: object) -> None:
     """Write arrays: in place if nobody else holds the data of x, else into a copy."""
     in_place = x._is_unshared() and x._data.flags.writeable
     data = x._data if in_place else x._data.copy()
@@ -125,7 +125,7 @@ def _write(x: Tensor, key: Key, value: Any) -> None:
         x._rebind("setitem", wrap(data))
 
 
-def _as_values(value: Any, dtype: DType) -> Any:
+def _as_values(value: object, dtype: DType) -> Any:
     """What is assigned, as an array or tensor of the dtype of what it is assigned to."""
     if isinstance(value, TensorLike):
         return value if value.dtype == dtype else value.astype(dtype)  # type: ignore[attr-defined]

@@ -90,7 +90,7 @@ def _flip(self: Tensor, *axis: int | Sequence[int]) -> Tensor:
 def _at_first_use(module: str, name: str) -> Callable[..., Any]:
     """A function as a method, whose module is imported when it is first called."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Any:
         return getattr(import_module(module), name)(self, *args, **kwargs)
 
     method.__name__ = name

@@ -55,7 +55,7 @@ def set_call_layer(call: Callable[..., Any]) -> None:
     _call_layer[:] = [call]
 
 
-def call_user(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call_user(function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
     """Call a function of the user; in a capture from source its control flow goes into the graph."""
     if thread.capture is None or not _call_layer or thread.capture.root.region:
         return function(*args, **kwargs)
@@ -94,7 +94,7 @@ def observing(observer: Observer, *, alone: bool = False) -> Iterator[None]:
     """Have an observer called with each node this thread records, then those outside, unless alone."""
     before = outer = thread.observer
 
-    def both(node: Any) -> None:
+    def both(node: object) -> None:
         observer(node)
         if outer is not None:
             outer(node)
@@ -150,12 +150,12 @@ class Scope:
         if flags & _COROUTINE:
             drive = types.coroutine(self._drive)
 
-            async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            async def coroutine(*args: object, **kwargs: object) -> Any:
                 return await drive(function(*args, **kwargs))
 
             return coroutine
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             with self:
                 return function(*args, **kwargs)
 

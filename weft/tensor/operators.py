@@ -49,7 +49,7 @@ def _power() -> Function:
 
 
 def _reflected(function: Function) -> Function:
-    def method(self: Any, other: Operand, /) -> Any:
+    def method(self: object, other: Operand, /) -> Any:
         if type(other) is float or type(other) is int:
             form = getattr(self, "_form", None)
             if form is not None and not staging.threads:

@@ -296,7 +296,7 @@ def ragged_from_padded(x: Tensor, lengths: Tensor, /) -> RaggedTensor:
 
 
 @public
-def ragged_from_splits(values: Tensor, splits: Any, /) -> RaggedTensor:
+def ragged_from_splits(values: Tensor, splits: object, /) -> RaggedTensor:
     """The ragged tensor of rows ``values[splits[i]:splits[i + 1]]``.
 
     >>> import weft

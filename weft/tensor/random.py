@@ -70,7 +70,7 @@ def new_key(low: Operand, high: Operand) -> Tensor:
 
 
 @public
-def split(key: Tensor, n: Any = 2) -> Tensor:
+def split(key: Tensor, n: object = 2) -> Tensor:
     """New keys from a key, unrelated to it and to each other: n of them, or a tensor of them.
 
     >>> import weft
@@ -85,7 +85,7 @@ def split(key: Tensor, n: Any = 2) -> Tensor:
 
 
 @public
-def fold_in(key: Tensor, data: Any) -> Tensor:
+def fold_in(key: Tensor, data: object) -> Tensor:
     """A new key from a key and an integer, such as the number of a step.
 
     >>> import weft
@@ -119,7 +119,7 @@ def _as_key(op: str, key: Tensor) -> Tensor:
 # What is common to distributions
 
 
-def _float_dtype(op: str, dtype: DTypeLike | None, *parameters: Any) -> DType:
+def _float_dtype(op: str, dtype: DTypeLike | None, *parameters: object) -> DType:
     """The dtype asked for, or that of the parameters that are tensors, or the default."""
     given = [p.dtype for p in parameters if isinstance(p, Tensor) and kind(p.dtype) == "f"]
     own = result_dtype(op, *given) if given else default_float()
@@ -129,7 +129,7 @@ def _float_dtype(op: str, dtype: DTypeLike | None, *parameters: Any) -> DType:
     return resolved
 
 
-def _shape(op: str, shape: Any, *parameters: Any) -> Shape:
+def _shape(op: str, shape: object, *parameters: object) -> Shape:
     """The shape asked for, to which parameters must broadcast, or the one they broadcast to."""
     shapes = [p.shape for p in parameters if isinstance(p, Tensor)]
     if shape is None:
@@ -155,7 +155,7 @@ def _in_dtype(x: Operand, dtype: DType) -> Operand:
     return cast(x, dtype=dtype) if isinstance(x, Tensor) and x.dtype != dtype else x
 
 
-def _parameter(op: str, name: str, value: Any) -> Any:
+def _parameter(op: str, name: str, value: object) -> Any:
     """A parameter of a distribution: a tensor, or a Python float."""
     if isinstance(value, np.ndarray):
         value = wrap(value)
@@ -295,7 +295,7 @@ def exponential(
 def gumbel(
     key: Tensor,
     shape: ShapeLike | None = None,
-    location: Any = 0.0,
+    location: object = 0.0,
     scale: Operand = 1.0,
     dtype: DTypeLike | None = None,
 ) -> Tensor:
@@ -376,7 +376,7 @@ def permutation(key: Tensor, x: Any, axis: int = 0) -> Tensor:
 
 
 @public
-def categorical(key: Tensor, logits: Any, axis: int = -1, shape: ShapeLike | None = None) -> Tensor:
+def categorical(key: Tensor, logits: object, axis: int = -1, shape: ShapeLike | None = None) -> Tensor:
     """Indices along an axis of logits, drawn with the probabilities ``softmax(logits, axis)``.
 
     Args:

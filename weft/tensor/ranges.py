@@ -37,8 +37,8 @@ _SAFE = 2**62  # below this, NumPy counts in int64 without overflow
 
 @public
 def eye(
-    n_rows: Any,
-    n_cols: Any = None,
+    n_rows: object,
+    n_cols: object = None,
     /,
     *,
     k: int = 0,
@@ -69,10 +69,10 @@ def _diagonal(shape: Shape, k: int, dtype: DType) -> Array:
 
 @public
 def arange(
-    start: Any,
+    start: object,
     /,
-    stop: Any = None,
-    step: Any = 1,
+    stop: object = None,
+    step: object = 1,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
@@ -99,7 +99,7 @@ def arange(
     return made("arange", _counted, (count,), first, by, target, requires_grad=requires_grad)
 
 
-def _arange_of_sizes(first: Any, last: Any, by: Any, dtype: DType, requires_grad: bool) -> Tensor:
+def _arange_of_sizes(first: object, last: object, by: object, dtype: DType, requires_grad: bool) -> Tensor:
     """``arange`` where a bound is a named size."""
     if not (isinstance(by, int) and isinstance(first, int | Size) and isinstance(last, int | Size)):
         got = f"{first}, {last}, {by}"
@@ -109,7 +109,7 @@ def _arange_of_sizes(first: Any, last: Any, by: Any, dtype: DType, requires_grad
     return as_leaf(steps + first if isinstance(first, Size) or first else steps, requires_grad)
 
 
-def _real(op: str, name: str, value: Any) -> Any:
+def _real(op: str, name: str, value: object) -> Any:
     """A real number as a Python int or float; None and named sizes stay."""
     if value is None or isinstance(value, Size):
         return value
@@ -143,7 +143,7 @@ def linspace(
     start: float,
     stop: float,
     /,
-    num: Any,
+    num: object,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,

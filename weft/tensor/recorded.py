@@ -193,7 +193,7 @@ class Recorded(TensorLike):
         gradient: Tensor | None = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
-        inputs: Any = None,
+        inputs: object = None,
     ) -> None:
         """Compute gradients of this tensor and add them to the ``grad`` of the leaves.
 

@@ -87,7 +87,7 @@ class Backward:
         names = ("name", "run", "slots", "outputs", "materialize", "masks", "careful", "keeps_zeros", "piece")
         return {name: getattr(self, name) for name in names}
 
-    def replace(self, **changes: Any) -> Backward:
+    def replace(self, **changes: object) -> Backward:
         """The same rule with other parts: ``rule.replace(outputs=2)``."""
         return Backward(**{**self.parts(), **changes})
 
@@ -242,7 +242,7 @@ class Plan:
         return tuple([get(datas, outs, attrs) for get in self.getters])
 
 
-def _getter(kind: str, key: Any, fixed: int) -> Callable[..., Any]:
+def _getter(kind: str, key: object, fixed: int) -> Callable[..., Any]:
     """How one saved value is found among the inputs' data, the outputs' and the attributes of a call."""
     match kind:
         case "input":

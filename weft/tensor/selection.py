@@ -61,7 +61,7 @@ class Selection(NamedTuple):
         """The order that brings the indexed axes to the front."""
         return (*self.axes, *[i for i in range(len(self.shape)) if i not in self.axes])
 
-    def run(self, op: Op, *inputs: Any, shape: Shape) -> Tensor:
+    def run(self, op: Op, *inputs: object, shape: Shape) -> Tensor:
         """Run an op of indices with those of the selection of a shape."""
         return index_with("index", op, inputs, self.indices, shape, self.sources)
 
@@ -73,7 +73,7 @@ class Selection(NamedTuple):
 # Reading a key
 
 
-def _read_item(item: Any) -> Any:
+def _read_item(item: object) -> Any:
     """One item of a key: None, ``...``, a slice, an int, a boolean array, or integers as array or tensor."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
@@ -103,7 +103,7 @@ def _read_array(item: Any) -> Any:
     raise DtypeError("index", f"{_ALLOWED}, got {item.dtype.name}", hint="cast it with .astype(weft.int64)")
 
 
-def _as_array(items: Any) -> Array:
+def _as_array(items: object) -> Array:
     """A list of integers or truth values as an array."""
     try:
         array = asarray(items)
@@ -119,11 +119,11 @@ def _axes_taken(item: Any) -> int:
     return item.ndim if _is_mask(item) else 1
 
 
-def _is_mask(item: Any) -> bool:
+def _is_mask(item: object) -> bool:
     return isinstance(item, ndarray | TensorLike) and bool(item.dtype == bool_)
 
 
-def _is_fancy(item: Any) -> bool:
+def _is_fancy(item: object) -> bool:
     """Whether an item is an integer, or a tensor or array: what broadcasts together."""
     return isinstance(item, TensorLike | ndarray | int | Size)
 

@@ -32,7 +32,7 @@ ndarray = np.ndarray
 class _NotCalled(type):
     """Lets only subclasses be called; the hot path allocates tensors and fills the slots itself."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         if cls is Tensor:
             hint = "use weft.tensor(...)"
             raise ArgumentError("Tensor", "tensors are not made by calling the class", hint=hint)

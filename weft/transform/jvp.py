@@ -94,7 +94,7 @@ def check_tangents(op: str, primals: Any, tangents: Any) -> tuple[list[Tensor], 
     return inputs, structure, directions
 
 
-def _direction(op: str, primal: Tensor, tangent: Any, place: str) -> Tensor:
+def _direction(op: str, primal: Tensor, tangent: object, place: str) -> Tensor:
     out = to_tensor(op, tangent, f"the tangent of {place}")
     if out.shape != primal.shape:
         raise ShapeError(op, f"the tangent of {place} must be of type {type_of(primal)}, got {type_of(out)}")

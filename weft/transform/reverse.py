@@ -136,7 +136,7 @@ def record(
 
 
 @public
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """The value of f, and the function from gradients of its outputs to gradients of its arguments.
 
     Args:
@@ -155,7 +155,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     results, out_structure = flatten_outputs("vjp", out)
     outputs = [wrap(o._data, o._node) for o in results]  # the user may change the tensors in place
 
-    def vjp_function(gradient: Any, /) -> tuple[Any, ...]:
+    def vjp_function(gradient: object, /) -> tuple[Any, ...]:
         given = flatten_like("vjp", out_structure, gradient, "the gradient")
         pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if g is not None]
         grads = tape.pull([o for o, _ in pairs], [g for _, g in pairs], again=True)
@@ -182,11 +182,11 @@ def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_
     return _value_and_grad("value_and_grad", f, argnums, has_aux)
 
 
-def _value_and_grad(op: str, f: Callable[..., Any], argnums: Any, has_aux: bool) -> Callable[..., Any]:
+def _value_and_grad(op: str, f: Callable[..., Any], argnums: object, has_aux: bool) -> Callable[..., Any]:
     check_function(op, f)
 
     @functools.wraps(f, updated=())
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> Any:
         positions = normalize_argnums(op, argnums, len(args))
         names = [f"argument {i}" for i in positions]
         chosen = [args[i] for i in positions]
@@ -201,7 +201,7 @@ def _value_and_grad(op: str, f: Callable[..., Any], argnums: Any, has_aux: bool)
     return function
 
 
-def _scalar_output(op: str, out: Any) -> Tensor:
+def _scalar_output(op: str, out: object) -> Tensor:
     hint = "to differentiate several outputs use weft.jacobian or weft.vjp"
     if not isinstance(out, Tensor):
         raise GradientError(op, f"the function must return a tensor, got {type(out).__name__}", hint=hint)
@@ -230,7 +230,7 @@ def grad(
     both = _value_and_grad("grad", f, argnums, has_aux)
 
     @functools.wraps(f, updated=())
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> Any:
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
