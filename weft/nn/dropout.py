@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import weft
+from weft import Tensor
 from weft.errors import DomainError
 from weft.nn.module import Module
 
@@ -27,7 +26,7 @@ class Dropout(_Dropout):
     tensor([1., 1., 1.])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.dropout(x, self.p, self.training)
 
@@ -40,7 +39,7 @@ class Dropout1d(_Dropout):
     tensor(0.)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.dropout1d(x, self.p, self.training)
 
@@ -53,7 +52,7 @@ class Dropout2d(_Dropout):
     tensor(0.)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.dropout2d(x, self.p, self.training)
 
@@ -66,7 +65,7 @@ class Dropout3d(_Dropout):
     tensor(0.)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.dropout3d(x, self.p, self.training)
 
@@ -79,7 +78,7 @@ class AlphaDropout(_Dropout):
     (10, 10)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.alpha_dropout(x, self.p, self.training)
 
@@ -92,6 +91,6 @@ class FeatureAlphaDropout(_Dropout):
     (2, 10, 5)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.feature_alpha_dropout(x, self.p, self.training)

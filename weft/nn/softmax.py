@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import weft
+from weft import Tensor
 from weft.nn.module import Module
 
 
@@ -22,7 +21,7 @@ class GLU(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Along the axis."""
         return weft.glu(x, self.dim)
 
@@ -41,7 +40,7 @@ class Softmax(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Along the axis."""
         return weft.softmax(x, axis=_axis(x, self.dim))
 
@@ -60,7 +59,7 @@ class Softmin(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Along the axis."""
         return weft.softmin(x, axis=_axis(x, self.dim))
 
@@ -79,7 +78,7 @@ class LogSoftmax(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Along the axis."""
         return weft.log_softmax(x, axis=_axis(x, self.dim))
 
@@ -92,11 +91,11 @@ class Softmax2d(Module):
     tensor(1.)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Over the channels."""
         return weft.softmax(x, axis=-3)
 
 
-def _axis(x: Any, dim: int | None) -> int:
+def _axis(x: Tensor, dim: int | None) -> int:
     """The axis along which to normalise; without one, the first of x with 0, 1 or 3 axes, else the second."""
     return dim if dim is not None else 0 if x.ndim in (0, 1, 3) else 1

@@ -93,12 +93,13 @@ class Recorded(TensorLike):
         return self._node.index if type(self._node) is Output else 0
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Tensor | None:
         """The gradient that backward left here: of a leaf, or of a tensor with ``retain_grad()``; else None.
 
         Backward adds to it by setting a new tensor, so a gradient that was read before does not change.
         """
-        return gradient_of(self)
+        gradient: Tensor | None = gradient_of(self)
+        return gradient
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:

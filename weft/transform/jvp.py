@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from weft.base.public import public
 from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
@@ -25,7 +25,15 @@ from weft.transform.arguments import (
 from weft.transform.forward import Dual
 from weft.transform.levels import new_level
 
+R = TypeVar("R")
 
+
+@overload
+def jvp(
+    f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any], has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
+@overload
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any: ...
 @public
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of f, and the derivative of its outputs along tangents of its arguments.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -34,6 +34,10 @@ from weft.transform.arguments import (
     normalize_argnums,
     split_aux,
 )
+
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _ALIAS = Backward("alias", lambda g, saved, edges: [g] * len(edges), ())
 _open: set[Node] = set()  # aliases of calls that are running: their gradients are still to be asked for
@@ -135,6 +139,12 @@ def record(
     return tape, structure, out, tree_map(lambda x: tape.settle(x) if isinstance(x, Tensor) else x, aux)
 
 
+@overload
+def vjp(
+    f: Callable[..., R], *primals: object, has_aux: Literal[False] = False
+) -> tuple[R, Callable[..., Any]]: ...
+@overload
+def vjp(f: Callable[..., Any], *primals: object, has_aux: bool) -> Any: ...
 @public
 def vjp(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """The value of f, and the function from gradients of its outputs to gradients of its arguments.
@@ -167,7 +177,9 @@ def vjp(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
 
 
 @public
-def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Any:
+def value_and_grad(
+    f: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, tuple[R, Any]]:
     """A function that gives the value of f and its gradient.
 
     Args:
@@ -210,6 +222,12 @@ def _scalar_output(op: str, out: object) -> Tensor:
     return out
 
 
+@overload
+def grad(f: Callable[Concatenate[A, P], Any]) -> Callable[Concatenate[A, P], A]: ...
+@overload
+def grad(
+    f: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, Any]: ...
 @public
 def grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -25,17 +25,20 @@ from weft.transform.arguments import Places, argument_names, check_function, fla
 from weft.transform.batch import Batched
 from weft.transform.levels import new_level
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _RANDOMNESS = ("error", "same", "different")
 
 
 @public
 def vmap(
-    f: Callable[..., Any],
+    f: Callable[P, R],
     in_axes: object = 0,
     out_axes: object = 0,
     randomness: str = "error",
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """A function that runs f on every example of a batch at once.
 
     Args:
