@@ -1,4 +1,4 @@
-"""What a type checker tells users: of sound programs nothing, of mistakes each one, of results their types."""
+"""What a type checker says: of a sound program nothing, of mistakes each one, of results their types."""
 
 from __future__ import annotations
 
