@@ -6,6 +6,7 @@ each after t steps is a recursion over t, in logarithms, for all sequences of a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import weft
@@ -19,8 +20,8 @@ _NEVER = -1e30  # the logarithm of nothing; finite, so that no gradient is NaN
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
@@ -59,7 +60,7 @@ def ctc_loss(
 
 
 def _batched(
-    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
 ) -> tuple[Tensor, ...]:
     """All arguments with a batch: steps (T, N, C), targets (N, S) and lengths (N,)."""
     inputs, lengths = (weft.as_tensor(n).reshape(-1) for n in (input_lengths, target_lengths))

@@ -107,7 +107,7 @@ def backward(
     start_backward(roots, retain_graph, create_graph, inputs)
 
 
-def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
+def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, inputs: object) -> None:
     """Run backward from roots and accumulate, into all leaves or into inputs."""
     retain = bool(create_graph if retain_graph is None else retain_graph)
     if inputs is None:

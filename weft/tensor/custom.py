@@ -180,7 +180,7 @@ class _Declaration:
         return op
 
     def primitive(
-        self, gradient: Any, type_rule: Any, batch: Any, scalar: Any, *, jvp: Any, samples: Any
+        self, gradient: Any, type_rule: Any, batch: Any, scalar: object, *, jvp: Any, samples: Any
     ) -> Op:
         """An op declared in full."""
         if scalar is not None:
@@ -303,7 +303,7 @@ class _Declaration:
     def _checked_kernel(self, type_rule: Callable[..., Any]) -> Callable[..., Any]:
         """The kernel on arrays it cannot change, whose results must be of the declared types."""
 
-        def kernel(*arrays: Any, **attrs: Any) -> Any:
+        def kernel(*arrays: Any, **attrs: object) -> Any:
             declared = type_rule(*map(type_of, arrays), **attrs)
             result = self.kernel(*map(_read_only, arrays), **attrs)
             if self.outputs == 1:

@@ -188,7 +188,7 @@ def rounding_back(rule: Backward, dtypes: tuple[DType, ...]) -> Backward:
     """A rule whose gradients have the inputs' dtypes, though NumPy makes bfloat16 times 0.5 a float32."""
 
     def rounding(run: Any) -> Callable[..., Any]:
-        def rounded(g: Tensor, saved: Any, edges: Any) -> Sequence[Any]:
+        def rounded(g: Tensor, saved: Any, edges: object) -> Sequence[Any]:
             return [
                 g if g is None or g.dtype == dtype else cast(g, dtype=dtype)
                 for g, dtype in zip(run(g, saved, edges), dtypes, strict=True)

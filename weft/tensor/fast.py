@@ -105,7 +105,7 @@ def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Functio
     rule = elementwise_rule(op, complex_valued=False)
     nothing = (None, None, None)
 
-    def function(x: Tensor = MISSING, /, *more: Any, **unknown: Any) -> Any:
+    def function(x: Tensor = MISSING, /, *more: Any, **unknown: object) -> Any:
         if more or unknown:
             raise misfit(op, (x, *more), unknown)
         try:
@@ -312,7 +312,7 @@ def _without_gradient(op: Op, general: Function, staged: Function, staging: Any)
     ufunc = op.eval
     direct = frozenset(dtype for dtype in DTYPES if kind(dtype) in op.accepts)
 
-    def unary(x: Tensor = MISSING, /, *more: Any, **unknown: Any) -> Any:
+    def unary(x: Tensor = MISSING, /, *more: Any, **unknown: object) -> Any:
         if more or unknown:
             raise misfit(op, (x, *more), unknown)
         try:

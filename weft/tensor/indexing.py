@@ -158,7 +158,7 @@ def updated(x: Tensor, key: Key, value: Any) -> Tensor:
     return value if at.is_whole(x.shape) else update_slice(x, value, **at.slices)
 
 
-def _where_masked(x: Tensor, mask: Any, value: Any) -> Tensor:
+def _where_masked(x: Tensor, mask: Any, value: object) -> Tensor:
     """x with a value where a mask holds: needs no concrete mask."""
     covered = x.shape[: mask.ndim]
     if mask.shape != covered:

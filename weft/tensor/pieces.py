@@ -42,7 +42,9 @@ class Pieces:
             return Pieces(self.kind, [*self.parts, *other.parts])
         return self._added_to(np.array(other))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **_: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, out: Any = None, **_: object
+    ) -> Any:
         """An array plus this, or with this added in place."""
         if ufunc is not np.add or method != "__call__" or inputs[1] is not self:
             return NotImplemented

@@ -253,7 +253,9 @@ def _splits_of(lengths: Any) -> Array:
 
 
 @public
-def ragged(rows: Tensor, *, dtype: DTypeLike | None = None, requires_grad: bool = False) -> RaggedTensor:
+def ragged(
+    rows: Sequence[Any], *, dtype: DTypeLike | None = None, requires_grad: bool = False
+) -> RaggedTensor:
     """A ragged tensor from a list of rows: lists of numbers, arrays or tensors.
 
     >>> import weft
@@ -275,7 +277,7 @@ def ragged(rows: Tensor, *, dtype: DTypeLike | None = None, requires_grad: bool 
 
 
 @public
-def ragged_from_padded(x: Tensor, lengths: Tensor, /) -> RaggedTensor:
+def ragged_from_padded(x: Tensor, lengths: Tensor | Array | Sequence[int], /) -> RaggedTensor:
     """The ragged tensor of the first ``lengths[i]`` elements of each row of a dense one, with gradients.
 
     >>> import weft

@@ -236,7 +236,7 @@ def _slice_of_size(item: slice, size: Any) -> tuple[Any, Any, int]:
         raise DomainError("index", "the step of a slice must not be 0")
     low, high = (0, size) if step > 0 else (-1, size - 1)
 
-    def counted(bound: Any, default: Any) -> Any:
+    def counted(bound: Any, default: object) -> Any:
         """A bound counted from the start, not below the lowest."""
         if bound is None:
             return default

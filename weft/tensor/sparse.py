@@ -6,7 +6,7 @@ work as for dense tensors; ``indices`` are integers and have no gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from weft.errors import ArgumentError, BoundsError, DtypeError, ShapeError
 from weft.ops import arithmetic as ops
 from weft.ops.contract import matrix_multiply, transpose_last
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Attrs, Container, Op, Operand, type_of
+from weft.ops.op import Array, Attrs, Container, Op, Operand, type_of
 from weft.ops.reduce import reduce_sum as reduce_sum_op
 from weft.ops.reduce import sum as reduce_sum
 from weft.ops.select import cast as cast_op
@@ -299,8 +299,8 @@ attach_operators(SparseTensor)
 
 @public
 def sparse_coo_tensor(
-    indices: Tensor,
-    values: Tensor,
+    indices: Tensor | Array | Sequence[Any],
+    values: Tensor | Array | Sequence[Any],
     shape: ShapeLike | None = None,
     *,
     dtype: DTypeLike | None = None,
@@ -337,11 +337,11 @@ def sparse_coo_tensor(
     return out.requires_grad_() if requires_grad else out
 
 
-def _float_if_list(values: Tensor) -> Any:
+def _float_if_list(values: Any) -> Any:
     return default_float() if not hasattr(values, "dtype") and np.asarray(values).dtype.kind == "f" else None
 
 
-def _checked_shape(indices: Any, dense: Shape, shape: Any) -> Shape:
+def _checked_shape(indices: Any, dense: Shape, shape: object) -> Shape:
     """The whole shape, large enough for the indices."""
     least = tuple(int(row.max()) + 1 if row.size else 0 for row in indices)
     if shape is None:
