@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from weft.base.public import public
 from weft.errors import DomainError
@@ -16,9 +16,32 @@ from weft.errors import DomainError
 if TYPE_CHECKING:
     from weft.ir.graph import Graph
 
+if TYPE_CHECKING:
+    from weft.capture.function import GraphFunction
+
+P = ParamSpec("P")
+R = TypeVar("R")
 _CAPTURES = ("source", "trace")
 
 
+class Settings(TypedDict, total=False):
+    """The settings of ``compile``, which says what they are."""
+
+    backend: str | Callable[..., Any] | None
+    capture: str
+    passes: Sequence[Any] | None
+    disable: Iterable[str]
+    fast_math: bool
+    debug: bool
+    check_nan: bool | str
+
+
+@overload
+def compile(function: Callable[P, R], /, **settings: Unpack[Settings]) -> GraphFunction[P, R]: ...
+@overload
+def compile(
+    function: None = None, /, **settings: Unpack[Settings]
+) -> Callable[[Callable[P, R]], GraphFunction[P, R]]: ...
 @public
 def compile(
     function: Callable[..., Any] | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from weft.backends import builder
 from weft.base.public import public
@@ -13,6 +13,9 @@ from weft.capture.dynamic import dynamic
 from weft.capture.function import GraphFunction, full_key
 from weft.capture.modules import call_forward, is_capturing, module_scope
 from weft.schedule.choices import check_disabled
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 __all__ = [
     "GraphFunction",
@@ -27,7 +30,7 @@ __all__ = [
 
 
 @public
-def trace(function: Callable[..., Any], *examples: Any, **keywords: Any) -> GraphFunction:
+def trace(function: Callable[P, R], *examples: Any, **keywords: Any) -> GraphFunction[P, R]:
     """Run a function or module on examples, and record what it does as a graph.
 
     What depended on the value of a tensor (``if t``, ``int(t)``, the shape of ``nonzero``) is a guard in the
@@ -53,7 +56,7 @@ def trace(function: Callable[..., Any], *examples: Any, **keywords: Any) -> Grap
 
 
 @public
-def script(function: Callable[..., Any], *, disable: Iterable[str] = ()) -> GraphFunction:
+def script(function: Callable[P, R], *, disable: Iterable[str] = ()) -> GraphFunction[P, R]:
     """Read the source of a function or module, so that all of its branches and loops are in the graph.
 
     The graph is made at the first call, and another one for each call with arguments of other types.

@@ -94,7 +94,7 @@ def _value(node: ast.AST, frame: FrameType) -> Any:
     return _MISSING
 
 
-def _own_attribute(value: Any, name: str) -> Any:
+def _own_attribute(value: object, name: str) -> Any:
     """An attribute that is merely stored: properties are code, and do not run."""
     own = getattr(value, "__dict__", None)
     return own.get(name, _MISSING) if type(own) is dict else _MISSING
@@ -107,5 +107,5 @@ def _own_item(value: Any, key: Any) -> Any:
         return _MISSING
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     return hasattr(type(value), "_data") and hasattr(getattr(value, "_data", None), "dtype")

@@ -36,7 +36,7 @@ def public(function: F) -> F:
     plain = getattr(function, "__wrapped__", function)
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
         except Exception as error:

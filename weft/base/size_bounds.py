@@ -40,7 +40,7 @@ def _below_positive(x: Size, atom: Positive) -> int | None:
     return max((case for case in cases if case is not None), default=None)
 
 
-def _replaced(x: Size, atom: Atom, value: Any) -> Any:
+def _replaced(x: Size, atom: Atom, value: object) -> Any:
     return x._evaluate(lambda a: value if a == atom else simplest({(a,): 1}))
 
 

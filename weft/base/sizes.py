@@ -38,7 +38,7 @@ class Compound:
     def __str__(self) -> str:
         return self.text
 
-    def rebuilt(self, *parts: Any) -> Any:
+    def rebuilt(self, *parts: object) -> Any:
         """The same expression of other parts."""
         raise NotImplementedError  # each kind of expression says it
 
@@ -64,7 +64,7 @@ class Positive(Compound):
     def __init__(self, x: Any) -> None:
         super().__init__(f"max({x},0)", x)
 
-    def rebuilt(self, *parts: Any) -> Any:
+    def rebuilt(self, *parts: object) -> Any:
         """The larger of 0 and another part."""
         from weft.base.size_bounds import positive  # which builds on this module
 
@@ -74,7 +74,7 @@ class Positive(Compound):
 Atom = str | Compound
 
 
-def _operand(x: Any) -> str:
+def _operand(x: object) -> str:
     """An operand of a quotient as text, in brackets where it needs them."""
     text = str(x)
     simple = text.isidentifier() or text.isdecimal()
@@ -135,7 +135,7 @@ class Size:
             return True
         return hooks.compare_size is not None and _terms_of(other) is not None and self._equals(other)
 
-    def _equals(self, other: Any) -> Any:
+    def _equals(self, other: object) -> Any:
         """Whether another size is always equal: it is not, unless a run decides in captured code."""
         difference = self - other
         if _exceeds(difference) or _exceeds(-difference):
@@ -179,7 +179,7 @@ class Size:
 
     # Arithmetic
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         terms = _terms_of(other)
         if terms is None:
             return self._as_number("add", other, swap=False)
@@ -188,10 +188,10 @@ class Size:
             out[atoms] = out.get(atoms, 0) + factor
         return simplest(out)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return self + other if _terms_of(other) is not None else self._as_number("add", other, swap=True)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         if isinstance(other, tuple | list):
             return NotImplemented
         terms = _terms_of(other)
@@ -204,7 +204,7 @@ class Size:
                 out[atoms] = out.get(atoms, 0) + a * b
         return simplest(out)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return self * other if _terms_of(other) is not None else self._as_number("mul", other, swap=True)
 
     def __neg__(self) -> Any:
@@ -216,38 +216,38 @@ class Size:
     def __sub__(self, other: Any) -> Any:
         return self + -other if _terms_of(other) is not None else self._as_number("sub", other, swap=False)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return -self + other if _terms_of(other) is not None else self._as_number("sub", other, swap=True)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         if _terms_of(other) is None:
             return self._as_number("floor_divide", other, swap=False)
         return _quotient(self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         if _terms_of(other) is None:
             return self._as_number("floor_divide", other, swap=True)
         return _quotient(other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         if _terms_of(other) is None:
             return self._as_number("remainder", other, swap=False)
         return self - (self // other) * other
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         if _terms_of(other) is None:
             return self._as_number("remainder", other, swap=True)
         return other - (other // self) * self
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: object) -> Any:
         quotient = self // other
         return quotient, self - quotient * other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: object) -> Any:
         quotient = other // self
         return quotient, other - quotient * self
 
-    def __pow__(self, power: Any) -> Any:
+    def __pow__(self, power: object) -> Any:
         if not isinstance(power, int) or power < 0:
             return self._as_number("pow", power, swap=False)
         out: Any = 1
@@ -255,13 +255,13 @@ class Size:
             out = out * self
         return out
 
-    def __rpow__(self, base: Any) -> Any:
+    def __rpow__(self, base: object) -> Any:
         return self._as_number("pow", base, swap=True)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return self._as_number("div", other, swap=False)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return self._as_number("div", other, swap=True)
 
     def __float__(self) -> float:
@@ -273,7 +273,7 @@ class Size:
     def __index__(self) -> int:
         raise self._unknown("a place that takes a number only")
 
-    def _as_number(self, operator: str, other: Any, *, swap: bool) -> Any:
+    def _as_number(self, operator: str, other: object, *, swap: bool) -> Any:
         """The result with a number or tensor, by the layer that can compute with a size."""
         compute = hooks.compute_with_size
         return NotImplemented if compute is None else compute(operator, self, other, swap)
@@ -287,16 +287,16 @@ class Size:
 
     # Order: decided where it holds for all values of the names
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return self._ordered("lt", other, "<", less=True, holds=True)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return self._ordered("gt", other, ">", less=False, holds=True)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return self._ordered("ge", other, ">=", less=True, holds=False)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return self._ordered("le", other, "<=", less=False, holds=False)
 
     def __bool__(self) -> bool:
@@ -307,7 +307,7 @@ class Size:
             raise self._unknown("a condition")
         return False
 
-    def _ordered(self, operator: str, other: Any, sign: str, *, less: bool, holds: bool) -> Any:
+    def _ordered(self, operator: str, other: object, sign: str, *, less: bool, holds: bool) -> Any:
         """Whether self is less, or greater, than another; or, unless it ``holds``, whether it is not.
 
         What bounds do not tell, a run decides in captured code.
@@ -334,7 +334,7 @@ def _exceeds(difference: Any) -> bool | None:
     return False if high is not None and high >= 0 else None
 
 
-def _terms_of(x: Any) -> Terms | None:
+def _terms_of(x: object) -> Terms | None:
     if isinstance(x, Size):
         return x._terms
     if isinstance(x, int | np.integer) and not isinstance(x, bool):
@@ -419,7 +419,7 @@ def _fraction(top: Any, bottom: int) -> Any:
 # Names and numbers
 
 
-def term_count(x: Any) -> int:
+def term_count(x: object) -> int:
     """The number of terms of an int or a size."""
     return len(x._terms) if isinstance(x, Size) else 1
 
@@ -463,7 +463,7 @@ def is_known(shape: Iterable[Any]) -> bool:
     return True
 
 
-def bind(value: Any, values: Mapping[str, Any]) -> Any:
+def bind(value: object, values: Mapping[str, Any]) -> Any:
     """A literal with values for names in every size it holds, in tuples too."""
     if isinstance(value, Size):
         return value.substitute(values)

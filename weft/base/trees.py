@@ -165,7 +165,7 @@ def _rebuild(item: _Container, children: list[Any]) -> Any:
 
 
 @public
-def tree_flatten(tree: Any, *, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Structure]:
+def tree_flatten(tree: object, *, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Structure]:
     """The leaves of a tree, in order, and its structure.
 
     >>> import weft
@@ -214,7 +214,7 @@ def tree_unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
 
 
 @public
-def tree_leaves(tree: Any, *, is_leaf: IsLeaf | None = None) -> list[Any]:
+def tree_leaves(tree: object, *, is_leaf: IsLeaf | None = None) -> list[Any]:
     """The leaves of a tree, in order.
 
     >>> import weft
@@ -225,7 +225,7 @@ def tree_leaves(tree: Any, *, is_leaf: IsLeaf | None = None) -> list[Any]:
 
 
 @public
-def tree_structure(tree: Any, *, is_leaf: IsLeaf | None = None) -> Structure:
+def tree_structure(tree: object, *, is_leaf: IsLeaf | None = None) -> Structure:
     """The structure of a tree.
 
     >>> import weft
@@ -236,7 +236,7 @@ def tree_structure(tree: Any, *, is_leaf: IsLeaf | None = None) -> Structure:
 
 
 @public
-def tree_map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
+def tree_map(function: Callable[..., Any], tree: object, *rest: object, is_leaf: IsLeaf | None = None) -> Any:
     """A tree of what function gives for each leaf, and the leaves at the same place of the other trees.
 
     >>> import weft
@@ -248,7 +248,7 @@ def tree_map(function: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLea
     return tree_unflatten(structure, [function(*xs) for xs in zip(leaves, *others, strict=True)])
 
 
-def flatten_like(op: str, structure: Structure, tree: Any, root: str = "") -> list[Any]:
+def flatten_like(op: str, structure: Structure, tree: object, root: str = "") -> list[Any]:
     """What stands in a tree where the structure has leaves; dicts are matched by key.
 
     Args:
@@ -304,7 +304,7 @@ def _difference(op: str, path: str, item: _Container, got: str, found: Any) -> A
     return ArgumentError(op, message)
 
 
-def spread_prefix(op: str, prefix: Any, tree: Any, root: str, is_leaf: IsLeaf) -> list[Any]:
+def spread_prefix(op: str, prefix: object, tree: object, root: str, is_leaf: IsLeaf) -> list[Any]:
     """For each leaf of a tree, the leaf of a prefix of that tree which covers it.
 
     ``in_axes`` of vmap is such a prefix: one value may stand for a whole subtree.

@@ -15,7 +15,7 @@ import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from weft import errors
 from weft.base.collector import collector_paused
@@ -63,7 +63,11 @@ class _Bound(dict[Any, Any]):
         return _Bound, ()
 
 
-class GraphFunction:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class GraphFunction(Generic[P, R]):
     """A function that runs as graphs; made by ``weft.jit.trace``, ``weft.jit.script`` and ``weft.compile``.
 
     It is called like the function it was made from. Inside another capture it becomes a part of that graph.
@@ -77,7 +81,7 @@ class GraphFunction:
     """
 
     def __init__(
-        self, function: Callable[..., Any], build: Build, *, staged: bool, looks: bool, grows: bool
+        self, function: Callable[P, R], build: Build, *, staged: bool, looks: bool, grows: bool
     ) -> None:
         self._function = function
         self._build = build
@@ -93,7 +97,7 @@ class GraphFunction:
 
     # Calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the version that holds for this call, or capture one."""
         failed = _NONE
         try:
@@ -108,10 +112,10 @@ class GraphFunction:
                     if result is not MISS:
                         if version is not quick[0]:
                             self._kept.touch(version)
-                        return result
+                        return result  # type: ignore[no-any-return]
             if staging.threads and thread.capture is not None:
-                return self._inline(args, kwargs)
-            return self._call(args, kwargs, failed)
+                return self._inline(args, kwargs)  # type: ignore[no-any-return]
+            return self._call(args, kwargs, failed)  # type: ignore[no-any-return]
         except Exception as error:
             hide_weft(error)
             raise
@@ -240,10 +244,10 @@ class GraphFunction:
             bound[self] = self._of(types.MethodType(self._function, obj))
         return bound[self]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> GraphFunction:
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphFunction[..., Any]:
         return self._of(copy.deepcopy(self._function, memo))
 
-    def _of(self, function: Callable[..., Any]) -> GraphFunction:
+    def _of(self, function: Callable[..., Any]) -> GraphFunction[..., Any]:
         """Another function with the same settings, not captured yet."""
         settings = {"staged": self._staged, "looks": self._looks, "grows": self._grows}
         return GraphFunction(function, self._build, **settings)

@@ -76,7 +76,7 @@ def unit(word: int) -> float:
 def permutation(key: Key, count: int) -> IntArray:
     """The numbers 0..count-1 in random order: what ``weft.random.permutation`` gives."""
     words = weft.from_numpy(np.array(key, np.uint64))
-    return weft.random.permutation(words, count).numpy()  # type: ignore[no-any-return]
+    return weft.random.permutation(words, count).numpy()
 
 
 class Words:

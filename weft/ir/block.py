@@ -174,12 +174,12 @@ class Block:
             wanted = f"{least} operands" if most is not None else f"at least {least} operands"
             raise self.reader.wrong(f"{line.op} takes {wanted}, got {count}", line.at)
 
-    def _add(self, attrs: dict[str, Any], name: str, x: Any, at: int) -> None:
+    def _add(self, attrs: dict[str, Any], name: str, x: object, at: int) -> None:
         if name in attrs:
             raise self.reader.wrong(f"an attribute must be given once, got {name} again", at)
         attrs[name] = x
 
-    def _plain(self, x: Any, at: int) -> Any:
+    def _plain(self, x: object, at: int) -> Any:
         if isinstance(x, Ref | Literal):
             raise self.reader.wrong("an attribute must be a literal, got a value", at)
         return tuple([self._plain(i, at) for i in x]) if type(x) is tuple else x
@@ -220,7 +220,7 @@ class Block:
             raise self.reader.wrong(f"a call must have one region, its body, got {line.op} without", line.at)
         return inputs, attrs
 
-    def _argument(self, x: Any, inputs: list[Value]) -> Any:
+    def _argument(self, x: object, inputs: list[Value]) -> Any:
         if isinstance(x, Ref | Literal):
             value = self.value(x)
             if value not in inputs:

@@ -128,5 +128,5 @@ class _Comparison:
         return x is not None and y is not None and a.name == b.name and same_array(x, y)
 
 
-def _are_regions(x: Any) -> bool:
+def _are_regions(x: object) -> bool:
     return type(x) is tuple and bool(x) and all(type(g) is Graph for g in x)

@@ -29,7 +29,7 @@ class _Frozen:
 
     __slots__ = ()
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a {type(self).__name__} is frozen, its {name} cannot be set")
 
     def __delattr__(self, name: str) -> NoReturn:
@@ -63,7 +63,7 @@ class Operand(NamedTuple):
     index: int  # type: ignore[assignment]  # not the method of a tuple
 
 
-def operands_of(arguments: Any) -> Iterator[int]:
+def operands_of(arguments: object) -> Iterator[int]:
     """The numbers of the operands that stand in arguments, in order."""
     if isinstance(arguments, Operand):
         yield arguments.index
@@ -93,7 +93,7 @@ class Node(_Frozen):
 
     def __init__(
         self,
-        op: Any,
+        op: object,
         inputs: Sequence[Value],
         attrs: Attrs,
         outputs: Sequence[Value],
@@ -216,7 +216,7 @@ class Graph(_Frozen):
         if reason[1] is not None:
             hide_weft(reason[1])
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run on tensors for its arguments, by position or name; its updates are applied."""
         try:
             return self.call_graph(*args, **kwargs)
@@ -252,7 +252,7 @@ def substitute_sizes(graph: Graph, sizes: Mapping[str, Any]) -> Graph:
             fresh[v] = v if shape == v.type.shape else Value(TensorType(shape, v.type.dtype), v.name)
         return fresh[v]
 
-    def attr(x: Any) -> Any:
+    def attr(x: object) -> Any:
         if type(x) is Graph:
             return substitute_sizes(x, sizes)
         if type(x) is tuple and x and type(x[0]) is Graph:
@@ -283,5 +283,5 @@ def has_sizes(attrs: Attrs) -> bool:
     return any(_holds_size(a) for a in attrs.values())
 
 
-def _holds_size(x: Any) -> bool:
+def _holds_size(x: object) -> bool:
     return isinstance(x, Size) or (type(x) is tuple and any(map(_holds_size, x)))

@@ -217,7 +217,7 @@ def _check_types(node: Node, arrays: Sequence[Array], attrs: Mapping[str, Any]) 
         node.op.type_rule(*[TensorType(a.shape, a.dtype) for a in arrays], **attrs)
 
 
-def _region(x: Any, sizes: Mapping[str, int]) -> Any:
+def _region(x: object, sizes: Mapping[str, int]) -> Any:
     if type(x) is Graph:
         return substitute_sizes(x, sizes)
     if type(x) is tuple and x and type(x[0]) is Graph:

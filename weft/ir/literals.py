@@ -30,7 +30,7 @@ def format_name(name: str, pattern: re.Pattern[str] = IDENTIFIER) -> str:
     return name if pattern.fullmatch(name) else json.dumps(name)
 
 
-def format_literal(x: Any) -> str:
+def format_literal(x: object) -> str:
     """An attribute: a number, string, bytes, None, dtype, size, or a tuple of these.
 
     >>> from weft.ir.literals import format_literal

@@ -161,7 +161,7 @@ def same_attrs(a: Any, b: Any) -> bool:
     return a.keys() == b.keys() and all(k == skipped or _same_attr(x, b[k]) for k, x in a.items())
 
 
-def _same_attr(a: Any, b: Any) -> bool:
+def _same_attr(a: object, b: object) -> bool:
     if type(a) is AnyAttribute:
         return True
     if type(a) is tuple:

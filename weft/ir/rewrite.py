@@ -66,7 +66,7 @@ class Draft:
         """The array of a constant; None for another value."""
         return self.constants.get(value)
 
-    def producer(self, value: Value, op: Any) -> Node | None:
+    def producer(self, value: Value, op: object) -> Node | None:
         """The node that makes a value, if it applies an op."""
         node = self.made.get(value)
         return node if node is not None and node.op is op else None
@@ -108,7 +108,7 @@ class Draft:
         self.constants[value] = array
         return value
 
-    def fit(self, value: Value, wanted: TensorType, broadcast: Any, rule: str) -> Value:
+    def fit(self, value: Value, wanted: TensorType, broadcast: object, rule: str) -> Value:
         """A value as one of a type, broadcast where it must be."""
         if value.type == wanted:
             return value

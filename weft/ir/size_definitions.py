@@ -8,7 +8,6 @@ value of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from weft.base.sizes import Size, named_size, size_names
 from weft.ir.graph import Graph, Node, Value, substitute_sizes
@@ -54,7 +53,7 @@ def first_definitions(nodes: Sequence[Node]) -> dict[str, int]:
     return found
 
 
-def _names_in(attr: Any) -> set[str]:
+def _names_in(attr: object) -> set[str]:
     if type(attr) is Graph:
         return sizes_needed(attr)
     if type(attr) is tuple:

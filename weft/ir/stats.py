@@ -47,7 +47,7 @@ class GraphStats(NamedTuple):
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 
 
-def _grouped(x: Any) -> str:
+def _grouped(x: object) -> str:
     return f"{x:,}" if isinstance(x, int) else str(x)
 
 

@@ -119,7 +119,7 @@ class Walk:
 
     # Values
 
-    def find(self, key: Any) -> tuple[Frame, Value]:
+    def find(self, key: object) -> tuple[Frame, Value]:
         """What a name, number, node or value stands for, in the innermost frame that has computed it."""
         found = [(frame, self._value_in(frame, key)) for frame in reversed(self.frames)]
         known = [(frame, value) for frame, value in found if value is not None]
@@ -132,7 +132,7 @@ class Walk:
             "value", f"must be in the graph {self.graph.name} or a region that runs, got {key!r}"
         )
 
-    def _value_in(self, frame: Frame, key: Any) -> Value | None:
+    def _value_in(self, frame: Frame, key: object) -> Value | None:
         graph = frame.graph
         known = [*graph.inputs, *graph.constants, *[v for n in graph.nodes for v in n.outputs]]
         if isinstance(key, Node):
@@ -150,7 +150,7 @@ class Walk:
             return None
         return found
 
-    def array(self, key: Any) -> Array:
+    def array(self, key: object) -> Array:
         """The array of a value; an error if it has none yet."""
         frame, value = self.find(key)
         if value not in frame.run.values:
@@ -159,7 +159,7 @@ class Walk:
             raise GraphError("value", f"must have been computed, got {self.names.name(value)}{line}")
         return frame.run.values[value]
 
-    def put(self, key: Any, array: Array) -> None:
+    def put(self, key: object, array: Array) -> None:
         """Give a value another array, which whatever runs from now on reads."""
         frame, value = self.find(key)
         if value not in frame.run.values:

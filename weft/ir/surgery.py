@@ -83,7 +83,7 @@ def _renamed(node: Node, new: Mapping[Value, Value], *, regions: bool = False) -
     return Node(node.op, inputs, attrs, outputs, node.location)
 
 
-def _cloned(x: Any) -> Any:
+def _cloned(x: object) -> Any:
     if type(x) is Graph:
         return clone(x)
     return tuple([clone(g) for g in x]) if type(x) is tuple and x and type(x[0]) is Graph else x

@@ -18,7 +18,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft.base.hooks import hooks
 from weft.errors import GraphError
@@ -207,7 +207,7 @@ class _Printer:
         text = f"call {format_name(function, FUNCTION)}({shown.by_name()})"
         return f"{text} uses ({uses})" if uses else text, [(_title("body", function, body), body)]
 
-    def _literal(self, x: Any) -> str:
+    def _literal(self, x: object) -> str:
         try:
             return format_literal(x)
         except GraphError:
@@ -265,7 +265,7 @@ class _Arguments:
             parts.append(self.one(x) if plain else f"{name}={self.one(x)}")
         return ", ".join(parts)
 
-    def one(self, x: Any) -> str:
+    def one(self, x: object) -> str:
         """An argument: a literal, an operand, or a tuple of these."""
         if isinstance(x, Operand):
             return self.labels[self.inputs[x.index]]

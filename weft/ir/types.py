@@ -24,7 +24,7 @@ class TensorType:
         _set_shape(self, shape)
         _set_dtype(self, dtype)
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a TensorType is frozen, its {name} cannot be set")
 
     @property

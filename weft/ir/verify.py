@@ -188,7 +188,7 @@ def _node(node: Node) -> Iterator[Problem]:
         yield Problem(node, message)
 
 
-def _attribute(node: Node, x: Any) -> Iterator[Problem]:
+def _attribute(node: Node, x: object) -> Iterator[Problem]:
     if type(x) is Graph or (type(x) is tuple and x and all(type(g) is Graph for g in x)):
         return
     try:

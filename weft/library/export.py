@@ -107,7 +107,7 @@ def _saved(graph: Graph | LoadedGraph) -> Saved:
 
 
 def export_function(
-    function: GraphFunction, folder: PathLike, examples: tuple[Any, ...], given: Mapping[str, Any]
+    function: GraphFunction[..., Any], folder: PathLike, examples: tuple[Any, ...], given: Mapping[str, Any]
 ) -> None:
     """Export a version of a captured function; ``fn.export_library`` calls it."""
     options = {key: value for key, value in given.items() if key in Options._fields}

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.errors import DomainError
 from weft.nn.module import Module
 from weft.nn.parameter import Parameter
@@ -28,7 +29,7 @@ class ReLU(_Rectifier):
     tensor([0., 2.])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.relu(x)
 
@@ -41,7 +42,7 @@ class ReLU6(_Rectifier):
     tensor([0., 2., 6.])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.relu6(x)
 
@@ -60,7 +61,7 @@ class LeakyReLU(Module):
         super().__init__()
         self.negative_slope = negative_slope
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.leaky_relu(x, self.negative_slope)
 
@@ -80,7 +81,7 @@ class RReLU(Module):
         self.lower = lower
         self.upper = upper
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.rrelu(x, self.lower, self.upper, self.training)
 
@@ -99,7 +100,7 @@ class ELU(Module):
         super().__init__()
         self.alpha = alpha
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.elu(x, self.alpha)
 
@@ -118,7 +119,7 @@ class CELU(Module):
         super().__init__()
         self.alpha = alpha
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.celu(x, self.alpha)
 
@@ -131,7 +132,7 @@ class SELU(_Rectifier):
     tensor([0.0000, 1.0507])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.selu(x)
 
@@ -153,7 +154,7 @@ class GELU(Module):
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.gelu(x, approximate=self.approximate)
 
@@ -166,7 +167,7 @@ class SiLU(_Rectifier):
     tensor([0.0000, 0.7311])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.silu(x)
 
@@ -179,7 +180,7 @@ class Mish(_Rectifier):
     tensor([0.0000, 0.8651])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.mish(x)
 
@@ -199,7 +200,7 @@ class Softplus(Module):
         self.beta = beta
         self.threshold = threshold
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.softplus(x, self.beta, self.threshold)
 
@@ -212,7 +213,7 @@ class Softsign(Module):
     tensor([0.0000, 0.5000])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.softsign(x)
 
@@ -225,7 +226,7 @@ class Tanh(Module):
     tensor([0.0000, 0.7616])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.tanh(x)
 
@@ -238,7 +239,7 @@ class Sigmoid(Module):
     tensor([0.5000, 0.7311])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.sigmoid(x)
 
@@ -251,7 +252,7 @@ class LogSigmoid(Module):
     tensor([-0.6931])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.logsigmoid(x)
 
@@ -264,7 +265,7 @@ class Tanhshrink(Module):
     tensor([0.0000, 0.2384])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.tanhshrink(x)
 
@@ -283,7 +284,7 @@ class Softshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.softshrink(x, self.lambd)
 
@@ -302,7 +303,7 @@ class Hardshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.hardshrink(x, self.lambd)
 
@@ -325,7 +326,7 @@ class Hardtanh(Module):
         self.min_val = min_val
         self.max_val = max_val
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.hardtanh(x, self.min_val, self.max_val)
 
@@ -338,7 +339,7 @@ class Hardsigmoid(_Rectifier):
     tensor([0.5000, 1.0000])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.hardsigmoid(x)
 
@@ -351,7 +352,7 @@ class Hardswish(_Rectifier):
     tensor([0., 4.])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.hardswish(x)
 
@@ -371,7 +372,7 @@ class Threshold(Module):
         self.threshold = threshold
         self.value = value
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.threshold(x, self.threshold, self.value)
 
@@ -393,7 +394,11 @@ class PReLU(Module):
     _shown = ("num_parameters",)
 
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
@@ -404,6 +409,6 @@ class PReLU(Module):
         """Start again: slopes of ``init``."""
         self.weight.data = weft.full_like(self.weight, self.init)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.prelu(x, self.weight)

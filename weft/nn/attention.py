@@ -7,6 +7,9 @@ from math import sqrt
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.nn import init
 from weft.nn.cache import KeyValueCache
@@ -55,8 +58,8 @@ class MultiheadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads:
@@ -110,16 +113,16 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query: Any,
-        key: Any,
-        value: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         key_padding_mask: Any = None,
         need_weights: bool = True,
-        attn_mask: Any = None,
+        attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
         cache: KeyValueCache | None = None,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor, Tensor | None]:
         """The result, and the weights (or None).
 
         Args:
@@ -150,16 +153,16 @@ class MultiheadAttention(Module):
 
     def _of_batch(
         self,
-        query: Any,
-        key: Any,
+        query: Tensor,
+        key: Tensor,
         value: Any,
-        padding: Any,
-        attn_mask: Any,
+        padding: Tensor | None,
+        attn_mask: Tensor | None,
         need_weights: bool,
         average: bool,
         is_causal: bool,
         cache: KeyValueCache | None,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor, Tensor | None]:
         """``forward`` of (N, L, E)."""
         q, k, v = self._projected(query, key, value)
         if cache is not None:
@@ -177,14 +180,16 @@ class MultiheadAttention(Module):
             out, weights = weft.scaled_dot_product_attention(q, k, v, mask, rate, is_causal), None
         return self.out_proj(out.swapaxes(1, 2).reshape(query.shape)), weights
 
-    def _cached(self, cache: KeyValueCache, k: Any, v: Any, attn_mask: Any) -> tuple[Any, Any, Any]:
+    def _cached(
+        self, cache: KeyValueCache, k: Tensor, v: Tensor, attn_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values of all tokens so far, and the mask that hides the room that is left."""
         if attn_mask is not None or self.bias_k is not None or self.add_zero_attn:
             raise ArgumentError("MultiheadAttention", "a cache allows neither attn_mask nor added keys")
         k, v, allowed = cache.extended(k, v)
         return k, v, ~allowed
 
-    def _check(self, query: Any, key: Any, value: Any) -> None:
+    def _check(self, query: Tensor, key: Tensor, value: Any) -> None:
         if query.ndim not in (2, 3) or not query.ndim == key.ndim == value.ndim:
             got = f"{query.ndim}, {key.ndim} and {value.ndim}"
             raise ShapeError("MultiheadAttention", f"query, key and value must have 2 or 3 axes, got {got}")
@@ -193,7 +198,7 @@ class MultiheadAttention(Module):
         if given != wanted:
             raise ShapeError("MultiheadAttention", f"features must be {wanted}, got {given}")
 
-    def _projected(self, query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    def _projected(self, query: Tensor, key: Tensor, value: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values as (N, heads, L, E / heads)."""
         size, bias = self.embed_dim, self.in_proj_bias
         if self.in_proj_weight is not None and query is key and key is value:
@@ -205,15 +210,15 @@ class MultiheadAttention(Module):
         q, k, v = (self._by_head(p) for p in parts)
         return q, k, v
 
-    def _weights(self) -> tuple[Any, ...]:
+    def _weights(self) -> tuple[Tensor, ...]:
         if self.in_proj_weight is not None:
             return tuple(weft.split(self.in_proj_weight, self.embed_dim, axis=0))
         return tuple(getattr(self, f"{name}_proj_weight") for name in "qkv")
 
-    def _by_head(self, x: Any) -> Any:
+    def _by_head(self, x: Tensor) -> Tensor:
         return x.reshape((*x.shape[:2], self.num_heads, self.head_dim)).swapaxes(1, 2)
 
-    def _with_more_keys(self, k: Any, v: Any, *masks: Any) -> tuple[Any, Any, Any, Any]:
+    def _with_more_keys(self, k: Tensor, v: Tensor, *masks: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Keys and values with those that are always there; masks let every query look at these."""
         added = 0
         if self.bias_k is not None:
@@ -228,7 +233,7 @@ class MultiheadAttention(Module):
         attn_mask, padding = (_open(m, added) for m in masks)
         return k, v, attn_mask, padding
 
-    def _mask(self, attn_mask: Any, padding: Any, q: Any, k: Any) -> Any:
+    def _mask(self, attn_mask: Tensor | None, padding: Tensor | None, q: Tensor, k: Tensor) -> Any:
         """One mask for scores (N, heads, L, S): True where a query may look, or floating; None for none."""
         if attn_mask is not None and attn_mask.ndim == 3:
             attn_mask = attn_mask.reshape((q.shape[0], q.shape[1], q.shape[2], k.shape[2]))
@@ -251,25 +256,27 @@ class MultiheadAttention(Module):
         return ", ".join(parts)
 
 
-def _each(change: Callable[[Any], Any], query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+def _each(
+    change: Callable[[Any], Any], query: Tensor, key: Tensor, value: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """All three changed; tensors that are one stay one, so that one product serves them."""
     q = change(query)
     k = q if key is query else change(key)
     return q, k, k if value is key else change(value)
 
 
-def _longer(x: Any, more: Any) -> Any:
+def _longer(x: Tensor, more: Any) -> Tensor:
     return weft.concat([x, more], axis=2)
 
 
-def _open(mask: Any, added: int) -> Any:
+def _open(mask: Tensor | None, added: int) -> Any:
     """A mask for some more keys, at which every query may look."""
     if mask is None or not added:
         return mask
     return weft.concat([mask, weft.zeros((*mask.shape[:-1], added), dtype=mask.dtype)], axis=-1)
 
 
-def _attend(q: Any, k: Any, v: Any, mask: Any, rate: float) -> tuple[Any, Any]:
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float) -> tuple[Tensor, Tensor]:
     """The result and the weights, some of them dropped; a query that may look at nothing gets zeros."""
     scores = (q * (1.0 / sqrt(q.shape[-1]))) @ k.swapaxes(-1, -2)
     if mask is None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.errors import ShapeError
 from weft.nn import init
 from weft.nn.module import Module
@@ -28,8 +31,8 @@ class _Running(Module):
         momentum: float | None,
         affine: bool,
         track_running_stats: bool,
-        device: Any,
-        dtype: Any,
+        device: DeviceLike | None,
+        dtype: DTypeLike | None,
         bias: bool,
     ) -> None:
         super().__init__()
@@ -61,7 +64,7 @@ class _Running(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def _check_rank(self, x: Any) -> None:
+    def _check_rank(self, x: Tensor) -> None:
         if x.ndim not in self.ranks:
             allowed = " or ".join(str(r) for r in self.ranks)
             raise ShapeError(type(self).__name__, f"x must have {allowed} axes, got shape {x.shape}")
@@ -84,14 +87,14 @@ class _BatchNorm(_Running):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x normalised; in training the running statistics move."""
         self._check_rank(x)
         batch = self.training or not self.track_running_stats
@@ -165,14 +168,14 @@ class _InstanceNorm(_Running):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x normalised; in training the running statistics, if there are any, move."""
         self._check_rank(x)
         single = x.ndim == self.ranks[0]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.capture.modules import is_capturing
 from weft.errors import BoundsError, ShapeError
 from weft.nn.module import Module
@@ -42,8 +45,8 @@ class KeyValueCache(Module):
         num_heads: int,
         max_length: int,
         head_dim: int,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.max_length = max_length
@@ -56,7 +59,7 @@ class KeyValueCache(Module):
         """Forget all tokens, for other sequences."""
         self.length.data = weft.tensor(0)
 
-    def extended(self, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    def extended(self, key: Tensor, value: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Keep the keys and values (N, heads, L, features) of further tokens.
 
         Returns:
@@ -71,7 +74,7 @@ class KeyValueCache(Module):
             self.length.data = self.length + key.shape[2]
         return self.key, self.value, weft.arange(self.max_length) <= place.unsqueeze(1)
 
-    def _check(self, key: Any) -> None:
+    def _check(self, key: Tensor) -> None:
         room = (*self.key.shape[:2], self.key.shape[3])
         if (*key.shape[:2], key.shape[3]) != room:
             got = f"(N, heads, features) of {room}, got {(*key.shape[:2], key.shape[3])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from weft import Tensor
 from weft.errors import ArgumentError, BoundsError
 from weft.nn.module import Module
 
@@ -118,7 +119,7 @@ class Sequential(_Numbered):
     def _of(cls, modules: Iterable[Module]) -> Any:
         return cls(*modules)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """What the last module gives."""
         for module in self._list():
             x = module(x)
@@ -166,7 +167,7 @@ class ModuleDict(Module):
             raise ArgumentError("ModuleDict", f"a name must not be that of an attribute, got {name!r}")
         setattr(self, name, _checked("ModuleDict", module))
 
-    def __getitem__(self, name: str) -> Module:
+    def __getitem__(self, name: str) -> Any:
         found: dict[str, Module] = dict(self._members("_module_names"))
         return found[name]
 
@@ -199,7 +200,7 @@ class ModuleDict(Module):
         for name in self.keys():
             del self[name]
 
-    def pop(self, name: str) -> Module:
+    def pop(self, name: str) -> Any:
         """Take a module out; returns it."""
         module = self[name]
         del self[name]

@@ -6,6 +6,10 @@ from math import sqrt
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
+from weft.base.shapes import PerAxis
 from weft.errors import DomainError, ShapeError
 from weft.nn import init
 from weft.nn.module import Module
@@ -35,15 +39,15 @@ class _Conv(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
+        kernel_size: PerAxis,
+        stride: PerAxis,
+        padding: PerAxis,
+        dilation: PerAxis,
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any,
-        dtype: Any,
+        device: DeviceLike | None,
+        dtype: DTypeLike | None,
     ) -> None:
         super().__init__()
         name, rank = type(self).__name__, self.rank
@@ -98,22 +102,22 @@ class _Forward(_Conv):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: PerAxis,
+        stride: PerAxis = 1,
+        padding: PerAxis = 0,
+        dilation: PerAxis = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
             device, dtype,
         )  # fmt: skip
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x (N, in_channels, *sizes) or (in_channels, *sizes) to out_channels."""
         function = (weft.conv1d, weft.conv2d, weft.conv3d)[self.rank - 1]
         padding = self.padding
@@ -202,16 +206,16 @@ class _Transposed(_Conv):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: PerAxis,
+        stride: PerAxis = 1,
+        padding: PerAxis = 0,
+        output_padding: PerAxis = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: PerAxis = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
@@ -219,7 +223,7 @@ class _Transposed(_Conv):
         )  # fmt: skip
         self.output_padding = numbers(output_padding, self.rank)
 
-    def forward(self, x: Any, output_size: Any = None) -> Any:
+    def forward(self, x: Tensor, output_size: PerAxis | None = None) -> Tensor:
         """x (N, in_channels, *sizes) to out_channels; ``output_size`` chooses among possible sizes."""
         function = (weft.conv_transpose1d, weft.conv_transpose2d, weft.conv_transpose3d)[self.rank - 1]
         extra = self.output_padding if output_size is None else self._missing(x, output_size)
@@ -227,7 +231,7 @@ class _Transposed(_Conv):
             x, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
         )
 
-    def _missing(self, x: Any, output_size: Any) -> tuple[int, ...]:
+    def _missing(self, x: Tensor, output_size: PerAxis) -> tuple[int, ...]:
         """The output padding that gives an output size."""
         wanted = numbers(output_size, self.rank)[-self.rank :]
         given = zip(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.errors import DtypeError
 
 M = TypeVar("M")
 
 
-def convert(module: M, target: tuple[Any, ...], device: Any, dtype: Any) -> M:
+def convert(module: M, target: tuple[Any, ...], device: DeviceLike | None, dtype: DTypeLike | None) -> M:
     """Cast floating state to a dtype; integers, such as counts of batches, stay what they are."""
     for t in target:
         if weft.is_tensor(t):
@@ -30,7 +33,7 @@ def convert(module: M, target: tuple[Any, ...], device: Any, dtype: Any) -> M:
     return module
 
 
-def _cast(tensor: Any, dtype: Any) -> None:
+def _cast(tensor: Tensor, dtype: DTypeLike | None) -> None:
     grad = tensor.grad
     tensor.grad = None
     with weft.no_grad():

@@ -6,9 +6,11 @@ each after t steps is a recursion over t, in logarithms, for all sequences of a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import weft
+from weft import Tensor
 from weft.capture.modules import is_capturing
 from weft.errors import DomainError, ShapeError
 
@@ -16,14 +18,14 @@ _NEVER = -1e30  # the logarithm of nothing; finite, so that no gradient is NaN
 
 
 def ctc_loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
-) -> Any:
+) -> Tensor:
     """How unlikely targets are, whatever way they are spread over the steps.
 
     Args:
@@ -57,7 +59,9 @@ def ctc_loss(
     return losses.sum() if reduction == "sum" else losses[0] if single else losses
 
 
-def _batched(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> tuple[Any, ...]:
+def _batched(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+) -> tuple[Tensor, ...]:
     """All arguments with a batch: steps (T, N, C), targets (N, S) and lengths (N,)."""
     inputs, lengths = (weft.as_tensor(n).reshape(-1) for n in (input_lengths, target_lengths))
     targets = weft.as_tensor(targets)
@@ -75,7 +79,7 @@ def _batched(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     return log_probs, targets, inputs, lengths
 
 
-def _losses(log_probs: Any, targets: Any, inputs: Any, lengths: Any, blank: int) -> Any:
+def _losses(log_probs: Tensor, targets: Tensor, inputs: Any, lengths: Any, blank: int) -> Tensor:
     count, labels = targets.shape
     states = weft.stack([weft.full_like(targets, blank), targets], axis=2).reshape((count, 2 * labels))
     states = weft.concat([states, weft.full((count, 1), blank, dtype=targets.dtype)], axis=1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import weft
+from weft import Tensor
 from weft.nn.module import Module
 
 
@@ -27,7 +26,7 @@ class CosineSimilarity(Module):
         self.dim = dim
         self.eps = eps
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """The cosines."""
         return weft.cosine_similarity(x1, x2, self.dim, self.eps)
 
@@ -53,6 +52,6 @@ class PairwiseDistance(Module):
         self.eps = eps
         self.keepdim = keepdim
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """The distances."""
         return weft.pairwise_distance(x1, x2, self.p, self.eps, self.keepdim)

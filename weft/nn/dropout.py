@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import weft
+from weft import Tensor
 from weft.errors import DomainError
 from weft.nn.module import Module
 
@@ -27,7 +26,7 @@ class Dropout(_Dropout):
     tensor([1., 1., 1.])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.dropout(x, self.p, self.training)
 
@@ -35,7 +34,7 @@ class Dropout(_Dropout):
 class _ChannelDropout(_Dropout):
     rank = 0
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of its channels dropped in training."""
         function = (weft.dropout1d, weft.dropout2d, weft.dropout3d)[self.rank - 1]
         return function(x, self.p, self.training)
@@ -82,7 +81,7 @@ class AlphaDropout(_Dropout):
     (10, 10)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.alpha_dropout(x, self.p, self.training)
 
@@ -95,6 +94,6 @@ class FeatureAlphaDropout(_Dropout):
     (2, 10, 5)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.feature_alpha_dropout(x, self.p, self.training)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.errors import ArgumentError, DomainError
 from weft.nn import init
 from weft.nn.module import Module
@@ -21,8 +24,8 @@ class _Table(Module):
         padding_idx: int | None,
         max_norm: float | None,
         norm_type: float,
-        device: Any,
-        dtype: Any,
+        device: DeviceLike | None,
+        dtype: DTypeLike | None,
     ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
@@ -99,12 +102,12 @@ class Embedding(_Table):
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float = 2.0,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, device, dtype)
 
-    def forward(self, indices: Any) -> Any:
+    def forward(self, indices: Tensor) -> Tensor:
         """The rows at indices."""
         _limit(self.weight, indices, self.max_norm, self.norm_type)
         return weft.embedding(indices, self.weight, self.padding_idx)
@@ -140,8 +143,8 @@ class EmbeddingBag(_Table):
         mode: str = "mean",
         include_last_offset: bool = False,
         padding_idx: int | None = None,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, device, dtype)
         if mode not in ("mean", "sum", "max"):
@@ -149,7 +152,9 @@ class EmbeddingBag(_Table):
         self.mode = mode
         self.include_last_offset = include_last_offset
 
-    def forward(self, indices: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+    def forward(
+        self, indices: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
         """One vector for each bag.
 
         Args:
@@ -173,7 +178,7 @@ class EmbeddingBag(_Table):
         return f"{super().extra_repr()}, mode={self.mode!r}"
 
 
-def _limit(weight: Any, indices: Any, max_norm: float | None, norm_type: float) -> None:
+def _limit(weight: Tensor, indices: Tensor, max_norm: float | None, norm_type: float) -> None:
     """Scale the rows that are looked up and are too long, in the table itself."""
     if max_norm is None:
         return

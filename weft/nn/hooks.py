@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import weft
+from weft import Tensor
 from weft.errors import ArgumentError
 
 Hook = Callable[..., Any]
@@ -44,7 +45,7 @@ class Hooks:
     def __deepcopy__(self, memo: dict[int, Any]) -> Hooks:
         return self  # it never changes, and a copy of a module without hooks must have none too
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...] | str:
         return (_restored, tuple(getattr(self, name) for name in self.__slots__)) if self else "NO_HOOKS"
 
 
@@ -120,7 +121,7 @@ class Around:
         self.count = 0
         self.grad_output: Any = None
 
-    def entered(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def entered(self, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
         """The arguments, whose gradients go by the hooks."""
         self.count = len(args)
         self.places = [i for i, a in enumerate(args) if weft.is_tensor(a) and a.requires_grad]
@@ -141,7 +142,7 @@ class Around:
             leaves[i] = x
         return weft.tree_unflatten(structure, leaves)
 
-    def at_end(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    def at_end(self, grads: tuple[Any, ...]) -> tuple[Tensor, ...]:
         """Where backward enters the module."""
         for hook, _ in self.hooks.backward_pre.values():
             found = hook(self.module, grads)
@@ -152,7 +153,7 @@ class Around:
             self.at_beginning(())
         return grads
 
-    def at_beginning(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    def at_beginning(self, grads: tuple[Any, ...]) -> tuple[Tensor, ...]:
         """Where backward leaves the module."""
         given = dict(zip(self.places, grads, strict=True))
         whole: Any = tuple(given.get(i) for i in range(self.count))
@@ -185,6 +186,6 @@ class _End(weft.Function):
         return None, *ctx.around.at_end(grads)
 
 
-def _passed(step: type[weft.Function], around: Around, tensors: list[Any]) -> tuple[Any, ...]:
+def _passed(step: type[weft.Function], around: Around, tensors: list[Any]) -> tuple[Tensor, ...]:
     found = step.apply(around, *tensors)
     return found if isinstance(found, tuple) else (found,)

@@ -9,15 +9,16 @@ from math import erf, prod, sqrt
 from typing import Any
 
 import weft
+from weft import Tensor
 from weft.errors import DomainError, ShapeError
 
 
-def _filled(tensor: Any, values: Any) -> Any:
+def _filled(tensor: Tensor, values: Any) -> Tensor:
     tensor.data = values.detach().astype(tensor.dtype)
     return tensor
 
 
-def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
+def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with draws from [a, b).
 
     >>> import weft
@@ -29,7 +30,7 @@ def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None)
     return _filled(tensor, drawn * (b - a) + a)
 
 
-def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with draws from a normal distribution.
 
     >>> import weft
@@ -41,8 +42,13 @@ def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = N
 
 
 def trunc_normal_(
-    tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
-) -> Any:
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
+) -> Tensor:
     """Fill with draws from a normal distribution that lie in [a, b].
 
     >>> import weft
@@ -56,7 +62,7 @@ def trunc_normal_(
     return _filled(tensor, weft.clip(quantile * (std * sqrt(2.0)) + mean, a, b))
 
 
-def constant_(tensor: Any, val: float) -> Any:
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one value.
 
     >>> import weft
@@ -66,7 +72,7 @@ def constant_(tensor: Any, val: float) -> Any:
     return _filled(tensor, weft.full(tensor.shape, val, dtype=tensor.dtype))
 
 
-def zeros_(tensor: Any) -> Any:
+def zeros_(tensor: Tensor) -> Tensor:
     """Fill with zeros.
 
     >>> import weft
@@ -76,7 +82,7 @@ def zeros_(tensor: Any) -> Any:
     return constant_(tensor, 0.0)
 
 
-def ones_(tensor: Any) -> Any:
+def ones_(tensor: Tensor) -> Tensor:
     """Fill with ones.
 
     >>> import weft
@@ -86,7 +92,7 @@ def ones_(tensor: Any) -> Any:
     return constant_(tensor, 1.0)
 
 
-def eye_(tensor: Any) -> Any:
+def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with ones on its diagonal, zeros elsewhere.
 
     >>> import weft
@@ -98,7 +104,7 @@ def eye_(tensor: Any) -> Any:
     return _filled(tensor, weft.eye(*tensor.shape))
 
 
-def dirac_(tensor: Any, groups: int = 1) -> Any:
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill the weight of a convolution so that it passes its input on, as far as there are channels.
 
     >>> import weft
@@ -119,7 +125,7 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     return _filled(tensor, values)
 
 
-def orthogonal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with an orthogonal matrix; axes after the first count as one (Saxe and others, 2013).
 
     >>> import weft
@@ -136,7 +142,7 @@ def orthogonal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
     return _filled(tensor, (q.T if rows < columns else q).reshape(tensor.shape) * gain)
 
 
-def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fill a matrix with normal draws, of which in each column a fraction is zero (Martens, 2010).
 
     >>> import weft
@@ -151,12 +157,12 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     return _filled(tensor, weft.where(order < zeros, 0.0, drawn))
 
 
-def _need_matrix(op: str, tensor: Any) -> None:
+def _need_matrix(op: str, tensor: Tensor) -> None:
     if tensor.ndim != 2:
         raise ShapeError(op, f"the tensor must have two axes, got shape {tensor.shape}")
 
 
-def fans(tensor: Any) -> tuple[int, int]:
+def fans(tensor: Tensor) -> tuple[int, int]:
     """How many inputs an output of a weight (out, in, *kernel) has, and how many outputs an input.
 
     >>> import weft
@@ -188,7 +194,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return gains[nonlinearity]
 
 
-def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill so that signals keep their size forward and backward; uniform (Glorot and Bengio, 2010).
 
     >>> import weft
@@ -200,7 +206,7 @@ def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> An
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill so that signals keep their size forward and backward; normal (Glorot and Bengio, 2010).
 
     >>> import weft
@@ -210,7 +216,7 @@ def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any
     return normal_(tensor, 0.0, gain * sqrt(2.0 / sum(fans(tensor))), generator)
 
 
-def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
         raise DomainError("kaiming", f"mode must be 'fan_in' or 'fan_out', got {mode!r}")
     fan = fans(tensor)[0 if mode == "fan_in" else 1]
@@ -218,8 +224,12 @@ def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float:
 
 
 def kaiming_uniform_(
-    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
-) -> Any:
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
     """Fill so that signals keep their size through rectifiers; uniform (He and others, 2015).
 
     >>> import weft
@@ -232,8 +242,12 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
-) -> Any:
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
     """Fill so that signals keep their size through rectifiers; normal (He and others, 2015).
 
     >>> import weft

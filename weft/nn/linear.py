@@ -6,6 +6,9 @@ from math import sqrt
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.nn import init
 from weft.nn.module import Module
 from weft.nn.parameter import new_parameter
@@ -22,7 +25,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x itself."""
         return x
 
@@ -46,7 +49,12 @@ class Linear(Module):
     bias: Any
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.in_features = in_features
@@ -62,7 +70,7 @@ class Linear(Module):
             bound = 1 / sqrt(self.in_features) if self.in_features > 0 else 0.0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x (..., in_features) to (..., out_features)."""
         return weft.linear(x, self.weight, self.bias)
 
@@ -98,8 +106,8 @@ class Bilinear(Module):
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.in1_features = in1_features
@@ -115,7 +123,7 @@ class Bilinear(Module):
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """x1 (..., in1) and x2 (..., in2) to (..., out)."""
         return weft.bilinear(x1, x2, self.weight, self.bias)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import weft
+from weft import Tensor
 from weft.errors import DomainError
 from weft.nn.functional import ctc_loss
 from weft.nn.module import Module
@@ -43,7 +44,7 @@ class L1Loss(Loss):
     tensor(1.)
     """
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.l1_loss(x, target, reduction=self.reduction)
 
@@ -56,7 +57,7 @@ class MSELoss(Loss):
     tensor(2.)
     """
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.mse_loss(x, target, reduction=self.reduction)
 
@@ -75,7 +76,7 @@ class HuberLoss(Loss):
         super().__init__(reduction)
         self.delta = delta
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.huber_loss(x, target, self.reduction, self.delta)
 
@@ -94,7 +95,7 @@ class SmoothL1Loss(Loss):
         super().__init__(reduction)
         self.beta = beta
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.smooth_l1_loss(x, target, self.reduction, self.beta)
 
@@ -123,7 +124,7 @@ class PoissonNLLLoss(Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.poisson_nll_loss(x, target, self.log_input, self.full, self.eps, self.reduction)
 
@@ -148,7 +149,7 @@ class GaussianNLLLoss(Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, x: Any, target: Any, var: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor, var: Tensor) -> Tensor:
         """The loss of means x and variances."""
         return weft.gaussian_nll_loss(x, target, var, self.full, self.eps, self.reduction)
 
@@ -173,7 +174,7 @@ class KLDivLoss(Loss):
         super().__init__(reduction)
         self.log_target = log_target
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.kl_div(x, target, self.reduction, self.log_target)
 
@@ -183,7 +184,7 @@ class _Weighted(Loss):
 
     weight: Any
 
-    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
 
@@ -200,7 +201,7 @@ class BCELoss(_Weighted):
     tensor(0.6931)
     """
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of probabilities x."""
         return weft.binary_cross_entropy(x, target, self.weight, self.reduction)
 
@@ -220,11 +221,13 @@ class BCEWithLogitsLoss(_Weighted):
 
     pos_weight: Any
 
-    def __init__(self, weight: Any = None, reduction: str = "mean", pos_weight: Any = None) -> None:
+    def __init__(
+        self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None
+    ) -> None:
         super().__init__(weight, reduction)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of logits x."""
         weights = {"weight": self.weight, "pos_weight": self.pos_weight}
         return weft.binary_cross_entropy_with_logits(x, target, reduction=self.reduction, **weights)
@@ -243,11 +246,13 @@ class NLLLoss(_Weighted):
     tensor(0.6931)
     """
 
-    def __init__(self, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+    def __init__(
+        self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+    ) -> None:
         super().__init__(weight, reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of log-probabilities x."""
         return weft.nll_loss(x, target, self.weight, self.ignore_index, self.reduction)
 
@@ -268,7 +273,7 @@ class CrossEntropyLoss(_Weighted):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
@@ -279,7 +284,7 @@ class CrossEntropyLoss(_Weighted):
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of logits x."""
         return weft.cross_entropy(
             x,
@@ -312,7 +317,9 @@ class CTCLoss(Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor
+    ) -> Tensor:
         """The loss of log-probabilities (T, N, C); see ``nn.functional.ctc_loss``."""
         return ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity

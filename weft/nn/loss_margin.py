@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import weft
+from weft import Tensor
 from weft.nn.loss import Loss
 
 
@@ -29,7 +30,7 @@ class MarginRankingLoss(_Margin):
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(margin, reduction)
 
-    def forward(self, x1: Any, x2: Any, target: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         """The loss of two scores."""
         return weft.margin_ranking_loss(x1, x2, target, self.margin, self.reduction)
 
@@ -45,7 +46,7 @@ class HingeEmbeddingLoss(_Margin):
     def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(margin, reduction)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.hinge_embedding_loss(x, target, self.margin, self.reduction)
 
@@ -62,7 +63,7 @@ class CosineEmbeddingLoss(_Margin):
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(margin, reduction)
 
-    def forward(self, x1: Any, x2: Any, target: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         """The loss of pairs of vectors."""
         return weft.cosine_embedding_loss(x1, x2, target, self.margin, self.reduction)
 
@@ -75,7 +76,7 @@ class SoftMarginLoss(Loss):
     tensor(0.6931)
     """
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.soft_margin_loss(x, target, self.reduction)
 
@@ -96,12 +97,14 @@ class MultiMarginLoss(_Margin):
 
     weight: Any
 
-    def __init__(self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean") -> None:
+    def __init__(
+        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, reduction: str = "mean"
+    ) -> None:
         super().__init__(margin, reduction)
         self.p = p
         self.register_buffer("weight", weight)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of scores x."""
         return weft.multi_margin_loss(x, target, self.p, self.margin, self.weight, self.reduction)
 
@@ -116,7 +119,7 @@ class MultiLabelMarginLoss(Loss):
     tensor(0.)
     """
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of scores x."""
         return weft.multilabel_margin_loss(x, target, self.reduction)
 
@@ -135,11 +138,11 @@ class MultiLabelSoftMarginLoss(Loss):
 
     weight: Any
 
-    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of logits x."""
         return weft.multilabel_soft_margin_loss(x, target, self.weight, self.reduction)
 
@@ -173,7 +176,7 @@ class TripletMarginLoss(_Margin):
         self.eps = eps
         self.swap = swap
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss of triplets of vectors."""
         settings = (self.margin, self.p, self.eps, self.swap, self.reduction)
         return weft.triplet_margin_loss(anchor, positive, negative, *settings)
@@ -207,7 +210,7 @@ class TripletMarginWithDistanceLoss(_Margin):
         self.distance_function = distance_function
         self.swap = swap
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss of triplets."""
         return weft.triplet_margin_with_distance_loss(
             anchor,

@@ -7,17 +7,31 @@ and modules. Hooks are in ``weft.nn.hooks``, states in ``weft.nn.state``, text i
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.capture.modules import call_forward, is_capturing, module_scope, read_attribute
 from weft.errors import ArgumentError
 from weft.nn.hooks import NO_HOOKS, Hook, HookHandle, Hooks, add_hook, call_around
 from weft.nn.parameter import Parameter, mark
 
 if TYPE_CHECKING:
+    from weft.nn.state import KeyDifference
     from weft.nn.summary import Summary
+
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class HasForward(Protocol[P, R]):
+    """What says what a call takes and gives."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...  # noqa: D102
 
 
 class Module:
@@ -63,15 +77,22 @@ class Module:
         """What a call computes; subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run ``forward``, and the hooks around it."""
-        if is_capturing():
-            with module_scope(self._path()):
-                hooks = read_attribute(self, "_hooks")
-                return call_around(self, hooks, call_forward, args, kwargs)
-        if self._hooks is not NO_HOOKS:
-            return call_around(self, self._hooks, _plain_call, args, kwargs)
-        return self.forward(*args, **kwargs)
+    if TYPE_CHECKING:  # a call takes and gives what the class's own forward does
+
+        def __call__(self: HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: D102
+            ...
+
+    else:
+
+        def __call__(self, *args, **kwargs):
+            """Run ``forward``, and the hooks around it."""
+            if is_capturing():
+                with module_scope(self._path()):
+                    hooks = read_attribute(self, "_hooks")
+                    return call_around(self, hooks, call_forward, args, kwargs)
+            if self._hooks is not NO_HOOKS:
+                return call_around(self, self._hooks, _plain_call, args, kwargs)
+            return self.forward(*args, **kwargs)
 
     # Attributes
 
@@ -122,7 +143,7 @@ class Module:
             if names != but and name in listed:
                 self.__dict__[names] = {k: v for k, v in listed.items() if k != name}
 
-    def register_parameter(self, name: str, param: Any) -> None:
+    def register_parameter(self, name: str, param: Tensor) -> None:
         """Set a parameter, or None: then the module could have one, and has none."""
         if param is None:
             self._enlist("_parameter_names", name)
@@ -132,7 +153,7 @@ class Module:
             )
         setattr(self, name, param)
 
-    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Set a tensor that is state but is not learned, such as a running mean.
 
         Args:
@@ -200,7 +221,7 @@ class Module:
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Any]]:
+    ) -> Iterator[tuple[str, Parameter]]:
         """All parameters with paths such as ``layers.0.weight``.
 
         Args:
@@ -210,15 +231,15 @@ class Module:
         """
         return self._named("_parameter_names", prefix, recurse, remove_duplicate)
 
-    def parameters(self, recurse: bool = True) -> Iterator[Any]:
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """All parameters, each once."""
         return (p for _, p in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Any]]:
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """All buffers, each once, with paths."""
         return self._named("_buffer_names", prefix, recurse)
 
-    def buffers(self, recurse: bool = True) -> Iterator[Any]:
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """All buffers, each once."""
         return (b for _, b in self.named_buffers(recurse=recurse))
 
@@ -278,7 +299,7 @@ class Module:
             elif p.grad is not None:
                 p.grad = weft.zeros_like(p)
 
-    def to(self, *target: Any, device: Any = None, dtype: Any = None) -> Self:
+    def to(self, *target: Any, device: DeviceLike | None = None, dtype: DTypeLike | None = None) -> Self:
         """Give floating parameters and buffers another dtype or device; returns the module.
 
         The parameters stay the same objects, so that optimizers made before keep working.
@@ -368,7 +389,7 @@ class Module:
 
         return state_dict(self, prefix, keep_vars)
 
-    def load_state_dict(self, state_dict: Any, strict: bool = True) -> Any:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> KeyDifference:
         """Give parameters and buffers the values of a ``state_dict``.
 
         Args:

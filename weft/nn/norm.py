@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
+from weft.base.shapes import ShapeLike
 from weft.errors import DomainError
 from weft.nn import init
 from weft.nn.module import Module
 from weft.nn.parameter import new_parameter
 
 
-def _shape(normalized_shape: Any) -> tuple[int, ...]:
+def _shape(normalized_shape: ShapeLike) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
@@ -21,7 +25,9 @@ class _Scaled(Module):
     weight: Any
     bias: Any
 
-    def _add_parameters(self, shape: Any, weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+    def _add_parameters(
+        self, shape: ShapeLike, weight: bool, bias: bool, device: DeviceLike | None, dtype: DTypeLike | None
+    ) -> None:
         self.register_parameter("weight", new_parameter(shape, device, dtype, weight))
         self.register_parameter("bias", new_parameter(shape, device, dtype, bias))
         self.reset_parameters()
@@ -52,12 +58,12 @@ class LayerNorm(_Scaled):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: ShapeLike,
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
@@ -66,7 +72,7 @@ class LayerNorm(_Scaled):
         has_bias = elementwise_affine and bias
         self._add_parameters(self.normalized_shape, elementwise_affine, has_bias, device, dtype)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x normalised."""
         return weft.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -94,11 +100,11 @@ class RMSNorm(Module):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: ShapeLike,
         eps: float | None = None,
         elementwise_affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _shape(normalized_shape)
@@ -113,7 +119,7 @@ class RMSNorm(Module):
         if self.weight is not None:
             init.ones_(self.weight)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x normalised."""
         return weft.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
@@ -145,8 +151,8 @@ class GroupNorm(_Scaled):
         num_channels: int,
         eps: float = 1e-5,
         affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -160,7 +166,7 @@ class GroupNorm(_Scaled):
         self.affine = affine
         self._add_parameters(num_channels, affine, affine and bias, device, dtype)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x normalised."""
         return weft.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
@@ -190,7 +196,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x normalised."""
         return weft.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
 

@@ -5,9 +5,9 @@ Widths are given as in ``(left, right, top, bottom, front, back)``: the last axi
 
 from __future__ import annotations
 
-from typing import Any
-
 import weft
+from weft import Tensor
+from weft.base.shapes import PerAxis
 from weft.errors import ShapeError
 from weft.nn.module import Module
 
@@ -18,7 +18,7 @@ class _Pad(Module):
     value: float = 0.0
     _shown: tuple[str, ...] = ("padding",)
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: PerAxis) -> None:
         super().__init__()
         sides = (padding,) * (2 * self.rank) if isinstance(padding, int) else tuple(padding)
         if len(sides) != 2 * self.rank:
@@ -28,14 +28,14 @@ class _Pad(Module):
         self.padding = sides
         self._widths = tuple((sides[i], sides[i + 1]) for i in range(2 * self.rank - 2, -1, -2))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x with a border; negative widths cut."""
         if x.ndim < self.rank:
             raise ShapeError(type(self).__name__, f"x must have at least {self.rank} axes, got {x.ndim}")
         return _padded(x, ((0, 0),) * (x.ndim - self.rank) + self._widths, self.mode, self.value)
 
 
-def _padded(x: Any, widths: tuple[tuple[int, int], ...], mode: str, value: float) -> Any:
+def _padded(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str, value: float) -> Tensor:
     if any(a < 0 or b < 0 for a, b in widths):
         sides = zip(x.shape, widths, strict=True)
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in sides)]
@@ -45,7 +45,7 @@ def _padded(x: Any, widths: tuple[tuple[int, int], ...], mode: str, value: float
 class _ConstantPad(_Pad):
     _shown = ("padding", "value")
 
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: PerAxis, value: float) -> None:
         super().__init__(padding)
         self.value = value
 

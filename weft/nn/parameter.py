@@ -7,9 +7,13 @@ one is remembered here, beside it.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
+from weft.base.shapes import ShapeLike
 
 _known: dict[int, weakref.ref[Any]] = {}  # by id; an entry goes when its tensor does
 
@@ -22,35 +26,46 @@ class _Kind(type):
         return reference is not None and reference() is instance
 
 
-class Parameter(metaclass=_Kind):
-    """A tensor that a module learns: set as an attribute of a ``Module``, it is among its ``parameters()``.
+if TYPE_CHECKING:
 
-    Args:
-        data: its values, a tensor or what ``weft.as_tensor`` takes.
-        requires_grad: whether gradients are wanted; False for one that is frozen.
+    class Parameter(Tensor):
+        """A tensor that a module learns; at run time it is of the class Tensor."""
 
-    >>> import weft
-    >>> from weft import nn
-    >>> w = nn.Parameter(weft.ones(2))
-    >>> w
-    tensor([1., 1.], requires_grad=True)
-    >>> isinstance(w, nn.Parameter), isinstance(weft.ones(2), nn.Parameter)
-    (True, False)
-    """
+        def __init__(self, data: object = None, requires_grad: bool = True) -> None: ...
 
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
-        """A new tensor with the same values, which is a parameter."""
-        tensor = weft.empty(0) if data is None else weft.as_tensor(data)
-        return mark(tensor.detach().requires_grad_(requires_grad))
+else:
+
+    class Parameter(metaclass=_Kind):
+        """A tensor that a module learns: as an attribute of a ``Module``, it is among its ``parameters()``.
+
+        Args:
+            data: its values, a tensor or what ``weft.as_tensor`` takes.
+            requires_grad: whether gradients are wanted; False for one that is frozen.
+
+        >>> import weft
+        >>> from weft import nn
+        >>> w = nn.Parameter(weft.ones(2))
+        >>> w
+        tensor([1., 1.], requires_grad=True)
+        >>> isinstance(w, nn.Parameter), isinstance(weft.ones(2), nn.Parameter)
+        (True, False)
+        """
+
+        def __new__(cls, data=None, requires_grad=True):
+            """A new tensor with the same values, which is a parameter."""
+            tensor = weft.empty(0) if data is None else weft.as_tensor(data)
+            return mark(tensor.detach().requires_grad_(requires_grad))
 
 
-def mark(tensor: Any) -> Any:
+def mark(tensor: Tensor) -> Tensor:
     """Remember that a tensor is a parameter; returns it."""
     key = id(tensor)
     _known[key] = weakref.ref(tensor, lambda _: _known.pop(key, None))
     return tensor
 
 
-def new_parameter(shape: Any, device: Any, dtype: Any, wanted: bool = True) -> Any:
+def new_parameter(
+    shape: ShapeLike, device: DeviceLike | None, dtype: DTypeLike | None, wanted: bool = True
+) -> Any:
     """A parameter that is yet to be filled; None if none is wanted."""
     return Parameter(weft.empty(shape, device=device, dtype=dtype)) if wanted else None

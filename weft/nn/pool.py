@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import weft
+from weft import Tensor
+from weft.base.shapes import PerAxis
 from weft.nn.module import Module
 
 
@@ -14,7 +16,7 @@ class _Pool(Module):
     rank = 0
     _shown: tuple[str, ...] = ("kernel_size", "stride", "padding")
 
-    def __init__(self, kernel_size: Any, stride: Any, padding: Any) -> None:
+    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None, padding: PerAxis) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
@@ -26,10 +28,10 @@ class _MaxPool(_Pool):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: PerAxis,
+        stride: PerAxis | None = None,
+        padding: PerAxis = 0,
+        dilation: PerAxis = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
@@ -38,7 +40,7 @@ class _MaxPool(_Pool):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The largest values, and where they are if ``return_indices``."""
         function = (weft.max_pool1d, weft.max_pool2d, weft.max_pool3d)[self.rank - 1]
         window = (self.kernel_size, self.stride, self.padding, self.dilation)
@@ -88,10 +90,10 @@ class MaxPool3d(_MaxPool):
 
 
 class _MaxUnpool(_Pool):
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None = None, padding: PerAxis = 0) -> None:
         super().__init__(kernel_size, stride, padding)
 
-    def forward(self, x: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """The values at the places that a pool found them at, zeros elsewhere."""
         function = (weft.max_unpool1d, weft.max_unpool2d, weft.max_unpool3d)[self.rank - 1]
         return function(x, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -155,9 +157,9 @@ class AvgPool1d(_Pool):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: PerAxis,
+        stride: PerAxis | None = None,
+        padding: PerAxis = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
@@ -165,7 +167,7 @@ class AvgPool1d(_Pool):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The means."""
         window = (self.kernel_size, self.stride, self.padding)
         return weft.avg_pool1d(x, *window, self.ceil_mode, self.count_include_pad)
@@ -191,9 +193,9 @@ class AvgPool2d(AvgPool1d):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: PerAxis,
+        stride: PerAxis | None = None,
+        padding: PerAxis = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
@@ -201,7 +203,7 @@ class AvgPool2d(AvgPool1d):
         super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
         self.divisor_override = divisor_override
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The means."""
         function = weft.avg_pool2d if self.rank == 2 else weft.avg_pool3d
         window = (self.kernel_size, self.stride, self.padding)
@@ -224,7 +226,7 @@ class _LPPool(Module):
     _shown = ("norm_type", "kernel_size", "stride")
 
     def __init__(
-        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+        self, norm_type: float, kernel_size: PerAxis, stride: PerAxis | None = None, ceil_mode: bool = False
     ) -> None:
         super().__init__()
         self.norm_type = norm_type
@@ -232,7 +234,7 @@ class _LPPool(Module):
         self.stride = stride
         self.ceil_mode = ceil_mode
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The p-norms of the windows."""
         function = (weft.lp_pool1d, weft.lp_pool2d, weft.lp_pool3d)[self.rank - 1]
         return function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
@@ -283,13 +285,13 @@ class _Adaptive(Module):
     rank = 0
     _shown = ("output_size",)
 
-    def __init__(self, output_size: Any) -> None:
+    def __init__(self, output_size: PerAxis) -> None:
         super().__init__()
         self.output_size = output_size
 
 
 class _AdaptiveAvgPool(_Adaptive):
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The means of the bins."""
         functions = (weft.adaptive_avg_pool1d, weft.adaptive_avg_pool2d, weft.adaptive_avg_pool3d)
         return functions[self.rank - 1](x, self.output_size)
@@ -329,11 +331,11 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
 
 
 class _AdaptiveMaxPool(_Adaptive):
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+    def __init__(self, output_size: PerAxis, return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices = return_indices
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The largest values, and where they are if ``return_indices``."""
         functions = (weft.adaptive_max_pool1d, weft.adaptive_max_pool2d, weft.adaptive_max_pool3d)
         return functions[self.rank - 1](x, self.output_size, self.return_indices)

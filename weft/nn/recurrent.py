@@ -10,6 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.errors import DomainError, ShapeError
 from weft.nn.parameter import new_parameter
 from weft.nn.recurrent_cells import Recurrent, check_nonlinearity, gru_step, lstm_step, rnn_step
@@ -27,8 +30,8 @@ class _Layers(Recurrent):
         dropout: float,
         bidirectional: bool,
         proj_size: int,
-        device: Any,
-        dtype: Any,
+        device: DeviceLike | None,
+        dtype: DTypeLike | None,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -59,7 +62,7 @@ class _Layers(Recurrent):
             input_size = outputs * len(ways)
         self.reset_parameters()
 
-    def forward(self, x: Any, state: Any = None) -> tuple[Any, Any]:
+    def forward(self, x: Tensor, state: Any = None) -> Any:
         """The outputs of the last layer at every step, and the last states of all layers.
 
         Args:
@@ -100,7 +103,7 @@ class _Layers(Recurrent):
             raise ShapeError(type(self).__name__, f"the state must have the shape {wanted}, got {got}")
         return state
 
-    def _through(self, steps: Any, state: Any, mask: Any) -> tuple[Any, Any]:
+    def _through(self, steps: Any, state: Any, mask: Tensor | None) -> Any:
         """All layers: the outputs of the last, and the last states of all."""
         lasts: list[Any] = []
         for suffixes in self._suffixes:
@@ -118,7 +121,7 @@ class _Layers(Recurrent):
             return steps, (weft.stack([h for h, _ in lasts]), weft.stack([c for _, c in lasts]))
         return steps, weft.stack(lasts)
 
-    def _run(self, x: Any, state: Any, suffix: str, mask: Any) -> tuple[Any, Any]:
+    def _run(self, x: Tensor, state: Any, suffix: str, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """All steps of one layer in one direction: the outputs stacked, and the last state."""
         given, from_h = self._from_x(x, suffix), self._from_h(suffix)
         backwards, length = suffix.endswith("_reverse"), x.shape[0]
@@ -189,8 +192,8 @@ class RNN(_Layers):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         check_nonlinearity("RNN", nonlinearity)
         super().__init__(
@@ -198,7 +201,7 @@ class RNN(_Layers):
         )
         self.nonlinearity = nonlinearity
 
-    def _next(self, from_x: Any, state: Any, from_h: Callable[[Any], Any]) -> Any:
+    def _next(self, from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> Tensor:
         return rnn_step(from_x, state, from_h, self.nonlinearity)
 
 
@@ -233,14 +236,14 @@ class GRU(_Layers):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
         )
 
-    def _next(self, from_x: Any, state: Any, from_h: Callable[[Any], Any]) -> Any:
+    def _next(self, from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> Tensor:
         return gru_step(from_x, state, from_h)
 
 
@@ -278,13 +281,13 @@ class LSTM(_Layers):
         dropout: float = 0.0,
         bidirectional: bool = False,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
             dtype,
         )  # fmt: skip
 
-    def _next(self, from_x: Any, state: Any, from_h: Callable[[Any], Any]) -> Any:
+    def _next(self, from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> Any:
         return lstm_step(from_x, state, from_h)

@@ -11,19 +11,22 @@ from math import sqrt
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.errors import DomainError, ShapeError
 from weft.nn import init
 from weft.nn.module import Module
 from weft.nn.parameter import new_parameter
 
 
-def rnn_step(from_x: Any, h: Any, from_h: Callable[[Any], Any], nonlinearity: str) -> Any:
+def rnn_step(from_x: Tensor, h: Tensor, from_h: Callable[[Any], Any], nonlinearity: str) -> Tensor:
     """The next state of a simple network: x has been multiplied by its weight, h is yet to be."""
     summed = from_x + from_h(h)
     return weft.tanh(summed) if nonlinearity == "tanh" else weft.relu(summed)
 
 
-def gru_step(from_x: Any, h: Any, from_h: Callable[[Any], Any]) -> Any:
+def gru_step(from_x: Tensor, h: Tensor, from_h: Callable[[Any], Any]) -> Tensor:
     """The next state of gated recurrent units."""
     xr, xz, xn = weft.chunk(from_x, 3, axis=-1)
     hr, hz, hn = weft.chunk(from_h(h), 3, axis=-1)
@@ -32,7 +35,7 @@ def gru_step(from_x: Any, h: Any, from_h: Callable[[Any], Any]) -> Any:
     return new + update * (h - new)
 
 
-def lstm_step(from_x: Any, state: Any, from_h: Callable[[Any], Any]) -> tuple[Any, Any]:
+def lstm_step(from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
     """The next state (h, c) of a long short-term memory."""
     h, c = state
     i, f, g, o = weft.chunk(from_x + from_h(h), 4, axis=-1)
@@ -55,7 +58,13 @@ class Recurrent(Module):
     hidden_size: int
 
     def _add_weights(
-        self, suffix: str, inputs: int, outputs: int, bias: bool, device: Any, dtype: Any
+        self,
+        suffix: str,
+        inputs: int,
+        outputs: int,
+        bias: bool,
+        device: DeviceLike | None,
+        dtype: DTypeLike | None,
     ) -> None:
         rows = self.gates * self.hidden_size
         setattr(self, f"weight_ih{suffix}", new_parameter((rows, inputs), device, dtype))
@@ -69,7 +78,7 @@ class Recurrent(Module):
         for p in self.parameters():
             init.uniform_(p, -bound, bound)
 
-    def _check_input(self, x: Any, ranks: tuple[int, int]) -> None:
+    def _check_input(self, x: Tensor, ranks: tuple[int, int]) -> None:
         if x.ndim not in ranks:
             allowed = " or ".join(str(r) for r in ranks)
             raise ShapeError(type(self).__name__, f"x must have {allowed} axes, got shape {x.shape}")
@@ -77,7 +86,7 @@ class Recurrent(Module):
             got = f"shape {x.shape}"
             raise ShapeError(type(self).__name__, f"the last axis of x must be {self.input_size}, got {got}")
 
-    def _from_x(self, x: Any, suffix: str) -> Any:
+    def _from_x(self, x: Tensor, suffix: str) -> Tensor:
         """x times its weight, of all steps at once."""
         return weft.linear(x, getattr(self, f"weight_ih{suffix}"), getattr(self, f"bias_ih{suffix}"))
 
@@ -86,13 +95,18 @@ class Recurrent(Module):
         weight, bias = getattr(self, f"weight_hh{suffix}"), getattr(self, f"bias_hh{suffix}")
         return lambda h: weft.linear(h, weight, bias)
 
-    def _next(self, from_x: Any, state: Any, from_h: Callable[[Any], Any]) -> Any:
+    def _next(self, from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> Any:
         raise NotImplementedError  # each kind of network says it
 
 
 class _Cell(Recurrent):
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.input_size = input_size
@@ -101,7 +115,7 @@ class _Cell(Recurrent):
         self._add_weights("", input_size, hidden_size, bias, device, dtype)
         self.reset_parameters()
 
-    def forward(self, x: Any, state: Any = None) -> Any:
+    def forward(self, x: Tensor, state: Any = None) -> Any:
         """The next state, of x (N, input) or (input,) and a state of that form, zeros by default."""
         self._check_input(x, (1, 2))
         if state is None:
@@ -136,14 +150,14 @@ class RNNCell(_Cell):
         hidden_size: int,
         bias: bool = True,
         nonlinearity: str = "tanh",
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, device, dtype)
         check_nonlinearity("RNNCell", nonlinearity)
         self.nonlinearity = nonlinearity
 
-    def _next(self, from_x: Any, state: Any, from_h: Callable[[Any], Any]) -> Any:
+    def _next(self, from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> Tensor:
         return rnn_step(from_x, state, from_h, self.nonlinearity)
 
 
@@ -157,7 +171,7 @@ class GRUCell(_Cell):
 
     gates = 3
 
-    def _next(self, from_x: Any, state: Any, from_h: Callable[[Any], Any]) -> Any:
+    def _next(self, from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> Tensor:
         return gru_step(from_x, state, from_h)
 
 
@@ -173,5 +187,5 @@ class LSTMCell(_Cell):
     gates = 4
     has_cell = True
 
-    def _next(self, from_x: Any, state: Any, from_h: Callable[[Any], Any]) -> Any:
+    def _next(self, from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> Any:
         return lstm_step(from_x, state, from_h)

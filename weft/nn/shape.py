@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.shapes import PerAxis
 from weft.nn.module import Module
 
 
@@ -23,7 +25,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x with fewer axes."""
         return weft.flatten(x, self.start_dim, self.end_dim)
 
@@ -47,7 +49,7 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = tuple(unflattened_size)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x with more axes."""
         return weft.unflatten(x, self.dim, self.unflattened_size)
 
@@ -68,14 +70,16 @@ class Unfold(Module):
 
     _shown = ("kernel_size", "dilation", "padding", "stride")
 
-    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+    def __init__(
+        self, kernel_size: PerAxis, dilation: PerAxis = 1, padding: PerAxis = 0, stride: PerAxis = 1
+    ) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.dilation = dilation
         self.padding = padding
         self.stride = stride
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The columns."""
         return weft.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)
 
@@ -91,7 +95,12 @@ class Fold(Module):
     _shown = ("output_size", "kernel_size", "dilation", "padding", "stride")
 
     def __init__(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self,
+        output_size: PerAxis,
+        kernel_size: PerAxis,
+        dilation: PerAxis = 1,
+        padding: PerAxis = 0,
+        stride: PerAxis = 1,
     ) -> None:
         super().__init__()
         self.output_size = output_size
@@ -100,7 +109,7 @@ class Fold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The sums of the windows."""
         window = (self.kernel_size, self.dilation, self.padding, self.stride)
         return weft.fold(x, self.output_size, *window)
@@ -138,7 +147,7 @@ class Upsample(Module):
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x resized."""
         return weft.interpolate(
             x,
@@ -188,7 +197,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x with fewer channels and more pixels."""
         return weft.pixel_shuffle(x, self.upscale_factor)
 
@@ -207,7 +216,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x with more channels and fewer pixels."""
         return weft.pixel_unshuffle(x, self.downscale_factor)
 
@@ -226,6 +235,6 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """x with its channels in another order."""
         return weft.channel_shuffle(x, self.groups)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import weft
+from weft import Tensor
 from weft.nn.module import Module
 
 
@@ -22,7 +21,7 @@ class GLU(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Along the axis."""
         return weft.glu(x, self.dim)
 
@@ -34,7 +33,7 @@ class _Softmax(Module):
         super().__init__()
         self.dim = dim
 
-    def _axis(self, x: Any) -> int:
+    def _axis(self, x: Tensor) -> int:
         """The axis to normalise along; without one, the first of x with 0, 1 or 3 axes, else the second."""
         return self.dim if self.dim is not None else 0 if x.ndim in (0, 1, 3) else 1
 
@@ -47,7 +46,7 @@ class Softmax(_Softmax):
     tensor([0.5000, 0.5000])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Along the axis."""
         return weft.softmax(x, axis=self._axis(x))
 
@@ -60,7 +59,7 @@ class Softmin(_Softmax):
     tensor([0.5000, 0.5000])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Along the axis."""
         return weft.softmin(x, axis=self._axis(x))
 
@@ -73,7 +72,7 @@ class LogSoftmax(_Softmax):
     tensor([-0.6931, -0.6931])
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Along the axis."""
         return weft.log_softmax(x, axis=self._axis(x))
 
@@ -86,6 +85,6 @@ class Softmax2d(Module):
     tensor(1.)
     """
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """Over the channels."""
         return weft.softmax(x, axis=-3)

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import weft
+from weft import Tensor
 from weft.ir.stats import node_flops
 from weft.nn.text import count_parameters
 
@@ -32,7 +33,7 @@ class Row(NamedTuple):
     path: str
     kind: str
     calls: int
-    output: Any
+    output: Tensor
     parameters: int
     memory: int
     flops: int

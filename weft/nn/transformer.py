@@ -7,6 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 import weft
+from weft import Tensor
+from weft.base.device import DeviceLike
+from weft.base.dtypes import DTypeLike
 from weft.errors import DomainError, ShapeError
 from weft.nn import init
 from weft.nn.attention import MultiheadAttention
@@ -50,8 +53,8 @@ class _Layer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         like: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
@@ -69,7 +72,9 @@ class _Layer(Module):
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(type(self).__name__, activation)
 
-    def _attend_to_self(self, x: Any, mask: Any, padding: Any, is_causal: bool, cache: Any) -> Any:
+    def _attend_to_self(
+        self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool, cache: Any
+    ) -> Any:
         found, _ = self.self_attn(
             x,
             x,
@@ -82,7 +87,7 @@ class _Layer(Module):
         )
         return self.dropout1(found)
 
-    def _feed_forward(self, x: Any) -> Any:
+    def _feed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
     def make_cache(self, batch_size: int, max_length: int) -> Any:
@@ -114,9 +119,9 @@ class TransformerEncoderLayer(_Layer):
 
     def forward(
         self,
-        src: Any,
-        src_mask: Any = None,
-        src_key_padding_mask: Any = None,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         cache: Any = None,
     ) -> Any:
@@ -144,12 +149,12 @@ class TransformerDecoderLayer(_Layer):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
         cache: Any = None,
@@ -165,7 +170,9 @@ class TransformerDecoderLayer(_Layer):
         x = self.norm2(x + self._attend_to(x, *other))
         return self.norm3(x + self.dropout3(self._feed_forward(x)))
 
-    def _attend_to(self, x: Any, memory: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
+    def _attend_to(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
+    ) -> Any:
         found, _ = self.multihead_attn(
             x,
             memory,
@@ -194,7 +201,7 @@ class _Stack(Module):
         layers: Any = self.layers
         return ModuleList(layer.make_cache(batch_size, max_length) for layer in layers)
 
-    def _caches(self, cache: Any) -> list[Any]:
+    def _caches(self, cache: Any) -> Any:
         caches = [None] * self.num_layers if cache is None else list(cache)
         if len(caches) != self.num_layers:
             got = f"{len(caches)} for {self.num_layers} layers"
@@ -230,12 +237,12 @@ class TransformerEncoder(_Stack):
 
     def forward(
         self,
-        src: Any,
-        mask: Any = None,
-        src_key_padding_mask: Any = None,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
         cache: Any = None,
-    ) -> Any:
+    ) -> Tensor:
         """src, transformed by each layer in turn."""
         for layer, own in zip(self.layers, self._caches(cache), strict=True):
             src = layer(src, mask, src_key_padding_mask, bool(is_causal), own)
@@ -261,16 +268,16 @@ class TransformerDecoder(_Stack):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
         cache: Any = None,
-    ) -> Any:
+    ) -> Tensor:
         """tgt, transformed by each layer in turn."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         for layer, own in zip(self.layers, self._caches(cache), strict=True):
@@ -319,8 +326,8 @@ class Transformer(Module):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         like: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
@@ -353,7 +360,9 @@ class Transformer(Module):
                 init.xavier_uniform_(p)
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
+    def generate_square_subsequent_mask(
+        sz: int, device: DeviceLike | None = None, dtype: DTypeLike | None = None
+    ) -> Tensor:
         """A floating mask (sz, sz) that lets position i look at positions 0..i.
 
         >>> import weft
@@ -365,14 +374,14 @@ class Transformer(Module):
 
     def forward(
         self,
-        src: Any,
-        tgt: Any,
-        src_mask: Any = None,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
-        src_key_padding_mask: Any = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,

@@ -117,7 +117,7 @@ def saved_of(target: Any, examples: tuple[Any, ...], keywords: dict[str, Any]) -
     return saved_version(target._function, version)
 
 
-class _Forward(GraphFunction):
+class _Forward(GraphFunction[..., Any]):
     """A function that is captured without a backward graph, and not compiled."""
 
     def __init__(self, function: Any, *, staged: bool) -> None:

@@ -161,7 +161,7 @@ def _while_type(
 
 
 def _while(
-    *xs: Array, test: Graph, body: Graph, carries: int, trips: Any, checkpoint_every: int | None
+    *xs: Array, test: Graph, body: Graph, carries: int, trips: object, checkpoint_every: int | None
 ) -> Running:
     run_test, run_body = Ask(test, prepare(test, xs), "test"), Ask(body, prepare(body, xs), "body")
     state, fixed = list(xs[:carries]), xs[carries:]

@@ -130,7 +130,7 @@ Steps = Callable[..., Generator[Ask, list[Array], tuple[Array, ...]]]
 def driven(steps: Steps) -> Callable[..., tuple[Array, ...]]:
     """The kernel that runs all that a generator asks for; it has the generator as its attribute ``steps``."""
 
-    def run(*xs: Array, **attrs: Any) -> tuple[Array, ...]:
+    def run(*xs: Array, **attrs: object) -> tuple[Array, ...]:
         asking = steps(*xs, **attrs)
         try:
             ask = next(asking)

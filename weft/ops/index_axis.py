@@ -27,7 +27,7 @@ from weft.ops.size import count_to, positions
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 
 
-def as_index(op: str, index: Any) -> Any:
+def as_index(op: str, index: object) -> Any:
     """An index as an integer array or tensor; lists of integers become arrays."""
     if not hasattr(index, "dtype") or isinstance(index, np.generic):
         index = np.asarray(index)

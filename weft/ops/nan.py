@@ -19,7 +19,7 @@ from weft.ops.op import Array
 NAN, ALL = True, "all"
 
 
-def check_setting(op: str, check_nan: Any) -> Any:
+def check_setting(op: str, check_nan: object) -> Any:
     """What ``check_nan`` says: False, True for NaN, "all" for infinities too; an error for anything else.
 
     >>> from weft.ops.nan import check_setting
@@ -65,7 +65,7 @@ def asks_for_infinity(attrs: Mapping[str, Any]) -> bool:
 
 
 def non_finite_error(
-    op: str, result: Any, arrays: Sequence[Any], attrs: Mapping[str, Any], check: Any
+    op: str, result: object, arrays: Sequence[Any], attrs: Mapping[str, Any], check: object
 ) -> NonFiniteError | None:
     """The error for a result of an op; None if nothing is wrong with it.
 

@@ -74,7 +74,7 @@ def _spread(variance: Any, eps: float) -> Any:
     return 1.0 / sqrt(variance + eps)
 
 
-def _average(x: Tensor, axes: Ints, count: int) -> Tensor:
+def _average(x: Tensor, axes: Ints, count: int) -> Any:
     return _share(reduce_sum(x, axes=axes, keepdims=True), count)
 
 

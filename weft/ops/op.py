@@ -214,7 +214,7 @@ class Op:
         self.fold_over = self.fold_over if self.fold else ""
         self.on_tensors = _first_use(self)
 
-    def __call__(self, *inputs: Any, **attrs: Any) -> Tensor:
+    def __call__(self, *inputs: object, **attrs: object) -> Tensor:
         """Run on tensors, recording, if any input is one; else evaluate on arrays and numbers.
 
         An op of several outputs gives a tuple of them.
@@ -256,7 +256,7 @@ def register(op: Op) -> Op:
 
 
 def _first_use(op: Op) -> Callable[..., Any]:
-    def on_tensors(*inputs: Any, **attrs: Any) -> Any:
+    def on_tensors(*inputs: object, **attrs: object) -> Any:
         op.on_tensors = hooks.tensor_function(op)
         return op.on_tensors(*inputs, **attrs)
 
@@ -315,7 +315,7 @@ def composite(
             raise ValueError(f"composite {key!r} is declared twice")
 
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             try:
                 if precision and casting and get_ident() in casting:
                     return hooks.run_in_precision(precision, call, args, kwargs)
@@ -344,7 +344,7 @@ def whole(*names: str) -> Callable[[F], F]:
         entry = Composite(function.__name__.strip("_"), function, None, function, names)
 
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             captures = staging.threads and get_ident() in staging.threads
             out = None if captures else hooks.call_large(entry, args, kwargs)
             return function(*args, **kwargs) if out is None else out

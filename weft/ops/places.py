@@ -30,7 +30,7 @@ def _type(mask: TensorType, *, trips: Any) -> TensorType:
     return TensorType((trips,), int64)
 
 
-def _true_places(mask: Array, *, trips: Any) -> Array:
+def _true_places(mask: Array, *, trips: object) -> Array:
     return np.asarray(mask.nonzero()[0], int64)
 
 

@@ -38,7 +38,7 @@ def _cumulative_sum(x: Array, *, axis: int, reverse: bool) -> Array:
     return np.flip(_accumulate(np.add, np.flip(x, axis), axis), axis)
 
 
-def _scan_samples(**attrs: Any) -> list[Sample]:
+def _scan_samples(**attrs: object) -> list[Sample]:
     return [
         Sample((real_array((3, 4)),), {"axis": 1, **attrs}),
         Sample((real_array((4, 3)).T,), {"axis": 0, **attrs}),

@@ -83,7 +83,7 @@ def unit_matrix(value: int, dtype: DType) -> Tensor:
     return diagonal if dtype == np.bool_ else OPS["cast"](diagonal, dtype=dtype)
 
 
-def filled(shape: Shape, value: Any, dtype: DType) -> Any:
+def filled(shape: Shape, value: object, dtype: DType) -> Any:
     """One number in a shape: an array, or a tensor where a size of the shape is not known yet."""
     if is_known(shape):
         return np.full(shape, value, dtype) if value else np.zeros(shape, dtype)

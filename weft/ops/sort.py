@@ -26,7 +26,7 @@ from weft.ops.view.primitives import reshape
 # Sorting. It is stable always; NaN counts as larger than everything.
 
 
-def _samples(**attrs: Any) -> list[Sample]:
+def _samples(**attrs: object) -> list[Sample]:
     return [
         Sample((real_array((3, 5)),), {"axis": 1, **attrs}),
         Sample((real_array((5, 3)).T,), {"axis": 0, **attrs}),

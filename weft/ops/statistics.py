@@ -31,7 +31,7 @@ from weft.ops.view.slices import Ints
 _NAN = float("nan")
 
 
-def _samples(**attrs: Any) -> list[Sample]:
+def _samples(**attrs: object) -> list[Sample]:
     return [
         Sample((real_array((3, 4)),), {"axis": None, **attrs}),
         Sample((real_array((2, 3, 4)),), {"axis": (0, 2), "keepdims": True, **attrs}),

@@ -41,7 +41,7 @@ class Adam(CountedOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -57,7 +57,7 @@ class Adam(CountedOptimizer):
         """The averages, and the largest of the second if asked."""
         return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
 
-    def factors(self, settings: Group, step: Any) -> dict[str, Any]:
+    def factors(self, settings: Group, step: object) -> dict[str, Any]:
         """The size of the step, and the root of how much of the squares is there.
 
         The size is the learning rate, larger at the start, when the average of gradients is still small.
@@ -66,7 +66,7 @@ class Adam(CountedOptimizer):
         return {"size": settings["lr"] / first, "root": weft.sqrt(second)}
 
     @classmethod
-    def rule(cls, settings: Group, p: Any, g: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def rule(cls, settings: Group, p: object, g: object, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """One step of a parameter."""
         g = directed(settings, p, g, decay=not cls.decoupled)
         new = averages(settings, g, state)
@@ -86,7 +86,7 @@ def averages(settings: Group, g: Any, state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def decayed(settings: Group, p: Any) -> Any:
+def decayed(settings: Group, p: object) -> Any:
     """What weight decay leaves of a parameter, where it acts on that itself."""
     return p * settings["kept"] if settings["weight_decay"] else p
 
@@ -107,7 +107,7 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,

@@ -38,7 +38,7 @@ class Adamax(CountedOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -53,7 +53,7 @@ class Adamax(CountedOptimizer):
         """The average, and the largest."""
         return "exp_avg", "exp_inf"
 
-    def factors(self, settings: Group, step: Any) -> dict[str, Any]:
+    def factors(self, settings: Group, step: object) -> dict[str, Any]:
         """The size of the step."""
         return {"size": settings["lr"] / one_minus_power(settings["beta1"], step)}
 
@@ -76,7 +76,7 @@ class _Decoupling(CountedOptimizer):
         return "exp_avg", "exp_avg_sq"
 
     @staticmethod
-    def after_decay(settings: Group, p: Any, g: Any) -> tuple[Any, Any]:
+    def after_decay(settings: Group, p: object, g: object) -> tuple[Any, Any]:
         """The parameter and its gradient, after weight decay of one or the other."""
         decoupled = settings["decoupled_weight_decay"]
         return decayed(settings, p) if decoupled else p, directed(settings, p, g, decay=not decoupled)
@@ -106,7 +106,7 @@ class NAdam(_Decoupling):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -177,7 +177,7 @@ class RAdam(_Decoupling):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -190,7 +190,7 @@ class RAdam(_Decoupling):
         own = {"decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}
         super().__init__(params, {**adam, **own})
 
-    def factors(self, settings: Group, step: Any) -> dict[str, Any]:
+    def factors(self, settings: Group, step: object) -> dict[str, Any]:
         """The size of a plain step, whether the squares count, and the size of a step where they do."""
         first, second = (one_minus_power(settings[name], step) for name in ("beta1", "beta2"))
         plain = settings["lr"] / first
@@ -202,7 +202,7 @@ class RAdam(_Decoupling):
         return {"plain": plain, "counts": counts, "size": size}
 
     @classmethod
-    def rule(cls, settings: Group, p: Any, g: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def rule(cls, settings: Group, p: object, g: object, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """One step of a parameter."""
         value, g = cls.after_decay(settings, p, g)
         new = averages(settings, g, state)

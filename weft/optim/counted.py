@@ -18,7 +18,7 @@ class CountedOptimizer(Optimizer):
         """The names of state that begins with zeros, of the type of each parameter."""
         raise NotImplementedError  # each optimizer says it
 
-    def factors(self, settings: Group, step: Any) -> dict[str, Any]:
+    def factors(self, settings: Group, step: object) -> dict[str, Any]:
         """What all parameters of one count share, from the number of the step, a float64 tensor."""
         raise NotImplementedError  # each optimizer says it
 
@@ -46,7 +46,7 @@ class CountedOptimizer(Optimizer):
                     step = weft.as_tensor(self.state[p]["step"]).astype(weft.float64)
                     self.state[p]["step"] = counts.setdefault(step.item(), step)
 
-    def _share_step(self, params: list[Any], step: Any) -> None:
+    def _share_step(self, params: list[Any], step: object) -> None:
         for p in params:
             self.state[p]["step"] = step
             self.generation += 1

@@ -35,7 +35,7 @@ class EMA:
     tensor([[1., 1.]])
     """
 
-    def __init__(self, model: Any, decay: float = 0.999, *, warmup: bool = False) -> None:
+    def __init__(self, model: object, decay: float = 0.999, *, warmup: bool = False) -> None:
         check_range("EMA", decay=(decay, 0.0, 1.0))
         self.decay = decay
         self.warmup = warmup
@@ -69,7 +69,7 @@ class EMA:
         n = self._updates.astype(weft.float32)
         return weft.minimum((n + 1.0) / (n + 10.0), weft.full_like(n, 1.0) * decay)
 
-    def copy_to(self, model: Any = None) -> None:
+    def copy_to(self, model: object = None) -> None:
         """Give parameters and buffers the averages: those it was made of, or those of another model."""
         groups = (self._params, self._buffers) if model is None else _tensors_of(model)
         targets = groups[0] | groups[1]

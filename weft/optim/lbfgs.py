@@ -49,7 +49,7 @@ class LBFGS(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 1.0,
         max_iter: int = 20,
         max_eval: int | None = None,
@@ -80,7 +80,7 @@ class LBFGS(Optimizer):
             got = repr(settings["line_search_fn"])
             raise DomainError("LBFGS", f'line_search_fn must be "strong_wolfe" or None, got {got}')
 
-    def check_state(self, param: Any, state: Mapping[str, Any]) -> None:
+    def check_state(self, param: object, state: Mapping[str, Any]) -> None:
         """Vectors of all parameters together."""
         total = sum(p.numel() for p in self.param_groups[0]["params"])
         if "d" in state and state["d"].shape != (total,):
@@ -93,7 +93,7 @@ class LBFGS(Optimizer):
             raise DomainError("LBFGS", "params must be in one group, got another one")
         super().add_param_group(param_group)
 
-    def step(self, closure: Any = None) -> Any:
+    def step(self, closure: object = None) -> Any:
         """Change the parameters by up to ``max_iter`` iterations.
 
         Args:
@@ -206,7 +206,7 @@ class _Step:
             memory[name] = [*memory[name], new][-self.group["history_size"] :]
         memory["H_diag"] = curvature / float(y @ y)
 
-    def _go(self, direction: Any, slope: float, length: float, *, is_last: bool) -> float:
+    def _go(self, direction: object, slope: float, length: float, *, is_last: bool) -> float:
         """Move along a direction; gives how far."""
         start = [p.detach() for p in self.group["params"]]
         if self.group["line_search_fn"] is None:

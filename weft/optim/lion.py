@@ -35,7 +35,7 @@ class Lion(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
@@ -51,7 +51,7 @@ class Lion(Optimizer):
             self.add_zeros(p, "exp_avg")
 
     @classmethod
-    def rule(cls, settings: Group, p: Any, g: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def rule(cls, settings: Group, p: object, g: object, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """One step of a parameter."""
         g, mean, beta1, beta2 = (
             directed(settings, p, g, decay=False),

@@ -163,7 +163,7 @@ class Optimizer:
         assign(p, value)
 
     @classmethod
-    def rule(cls, settings: Group, p: Any, g: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def rule(cls, settings: Group, p: object, g: object, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """One step of a parameter, element by element.
 
         Args:
@@ -291,7 +291,7 @@ def directed(settings: Group, p: Any, g: Any, *, decay: bool = True) -> Any:
     return g + p * settings["weight_decay"] if decay and settings["weight_decay"] else g
 
 
-def is_used(setting: Any) -> bool:
+def is_used(setting: object) -> bool:
     """Whether a setting is not 0; one that is read at each call may be anything."""
     return not (isinstance(setting, int | float) and setting == 0)
 

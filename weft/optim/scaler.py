@@ -77,7 +77,7 @@ class GradScaler:
         self._good = weft.tensor(0, dtype=weft.int64)  # steps without such gradients since the last change
         self._parts: WeakKeyDictionary[Optimizer, _Part] = WeakKeyDictionary()
 
-    def scale(self, outputs: Any) -> Any:
+    def scale(self, outputs: object) -> Any:
         """A loss, or several in a list, a tuple or a dict, times the scale."""
         if not read_attribute(self, "enabled"):
             return outputs

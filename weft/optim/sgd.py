@@ -34,7 +34,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: object,
         lr: float = 1e-3,
         momentum: float = 0.0,
         dampening: float = 0.0,
@@ -73,7 +73,7 @@ class SGD(Optimizer):
                 self.generation += 1
 
     @classmethod
-    def rule(cls, settings: Group, p: Any, g: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def rule(cls, settings: Group, p: object, g: object, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """One step of a parameter."""
         d, momentum, new = directed(settings, p, g), settings["momentum"], {}
         if is_used(momentum):

@@ -41,7 +41,7 @@ class Pass:
         self.__wrapped__ = function
         self.__module__ = function.__module__
 
-    def __call__(self, graph: Graph, **options: Any) -> Graph:
+    def __call__(self, graph: Graph, **options: object) -> Graph:
         """The graph after the pass; the same object if nothing changed."""
         if not isinstance(graph, Graph):
             raise ArgumentError(self.name, f"takes a graph, got {type(graph).__name__}")
@@ -50,7 +50,7 @@ class Pass:
                 raise ArgumentError(self.name, f"unknown keyword {name!r}")
         return self.function(graph, **{**self._given, **options})
 
-    def using(self, **options: Any) -> Pass:
+    def using(self, **options: object) -> Pass:
         """The pass with values for some of its options.
 
         >>> import weft
@@ -99,7 +99,7 @@ def graph_pass(function: Function | None = None, *, regions: bool = False, once:
 
 def _in_regions(function: Function) -> Function:
     @wraps(function)
-    def run(graph: Graph, **options: Any) -> Graph:
+    def run(graph: Graph, **options: object) -> Graph:
         return function(each_region(graph, lambda region: run(region, **options)), **options)
 
     return run

@@ -24,7 +24,7 @@ _DOUBLE = 1e-8
 @public
 def check_passes(
     function: Callable[..., Any] | Graph,
-    *args: Any,
+    *args: object,
     passes: Sequence[Step] | None = None,
     fast_math: bool = False,
     tolerance: float | None = None,
@@ -160,5 +160,5 @@ def _difference(a: Array, b: Array) -> str:
     return f"is {b[index]} instead of {a[index]}" + (f" at {index}" if index else "")
 
 
-def _as_array(x: Any) -> Array:
+def _as_array(x: object) -> Array:
     return np.asarray(x.detach() if isinstance(x, TensorLike) else x)  # type: ignore[attr-defined]

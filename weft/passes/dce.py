@@ -104,7 +104,7 @@ def _shrink_call(node: Node, wanted: set[Value]) -> Node:
     return Node(node.op, pick(node.inputs, used), attrs, pick(node.outputs, keep), node.location)
 
 
-def _operands(x: Any) -> Iterator[int]:
+def _operands(x: object) -> Iterator[int]:
     if isinstance(x, Operand):
         yield x.index
     elif isinstance(x, tuple):
@@ -112,7 +112,7 @@ def _operands(x: Any) -> Iterator[int]:
             yield from _operands(i)
 
 
-def _renumber(x: Any, numbers: dict[int, int]) -> Any:
+def _renumber(x: object, numbers: dict[int, int]) -> Any:
     if isinstance(x, Operand):
         return Operand(numbers[x.index])
     return tuple(_renumber(i, numbers) for i in x) if type(x) is tuple else x

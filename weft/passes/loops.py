@@ -98,7 +98,7 @@ def loop_node(
     body: Graph,
     test: Graph | None,
     outputs: Sequence[Value],
-    **changes: Any,
+    **changes: object,
 ) -> Node:
     """The node of a loop with other parts; one that collects nothing tells no number of trips."""
     attrs: dict[str, Any] = {**loop.node.attrs, "body": body, "carries": len(inits), **changes}

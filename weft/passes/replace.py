@@ -43,7 +43,7 @@ def rewrite(
     """
     tensors, attributes = split_parameters(pattern)
 
-    def sides(*xs: Any, **wild: Any) -> tuple[Any, Any]:
+    def sides(*xs: object, **wild: object) -> tuple[Any, Any]:
         return pattern(*xs, **wild), lambda: replacement(*xs, **wild)
 
     name = getattr(pattern, "__name__", "rewrite")

@@ -114,12 +114,12 @@ class _Tracing(Capture):
         return None
 
 
-def has_wildcard(attr: Any) -> bool:
+def has_wildcard(attr: object) -> bool:
     """Whether a wildcard stands in an attribute."""
     return type(attr) is AnyAttribute or (type(attr) is tuple and any(map(has_wildcard, attr)))
 
 
-def _is_unnamed(attr: Any) -> bool:
+def _is_unnamed(attr: object) -> bool:
     return type(attr) is AnyAttribute and not attr.name
 
 
@@ -139,7 +139,7 @@ def read_wildcards(draft: Draft, pattern: Pattern, bound: Bound) -> Wild | None:
     return Wild(named, tuple(guide))
 
 
-def _unify(attr: Any, found: Any, named: dict[str, Any]) -> bool:
+def _unify(attr: object, found: object, named: dict[str, Any]) -> bool:
     if type(attr) is AnyAttribute:
         return not attr.name or same_literal(named.setdefault(attr.name, found), found)
     if type(attr) is tuple and type(found) is tuple and has_wildcard(attr):
@@ -147,11 +147,11 @@ def _unify(attr: Any, found: Any, named: dict[str, Any]) -> bool:
     return True
 
 
-def _listed(result: Any) -> list[Any]:
+def _listed(result: object) -> list[Any]:
     return list(result) if isinstance(result, tuple | list) else [result]
 
 
-def _as_value(capture: Capture, result: Any, wanted: Value) -> Value:
+def _as_value(capture: Capture, result: object, wanted: Value) -> Value:
     """A replacement as a value; numbers take the dtype of what they replace."""
     if isinstance(result, TensorLike):
         return capture.value_of(result)  # type: ignore[arg-type]

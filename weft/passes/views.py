@@ -27,7 +27,7 @@ from weft.ops.view.slices import pad_axes, slice_axes, update_slice
 VIEWS: list[tuple[Any, Rule]] = []
 
 
-def on(*ops: Any) -> Callable[[Rule], Rule]:
+def on(*ops: object) -> Callable[[Rule], Rule]:
     """Enter a rule for ops."""
 
     def enter(rule: Rule) -> Rule:

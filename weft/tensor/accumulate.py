@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import GradientError
-from weft.ops.op import staging
+from weft.ops.op import Tensor, staging
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
 
@@ -24,14 +24,14 @@ from weft.tensor.mode import thread
 _lock = threading.RLock()
 
 
-def gradient_of(tensor: Any) -> Any:
+def gradient_of(tensor: object) -> Any:
     """The gradient a tensor holds, or None; the slot stays unset until there is one."""
     if staging.threads and thread.capture is not None:
         thread.capture.before_grad_read(tensor)
     return getattr(tensor, "_grad", None)
 
 
-def set_gradient(tensor: Any, gradient: Any) -> None:
+def set_gradient(tensor: Any, gradient: Tensor | None) -> None:
     """Give a tensor a gradient, or None."""
     if staging.threads and thread.capture is not None:
         thread.capture.before_grad_write(tensor)
@@ -68,7 +68,7 @@ def _check_level(data: Any, gradient: Any) -> None:
         )
 
 
-def _sum(old: Any, new: Any, create_graph: bool) -> Any:
+def _sum(old: Tensor, new: Tensor, create_graph: bool) -> Any:
     if old is None:
         return new
     if create_graph:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
 from types import TracebackType
@@ -20,7 +20,7 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.errors import AnomalyError, WeftError, format_location, user_location
 from weft.ops.nan import ALL, describe_fault
-from weft.ops.op import OPS, Op, staging
+from weft.ops.op import OPS, Attrs, Op, Tensor, staging
 from weft.tensor.mode import Scope, leave, observing, thread
 from weft.tensor.node import Instrumented, Node
 from weft.tensor.provenance import Provenance
@@ -53,7 +53,7 @@ class _Before(NamedTuple):
 
     watch: Watch | None
     observing: AbstractContextManager[None]
-    evaluated: Any
+    evaluated: Callable[..., None] | None
     staged: bool  # whether ops of this thread took the general path
 
 
@@ -124,7 +124,7 @@ class detect_anomaly(Scope):  # noqa: N801 - used as a function, spelled like on
 
 
 def _look(
-    watch: Watch, provenance: Provenance, op: Op, inputs: Sequence[Any], outs: Sequence[Any], attrs: Any
+    watch: Watch, provenance: Provenance, op: Op, inputs: Sequence[Any], outs: Sequence[Any], attrs: Attrs
 ) -> None:
     """Raise if an op made a result that is looked for."""
     if _thread.in_rule:
@@ -156,7 +156,7 @@ def is_watching() -> bool:
     return _thread.watch is not None
 
 
-def check_seed(grad: Any) -> None:
+def check_seed(grad: Tensor) -> None:
     """Raise if the gradient that a watched backward starts from is wrong already."""
     if _thread.watch is not None and (found := _find(grad, _thread.watch)):
         raise AnomalyError("backward", f"the gradient it starts from must not be {found}")
@@ -205,7 +205,7 @@ def _anomaly(rule: Backward, message: str, watch: Watch) -> AnomalyError:
     return AnomalyError(op, message, location=watch.location, hint=hint)
 
 
-def _find(grad: Any, watch: Watch) -> str:
+def _find(grad: Tensor, watch: Watch) -> str:
     """What is wrong with a gradient, and where first: ``NaN (at index (0,))``; "" if nothing is."""
     data = getattr(grad, "_data", grad)
     if not isinstance(data, np.ndarray | np.generic) or kind(data.dtype) not in "fc":

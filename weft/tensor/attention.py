@@ -6,12 +6,13 @@ from typing import Any
 
 from weft.base.public import public
 from weft.ops.attention import attend
+from weft.ops.op import Tensor
 from weft.tensor.dropout import dropout
 
 
 @public
 def scaled_dot_product_attention(
-    query: Any,
+    query: Tensor,
     key: Any,
     value: Any,
     attn_mask: Any = None,
@@ -19,7 +20,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> Tensor:
     """Average values, weighted by how well their keys match each query.
 
     Args:

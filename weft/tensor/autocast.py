@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, as_dtype, bfloat16, float16, float32, float64, kind
+from weft.base.dtypes import DType, DTypeLike, as_dtype, bfloat16, float16, float32, float64, kind
 from weft.base.public import public
 from weft.errors import DtypeError
-from weft.ops.op import Container, TensorLike, casting
+from weft.ops.op import Container, Tensor, TensorLike, casting
 from weft.ops.select import cast
 from weft.tensor.mode import Scope, leave, thread
 
@@ -50,7 +50,7 @@ class autocast(Scope):  # noqa: N801 - used as a function, spelled like one
     'float32'
     """
 
-    def __init__(self, dtype: Any = bfloat16, *, enabled: bool = True) -> None:
+    def __init__(self, dtype: DTypeLike | None = bfloat16, *, enabled: bool = True) -> None:
         self.dtype = as_dtype(dtype)
         self.enabled = bool(enabled)
         if self.dtype not in _HALF:
@@ -116,11 +116,11 @@ def _targets(precision: str, low: DType, inputs: Sequence[Any]) -> list[tuple[An
     return [(x, None if f is None else low) for x, f in zip(inputs, floats, strict=True)]
 
 
-def _is_floating(x: Any) -> bool:
+def _is_floating(x: Tensor) -> bool:
     return isinstance(x, _TENSORS) and not isinstance(x, Container) and kind(x.dtype) == "f"
 
 
-def _cast(x: Any, dtype: DType | None) -> Any:
+def _cast(x: Tensor, dtype: DType | None) -> Tensor:
     return x if dtype is None or x.dtype == dtype else cast(x, dtype=dtype)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
-from weft.ops.op import TensorLike, type_of
+from weft.ops.op import Array, Tensor, TensorLike, type_of
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.dispatch import as_constant, filled_like
 from weft.tensor.engine import run_backward
@@ -17,18 +17,19 @@ from weft.tensor.hooks import Hooks
 from weft.tensor.node import Leaf
 
 ndarray = np.ndarray
+T = TypeVar("T")
 
 
 @public
 def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
+    outputs: object,
+    inputs: object,
+    grad_outputs: object = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Any, ...]:
+) -> tuple[Tensor, ...]:
     """The gradients of outputs by inputs, a tuple with one for each input; no tensor's ``grad`` changes.
 
     Args:
@@ -70,7 +71,7 @@ def grad(
     return tuple(found)
 
 
-def _unused(i: int, x: Any) -> GradientError:
+def _unused(i: int, x: Tensor) -> GradientError:
     return GradientError(
         "grad",
         f"the outputs must depend on every input, got input {i} of type {type_of(x)}, which they do not use",
@@ -80,11 +81,11 @@ def _unused(i: int, x: Any) -> GradientError:
 
 @public
 def backward(
-    tensors: Any,
-    grad_tensors: Any = None,
+    tensors: object,
+    grad_tensors: object = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Any = None,
+    inputs: object = None,
 ) -> None:
     """Compute the gradient of the sum of tensors and add it to the ``grad`` of the leaves.
 
@@ -106,7 +107,7 @@ def backward(
     start_backward(roots, retain_graph, create_graph, inputs)
 
 
-def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, inputs: Any) -> None:
+def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, inputs: object) -> None:
     """Run backward from roots and accumulate, into all leaves or into inputs."""
     retain = bool(create_graph if retain_graph is None else retain_graph)
     if inputs is None:
@@ -126,7 +127,7 @@ def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, in
 
 
 @public
-def stop_gradient(x: Any, /) -> Any:
+def stop_gradient(x: T, /) -> T:
     """The same values as constants, for a tensor or all tensors in a tree of them: no gradient flows through.
 
     >>> import weft
@@ -137,10 +138,11 @@ def stop_gradient(x: Any, /) -> Any:
     """
     from weft.base.trees import tree_map  # imported at first use
 
-    return tree_map(lambda leaf: leaf.detach() if hasattr(leaf, "detach") else leaf, x)
+    out: T = tree_map(lambda leaf: leaf.detach() if hasattr(leaf, "detach") else leaf, x)
+    return out
 
 
-def _tensors(op: str, name: str, given: Any) -> list[Any]:
+def _tensors(op: str, name: str, given: object) -> list[Tensor]:
     """One tensor or a sequence of them as a list; an error for anything else."""
     items = [given] if isinstance(given, TensorLike) else given
     if not isinstance(items, tuple | list):
@@ -153,7 +155,7 @@ def _tensors(op: str, name: str, given: Any) -> list[Any]:
     return list(items)
 
 
-def _roots(op: str, outputs: list[Any], gradients: Any, name: str) -> list[tuple[Any, Any]]:
+def _roots(op: str, outputs: list[Any], gradients: object, name: str) -> list[tuple[Any, Any]]:
     """Edges that backward starts from, each with its gradient."""
     if gradients is None:
         gradients = [None] * len(outputs)
@@ -180,7 +182,7 @@ def no_graph(op: str, which: str = "") -> GradientError:
     )
 
 
-def seed_gradient(op: str, output: Any, gradient: Any) -> Any:
+def seed_gradient(op: str, output: Any, gradient: Tensor | None) -> Tensor:
     """The gradient that backward starts from, checked against its output."""
     if gradient is None:
         gradient = as_constant(_implicit_gradient(op, output))
@@ -197,7 +199,7 @@ def seed_gradient(op: str, output: Any, gradient: Any) -> Any:
     return gradient
 
 
-def _as_array(op: str, gradient: Any) -> Any:
+def _as_array(op: str, gradient: Tensor) -> Array:
     """A copy, so that nothing the user does to the original reaches the gradients."""
     try:
         array = np.array(gradient)
@@ -209,7 +211,7 @@ def _as_array(op: str, gradient: Any) -> Any:
     return array
 
 
-def _implicit_gradient(op: str, output: Any) -> Any:
+def _implicit_gradient(op: str, output: Tensor) -> Array:
     if output.size != 1:
         raise GradientError(
             op,

@@ -23,20 +23,20 @@ from weft.tensor.mode import no_grad
 from weft.tensor.tensor import Tensor
 
 
-def _need_channels(op: str, x: Any, least: int) -> None:
+def _need_channels(op: str, x: Tensor, least: int) -> None:
     if x.ndim < least:
         expected = "(N, C, *S)" if least == 2 else "(N, C, *S) with at least one size"
         raise ShapeError(op, f"the tensor must be {expected}, got {type_of(x)}")
 
 
-def _need_several(op: str, x: Any, count: int) -> None:
+def _need_several(op: str, x: Tensor, count: int) -> None:
     if surely_less(count, 2):
         raise ShapeError(
             op, f"there must be more than one value for each channel in training, got {type_of(x)}"
         )
 
 
-def _move_towards(op: str, running: Any, value: Any, momentum: float) -> None:
+def _move_towards(op: str, running: Tensor | None, value: object, momentum: float) -> None:
     """Let a running statistic take a step towards a new value."""
     if running is None:
         return
@@ -54,7 +54,7 @@ def _move_towards(op: str, running: Any, value: Any, momentum: float) -> None:
     running.data = moved
 
 
-def _by_running(op: str, x: Any, given: dict[str, Any], eps: float) -> Any:
+def _by_running(op: str, x: Tensor, given: dict[str, Any], eps: float) -> Tensor:
     """Normalise by given statistics: one multiplication and one addition for each element."""
     mean, variance, weight, bias = (given[n] for n in ("running_mean", "running_var", "weight", "bias"))
     if mean is None or variance is None:
@@ -66,12 +66,14 @@ def _by_running(op: str, x: Any, given: dict[str, Any], eps: float) -> Any:
 
 
 @whole("x")
-def _scaled(x: Any, scale: Any, shift: Any) -> Any:
+def _scaled(x: Tensor, scale: Any, shift: Tensor) -> Tensor:
     return affine(x, scale, shift)
 
 
 @whole("x")
-def _normalised(x: Any, weight: Any, bias: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+def _normalised(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, axes: tuple[int, ...], eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """x with mean 0 and variance 1 over axes, scaled and shifted, and the mean and variance it had."""
     out, mean, variance = standardize(x, axes=axes, eps=eps, center=True)
     return affine(out, weight, bias), mean, variance
@@ -79,15 +81,15 @@ def _normalised(x: Any, weight: Any, bias: Any, axes: tuple[int, ...], eps: floa
 
 @public
 def batch_norm(
-    x: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Tensor:
     """x (N, C, *S) with mean 0 and variance 1 over each channel, times a weight, plus a bias per channel.
 
     In training, statistics are those of x, and the running ones (if given) move towards them by ``momentum``;
@@ -120,15 +122,15 @@ def batch_norm(
 
 @public
 def instance_norm(
-    x: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Tensor:
     """x (N, C, *S) with mean 0 and variance 1 over each channel of each example.
 
     Running statistics, if given, move towards the averages over the examples, or are used themselves if
@@ -157,5 +159,5 @@ def instance_norm(
     return out
 
 
-def _over_examples(statistic: Any) -> Any:
+def _over_examples(statistic: Tensor) -> Tensor:
     return reduce_sum(statistic.detach(), axes=(0,), keepdims=False) * (1 / statistic.shape[0])

@@ -34,7 +34,7 @@ class Context:
         self._constant: tuple[Any, ...] = ()
         self._materialize = True
 
-    def save_for_backward(self, *tensors: Any) -> None:
+    def save_for_backward(self, *tensors: Tensor) -> None:
         """Keep tensors for backward; inputs and outputs stay differentiable there."""
         for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
@@ -46,11 +46,11 @@ class Context:
         self._saved = tensors
 
     @property
-    def saved_tensors(self) -> tuple[Any, ...]:
+    def saved_tensors(self) -> tuple[Tensor, ...]:
         """What ``save_for_backward`` kept."""
         return self._saved
 
-    def mark_non_differentiable(self, *outputs: Any) -> None:
+    def mark_non_differentiable(self, *outputs: Tensor) -> None:
         """Say that outputs have no gradient."""
         self._constant = outputs
 
@@ -90,7 +90,7 @@ class Call:
     attributes: dict[str, Any]
     materialize: bool
 
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, **parts: object) -> None:
         self.__dict__.update(parts)
 
     def with_kept(self, kept: Sequence[Any]) -> Call:
@@ -117,7 +117,7 @@ class Call:
         ctx.needs_input_grad = tuple(wanted)
         return ctx
 
-    def tensors_at(self, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+    def tensors_at(self, inputs: Sequence[Any], outs: Sequence[Any]) -> Any:
         """The kept tensors, where inputs and outputs are these."""
         found = []
         for name, slot, data in zip(self.names, self.slots, self.kept, strict=True):
@@ -127,7 +127,7 @@ class Call:
                 found.append(inputs[slot] if slot >= 0 else outs[~slot])
         return found
 
-    def record(self, inputs: Sequence[Any], datas: Sequence[Any]) -> list[Any]:
+    def record(self, inputs: Sequence[Any], datas: Sequence[Any]) -> list[Tensor]:
         """The output tensors of this call on inputs, recorded if something among these requires grad."""
         edges = tuple([t._node for t in inputs])
         if not recording() or all(e is None for e in edges) or all(self.constant):
@@ -148,7 +148,9 @@ class Call:
         full = tuple(other if k is None else outs[k] for k, other in zip(self.outs, others, strict=True))
         return full[0] if self.single else full
 
-    def backward(self, grads: Sequence[Any], kept: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
+    def backward(
+        self, grads: Sequence[Any], kept: Sequence[Any], needs: Sequence[bool]
+    ) -> list[Tensor | None]:
         """The gradient of each tensor among the arguments, from tensors; None where there is none."""
         if self.function.backward is None:
             raise GradientError(self.name, "backward must be defined, got a Function without")
@@ -172,7 +174,7 @@ class Call:
             for place, expected, needed in zip(self.places, self.types, needs, strict=True)
         ]
 
-    def _checked(self, grad: Any, expected: TensorType, place: int) -> Any:
+    def _checked(self, grad: Tensor, expected: TensorType, place: int) -> Tensor | None:
         what = f"backward must return a gradient of type {expected} for argument {place}"
         if grad is None:
             return None
@@ -191,7 +193,7 @@ Inside = Callable[[Any, Any, Sequence[Any]], tuple[Any, Call]]
 INSIDE: dict[type, Inside] = {}  # how a call runs where the data are of some kind other than arrays
 
 
-def call(function: Any, args: Sequence[Any]) -> tuple[Any, Call]:
+def call(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, Call]:
     """Apply a function; gives what it returns, and the call as backward at this level needs it."""
     traced = [a._data for a in args if isinstance(a, Tensor) and type(a._data) is not np.ndarray]
     if traced:
@@ -225,7 +227,7 @@ def run_forward(function: Any, args: Sequence[Any]) -> tuple[Call, list[Any], Se
 
 
 def _describe(
-    function: Any,
+    function: Callable[..., Any],
     ctx: Context,
     args: Sequence[Any],
     datas: Sequence[Any],
@@ -262,7 +264,7 @@ def _describe(
 _OWN = {"_saved", "_constant", "_materialize", "needs_input_grad"}
 
 
-def _check_results(function: Any, results: Sequence[Any], outputs: Sequence[Any]) -> None:
+def _check_results(function: Callable[..., Any], results: Sequence[Any], outputs: Sequence[Any]) -> None:
     for r in results:
         if isinstance(r, np.ndarray | np.generic):
             raise ArgumentError(
@@ -275,11 +277,11 @@ def _check_results(function: Any, results: Sequence[Any], outputs: Sequence[Any]
         raise ArgumentError(function.__name__, f"forward must return a tensor, got {got}")
 
 
-def _is_among(tensor: Any, others: Sequence[Any]) -> bool:
+def _is_among(tensor: Tensor, others: Sequence[Any]) -> bool:
     return any(tensor is other for other in others)
 
 
-def _slot(tensor: Any, inputs: Sequence[Any], datas: Sequence[Any], outputs: Sequence[Any]) -> int | None:
+def _slot(tensor: Tensor, inputs: Sequence[Any], datas: Sequence[Any], outputs: Sequence[Any]) -> int | None:
     """Which input or output a kept tensor is; an input that forward changed in place is none any more."""
     for i, (x, data) in enumerate(zip(inputs, datas, strict=True)):
         if tensor is x and x._data is data:
@@ -287,7 +289,7 @@ def _slot(tensor: Any, inputs: Sequence[Any], datas: Sequence[Any], outputs: Seq
     return next((~k for k, out in enumerate(outputs) if tensor is out), None)
 
 
-def _run(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
+def _run(g: Tensor, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
     """The backward rule of all calls; saved is the call and the kept data, or tensors."""
     made: Call = saved[0]
     grads = g if isinstance(g, list) else [g]
@@ -320,7 +322,7 @@ def run_on_tensors(
     return [None if f is None else wrap(f._data, make_node(rule, links, (made,))) for f in found]
 
 
-def _refuse(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> NoReturn:
+def _refuse(g: Tensor, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> NoReturn:
     raise GradientError(
         saved[0].name,
         "backward must be differentiable to be differentiated, got one marked once_differentiable",

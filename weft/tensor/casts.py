@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.base.device import as_device
+from weft.base.device import DeviceLike, as_device
 from weft.base.dtypes import (
     DType,
+    DTypeLike,
     as_dtype,
     bfloat16,
     bool_,
@@ -25,7 +26,9 @@ from weft.tensor.convert import check_complex
 from weft.tensor.tensor import Tensor
 
 
-def _astype(self: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+def _astype(
+    self: Tensor, dtype: DTypeLike | None, /, *, copy: bool = True, device: DeviceLike | None = None
+) -> Tensor:
     """The tensor in another dtype; a copy even in the same one unless copy is False."""
     as_device(device)
     target = as_dtype(dtype)
@@ -37,7 +40,9 @@ def _astype(self: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = Non
 
 
 @public
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+def astype(
+    x: Tensor, dtype: DTypeLike | None, /, *, copy: bool = True, device: DeviceLike | None = None
+) -> Tensor:
     """A tensor in another dtype; a copy even in the same one unless copy is False.
 
     >>> import weft
@@ -49,7 +54,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T
     return _astype(x, dtype, copy=copy, device=device)
 
 
-def _to_device(self: Tensor, device: Any, /, stream: Any = None) -> Tensor:
+def _to_device(self: Tensor, device: DeviceLike | None, /, stream: object = None) -> Tensor:
     """The tensor on another device."""
     if stream is not None:
         raise DomainError("to_device", f"stream must be None on the cpu, got {stream!r}")

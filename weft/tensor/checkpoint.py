@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError
@@ -32,16 +32,17 @@ from weft.tensor.node import Leaf, Node
 from weft.tensor.tensor import Tensor
 
 Edges = tuple[Any, ...]
+R = TypeVar("R")
 
 
 @public
 def checkpoint(
-    function: Callable[..., Any],
-    *args: Any,
+    function: Callable[..., R],
+    *args: object,
     preserve_rng_state: bool = True,
     use_reentrant: bool | None = None,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: object,
+) -> R:
     """Call a function without keeping its intermediate values; backward computes them again.
 
     What the function reads besides its arguments must stay as it is until backward has run. A parameter that
@@ -64,16 +65,16 @@ def checkpoint(
     if not callable(function):
         raise ArgumentError("checkpoint", f"the function must be callable, got {type(function).__name__}")
     if not recording():
-        return call_user(function, *args, **kwargs)
+        return call_user(function, *args, **kwargs)  # type: ignore[no-any-return]
     region = _Region(function, args, kwargs, preserve_rng_state)
     with observing(region.drop):
-        out = call_user(function, *args, **kwargs)
+        out: R = call_user(function, *args, **kwargs)
     region.close()
     return out
 
 
 @public
-def checkpoint_sequential(functions: Sequence[Callable[..., Any]], segments: int, x: Any) -> Any:
+def checkpoint_sequential(functions: Sequence[Callable[..., Any]], segments: int, x: Tensor) -> Tensor:
     """Apply functions one after another, each of ``segments`` equal stretches of them a checkpoint.
 
     The last stretch is not, as backward would run it again at once.
@@ -99,7 +100,7 @@ class _Chain:
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
         self._functions = functions
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Tensor) -> Tensor:
         for function in self._functions:
             x = function(x)
         return x
@@ -110,7 +111,7 @@ class _Dropped:
 
     __slots__ = ("__weakref__", "_index", "_region", "held")
 
-    def __init__(self, region: _Region, index: int, held: Any) -> None:
+    def __init__(self, region: _Region, index: int, held: object) -> None:
         self._region = region
         self._index = index
         self.held = held
@@ -174,7 +175,7 @@ class _Region:
         if self._start is not None:
             self._end = current_generator().get_state()
 
-    def run_again(self) -> list[Any]:
+    def run_again(self) -> list[Tensor]:
         """Run the function again and give what each node saves."""
         for leaf, data in self._parameters.items():
             if _data_of(leaf) is not data and leaf.owner() is not None:
@@ -237,7 +238,7 @@ class _Held:
 
     __slots__ = ("_value", "edge")
 
-    def __init__(self, argument: Any) -> None:
+    def __init__(self, argument: object) -> None:
         self.edge: Any = None
         self._value = argument
         if isinstance(argument, Tensor):

@@ -69,7 +69,7 @@ def supported(op: str, dtype: DType) -> DType:
     return found
 
 
-def from_ndarray(op: str, array: Any, dtype: DType | None, copy: bool | None) -> Array:
+def from_ndarray(op: str, array: object, dtype: DType | None, copy: bool | None) -> Array:
     """A NumPy array or scalar as an array of one of weft's dtypes: copied unless copy is False."""
     if type(array) is not np.ndarray and np.any(getattr(array, "mask", False)):
         raise DomainError(op, "no element must be masked, got a masked array", hint="use .filled(value)")
@@ -101,7 +101,7 @@ def check_complex(op: str, source: DType, target: DType) -> None:
         )
 
 
-def from_python(op: str, data: Any, dtype: DType | None, copy: bool | None) -> Array | None:
+def from_python(op: str, data: object, dtype: DType | None, copy: bool | None) -> Array | None:
     """Data that holds no tensors as an array; None if tensors are among it."""
     if isinstance(data, np.ndarray | np.generic):
         return from_ndarray(op, data, dtype, copy)
@@ -145,7 +145,7 @@ def _from_nested(op: str, data: Sequence[Any], dtype: DType | None, copy: bool |
     return fill_array(op, data, infer_dtype(op, data, types) if dtype is None else dtype)
 
 
-def fill_array(op: str, data: Any, dtype: DType) -> Array:
+def fill_array(op: str, data: object, dtype: DType) -> Array:
     """Python numbers, or nested lists of them, as an array of a dtype that must be able to hold them."""
     try:
         with np.errstate(all="ignore"):

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import int8, int64
+from weft.base.dtypes import DTypeLike, int8, int64
 from weft.base.shapes import size_of
 from weft.ops.arithmetic import floor_divide, remainder, sub
 from weft.ops.compare import not_equal
 from weft.ops.index import gather_nd, scatter_nd
+from weft.ops.op import Tensor
 from weft.ops.reduce import count_nonzero
 from weft.ops.scan import cumsum
 from weft.ops.select import cast
@@ -24,7 +25,7 @@ from weft.ops.view.slices import slice_axis
 from weft.tensor.dispatch import captured_constant
 
 
-def positions(x: Any) -> list[Any]:
+def positions(x: Tensor) -> list[Tensor]:
     """The indices of the elements that are not zero, one tensor for each axis."""
     shape = x.shape
     flat = _true_positions(reshape(not_zero(x), shape=(size_of(shape),)))
@@ -35,12 +36,12 @@ def positions(x: Any) -> list[Any]:
     return [flat, *out]
 
 
-def not_zero(x: Any) -> Any:
+def not_zero(x: Tensor) -> Tensor:
     """Whether elements are not zero."""
     return x if x.dtype == np.bool_ else not_equal(x, 0)
 
 
-def _true_positions(mask: Any) -> Any:
+def _true_positions(mask: Tensor) -> Any:
     """Where a vector holds true, in order: sorting puts these first."""
     count = int(count_nonzero(mask))
     if count == 0:
@@ -48,7 +49,7 @@ def _true_positions(mask: Any) -> Any:
     return slice_axis(argsort(cast(~mask, dtype=int8)), 0, 0, count)
 
 
-def distinct(x: Any) -> tuple[Any, Any, Any, Any]:
+def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The distinct elements in order, where each first stands, which one each element is, and how many."""
     size = size_of(x.shape)
     flat = reshape(x, shape=(size,))
@@ -68,6 +69,6 @@ def distinct(x: Any) -> tuple[Any, Any, Any, Any]:
     return gather_nd(flat, first), first, reshape(inverse, shape=x.shape), sub(ends, starts)
 
 
-def ones_of(shape: tuple[int, ...], dtype: Any) -> Any:
+def ones_of(shape: tuple[int, ...], dtype: DTypeLike | None) -> Tensor:
     """Ones of a shape."""
     return broadcast_to(captured_constant(np.ones((), dtype)), shape=shape)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.device import as_device
-from weft.base.dtypes import DType, as_dtype, default_float
+from weft.base.device import DeviceLike, as_device
+from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float
 from weft.base.public import public
-from weft.base.shapes import Shape, normalize_shape
+from weft.base.shapes import Shape, ShapeLike, normalize_shape
 from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DomainError, ShapeError, WeftError
-from weft.ops.op import staging, type_of
+from weft.ops.op import Array, Number, Operand, staging, type_of
 from weft.ops.select import cast
 from weft.ops.size import filled
 from weft.ops.view.primitives import broadcast_to, stack
@@ -32,7 +32,7 @@ from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
 
-def leaf(array: Any, requires_grad: bool = False) -> Tensor:
+def leaf(array: Array, requires_grad: bool = False) -> Tensor:
     """A tensor of an array, made by no op."""
     out: Tensor = wrap(array)
     if staging.threads and thread.capture is not None:
@@ -44,7 +44,13 @@ def leaf(array: Any, requires_grad: bool = False) -> Tensor:
 
 
 @public
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: object,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A new tensor, a leaf, with a copy of numbers, nested lists, arrays or tensors.
 
     Python floats take the default dtype, float32; arrays and tensors keep theirs.
@@ -61,7 +67,14 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 
 
 @public
-def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+def asarray(
+    obj: object,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    copy: bool | None = None,
+) -> Tensor:
     """A tensor of data; a tensor is returned as it is, and tensors in lists keep their gradients.
 
     Args:
@@ -80,7 +93,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 
 
 @public
-def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """A tensor of data, as by ``asarray``.
 
     >>> import weft
@@ -93,7 +106,7 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 @public
-def from_numpy(array: Any, /) -> Tensor:
+def from_numpy(array: Array, /) -> Tensor:
     """A tensor that shares the memory of a NumPy array: changes of the array show in the tensor.
 
     Changes of the tensor do not show in the array: a tensor that is changed gets memory of its own.
@@ -107,7 +120,9 @@ def from_numpy(array: Any, /) -> Tensor:
     return leaf(from_ndarray("from_numpy", array, None, False))
 
 
-def _convert(op: str, data: Any, dtype: Any, device: Any, copy: bool | None) -> Any:
+def _convert(
+    op: str, data: object, dtype: DTypeLike | None, device: DeviceLike | None, copy: bool | None
+) -> Any:
     as_device(device)
     target = None if dtype is None else as_dtype(dtype)
     if not isinstance(data, Tensor):
@@ -126,7 +141,7 @@ def _convert(op: str, data: Any, dtype: Any, device: Any, copy: bool | None) -> 
     return astype(data, target)
 
 
-def _assemble(op: str, data: Any, dtype: DType | None) -> Any:
+def _assemble(op: str, data: Any, dtype: DType | None) -> Tensor:
     """Nested lists that hold tensors, as one tensor to which gradients flow back."""
     common = infer_dtype(op, data, leaf_types(op, data)) if dtype is None else dtype
     parts = [
@@ -141,7 +156,7 @@ def _assemble(op: str, data: Any, dtype: DType | None) -> Any:
     return stack(parts)
 
 
-def _holds_tensors(op: str, data: Any) -> bool:
+def _holds_tensors(op: str, data: object) -> bool:
     return isinstance(data, list | tuple) and any(issubclass(t, Tensor) for t in leaf_types(op, data))
 
 
@@ -171,20 +186,24 @@ def made(op: str, make: Callable[..., Any], *args: Any, requires_grad: bool = Fa
     return leaf(array, requires_grad)
 
 
-def target_dtype(dtype: Any, default: DType, device: Any) -> DType:
+def target_dtype(dtype: DTypeLike | None, default: DType, device: DeviceLike | None) -> DType:
     """The dtype asked for, or the default; an unknown device is an error."""
     as_device(device)
     return default if dtype is None else as_dtype(dtype)
 
 
-def _shape(op: str, shape: Any, sizes: tuple[Any, ...]) -> Shape:
+def _shape(op: str, shape: ShapeLike, sizes: tuple[Any, ...]) -> Shape:
     """A shape given as a tuple, or as ints one after the other."""
     return normalize_shape(op, (shape, *sizes) if sizes else shape)
 
 
 @public
 def empty(
-    shape: Any, *sizes: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    shape: ShapeLike,
+    *sizes: int,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor whose values are whatever was in memory.
 
@@ -198,7 +217,11 @@ def empty(
 
 @public
 def zeros(
-    shape: Any, *sizes: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    shape: ShapeLike,
+    *sizes: int,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of zeros.
 
@@ -213,7 +236,11 @@ def zeros(
 
 @public
 def ones(
-    shape: Any, *sizes: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    shape: ShapeLike,
+    *sizes: int,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of ones.
 
@@ -227,7 +254,12 @@ def ones(
 
 @public
 def full(
-    shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    shape: ShapeLike,
+    fill_value: Operand,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of one value, whose dtype follows the value.
 
@@ -250,14 +282,21 @@ def _filled(shape: Shape, value: Tensor, dtype: DType, requires_grad: bool) -> T
     return as_leaf(broadcast_to(cast(value, dtype=dtype), shape=shape), requires_grad)
 
 
-def _like(op: str, x: Any, dtype: Any, device: Any) -> tuple[Shape, DType]:
+def _like(op: str, x: Tensor, dtype: DTypeLike | None, device: DeviceLike | None) -> tuple[Shape, DType]:
     if not isinstance(x, Tensor):
         raise ArgumentError(op, f"must be a tensor, got {type(x).__name__}")
     return x.shape, target_dtype(dtype, x.dtype, device)
 
 
 @public
-def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty_like(
+    x: Tensor,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor of the shape and dtype of another, whose values are whatever was in memory.
 
     >>> import weft
@@ -268,7 +307,14 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_gra
 
 
 @public
-def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    x: Tensor,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Zeros of the shape and dtype of another tensor.
 
     >>> import weft
@@ -279,7 +325,14 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_gra
 
 
 @public
-def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    x: Tensor,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Ones of the shape and dtype of another tensor.
 
     >>> import weft
@@ -291,7 +344,13 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad
 
 @public
 def full_like(
-    x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    x: Tensor,
+    /,
+    fill_value: Number,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """One value in the shape and dtype of another tensor.
 

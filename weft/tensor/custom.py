@@ -19,7 +19,7 @@ from weft.errors import ArgumentError, GradientError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import elementwise
-from weft.ops.op import FOLDS, OPS, NoGradient, Op, Sample, TensorLike, View, type_of
+from weft.ops.op import FOLDS, OPS, Array, NoGradient, Op, Sample, Tensor, TensorLike, View, type_of
 from weft.ops.reduce import reduction_type
 from weft.tensor.dispatch import declared_rule
 
@@ -30,16 +30,16 @@ _LITERALS = (bool, int, float, complex, str, bytes, type(None), np.dtype)
 def custom_op(
     name: str,
     *,
-    gradient: Any = None,
+    gradient: object = None,
     partials: Sequence[Any] | None = None,
     type_rule: Callable[..., Any] | None = None,
-    batch: Any = None,
+    batch: object = None,
     jvp: Callable[..., Any] | None = None,
     scalar: Callable[..., Any] | None = None,
     fold: str | None = None,
     view: View | None = None,
     outputs: int = 1,
-    samples: Any = None,
+    samples: object = None,
     replace: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare an op whose kernel is the decorated function, on arrays.
@@ -110,7 +110,7 @@ def custom_op(
     return declare
 
 
-def _check_absent(name: str, source: str, **parts: Any) -> None:
+def _check_absent(name: str, source: str, **parts: object) -> None:
     for word, value in parts.items():
         if value is not None:
             raise ArgumentError(name, f"{word} follows from {source}, got both")
@@ -254,7 +254,7 @@ class _Declaration:
     def function(self, op: Op) -> Callable[..., Any]:
         """What the user calls; the op itself is its attribute ``op``."""
 
-        def call(*inputs: Any, **attrs: Any) -> Any:
+        def call(*inputs: Any, **attrs: object) -> Tensor:
             if len(inputs) < len(self.inputs) or (len(inputs) > len(self.inputs) and not self.variadic):
                 names = ", ".join(self.inputs)
                 raise ArgumentError(
@@ -291,7 +291,7 @@ class _Declaration:
                 raise ArgumentError(self.name, f"the attribute {key!r} must be given")
         return {key: full[key] for key in self.attrs}
 
-    def _check_literal(self, key: str, value: Any) -> None:
+    def _check_literal(self, key: str, value: object) -> None:
         if isinstance(value, tuple):
             for item in value:
                 self._check_literal(key, item)
@@ -359,7 +359,7 @@ class _Declaration:
                 self._check_known(parameter, known)
 
     def _checked_types(self, type_rule: Callable[..., Any]) -> Callable[..., Any]:
-        def rule(*types: TensorType, **attrs: Any) -> Any:
+        def rule(*types: TensorType, **attrs: object) -> Any:
             out = type_rule(*types, **attrs)
             listed = list(out) if isinstance(out, tuple | list) else [out]
             if len(listed) != self.outputs or not all(isinstance(t, TensorType) for t in listed):
@@ -372,7 +372,7 @@ class _Declaration:
     def _checked_kernel(self, type_rule: Callable[..., Any]) -> Callable[..., Any]:
         """The kernel on arrays it cannot change, whose results must be of the declared types."""
 
-        def kernel(*arrays: Any, **attrs: Any) -> Any:
+        def kernel(*arrays: Any, **attrs: object) -> Any:
             declared = type_rule(*map(type_of, arrays), **attrs)
             result = self.kernel(*map(_read_only, arrays), **attrs)
             if self.outputs == 1:
@@ -384,7 +384,7 @@ class _Declaration:
 
         return kernel
 
-    def _checked(self, result: Any, declared: TensorType) -> Any:
+    def _checked(self, result: object, declared: TensorType) -> Array:
         if not isinstance(result, np.ndarray | np.generic):
             raise ArgumentError(self.name, f"the kernel must return an array, got {type(result).__name__}")
         array = np.asarray(result)
@@ -395,11 +395,11 @@ class _Declaration:
         return array
 
 
-def _describe(array: Any) -> str:
+def _describe(array: Array) -> str:
     return f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
 
 
-def _read_only(array: Any) -> Any:
+def _read_only(array: Array) -> Array:
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
@@ -413,7 +413,7 @@ def _check_gradients(op: Op) -> None:
     rule.slots = tuple(plan.slots)
     run = rule.run
 
-    def checked(g: Any, saved: Any, edges: Any) -> Sequence[Any]:
+    def checked(g: Tensor, saved: Any, edges: Any) -> Sequence[Any]:
         grads = run(g, saved, edges)
         types = [saved[i] for i in where] + (list(saved[rest]) if rest is not None else [])
         if not isinstance(grads, tuple | list) or len(grads) != len(types):

@@ -38,7 +38,7 @@ def fast_declared(
     has_gradient = not isinstance(op.vjp, NoGradient)
     precision = op.precision
 
-    def function(*inputs: Any, **attrs: Any) -> Any:
+    def function(*inputs: Any, **attrs: object) -> Any:
         if precision and casting:
             inputs = tuple(in_precision(precision, inputs))
         if staging.threads:

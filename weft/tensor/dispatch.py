@@ -7,7 +7,7 @@ choose between the two, are in ``weft.tensor.fast``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.base.dtypes import DType, bfloat16, float32, float64, kind
 from weft.errors import WeftError
-from weft.ops.op import NoGradient, Op, TensorLike, staging, type_of
+from weft.ops.op import Array, Attrs, NoGradient, Op, Tensor, TensorLike, staging, type_of
 from weft.ops.select import cast
 from weft.ops.size import filled
 from weft.tensor.large import LARGE, evaluate_large, with_kernels
@@ -39,7 +39,7 @@ TENSOR: Any = None  # the Tensor class, set by weft.tensor.tensor, which builds 
 FORMAT: Any = None  # how a tensor of a capture is written in an f-string, set by weft.capture.runtime_text
 
 
-def wrap(data: Any, node: Any = None) -> Any:
+def wrap(data: object, node: object = None) -> Any:
     """A tensor of data, an output of node."""
     t = new(TENSOR)
     t._data = data
@@ -48,7 +48,7 @@ def wrap(data: Any, node: Any = None) -> Any:
     return t
 
 
-def filled_like(x: Any, value: int) -> Any:
+def filled_like(x: Tensor, value: int) -> Any:
     """A tensor of one number in the shape and dtype of another, of data or of a type."""
     out = filled(x.shape, value, x.dtype)
     return out if isinstance(out, TensorLike) else as_constant(out)
@@ -67,7 +67,7 @@ def stage(tensor: Any) -> bool:
     return True
 
 
-def own_data(data: Any) -> Any:
+def own_data(data: object) -> Any:
     """The data of a tensor for a thread that does not capture; another may have lent it to its graph."""
     array = data.lent() if type(data) is not ndarray and hasattr(data, "lent") else None
     return data if array is None else array
@@ -78,7 +78,7 @@ def recording() -> bool:
     return not switch.off or thread.recording
 
 
-def as_tensors(op: Op, inputs: Sequence[Any]) -> list[Any]:
+def as_tensors(op: Op, inputs: Sequence[Any]) -> list[Tensor]:
     """Inputs as tensors; arrays and numbers become constants.
 
     An array of the user is copied if the graph may keep it, so that it may change before backward.
@@ -94,18 +94,18 @@ def as_tensors(op: Op, inputs: Sequence[Any]) -> list[Any]:
     return [x if isinstance(x, TensorLike) else wrap(x.copy() if kept else x) for x in as_arrays(op, inputs)]
 
 
-def captured_constant(array: Any) -> Any:
+def captured_constant(array: Array) -> Any:
     """An array as a constant of the graph that this thread captures; numbers are shared."""
     capture = thread.capture
     return wrap(capture.constant(array.copy()) if array.ndim else capture.number(array))
 
 
-def as_constant(array: Any) -> Any:
+def as_constant(array: Array) -> Any:
     """A tensor of an array that nobody else has: a constant of the graph, if this thread captures one."""
     return captured_constant(array) if staging.threads and thread.capture is not None else wrap(array)
 
 
-def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, ...]:
+def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
     """Run an op on the data of tensors, whatever that is; gives the data of the outputs."""
     datas = [t._data for t in inputs]
     top = capture = thread.capture if staging.threads else None  # the innermost that has a hand in it
@@ -158,7 +158,7 @@ def apply(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
 
 
 def record(
-    op: Op, edges: tuple[Any, ...], datas: list[Any], outs: tuple[Any, ...], attrs: Any
+    op: Op, edges: tuple[Any, ...], datas: list[Any], outs: tuple[Any, ...], attrs: Attrs
 ) -> Node | None:
     """A node for one application of op, or None if its output has no gradient."""
     if isinstance(op.vjp, NoGradient) or (op.outputs == 1 and kind(outs[0].dtype) not in "fc"):
@@ -187,8 +187,8 @@ def record(
 def rounding_back(rule: Backward, dtypes: tuple[DType, ...]) -> Backward:
     """A rule whose gradients have the inputs' dtypes, though NumPy makes bfloat16 times 0.5 a float32."""
 
-    def rounding(run: Any) -> Any:
-        def rounded(g: Any, saved: Any, edges: Any) -> Sequence[Any]:
+    def rounding(run: Any) -> Callable[..., Any]:
+        def rounded(g: Tensor, saved: Any, edges: object) -> Sequence[Any]:
             return [
                 g if g is None or g.dtype == dtype else cast(g, dtype=dtype)
                 for g, dtype in zip(run(g, saved, edges), dtypes, strict=True)
@@ -230,7 +230,7 @@ def _of_one_dtype(op: Op, inputs: Sequence[Any]) -> list[Any] | None:
     return out if dtype is not None and kind(dtype) in op.accepts else None
 
 
-def promoted(op: Op, inputs: Sequence[Any]) -> list[Any]:
+def promoted(op: Op, inputs: Sequence[Any]) -> list[Tensor]:
     """Inputs of an elementwise op as tensors of the one dtype it computes in."""
     if (ready := _of_one_dtype(op, inputs)) is not None:
         return ready

@@ -47,7 +47,7 @@ class _Versioned(ctypes.Structure):
 _LAYOUTS = {b"dltensor": _Managed, b"dltensor_versioned": _Versioned}
 
 
-def _data_type(capsule: Any) -> Any:
+def _data_type(capsule: object) -> Any:
     """The dtype field inside a capsule that nobody has consumed yet."""
     get_name, get_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -56,7 +56,7 @@ def _data_type(capsule: Any) -> Any:
     return _LAYOUTS[name].from_address(get_pointer(capsule, name)).tensor.dtype
 
 
-def as_bfloat16(capsule: Any) -> Any:
+def as_bfloat16(capsule: object) -> Any:
     """A capsule of uint16 turned into one of bfloat16."""
     _data_type(capsule).code = BFLOAT
     return capsule
@@ -71,7 +71,7 @@ class AsUint16:
     def __dlpack_device__(self) -> Any:
         return self.exporter.__dlpack_device__()
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: object) -> object:
         capsule = export(self.exporter, options)
         dtype = _data_type(capsule)
         if (dtype.code, dtype.bits, dtype.lanes) != (BFLOAT, 16, 1):

@@ -13,7 +13,7 @@ from weft.base.shapes import Shape, normalize_axis
 from weft.errors import DomainError, ShapeError
 from weft.ops.activation import leaky_relu
 from weft.ops.index_axis import one_hot
-from weft.ops.op import type_of
+from weft.ops.op import Tensor, type_of
 from weft.ops.reduce import argmax
 from weft.ops.select import select, weight
 from weft.ops.softmax import softmax
@@ -28,12 +28,12 @@ def _check_probability(op: str, p: float) -> None:
         raise DomainError(op, f"p must be in 0..1, got {p}")
 
 
-def _keep_mask(shape: Shape, p: float, key: Any, like: Any) -> Any:
+def _keep_mask(shape: Shape, p: float, key: Tensor | None, like: Any) -> Tensor:
     """1 with probability 1 - p, else 0, in a tensor's dtype."""
     return weight(random.bernoulli(next_key() if key is None else key, 1 - p, shape), like)
 
 
-def _dropped(op: str, x: Any, p: float, training: bool, key: Any, shape: Shape | None) -> Any:
+def _dropped(op: str, x: Tensor, p: float, training: bool, key: Tensor | None, shape: Shape | None) -> Tensor:
     _check_probability(op, p)
     x = as_floating(x)
     if not training or p == 0:
@@ -45,7 +45,7 @@ def _dropped(op: str, x: Any, p: float, training: bool, key: Any, shape: Shape |
 
 
 @public
-def dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None) -> Any:
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, *, key: Tensor | None = None) -> Tensor:
     """Zero each element with probability p and scale the rest by 1 / (1 - p); x itself unless ``training``.
 
     >>> import weft
@@ -57,14 +57,14 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None) -
     return _dropped("dropout", x, p, training, key, None)
 
 
-def _feature_dropout(op: str, rank: int, x: Any, p: float, training: bool, key: Any) -> Any:
+def _feature_dropout(op: str, rank: int, x: Tensor, p: float, training: bool, key: Tensor | None) -> Tensor:
     if x.ndim not in (rank + 1, rank + 2):
         raise ShapeError(op, f"the tensor must have {rank + 1} or {rank + 2} axes, got {type_of(x)}")
     return _dropped(op, x, p, training, key, (*x.shape[: x.ndim - rank], *(1,) * rank))
 
 
 @public
-def dropout1d(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None) -> Any:
+def dropout1d(x: Tensor, p: float = 0.5, training: bool = True, *, key: Tensor | None = None) -> Tensor:
     """Zero whole channels of x (N, C, L) with probability p and scale the rest by 1 / (1 - p).
 
     >>> import weft
@@ -75,7 +75,7 @@ def dropout1d(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None)
 
 
 @public
-def dropout2d(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None) -> Any:
+def dropout2d(x: Tensor, p: float = 0.5, training: bool = True, *, key: Tensor | None = None) -> Tensor:
     """Zero whole channels of x (N, C, H, W) with probability p and scale the rest by 1 / (1 - p).
 
     >>> import weft
@@ -86,7 +86,7 @@ def dropout2d(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None)
 
 
 @public
-def dropout3d(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None) -> Any:
+def dropout3d(x: Tensor, p: float = 0.5, training: bool = True, *, key: Tensor | None = None) -> Tensor:
     """Zero whole channels of x (N, C, D, H, W) with probability p and scale the rest by 1 / (1 - p).
 
     >>> import weft
@@ -100,7 +100,7 @@ _SATURATION = -1.7580993408473766  # what selu goes to at -inf: -scale * alpha
 
 
 @public
-def alpha_dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None) -> Any:
+def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = True, *, key: Tensor | None = None) -> Tensor:
     """Dropout for networks of selu: dropped elements saturate, and mean and variance stay.
 
     >>> import weft
@@ -111,7 +111,9 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Any = N
 
 
 @public
-def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = True, *, key: Any = None) -> Any:
+def feature_alpha_dropout(
+    x: Tensor, p: float = 0.5, training: bool = True, *, key: Tensor | None = None
+) -> Tensor:
     """``alpha_dropout`` of whole channels of x (N, C, *S).
 
     >>> import weft
@@ -124,7 +126,7 @@ def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = True, *, key:
     return _saturated("feature_alpha_dropout", x, p, training, key, shape)
 
 
-def _saturated(op: str, x: Any, p: float, training: bool, key: Any, shape: Shape) -> Any:
+def _saturated(op: str, x: Tensor, p: float, training: bool, key: Tensor | None, shape: Shape) -> Tensor:
     _check_probability(op, p)
     x = as_floating(x)
     if not training or p == 0:
@@ -139,8 +141,13 @@ def _saturated(op: str, x: Any, p: float, training: bool, key: Any, shape: Shape
 
 @public
 def rrelu(
-    x: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *, key: Any = None
-) -> Any:
+    x: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    *,
+    key: Tensor | None = None,
+) -> Tensor:
     """x where it is above 0, else x times a slope: drawn for each element in training, else their mean.
 
     >>> import weft
@@ -158,8 +165,8 @@ def rrelu(
 
 @public
 def gumbel_softmax(
-    logits: Any, tau: float = 1.0, hard: bool = False, axis: int = -1, *, key: Any = None
-) -> Any:
+    logits: Tensor, tau: float = 1.0, hard: bool = False, axis: int = -1, *, key: Tensor | None = None
+) -> Tensor:
     """A relaxed draw of one category along an axis: the softmax of logits plus Gumbel noise, divided by tau.
 
     With ``hard`` the value is one-hot while the gradient stays that of the relaxed draw.

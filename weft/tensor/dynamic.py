@@ -15,7 +15,7 @@ from weft.base.shapes import as_ints, broadcast_shapes, normalize_axis, size_of
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.index_axis import as_index, take
-from weft.ops.op import type_of
+from weft.ops.op import Array, type_of
 from weft.ops.reduce import amax
 from weft.ops.view.primitives import broadcast_to, reshape, stack
 from weft.tensor.counted import distinct, ones_of, positions
@@ -24,12 +24,12 @@ from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 
 
-def _concrete(op: str, x: Any) -> Any:
+def _concrete(op: str, x: Tensor) -> Array:
     """The array of a tensor, or an array itself."""
     return x._array(op) if isinstance(x, Tensor) else np.asarray(x)
 
 
-def _ints(array: Any) -> Tensor:
+def _ints(array: Array) -> Tensor:
     tensor: Tensor = wrap(np.asarray(array, int64))
     return tensor
 
@@ -38,7 +38,7 @@ def _ints(array: Any) -> Tensor:
 
 
 @public
-def nonzero(x: Any, /) -> tuple[Tensor, ...]:
+def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not zero, one tensor for each axis.
 
     >>> import weft
@@ -53,7 +53,7 @@ def nonzero(x: Any, /) -> tuple[Tensor, ...]:
 
 
 @public
-def argwhere(x: Any, /) -> Tensor:
+def argwhere(x: Tensor, /) -> Tensor:
     """The indices of the elements that are not zero, one row for each element.
 
     >>> import weft
@@ -67,7 +67,7 @@ def argwhere(x: Any, /) -> Tensor:
 
 
 @public
-def masked_select(x: Any, mask: Any, /) -> Any:
+def masked_select(x: Tensor, mask: Any, /) -> Tensor:
     """The elements of x where a mask holds, as a vector; both broadcast together.
 
     >>> import weft
@@ -119,7 +119,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
 class UniqueAll(NamedTuple):
     """What ``unique_all`` gives."""
 
-    values: Any
+    values: Tensor
     indices: Tensor
     inverse_indices: Tensor
     counts: Tensor
@@ -128,18 +128,18 @@ class UniqueAll(NamedTuple):
 class UniqueCounts(NamedTuple):
     """What ``unique_counts`` gives."""
 
-    values: Any
+    values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
     """What ``unique_inverse`` gives."""
 
-    values: Any
+    values: Tensor
     inverse_indices: Tensor
 
 
-def _unique(op: str, x: Any) -> UniqueAll:
+def _unique(op: str, x: Tensor) -> UniqueAll:
     if thread.capture is not None:
         return UniqueAll(*distinct(x))
     array = _concrete(op, x)
@@ -151,7 +151,7 @@ def _unique(op: str, x: Any) -> UniqueAll:
 
 
 @public
-def unique_all(x: Any, /) -> UniqueAll:
+def unique_all(x: Tensor, /) -> UniqueAll:
     """The distinct elements in order, where each first stands, which one each element is, and how many.
 
     >>> import weft
@@ -162,7 +162,7 @@ def unique_all(x: Any, /) -> UniqueAll:
 
 
 @public
-def unique_counts(x: Any, /) -> UniqueCounts:
+def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The distinct elements in order, and how many there are of each; each NaN is distinct.
 
     >>> import weft
@@ -174,7 +174,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
 
 
 @public
-def unique_inverse(x: Any, /) -> UniqueInverse:
+def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The distinct elements in order, and for each element of x which of them it is.
 
     >>> import weft
@@ -186,7 +186,7 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
 
 
 @public
-def unique_values(x: Any, /) -> Any:
+def unique_values(x: Tensor, /) -> Tensor:
     """The distinct elements in order; each NaN is distinct.
 
     >>> import weft
@@ -198,7 +198,7 @@ def unique_values(x: Any, /) -> Any:
 
 @public
 def unique(
-    x: Any, /, *, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
+    x: Tensor, /, *, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
 ) -> Any:
     """The distinct elements in order, or slices along an axis; with more if asked for.
 
@@ -223,7 +223,7 @@ def unique(
 
 
 @public
-def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0) -> Any:
+def bincount(x: Tensor, /, weights: Tensor | None = None, *, minlength: int = 0) -> Tensor:
     """How often each number from 0 on stands in a vector, or the sum of its weights.
 
     >>> import weft
@@ -252,7 +252,7 @@ def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0) -> Any:
     return scatter_add_nd(np.zeros(size, dtype), weights, index)
 
 
-def _bincount_captured(index: Any, weights: Any, minlength: int) -> Any:
+def _bincount_captured(index: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     """As ``bincount``, in a capture: the largest number is guarded, since the size follows from it."""
     size = max(minlength, int(amax(index)) + 1 if size_of(index.shape) else 0)
     dtype = int64 if weights is None else weights.dtype if kind(weights.dtype) in "fc" else default_float()

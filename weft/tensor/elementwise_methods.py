@@ -8,6 +8,7 @@ from typing import Any
 from weft.base.public import public
 from weft.ops import arithmetic, compound
 from weft.ops import complex as complexes
+from weft.ops.op import Number, Operand
 from weft.ops.select import cast
 from weft.ops.view.axes import broadcast_to
 from weft.tensor import functions as f
@@ -19,23 +20,23 @@ Function = Callable[..., Any]
 
 
 @public
-def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+def add(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``self + alpha * other``."""
     return f.add(self, other if alpha == 1 else f.mul(other, alpha))
 
 
 @public
-def sub(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+def sub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``self - alpha * other``."""
     return f.sub(self, other if alpha == 1 else f.mul(other, alpha))
 
 
-def _zeros(self: Tensor) -> Any:
+def _zeros(self: Tensor) -> Tensor:
     """Zero everywhere."""
     return _copied(self, 0)
 
 
-def _copied(self: Tensor, source: Any) -> Any:
+def _copied(self: Tensor, source: object) -> Tensor:
     """A source as it fits into a tensor: cast and broadcast."""
     source = source if isinstance(source, Tensor) else as_tensor(source)
     return broadcast_to(cast(source, dtype=self.dtype), self.shape)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from weft.base.dtypes import kind
@@ -18,7 +16,7 @@ from weft.tensor.tensor import Tensor
 
 
 @public
-def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
+def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """The rows of a weight (rows, features) at indices; the row ``padding_idx`` gets no gradient.
 
     >>> import weft
@@ -43,12 +41,12 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Any:
 
 
 @whole("indices")
-def gather_rows(weight: Any, indices: Any) -> Any:
+def gather_rows(weight: Tensor, indices: Tensor) -> Tensor:
     """The rows of a table at indices that are in range."""
     return gather_nd(weight, indices)
 
 
-def _check_range(indices: Any, rows: int) -> None:
+def _check_range(indices: Tensor, rows: int) -> None:
     """Raise if an index is outside the table, negative ones included; only known where there is data."""
     data = indices._data if isinstance(indices, Tensor) else indices
     if isinstance(data, np.ndarray) and data.size and not (data.min() >= 0 and data.max() < rows):

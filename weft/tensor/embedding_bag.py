@@ -10,7 +10,7 @@ from weft.base.public import public
 from weft.errors import DomainError, ShapeError
 from weft.ops.arithmetic import maximum
 from weft.ops.index_axis import index_add
-from weft.ops.op import type_of
+from weft.ops.op import Tensor, type_of
 from weft.ops.select import cast, select
 from weft.ops.size import count_to, filled, positions
 from weft.ops.sort import searchsorted
@@ -23,15 +23,15 @@ _OP = "embedding_bag"
 
 @public
 def embedding_bag(
-    indices: Any,
-    weight: Any,
-    offsets: Any = None,
+    indices: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
     *,
     mode: str = "mean",
-    per_sample_weights: Any = None,
+    per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
-) -> Any:
+) -> Tensor:
     """The mean, the sum or the largest elements of the rows in each bag; zeros for a bag without any.
 
     Args:
@@ -71,7 +71,7 @@ def embedding_bag(
     return sums if mode == "sum" else sums / _at_least_one(_added(kept, bag, begins.shape[0]))
 
 
-def _check(indices: Any, offsets: Any, mode: str, per_sample_weights: Any) -> None:
+def _check(indices: Tensor, offsets: Tensor | None, mode: str, per_sample_weights: Tensor | None) -> None:
     if mode not in ("mean", "sum", "max"):
         raise DomainError(_OP, f"mode must be 'mean', 'sum' or 'max', got {mode!r}")
     if indices.ndim != (2 if offsets is None else 1):
@@ -84,7 +84,7 @@ def _check(indices: Any, offsets: Any, mode: str, per_sample_weights: Any) -> No
         raise ShapeError(_OP, f"per_sample_weights must be of the shape of indices, got {got}")
 
 
-def _of_rows(rows: Any, counted: Any, mode: str) -> Any:
+def _of_rows(rows: Tensor, counted: object, mode: str) -> Tensor:
     """One row out of each bag of rows (bags, length, features), of those that count."""
     kept = cast(counted, dtype=rows.dtype)
     counts = kept.sum(axis=1)
@@ -95,9 +95,9 @@ def _of_rows(rows: Any, counted: Any, mode: str) -> Any:
     return sums if mode == "sum" else sums / _at_least_one(counts)
 
 
-def _added(rows: Any, bag: Any, bags: int) -> Any:
+def _added(rows: Tensor, bag: Any, bags: int) -> Tensor:
     return index_add(as_tensor(filled((bags, rows.shape[1]), 0, rows.dtype)), bag, rows, axis=0)
 
 
-def _at_least_one(counts: Any) -> Any:
+def _at_least_one(counts: Any) -> Tensor:
     return maximum(counts, np.ones((), counts.dtype))

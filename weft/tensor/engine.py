@@ -22,7 +22,7 @@ import numpy as np
 
 from weft.errors import FreedGraphError
 from weft.ops.arithmetic import add
-from weft.ops.op import staging
+from weft.ops.op import Operand, Tensor, staging
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
 from weft.tensor.autocast import not_casting
@@ -38,7 +38,7 @@ ndarray = np.ndarray
 _by_number = attrgetter("nr")
 
 
-def node_of(edge: Any) -> Any:
+def node_of(edge: object) -> Any:
     """The node an edge leaves from: itself, or the owner of one of several outputs."""
     return edge.node if type(edge) is Output else edge
 
@@ -49,7 +49,7 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     targets: Sequence[Any] | None = None,
-) -> list[Any]:
+) -> Any:
     """Run the graph backward from roots, each an edge with the tensor that is its gradient.
 
     Without targets, gradients accumulate into the leaves and into tensors that retain theirs. With targets
@@ -107,11 +107,11 @@ def _leading_to(targets: set[Any], nodes: Iterable[Any]) -> dict[Any, tuple[Any,
     return useful
 
 
-def _output_number(edge: Any) -> int:
+def _output_number(edge: object) -> int:
     return edge.index if type(edge) is Output else 0
 
 
-def total(x: Any, y: Any) -> Any:
+def total(x: Tensor, y: Operand) -> Tensor:
     """The sum of two gradients that are arrays, or pieces of one."""
     return evaluate_large(add, (x, y), {}) if type(x) is type(y) is ndarray and x.size >= LARGE else x + y
 
@@ -250,7 +250,7 @@ class _Sweep:
             waiting, k = pending[node], _output_number(edge)
             waiting[k] = grad if waiting[k] is None else waiting[k] + grad
 
-    def _add(self, sums: dict[Any, Any], key: Any, grad: Any) -> None:
+    def _add(self, sums: dict[Any, Any], key: object, grad: Tensor) -> None:
         if key not in sums:
             sums[key] = grad
         elif key in self.owned:
@@ -261,7 +261,7 @@ class _Sweep:
         else:
             sums[key] = sums[key] + grad
 
-    def saved_of(self, node: Node) -> tuple[Any, ...]:
+    def saved_of(self, node: Node) -> tuple[Tensor, ...]:
         """What a node saved, computed again if it lies in a checkpoint."""
         saved = node.saved
         while type(saved) is not tuple:
@@ -310,7 +310,7 @@ class _Sweep:
             grads = run_rule(rule, given, values, edges, careful=careful)
         return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
 
-    def _piece(self, rule: Backward, g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Any:
+    def _piece(self, rule: Backward, g: object, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Any:
         """The gradient of a slice as a piece, if it goes to a node, which then puts all pieces together."""
         plain = not self.on_tensors and type(rule) is not Instrumented and not is_watching()
         if not plain or type(edges[0]) is not Node or rule.piece is None:
@@ -327,12 +327,12 @@ class _Sweep:
     def _zeros(self, kind: Any) -> Any:
         return filled_like(kind, 0) if self.on_tensors else np.zeros(kind.shape, kind.dtype)
 
-    def _as_tensors(self, node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _as_tensors(self, node: Node, saved: tuple[Any, ...]) -> tuple[Tensor, ...]:
         """Saved data as tensors, which hang in the graph where they hung when the op ran if one is wanted."""
         outputs = node.rule.outputs
         edges = node.edges if self.hang else (None,) * len(node.edges)
 
-        def output(data: Any, k: int) -> Any:
+        def output(data: object, k: int) -> Any:
             if not self.hang:
                 return wrap(data)
             return wrap(data, node if outputs == 1 else Output(node, k))
@@ -359,7 +359,7 @@ class _Sweep:
         pairs += [(tensor, grad) for owner, grad in self.retained if (tensor := owner()) is not None]
         add_to_gradients(pairs, create_graph=self.hang)
 
-    def results(self) -> list[Any]:
+    def results(self) -> list[Tensor]:
         """The gradients of the targets, in their order."""
         assert self.targets is not None
         found: dict[tuple[Any, int], Any] = {k: self.hooks.tensor(g) for k, g in self.found.items()}

@@ -15,7 +15,7 @@ import numpy as np
 from weft.base.dtypes import DTYPES, kind
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
-from weft.ops.op import Container, NoGradient, Op, casting
+from weft.ops.op import Container, NoGradient, Op, Operand, casting
 from weft.tensor.autocast import in_precision
 from weft.tensor.declared import fast_declared
 from weft.tensor.dispatch import apply, as_tensors, elementwise_rule, promoted, recording, wrap
@@ -51,7 +51,7 @@ def build(op: Op, leaves: Callable[[Any], bool] | None = None) -> Function:
     return _named(with_watch(op, general, _unary if len(op.inputs) == 1 else _binary), op)
 
 
-def _named(function: Any, op: Op) -> Function:
+def _named(function: Callable[..., Any], op: Op) -> Function:
     function.__name__ = function.__qualname__ = op.name
     named: Function = function
     return named
@@ -67,7 +67,7 @@ def misfit(op: Op, given: tuple[Any, ...], unknown: dict[str, Any]) -> ArgumentE
 
 
 def _general(op: Op) -> Function:
-    def function(*inputs: Any, **attrs: Any) -> Any:
+    def function(*inputs: object, **attrs: object) -> Any:
         for x in inputs:
             if isinstance(x, Container):
                 return x.apply_op(op, inputs, attrs)
@@ -81,7 +81,7 @@ def _general(op: Op) -> Function:
 def _promoting(op: Op) -> Function:
     """The general path of an elementwise op: anything that may flow into it, promoted to one dtype."""
 
-    def function(*inputs: Any) -> Any:
+    def function(*inputs: object) -> Any:
         for x in inputs:
             if isinstance(x, Container):
                 return x.apply_op(op, inputs, {})
@@ -93,7 +93,7 @@ def _promoting(op: Op) -> Function:
 
 
 def _leaving(general: Function, leaves: Callable[[Any], bool]) -> Function:
-    def function(*inputs: Any) -> Any:
+    def function(*inputs: object) -> Tensor:
         return NotImplemented if any(map(leaves, inputs)) else general(*inputs)
 
     return function
@@ -105,7 +105,7 @@ def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Functio
     rule = elementwise_rule(op, complex_valued=False)
     nothing = (None, None, None)
 
-    def function(x: Any = MISSING, /, *more: Any, **unknown: Any) -> Any:
+    def function(x: Tensor = MISSING, /, *more: Any, **unknown: object) -> Any:
         if more or unknown:
             raise misfit(op, (x, *more), unknown)
         try:
@@ -149,7 +149,7 @@ def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Functio
         except Exception:  # whatever it was, the general path says it in the user's terms
             return general(x)
 
-    def large(x: Any) -> Any:
+    def large(x: Tensor) -> Any:
         out = evaluate_large(op, (x._data,), {})
         node = None
         if x._node is not None and recording():
@@ -157,7 +157,7 @@ def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Functio
             node = make_node(with_kernels(rule, flat=True), (x._node,), saved)
         return _of_form(out, x._form, node)
 
-    def fresh(x: Any) -> Any:
+    def fresh(x: Tensor) -> Any:
         """A tensor whose form is not known yet, or has none."""
         return general(x) if _find_form(x) is None else function(x)
 
@@ -172,7 +172,7 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
     is_product = saved_by_partials(op, (True, False)) == (False, True, False) and keep_x and not keep_out
     nothing = (None, None, None, None)
 
-    def function(x: Any, y: Any, /) -> Any:
+    def function(x: Tensor, y: Operand, /) -> Any:
         try:
             if staging.threads:
                 return staged(x, y)
@@ -233,7 +233,7 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
         except Exception:  # whatever it was, the general path says it in the user's terms
             return mixed(x, y)
 
-    def large(x: Any, a: Any, b: Any, right: Any) -> Any:
+    def large(x: Tensor, a: Tensor, b: Tensor, right: object) -> Any:
         out = evaluate_large(op, (a, b), {})
         node, left = None, x._node
         if (left is not None or right is not None) and recording():
@@ -243,7 +243,7 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
             node = make_node(own, (left, right), (*kept, None))
         return _of_form(out, x._form, node)
 
-    def mixed(x: Any, y: Any) -> Any:
+    def mixed(x: Tensor, y: Operand) -> Any:
         """Arrays that are not known to be of one form: new ones, ones that broadcast, integers."""
         if staging.threads:
             return staged(x, y)
@@ -280,14 +280,14 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
     return function
 
 
-def _of_form(data: Any, form: Any, node: Any) -> Any:
+def _of_form(data: object, form: object, node: object) -> Any:
     """A tensor of data whose form is known, an output of node."""
     t = wrap(data, node)
     t._form = form
     return t
 
 
-def _find_form(x: Any) -> Any:
+def _find_form(x: object) -> Any:
     """The form of a tensor, found now if it was not known; None of a number."""
     if not isinstance(x, Tensor):
         return None
@@ -296,7 +296,7 @@ def _find_form(x: Any) -> Any:
     return x._form
 
 
-def _of_whole_numbers(op: Op, x: Any, y: Any) -> Any:
+def _of_whole_numbers(op: Op, x: Tensor, y: Operand) -> Tensor | None:
     """The result on bools or integers of one dtype, or None: there is nothing to promote or to record."""
     try:
         a = x._data
@@ -312,7 +312,7 @@ def _without_gradient(op: Op, general: Function, staged: Function, staging: Any)
     ufunc = op.eval
     direct = frozenset(dtype for dtype in DTYPES if kind(dtype) in op.accepts)
 
-    def unary(x: Any = MISSING, /, *more: Any, **unknown: Any) -> Any:
+    def unary(x: Tensor = MISSING, /, *more: Any, **unknown: object) -> Any:
         if more or unknown:
             raise misfit(op, (x, *more), unknown)
         try:
@@ -325,7 +325,7 @@ def _without_gradient(op: Op, general: Function, staged: Function, staging: Any)
             pass
         return general(x)
 
-    def binary(x: Any, y: Any, /) -> Any:
+    def binary(x: Tensor, y: Operand, /) -> Any:
         try:
             if staging.threads:
                 return staged(x, y)
@@ -333,7 +333,7 @@ def _without_gradient(op: Op, general: Function, staged: Function, staging: Any)
             if isinstance(y, Tensor):
                 b = y._data
             elif x._form is not None and type(y) in (int, float):
-                b = constant(x._form, y)
+                b = constant(x._form, y)  # type: ignore[arg-type]
             else:
                 b = number_array(op, y, a.dtype) if type(y) in (int, float) else None
             if type(a) is type(b) is ndarray and a.dtype is b.dtype and a.dtype in direct:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, float32, float64
+from weft.ops.op import Array
 from weft.tensor.large import LARGE
 
 ndarray = np.ndarray
@@ -44,7 +45,7 @@ _forms: dict[DType, dict[tuple[int, ...], Form]] = {float32: {}, float64: {}}
 _constants: dict[DType, dict[Any, Any]] = {float32: {}, float64: {}}
 
 
-def form_of(data: Any) -> Form | None:
+def form_of(data: object) -> Form | None:
     """The form of data, or None if it is not a plain float32 or float64 array."""
     if type(data) is not ndarray or (data.dtype is not float32 and data.dtype is not float64):
         return None
@@ -57,7 +58,7 @@ def form_of(data: Any) -> Form | None:
     return form
 
 
-def constant(form: Form, number: float) -> Any:
+def constant(form: Form, number: float) -> Array:
     """A number as a 0-d array of a form's dtype, kept for the next time."""
     array = np.asarray(number, form.dtype)
     array.flags.writeable = False

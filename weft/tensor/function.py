@@ -48,7 +48,7 @@ class Function:
         raise ArgumentError(name, "a Function is not made, but applied", hint=f"use {name}.apply(...)")
 
     @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+    def apply(cls, *args: object, **kwargs: object) -> Any:
         """Run forward, and record that backward is its gradient."""
         if kwargs:
             raise ArgumentError(cls.__name__, f"apply takes no keywords, got {next(iter(kwargs))!r}")

@@ -18,7 +18,7 @@ from weft.base.dtypes import uint64
 from weft.base.philox import MASK
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
-from weft.ops.op import staging, type_of
+from weft.ops.op import Array, staging, type_of
 from weft.tensor.convert import integer
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
@@ -82,7 +82,7 @@ class Generator:
         with self._lock:
             return new_key(self._seed, self._index)
 
-    def set_state(self, state: Any) -> Generator:
+    def set_state(self, state: Tensor) -> Generator:
         """Go back to a state; returns the generator itself."""
         if not isinstance(state, Tensor) or state.dtype != uint64 or state.shape != (2,):
             got = type_of(state) if isinstance(state, Tensor) else type(state).__name__
@@ -93,12 +93,12 @@ class Generator:
             self._set_state_array(state.numpy())
         return self
 
-    def _state_array(self) -> Any:
+    def _state_array(self) -> Array:
         """Seed and number of draws as an array."""
         with self._lock:
             return np.array([self._seed, self._index], np.uint64)
 
-    def _set_state_array(self, state: Any) -> None:
+    def _set_state_array(self, state: Array) -> None:
         seed, index = (int(word) for word in state)
         with self._lock:
             self._seed, self._index = seed, index
@@ -115,7 +115,7 @@ def _capturing_root() -> Any:
     return root if hasattr(root, "draw_key") else None
 
 
-def _checked_seed(op: str, seed: Any) -> int:
+def _checked_seed(op: str, seed: object) -> int:
     number = integer(op, "seed", seed)
     if not -(2**63) <= number <= MASK:
         raise DomainError(op, f"seed must be in -2**63..2**64 - 1, got {number}")
@@ -214,7 +214,7 @@ def get_rng_state() -> Tensor:
 
 
 @public
-def set_rng_state(state: Any) -> None:
+def set_rng_state(state: Tensor) -> None:
     """Put the global generator back into a state that ``get_rng_state`` gave.
 
     >>> import weft
@@ -224,7 +224,7 @@ def set_rng_state(state: Any) -> None:
 
 
 @contextmanager
-def fork_rng(state: Any = None) -> Iterator[Generator]:
+def fork_rng(state: Tensor | None = None) -> Iterator[Generator]:
     """Draw from a copy of the global generator inside a ``with`` block, in this thread only.
 
     Args:

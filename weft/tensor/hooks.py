@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.op import TensorLike, type_of
+from weft.ops.op import Tensor, TensorLike, type_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import set_recording, thread
 from weft.tensor.node import Instrumented, Leaf
@@ -27,7 +27,7 @@ class Hooks:
         self.on_tensors = on_tensors
         self.create_graph = create_graph
 
-    def tensor(self, grad: Any) -> Any:
+    def tensor(self, grad: Tensor) -> Tensor:
         """A gradient as a tensor; None stays None."""
         return grad if self.on_tensors or grad is None else wrap(np.asarray(grad))
 
@@ -35,10 +35,10 @@ class Hooks:
         """A gradient as it leaves the engine: in a graph only if one is wanted."""
         return tensor if tensor is None or self.create_graph or tensor._node is None else wrap(tensor._data)
 
-    def _data(self, tensor: Any) -> Any:
+    def _data(self, tensor: Tensor | None) -> Any:
         return tensor if self.on_tensors or tensor is None else tensor._data
 
-    def _call(self, hook: Callable[..., Any], *args: Any) -> Any:
+    def _call(self, hook: Callable[..., Any], *args: object) -> Any:
         """Call a hook, which records only if the gradient is to have a graph."""
         before = thread.recording
         try:
@@ -47,7 +47,7 @@ class Hooks:
         finally:
             set_recording(before)
 
-    def on_leaf(self, leaf: Leaf, grad: Any) -> Any:
+    def on_leaf(self, leaf: Leaf, grad: Tensor) -> Any:
         """The gradient of a leaf, as its hooks leave it."""
         tensor = self.tensor(grad)
         for hook in list(leaf.hooks.values()):
@@ -62,7 +62,7 @@ class Hooks:
                     tensor = self.tensor(grads_out[k])
                     grads_out[k] = self._data(_replaced("register_hook", tensor, self._call(hook, tensor)))
 
-    def before_node(self, rule: Instrumented, grads_out: list[Any]) -> list[Any]:
+    def before_node(self, rule: Instrumented, grads_out: list[Any]) -> list[Tensor]:
         """The gradients of a node's outputs, as its prehooks leave them."""
         for hook in list(rule.node_prehooks.values()):
             tensors = tuple(map(self.tensor, grads_out))
@@ -86,7 +86,7 @@ class Hooks:
                     self._call(hook, tensor)
 
 
-def _replaced(op: str, old: Any, new: Any) -> Any:
+def _replaced(op: str, old: Tensor, new: Tensor) -> Any:
     """The gradient after a hook, which returned None to keep it, or a new one."""
     if new is None:
         return old
@@ -97,7 +97,7 @@ def _replaced(op: str, old: Any, new: Any) -> Any:
     return new
 
 
-def _all_replaced(op: str, old: tuple[Any, ...], new: Any) -> list[Any]:
+def _all_replaced(op: str, old: tuple[Any, ...], new: object) -> list[Tensor | None]:
     """The gradients after a hook on a node, which returned None or one item for each."""
     if new is None:
         return list(old)

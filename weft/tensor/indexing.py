@@ -21,13 +21,13 @@ from weft.base.tracebacks import hide_weft
 from weft.errors import BoundsError, DtypeError, WeftError
 from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
-from weft.ops.op import TensorLike, staging, type_of
+from weft.ops.op import Array, Operand, Tensor, TensorLike, staging, type_of
 from weft.ops.select import cast_array, select
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import slice_axes, slice_axis, update_slice
 from weft.tensor.dispatch import captured_constant, recording, stage, wrap
 from weft.tensor.mode import thread
-from weft.tensor.selection import Selection, read_int, read_key
+from weft.tensor.selection import Key, Selection, read_int, read_key
 
 ndarray = np.ndarray
 asarray = np.asarray
@@ -36,14 +36,14 @@ asarray = np.asarray
 # Reading elements
 
 
-def _plain(item: Any) -> Any:
+def _plain(item: object) -> Any:
     """An item of a key as NumPy takes it: the arrays of tensors."""
     if isinstance(item, TensorLike):
         return item._array("index")  # type: ignore[attr-defined]
     return item
 
 
-def getitem(x: Any, key: Any) -> Any:
+def getitem(x: Tensor, key: Key) -> Any:
     """``x[key]``: the method of Tensor."""
     if staging.threads:
         stage(x)
@@ -66,7 +66,7 @@ def getitem(x: Any, key: Any) -> Any:
         raise
 
 
-def select_from(x: Any, at: Selection) -> Any:
+def select_from(x: Tensor, at: Selection) -> Tensor:
     """The elements of x that a selection names, by ops."""
     part = _indexed_first(x, at)
     if not at.indices:
@@ -77,7 +77,7 @@ def select_from(x: Any, at: Selection) -> Any:
     return permute(out, axes=(*range(n, n + at.place), *range(n), *range(n + at.place, out.ndim)))
 
 
-def _indexed_first(x: Any, at: Selection) -> Any:
+def _indexed_first(x: Tensor, at: Selection) -> Tensor:
     """x sliced, in the shape of the selection, with the indexed axes first."""
     part = x if at.is_whole(x.shape) else slice_axes(x, **at.slices)
     part = part if part.shape == at.shape else reshape(part, shape=at.shape)
@@ -87,7 +87,7 @@ def _indexed_first(x: Any, at: Selection) -> Any:
 # Writing elements
 
 
-def setitem(x: Any, key: Any, value: Any) -> None:
+def setitem(x: Tensor, key: Key, value: Operand) -> None:
     """``x[key] = value``: the method of Tensor."""
     if staging.threads:
         stage(x)
@@ -104,13 +104,13 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     _write(x, plain, array)
 
 
-def _constant(array: Any) -> Any:
+def _constant(array: Array) -> Any:
     """An array, where it takes the place of a whole tensor."""
     captures = staging.threads and thread.capture is not None
     return captured_constant(array) if captures else wrap(array)
 
 
-def _write(x: Any, key: Any, value: Any) -> None:
+def _write(x: Tensor, key: Key, value: object) -> None:
     """Write arrays: in place if nobody else holds the data of x, else into a copy."""
     in_place = x._is_unshared() and x._data.flags.writeable
     data = x._data if in_place else x._data.copy()
@@ -125,7 +125,7 @@ def _write(x: Any, key: Any, value: Any) -> None:
         x._rebind("setitem", wrap(data))
 
 
-def _as_values(value: Any, dtype: DType) -> Any:
+def _as_values(value: object, dtype: DType) -> Any:
     """What is assigned, as an array or tensor of the dtype of what it is assigned to."""
     if isinstance(value, TensorLike):
         return value if value.dtype == dtype else value.astype(dtype)  # type: ignore[attr-defined]
@@ -138,7 +138,7 @@ def _as_values(value: Any, dtype: DType) -> Any:
         raise DtypeError("setitem", f"{dtype.name} must be able to hold the value, got {value!r}") from None
 
 
-def updated(x: Any, key: Any, value: Any) -> Any:
+def updated(x: Tensor, key: Key, value: Any) -> Tensor:
     """x with other values at a key, by ops."""
     key = key[0] if type(key) is tuple and len(key) == 1 else key
     if isinstance(key, TensorLike) and key.dtype == bool_ and value.ndim <= x.ndim - key.ndim:  # type: ignore[attr-defined]
@@ -158,7 +158,7 @@ def updated(x: Any, key: Any, value: Any) -> Any:
     return value if at.is_whole(x.shape) else update_slice(x, value, **at.slices)
 
 
-def _where_masked(x: Any, mask: Any, value: Any) -> Any:
+def _where_masked(x: Tensor, mask: Any, value: object) -> Tensor:
     """x with a value where a mask holds: needs no concrete mask."""
     covered = x.shape[: mask.ndim]
     if mask.shape != covered:
@@ -169,7 +169,7 @@ def _where_masked(x: Any, mask: Any, value: Any) -> Any:
     return select(reshape(mask, shape=(*mask.shape, *[1] * (x.ndim - mask.ndim))), value, x)
 
 
-def _broadcast_values(x: Any, at: Selection, value: Any) -> Any:
+def _broadcast_values(x: Tensor, at: Selection, value: Any) -> Any:
     """Values in the shape that a selection names; leading axes of size 1 too many are dropped."""
     kept = tuple(s for i, s in enumerate(at.shape) if i not in at.axes)
     shape = (*kept[: at.place], *at.index_shape, *kept[at.place :])

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.device import as_device
+from weft.base.device import DeviceLike, as_device
 from weft.base.dtypes import bfloat16, uint16
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError, SharingError
+from weft.ops.op import Array
 from weft.tensor.convert import from_ndarray
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
@@ -24,7 +25,7 @@ _DLPACK_CPU = (1, 0)  # kDLCPU
 
 
 @public
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: Any, /, *, device: DeviceLike | None = None, copy: bool | None = None) -> Tensor:
     """A tensor that shares the memory of an object with ``__dlpack__``, such as an array of another library.
 
     Args:
@@ -45,7 +46,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     return out
 
 
-def _import_array(x: Any, copy: bool | None) -> Any:
+def _import_array(x: Tensor, copy: bool | None) -> Array:
     place = tuple(x.__dlpack_device__())
     if place != _DLPACK_CPU and copy is False:
         raise SharingError("from_dlpack", f"memory must be on the cpu to be shared, got device {place}")
@@ -53,7 +54,7 @@ def _import_array(x: Any, copy: bool | None) -> Any:
     return array.copy() if copy else array
 
 
-def _shared_array(x: Any, options: dict[str, Any]) -> Any:
+def _shared_array(x: Tensor, options: dict[str, Any]) -> Array:
     if isinstance(x, np.ndarray):  # which may be of a dtype that NumPy cannot export
         return x
     try:
@@ -62,7 +63,7 @@ def _shared_array(x: Any, options: dict[str, Any]) -> Any:
         from weft.tensor.dlpack import AsUint16
 
         try:
-            return np.from_dlpack(AsUint16(x), **options).view(bfloat16)
+            return np.from_dlpack(AsUint16(x), **options).view(bfloat16)  # type: ignore[arg-type]
         except BufferError:
             raise SharingError("from_dlpack", f"the exporter must be able to share, got: {error}") from None
 
@@ -91,7 +92,7 @@ def _dlpack(
     array = _exported_array(
         self._array("__dlpack__"), max_version is not None and tuple(max_version) >= (1, 0), copy
     )
-    options = {} if max_version is None else {"max_version": tuple(max_version)}
+    options: dict[str, Any] = {} if max_version is None else {"max_version": tuple(max_version)}
     if array.dtype != bfloat16:
         return array.__dlpack__(**options)
     from weft.tensor.dlpack import as_bfloat16

@@ -18,7 +18,7 @@ from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.config import settings
 from weft.errors import ArgumentError
-from weft.ops.op import Composite, Op, casting
+from weft.ops.op import Composite, Op, Tensor, casting
 from weft.tensor.rules import Backward, Edges, Saved
 
 ndarray, ufunc = np.ndarray, np.ufunc
@@ -40,7 +40,7 @@ class Layer(Protocol):
         """What a composite gives on tensors, recorded as one node."""
 
     def pull_large(
-        self, rule: Backward, g: Any, saved: Saved, edges: Edges, *, flat: bool
+        self, rule: Backward, g: Tensor, saved: Saved, edges: Edges, *, flat: bool
     ) -> Sequence[Any] | None:
         """What a backward rule gives on arrays; they are seen as flat if it works element by element."""
 
@@ -86,7 +86,7 @@ def empty(shape: tuple[int, ...], dtype: DType) -> Any:
     return np.empty(shape, dtype) if layer is None else layer.empty(shape, dtype)
 
 
-def call_large(entry: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_large(entry: Composite, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """What a composite gives if one kernel runs the whole of it; None unless its first argument is large."""
     data = getattr(args[0], "_data", None) if args else None
     if type(data) is not ndarray or data.size < LARGE_FOR_CALL or (casting and get_ident() in casting):
@@ -103,7 +103,7 @@ def with_kernels(rule: Backward, *, flat: bool = False) -> Backward:
     """
     run = rule.run
 
-    def run_large(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+    def run_large(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
         layer = _kernels.found()
         found = None if layer is None else layer.pull_large(rule, g, saved, edges, flat=flat)
         return run(g, saved, edges) if found is None else found

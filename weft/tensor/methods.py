@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from weft.base.public import public
+from weft.base.shapes import Axes
 from weft.errors import ShapeError
 from weft.ops import (
     contract,
@@ -24,7 +25,7 @@ from weft.tensor import indexing
 from weft.tensor.tensor import Tensor
 
 
-def attach(name: str, function: Any) -> None:
+def attach(name: str, function: object) -> None:
     """Make a function a method of Tensor, or a property an attribute."""
     setattr(Tensor, name, function)
 
@@ -37,19 +38,19 @@ def _ints(args: tuple[Any, ...]) -> tuple[Any, ...]:
 # Shapes and axes
 
 
-def _reshape(self: Tensor, *shape: Any, copy: bool | None = None) -> Tensor:
+def _reshape(self: Tensor, *shape: int | Sequence[int], copy: bool | None = None) -> Tensor:
     """The elements in another shape: ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
     out: Tensor = view_axes.reshape(self, _ints(shape))
     return out
 
 
-def _view(self: Tensor, *shape: Any) -> Tensor:
+def _view(self: Tensor, *shape: int | Sequence[int]) -> Tensor:
     """The elements in another shape, as ``reshape`` gives it."""
     out: Tensor = view_axes.reshape(self, _ints(shape))
     return out
 
 
-def _permute(self: Tensor, *axes: Any) -> Tensor:
+def _permute(self: Tensor, *axes: int | Sequence[int]) -> Tensor:
     """The tensor with its axes in another order: ``x.permute(2, 0, 1)``."""
     out: Tensor = view_axes.permute_dims(self, _ints(axes))
     return out
@@ -60,7 +61,7 @@ def _contiguous(self: Tensor) -> Tensor:
     return self
 
 
-def _tile(self: Tensor, *repetitions: Any) -> Tensor:
+def _tile(self: Tensor, *repetitions: int | Sequence[int]) -> Tensor:
     """The tensor repeated as a whole along each axis."""
     out: Tensor = view_join.tile(self, _ints(repetitions))
     return out
@@ -87,7 +88,7 @@ def _t(self: Tensor) -> Tensor:
     return _transposed_matrix(self)
 
 
-def _flip(self: Tensor, *axis: Any) -> Tensor:
+def _flip(self: Tensor, *axis: int | Sequence[int]) -> Tensor:
     """The tensor with the order of elements reversed along axes; along all if none is given."""
     out: Tensor = view_join.flip(self, _ints(axis) if axis else None)
     return out
@@ -96,7 +97,7 @@ def _flip(self: Tensor, *axis: Any) -> Tensor:
 def _at_first_use(module: str, name: str) -> Callable[..., Any]:
     """A function as a method, whose module is imported when it is first called."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Any:
         return getattr(import_module(module), name)(self, *args, **kwargs)
 
     method.__name__ = name
@@ -104,7 +105,7 @@ def _at_first_use(module: str, name: str) -> Callable[..., Any]:
     return method
 
 
-def _norm(self: Tensor, ord: float = 2, axis: Any = None, keepdims: bool = False) -> Any:
+def _norm(self: Tensor, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The norm of the elements as a vector; norms of matrices are in ``weft.linalg``."""
     from weft.ops.vector_norm import vector_norm  # imported at first use
 

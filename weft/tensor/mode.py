@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager
 from threading import get_ident
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from weft.base.hooks import hooks
 from weft.base.public import public
@@ -50,7 +50,7 @@ thread = _Thread()
 switch = _Switch()
 
 
-def call_user(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call_user(function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
     """Call a function of the user; in a capture from source its control flow goes into the graph."""
     if thread.capture is None or (call := hooks.call_converted) is None or thread.capture.root.region:
         return function(*args, **kwargs)
@@ -89,7 +89,7 @@ def observing(observer: Observer, *, alone: bool = False) -> Iterator[None]:
     """Have an observer called with each node this thread records, then those outside, unless alone."""
     before = outer = thread.observer
 
-    def both(node: Any) -> None:
+    def both(node: object) -> None:
         observer(node)
         if outer is not None:
             outer(node)
@@ -145,12 +145,12 @@ class Scope:
         if flags & _COROUTINE:
             drive = types.coroutine(self._drive)
 
-            async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            async def coroutine(*args: object, **kwargs: object) -> Any:
                 return await drive(function(*args, **kwargs))
 
             return coroutine
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             with self:
                 return function(*args, **kwargs)
 
@@ -219,6 +219,10 @@ class no_grad(_Recording):  # noqa: N801 - used as a function, spelled like one
 
     _recording = False
 
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
+    @overload
+    def __new__(cls, function: F) -> F: ...  # type: ignore[misc]
     def __new__(cls, function: Any = None) -> Any:  # noqa: D102 - the class says it
         scope = super().__new__(cls)
         return scope if function is None else scope(function)
@@ -247,6 +251,10 @@ class inference_mode(no_grad):  # noqa: N801 - used as a function, spelled like 
     False
     """
 
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: F) -> F: ...  # type: ignore[misc]
     def __new__(cls, mode: Any = True) -> Any:  # noqa: D102 - the class says it
         if not isinstance(mode, bool):
             return super().__new__(cls, mode)

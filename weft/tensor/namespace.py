@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from weft.base.device import CPU, Device, as_device
+from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import (
     DEFAULT_INT,
     DType,
@@ -70,7 +70,7 @@ class IntInfo(NamedTuple):
     dtype: DType
 
 
-def _dtype_of(op: str, type: Any) -> DType:
+def _dtype_of(op: str, type: object) -> DType:
     if isinstance(type, Tensor | np.ndarray):
         return as_dtype(type.dtype)
     if isinstance(type, bool | int | float | complex):
@@ -79,7 +79,7 @@ def _dtype_of(op: str, type: Any) -> DType:
 
 
 @public
-def finfo(type: Any, /) -> FloatInfo:
+def finfo(type: object, /) -> FloatInfo:
     """The limits of a floating dtype, or of the dtype of a tensor.
 
     >>> import weft
@@ -100,7 +100,7 @@ def finfo(type: Any, /) -> FloatInfo:
 
 
 @public
-def iinfo(type: Any, /) -> IntInfo:
+def iinfo(type: object, /) -> IntInfo:
     """The limits of an integer dtype, or of the dtype of a tensor.
 
     >>> import weft
@@ -116,7 +116,7 @@ def iinfo(type: Any, /) -> IntInfo:
 
 
 @public
-def can_cast(from_: Any, to: Any, /) -> bool:
+def can_cast(from_: object, to: object, /) -> bool:
     """Whether promotion takes one dtype to another.
 
     >>> import weft
@@ -128,7 +128,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 
 @public
-def result_type(*arrays_and_dtypes: Any) -> DType:
+def result_type(*arrays_and_dtypes: object) -> DType:
     """The dtype that tensors, dtypes and Python numbers combine to; numbers are weak.
 
     >>> import weft
@@ -147,7 +147,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
 
 @public
-def is_tensor(x: Any, /) -> bool:
+def is_tensor(x: Tensor, /) -> bool:
     """Whether an object is a tensor.
 
     >>> import weft
@@ -158,7 +158,7 @@ def is_tensor(x: Any, /) -> bool:
 
 
 @public
-def is_floating_point(x: Any, /) -> bool:
+def is_floating_point(x: Tensor, /) -> bool:
     """Whether the dtype of a tensor is a real floating one.
 
     >>> import weft
@@ -169,7 +169,7 @@ def is_floating_point(x: Any, /) -> bool:
 
 
 @public
-def is_complex(x: Any, /) -> bool:
+def is_complex(x: Tensor, /) -> bool:
     """Whether the dtype of a tensor is complex.
 
     >>> import weft
@@ -180,7 +180,7 @@ def is_complex(x: Any, /) -> bool:
 
 
 @public
-def numel(x: Any, /) -> int:
+def numel(x: Tensor, /) -> int:
     """The number of elements of a tensor.
 
     >>> import weft
@@ -211,7 +211,7 @@ class Inspection:
         """The device of tensors made without one."""
         return CPU
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+    def default_dtypes(self, *, device: DeviceLike | None = None) -> dict[str, DType]:
         """The dtype of tensors made without one, for each kind."""
         as_device(device)
         return {
@@ -221,7 +221,7 @@ class Inspection:
             "indexing": DEFAULT_INT,
         }
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+    def dtypes(self, *, device: DeviceLike | None = None, kind: object = None) -> dict[str, DType]:
         """The dtypes of the standard of a kind, or all of them, by name."""
         as_device(device)
         return {d.name: d for d in dtypes_of_kind("dtypes", kind) if d not in (float16, bfloat16)}

@@ -141,7 +141,7 @@ class Node:
         return f"<{self.name}>"
 
 
-def make_node(rule: Backward, edges: tuple[Any, ...], saved: Any) -> Node:
+def make_node(rule: Backward, edges: tuple[Any, ...], saved: object) -> Node:
     """A node of its parts, shown to the observer of this thread if there is one."""
     node = Node()
     node.rule = rule

@@ -54,7 +54,7 @@ _CREATION = {np.arange, np.array, np.asarray, np.empty, np.eye, np.full, np.ones
 _ARRAY = np.empty(0)
 
 
-def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy calls this for its ufuncs: the op of the same meaning, or else NumPy on the data."""
     if method == "__call__" and not kwargs and ufunc in UFUNCS:
         return UFUNCS[ufunc](*inputs)
@@ -66,7 +66,7 @@ def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: 
     return getattr(ufunc, method)(*arrays, **kwargs)
 
 
-def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def _array_function(self: Tensor, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
     """NumPy calls this for its other functions: a reduction is ours, the rest is NumPy on the data."""
     if function in _REDUCTIONS:
         return _reduce(function, *args, **kwargs)
@@ -75,7 +75,7 @@ def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: 
     return np.ndarray.__array_function__(_ARRAY, function, (), args, kwargs)
 
 
-def _reduce(function: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+def _reduce(function: Callable[..., Any], a: Tensor, *args: Any, **kwargs: Any) -> Any:
     given = {key: value for key, value in kwargs.items() if value is not None}
     if not isinstance(a, Tensor) or len(args) > 1 or not given.keys() <= _KEYWORDS.keys():
         return np.ndarray.__array_function__(_ARRAY, function, (), (np.asarray(a), *args), kwargs)

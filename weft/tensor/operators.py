@@ -14,7 +14,7 @@ import numpy as np
 from weft.errors import DtypeError, ShapeError
 from weft.ops import arithmetic, compare, contract
 from weft.ops.complex import absolute
-from weft.ops.op import Op, TensorLike, staging, type_of
+from weft.ops.op import Op, Operand, TensorLike, staging, type_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.fast import build
 from weft.tensor.form import constant
@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 _OPERANDS = (TensorLike, np.ndarray, *NUMBERS)
 
 
-def _is_foreign(x: Any) -> bool:
+def _is_foreign(x: Tensor) -> bool:
     return not isinstance(x, _OPERANDS) and type(x).__module__ != "builtins"
 
 
@@ -42,14 +42,14 @@ def _comparison(op: Op) -> Function:
 def _power() -> Function:
     power, square = _operator(arithmetic.pow), build(arithmetic.square)
 
-    def function(x: Any, y: Any, /) -> Any:
+    def function(x: Tensor, y: Operand, /) -> Any:
         return square(x) if type(y) is int and y == 2 else power(x, y)
 
     return function
 
 
 def _reflected(function: Function) -> Function:
-    def method(self: Any, other: Any, /) -> Any:
+    def method(self: object, other: Operand, /) -> Any:
         if type(other) is float or type(other) is int:
             form = getattr(self, "_form", None)
             if form is not None and not staging.threads:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.ir.types import TensorType
+from weft.ops.op import Operand, Tensor
 from weft.tensor.large import empty
 from weft.tensor.rules import Backward, Saved
 
@@ -36,12 +37,14 @@ class Pieces:
         self.kind = kind
         self.parts = parts
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Operand) -> Any:
         if isinstance(other, Pieces):
             return Pieces(self.kind, [*self.parts, *other.parts])
         return self._added_to(np.array(other))
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **_: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, out: Any = None, **_: object
+    ) -> Any:
         """An array plus this, or with this added in place."""
         if ufunc is not np.add or method != "__call__" or inputs[1] is not self:
             return NotImplemented
@@ -79,7 +82,7 @@ def in_pieces(rule: Backward) -> Backward:
     return rule.replace(piece=_piece)
 
 
-def _piece(g: Any, saved: Saved) -> Any:
+def _piece(g: Tensor, saved: Saved) -> Any:
     x_type, starts, stops, steps = saved
     if any(s < 0 for s in steps):
         return None

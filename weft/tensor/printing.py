@@ -16,7 +16,7 @@ from weft.base.device import CPU
 from weft.base.dtypes import DEFAULT_INT, DType, bool_, default_complex, default_float, kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
-from weft.ops.op import type_of
+from weft.ops.op import Tensor, type_of
 
 Array = np.ndarray[Any, Any]
 Format = Callable[[Any], str]
@@ -102,7 +102,7 @@ def printoptions(**options: Any) -> Iterator[None]:
         _options[0] = before
 
 
-def format_tensor(t: Any) -> str:
+def format_tensor(t: Tensor) -> str:
     """The text of a tensor, as ``repr`` gives it."""
     data = t._data
     notes = ["" if t.device == CPU else f"device='{t.device}'"], [gradient_note(t)]
@@ -130,7 +130,7 @@ def _dtype_note(data: Array, obvious: tuple[DType, ...]) -> str:
     return "" if data.dtype in obvious else f"dtype=weft.{data.dtype.name}"
 
 
-def gradient_note(t: Any) -> str:
+def gradient_note(t: Tensor) -> str:
     """What the text of a tensor says of its place in the graph."""
     if not t.requires_grad:
         return ""
@@ -225,7 +225,7 @@ def _real_format(shown: Array, options: PrintOptions) -> Format:
     scientific = _is_wide(magnitudes, whole) if options.sci_mode is None else options.sci_mode
     places = options.precision
 
-    def text(x: Any) -> str:
+    def text(x: Tensor) -> str:
         value = float(x)
         if value - value != 0:  # infinite or not a number
             return str(value)

@@ -16,7 +16,7 @@ from weft.base.dtypes import DEFAULT_INT, DType, default_float, kind, result_dty
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.families import describe_kinds
-from weft.ops.op import Op, TensorLike, WeakNumber
+from weft.ops.op import Array, Op, Tensor, TensorLike, WeakNumber
 from weft.ops.select import cast, python_number
 from weft.ops.size import size_value
 from weft.tensor.convert import number_dtype, supported
@@ -33,7 +33,7 @@ _HINTS = {
 }
 
 
-def as_arrays(op: Op, inputs: Sequence[Any]) -> list[Any]:
+def as_arrays(op: Op, inputs: Sequence[Any]) -> list[Tensor]:
     """Inputs with numbers as 0-d arrays of the dtype they take next to the tensors and arrays."""
     dtypes = [supported(op.name, x.dtype) for x in inputs if isinstance(x, _TYPED)]
     if not dtypes:
@@ -56,12 +56,12 @@ def as_arrays(op: Op, inputs: Sequence[Any]) -> list[Any]:
     return out
 
 
-def _example(x: Any) -> Any:
+def _example(x: Tensor) -> Any:
     """A Python number of the kind of a number."""
     return x.example if isinstance(x, WeakNumber) else python_number(x)
 
 
-def number_array(op: Op, value: Any, like: DType) -> Any:
+def number_array(op: Op, value: Any, like: DType) -> Array:
     """A number as a 0-d array of the dtype it has next to tensors of dtype ``like``, which must hold it."""
     dtype = scalar_dtype(value, like)
     try:
@@ -87,6 +87,6 @@ def common_dtype(op: Op, dtypes: Sequence[DType]) -> DType:
     return default_float()
 
 
-def in_dtype(tensor: Any, dtype: DType) -> Any:
+def in_dtype(tensor: Tensor, dtype: DType) -> Tensor:
     """A tensor in a dtype, itself if it has it."""
     return tensor if tensor._data.dtype == dtype else cast(tensor, dtype=dtype)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import PACKAGE, format_location
 from weft.ops.nan import describe_range, describe_type
+from weft.ops.op import Array
 
 _MOST_KNOWN = 10_000
 _MOST_SHOWN = 8
@@ -59,12 +60,12 @@ class Provenance:
         if len(self._numbers) > 2 * _MOST_KNOWN:
             self._numbers = {k: n for k, n in self._numbers.items() if n in self._made}
 
-    def _number(self, array: Any) -> int:
+    def _number(self, array: Array) -> int:
         number = self._numbers.get(id(array), 0)
         made = self._made.get(number)
         return number if made is not None and made.output() is array else 0
 
-    def path_to(self, array: Any) -> tuple[str, ...]:
+    def path_to(self, array: Array) -> tuple[str, ...]:
         """How an array follows from the leaves, line by line."""
         last = self._number(array)
         names = _names_of_arrays(sys._getframe(1))
@@ -101,7 +102,7 @@ def _leaf(given: _Given, names: dict[int, str]) -> str:
     return f"{name or 'a leaf'}: {describe_range(array)}"
 
 
-def _text(array: Any) -> str:
+def _text(array: Array) -> str:
     """A number as it is, anything else by its type."""
     return f"{array.item():g}" if array.ndim == 0 and array.dtype.kind in "biuf" else describe_type(array)
 

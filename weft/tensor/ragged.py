@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import DType, DTypeLike
 from weft.base.public import public
 from weft.base.trees import register_tree
 from weft.errors import ArgumentError, BoundsError, DtypeError, ShapeError
 from weft.ops.contract import matrix_multiply
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Attrs, Container, Op, type_of
+from weft.ops.op import Array, Attrs, Container, Op, Operand, type_of
 from weft.ops.reduce import max as reduce_max
 from weft.ops.reduce import min as reduce_min
 from weft.ops.reduce import prod as reduce_prod
@@ -45,7 +46,7 @@ class RaggedTensor(Container):
 
     __slots__ = ("_splits", "values")
 
-    def __init__(self, values: Tensor, splits: Any) -> None:
+    def __init__(self, values: Tensor, splits: Array) -> None:
         self.values = values
         self._splits = splits
 
@@ -72,7 +73,7 @@ class RaggedTensor(Container):
         return self.values.ndim + 1
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype of the values."""
         return self.values.dtype
 
@@ -99,10 +100,10 @@ class RaggedTensor(Container):
     def __len__(self) -> int:
         return len(self._splits) - 1
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, i: Any) -> Any:
+    def __getitem__(self, i: int | slice) -> Any:
         """Row i as a dense tensor, or some rows as a ragged one."""
         rows = len(self)
         if isinstance(i, slice):
@@ -120,7 +121,7 @@ class RaggedTensor(Container):
         index = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
         return RaggedTensor(gather_nd(self.values, wrap(index.astype(np.int64))), splits)
 
-    def tolist(self) -> list[Any]:
+    def tolist(self) -> list[Tensor]:
         """The rows as lists."""
         return [row.tolist() for row in self]
 
@@ -133,7 +134,7 @@ class RaggedTensor(Container):
 
     # Dense forms
 
-    def _row_of_each(self) -> Any:
+    def _row_of_each(self) -> Array:
         return np.repeat(np.arange(len(self)), np.diff(self._splits))
 
     def _place_in_row(self) -> Any:
@@ -167,7 +168,7 @@ class RaggedTensor(Container):
             raise ShapeError("map", f"the function must keep the {self.values.shape[0]} elements, got {got}")
         return RaggedTensor(values, self._splits)
 
-    def apply_op(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+    def apply_op(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> RaggedTensor:
         """An elementwise op on all elements, or a matrix product with each."""
         if op.accepts:
             return RaggedTensor(op.on_tensors(*[self._operand(op.name, x) for x in inputs]), self._splits)
@@ -179,7 +180,7 @@ class RaggedTensor(Container):
             op.name, "inputs must be dense, got a ragged tensor", hint="use .to_padded() or .map()"
         )
 
-    def _operand(self, op: str, other: Any) -> Any:
+    def _operand(self, op: str, other: Operand) -> Any:
         """One input of an elementwise op, element by element: same rows, one value a row, or broadcast."""
         if isinstance(other, RaggedTensor):
             if not np.array_equal(self._splits, other._splits):
@@ -232,7 +233,7 @@ class RaggedTensor(Container):
         powers = RaggedTensor(shifted, self._splits)
         return RaggedTensor(shifted / self._spread(powers.sum()), self._splits)
 
-    def _spread(self, per_row: Tensor) -> Any:
+    def _spread(self, per_row: Tensor) -> Tensor:
         """A value for each row, repeated for each of its elements."""
         return gather_nd(per_row, wrap(self._row_of_each()))
 
@@ -247,12 +248,14 @@ class RaggedTensor(Container):
 attach_operators(RaggedTensor)
 
 
-def _splits_of(lengths: Any) -> Any:
+def _splits_of(lengths: Any) -> Array:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 @public
-def ragged(rows: Any, *, dtype: Any = None, requires_grad: bool = False) -> RaggedTensor:
+def ragged(
+    rows: Sequence[Any], *, dtype: DTypeLike | None = None, requires_grad: bool = False
+) -> RaggedTensor:
     """A ragged tensor from a list of rows: lists of numbers, arrays or tensors.
 
     >>> import weft
@@ -274,7 +277,7 @@ def ragged(rows: Any, *, dtype: Any = None, requires_grad: bool = False) -> Ragg
 
 
 @public
-def ragged_from_padded(x: Any, lengths: Any, /) -> RaggedTensor:
+def ragged_from_padded(x: Tensor, lengths: Tensor | Array | Sequence[int], /) -> RaggedTensor:
     """The ragged tensor of the first ``lengths[i]`` elements of each row of a dense one, with gradients.
 
     >>> import weft
@@ -295,7 +298,7 @@ def ragged_from_padded(x: Any, lengths: Any, /) -> RaggedTensor:
 
 
 @public
-def ragged_from_splits(values: Any, splits: Any, /) -> RaggedTensor:
+def ragged_from_splits(values: Tensor, splits: object, /) -> RaggedTensor:
     """The ragged tensor of rows ``values[splits[i]:splits[i + 1]]``.
 
     >>> import weft

@@ -16,6 +16,7 @@ from weft.base.dtypes import (
     DEFAULT_INT,
     INTEGERS,
     DType,
+    DTypeLike,
     as_dtype,
     default_float,
     float32,
@@ -26,13 +27,13 @@ from weft.base.dtypes import (
 )
 from weft.base.philox import FOLD, MASK, SPLIT
 from weft.base.public import public
-from weft.base.shapes import Shape, broadcast_shapes, normalize_axis, normalize_shape, size_of
+from weft.base.shapes import Shape, ShapeLike, broadcast_shapes, normalize_axis, normalize_shape, size_of
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops import distribution
 from weft.ops.arithmetic import add, maximum, minimum, mul, neg, sub
 from weft.ops.compare import less
 from weft.ops.index_axis import take
-from weft.ops.op import staging, type_of
+from weft.ops.op import Operand, staging, type_of
 from weft.ops.quantile import normal_quantile
 from weft.ops.random import check_keys, derive, random_bits
 from weft.ops.reduce import argmax
@@ -60,7 +61,7 @@ def key(seed: int) -> Tensor:
     return new_key(number, 0)
 
 
-def new_key(low: int, high: int) -> Tensor:
+def new_key(low: Operand, high: Operand) -> Tensor:
     """A key of two words; a constant of the graph where this thread captures one."""
     words = np.array([low, high], np.uint64)
     captures = staging.threads and thread.capture is not None
@@ -69,7 +70,7 @@ def new_key(low: int, high: int) -> Tensor:
 
 
 @public
-def split(key: Any, n: Any = 2) -> Tensor:
+def split(key: Tensor, n: object = 2) -> Tensor:
     """New keys from a key, unrelated to it and to each other: n of them, or a tensor of them.
 
     >>> import weft
@@ -84,7 +85,7 @@ def split(key: Any, n: Any = 2) -> Tensor:
 
 
 @public
-def fold_in(key: Any, data: Any) -> Tensor:
+def fold_in(key: Tensor, data: object) -> Tensor:
     """A new key from a key and an integer, such as the number of a step.
 
     >>> import weft
@@ -103,7 +104,7 @@ def fold_in(key: Any, data: Any) -> Tensor:
     return out
 
 
-def _as_key(op: str, key: Any) -> Tensor:
+def _as_key(op: str, key: Tensor) -> Tensor:
     if isinstance(key, np.ndarray):
         key = wrap(key)
     if not isinstance(key, Tensor):
@@ -118,7 +119,7 @@ def _as_key(op: str, key: Any) -> Tensor:
 # What is common to distributions
 
 
-def _float_dtype(op: str, dtype: Any, *parameters: Any) -> DType:
+def _float_dtype(op: str, dtype: DTypeLike | None, *parameters: object) -> DType:
     """The dtype asked for, or that of the parameters that are tensors, or the default."""
     given = [p.dtype for p in parameters if isinstance(p, Tensor) and kind(p.dtype) == "f"]
     own = result_dtype(op, *given) if given else default_float()
@@ -128,7 +129,7 @@ def _float_dtype(op: str, dtype: Any, *parameters: Any) -> DType:
     return resolved
 
 
-def _shape(op: str, shape: Any, *parameters: Any) -> Shape:
+def _shape(op: str, shape: object, *parameters: object) -> Shape:
     """The shape asked for, to which parameters must broadcast, or the one they broadcast to."""
     shapes = [p.shape for p in parameters if isinstance(p, Tensor)]
     if shape is None:
@@ -139,7 +140,7 @@ def _shape(op: str, shape: Any, *parameters: Any) -> Shape:
     return wanted
 
 
-def _moved(drawn: Any, scale: Any, offset: Any) -> Tensor:
+def _moved(drawn: Any, scale: Operand, offset: Any) -> Tensor:
     """``drawn * scale + offset``, without what is not needed."""
     dtype = drawn.dtype
     if isinstance(scale, Tensor) or scale != 1:
@@ -150,11 +151,11 @@ def _moved(drawn: Any, scale: Any, offset: Any) -> Tensor:
     return out
 
 
-def _in_dtype(x: Any, dtype: DType) -> Any:
+def _in_dtype(x: Operand, dtype: DType) -> Operand:
     return cast(x, dtype=dtype) if isinstance(x, Tensor) and x.dtype != dtype else x
 
 
-def _parameter(op: str, name: str, value: Any) -> Any:
+def _parameter(op: str, name: str, value: object) -> Any:
     """A parameter of a distribution: a tensor, or a Python float."""
     if isinstance(value, np.ndarray):
         value = wrap(value)
@@ -171,7 +172,7 @@ def _parameter(op: str, name: str, value: Any) -> Any:
 
 
 @public
-def bits(key: Any, shape: Any = (), dtype: Any = uint64) -> Tensor:
+def bits(key: Tensor, shape: ShapeLike = (), dtype: DTypeLike | None = uint64) -> Tensor:
     """Random bits as unsigned integers.
 
     >>> import weft
@@ -184,7 +185,13 @@ def bits(key: Any, shape: Any = (), dtype: Any = uint64) -> Tensor:
 
 
 @public
-def uniform(key: Any, shape: Any = None, low: Any = 0.0, high: Any = 1.0, dtype: Any = None) -> Tensor:
+def uniform(
+    key: Tensor,
+    shape: ShapeLike | None = None,
+    low: Operand = 0.0,
+    high: Operand = 1.0,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Uniform on [low, high); gradients flow to low and high where they are tensors.
 
     >>> import weft
@@ -200,7 +207,13 @@ def uniform(key: Any, shape: Any = None, low: Any = 0.0, high: Any = 1.0, dtype:
 
 
 @public
-def normal(key: Any, shape: Any = None, mean: Any = 0.0, std: Any = 1.0, dtype: Any = None) -> Tensor:
+def normal(
+    key: Tensor,
+    shape: ShapeLike | None = None,
+    mean: Operand = 0.0,
+    std: Operand = 1.0,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Normal with a mean and a standard deviation; gradients flow to both where they are tensors.
 
     >>> import weft
@@ -220,13 +233,13 @@ def normal(key: Any, shape: Any = None, mean: Any = 0.0, std: Any = 1.0, dtype: 
 
 @public
 def truncated_normal(
-    key: Any,
-    shape: Any = None,
+    key: Tensor,
+    shape: ShapeLike | None = None,
     lower: float = -2.0,
     upper: float = 2.0,
-    mean: Any = 0.0,
-    std: Any = 1.0,
-    dtype: Any = None,
+    mean: Operand = 0.0,
+    std: Operand = 1.0,
+    dtype: DTypeLike | None = None,
 ) -> Tensor:
     """Normal, but only between ``lower`` and ``upper`` standard deviations from the mean.
 
@@ -245,7 +258,7 @@ def truncated_normal(
     return _moved(drawn, std, mean)
 
 
-def _truncated(key: Tensor, shape: Shape, lower: float, upper: float, dtype: DType) -> Any:
+def _truncated(key: Tensor, shape: Shape, lower: float, upper: float, dtype: DType) -> Tensor:
     """By inversion, in the tail nearer to the bounds, where probabilities are small and so precise."""
     flipped = lower > 0
     if flipped:
@@ -259,7 +272,9 @@ def _truncated(key: Tensor, shape: Shape, lower: float, upper: float, dtype: DTy
 
 
 @public
-def exponential(key: Any, shape: Any = None, rate: Any = 1.0, dtype: Any = None) -> Tensor:
+def exponential(
+    key: Tensor, shape: ShapeLike | None = None, rate: Any = 1.0, dtype: DTypeLike | None = None
+) -> Tensor:
     """Exponential with a rate; its mean is 1 / rate.
 
     >>> import weft
@@ -277,7 +292,13 @@ def exponential(key: Any, shape: Any = None, rate: Any = 1.0, dtype: Any = None)
 
 
 @public
-def gumbel(key: Any, shape: Any = None, location: Any = 0.0, scale: Any = 1.0, dtype: Any = None) -> Tensor:
+def gumbel(
+    key: Tensor,
+    shape: ShapeLike | None = None,
+    location: object = 0.0,
+    scale: Operand = 1.0,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Gumbel with a location and a scale; gradients flow to both where they are tensors.
 
     >>> import weft
@@ -294,7 +315,7 @@ def gumbel(key: Any, shape: Any = None, location: Any = 0.0, scale: Any = 1.0, d
 
 
 @public
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Tensor:
+def bernoulli(key: Tensor, p: Tensor | float = 0.5, shape: ShapeLike | None = None) -> Tensor:
     """True with probability p, else False.
 
     >>> import weft
@@ -312,7 +333,9 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Tensor:
 
 
 @public
-def randint(key: Any, shape: Any, low: int, high: int, dtype: Any = DEFAULT_INT) -> Tensor:
+def randint(
+    key: Tensor, shape: ShapeLike, low: Operand, high: Operand, dtype: DTypeLike | None = DEFAULT_INT
+) -> Tensor:
     """Integers in low, ..., high - 1, all equally likely.
 
     >>> import weft
@@ -336,7 +359,7 @@ def randint(key: Any, shape: Any, low: int, high: int, dtype: Any = DEFAULT_INT)
 
 
 @public
-def permutation(key: Any, x: Any, axis: int = 0) -> Tensor:
+def permutation(key: Tensor, x: Any, axis: int = 0) -> Tensor:
     """The numbers 0, ..., x - 1 in random order, or a tensor with its parts along an axis in random order.
 
     >>> import weft
@@ -353,7 +376,7 @@ def permutation(key: Any, x: Any, axis: int = 0) -> Tensor:
 
 
 @public
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Tensor:
+def categorical(key: Tensor, logits: object, axis: int = -1, shape: ShapeLike | None = None) -> Tensor:
     """Indices along an axis of logits, drawn with the probabilities ``softmax(logits, axis)``.
 
     Args:

@@ -7,14 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DEFAULT_INT, DType, default_float, integer_range, kind, result_dtype, uint64
+from weft.base.device import DeviceLike
+from weft.base.dtypes import (
+    DEFAULT_INT,
+    DType,
+    DTypeLike,
+    default_float,
+    integer_range,
+    kind,
+    result_dtype,
+    uint64,
+)
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.base.size_bounds import range_length
 from weft.base.sizes import Size, is_known
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.compare import equal
-from weft.ops.op import type_of
+from weft.ops.op import Array, type_of
 from weft.ops.select import cast
 from weft.ops.size import count_to
 from weft.ops.view.primitives import broadcast_to, reshape
@@ -27,13 +37,13 @@ _SAFE = 2**62  # below this, NumPy counts in int64 without overflow
 
 @public
 def eye(
-    n_rows: Any,
-    n_cols: Any = None,
+    n_rows: object,
+    n_cols: object = None,
     /,
     *,
     k: int = 0,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A matrix with ones on the k-th diagonal and zeros elsewhere.
@@ -52,20 +62,20 @@ def eye(
     return made("eye", _diagonal, (rows, cols), diagonal, target, requires_grad=requires_grad)
 
 
-def _diagonal(shape: Shape, k: int, dtype: DType) -> Any:
+def _diagonal(shape: Shape, k: int, dtype: DType) -> Array:
     rows, cols = shape
     return np.eye(rows, cols, k, dtype)
 
 
 @public
 def arange(
-    start: Any,
+    start: object,
     /,
-    stop: Any = None,
-    step: Any = 1,
+    stop: object = None,
+    step: object = 1,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from start, in steps, up to but without stop; ``arange(n)`` counts from 0.
@@ -89,7 +99,7 @@ def arange(
     return made("arange", _counted, (count,), first, by, target, requires_grad=requires_grad)
 
 
-def _arange_of_sizes(first: Any, last: Any, by: Any, dtype: DType, requires_grad: bool) -> Tensor:
+def _arange_of_sizes(first: object, last: object, by: object, dtype: DType, requires_grad: bool) -> Tensor:
     """``arange`` where a bound is a named size."""
     if not (isinstance(by, int) and isinstance(first, int | Size) and isinstance(last, int | Size)):
         got = f"{first}, {last}, {by}"
@@ -99,7 +109,7 @@ def _arange_of_sizes(first: Any, last: Any, by: Any, dtype: DType, requires_grad
     return as_leaf(steps + first if isinstance(first, Size) or first else steps, requires_grad)
 
 
-def _real(op: str, name: str, value: Any) -> Any:
+def _real(op: str, name: str, value: object) -> Any:
     """A real number as a Python int or float; None and named sizes stay."""
     if value is None or isinstance(value, Size):
         return value
@@ -130,13 +140,13 @@ def _counted(shape: Shape, first: Any, step: Any, dtype: DType) -> Any:
 
 @public
 def linspace(
-    start: Any,
-    stop: Any,
+    start: float,
+    stop: float,
     /,
-    num: Any,
+    num: object,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     endpoint: bool = True,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -155,7 +165,7 @@ def linspace(
     return made("linspace", _spaced, (count,), first, last, endpoint, target, requires_grad=requires_grad)
 
 
-def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -> Any:
+def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -> Array:
     with np.errstate(all="ignore"):
         values = np.linspace(first, last, shape[0], endpoint=endpoint)
         if np.isfinite(first) and np.isfinite(last) and not np.isfinite(values).all():
@@ -165,7 +175,7 @@ def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -
 
 
 @public
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """Coordinate tensors on the grid of several axes; "ij" puts the axes in order, "xy" swaps the first two.
 
     >>> import weft

@@ -15,7 +15,7 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
-from weft.ops.op import TensorLike, staging, type_of
+from weft.ops.op import Tensor, TensorLike, staging, type_of
 from weft.tensor.accumulate import gradient_of, set_gradient
 from weft.tensor.autograd import no_graph, seed_gradient, start_backward
 from weft.tensor.dispatch import stage, wrap
@@ -93,15 +93,16 @@ class Recorded(TensorLike):
         return self._node.index if type(self._node) is Output else 0
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Tensor | None:
         """The gradient that backward left here: of a leaf, or of a tensor with ``retain_grad()``; else None.
 
         Backward adds to it by setting a new tensor, so a gradient that was read before does not change.
         """
-        return gradient_of(self)
+        gradient: Tensor | None = gradient_of(self)
+        return gradient
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, TensorLike):
                 raise ArgumentError("grad", f"must be a tensor or None, got {type(value).__name__}")
@@ -190,10 +191,10 @@ class Recorded(TensorLike):
     @public
     def backward(
         self,
-        gradient: Any = None,
+        gradient: Tensor | None = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
-        inputs: Any = None,
+        inputs: object = None,
     ) -> None:
         """Compute gradients of this tensor and add them to the ``grad`` of the leaves.
 
@@ -245,7 +246,7 @@ class Recorded(TensorLike):
         return self.detach()
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: Tensor) -> None:
         if not isinstance(value, TensorLike):
             raise ArgumentError("data", f"must be a tensor, got {type(value).__name__}")
         if type_of(value) != type_of(self):
@@ -253,7 +254,7 @@ class Recorded(TensorLike):
         if staging.threads:
             stage(value)
         self._before_write()
-        self._data, self._form = value._data, value._form  # type: ignore[attr-defined]
+        self._data, self._form = value._data, value._form
 
     def _before_write(self) -> None:
         """Tell a capture of this thread that the value is about to change."""

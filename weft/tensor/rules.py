@@ -16,7 +16,7 @@ import numpy as np
 from weft.base.public import parameters
 from weft.ops.broadcast import unbroadcast
 from weft.ops.compare import isfinite
-from weft.ops.op import NoGradient, Op, type_of
+from weft.ops.op import NoGradient, Op, Tensor, type_of
 from weft.ops.select import select
 
 Saved = tuple[Any, ...]
@@ -87,12 +87,12 @@ class Backward:
         names = ("name", "run", "slots", "outputs", "materialize", "masks", "careful", "keeps_zeros", "piece")
         return {name: getattr(self, name) for name in names}
 
-    def replace(self, **changes: Any) -> Backward:
+    def replace(self, **changes: object) -> Backward:
         """The same rule with other parts: ``rule.replace(outputs=2)``."""
         return Backward(**{**self.parts(), **changes})
 
 
-def multiply_unless_zero(g: Any, partial: Any) -> Any:
+def multiply_unless_zero(g: Tensor, partial: Any) -> Tensor:
     """``g * partial``, but 0 where g is 0, even if partial is infinite or NaN there."""
     if isinstance(g, np.ndarray | np.generic):
         return select(g == 0, g, g * partial)
@@ -114,7 +114,7 @@ def _vjp_of_partial(
     if op.singular or conjugate or careful:
         multiply = multiply_unless_zero if op.singular or careful else None
 
-        def product(g: Any, saved: Saved) -> Any:
+        def product(g: Tensor, saved: Saved) -> Tensor:
             args = [saved[i] for i in positions]
             p = partial(*args)
             if conjugate and not isinstance(p, int | float):
@@ -166,14 +166,14 @@ def _elementwise_run(op: Op, conjugate: bool, *, careful: bool) -> Run:
     if len(vjps) == 1:
         first = vjps[0]
 
-        def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+        def run(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
             return (first(g, saved),)
 
     elif len(vjps) == 2:
         first, second = vjps
         passes_first, passes_second = (p == 1 for p in op.partials)
 
-        def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+        def run(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
             gx = None if edges[0] is None else g if passes_first else first(g, saved)
             gy = None if edges[1] is None else g if passes_second else second(g, saved)
             shapes = saved[3]
@@ -186,7 +186,7 @@ def _elementwise_run(op: Op, conjugate: bool, *, careful: bool) -> Run:
 
     else:
 
-        def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+        def run(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
             grads = [None if e is None else vjp(g, saved) for vjp, e in zip(vjps, edges, strict=True)]
             shapes = saved[-1]
             if shapes is None:
@@ -242,7 +242,7 @@ class Plan:
         return tuple([get(datas, outs, attrs) for get in self.getters])
 
 
-def _getter(kind: str, key: Any, fixed: int) -> Callable[..., Any]:
+def _getter(kind: str, key: object, fixed: int) -> Callable[..., Any]:
     """How one saved value is found among the inputs' data, the outputs' and the attributes of a call."""
     match kind:
         case "input":
@@ -270,7 +270,7 @@ def bind_declared(op: Op) -> tuple[Backward, Plan]:
         joint, where = op.vjp, [plan.position(n) for n in names if n != NEEDED]
         asks = NEEDED in names
 
-        def run(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+        def run(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
             values = [saved[i] for i in where]
             if asks:
                 values.append(tuple([e is not None for e in edges]))
@@ -285,7 +285,7 @@ def bind_declared(op: Op) -> tuple[Backward, Plan]:
         for rule in op.vjp
     ]
 
-    def run_each(g: Any, saved: Saved, edges: Edges) -> Sequence[Any]:
+    def run_each(g: Tensor, saved: Saved, edges: Edges) -> Sequence[Any]:
         return [
             None if edge is None or rule is None else rule[0](g, *[saved[i] for i in rule[1]])
             for rule, edge in zip(rules, edges, strict=True)

@@ -5,18 +5,19 @@ Each call takes the next key of the generator and hands over to ``weft.tensor.ra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.base.device import as_device
-from weft.base.dtypes import DEFAULT_INT, as_dtype, kind
+from weft.base.device import DeviceLike, as_device
+from weft.base.dtypes import DEFAULT_INT, DTypeLike, as_dtype, kind
 from weft.base.public import public
-from weft.base.shapes import Shape, normalize_shape
+from weft.base.shapes import Shape, ShapeLike, normalize_shape
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.exponential import log
 from weft.ops.index_axis import take
-from weft.ops.op import type_of
+from weft.ops.op import Number, Operand, type_of
 from weft.ops.select import cast
 from weft.ops.sort import argsort
 from weft.ops.view.axes import moveaxis
@@ -26,7 +27,7 @@ from weft.tensor.generator import Generator, next_key
 from weft.tensor.tensor import Tensor
 
 
-def _leaf(drawn: Tensor, device: Any, requires_grad: bool) -> Tensor:
+def _leaf(drawn: Tensor, device: DeviceLike | None, requires_grad: bool) -> Tensor:
     as_device(device)
     return drawn.requires_grad_() if requires_grad else drawn
 
@@ -36,7 +37,7 @@ def _size(op: str, size: tuple[Any, ...]) -> Shape:
     return normalize_shape(op, size[0] if len(size) == 1 else size)
 
 
-def _template(op: str, x: Any) -> Tensor:
+def _template(op: str, x: Tensor) -> Tensor:
     if not isinstance(x, Tensor):
         raise ArgumentError(op, f"must be a tensor, got {type(x).__name__}")
     return x
@@ -44,9 +45,9 @@ def _template(op: str, x: Any) -> Tensor:
 
 @public
 def rand(
-    *size: Any,
-    dtype: Any = None,
-    device: Any = None,
+    *size: int | Sequence[int],
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
@@ -62,9 +63,9 @@ def rand(
 
 @public
 def randn(
-    *size: Any,
-    dtype: Any = None,
-    device: Any = None,
+    *size: int | Sequence[int],
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
@@ -82,10 +83,10 @@ def randn(
 def randint(
     low: Any,
     high: Any = None,
-    size: Any = None,
+    size: ShapeLike | None = None,
     *,
-    dtype: Any = DEFAULT_INT,
-    device: Any = None,
+    dtype: DTypeLike | None = DEFAULT_INT,
+    device: DeviceLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
     """Integers in low, ..., high - 1: ``randint(low, high, size)`` or, from 0, ``randint(high, size)``.
@@ -106,7 +107,11 @@ def randint(
 
 @public
 def randperm(
-    n: int, *, dtype: Any = DEFAULT_INT, device: Any = None, generator: Generator | None = None
+    n: int,
+    *,
+    dtype: DTypeLike | None = DEFAULT_INT,
+    device: DeviceLike | None = None,
+    generator: Generator | None = None,
 ) -> Tensor:
     """The numbers 0, ..., n - 1 in random order.
 
@@ -122,12 +127,12 @@ def randperm(
 
 @public
 def normal(
-    mean: Any = 0.0,
-    std: Any = 1.0,
+    mean: Operand = 0.0,
+    std: Operand = 1.0,
     size: Any = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     generator: Generator | None = None,
 ) -> Tensor:
     """Normal with a mean and a standard deviation, numbers or tensors; gradients flow to tensors.
@@ -141,7 +146,7 @@ def normal(
 
 
 @public
-def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
+def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that each element of a tensor tells, else 0, in the tensor's dtype.
 
     >>> import weft
@@ -156,7 +161,7 @@ def bernoulli(p: Any, *, generator: Generator | None = None) -> Tensor:
 
 @public
 def multinomial(
-    probs: Any, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+    probs: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
     """Indices drawn from each row of weights, which need not sum to 1; without replacement all differ.
 
@@ -198,11 +203,11 @@ def _check_weights(probs: Tensor, count: int, replacement: bool) -> None:
 
 @public
 def rand_like(
-    x: Any,
+    x: Tensor,
     /,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
@@ -219,11 +224,11 @@ def rand_like(
 
 @public
 def randn_like(
-    x: Any,
+    x: Tensor,
     /,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
@@ -240,7 +245,13 @@ def randn_like(
 
 @public
 def randint_like(
-    x: Any, /, low: Any, high: Any = None, *, dtype: Any = None, generator: Generator | None = None
+    x: Tensor,
+    /,
+    low: Number,
+    high: Number | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Integers in low, ..., high - 1 (from 0 if one bound is given), with the shape and dtype of a tensor.
 

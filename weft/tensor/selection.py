@@ -7,7 +7,8 @@ for one shape into a ``Selection``, or found wrong in the user's terms.
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,12 +18,14 @@ from weft.base.size_bounds import range_length, size_max, size_min
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, BoundsError, DomainError, DtypeError, WeftError
 from weft.ops.index import bounds_error, index_with
-from weft.ops.op import TensorLike, type_of
+from weft.ops.op import Array, Op, Tensor, TensorLike, type_of
 from weft.ops.view.slices import Ints
 from weft.tensor.mode import thread
 
 ndarray = np.ndarray
 asarray = np.asarray
+Item: TypeAlias = int | slice | EllipsisType | TensorLike | np.ndarray[Any, Any] | list[Any] | None
+Key: TypeAlias = Item | tuple[Item, ...]
 _ALLOWED = "must be integers, slices, None, ... or integer or bool tensors"
 
 
@@ -58,7 +61,7 @@ class Selection(NamedTuple):
         """The order that brings the indexed axes to the front."""
         return (*self.axes, *[i for i in range(len(self.shape)) if i not in self.axes])
 
-    def run(self, op: Any, *inputs: Any, shape: Shape) -> Any:
+    def run(self, op: Op, *inputs: object, shape: Shape) -> Tensor:
         """Run an op of indices with those of the selection of a shape."""
         return index_with("index", op, inputs, self.indices, shape, self.sources)
 
@@ -70,7 +73,7 @@ class Selection(NamedTuple):
 # Reading a key
 
 
-def _read_item(item: Any) -> Any:
+def _read_item(item: object) -> Any:
     """One item of a key: None, ``...``, a slice, an int, a boolean array, or integers as array or tensor."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
@@ -100,7 +103,7 @@ def _read_array(item: Any) -> Any:
     raise DtypeError("index", f"{_ALLOWED}, got {item.dtype.name}", hint="cast it with .astype(weft.int64)")
 
 
-def _as_array(items: Any) -> Any:
+def _as_array(items: object) -> Array:
     """A list of integers or truth values as an array."""
     try:
         array = asarray(items)
@@ -116,21 +119,21 @@ def _axes_taken(item: Any) -> int:
     return item.ndim if _is_mask(item) else 1
 
 
-def _is_mask(item: Any) -> bool:
+def _is_mask(item: object) -> bool:
     return isinstance(item, ndarray | TensorLike) and bool(item.dtype == bool_)
 
 
-def _is_fancy(item: Any) -> bool:
+def _is_fancy(item: object) -> bool:
     """Whether an item is an integer, or a tensor or array: what broadcasts together."""
     return isinstance(item, TensorLike | ndarray | int | Size)
 
 
-def _is_unknown(item: Any) -> bool:
+def _is_unknown(item: object) -> bool:
     """Whether an item is one integer whose value only a run tells."""
     return isinstance(item, TensorLike) and not item.shape and not _is_mask(item)
 
 
-def _read_items(key: Any, shape: Shape) -> tuple[list[Any], bool]:
+def _read_items(key: Key, shape: Shape) -> tuple[list[Any], bool]:
     """The items of a key with full slices for ``...``, and whether those that index stand side by side."""
     items = [_read_item(item) for item in (key if isinstance(key, tuple) else (key,))]
     missing = len(shape) - sum(map(_axes_taken, items))
@@ -148,7 +151,7 @@ def _read_items(key: Any, shape: Shape) -> tuple[list[Any], bool]:
     return [*items[:at], *[slice(None)] * missing, *items[at + 1 :]], adjacent
 
 
-def read_key(key: Any, shape: Shape) -> Selection:
+def read_key(key: Key, shape: Shape) -> Selection:
     """Read a key for a tensor of a shape, or raise an error that says what is wrong with it."""
     items, adjacent = _read_items(key, shape)
     reader = _Reader(shape, joined=any(map(_is_unknown, items)))
@@ -233,7 +236,7 @@ def _slice_of_size(item: slice, size: Any) -> tuple[Any, Any, int]:
         raise DomainError("index", "the step of a slice must not be 0")
     low, high = (0, size) if step > 0 else (-1, size - 1)
 
-    def counted(bound: Any, default: Any) -> Any:
+    def counted(bound: Any, default: object) -> Any:
         """A bound counted from the start, not below the lowest."""
         if bound is None:
             return default
@@ -264,7 +267,7 @@ def _read_slice(item: slice, size: int) -> tuple[int, int, int]:
     return bounds if len(range(*bounds)) else (0, 0, 1)
 
 
-def _read_mask(mask: Any, axis: int, shape: Shape) -> list[Any]:
+def _read_mask(mask: Tensor, axis: int, shape: Shape) -> list[Tensor]:
     covered = shape[axis : axis + mask.ndim]
     if any(
         m not in (0, s) for m, s in zip(mask.shape, covered, strict=True)
@@ -276,4 +279,4 @@ def _read_mask(mask: Any, axis: int, shape: Shape) -> list[Any]:
         from weft.tensor.counted import positions
 
         return positions(mask)
-    return list(mask.nonzero()) if mask.ndim else [np.zeros(int(mask), np.int64)]
+    return list(mask.nonzero()) if mask.ndim else [np.zeros(int(mask), np.int64)]  # type: ignore[list-item]

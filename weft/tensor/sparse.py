@@ -6,20 +6,21 @@ work as for dense tensors; ``indices`` are integers and have no gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import as_dtype, default_float, int64, kind
+from weft.base.device import Device
+from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float, int64, kind
 from weft.base.public import public
-from weft.base.shapes import Shape, normalize_axes, normalize_axis, normalize_shape, size_of
+from weft.base.shapes import Axes, Shape, ShapeLike, normalize_axes, normalize_axis, normalize_shape, size_of
 from weft.base.trees import register_tree
 from weft.errors import ArgumentError, BoundsError, DtypeError, ShapeError
 from weft.ops import arithmetic as ops
 from weft.ops.contract import matrix_multiply, transpose_last
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Attrs, Container, Op, type_of
+from weft.ops.op import Array, Attrs, Container, Op, Operand, type_of
 from weft.ops.reduce import reduce_sum as reduce_sum_op
 from weft.ops.reduce import sum as reduce_sum
 from weft.ops.select import cast as cast_op
@@ -55,12 +56,12 @@ class SparseTensor(Container):
     # What it is
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The dtype of the values."""
         return self.values.dtype
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """Where the values live."""
         return self.values.device
 
@@ -104,7 +105,7 @@ class SparseTensor(Container):
         """The same values, cut from the graph."""
         return self._with(self.values.detach())
 
-    def _with(self, values: Any) -> SparseTensor:
+    def _with(self, values: Tensor) -> SparseTensor:
         return SparseTensor(self.indices, values, self.shape, coalesced=self._coalesced)
 
     def __repr__(self) -> str:
@@ -114,7 +115,7 @@ class SparseTensor(Container):
 
     # Forms
 
-    def _rows(self) -> list[Any]:
+    def _rows(self) -> list[Tensor]:
         """The index along each sparse axis."""
         return [self.indices[axis] for axis in range(self.indices.shape[0])]
 
@@ -140,7 +141,7 @@ class SparseTensor(Container):
         dense: Tensor = scatter_add_nd(zeros, self.values, *self._rows())
         return dense
 
-    def astype(self, dtype: Any) -> SparseTensor:
+    def astype(self, dtype: DTypeLike | None) -> SparseTensor:
         """The same tensor in another dtype."""
         return self._with(cast_op(self.values, dtype=as_dtype(dtype)))
 
@@ -178,7 +179,7 @@ class SparseTensor(Container):
             return self.map(op.on_tensors)
         raise ArgumentError(op.name, "the result would not be sparse", hint="use .to_dense() first")
 
-    def sum(self, axis: Any = None) -> Tensor:
+    def sum(self, axis: Axes = None) -> Tensor:
         """The sum over all elements, or over sparse axes, as a dense tensor."""
         if axis is None:
             total: Tensor = reduce_sum(self.values)
@@ -207,7 +208,7 @@ def _add(x: Any, y: Any) -> Any:
     return SparseTensor(indices, concat([left, right], axis=0), x.shape).coalesce()
 
 
-def _is_scalar(x: Any) -> bool:
+def _is_scalar(x: Tensor) -> bool:
     return isinstance(x, int | float | complex) or (isinstance(x, Tensor) and x.ndim == 0)
 
 
@@ -225,7 +226,7 @@ def _mul(x: Any, y: Any) -> SparseTensor:
     return whole._with(whole.values * gather_nd(y, *whole._rows()))  # type: ignore[no-any-return]
 
 
-def _div(x: Any, y: Any) -> SparseTensor:
+def _div(x: Tensor, y: Operand) -> SparseTensor:
     if not isinstance(x, SparseTensor) or not _is_scalar(y):
         raise ArgumentError("div", "a sparse tensor is divided by a scalar only", hint="use .to_dense()")
     return x._with(x.values / y)
@@ -241,7 +242,7 @@ def _inner_sizes_differ(left: Shape, right: Shape) -> ShapeError:
     return ShapeError("matmul", f"inner dimensions must agree, got shapes {left} and {right} ({clash})")
 
 
-def _matmul(s: Any, dense: Any) -> Any:
+def _matmul(s: Any, dense: Tensor) -> Tensor:
     """Sparse @ dense and dense @ sparse are dense; sparse @ sparse is sparse."""
     if not isinstance(s, SparseTensor):
         return transpose_last(_matmul(dense.T, transpose_last(s)))
@@ -298,11 +299,11 @@ attach_operators(SparseTensor)
 
 @public
 def sparse_coo_tensor(
-    indices: Any,
-    values: Any,
-    shape: Any = None,
+    indices: Tensor | Array | Sequence[Any],
+    values: Tensor | Array | Sequence[Any],
+    shape: ShapeLike | None = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     requires_grad: bool = False,
 ) -> SparseTensor:
     """A sparse tensor from coordinates.
@@ -340,7 +341,7 @@ def _float_if_list(values: Any) -> Any:
     return default_float() if not hasattr(values, "dtype") and np.asarray(values).dtype.kind == "f" else None
 
 
-def _checked_shape(indices: Any, dense: Shape, shape: Any) -> Shape:
+def _checked_shape(indices: Any, dense: Shape, shape: object) -> Shape:
     """The whole shape, large enough for the indices."""
     least = tuple(int(row.max()) + 1 if row.size else 0 for row in indices)
     if shape is None:
@@ -360,7 +361,7 @@ def _checked_shape(indices: Any, dense: Shape, shape: Any) -> Shape:
 
 
 @public
-def to_sparse(x: Any, /, sparse_dims: int | None = None) -> SparseTensor:
+def to_sparse(x: Tensor, /, sparse_dims: int | None = None) -> SparseTensor:
     """The sparse form of a dense tensor: its elements that are not 0, with gradients.
 
     >>> import weft

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.device import CPU, Device, as_device
-from weft.base.dtypes import DType, as_dtype, kind
+from weft.base.device import CPU, Device, DeviceLike, as_device
+from weft.base.dtypes import DType, DTypeLike, as_dtype, kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, GraphError, ShapeError
-from weft.ops.op import staging, type_of
+from weft.ops.op import Array, staging, type_of
 from weft.tensor import dispatch
 from weft.tensor.autograd import seed_gradient as seed_gradient
 from weft.tensor.interface import Attached
@@ -31,7 +31,7 @@ ndarray = np.ndarray
 class _NotCalled(type):
     """Lets only subclasses be called; the hot path allocates tensors and fills the slots itself."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         if cls is Tensor:
             hint = "use weft.tensor(...)"
             raise ArgumentError("Tensor", "tensors are not made by calling the class", hint=hint)
@@ -119,7 +119,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
 
     # To Python
 
-    def _array(self, op: str) -> Any:
+    def _array(self, op: str) -> Array:
         """The concrete array, or an error if there is none while a transform or capture runs."""
         if staging.threads:
             dispatch.stage(self)  # a value that is read in a capture is guarded there
@@ -142,7 +142,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
 
     @public
-    def numpy(self) -> Any:
+    def numpy(self) -> Array:
         """The data as a read-only NumPy array that shares memory with the tensor."""
         if self._node is not None and thread.recording:
             raise GradientError(
@@ -152,7 +152,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         view.flags.writeable = False
         return view
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
@@ -250,7 +250,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
             out.grad = self.grad.detach().__deepcopy__(memo)
         return out.requires_grad_(self.requires_grad)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         if not self.is_leaf:
             raise GradientError(
                 "pickle", "the tensor must be a leaf, got the result of an op", hint="use .detach()"
@@ -258,7 +258,13 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return _rebuild, (self._array("pickle"), self.requires_grad)
 
     @public
-    def to(self, *target: Any, device: Any = None, dtype: Any = None, copy: bool = False) -> Tensor:
+    def to(
+        self,
+        *target: Any,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+        copy: bool = False,
+    ) -> Tensor:
         """The tensor on another device or with another dtype: ``x.to("cpu")``, ``x.to(weft.float64)``."""
         for t in target:
             if isinstance(t, Device) or (isinstance(t, str) and t.partition(":")[0] in ("cpu", "cuda")):
@@ -276,7 +282,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return sys.getrefcount(self._data) <= UNSHARED_COUNT and self._data.base is None
 
 
-def tensor_text(array: Any, note: str) -> str:
+def tensor_text(array: Array, note: str) -> str:
     """An array as a tensor prints, with a note."""
     from weft.tensor.printing import format_array
 
@@ -287,7 +293,7 @@ wrap = dispatch.wrap
 dispatch.TENSOR = Tensor
 
 
-def _rebuild(array: Any, requires_grad: bool) -> Tensor:
+def _rebuild(array: Array, requires_grad: bool) -> Tensor:
     tensor: Tensor = wrap(array.view(as_dtype(array.dtype)))  # unpickling makes a dtype object of its own
     return tensor.requires_grad_(requires_grad)
 

@@ -77,7 +77,7 @@ def with_watch(op: Op, general: Run, path: Path) -> Run:
     """
     twin: list[Run] = []
 
-    def staged(*inputs: Any, **attrs: Any) -> Any:
+    def staged(*inputs: object, **attrs: object) -> Any:
         if watching.watcher is None or thread.capture is not None or thread.evaluated is not None:
             return general(*inputs, **attrs)
         if not twin:

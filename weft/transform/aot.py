@@ -120,7 +120,7 @@ class Recorder:
         return replay(backward, [*given, *[inputs[i] for i in kept], *seeds])
 
 
-def _pull(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
+def _pull(g: object, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
     """The backward rule of all recorders."""
     recorder: Recorder = saved[0]
     found = recorder.pull(g if isinstance(g, list) else [g], saved[2 : 2 + len(edges)], saved[1])
@@ -131,6 +131,6 @@ def _pull(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
     return grads
 
 
-def _pull_unless_zero(g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
+def _pull_unless_zero(g: object, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> list[Any]:
     """The same, but 0 where g is 0, even if the slope is infinite or NaN there."""
     return [None if x is None else select(g == 0, g, x) for x in _pull(g, saved, edges)]

@@ -15,7 +15,7 @@ from weft.tensor.mode import call_user
 from weft.tensor.tensor import Tensor, wrap
 
 
-def to_tensor(op: str, x: Any, place: str) -> Tensor:
+def to_tensor(op: str, x: object, place: str) -> Tensor:
     """x as a tensor, or an error that names its place."""
     if isinstance(x, Tensor):
         return x
@@ -32,7 +32,7 @@ def _scalar_array(x: complex) -> Any:
     return np.asarray(x, dtype)
 
 
-def differentiable(op: str, x: Any, place: str) -> Tensor:
+def differentiable(op: str, x: object, place: str) -> Tensor:
     """x as a tensor of a dtype that has gradients, or an error that names its place."""
     tensor = to_tensor(op, x, place)
     if kind(tensor.dtype) not in "fc":
@@ -79,7 +79,7 @@ def argument_names(count: int) -> list[str]:
     return [f"argument {i}" for i in range(count)]
 
 
-def flatten_outputs(op: str, out: Any) -> tuple[list[Tensor], Structure]:
+def flatten_outputs(op: str, out: object) -> tuple[list[Tensor], Structure]:
     """The tensors that a function returned, or an error that names what is not one."""
     leaves, structure = tree_flatten(out)
     for i, leaf in enumerate(leaves):
@@ -94,7 +94,7 @@ def flatten_outputs(op: str, out: Any) -> tuple[list[Tensor], Structure]:
     return leaves, structure
 
 
-def split_aux(op: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
+def split_aux(op: str, result: object, has_aux: bool) -> tuple[Any, Any]:
     """What a function returned, apart from its auxiliary result."""
     if not has_aux:
         return result, None
@@ -105,13 +105,13 @@ def split_aux(op: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
     return result
 
 
-def check_function(op: str, f: Any) -> None:
+def check_function(op: str, f: object) -> None:
     """Raise if f cannot be called."""
     if not callable(f):
         raise ArgumentError(op, f"must be given a function, got {type(f).__name__}")
 
 
-def normalize_argnums(op: str, argnums: Any, count: int) -> tuple[int, ...]:
+def normalize_argnums(op: str, argnums: object, count: int) -> tuple[int, ...]:
     """Non-negative positions of the arguments to differentiate."""
     listed = argnums if isinstance(argnums, tuple | list) else (argnums,)
     for i in listed:
@@ -130,7 +130,7 @@ def fixing_others(
 ) -> Callable[..., Any]:
     """f as a function of the arguments at positions alone; the others and the keywords are fixed."""
 
-    def function(*chosen: Any) -> Any:
+    def function(*chosen: object) -> Any:
         full = list(args)
         for i, x in zip(positions, chosen, strict=True):
             full[i] = x

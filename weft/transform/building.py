@@ -247,11 +247,11 @@ class Capture:
         """Whether a region has used a tensor from around it."""
         return (id(tensor._data), id(tensor._node)) in self._imports
 
-    def recorded(self, node: Any) -> bool:
+    def recorded(self, node: object) -> bool:
         """Whether a node of the tape was recorded in this very capture."""
         return node in self._tape
 
-    def note(self, node: Any) -> None:
+    def note(self, node: object) -> None:
         """Remember where a node of the tape was recorded."""
         self._tape[node] = self.location()
 
@@ -267,7 +267,7 @@ class Capture:
             self._phase = before
 
     @contextmanager
-    def differentiating(self, node: Any) -> Iterator[None]:
+    def differentiating(self, node: object) -> Iterator[None]:
         """Give what is emitted the location of the op that a node of the tape came from."""
         before = self._phase
         found = self._tape_location(node)
@@ -277,7 +277,7 @@ class Capture:
         finally:
             self._phase = before
 
-    def _tape_location(self, node: Any) -> Location | None:
+    def _tape_location(self, node: object) -> Location | None:
         if node in self._tape:
             return self._tape[node]
         return None if self.parent is None else self.parent._tape_location(node)

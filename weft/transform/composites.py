@@ -105,7 +105,7 @@ def _trace(function: str, arguments: tuple[Any, ...], types: Sequence[TensorType
     )
 
 
-def _is_large(x: Any, limit: int) -> bool:
+def _is_large(x: object, limit: int) -> bool:
     if isinstance(x, tuple):
         return any(_is_large(i, limit) for i in x)
     return isinstance(x, int) and abs(x) > limit
@@ -126,7 +126,7 @@ def _bound(
     return args, kwargs
 
 
-def _filled(x: Any, given: Sequence[Any]) -> Any:
+def _filled(x: object, given: Sequence[Any]) -> Any:
     if isinstance(x, Operand):
         return given[x.index]
     return tuple([_filled(i, given) for i in x]) if isinstance(x, tuple) else x

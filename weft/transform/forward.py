@@ -134,7 +134,7 @@ def _linear_terms(op: Op, primals: list[Tensor], tangents: Tangents, attrs: dict
     return [op(*primals[:i], t, *primals[i + 1 :], **attrs) for i, t in enumerate(tangents) if t is not None]
 
 
-def _partial_terms(op: Op, primals: list[Tensor], tangents: Tangents, out: Any) -> list[Any]:
+def _partial_terms(op: Op, primals: list[Tensor], tangents: Tangents, out: object) -> list[Any]:
     values = (*primals, out)
     return [push(t, values) for push, t in zip(_pushes(op), tangents, strict=True) if t is not None]
 
@@ -146,7 +146,7 @@ def _pushes(op: Op) -> tuple[Callable[[Any, Sequence[Any]], Any], ...]:
     return tuple(_push(op, p, names) for p in op.partials or ())
 
 
-def _push(op: Op, partial: Any, names: tuple[str, ...]) -> Callable[[Any, Sequence[Any]], Any]:
+def _push(op: Op, partial: object, names: tuple[str, ...]) -> Callable[[Any, Sequence[Any]], Any]:
     if not callable(partial):
         return lambda t, values: t if partial == 1 else -t if partial == -1 else t * partial
     positions = [names.index(n) for n in parameters(partial)[0]]

@@ -72,7 +72,7 @@ def replayed_attrs(node: Node, sizes: Mapping[str, Any]) -> Attrs:
     return attrs
 
 
-def _bound(x: Any, sizes: Mapping[str, Any]) -> Any:
+def _bound(x: object, sizes: Mapping[str, Any]) -> Any:
     if type(x) is Graph:
         return substitute_sizes(x, sizes)
     if type(x) is tuple and x and type(x[0]) is Graph:

@@ -31,7 +31,7 @@ def _tensors(items: Sequence[Any]) -> list[Tensor]:
     return [x for x in items if isinstance(x, Tensor)]
 
 
-def _part(top: Traced, argument: Any) -> Any:
+def _part(top: Traced, argument: object) -> Any:
     """The data of an argument if it belongs to the same transform as ``top``, else None."""
     data = getattr(argument, "_data", None)
     return data if type(data) is type(top) and data.level == top.level else None

@@ -56,7 +56,7 @@ def jacrev(
     check_function("jacrev", f)
 
     @functools.wraps(f, updated=())
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> Any:
         call = _Call("jacrev", f, argnums, args, kwargs)
         out, pull, *aux = vjp(call.function, *call.primals, has_aux=has_aux)
         outputs, out_structure = flatten_outputs("jacrev", out)
@@ -96,11 +96,11 @@ def jacfwd(
     check_function("jacfwd", f)
 
     @functools.wraps(f, updated=())
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> Any:
         call = _Call("jacfwd", f, argnums, args, kwargs)
         kept: list[Any] = []
 
-        def push(*directions: Any) -> Any:
+        def push(*directions: object) -> Any:
             out, tangent, *aux = jvp(call.function, call.primals, directions, has_aux=has_aux)
             kept[:] = [out, *aux]
             return tangent

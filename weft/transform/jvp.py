@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from weft.base.public import public
 from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
@@ -25,7 +25,15 @@ from weft.transform.arguments import (
 from weft.transform.forward import Dual
 from weft.transform.levels import new_level
 
+R = TypeVar("R")
 
+
+@overload
+def jvp(
+    f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any], has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
+@overload
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any: ...
 @public
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of f, and the derivative of its outputs along tangents of its arguments.
@@ -94,7 +102,7 @@ def check_tangents(op: str, primals: Any, tangents: Any) -> tuple[list[Tensor], 
     return inputs, structure, directions
 
 
-def _direction(op: str, primal: Tensor, tangent: Any, place: str) -> Tensor:
+def _direction(op: str, primal: Tensor, tangent: object, place: str) -> Tensor:
     out = to_tensor(op, tangent, f"the tangent of {place}")
     if out.shape != primal.shape:
         raise ShapeError(op, f"the tangent of {place} must be of type {type_of(primal)}, got {type_of(out)}")

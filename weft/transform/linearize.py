@@ -17,7 +17,7 @@ from weft.transform.reverse import Tape, record
 
 
 @public
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """The value of f, and the function from tangents of its arguments to tangents of its outputs.
 
     f runs once; the function can be called for many directions, each at the cost of a backward.
@@ -38,7 +38,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     with enable_grad():
         grads = tape.pull(smooth, transposed.aliases, again=True)
 
-    def jvp_function(*tangents: Any) -> Any:
+    def jvp_function(*tangents: object) -> Any:
         _, _, directions = check_tangents("linearize", primals, tangents)
         found = iter(transposed.pull(grads, directions, again=True))
         pushed = [next(found) if kind(o.dtype) in "fc" else filled_like(o, 0) for o in outputs]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -34,6 +34,10 @@ from weft.transform.arguments import (
     normalize_argnums,
     split_aux,
 )
+
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _ALIAS = Backward("alias", lambda g, saved, edges: [g] * len(edges), ())
 _open: set[Node] = set()  # aliases of calls that are running: their gradients are still to be asked for
@@ -135,8 +139,14 @@ def record(
     return tape, structure, out, tree_map(lambda x: tape.settle(x) if isinstance(x, Tensor) else x, aux)
 
 
+@overload
+def vjp(
+    f: Callable[..., R], *primals: object, has_aux: Literal[False] = False
+) -> tuple[R, Callable[..., Any]]: ...
+@overload
+def vjp(f: Callable[..., Any], *primals: object, has_aux: bool) -> Any: ...
 @public
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """The value of f, and the function from gradients of its outputs to gradients of its arguments.
 
     Args:
@@ -155,7 +165,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     results, out_structure = flatten_outputs("vjp", out)
     outputs = [wrap(o._data, o._node) for o in results]  # the user may change the tensors in place
 
-    def vjp_function(gradient: Any, /) -> tuple[Any, ...]:
+    def vjp_function(gradient: object, /) -> tuple[Any, ...]:
         given = flatten_like("vjp", out_structure, gradient, "the gradient")
         pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if g is not None]
         grads = tape.pull([o for o, _ in pairs], [g for _, g in pairs], again=True)
@@ -167,7 +177,9 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 @public
-def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Any:
+def value_and_grad(
+    f: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, tuple[R, Any]]:
     """A function that gives the value of f and its gradient.
 
     Args:
@@ -182,11 +194,11 @@ def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_
     return _value_and_grad("value_and_grad", f, argnums, has_aux)
 
 
-def _value_and_grad(op: str, f: Callable[..., Any], argnums: Any, has_aux: bool) -> Callable[..., Any]:
+def _value_and_grad(op: str, f: Callable[..., Any], argnums: object, has_aux: bool) -> Callable[..., Any]:
     check_function(op, f)
 
     @functools.wraps(f, updated=())
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> Any:
         positions = normalize_argnums(op, argnums, len(args))
         names = [f"argument {i}" for i in positions]
         chosen = [args[i] for i in positions]
@@ -201,7 +213,7 @@ def _value_and_grad(op: str, f: Callable[..., Any], argnums: Any, has_aux: bool)
     return function
 
 
-def _scalar_output(op: str, out: Any) -> Tensor:
+def _scalar_output(op: str, out: object) -> Tensor:
     hint = "to differentiate several outputs use weft.jacobian or weft.vjp"
     if not isinstance(out, Tensor):
         raise GradientError(op, f"the function must return a tensor, got {type(out).__name__}", hint=hint)
@@ -210,6 +222,12 @@ def _scalar_output(op: str, out: Any) -> Tensor:
     return out
 
 
+@overload
+def grad(f: Callable[Concatenate[A, P], Any]) -> Callable[Concatenate[A, P], A]: ...
+@overload
+def grad(
+    f: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, Any]: ...
 @public
 def grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
@@ -230,7 +248,7 @@ def grad(
     both = _value_and_grad("grad", f, argnums, has_aux)
 
     @functools.wraps(f, updated=())
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> Any:
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 

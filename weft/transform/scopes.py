@@ -89,7 +89,7 @@ def _encode(
     names, _, _ = parameters(plain)
     tensors: list[Any] = []
 
-    def literal(x: Any) -> Any:
+    def literal(x: object) -> Any:
         if isinstance(x, TensorLike) and not isinstance(x, Container):
             tensors.append(x)
             return Operand(len(tensors) - 1)
@@ -206,7 +206,7 @@ class _Folding:
         return outs
 
 
-def _renumber(x: Any, numbers: Sequence[int]) -> Any:
+def _renumber(x: object, numbers: Sequence[int]) -> Any:
     if isinstance(x, Operand):
         return Operand(numbers[x.index])
     return tuple(_renumber(i, numbers) for i in x) if isinstance(x, tuple) else x

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from weft.ops.op import Tensor
 from weft.tensor.dispatch import wrap
 
 
@@ -23,7 +24,7 @@ class Slot:
         """What it holds now, as something that later changes do not reach."""
         raise NotImplementedError
 
-    def put(self, content: Any) -> None:
+    def put(self, content: object) -> None:
         """Let it hold something else."""
         raise NotImplementedError
 
@@ -37,7 +38,7 @@ class DataSlot(Slot):
 
     __slots__ = ("tensor",)
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         self.key = ("data", id(tensor))
 
@@ -60,7 +61,7 @@ class GradSlot(Slot):
 
     __slots__ = ("tensor",)
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         self.key = ("grad", id(tensor))
 
@@ -82,7 +83,7 @@ class External:
 
     __slots__ = ("array", "node", "reference", "value")
 
-    def __init__(self, tensor: Any, value: Any) -> None:
+    def __init__(self, tensor: Tensor, value: Any) -> None:
         self.reference = weakref.ref(tensor)
         self.array = tensor._data
         self.node = tensor._node

@@ -17,14 +17,14 @@ Twins = dict[int, tuple[tuple[Any, Any, str], ...]]  # by id of a tensor: itself
 Doubts = dict[int, tuple[Any, str]]  # by id of a tensor
 
 
-def note_twins(twins: Twins, one: Any, other: Any, where: str) -> None:
+def note_twins(twins: Twins, one: object, other: object, where: str) -> None:
     """Note that two tensors are one on some way through a statement."""
     a, b = weakref.ref(one), weakref.ref(other)
     twins[id(one)] = (*twins.get(id(one), ()), (a, b, where))
     twins[id(other)] = (*twins.get(id(other), ()), (b, a, where))
 
 
-def inherit_twins(twins: Twins, old: Any, new: Any) -> None:
+def inherit_twins(twins: Twins, old: object, new: object) -> None:
     """Note that what may be one with a tensor may be one with another that stands for it."""
     for own, other, where in twins.get(id(old), ()):
         twin = other()
@@ -45,12 +45,12 @@ def pairs_of_one(twins: Twins, tensors: Sequence[Any]) -> list[tuple[int, int]]:
     return out
 
 
-def are_twins(twins: Twins, one: Any, other: Any) -> bool:
+def are_twins(twins: Twins, one: object, other: object) -> bool:
     """Whether two tensors may be one."""
     return any(a() is one and b() is other for a, b, _ in twins.get(id(one), ()))
 
 
-def spread_doubt(twins: Twins, doubts: Doubts, tensor: Any) -> None:
+def spread_doubt(twins: Twins, doubts: Doubts, tensor: object) -> None:
     """Told before a tensor changes in place: what its twins are is then in doubt."""
     for own, other, where in twins.get(id(tensor), ()):
         twin = other()
@@ -58,12 +58,12 @@ def spread_doubt(twins: Twins, doubts: Doubts, tensor: Any) -> None:
             doubts[id(twin)] = (other, where)
 
 
-def put_in_doubt(doubts: Doubts, tensor: Any, where: str) -> None:
+def put_in_doubt(doubts: Doubts, tensor: object, where: str) -> None:
     """Say that a tensor should have changed, on some way, though it did not."""
     doubts[id(tensor)] = (weakref.ref(tensor), where)
 
 
-def check_doubt(doubts: Doubts, tensor: Any) -> None:
+def check_doubt(doubts: Doubts, tensor: object) -> None:
     """Raise if it is in doubt what a tensor is."""
     reference, where = doubts[id(tensor)]
     if reference() is tensor:

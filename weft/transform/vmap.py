@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -25,17 +25,20 @@ from weft.transform.arguments import Places, argument_names, check_function, fla
 from weft.transform.batch import Batched
 from weft.transform.levels import new_level
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _RANDOMNESS = ("error", "same", "different")
 
 
 @public
 def vmap(
-    f: Callable[..., Any],
-    in_axes: Any = 0,
-    out_axes: Any = 0,
+    f: Callable[P, R],
+    in_axes: object = 0,
+    out_axes: object = 0,
     randomness: str = "error",
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """A function that runs f on every example of a batch at once.
 
     Args:
@@ -60,7 +63,7 @@ def vmap(
         raise DomainError("vmap", f"chunk_size must be at least 1, got {chunk_size}")
 
     @functools.wraps(f, updated=())
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: object, **kwargs: object) -> Any:
         leaves, structure = tree_flatten(args)
         size, batched = _examples(leaves, input_axes(in_axes, args), args)
 
@@ -105,7 +108,7 @@ class _Outputs:
 
     __slots__ = ("axes", "structure", "tensors")
 
-    def __init__(self, level: int, size: int, out: Any, out_axes: Any) -> None:
+    def __init__(self, level: int, size: int, out: object, out_axes: object) -> None:
         outputs, self.structure = flatten_outputs("vmap", out)
         wanted = spread_prefix("vmap", out_axes, out, "the result", _is_axis)
         places = Places([out], ["result"])
@@ -129,11 +132,11 @@ def _joined(chunks: list[_Outputs]) -> Any:
     return tree_unflatten(first.structure, joined)
 
 
-def _is_axis(x: Any) -> bool:
+def _is_axis(x: object) -> bool:
     return x is None or isinstance(x, int)
 
 
-def input_axes(in_axes: Any, args: tuple[Any, ...]) -> list[Any]:
+def input_axes(in_axes: object, args: tuple[Any, ...]) -> list[Any]:
     """The batch axis of each leaf of the arguments."""
     if isinstance(in_axes, tuple | list):
         if len(in_axes) != len(args):
@@ -174,7 +177,7 @@ def _examples(leaves: Sequence[Any], axes: Sequence[Any], args: Any) -> tuple[in
     return size, out
 
 
-def _mappable(x: Any, place: str) -> Tensor:
+def _mappable(x: object, place: str) -> Tensor:
     """x as a tensor with at least one axis, or an error that names its place."""
     tensor = to_tensor("vmap", x, place)
     if tensor.ndim == 0:
@@ -186,7 +189,7 @@ def _mappable(x: Any, place: str) -> Tensor:
     return tensor
 
 
-def _output_axis(output: Tensor, axis: Any, places: Places, i: int) -> int | None:
+def _output_axis(output: Tensor, axis: object, places: Places, i: int) -> int | None:
     """The non-negative axis for the examples in one output, or None."""
     if axis is None:
         return None

@@ -114,7 +114,7 @@ def steps_to(graph: Graph) -> list[tuple[str, Graph]]:
     return [("captured", records[0].before), *[(r.name, r.after) for r in records]]
 
 
-def _of_function(function: GraphFunction, args: Args) -> Subject:
+def _of_function(function: GraphFunction[..., Any], args: Args) -> Subject:
     if args is None:
         _ = function.graph  # an error that says what to do, where there is none yet
         version, tensors = function.versions[0], None

@@ -73,7 +73,8 @@ def _owner(torch: Any, root: Any, path: str) -> tuple[Any, str]:
 
 def _share(module: nn.Module, held: dict[str, Any], places: dict[str, int]) -> None:
     """Let both sides have one memory again, with the value of the side that has replaced its own since."""
-    for path, ours in (*module.named_parameters(), *module.named_buffers()):
+    shared: list[tuple[str, Tensor]] = [*module.named_parameters(), *module.named_buffers()]
+    for path, ours in shared:
         theirs = held[path]
         if ours._array("as_torch").__array_interface__["data"][0] == theirs.data_ptr():
             continue

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import weft
+from weft import Tensor
 from weft.errors import GradientError
 
 
-def _with_gradients(parameters: Any) -> list[Any]:
+def _with_gradients(parameters: Any) -> list[Tensor]:
     listed = [parameters] if weft.is_tensor(parameters) else list(parameters)
     return [p for p in listed if p.grad is not None]
 
@@ -19,7 +20,7 @@ def clip_grad_norm_(
     max_norm: float,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
-) -> Any:
+) -> Tensor:
     """Scale the gradients of parameters so that their norm, taken together, is at most ``max_norm``.
 
     Args:
@@ -42,7 +43,7 @@ def clip_grad_norm_(
     chosen = _with_gradients(parameters)
     if not chosen:
         return weft.tensor(0.0)
-    grads = [p.grad.detach() for p in chosen]
+    grads = [p.grad.detach() for p in chosen]  # type: ignore[union-attr]
     total = _norm(grads, float(norm_type))
     if error_if_nonfinite and not weft.isfinite(total):
         raise GradientError("clip_grad_norm_", f"the norm must be finite, got {total.item()}")
@@ -53,7 +54,7 @@ def clip_grad_norm_(
     return total
 
 
-def _norm(gradients: list[Any], power: float) -> Any:
+def _norm(gradients: list[Any], power: float) -> Tensor:
     if power == weft.inf:
         return weft.stack([g.abs().max() for g in gradients]).max()
     if power == 2.0:
@@ -72,4 +73,4 @@ def clip_grad_value_(parameters: Any | Iterable[Any], clip_value: float) -> None
     tensor([1.0000, 0.2000])
     """
     for p in _with_gradients(parameters):
-        p.grad = weft.clip(p.grad.detach(), -clip_value, clip_value)
+        p.grad = weft.clip(p.grad.detach(), -clip_value, clip_value)  # type: ignore[union-attr]

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft import Tensor
 from weft.capture.modules import is_capturing
 from weft.errors import DomainError, ShapeError
+from weft.ops.op import Array
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class PackedSequence:
         padded = weft.concat([data, zero])[weft.tensor(numbers)].reshape((steps, count, *data.shape[1:]))
         return PackedSequence(padded, self.lengths, self.is_sorted)
 
-    def _places(self) -> Any:
+    def _places(self) -> Array:
         """Where in the flattened padded tensor each step of ``data`` is."""
         lengths = np.asarray(self.lengths.tolist())
         order = np.argsort(-lengths, kind="stable")
@@ -137,7 +139,7 @@ def pad_packed_sequence(
     batch_first: bool = False,
     padding_value: float = 0.0,
     total_length: int | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """The padded tensor of a packed batch, and the lengths.
 
     Args:
@@ -170,7 +172,7 @@ def pad_sequence(
     batch_first: bool = False,
     padding_value: float = 0.0,
     padding_side: str = "right",
-) -> Any:
+) -> Tensor:
     """Tensors of different lengths in one, (T, N, *) or (N, T, *), T the longest length.
 
     >>> import weft
@@ -191,7 +193,7 @@ def pad_sequence(
     return weft.stack(rows, axis=0 if batch_first else 1)
 
 
-def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
+def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Tensor]:
     """The tensors of different lengths that one was padded from.
 
     >>> import weft
@@ -215,7 +217,7 @@ def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> Pack
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
-def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The tensors of different lengths that are in a packed batch.
 
     >>> import weft

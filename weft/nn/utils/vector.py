@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import weft
+from weft import Tensor
 from weft.errors import ShapeError
 
 
-def parameters_to_vector(parameters: Iterable[Any]) -> Any:
+def parameters_to_vector(parameters: Iterable[Any]) -> Tensor:
     """All elements of parameters, one after another; gradients flow to the parameters.
 
     >>> import weft

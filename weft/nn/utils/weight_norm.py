@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import weft
+from weft import Tensor
 from weft.errors import ArgumentError
 from weft.nn.parameter import Parameter
 
 M = TypeVar("M")
 
 
-def _lengths(v: Any, dim: int | None) -> Any:
+def _lengths(v: Tensor, dim: int | None) -> Tensor:
     axes = tuple(i for i in range(v.ndim) if dim is None or i != dim % v.ndim)
     return weft.sqrt((v * v).sum(axis=axes, keepdims=True))
 

@@ -59,7 +59,7 @@ def check_finite(op: str, x: Array) -> None:
 def square_type(op: str) -> Callable[..., TensorType]:
     """The type rule of an op from square matrices to matrices of the same type."""
 
-    def rule(x: TensorType, **attrs: Any) -> TensorType:
+    def rule(x: TensorType, **attrs: object) -> TensorType:
         check_square(op, x)
         return x
 
@@ -132,7 +132,7 @@ def as_matrices(v: Tensor) -> Tensor:
 # Iterations for values and vectors; gradients by vectors divide by the distances between values
 
 
-def decompose(op: str, function: Callable[..., Any], x: Array, **options: Any) -> Any:
+def decompose(op: str, function: Callable[..., Any], x: Array, **options: object) -> Any:
     """Run one of NumPy's iterations, with errors in weft's terms; the type is right."""
     check_finite(op, x)
     try:
@@ -148,14 +148,14 @@ def is_unused(g: Tensor) -> Tensor:
     return as_matrices(reduce_all(g == 0, axis=(-2, -1)))
 
 
-def inverse_of(x: Tensor, unused: Any) -> Tensor:
+def inverse_of(x: Tensor, unused: object) -> Tensor:
     """``1 / x``; where x is 0, NaN, or 0 if nothing depends on it."""
     zero = x == 0
     filler = select(unused, np.zeros((), x.dtype), np.full((), np.nan, x.dtype))
     return select(zero, filler, 1 / select(zero, np.ones((), x.dtype), x))
 
 
-def inverse_gaps(gaps: Tensor, unused: Any) -> Tensor:
+def inverse_gaps(gaps: Tensor, unused: object) -> Tensor:
     """``1 / gaps`` off the diagonal, 0 on it."""
     return select(unit_matrix(gaps.shape[-1], bool_), np.zeros((), gaps.dtype), inverse_of(gaps, unused))
 

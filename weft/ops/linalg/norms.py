@@ -65,7 +65,7 @@ def _listed(orders: tuple[Any, ...]) -> str:
     return ", ".join(map(repr, orders))
 
 
-def _norm_of_singular_values(x: Tensor, ord: Any) -> Tensor:
+def _norm_of_singular_values(x: Tensor, ord: object) -> Tensor:
     reduction = {"nuc": sum, 2: max, -2: min}[ord]
     return reduction(singular_values(x), axis=-1)
 

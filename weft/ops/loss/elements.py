@@ -56,7 +56,7 @@ def paired(op: str, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return x, target
 
 
-def _pairs(low: float = -2.0, high: float = 2.0, **attrs: Any) -> Callable[..., Any]:
+def _pairs(low: float = -2.0, high: float = 2.0, **attrs: object) -> Callable[..., Any]:
     """Samples of two arrays with each reduction."""
 
     def generate() -> list[Sample]:

@@ -94,7 +94,7 @@ def chunk(x: Tensor, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
         Sample((real_array(()),), {"repetitions": (2, 0)}),
     ]
 )
-def tile(x: Tensor, /, repetitions: Any) -> Tensor:
+def tile(x: Tensor, /, repetitions: object) -> Tensor:
     """x repeated as a whole along each axis.
 
     >>> import weft
@@ -122,7 +122,7 @@ def tile(x: Tensor, /, repetitions: Any) -> Tensor:
         Sample((real_array((0, 3)),), {"repeats": 2, "axis": 0}),
     ]
 )
-def repeat(x: Tensor, /, repeats: Any, axis: int | None = None) -> Tensor:
+def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     """x with each element along an axis repeated, all as often or each its own number of times.
 
     >>> import weft
@@ -174,7 +174,7 @@ def flip(x: Tensor, /, axis: Axes = None) -> Tensor:
         Sample((real_array((0, 3)),), {"shift": 2, "axis": 0}),
     ]
 )
-def roll(x: Tensor, /, shift: Any, axis: Axes = None) -> Tensor:
+def roll(x: Tensor, /, shift: object, axis: Axes = None) -> Tensor:
     """x with its elements moved on along axes; those that fall off the end come in at the start.
 
     >>> import weft

@@ -42,7 +42,7 @@ _MODE_NAMES = {"edge": "replicate", "wrap": "circular"} | {m: m for m in _MODES}
     sampled=lambda x, pad_width, mode: pad(x, pad_width, mode),  # type: ignore[has-type]
 )
 @public
-def pad(x: Tensor, /, pad_width: Any, mode: str = "constant", value: Number = 0) -> Tensor:
+def pad(x: Tensor, /, pad_width: object, mode: str = "constant", value: Number = 0) -> Tensor:
     """x with a border around it.
 
     Args:
@@ -71,7 +71,7 @@ def pad(x: Tensor, /, pad_width: Any, mode: str = "constant", value: Number = 0)
     return x
 
 
-def _widths(x: Tensor, pad_width: Any) -> tuple[Ints, Ints]:
+def _widths(x: Tensor, pad_width: object) -> tuple[Ints, Ints]:
     """Numbers of elements to add before and after each axis."""
     try:
         table = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))

@@ -84,22 +84,22 @@ class LRScheduler:
         self.__dict__.update({k: _copied(v) for k, v in state_dict.items()})
 
 
-def _has_function(value: Any) -> bool:
+def _has_function(value: object) -> bool:
     return callable(value) or (isinstance(value, list) and any(map(callable, value)))
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     return list(value) if isinstance(value, list) else value
 
 
-def checked_optimizer(name: str, optimizer: Any) -> Optimizer:
+def checked_optimizer(name: str, optimizer: object) -> Optimizer:
     """An optimizer, which it must be."""
     if not isinstance(optimizer, Optimizer):
         raise ArgumentError(name, f"must be given an optimizer, got {type(optimizer).__name__}")
     return optimizer
 
 
-def for_groups(name: str, argument: str, value: Any, optimizer: Optimizer) -> list[Any]:
+def for_groups(name: str, argument: str, value: object, optimizer: Optimizer) -> list[Any]:
     """A value for each group: the same one, or those of a sequence."""
     count = len(checked_optimizer(name, optimizer).param_groups)
     if not isinstance(value, Sequence):
@@ -109,7 +109,7 @@ def for_groups(name: str, argument: str, value: Any, optimizer: Optimizer) -> li
     return list(value)
 
 
-def check_whole(name: str, argument: str, value: Any, least: int = 1) -> None:
+def check_whole(name: str, argument: str, value: object, least: int = 1) -> None:
     """Raise unless a value is an int that is large enough."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentError(name, f"{argument} must be an int, got {type(value).__name__}")

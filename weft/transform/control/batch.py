@@ -89,7 +89,7 @@ def _mask_like(mask: Any, x: Any) -> Any:
     return reshape(mask, shape=(*mask.shape, *[1] * (x.ndim - 1))) if x.ndim > 1 else mask
 
 
-def _choose(mask: Any, x: Any, y: Any) -> Any:
+def _choose(mask: object, x: object, y: object) -> Any:
     return select(_mask_like(mask, x), x, y)
 
 
@@ -125,7 +125,7 @@ def branch_batch(op: Op, size: int, values: Sequence[Tensor], axes: Axes, attrs:
 
 
 def _all_branches(
-    op: Op, size: int, index: Any, xs: Sequence[Any], batched: Flags, branches: Sequence[Graph]
+    op: Op, size: int, index: object, xs: Sequence[Any], batched: Flags, branches: Sequence[Graph]
 ) -> Result:
     outs: list[Any] = []
     for i, branch in enumerate(branches):
@@ -148,10 +148,10 @@ def _guarded(mask: Any, size: int, xs: Sequence[Any], batched: Flags, branch: Gr
     """What a branch gives for the examples that take it; it does not run if there are none."""
     body = _BatchedGraph(branch, batched, size, range(len(branch.outputs))).graph
 
-    def taken(mask: Any, *given: Any) -> list[Any]:
+    def taken(mask: object, *given: object) -> list[Any]:
         return replay(body, _borrowed(mask, given, batched))
 
-    def skipped(*given: Any) -> list[Any]:
+    def skipped(*given: object) -> list[Any]:
         return [zeros(v.type) for v in body.outputs]
 
     types = [type_of(mask), *types_of(body.inputs)]
@@ -215,7 +215,7 @@ def _masked_scan(
     numbers = reshape(ones.cumsum(axis=0) - 1, shape=(length, 1))
     running = numbers < reshape(steps, shape=(1, size))
 
-    def function(*items: Any) -> list[Any]:
+    def function(*items: object) -> list[Any]:
         carry, mask, rest = items[:n], items[n], items[n + 1 :]
         outs = replay(body, _borrowed(mask, [*carry, *rest], batched))
         kept = [_choose(mask, new, old) for new, old in zip(outs, carry, strict=False)]
@@ -260,7 +260,7 @@ def _masked_while(
     (going,) = replay(test, given)
     count = broadcast_to.on_tensors(wrap(np.zeros((), np.int64)), shape=(size,))
 
-    def function(*items: Any) -> list[Any]:
+    def function(*items: object) -> list[Any]:
         carry, mask, counts, fixed = items[:n], items[n], items[n + 1], items[n + 2 :]
         safe = _borrowed(mask, [*carry, *fixed], batched)
         outs = replay(body, safe)

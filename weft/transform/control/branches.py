@@ -24,7 +24,9 @@ from weft.transform.control.trees import Tree, flatten_tensors, is_known, need_t
 
 
 @public
-def cond(predicate: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], /, *operands: Any) -> Any:
+def cond(
+    predicate: object, true_fn: Callable[..., Any], false_fn: Callable[..., Any], /, *operands: object
+) -> Any:
     """What one of two functions gives: the first if a predicate holds, else the second.
 
     The other one is not run, so that neither its values nor its gradients can do harm.
@@ -54,7 +56,7 @@ def cond(predicate: Any, true_fn: Callable[..., Any], false_fn: Callable[..., An
 
 
 @public
-def switch(index: Any, branches: Sequence[Callable[..., Any]], /, *operands: Any) -> Any:
+def switch(index: object, branches: Sequence[Callable[..., Any]], /, *operands: object) -> Any:
     """What the function with a number gives; an index outside takes the first or the last.
 
     Args:
@@ -80,7 +82,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], /, *operands: Any
     return _branch("switch", chosen, branches, operands)
 
 
-def _converted(op: str, out: Any) -> Any:
+def _converted(op: str, out: object) -> Any:
     """What a function returned, with tensors for numbers."""
     leaves, form = flatten_tensors(op, "the result", out)
     return form.tree(leaves)

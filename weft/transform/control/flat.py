@@ -282,7 +282,7 @@ def run_scan(
     carry: list[Tensor],
     xs: list[Tensor],
     *,
-    length: Any = None,
+    length: object = None,
     reverse: bool = False,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Carry and stacked outputs of a loop along the first axis of tensors, as a node.
@@ -363,7 +363,7 @@ class _Loop:
             found.append((change.slot, self._initial(change, before)))
         return found
 
-    def _initial(self, change: Change, before: Any) -> Tensor:
+    def _initial(self, change: Change, before: object) -> Tensor:
         if isinstance(before, Tensor):
             return before
         if isinstance(change.held, Tensor) and before is None and isinstance(change.slot, GradSlot):

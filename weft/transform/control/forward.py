@@ -100,12 +100,12 @@ class _Pushed:
 def scan_jvp(
     primals: Values,
     tangents: Values,
-    outs: Any,
+    outs: object,
     *,
     body: Graph,
     carries: int,
     mapped: int,
-    length: Any,
+    length: object,
     reverse: bool,
     counted: bool,
 ) -> list[Any]:
@@ -128,12 +128,12 @@ def scan_jvp(
 def while_jvp(
     primals: Values,
     tangents: Values,
-    outs: Any,
+    outs: object,
     *,
     test: Graph,
     body: Graph,
     carries: int,
-    trips: Any,
+    trips: object,
     checkpoint_every: int | None,
 ) -> list[Any]:
     """The tangents of the outputs of a while loop."""

@@ -39,7 +39,7 @@ from weft.transform.control.trees import (
 def while_loop(
     cond_fn: Callable[[Any], Any],
     body_fn: Callable[[Any], Any],
-    init: Any,
+    init: object,
     *,
     checkpoint_every: int | None = None,
     max_iterations: int | None = None,
@@ -152,7 +152,7 @@ class _While:
 
 
 @public
-def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init: Any, /) -> Any:
+def fori_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], init: object, /) -> Any:
     """A tree of tensors after ``body_fn(i, tree)`` for each i from ``lower`` up to, but not, ``upper``.
 
     Args:
@@ -178,7 +178,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Callable[[Any, Any], Any], init: 
         raise form.named(error) from None
 
 
-def _bound(name: str, x: Any) -> Any:
+def _bound(name: str, x: object) -> Any:
     """An end of the range: an int if Python knows it, else a tensor."""
     if isinstance(x, int | np.integer) and not isinstance(x, bool):
         return int(x)
@@ -215,9 +215,9 @@ def _for(
 @public
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
-    length: Any = None,
+    init: object,
+    xs: object = None,
+    length: object = None,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
     """A carry after going along the first axis of tensors, and what each step gave, stacked.
@@ -260,7 +260,7 @@ def scan(
     return form.tree(carry), forms[0].tree(ys)
 
 
-def _length(rows: Sequence[Tensor], form: Tree, length: Any) -> Any:
+def _length(rows: Sequence[Tensor], form: Tree, length: object) -> Any:
     """The number of steps, on which all must agree."""
     if length is not None and not isinstance(length, Size):
         check_count("scan", "length", length, 0)

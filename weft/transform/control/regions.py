@@ -128,7 +128,7 @@ def _is_local(capture: Capture, slot: Slot) -> bool:
     return type(data) is Captured and data.capture is capture
 
 
-def _change(capture: Capture, slot: Slot, held: Any) -> Change:
+def _change(capture: Capture, slot: Slot, held: object) -> Change:
     if not isinstance(held, Tensor):
         return Change(slot, held, None, True)
     return Change(slot, held, capture.result_of(held), is_cut(held))

@@ -99,7 +99,9 @@ class _Reverse:
             constants = {**forward.constants, mark: np.asarray(True)}
             self.forward = forward.replace(outputs=[*forward.outputs, mark], constants=constants)
 
-    def run(self, operands: Values, stacks: Values, steps: Values, length: Any, reverse: bool) -> list[Any]:
+    def run(
+        self, operands: Values, stacks: Values, steps: Values, length: object, reverse: bool
+    ) -> list[Any]:
         """The gradients of the operands, None where none is needed, from what the first loop handed over."""
         inputs = self.body.inputs
         if not self.carries and not self.collected:
@@ -160,12 +162,12 @@ def _in_three(numbers: Sequence[int], first: int, second: int) -> tuple[list[int
 
 
 def scan_vjp(
-    g: Any,
+    g: object,
     xs: Values,
     body: Graph,
     carries: int,
     mapped: int,
-    length: Any,
+    length: object,
     reverse: bool,
     counted: bool,
     needed: Sequence[bool],
@@ -189,12 +191,12 @@ def scan_vjp(
 
 
 def while_vjp(
-    g: Any,
+    g: object,
     xs: Values,
     test: Graph,
     body: Graph,
     carries: int,
-    trips: Any,
+    trips: object,
     checkpoint_every: int | None,
     needed: Sequence[bool],
 ) -> list[Any]:
@@ -255,7 +257,7 @@ def _chunk(test: Graph, body: Graph, carries: int, size: int) -> Graph:
 
 
 def branch_vjp(
-    op: Op, g: Any, index: Any, xs: Values, branches: Sequence[Graph], needed: Sequence[bool]
+    op: Op, g: object, index: object, xs: Values, branches: Sequence[Graph], needed: Sequence[bool]
 ) -> list[Any]:
     """The gradients of the operands of ``cond`` or ``switch``: those of the branch that ran."""
     wrt = [i for i, n in enumerate(needed[1:]) if n]

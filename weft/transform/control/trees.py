@@ -27,7 +27,7 @@ def is_known(x: Tensor) -> bool:
     return not captures() and type(x._data) is np.ndarray
 
 
-def as_tensor(op: str, x: Any, place: str) -> Tensor:
+def as_tensor(op: str, x: object, place: str) -> Tensor:
     """x as a tensor; numbers and arrays become constants."""
     out = to_tensor(op, x, place)
     if out is not x and captures():
@@ -43,7 +43,7 @@ class Tree:
         self.what = what
         self.structure = structure
 
-    def leaves(self, tree: Any, where: str) -> list[Tensor]:
+    def leaves(self, tree: object, where: str) -> list[Tensor]:
         """The leaves of a tree of this structure, as tensors."""
         found, structure = tree_flatten(tree)
         if structure != self.structure:
@@ -70,21 +70,21 @@ class Tree:
         return CarryMismatch(self.op, error.index, error.expected, error.got, error.where, name=name)
 
 
-def flatten_tensors(op: str, what: str, tree: Any) -> tuple[list[Tensor], Tree]:
+def flatten_tensors(op: str, what: str, tree: object) -> tuple[list[Tensor], Tree]:
     """The leaves of a tree as tensors, and its structure."""
     leaves, structure = tree_flatten(tree)
     form = Tree(op, what, structure)
     return [as_tensor(op, x, form.name(i)) for i, x in enumerate(leaves)], form
 
 
-def need_tensor(op: str, what: str, x: Any) -> Tensor:
+def need_tensor(op: str, what: str, x: object) -> Tensor:
     """x, or an error if it is no tensor."""
     if not isinstance(x, Tensor):
         raise ArgumentError(op, f"{what} must be a tensor, got {type(x).__name__}")
     return x
 
 
-def check_count(op: str, name: str, value: Any, least: int) -> None:
+def check_count(op: str, name: str, value: object, least: int) -> None:
     """Raise unless a value is None or an int from a least one on."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
         raise ArgumentError(op, f"{name} must be an int or None, got {value!r}")

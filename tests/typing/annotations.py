@@ -1,0 +1,52 @@
+"""What share of the annotations of a package says nothing: ``python -m tests.typing.annotations``."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parents[2] / "weft"
+
+
+class Share(NamedTuple):
+    bare: int
+    total: int
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.bare / max(self.total, 1)
+
+
+def annotation_texts(tree: ast.AST) -> Iterator[str]:
+    """The text of each annotation of a parameter, a result or a variable."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            found = node.annotation
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found = node.returns
+        elif isinstance(node, ast.AnnAssign):
+            found = node.annotation
+        else:
+            continue
+        if found is not None:
+            yield ast.unparse(found).strip("'")
+
+
+def bare_any() -> dict[str, Share]:
+    """Of each package or module directly in weft, its annotations that are just ``Any``, and all."""
+    bare: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")]):
+        name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for text in annotation_texts(ast.parse(path.read_text())):
+            total[name] += 1
+            bare[name] += text == "Any"
+    return {name: Share(bare[name], total[name]) for name in sorted(total)}
+
+
+if __name__ == "__main__":
+    for name, share in bare_any().items():
+        print(f"{name:12} {share.bare:5} of {share.total:5}  {share.percent:5.1f} %")  # noqa: T201
