@@ -13,7 +13,7 @@ import pytest
 import weft
 from tests.io.kept import OPEN, is_kept, model, rows, run_python, saved, twice
 from weft import nn
-from weft.backends.llvm import fingerprint as around
+from weft.backends.llvm import fingerprint as fingerprints
 from weft.backends.llvm.fingerprint import fingerprint, weft_fingerprint
 from weft.errors import ShapeError, WeftError
 
@@ -215,14 +215,14 @@ def test_another_graph_is_compiled(cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", range(7))
-def test_other_surroundings_have_other_programs(
+def test_other_fingerprint_has_other_programs(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
     file = saved(tmp_path)
     twice(file, rows(2))
     parts = list(fingerprint() or ())
     parts[which] += " other"
-    monkeypatch.setattr(around, "fingerprint", lambda: tuple(parts))
+    monkeypatch.setattr(fingerprints, "fingerprint", lambda: tuple(parts))
     first = weft.load_graph(file)
     first(rows(2))
     assert not is_kept(first)
@@ -237,7 +237,7 @@ def test_settings_that_change_code_are_part_of_the_key(monkeypatch: pytest.Monke
 
 
 def test_fingerprint_tells_changed_files(tmp_path: Path) -> None:
-    for part in around._PARTS:
+    for part in fingerprints._PARTS:
         (tmp_path / "weft" / part).mkdir(parents=True, exist_ok=True)
     folder = str(tmp_path / "weft")
     file = tmp_path / "weft" / "schedule" / "a.py"
@@ -249,9 +249,9 @@ def test_fingerprint_tells_changed_files(tmp_path: Path) -> None:
     found.add(weft_fingerprint(folder))
     (tmp_path / "weft" / "loop" / "b.py").write_text("")
     found.add(weft_fingerprint(folder))
-    inner = tmp_path / "weft" / "schedule" / "cpu" / "matmul"
-    inner.mkdir(parents=True)
-    (inner / "c.py").write_text("")
+    inside = tmp_path / "weft" / "backends" / "llvm" / "text"
+    inside.mkdir(parents=True)
+    (inside / "c.ll").write_text("")
     found.add(weft_fingerprint(folder))
     record = tmp_path / "weft-1.0.dist-info" / "RECORD"
     record.parent.mkdir()

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.backends.backend import Option
 from weft.ir.graph import Graph, Node
 from weft.ops.nan import non_finite_error
 from weft.ops.op import Op
 
 
-def checked(graph: Graph, check: Any = True) -> Graph:
+def checked(graph: Graph, check: Option = True) -> Graph:
     """A graph that raises an error at the first node that gives a NaN; or an infinity, if asked for "all".
 
     >>> import numpy as np, weft
@@ -31,14 +32,14 @@ def checked(graph: Graph, check: Any = True) -> Graph:
     return graph.replace(nodes=[_checked_node(node, check) for node in graph.nodes])
 
 
-def _checked_node(node: Node, check: Any) -> Node:
+def _checked_node(node: Node, check: Option) -> Node:
     attrs = node.attrs
     if node.regions:
         attrs = {name: _checked_attr(value, check) for name, value in attrs.items()}
     return Node(_checked_op(node.op, check), node.inputs, attrs, node.outputs, node.location)
 
 
-def _checked_attr(value: Any, check: Any) -> Any:
+def _checked_attr(value: Any, check: Option) -> Any:
     if type(value) is Graph:
         return checked(value, check)
     if type(value) is tuple and value and type(value[0]) is Graph:
@@ -47,7 +48,7 @@ def _checked_attr(value: Any, check: Any) -> Any:
 
 
 @cache
-def _checked_op(op: Op, check: Any) -> Op:
+def _checked_op(op: Op, check: Option) -> Op:
     evaluate, out = op.eval, copy.copy(op)
 
     def run(*arrays: Any, **attrs: Any) -> Any:

@@ -15,8 +15,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from weft.library.target import is_arm, target_named
-from weft.schedule.machine import Machine
 
 import weft
 from tests.backends.llvm.matrix import Case, case_of, cases, graph_of, rows
@@ -24,17 +22,20 @@ from tests.schedule.lowered import variants
 from weft.backends.llvm.compilation import defined_names, merged
 from weft.backends.llvm.compiler import Compiler, Source
 from weft.backends.llvm.driver import kernel_symbol
-from weft.backends.llvm.emit import emit_kernel
-from weft.backends.llvm.entry import ENTER
-from weft.backends.llvm.main import emit_main
-from weft.backends.llvm.pool_code import pool_text
+from weft.backends.llvm.emit.kernel import emit_kernel
+from weft.backends.llvm.emit.main import emit_main
+from weft.backends.llvm.entry import enter_source
+from weft.backends.llvm.export.target import is_arm, target_named
+from weft.backends.llvm.pool import pool_text
 from weft.backends.llvm.target import Target, host_target
 from weft.base.dtypes import DTYPES, kind
 from weft.ir.graph import Graph
 from weft.loop.builder import Builder
 from weft.loop.ir import Function
 from weft.loop.walk import launched_functions
-from weft.schedule.lowerings import load_lowerings
+from weft.passes.pipeline import lower
+from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
 ALL = os.environ.get("WEFT_CROSS_ALL", "") == "1"  # every case for every target, instead of some for one
@@ -55,7 +56,7 @@ def other_targets() -> list[Target]:
 def sources(graph: Graph, target: Target, *, debug: bool = False) -> Iterator[Source]:
     """The texts of a graph: its kernels, then its main function."""
     machine = Machine(target.vector_bytes, target.registers)
-    program = lower_graph(graph, machine=machine, debug=debug)
+    program = lower_graph(lower(graph), target=Cpu(machine), debug=debug)
     symbol_of = partial(kernel_symbol, debug=debug)
     for function in launched_functions(program.main.body):
         yield Source(emit_kernel(function, symbol_of(function), target, debug=debug), quick=debug)
@@ -77,7 +78,7 @@ def programs() -> list[tuple[str, Make]]:
 
 
 def _surroundings(target: Target) -> Iterable[Source]:
-    return [Source(pool_text(arm=is_arm(target), mac=False), quick=True), ENTER]
+    return [Source(pool_text(arm=is_arm(target), mac=False), quick=True), enter_source()]
 
 
 def _op_sources(name: str, number: int, target: Target) -> Iterator[Source]:
@@ -164,7 +165,7 @@ def compile_all(part: Iterable[tuple[int, tuple[str, Make]]]) -> None:
 
 def main(part: int, parts: int) -> None:
     """Compile one part of all programs."""
-    load_lowerings()
+    Cpu().load()
     warnings.simplefilter("ignore")
     with np.errstate(all="ignore"):
         compile_all(list(enumerate(programs()))[part::parts])

@@ -11,9 +11,9 @@ import numpy as np
 
 from weft.backends.llvm.blas import provide_blas
 from weft.backends.llvm.compiler import Source
-from weft.backends.llvm.emit import emit_kernel
+from weft.backends.llvm.emit.kernel import emit_kernel
+from weft.backends.llvm.emit.main import emit_main
 from weft.backends.llvm.engine import default_engine
-from weft.backends.llvm.main import emit_main
 from weft.backends.llvm.pool import provide_pool
 from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import Size, bind

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.backends.llvm.harness import Kernel
 from tests.loop.random_functions import functions, sized_functions
-from weft.backends.llvm.emit import emit_kernel
+from weft.backends.llvm.emit.kernel import emit_kernel
 from weft.backends.llvm.target import Target, host_target
 from weft.base.dtypes import (
     DTYPES,

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.backends.llvm import buffer_pool as recycle
-from weft.backends.llvm.buffer_pool import LARGE, drop_kept, kept_bytes, pooled_array
+from weft.backends.llvm import buffer_pool
+from weft.backends.llvm.buffer_pool import LARGE, drop_pooled, pooled_array, pooled_bytes
 from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.engine import default_engine
 from weft.backends.llvm.entry import arrays_look_as_expected, enter_slowly, make_enter
@@ -217,10 +217,10 @@ BIG = 3 * LARGE // 4
 
 
 @pytest.fixture
-def _empty_recycler() -> Iterator[None]:
-    drop_kept()
+def _empty_pool() -> Iterator[None]:
+    drop_pooled()
     yield
-    drop_kept()
+    drop_pooled()
 
 
 COPY_BIG = f"""
@@ -237,7 +237,7 @@ def big() -> NativeExecutable:
     )
 
 
-@pytest.mark.usefixtures("_empty_recycler")
+@pytest.mark.usefixtures("_empty_pool")
 def test_memory_of_a_large_result_is_used_again_when_nobody_holds_it() -> None:
     run = big()
     x = np.arange(BIG, dtype=np.float32)
@@ -250,13 +250,13 @@ def test_memory_of_a_large_result_is_used_again_when_nobody_holds_it() -> None:
     assert other.ctypes.data != place
     np.testing.assert_array_equal(part.ravel(), x[10:20])
     del part
-    assert kept_bytes() >= 4 * BIG
+    assert pooled_bytes() >= 4 * BIG
     (again,) = run([x])
     assert again.ctypes.data == place
     np.testing.assert_array_equal(other, x + 1)
 
 
-@pytest.mark.usefixtures("_empty_recycler")
+@pytest.mark.usefixtures("_empty_pool")
 @pytest.mark.parametrize(
     "view", [memoryview, np.asarray, lambda a: a.T, lambda a: a.view(np.int32), np.from_dlpack]
 )
@@ -271,23 +271,23 @@ def test_every_kind_of_view_keeps_the_memory(view: Any) -> None:
     assert (np.asarray(held).view(np.float32) == 5.0).all()
 
 
-@pytest.mark.usefixtures("_empty_recycler")
+@pytest.mark.usefixtures("_empty_pool")
 def test_memory_that_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recycle, "_KEPT_BYTES", 10 * LARGE)
+    monkeypatch.setattr(buffer_pool, "_MOST_BYTES", 10 * LARGE)
     held = [pooled_array((LARGE,), np.dtype(np.uint8)) for _ in range(30)]
-    assert kept_bytes() == 0
+    assert pooled_bytes() == 0
     held.clear()
-    assert 0 < kept_bytes() <= 10 * LARGE
+    assert 0 < pooled_bytes() <= 10 * LARGE
 
 
-@pytest.mark.usefixtures("_empty_recycler")
+@pytest.mark.usefixtures("_empty_pool")
 def test_sizes_that_differ_a_little_share_memory() -> None:
     place = pooled_array((LARGE - 5,), np.dtype(np.uint8)).ctypes.data
     assert pooled_array((LARGE - 99,), np.dtype(np.uint8)).ctypes.data == place
     assert pooled_array((3 * LARGE,), np.dtype(np.uint8)).ctypes.data != place
 
 
-@pytest.mark.usefixtures("_empty_recycler")
+@pytest.mark.usefixtures("_empty_pool")
 def test_threads_never_get_the_same_memory_at_the_same_time() -> None:
     wrong: list[int] = []
 

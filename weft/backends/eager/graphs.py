@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import weft.passes.pipeline  # noqa: F401 - how graphs are optimised
-from weft.backends.eager.layouts import Order, Run, build_in_order
+from weft.backends.backend import Run
+from weft.backends.eager.layouts import Order, build_in_order
 from weft.base.dtypes import kind
 from weft.base.sizes import named_size
 from weft.ir.graph import Graph

@@ -10,15 +10,15 @@ is left to NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from weft.backends.backend import Array, Arrays, Run
 from weft.backends.eager.calls import call_whole
 from weft.backends.eager.graphs import ANY
 from weft.backends.eager.native import build, empty
 from weft.backends.eager.rules import pull_large
-from weft.base.dtypes import float32, float64
+from weft.base.dtypes import DType, float32, float64
 from weft.base.shapes import size_of
 from weft.base.sizes import named_size
 from weft.ir.graph import Graph, Node, Value
@@ -28,13 +28,12 @@ from weft.ops.op import Op, type_of
 __all__ = ["call_whole", "empty", "evaluate_large", "pull_large"]
 
 Shape = tuple[Any, ...]
-Run = Any  # a function from a list of arrays to a list of arrays
 
 _ANY_COLUMNS = named_size("m")
 _MANY = 8192  # columns from which on they are named, too
 
 
-def evaluate_large(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
+def evaluate_large(op: Op, arrays: Arrays, attrs: dict[str, Any]) -> Any:
     """What the kernel of an op gives on arrays, of which one at least is large; None if there is none here.
 
     >>> import numpy as np
@@ -54,7 +53,7 @@ def evaluate_large(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     return _of_rows(op, arrays[0], attrs)
 
 
-def _elementwise(op: Op, arrays: Sequence[Any], dtype: Any) -> Any:
+def _elementwise(op: Op, arrays: Arrays, dtype: DType) -> Any:
     shape = arrays[0].shape
     if len(arrays) == 1 or arrays[1].shape == shape:
         run = _flat_kernel(op, len(arrays), dtype)
@@ -69,7 +68,7 @@ def _elementwise(op: Op, arrays: Sequence[Any], dtype: Any) -> Any:
     return out.reshape(shape)
 
 
-def _seen(x: Any, y: Any) -> tuple[Shape, tuple[Shape, ...]]:
+def _seen(x: Array, y: Array) -> tuple[Shape, tuple[Shape, ...]]:
     """The shape of what two arrays broadcast to, and the shapes that a kernel sees; none if none does."""
     large, small = (x, y) if (x.size, x.ndim) >= (y.size, y.ndim) else (y, x)
     shape, own = large.shape, small.shape
@@ -97,7 +96,7 @@ def _named(seen: tuple[Shape, ...]) -> tuple[Shape, ...]:
     return tuple((*(ANY,) * (len(s) - 1), s[-1] if s[-1] < _MANY else _ANY_COLUMNS) for s in seen)
 
 
-def _of_rows(op: Op, x: Any, attrs: dict[str, Any]) -> Any:
+def _of_rows(op: Op, x: Array, attrs: dict[str, Any]) -> Any:
     """Ops along the last axes; reductions may be along the first ones, or along all."""
     axes = attrs["axes"] if "axes" in attrs else (attrs["axis"],)
     found = _matrix(op, x.shape, axes)
@@ -133,13 +132,15 @@ def _matrix(op: Op, shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, int] | 
 
 
 @cache
-def _flat_kernel(op: Op, inputs: int, dtype: Any) -> Run | None:
+def _flat_kernel(op: Op, inputs: int, dtype: DType) -> Run | None:
     """What runs an elementwise op on arrays of one shape, seen as one row."""
     return _kernel(op, ((ANY,),) * inputs, dtype, ())
 
 
 @cache
-def _kernel(op: Op, shapes: tuple[Shape, ...], dtype: Any, attrs: tuple[tuple[str, Any], ...]) -> Run | None:
+def _kernel(
+    op: Op, shapes: tuple[Shape, ...], dtype: DType, attrs: tuple[tuple[str, Any], ...]
+) -> Run | None:
     """What runs an op on arrays of shapes with named sizes; None if nothing does."""
     inputs = [Value(TensorType(shape, dtype)) for shape in shapes]
     types = op.type_rule(*[v.type for v in inputs], **dict(attrs))

@@ -6,9 +6,10 @@ no copies of them, and gives gradients in that order too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from weft.backends.backend import Array, Arrays, Run
 from weft.backends.eager.native import build, empty
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
@@ -16,10 +17,9 @@ from weft.ops.view.primitives import permute
 from weft.transform.tracing import replay, trace_graph
 
 Order = tuple[int, ...] | None  # axes as they lie in memory; None for the usual order
-Run = Callable[[Sequence[Any]], Sequence[Any]]  # from arrays to arrays
 
 
-def order_of(array: Any) -> Order:
+def order_of(array: Array) -> Order:
     """The order of an array's axes in memory; the first axis stays first.
 
     >>> import numpy as np
@@ -37,7 +37,7 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple([order.index(i) for i in range(len(order))])
 
 
-def without_gaps(array: Any, order: Order) -> Any:
+def without_gaps(array: Array, order: Order) -> Array:
     """The array if it has no gaps in memory, or a copy of it, in the same order."""
     seen = array if order is None else array.transpose(order)
     if seen.flags.c_contiguous:
@@ -54,7 +54,7 @@ def build_in_order(graph: Graph, inputs: Sequence[Order], outputs: Sequence[Orde
     run = build(_turned(graph, inputs, outputs).optimize())
     back = [None if order is None else inverse(order) for order in outputs]
 
-    def in_order(arrays: Sequence[Any]) -> Sequence[Any]:
+    def in_order(arrays: Arrays) -> Arrays:
         given = [a if o is None else a.transpose(o) for a, o in zip(arrays, inputs, strict=True)]
         return [a if o is None else a.transpose(o) for a, o in zip(run(given), back, strict=True)]
 

@@ -16,19 +16,21 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import DType
+
 LARGE = 256 * 1024  # bytes; below it, NumPy's own memory is as good
 _HUGE = 1 << 22  # from here on, large pages pay
-_KEPT_BYTES = 1 << 29
+_MOST_BYTES = 1 << 29
 
 # Blocks by their size. An array may go, and its block come back, at any place in any thread, so there can be
 # no lock; each step is one operation of the interpreter instead.
-_free: dict[int, deque[Any]] = {}
+_free: dict[int, deque[mmap.mmap]] = {}
 _returned: dict[int, int] = {}  # by size, when a block came back last
 _tick = count().__next__
 
 
-class _Kept:
-    """How many bytes are kept, or nearly: two threads that change it at once may lose a change."""
+class _Count:
+    """How many bytes are free, or nearly: two threads that change it at once may lose a change."""
 
     __slots__ = ("bytes",)
 
@@ -36,7 +38,7 @@ class _Kept:
         self.bytes = 0
 
 
-_kept = _Kept()
+_pooled = _Count()
 
 
 class _Lease(np.ndarray[Any, Any]):
@@ -47,7 +49,7 @@ class _Lease(np.ndarray[Any, Any]):
     is_lease = True  # an array on it is alone in its memory, see weft.capture.running
 
     def __del__(self) -> None:
-        block = self.base
+        block: Any = self.base
         if block is not None:
             size = len(block)
             blocks = _free.get(size)
@@ -55,12 +57,12 @@ class _Lease(np.ndarray[Any, Any]):
                 blocks = _free.setdefault(size, deque())
             blocks.append(block)
             _returned[size] = _tick()
-            _kept.bytes += size
-            if _kept.bytes > _KEPT_BYTES:
+            _pooled.bytes += size
+            if _pooled.bytes > _MOST_BYTES:
                 _shrink()
 
 
-def pooled_array(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+def pooled_array(shape: Sequence[int], dtype: DType) -> np.ndarray[Any, Any]:
     """A new array with any content, aligned to 64 bytes.
 
     >>> import numpy as np
@@ -79,28 +81,28 @@ def pooled_array(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     return np.ndarray(shape, dtype, lease)
 
 
-def kept_bytes() -> int:
-    """How much memory is kept for later arrays."""
+def pooled_bytes() -> int:
+    """How much memory the pool holds for later arrays."""
     return sum([size * len(blocks) for size, blocks in [*_free.items()]])
 
 
-def drop_kept() -> None:
-    """Give the memory that is kept back to the system."""
+def drop_pooled() -> None:
+    """Give the memory of the pool back to the system."""
     for blocks in [*_free.values()]:
         blocks.clear()
-    _kept.bytes = kept_bytes()
+    _pooled.bytes = pooled_bytes()
 
 
 def _shrink() -> None:
-    """Drop blocks until few enough bytes are kept: first of the size that none came back of for longest."""
-    excess = kept_bytes() - _KEPT_BYTES
+    """Drop blocks until the pool is small enough: first of the size that none came back of for longest."""
+    excess = pooled_bytes() - _MOST_BYTES
     for size in sorted([*_returned], key=lambda size: _returned[size]):
         while excess > 0 and _pop(size) is not None:
             excess -= size
-    _kept.bytes = kept_bytes()
+    _pooled.bytes = pooled_bytes()
 
 
-def _pop(size: int) -> Any:
+def _pop(size: int) -> mmap.mmap | None:
     """A free block of a size, taken from those that are free; None if there is none."""
     try:
         return _free[size].pop()
@@ -115,15 +117,15 @@ def _rounded(size: int) -> int:
     return -(-max(size, 1) // step) * step
 
 
-def _take(size: int) -> Any:
+def _take(size: int) -> mmap.mmap | None:
     """A free block of a size, if there is one."""
     block = _pop(size)
     if block is not None:
-        _kept.bytes -= size
+        _pooled.bytes -= size
     return block
 
 
-def _new_block(size: int) -> Any:
+def _new_block(size: int) -> mmap.mmap:
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
         block = mmap.mmap(-1, size, **private)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
+from string import Template
 from typing import Any, NamedTuple
 
 lock = threading.RLock()  # of who compiles or loads code: whoever compiles uses all processors anyway
@@ -24,6 +26,20 @@ class Source(NamedTuple):
     text: str
     optimise: bool = False
     quick: bool = False
+
+
+def llvm_text(name: str, values: Mapping[str, str | int] = {}) -> str:
+    """A text from the folder ``text``, without its comments, with values for all of its ``$names``.
+
+    >>> from weft.backends.llvm.code import llvm_text
+    >>> llvm_text("mode_x86").splitlines()[0]
+    'declare void @llvm.x86.sse.stmxcsr(ptr)'
+    """
+    from importlib.resources import files
+
+    text = files("weft.backends.llvm").joinpath("text", f"{name}.ll").read_text("utf-8")
+    code = "".join([line for line in text.splitlines(keepends=True) if not line.startswith(";")])
+    return Template(code).substitute(values)
 
 
 class Code:

@@ -27,7 +27,7 @@ class Compiler:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._machines: dict[int, Any] = {}
+        self._machines: dict[int, llvm.TargetMachine] = {}
 
     def compile(self, source: Source, verify: bool) -> bytes:
         """The object code of a text."""
@@ -39,13 +39,13 @@ class Compiler:
             _optimise(machine, module)
         return _emit(machine, module)
 
-    def _machine(self, level: int) -> Any:
+    def _machine(self, level: int) -> llvm.TargetMachine:
         if level not in self._machines:
             self._machines[level] = machine_for(self._target, level)
         return self._machines[level]
 
 
-def machine_for(target: Target, level: int = 2) -> Any:
+def machine_for(target: Target, level: int = 2) -> llvm.TargetMachine:
     """LLVM's code generator; small code with relative addresses, so that constants need none computed."""
     kind = llvm.Target.from_triple(target.triple)
     return kind.create_target_machine(
@@ -65,7 +65,7 @@ def _function(name: str, *, keeps_turn: bool = False) -> Any:
     return function
 
 
-def _parse(text: str, context: Any) -> Any:
+def _parse(text: str, context: llvm.ContextRef) -> llvm.ModuleRef:
     message = ctypes.c_char_p()
     pointer = _function("LLVMPY_ParseAssembly")(context, text.encode(), ctypes.byref(message))
     if message:
@@ -73,7 +73,7 @@ def _parse(text: str, context: Any) -> Any:
     return llvm.ModuleRef(pointer, context)
 
 
-def _emit(machine: Any, module: Any) -> bytes:
+def _emit(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
     message = ctypes.c_char_p()
     emit = _function("LLVMPY_TargetMachineEmitToMemory")
     buffer = emit(machine, module, 1, ctypes.byref(message))
@@ -94,7 +94,7 @@ def _taken(message: ctypes.c_char_p) -> str:
     return text
 
 
-def _optimise(machine: Any, module: Any) -> None:
+def _optimise(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> None:
     """Everything LLVM has, its vectorisers among it."""
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.slp_vectorization = True

@@ -10,13 +10,13 @@ from weft.backends.backend import Option
 from weft.backends.llvm.blas import provide_blas
 from weft.backends.llvm.compilation import Compilation
 from weft.backends.llvm.compiler import Source
-from weft.backends.llvm.emit import emit_kernel
+from weft.backends.llvm.emit.kernel import emit_kernel
+from weft.backends.llvm.emit.lanes import statements
+from weft.backends.llvm.emit.main import emit_main
+from weft.backends.llvm.emit.records import RECORD, recorded_statements
 from weft.backends.llvm.engine import Code, Engine, default_engine
-from weft.backends.llvm.entry import ENTER, make_enter
-from weft.backends.llvm.lanes import statements
-from weft.backends.llvm.main import RECORD, emit_main, recorded_statements
-from weft.backends.llvm.pool import SOURCE as POOL_SOURCE
-from weft.backends.llvm.pool import default_pool, provide_pool
+from weft.backends.llvm.entry import enter_source, make_enter
+from weft.backends.llvm.pool import default_pool, pool_source, provide_pool
 from weft.backends.llvm.run import NativeExecutable
 from weft.base.threads import get_num_threads
 from weft.config import settings
@@ -48,7 +48,7 @@ def prepare() -> None:
 
 def _prepare() -> None:
     with suppress(WeftError):  # the first graph will say what is wrong
-        default_engine().prepare_early([ENTER, POOL_SOURCE])
+        default_engine().prepare_early([enter_source(), pool_source()])
         make_enter()
         default_pool()
 
@@ -70,7 +70,7 @@ def build_executable(
     machine = Machine(engine.target.vector_bytes, engine.target.registers)
     passes = [inline] if check_nan and lowering is None else lowering  # checks are of each op by itself
     with engine.lock, engine.compilation(verify=debug) as compilation:
-        engine.prepare(ENTER, compilation)
+        engine.prepare(enter_source(), compilation)
         kernels = _Kernels(engine, compilation, debug, alone=bool(keep))
         program = lower_graph(
             lower(graph, passes, disable=disable, debug=debug),

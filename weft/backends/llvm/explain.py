@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
 
 import numpy as np
 
+from weft.backends.backend import Array, Arrays
 from weft.backends.llvm.driver import build_executable, compile_program
-from weft.backends.llvm.main import RECORD, recorded_statements
+from weft.backends.llvm.emit.records import RECORD, recorded_statements
 from weft.backends.llvm.run import NativeExecutable
-from weft.base.dtypes import kind
+from weft.base.dtypes import DType, kind
 from weft.base.sizes import bind
 from weft.base.threads import get_num_threads
 from weft.ir.graph import Graph
 from weft.ir.interpret import solve_sizes
 from weft.ir.parse import parse_graph
-from weft.loop.ir import Block, If, Loop, Program, Wave, While
+from weft.loop.ir import Block, Function, If, Loop, Program, Statement, Wave, While
 from weft.schedule.explanation import ExplainedStep, Explanation, Limits, Measured, explain_program
 from weft.schedule.origins import steps_of
 
@@ -31,7 +31,7 @@ _RATIOS = Limits(memory=20e9, cache=80e9, held=2**23, flops=60e9)
 _CACHE, _MEMORY = 2**20, 2**26  # bytes of arrays that caches hold, and that they do not
 
 
-def explain_executable(run: NativeExecutable, arrays: Sequence[Any] | None = None) -> Explanation:
+def explain_executable(run: NativeExecutable, arrays: Arrays | None = None) -> Explanation:
     """What a compiled graph does, with times measured on arrays.
 
     Without arrays it runs on made-up ones, unless that might never end or have effects.
@@ -69,11 +69,11 @@ def recorded_steps(run: NativeExecutable, sizes: Mapping[str, int]) -> list[list
 # Runs
 
 
-def _measure(graph: Graph, program: Program, arrays: Sequence[Any]) -> tuple[float, list[Measured]]:
+def _measure(graph: Graph, program: Program, arrays: Arrays) -> tuple[float, list[Measured]]:
     """The seconds of a call, and those of each step in it: the least of several runs."""
     profiled = NativeExecutable(graph, program, compile_program(program, profile=True))
     recorded = recorded_statements(program)
-    runs: list[tuple[float, Any]] = []
+    runs: list[tuple[float, Array]] = []
     begin, most = time.perf_counter(), 1 if _has_effects(graph) else _MOST_RUNS
     while len(runs) < most and (len(runs) < 2 or time.perf_counter() - begin < _TIME):
         records = np.zeros((len(recorded), len(RECORD)), np.int64)
@@ -87,13 +87,13 @@ def _measure(graph: Graph, program: Program, arrays: Sequence[Any]) -> tuple[flo
     return min(seconds for seconds, _ in runs), [found.get(id(s.statement), Measured(0, 0.0)) for s in steps]
 
 
-def _one_by_one(program: Program) -> Any:
+def _one_by_one(program: Program) -> Function:
     """The main function with no two kernels at the same time, so that each has a time of its own."""
     return dataclasses.replace(program.main, body=_without_waves(program.main.body))
 
 
 def _without_waves(block: Block) -> Block:
-    out: list[Any] = []
+    out: list[Statement] = []
     for s in block.statements:
         if isinstance(s, Wave):
             out += s.launches
@@ -113,7 +113,7 @@ def _without_waves(block: Block) -> Block:
 # Arrays to run on
 
 
-def _made_up(graph: Graph, sizes: dict[str, int]) -> tuple[list[Any] | None, str]:
+def _made_up(graph: Graph, sizes: dict[str, int]) -> tuple[list[Array] | None, str]:
     """Arrays of the types of the inputs, or None where it is better not to run; and what to say of that."""
     if _has_effects(graph) or any(node.op.name == "while_loop" for node in graph.walk()):
         return None, "not measured: give explain the arguments of a call, since made-up ones may not do"
@@ -128,7 +128,7 @@ def _has_effects(graph: Graph) -> bool:
     return any(node.op.effect for node in graph.walk())
 
 
-def _array(shape: tuple[int, ...], dtype: Any) -> Any:
+def _array(shape: tuple[int, ...], dtype: DType) -> Array:
     if kind(dtype) not in "fc":
         return np.zeros(shape, dtype)  # the index that exists wherever any does
     return np.random.default_rng(0).random(shape, np.float32).astype(dtype)
@@ -165,7 +165,7 @@ def _copy_rate(size: int) -> float:
     ]
     again = max(1, _MEMORY // 4 // size)
 
-    def work(pair: tuple[Any, Any]) -> None:
+    def work(pair: tuple[Array, Array]) -> None:
         for _ in range(again):
             np.copyto(*pair)
 
@@ -173,7 +173,7 @@ def _copy_rate(size: int) -> float:
         return 2 * size * again / _least(lambda: list(pool.map(work, pairs)))
 
 
-def _least(work: Any, times: int = 5) -> float:
+def _least(work: Callable[[], object], times: int = 5) -> float:
     """The least time of several runs."""
     best = float("inf")
     for _ in range(times):

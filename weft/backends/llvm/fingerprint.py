@@ -15,7 +15,8 @@ import numpy as np
 from weft.config import settings
 
 _FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # of weft
-_PARTS = ("base", "backends", "ir", "io", "loop", "ops", "passes", "schedule")  # what a program depends on
+_PARTS = ("base", "backends", "ir", "io", "loop", "ops", "passes", "schedule")  # with all inside them
+_ENDINGS = (".py", ".ll")
 _ENOUGH = 8192  # bytes of the description of processors: the first one is in them
 
 
@@ -54,17 +55,19 @@ def weft_fingerprint(folder: str) -> str:
 
 
 def _changes(folder: str) -> list[str]:
-    found = []
-    waiting = [os.path.join(folder, part) for part in _PARTS]
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.name.endswith((".py", ".ll")):
-                    info = entry.stat()
-                    found.append(f"{entry.path} {info.st_mtime_ns} {info.st_size}")
-                elif entry.is_dir() and entry.name != "__pycache__":
-                    waiting.append(entry.path)
+    found: list[str] = []
+    _look_through(folder, found, inside=False)
     return sorted(found)
+
+
+def _look_through(folder: str, found: list[str], *, inside: bool) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(_ENDINGS):
+                info = entry.stat()
+                found.append(f"{entry.path} {info.st_mtime_ns} {info.st_size}")
+            elif (inside or entry.name in _PARTS) and entry.is_dir() and entry.name != "__pycache__":
+                _look_through(entry.path, found, inside=True)
 
 
 @lru_cache

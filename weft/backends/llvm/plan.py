@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.backends.backend import Array
 from weft.backends.llvm.buffer_pool import LARGE, pooled_array
 from weft.backends.llvm.entry import (
     ARENA,
@@ -25,10 +26,10 @@ from weft.backends.llvm.entry import (
     check_words,
     recipe_words,
 )
-from weft.base.sizes import bind, is_known
+from weft.base.dtypes import DType
+from weft.base.sizes import Size, bind, is_known
 
-Array = np.ndarray[Any, Any]
-Spec = tuple[tuple[Any, ...], Any]  # shape and dtype
+Spec = tuple[tuple[int | Size, ...], DType]
 
 ALIGNMENT = 64
 _BYTE = np.dtype(np.uint8)
@@ -49,7 +50,7 @@ class Facts(NamedTuple):
     outputs: int
     buffers: int
     sizes: tuple[str, ...]
-    arena_size: Any
+    arena_size: int | Size
     donated: Sequence[tuple[int, int]] = ()
     hosts: Sequence[Any] = ()
 
@@ -124,13 +125,15 @@ class Recipe:
 
     Attributes:
         words: what the entry needs to have those that are missing.
-        large: number, shape and dtype of results for which memory is recycled.
+        large: number, shape and dtype of results for which the pool has memory.
         blank: a list of as many results, none of which has an array.
     """
 
     __slots__ = ("blank", "large", "words")
 
-    def __init__(self, shapes: Sequence[Any], dtypes: Sequence[Any], donors: Mapping[int, int]) -> None:
+    def __init__(
+        self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[DType], donors: Mapping[int, int]
+    ) -> None:
         specs = [(i, shape, dtype) for i, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))]
         words = [recipe_words(donors.get(i, -1), shape, dtype) for i, shape, dtype in specs]
         self.words = np.array([word for row in words for word in row], np.int64)

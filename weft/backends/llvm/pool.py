@@ -1,21 +1,29 @@
-"""The threads that kernels run on: a native pool, compiled once, of which none starts before it has work."""
+"""The threads that kernels run on: a native pool, compiled once, of which none starts before it has work.
+
+``weft_wave`` runs launches of kernels: whoever has nothing to do claims the next piece of work, the caller
+from the front, the others from the back, so that from wave to wave a thread meets the same data in its cache.
+Workers join a wave if they are awake while there is work; the caller waits for those who joined, for nobody
+else. Idle workers spin for a moment, letting others have their processor now and then, and then sleep. A wave
+that finds the pool in use runs in its own thread. In a wave workers compute in the caller's mode: whether the
+processor takes numbers below the normal ones for zero.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import sys
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from weft.backends.llvm.code import Code, Source, lock, shared
-from weft.backends.llvm.pool_code import POOL
+from weft.backends.llvm.code import Code, Source, llvm_text, lock, shared
 from weft.base.threads import get_num_threads, on_change, usable_processors
 
 if TYPE_CHECKING:
     from weft.backends.llvm.engine import Engine
 
-SOURCE = Source(POOL, quick=True)  # others wait for it; little of it is in loops
 FUNCTIONS = (
     "weft_wave",
     "weft_now",
@@ -26,6 +34,30 @@ FUNCTIONS = (
     "weft_pool_reset",
 )
 _SPIN = 40_000  # nanoseconds that an idle worker spins before it sleeps
+
+
+def pool_text(*, arm: bool, mac: bool) -> str:
+    """The code of the pool for a kind of processor and of system.
+
+    >>> from weft.backends.llvm.pool import pool_text
+    >>> "fpcr" in pool_text(arm=True, mac=False), "fpcr" in pool_text(arm=False, mac=False)
+    (True, False)
+    """
+    values = {
+        "pause": "@llvm.aarch64.isb(i32 15)" if arm else "@llvm.x86.sse2.pause()",
+        "pause_declared": "@llvm.aarch64.isb(i32)" if arm else "@llvm.x86.sse2.pause()",
+        "clock": 6 if mac else 1,  # CLOCK_MONOTONIC
+        "set_mask": 3 if mac else 2,  # SIG_SETMASK
+    }
+    mode = llvm_text("mode_arm" if arm else "mode_x86")
+    return "\n".join(["", mode, llvm_text("pool", values)])
+
+
+@lru_cache
+def pool_source() -> Source:
+    """The code of the pool for this machine; others wait for it, and little of it is in loops."""
+    arm = platform.machine().lower() in ("aarch64", "arm64")
+    return Source(pool_text(arm=arm, mac=sys.platform == "darwin"), quick=True)
 
 
 class Pool:
@@ -72,7 +104,7 @@ def default_pool() -> Pool:
 def _compiled() -> dict[str, Code]:
     from weft.backends.llvm.engine import default_engine
 
-    return default_engine().load([SOURCE])
+    return default_engine().load([pool_source()])
 
 
 def provide_pool(engine: Engine) -> None:

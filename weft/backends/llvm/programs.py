@@ -144,11 +144,11 @@ def _store_shared(cache: Cache) -> bool:
         return False
     if cache.get(key) is None:
         from weft.backends.llvm.engine import default_engine
-        from weft.backends.llvm.entry import ENTER
-        from weft.backends.llvm.pool import SOURCE
+        from weft.backends.llvm.entry import enter_source
+        from weft.backends.llvm.pool import pool_source
 
         with lock:
-            objects = [default_engine().object_code(source) for source in (ENTER, SOURCE)]
+            objects = [default_engine().object_code(source) for source in (enter_source(), pool_source())]
         image = _linked(objects, ["weft_enter", *POOL])
         if image is None:
             return False

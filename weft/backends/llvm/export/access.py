@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from llvmlite import ir
 
 from weft.backends.library import BAD_ARGUMENT, OK, OUT_OF_MEMORY, STATUS, Tensor, dtype_number
 from weft.backends.llvm.export.code import I32, I64, NULL, PTR, VOID, Code, word
@@ -41,20 +42,20 @@ def _describe(runtime: Runtime, what: str, tensors: Sequence[Tensor]) -> None:
     c.give(c.b.select(there, found, NULL))
 
 
-def _row(c: Code, tensor: Tensor) -> tuple[Any, ...]:
+def _row(c: Code, tensor: Tensor) -> tuple[ir.Value, ...]:
     shape = [(-1 if isinstance(s, Size) else s,) for s in tensor.type.shape]
     sizes = c.unit.rows([I64], shape or [(0,)])
     texts = c.unit.text(tensor.name), c.unit.text(str(tensor.type))
     return (*texts, sizes, tensor.type.ndim, dtype_number(tensor.type.dtype))
 
 
-def _named(runtime: Runtime, c: Code, sizes: Any) -> dict[str, Any]:
+def _named(runtime: Runtime, c: Code, sizes: ir.Value) -> dict[str, ir.Value]:
     """The values of the sizes that were given; where they do not fit, the function ends."""
     wrong = word(-1) if c.function.ftype.return_type == I64 else BAD_ARGUMENT
     if runtime.parts.allowed:
         with c.unlikely(c.is_null(sizes)):
             c.give(wrong)
-    values: dict[str, Any] = {}
+    values: dict[str, ir.Value] = {}
     for i, (name, least, most) in enumerate(runtime.parts.allowed):
         values[name] = c.word(sizes, i)
         with c.unlikely(c.b.or_(c.compare("<", values[name], least), c.compare(">", values[name], most))):
@@ -122,7 +123,7 @@ def _weight(runtime: Runtime, name: str) -> None:
     c.give(status)
 
 
-def _write_inner(runtime: Runtime, name: str) -> Any:
+def _write_inner(runtime: Runtime, name: str) -> ir.Value:
     layout, weights = runtime.parts.layout, runtime.parts.model.weights
     c = runtime.unit.function(name, I32, PTR, PTR, PTR, I64)
     handle, wanted, data, size = c.args
@@ -145,7 +146,7 @@ def _write_inner(runtime: Runtime, name: str) -> Any:
     return c.function
 
 
-def _set(runtime: Runtime, c: Code, handle: Any, number: Any, row: Any) -> None:
+def _set(runtime: Runtime, c: Code, handle: ir.Value, number: ir.Value, row: ir.Value) -> None:
     """Copy data into a weight; one that all handles share is given memory of its own first."""
     _, _, data, size = c.args
     slot, owned = c.word(row, 1), c.b.add(number, word(runtime.parts.layout.owned))

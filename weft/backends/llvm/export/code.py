@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from llvmlite import ir
 
@@ -15,12 +14,12 @@ VOID = ir.VoidType()
 NULL = ir.Constant(PTR, None)
 
 
-def word(number: int) -> Any:
+def word(number: int) -> ir.Value:
     """A number of 64 bits."""
     return ir.Constant(I64, number)
 
 
-def half(number: int) -> Any:
+def half(number: int) -> ir.Value:
     """A number of 32 bits."""
     return ir.Constant(I32, number)
 
@@ -30,10 +29,10 @@ class Unit:
 
     def __init__(self) -> None:
         self.module = ir.Module()
-        self._texts: dict[str, Any] = {}
+        self._texts: dict[str, ir.Value] = {}
         self.exported: list[str] = []
 
-    def function(self, name: str, result: Any, *parameters: Any, exported: bool = False) -> Code:
+    def function(self, name: str, result: ir.Type, *parameters: ir.Type, exported: bool = False) -> Code:
         """A function to be written; one that is exported can be called from outside of the library."""
         made = self._function(ir.FunctionType(result, parameters), name if exported else f"weft.{name}")
         made.attributes.add("nounwind")
@@ -43,46 +42,46 @@ class Unit:
             made.linkage = "internal"
         return Code(self, made)
 
-    def declared(self, name: str, result: Any, *parameters: Any, more: bool = False) -> Any:
+    def declared(self, name: str, result: ir.Type, *parameters: ir.Type, more: bool = False) -> ir.Value:
         """A function of the system, or of another module; with ``more`` it takes any number of values."""
         found = self.module.globals.get(name)
         if found is not None:
             return found
         return self._function(ir.FunctionType(result, parameters, var_arg=more), name)
 
-    def _function(self, kind: Any, name: str) -> Any:
+    def _function(self, kind: ir.Type, name: str) -> ir.Value:
         made = ir.Function(self.module, kind, name)
         made.type = PTR  # addresses are of one type, whatever is there
         return made
 
-    def outside(self, name: str) -> Any:
+    def outside(self, name: str) -> ir.Value:
         """The address of data of another module."""
         made = ir.GlobalVariable(self.module, I8, name)
         made.type = PTR
         return made
 
-    def text(self, text: str) -> Any:
+    def text(self, text: str) -> ir.Value:
         """The address of a text, as C has them."""
         if text not in self._texts:
             data = bytearray(text.encode() + b"\0")
             self._texts[text] = self.constant(ir.Constant(ir.ArrayType(I8, len(data)), data))
         return self._texts[text]
 
-    def constant(self, value: Any) -> Any:
+    def constant(self, value: ir.Value) -> ir.Value:
         """The address of data."""
         return self._global(value.type, value, constant=True)
 
-    def variable(self, number: int = 0) -> Any:
+    def variable(self, number: int = 0) -> ir.Value:
         """The address of a number that functions share."""
         return self._global(I64, word(number), constant=False)
 
-    def _global(self, kind: Any, value: Any, *, constant: bool) -> Any:
+    def _global(self, kind: ir.Type, value: ir.Value, *, constant: bool) -> ir.Value:
         made = ir.GlobalVariable(self.module, kind, f"data{len(self.module.globals)}")
         made.linkage, made.initializer, made.global_constant, made.align = "internal", value, constant, 8
         made.type = PTR
         return made
 
-    def rows(self, kinds: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Any:
+    def rows(self, kinds: Sequence[ir.Type], rows: Sequence[Sequence[ir.Value]]) -> ir.Value:
         """The address of a table; each column is of one kind."""
         row = ir.LiteralStructType(kinds)
         made = [
@@ -95,7 +94,7 @@ class Unit:
         return "\n".join([line for line in lines if not line.startswith(("target ", ";"))])
 
 
-def _value(kind: Any, x: Any) -> Any:
+def _value(kind: ir.Type, x: ir.Value) -> ir.Value:
     return ir.Constant(kind, int(x)) if isinstance(x, int) else x
 
 
@@ -107,7 +106,7 @@ class Code:
         b: what writes single instructions.
     """
 
-    def __init__(self, unit: Unit, function: Any) -> None:
+    def __init__(self, unit: Unit, function: ir.Function) -> None:
         self.unit = unit
         self.function = function
         self.args = function.args
@@ -115,45 +114,45 @@ class Code:
 
     # Memory: words are numbered, bytes are counted
 
-    def room(self, words: int) -> Any:
+    def room(self, words: int) -> ir.Value:
         """The address of words that are there until the function ends."""
         made = self.b.alloca(I64, words)
         made.type = PTR
         return made
 
-    def place(self, base: Any, index: Any) -> Any:
+    def place(self, base: ir.Value, index: ir.Value | int) -> ir.Value:
         """The address of a word from an address on."""
         at = word(index) if isinstance(index, int) else index
         return self.b.gep(base, [at], source_etype=I64)
 
-    def byte(self, base: Any, offset: Any) -> Any:
+    def byte(self, base: ir.Value, offset: ir.Value | int) -> ir.Value:
         """The address so many bytes further."""
         at = word(offset) if isinstance(offset, int) else offset
         return self.b.gep(base, [at], source_etype=I8)
 
-    def word(self, base: Any, index: Any) -> Any:
+    def word(self, base: ir.Value, index: ir.Value | int) -> ir.Value:
         """A word from an address on, as a number."""
         return self.b.load(self.place(base, index), typ=I64)
 
-    def pointer(self, base: Any, index: Any) -> Any:
+    def pointer(self, base: ir.Value, index: ir.Value | int) -> ir.Value:
         """A word from an address on, as an address."""
         return self.b.load(self.place(base, index), typ=PTR)
 
-    def put(self, base: Any, index: Any, value: Any) -> None:
+    def put(self, base: ir.Value, index: ir.Value | int, value: ir.Value) -> None:
         """Store a word."""
         self.b.store(word(value) if isinstance(value, int) else value, self.place(base, index))
 
-    def copy(self, target: Any, source: Any, count: Any) -> None:
+    def copy(self, target: ir.Value, source: ir.Value, count: ir.Value) -> None:
         """Copy bytes."""
         self.call("memcpy", PTR, target, source, count)
 
     # Questions
 
-    def is_null(self, pointer: Any) -> Any:
+    def is_null(self, pointer: ir.Value) -> ir.Value:
         """Whether an address is none."""
         return self.b.icmp_unsigned("==", pointer, NULL)
 
-    def compare(self, sign: str, x: Any, y: Any) -> Any:
+    def compare(self, sign: str, x: ir.Value, y: ir.Value) -> ir.Value:
         """Whether a comparison of numbers holds."""
         y = ir.Constant(x.type, y) if isinstance(y, int) else y
         return self.b.icmp_signed(sign, x, y)
@@ -161,19 +160,19 @@ class Code:
     # The way through
 
     @contextmanager
-    def when(self, condition: Any) -> Iterator[None]:
+    def when(self, condition: ir.Value) -> Iterator[None]:
         """What happens only where a condition holds."""
         with self.b.if_then(condition):
             yield
 
     @contextmanager
-    def unlikely(self, condition: Any) -> Iterator[None]:
+    def unlikely(self, condition: ir.Value) -> Iterator[None]:
         """What happens only where a condition holds that mostly does not."""
         with self.b.if_then(condition, likely=False):
             yield
 
     @contextmanager
-    def each(self, count: Any) -> Iterator[Any]:
+    def each(self, count: ir.Value) -> Iterator[ir.Value]:
         """What happens for each number below a count."""
         b = self.b
         count = word(count) if isinstance(count, int) else count
@@ -190,23 +189,23 @@ class Code:
         b.branch(head)
         b.position_at_end(end)
 
-    def give(self, value: Any = None) -> None:
+    def give(self, value: ir.Value = None) -> None:
         """End the function."""
         if value is None:
             self.b.ret_void()
         else:
             self.b.ret(half(value) if isinstance(value, int) else value)
 
-    def call(self, name: str, result: Any, *values: Any, more: Sequence[Any] = ()) -> Any:
+    def call(self, name: str, result: ir.Type, *values: ir.Value, more: Sequence[ir.Value] = ()) -> ir.Value:
         """What a function of the system, or of another module, gives."""
         function = self.unit.declared(name, result, *[v.type for v in values], more=bool(more))
         return self.do(function, *values, *more)
 
-    def do(self, function: Any, *values: Any) -> Any:
+    def do(self, function: ir.Function, *values: ir.Value) -> ir.Value:
         """What a function of this module gives."""
         return self.call_at(function, function.ftype, *values)
 
-    def call_at(self, address: Any, kind: Any, *values: Any) -> Any:
+    def call_at(self, address: ir.Value, kind: ir.Type, *values: ir.Value) -> ir.Value:
         """What a function gives whose address and type are known."""
         return self.b.call(_Callee(address, kind), list(values))
 
@@ -214,7 +213,7 @@ class Code:
 class _Callee:
     """An address with the type of the function that is there."""
 
-    def __init__(self, address: Any, kind: Any) -> None:
+    def __init__(self, address: ir.Value, kind: ir.Type) -> None:
         self.type = address.type
         self.function_type = kind
         self.get_reference = address.get_reference

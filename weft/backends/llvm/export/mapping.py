@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from weft.backends.library import Storage
@@ -16,7 +14,7 @@ _PROT_READ, _MAP_PRIVATE = 1, 2
 _SLASH = 47
 
 
-def write_mapping(unit: Unit, storage: Storage, name: str) -> Any:
+def write_mapping(unit: Unit, storage: Storage, name: str) -> ir.Value:
     """A function of a handle and a path, NULL for that beside the library; it gives whether all is well."""
     c = unit.function("map_weights", I64, PTR, PTR)
     handle, given = c.args
@@ -42,7 +40,7 @@ def write_mapping(unit: Unit, storage: Storage, name: str) -> Any:
     return c.function
 
 
-def _path_beside(c: Code, name: str) -> Any:
+def _path_beside(c: Code, name: str) -> ir.Value:
     """The path of a file in the folder of this library."""
     info = c.room(4)
     path = c.room(_PATH_BYTES // 8)
@@ -61,7 +59,7 @@ def _path_beside(c: Code, name: str) -> Any:
     return path
 
 
-def _compare_header(c: Code, handle: Any, found: Any, header: bytes) -> None:
+def _compare_header(c: Code, handle: ir.Value, found: ir.Value, header: bytes) -> None:
     data = ir.Constant(ir.ArrayType(I8, len(header)), bytearray(header))
     differs = c.call("memcmp", I32, found, c.unit.constant(data), word(len(header)))
     with c.unlikely(c.compare("!=", differs, 0)):
@@ -69,6 +67,6 @@ def _compare_header(c: Code, handle: Any, found: Any, header: bytes) -> None:
         c.give(word(0))
 
 
-def write_unmap(c: Code, handle: Any) -> None:
+def write_unmap(c: Code, handle: ir.Value) -> None:
     """Give the mapping of a handle back."""
     c.call("munmap", I32, c.pointer(handle, BASE), c.word(handle, MAPPED))

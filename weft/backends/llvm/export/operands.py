@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 from weft.backends.llvm.export.code import DOUBLE, I64, Code
 from weft.base.dtypes import DType, float32, kind
 
 
-def write_operand(c: Code, address: Any, dtype: DType) -> Any:
+def write_operand(c: Code, address: ir.Value, dtype: DType) -> ir.Value:
     """The number at an address: 64 bits of an int, a double, or the name of a bool."""
     letter = kind(dtype)
     if letter == "f":

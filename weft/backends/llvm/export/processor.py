@@ -7,7 +7,6 @@ names, as far as it writes instructions of them for the code of weft.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 from llvmlite import ir
 
@@ -94,7 +93,7 @@ def plain_machine(target: Target) -> Target:
     return Target(target.triple, "generic" if is_arm(target) else "x86-64", "", 16, target.registers)
 
 
-def write_question(unit: Unit, target: Target) -> Any:
+def write_question(unit: Unit, target: Target) -> ir.Value:
     """A function that gives 1 if the processor has all that is needed, and 0 if not."""
     c = unit.function("has_instructions", I64)
     features = needed_features(target)
@@ -106,7 +105,7 @@ def write_question(unit: Unit, target: Target) -> Any:
     return c.function
 
 
-def _ask_system(c: Code, features: set[str]) -> list[Any]:
+def _ask_system(c: Code, features: set[str]) -> list[ir.Value]:
     answers = []
     for number, which in enumerate(_CAPABILITIES):
         bits = [bit for at, bit in (ARM_BITS[f] for f in features) if at == number]
@@ -115,7 +114,7 @@ def _ask_system(c: Code, features: set[str]) -> list[Any]:
     return answers
 
 
-def _ask_processor(c: Code, features: set[str]) -> list[Any]:
+def _ask_processor(c: Code, features: set[str]) -> list[ir.Value]:
     """Leaves that are not there answer anything, so their number comes first."""
     bits = {X86_BITS[f] for f in features} | ({_SAVED_BY_THE_SYSTEM} if "avx" in features else set())
     last = max([leaf for leaf, *_ in bits if leaf != _EXTENDED], default=_LEAVES)
@@ -136,18 +135,18 @@ def _ask_processor(c: Code, features: set[str]) -> list[Any]:
     return answers
 
 
-def _all_set(c: Code, found: Any, bits: list[int]) -> Any:
+def _all_set(c: Code, found: ir.Value, bits: list[int]) -> ir.Value:
     mask = ir.Constant(found.type, sum(1 << bit for bit in bits))
     return c.b.icmp_unsigned("==", c.b.and_(found, mask), mask)
 
 
-def _cpuid(c: Code, leaf: int, subleaf: int) -> Any:
+def _cpuid(c: Code, leaf: int, subleaf: int) -> ir.Value:
     kind = ir.FunctionType(ir.LiteralStructType([I32] * 4), [I32, I32])
     registers = "={ax},={bx},={cx},={dx},{ax},{cx}"
     return c.b.call(ir.InlineAsm(kind, "cpuid", registers, side_effect=True), [half(leaf), half(subleaf)])
 
 
-def _kept_registers(c: Code) -> Any:
+def _kept_registers(c: Code) -> ir.Value:
     """Which registers the system keeps; may be asked only where it says."""
     kind = ir.FunctionType(ir.LiteralStructType([I32] * 2), [I32])
     found = c.b.call(ir.InlineAsm(kind, "xgetbv", "={ax},={dx},{cx}", side_effect=True), [half(0)])

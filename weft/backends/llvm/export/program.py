@@ -9,11 +9,11 @@ import llvmlite.binding as llvm
 from weft.backends.llvm.compilation import Compilation, declared_names
 from weft.backends.llvm.compiler import Compiler, Source
 from weft.backends.llvm.driver import kernel_symbol
-from weft.backends.llvm.emit import emit_kernel
+from weft.backends.llvm.emit.kernel import emit_kernel
+from weft.backends.llvm.emit.main import emit_main
 from weft.backends.llvm.engine import Engine, default_engine
 from weft.backends.llvm.export.target import is_arm
-from weft.backends.llvm.main import emit_main
-from weft.backends.llvm.pool_code import pool_text
+from weft.backends.llvm.pool import pool_text
 from weft.backends.llvm.target import Target
 from weft.errors import ArgumentError
 from weft.ir.graph import Graph

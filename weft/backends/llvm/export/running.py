@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from llvmlite import ir
 
 from weft.backends.library import ALIGNMENT, BAD_ARGUMENT, FAILED, OK, OUT_OF_MEMORY, Tensor
+from weft.backends.llvm.emit.failures import OUT_OF_MEMORY as HEAP_REFUSED
+from weft.backends.llvm.emit.rows import alignment
 from weft.backends.llvm.entry import FAILED as FAILED_WORD
 from weft.backends.llvm.entry import VALUES
 from weft.backends.llvm.export.code import DOUBLE, I8, I32, I64, PTR, Code, word
@@ -14,8 +17,6 @@ from weft.backends.llvm.export.messages import MOST_NUMBERS, numbers_row
 from weft.backends.llvm.export.program import MAIN
 from weft.backends.llvm.export.runtime import Runtime
 from weft.backends.llvm.export.sizes import write_estimate, write_size
-from weft.backends.llvm.main import OUT_OF_MEMORY as HEAP_REFUSED
-from weft.backends.llvm.rows import alignment
 
 _MOST_ARENA = 2.0**46  # bytes, which no machine has
 
@@ -33,7 +34,7 @@ def write_run(runtime: Runtime) -> None:
     c.give(status)
 
 
-def _write_inner(runtime: Runtime) -> Any:
+def _write_inner(runtime: Runtime) -> ir.Value:
     parts = runtime.parts
     c = runtime.unit.function("run", I32, PTR, PTR, PTR, PTR)
     handle, sizes, inputs, outputs = c.args
@@ -57,7 +58,7 @@ def _write_inner(runtime: Runtime) -> Any:
     return c.function
 
 
-def refuse(runtime: Runtime, c: Code, handle: Any, status: int, text: str, *values: Any) -> None:
+def refuse(runtime: Runtime, c: Code, handle: ir.Value, status: int, text: str, *values: ir.Value) -> None:
     """End a function with a message, in which each ``%lld`` is a value."""
     message = c.place(handle, runtime.parts.layout.message)
     c.call("snprintf", I32, message, word(MESSAGE_BYTES), c.unit.text(text), more=values or [word(0)])
@@ -67,13 +68,13 @@ def refuse(runtime: Runtime, c: Code, handle: Any, status: int, text: str, *valu
 # Arguments
 
 
-def _check_sizes(runtime: Runtime, c: Code, handle: Any, sizes: Any) -> dict[str, Any]:
+def _check_sizes(runtime: Runtime, c: Code, handle: ir.Value, sizes: ir.Value) -> dict[str, ir.Value]:
     """The values of the named sizes; those that fit are where the program finds them."""
     parts = runtime.parts
     if parts.allowed:
         with c.unlikely(c.is_null(sizes)):
             refuse(runtime, c, handle, BAD_ARGUMENT, f"{runtime.name}: sizes must be given, got NULL")
-    values: dict[str, Any] = {}
+    values: dict[str, ir.Value] = {}
     for i, allowed in enumerate(parts.allowed):
         value = values[allowed.name] = c.word(sizes, i)
         outside = c.b.or_(c.compare("<", value, allowed.least), c.compare(">", value, allowed.most))
@@ -86,7 +87,13 @@ def _check_sizes(runtime: Runtime, c: Code, handle: Any, sizes: Any) -> dict[str
 
 
 def _take_tensors(
-    runtime: Runtime, c: Code, handle: Any, given: Any, tensors: Sequence[Tensor], first: int, what: str
+    runtime: Runtime,
+    c: Code,
+    handle: ir.Value,
+    given: ir.Value,
+    tensors: Sequence[Tensor],
+    first: int,
+    what: str,
 ) -> None:
     """Put the addresses that were given into the table of buffers."""
     if not tensors:
@@ -118,7 +125,7 @@ def _wanted(name: str, tensor: Tensor) -> str:
 # Memory for what is in between
 
 
-def _have_arena(runtime: Runtime, c: Code, handle: Any, values: Mapping[str, Any]) -> None:
+def _have_arena(runtime: Runtime, c: Code, handle: ir.Value, values: Mapping[str, ir.Value]) -> None:
     needed = runtime.parts.program.arena_size
     size, about = write_size(c, needed, values), write_estimate(c, needed, values)
     with c.unlikely(c.b.fcmp_ordered(">", about, DOUBLE(_MOST_ARENA))):
@@ -138,7 +145,7 @@ def _have_arena(runtime: Runtime, c: Code, handle: Any, values: Mapping[str, Any
 # Failures
 
 
-def _tell_failure(runtime: Runtime, c: Code, handle: Any, context: Any) -> None:
+def _tell_failure(runtime: Runtime, c: Code, handle: ir.Value, context: ir.Value) -> None:
     """End with the message of the failure that the context tells of."""
     number = c.b.sub(c.word(context, FAILED_WORD), word(1))
     with c.when(c.compare("==", number, HEAP_REFUSED)):

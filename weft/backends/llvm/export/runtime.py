@@ -7,7 +7,6 @@ function when it is called is done here: memory, checks of arguments, threads, t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from llvmlite import ir
 
@@ -98,7 +97,7 @@ class Runtime:
         self.host = self._host()
         self._life()
 
-    def api(self, name: str, result: Any, *parameters: Any) -> Code:
+    def api(self, name: str, result: ir.Type, *parameters: ir.Type) -> Code:
         """A function that a C program calls."""
         return self.unit.function(f"{self.name}_{name}", result, *parameters, exported=True)
 
@@ -124,14 +123,14 @@ class Runtime:
         self._use(c, c.b.select(c.compare(">", low, _MOST_THREADS), word(_MOST_THREADS), low))
         c.give()
 
-    def _use(self, c: Code, threads: Any) -> None:
+    def _use(self, c: Code, threads: ir.Value) -> None:
         # A thread that spins where there are too few processors keeps one from those that work.
         crowded = c.compare(">", threads, self._processors(c))
         c.call("weft_pool_set", VOID, threads, c.b.select(crowded, word(0), word(_SPIN)))
         if self.parts.uses_blas:  # it runs in the thread that calls it: work is shared out by the pool
             c.call("scipy_openblas_set_num_threads", VOID, ir.Constant(I32, 1))
 
-    def _processors(self, c: Code) -> Any:
+    def _processors(self, c: Code) -> ir.Value:
         """How many processors this process may use."""
         mask = c.room(_MASK_WORDS)
         c.call("memset", PTR, mask, ir.Constant(I32, 0), word(8 * _MASK_WORDS))
@@ -156,12 +155,12 @@ class Runtime:
         c.give()
         self.release = c.function
 
-    def take(self, c: Code, handle: Any, size: Any) -> Any:
+    def take(self, c: Code, handle: ir.Value, size: ir.Value) -> ir.Value:
         """Memory from the allocator of a handle."""
         kind = ir.FunctionType(PTR, (I64, I64, PTR))
         return c.call_at(c.pointer(handle, ALLOCATE), kind, size, word(ALIGNMENT), c.pointer(handle, USER))
 
-    def let_go(self, c: Code, handle: Any, memory: Any) -> None:
+    def let_go(self, c: Code, handle: ir.Value, memory: ir.Value) -> None:
         """Give memory back to the allocator of a handle."""
         with c.when(c.b.not_(c.is_null(memory))):
             kind = ir.FunctionType(VOID, (PTR, PTR))
@@ -169,7 +168,7 @@ class Runtime:
 
     # Failures
 
-    def _host(self) -> Any:
+    def _host(self) -> ir.Value:
         """What the program calls where Python would raise: it notes the failure, unless there was one."""
         c = self.unit.function("host", VOID, I64, I64, PTR, PTR, PTR)
         context = c.b.inttoptr(c.args[0], PTR)
@@ -184,7 +183,7 @@ class Runtime:
         c.give()
         return c.function
 
-    def _tell_operands(self, c: Code, context: Any, inputs: Any, message: Message) -> None:
+    def _tell_operands(self, c: Code, context: ir.Value, inputs: ir.Value, message: Message) -> None:
         """Write a message with what the operands of the call back hold."""
         values = [write_operand(c, c.pointer(inputs, o.number), o.dtype) for o in message.operands]
         place = c.place(context, self.parts.layout.message - CONTEXT)
@@ -227,7 +226,7 @@ class Runtime:
         c.put(out, 0, handle)
         c.give(OK)
 
-    def _options(self, c: Code, given: Any) -> Any:
+    def _options(self, c: Code, given: ir.Value) -> ir.Value:
         """The options that were given, and zeros for those that were not."""
         options = c.room(OPTION_WORDS)
         c.call("memset", PTR, options, ir.Constant(I32, 0), word(8 * OPTION_WORDS))
@@ -237,7 +236,7 @@ class Runtime:
             c.copy(options, given, c.b.select(known, size, word(8 * OPTION_WORDS)))
         return options
 
-    def _find_data(self, c: Code, handle: Any, path: Any) -> None:
+    def _find_data(self, c: Code, handle: ir.Value, path: ir.Value) -> None:
         """Note where the data of the library is."""
         storage = self.parts.storage
         if storage.symbol is not None:
@@ -250,7 +249,7 @@ class Runtime:
             self.let_go(c, handle, handle)
             c.give(NO_WEIGHTS)
 
-    def _fill(self, c: Code, handle: Any, seed: Any) -> None:
+    def _fill(self, c: Code, handle: ir.Value, seed: ir.Value) -> None:
         """Place all buffers that are not given to a run, with what they hold at first."""
         layout = self.parts.layout
         table = self.unit.rows([I64] * 4, layout.starts)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from llvmlite import ir
 
 from weft.backends.llvm.export.code import DOUBLE, Code, word
-from weft.base.sizes import Positive, Size
+from weft.base.shapes import Shape
+from weft.base.sizes import Atom, Positive, Size
 from weft.errors import ShapeError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import check_sizes, regions_fit
+from weft.loop.index import Extent
 
 LARGEST = 2**31 - 1  # so that products of sizes stay far from what a word can hold
 _PROBES = (
@@ -131,11 +135,11 @@ def _too_complicated(graph: Graph, names: Sequence[str]) -> ShapeError:
 # In code
 
 
-def write_size(c: Code, size: Any, values: Mapping[str, Any]) -> Any:
+def write_size(c: Code, size: Extent, values: Mapping[str, ir.Value]) -> ir.Value:
     """The value of an int or a size, by the values of names."""
     if not isinstance(size, Size):
         return word(int(size))
-    total: Any = None
+    total: ir.Value = None
     for atoms, factor in size._terms.items():
         part = word(factor)
         for atom in atoms:
@@ -144,7 +148,7 @@ def write_size(c: Code, size: Any, values: Mapping[str, Any]) -> Any:
     return total
 
 
-def _write_atom(c: Code, atom: Any, values: Mapping[str, Any]) -> Any:
+def _write_atom(c: Code, atom: Atom, values: Mapping[str, ir.Value]) -> ir.Value:
     if isinstance(atom, str):
         return values[atom]
     parts = [write_size(c, part, values) for part in atom.parts]
@@ -156,7 +160,7 @@ def _write_atom(c: Code, atom: Any, values: Mapping[str, Any]) -> Any:
     return c.b.sub(out, c.b.zext(below, word(0).type))
 
 
-def write_estimate(c: Code, size: Any, values: Mapping[str, Any]) -> Any:
+def write_estimate(c: Code, size: Extent, values: Mapping[str, ir.Value]) -> ir.Value:
     """About the value of an int or a size, as a number that does not overflow."""
     if not isinstance(size, Size):
         return DOUBLE(float(size))
@@ -169,7 +173,7 @@ def write_estimate(c: Code, size: Any, values: Mapping[str, Any]) -> Any:
     return total
 
 
-def _estimate_atom(c: Code, atom: Any, values: Mapping[str, Any]) -> Any:
+def _estimate_atom(c: Code, atom: Atom, values: Mapping[str, ir.Value]) -> ir.Value:
     if isinstance(atom, str):
         return c.b.sitofp(values[atom], DOUBLE)
     parts = [write_estimate(c, part, values) for part in atom.parts]
@@ -178,9 +182,9 @@ def _estimate_atom(c: Code, atom: Any, values: Mapping[str, Any]) -> Any:
     return c.b.fdiv(*parts)
 
 
-def write_count(c: Code, shape: Sequence[Any], values: Mapping[str, Any]) -> Any:
+def write_count(c: Code, shape: Shape, values: Mapping[str, ir.Value]) -> ir.Value:
     """The number of elements of a shape."""
-    total: Any = word(1)
+    total: ir.Value = word(1)
     for size in shape:
         total = c.b.mul(total, write_size(c, size, values))
     return total

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.backends.llvm.target import Target
-
 _UNLIKELY = ', !prof !{!"branch_weights", i32 1, i32 1048575}'
 Lines = list[Any]  # of text, and of Lines that may still grow
 
@@ -30,7 +28,7 @@ class Scope:
 class Writer:
     """Writes the lines of a function.
 
-    >>> from weft.backends.llvm.writer import Writer
+    >>> from weft.backends.llvm.emit.writer import Writer
     >>> w = Writer()
     >>> w.pure("add i64 %x, 1", 0) == w.pure("add i64 %x, 1", 0)
     True
@@ -161,18 +159,16 @@ class Writer:
         return "\n".join(_flat(self.lines))
 
 
-def module_text(head: str, writer: Writer, buffers: int, target: Target) -> str:
+def module_text(head: str, writer: Writer, buffers: int) -> str:
     """A function with the declarations and the metadata it needs; texts can be merged into one module.
 
     Args:
-        head: its definition up to the parameters.
+        head: its definition, with parameters and attributes.
         writer: its lines.
         buffers: the number of scopes of memory that it tells apart.
-        target: the machine.
     """
-    attributes = f'nounwind "prefer-vector-width"="{8 * target.vector_bytes}"'
     before = [*sorted(writer.declarations), *alias_scopes(buffers)]
-    return "\n".join([*before, f"{head} {attributes} {{", "entry:", writer.text(), "}", ""])
+    return "\n".join([*before, f"{head} {{", "entry:", writer.text(), "}", ""])
 
 
 def alias_scopes(count: int) -> list[str]:

@@ -6,9 +6,9 @@ The scopes are the same in all texts, by number, so that texts can be merged int
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from weft.backends.llvm.lanes import statements
+from weft.backends.llvm.emit.lanes import statements
+from weft.loop.index import Extent
 from weft.loop.ir import Buffer, Function, Load, Program, Store
 
 
@@ -40,12 +40,12 @@ def program_aliases(program: Program) -> dict[Buffer, str]:
     return _metadata(list(accessed), meet)
 
 
-def _extent(program: Program, buffer: Buffer) -> tuple[Any, Any]:
+def _extent(program: Program, buffer: Buffer) -> tuple[Extent, Extent]:
     begin = program.arena[buffer]
     return begin, begin + buffer.size * buffer.dtype.itemsize
 
 
-def _overlap(begin: Any, end: Any, other: Any, other_end: Any) -> bool:
+def _overlap(begin: Extent, end: Extent, other: Extent, other_end: Extent) -> bool:
     """Whether two pieces of the arena may overlap; where named sizes decide, they may."""
     if not all(isinstance(x, int) for x in (begin, end, other, other_end)):
         return True

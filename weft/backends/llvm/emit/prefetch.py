@@ -22,7 +22,7 @@ def prefetches(block: Block) -> dict[Loop, list[Place]]:
     """For loops of a block, the places that the lanes which are computed will be written to.
 
     >>> import numpy as np
-    >>> from weft.backends.llvm.prefetch import prefetches
+    >>> from weft.backends.llvm.emit.prefetch import prefetches
     >>> from weft.loop.builder import Builder
     >>> b = Builder()
     >>> x, y = b.buffer("x", np.dtype("f4"), 4096), b.buffer("y", np.dtype("f4"), 9999)

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from weft.backends.llvm.prefetch import LINE
-from weft.backends.llvm.rows import Rows, alignment
-from weft.backends.llvm.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector
+from weft.backends.llvm.emit.places import Places, element_type
+from weft.backends.llvm.emit.prefetch import LINE
+from weft.backends.llvm.emit.rows import Rows, alignment
+from weft.backends.llvm.emit.scalars import Scalars
+from weft.backends.llvm.emit.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector
 from weft.base.dtypes import DType, bool_, int64, uint8
 from weft.base.sizes import Size
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Load, Store
 
 
-class Memory(Rows):
+class Memory:
     """Access to buffers."""
+
+    def __init__(self, places: Places, scalars: Scalars) -> None:
+        self.writer = scalars.writer
+        self._scalars = scalars
+        self._registers = scalars.registers
+        self._casts = scalars.casts
+        self._places = places
+        self._rows = Rows(places, scalars)
+        self._indices = places.indices
+        self._lanes = places.indices.lanes
 
     def prefetch(self, buffer: Buffer, index: Index) -> None:
         """Ask for the memory of all lanes, to be written soon."""
         self.writer.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        at = self.address(buffer, index).parts[0]
-        for offset in range(0, self.lanes * buffer.dtype.itemsize, LINE):
+        at = self._places.address(buffer, index).parts[0]
+        for offset in range(0, self._lanes.count * buffer.dtype.itemsize, LINE):
             place = self.writer.here(f"getelementptr i8, ptr {at}, i64 {offset}")
             self.writer.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
 
@@ -26,28 +38,28 @@ class Memory(Rows):
 
     def load(self, s: Load) -> Value:
         """The value of a load."""
-        mask = self.access_mask(s.buffer, s.index, s.mask)
-        if not self.is_varying(s):
+        mask = self._places.access_mask(s.buffer, s.index, s.mask)
+        if not self._is_varying(s):
             return self._load_one(s.buffer, s.index, mask)
-        return self.load_lanes(s.buffer, s.index, mask)
+        return self._load_lanes(s.buffer, s.index, mask)
 
-    def is_varying(self, s: Load | Store) -> bool:
+    def _is_varying(self, s: Load | Store) -> bool:
         """Whether an access differs from lane to lane."""
-        if not self.lanes or self.varying is None:
+        if not self._lanes.count or self._lanes.varying is None:
             return False
-        return s in self.varying if isinstance(s, Load) else True
+        return s in self._lanes.varying if isinstance(s, Load) else True
 
     def _load_one(self, buffer: Buffer, index: Index, mask: Value | None) -> Value:
-        at = self.address(buffer, index, safe=mask is None)
+        at = self._places.address(buffer, index, safe=mask is None)
         if mask is None or mask.number is True:
-            return self.read(buffer, at)
+            return self._read(buffer, at)
         w = self.writer
         before, inside, after = w.block, w.label("load"), w.label("end")
         w.room()
         w.branch(mask.parts[0], inside, after)
         with w.scope(is_loop=False, surely=False):
             w.begin(inside)
-            found = self.read(buffer, at)
+            found = self._read(buffer, at)
             w.jump(after)
         w.begin(after)
         zero = constant(0, buffer.dtype)
@@ -58,23 +70,23 @@ class Memory(Rows):
         )
         return Value(buffer.dtype, parts, 0, w.depth, None, True)
 
-    def read(self, buffer: Buffer, at: Value) -> Value:
+    def _read(self, buffer: Buffer, at: Value) -> Value:
         """The element at an address."""
         if buffer.dtype not in PARTS:
-            return self._from_memory(self.fetch(buffer, at, self.element(buffer.dtype)), buffer.dtype)
+            return self._from_memory(self._rows.fetch(buffer, at, element_type(buffer.dtype)), buffer.dtype)
         type_ = REGISTER[buffer.dtype]
-        re, im = (self.fetch(buffer, place, type_) for place in (at, self.second(at, type_)))
+        re, im = (self._rows.fetch(buffer, place, type_) for place in (at, self._rows.second(at, type_)))
         return Value(buffer.dtype, re.parts + im.parts, 0, max(re.scope, im.scope))
 
     def _from_memory(self, x: Value, dtype: DType) -> Value:
         """What was loaded as a value of its dtype."""
         if dtype == bool_:
-            return self.truth(x)
-        return self.from_bits(x, dtype) if dtype in HALVES else x
+            return self._casts.truth(x)
+        return self._casts.from_bits(x, dtype) if dtype in HALVES else x
 
-    def load_lanes(self, buffer: Buffer, index: Index, mask: Value | None) -> Value:
+    def _load_lanes(self, buffer: Buffer, index: Index, mask: Value | None) -> Value:
         """The elements in lanes."""
-        stride, others = self.across(index)
+        stride, others = self._indices.across(index)
         near = others is None and not isinstance(stride, Size) and stride in (1, 2, -1)
         plain = mask is None or (stride == 1 and buffer.dtype not in PARTS)
         if not near or not plain or (stride == 2 and buffer.dtype in PARTS):
@@ -83,24 +95,24 @@ class Memory(Rows):
             return self._load_pairs(buffer, index, int(stride))
         if stride == 2:
             return self._load_every_other(buffer, index)
-        first = index if stride == 1 else index - (self.lanes - 1)
-        at = self.address(buffer, first, safe=mask is None)
-        scalar = self.element(buffer.dtype)
+        first = index if stride == 1 else index - (self._lanes.count - 1)
+        at = self._places.address(buffer, first, safe=mask is None)
+        scalar = element_type(buffer.dtype)
         found = (
-            self.fetch(buffer, at, scalar, self.lanes)
+            self._rows.fetch(buffer, at, scalar, self._lanes.count)
             if mask is None
-            else self.in_memory(buffer, self.masked_load(buffer, at, scalar, mask))
+            else self._rows.in_memory(buffer, self._rows.masked_load(buffer, at, scalar, mask))
         )
         if stride == -1:
-            name = self.reverse(found.parts[0], vector(self.lanes, scalar))
-            found = self.in_memory(buffer, name)
+            name = self._rows.reverse(found.parts[0], vector(self._lanes.count, scalar))
+            found = self._rows.in_memory(buffer, name)
         return self._from_memory(found, buffer.dtype)
 
     def _load_every_other(self, buffer: Buffer, index: Index) -> Value:
         """Elements at every other place, of two rows, which overlap so that nothing else is touched."""
-        n, scalar = self.lanes, self.element(buffer.dtype)
-        places = [self.address(buffer, index + skip, safe=True) for skip in (0, n - 1)]
-        rows = [self.fetch(buffer, place, scalar, n) for place in places]
+        n, scalar = self._lanes.count, element_type(buffer.dtype)
+        places = [self._places.address(buffer, index + skip, safe=True) for skip in (0, n - 1)]
+        rows = [self._rows.fetch(buffer, place, scalar, n) for place in places]
         type_, scope = vector(n, scalar), max(row.scope for row in rows)
         order = ", ".join([f"i32 {2 * i if 2 * i < n else 2 * i + 1}" for i in range(n)])
         both = ", ".join([f"{type_} {row.parts[0]}" for row in rows])
@@ -110,9 +122,9 @@ class Memory(Rows):
 
     def _load_pairs(self, buffer: Buffer, index: Index, stride: int) -> Value:
         """Complex numbers: real and imaginary parts, which alternate in memory, each in a register."""
-        n, scalar = self.lanes, REGISTER[buffer.dtype]
-        at = self.address(buffer, index if stride == 1 else index - (n - 1), safe=True)
-        both, found = vector(2 * n, scalar), self.fetch(buffer, at, scalar, 2 * n)
+        n, scalar = self._lanes.count, REGISTER[buffer.dtype]
+        at = self._places.address(buffer, index if stride == 1 else index - (n - 1), safe=True)
+        both, found = vector(2 * n, scalar), self._rows.fetch(buffer, at, scalar, 2 * n)
         parts = []
         for part in (0, 1):
             order = ", ".join([f"i32 {2 * i + part}" for i in range(n)[::stride]])
@@ -121,50 +133,50 @@ class Memory(Rows):
         return Value(buffer.dtype, tuple(parts), n, self.writer.home(found.scope))
 
     def _gather(self, buffer: Buffer, index: Index, mask: Value | None) -> Value:
-        at = self.addresses(buffer, index)
-        if mask is not None and self.is_cheaper_unmasked(buffer):
+        at = self._places.addresses(buffer, index)
+        if mask is not None and self._rows.is_cheaper_unmasked(buffer):
             return self._gather_all(buffer, at, mask)
         return self._gather_at(buffer, at, mask)
 
     def _gather_all(self, buffer: Buffer, at: Value, mask: Value) -> Value:
         """A gather with a mask: lanes that it leaves out read the first element, and are 0."""
-        n, w = self.lanes, self.writer
-        active, first = self.wide(mask, n)[0], self.base(buffer)
-        elsewhere = self.spread(first.parts[0], "ptr", n, first.scope)
+        n, w = self._lanes.count, self.writer
+        active, first = self._registers.wide(mask, n)[0], self._places.base(buffer)
+        elsewhere = self._registers.spread(first.parts[0], "ptr", n, first.scope)
         text = f"select <{n} x i1> {active}, <{n} x ptr> {at.parts[0]}, <{n} x ptr> {elsewhere}"
         safe = Value(int64, (w.here(text),), n, w.depth)
-        return self.select(mask, self._gather_at(buffer, safe, None), 0)
+        return self._scalars.select(mask, self._gather_at(buffer, safe, None), 0)
 
     def _gather_at(self, buffer: Buffer, at: Value, mask: Value | None) -> Value:
-        scalar = REGISTER[buffer.dtype] if buffer.dtype in PARTS else self.element(buffer.dtype)
+        scalar = REGISTER[buffer.dtype] if buffer.dtype in PARTS else element_type(buffer.dtype)
         if buffer.dtype not in PARTS:
-            name = self.gather_part(buffer, at, scalar, mask)
-            return self._from_memory(self.in_memory(buffer, name), buffer.dtype)
-        second = self.second(at, scalar)
-        parts = tuple([self.gather_part(buffer, p, scalar, mask) for p in (at, second)])
-        return Value(buffer.dtype, parts, self.lanes, self.writer.depth)
+            name = self._rows.gather_part(buffer, at, scalar, mask)
+            return self._from_memory(self._rows.in_memory(buffer, name), buffer.dtype)
+        second = self._rows.second(at, scalar)
+        parts = tuple([self._rows.gather_part(buffer, p, scalar, mask) for p in (at, second)])
+        return Value(buffer.dtype, parts, self._lanes.count, self.writer.depth)
 
     # Stores
 
     def store(self, s: Store) -> None:
         """Write a value to its element."""
-        mask = self.access_mask(s.buffer, s.index, s.mask)
-        value = self.value(s.value)
-        if not self.lanes:
+        mask = self._places.access_mask(s.buffer, s.index, s.mask)
+        value = self._indices.value(s.value)
+        if not self._lanes.count:
             self._store_one(s.buffer, s.index, value, mask)
         else:
-            self._store_lanes(s.buffer, s.index, self.in_lanes(value, self.lanes), mask)
+            self._store_lanes(s.buffer, s.index, self._registers.in_lanes(value, self._lanes.count), mask)
 
     def _to_memory(self, x: Value) -> Value:
         """A value as it is stored."""
         if x.dtype == bool_:
-            return self.cast(x, uint8)
-        return self.to_bits(x) if x.dtype in HALVES else x
+            return self._casts.cast(x, uint8)
+        return self._casts.to_bits(x) if x.dtype in HALVES else x
 
     def _store_one(self, buffer: Buffer, index: Index, value: Value, mask: Value | None) -> None:
-        at = self.address(buffer, index, safe=mask is None)
+        at = self._places.address(buffer, index, safe=mask is None)
         if mask is None or mask.number is True:
-            self.write(buffer, at, value)
+            self._write(buffer, at, value)
             return
         w = self.writer
         inside, after = w.label("store"), w.label("end")
@@ -173,48 +185,49 @@ class Memory(Rows):
         w.branch(mask.parts[0], inside, after)
         with w.scope(is_loop=False, surely=False):
             w.begin(inside)
-            self.write(buffer, at, stored)
+            self._write(buffer, at, stored)
             w.jump(after)
         w.begin(after)
 
-    def write(self, buffer: Buffer, at: Value, value: Value) -> None:
+    def _write(self, buffer: Buffer, at: Value, value: Value) -> None:
         """Write a value to an address."""
-        alias, size = self.aliases.get(buffer, ""), alignment(buffer.dtype)
+        alias, size = self._places.aliases.get(buffer, ""), alignment(buffer.dtype)
         value = self._to_memory(value)
         type_ = REGISTER[value.dtype]
-        places = [at, self.second(at, type_)] if buffer.dtype in PARTS else [at]
+        places = [at, self._rows.second(at, type_)] if buffer.dtype in PARTS else [at]
         for place, part in zip(places, value.parts, strict=True):
             self.writer.line(f"store {type_} {part}, ptr {place.parts[0]}, align {size}{alias}")
 
     def _store_lanes(self, buffer: Buffer, index: Index, value: Value, mask: Value | None) -> None:
-        stride, others = self.across(index)
+        stride, others = self._indices.across(index)
         near = others is None and not isinstance(stride, Size) and stride in (1, -1)
         if not near or (mask is not None and (stride == -1 or buffer.dtype in PARTS)):
             self._scatter(buffer, index, value, mask)
             return
-        at = self.address(buffer, index if stride == 1 else index - (self.lanes - 1), safe=mask is None)
+        first = index if stride == 1 else index - (self._lanes.count - 1)
+        at = self._places.address(buffer, first, safe=mask is None)
         value = self._to_memory(value)
-        type_ = vector(self.lanes, REGISTER[value.dtype])
-        parts = value.parts if stride == 1 else tuple([self.reverse(p, type_) for p in value.parts])
-        alias, size = self.aliases.get(buffer, ""), alignment(buffer.dtype)
+        type_ = vector(self._lanes.count, REGISTER[value.dtype])
+        parts = value.parts if stride == 1 else tuple([self._rows.reverse(p, type_) for p in value.parts])
+        alias, size = self._places.aliases.get(buffer, ""), alignment(buffer.dtype)
         if len(parts) == 2:
-            type_, text = self.interleave(parts, REGISTER[value.dtype])
+            type_, text = self._rows.interleave(parts, REGISTER[value.dtype])
             self.writer.line(f"store {type_} {text}, ptr {at.parts[0]}, align {size}{alias}")
         elif mask is None:
             self.writer.line(f"store {type_} {parts[0]}, ptr {at.parts[0]}, align {size}{alias}")
         else:
-            self.masked_store(buffer, at, parts[0], REGISTER[value.dtype], mask)
+            self._rows.masked_store(buffer, at, parts[0], REGISTER[value.dtype], mask)
 
     def _scatter(self, buffer: Buffer, index: Index, value: Value, mask: Value | None) -> None:
-        at, value = self.addresses(buffer, index), self._to_memory(value)
+        at, value = self._places.addresses(buffer, index), self._to_memory(value)
         scalar = REGISTER[value.dtype]
-        places = [at, self.second(at, scalar)] if buffer.dtype in PARTS else [at]
-        n = self.lanes
+        places = [at, self._rows.second(at, scalar)] if buffer.dtype in PARTS else [at]
+        n = self._lanes.count
         type_, bits = vector(n, scalar), vector(n, "i1")
         name = f"@llvm.masked.scatter.{intrinsic_suffix(n, scalar)}.v{n}p0"
         self.writer.declare(f"void {name}({type_}, <{n} x ptr>, {bits})")
-        active = self.wide(constant(True, bool_) if mask is None else mask, n)[0]
+        active = self._registers.wide(constant(True, bool_) if mask is None else mask, n)[0]
         for place, part in zip(places, value.parts, strict=True):
             pointers = f"<{n} x ptr> align {alignment(buffer.dtype)} {place.parts[0]}"
             call = f"call void {name}({type_} {part}, {pointers}, {bits} {active})"
-            self.writer.line(call + self.aliases.get(buffer, ""))
+            self.writer.line(call + self._places.aliases.get(buffer, ""))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from weft.backends.llvm.halves import bfloat16_of_bits, bits_of_bfloat16, bits_of_float16, float16_of_bits
-from weft.backends.llvm.scalars import Reals
-from weft.backends.llvm.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector
+from typing import TYPE_CHECKING
+
+from weft.backends.llvm.emit.halves import (
+    bfloat16_of_bits,
+    bits_of_bfloat16,
+    bits_of_float16,
+    float16_of_bits,
+)
+from weft.backends.llvm.emit.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector
 from weft.base.dtypes import (
     DType,
     bfloat16,
@@ -22,9 +28,19 @@ from weft.base.dtypes import (
     uint16,
 )
 
+if TYPE_CHECKING:
+    from weft.backends.llvm.emit.scalars import Scalars
 
-class Casts(Reals):
-    """The instructions cast and bitcast."""
+
+class Casts:
+    """The instructions cast and bitcast, written in the other scalar instructions."""
+
+    def __init__(self, scalars: Scalars) -> None:
+        self._scalars = scalars
+        self._machine = scalars.machine
+        self.writer = scalars.writer
+        self.instruction, self.convert = scalars.registers.instruction, scalars.registers.convert
+        self.arithmetic, self.in_lanes = scalars.reals.arithmetic, scalars.registers.in_lanes
 
     def cast(self, x: Value, dtype: DType) -> Value:
         """x converted to dtype: floats to integers towards zero, anything to bool by x != 0."""
@@ -75,7 +91,7 @@ class Casts(Reals):
         narrow = dtype.itemsize < 4
         whole = int32 if narrow else dtype
         opcode = "fptoui" if kind(whole) == "u" else "fptosi"
-        if self.is_arm:
+        if self._machine.saturates:
             out = self._saturating(opcode, x, whole)
         else:
             out = self.instruction("freeze", whole, self.convert(opcode, x, whole))
@@ -109,9 +125,9 @@ class Casts(Reals):
     def to_bits(self, x: Value) -> Value:
         """The bits of a half precision number, as uint16."""
         if x.dtype == bfloat16:
-            return bits_of_bfloat16(self, x)
-        if not self.has_half:
-            return bits_of_float16(self, x)
+            return bits_of_bfloat16(self._scalars, x)
+        if not self._machine.converts_half:
+            return bits_of_float16(self._scalars, x)
         half = self.convert("fptrunc", x, float16, "half")
         text = f"bitcast {vector(x.lanes, 'half')} {half.parts[0]} to {vector(x.lanes, 'i16')}"
         return Value(uint16, (self.writer.pure(text, half.scope),), x.lanes, half.scope)
@@ -119,9 +135,9 @@ class Casts(Reals):
     def from_bits(self, bits: Value, dtype: DType) -> Value:
         """The half precision number with these bits."""
         if dtype == bfloat16:
-            out = bfloat16_of_bits(self, bits)
-        elif not self.has_half:
-            out = float16_of_bits(self, bits)
+            out = bfloat16_of_bits(self._scalars, bits)
+        elif not self._machine.converts_half:
+            out = float16_of_bits(self._scalars, bits)
         else:
             text = f"bitcast {vector(bits.lanes, 'i16')} {bits.parts[0]} to {vector(bits.lanes, 'half')}"
             half = self.writer.pure(text, bits.scope)

@@ -6,10 +6,8 @@ because a loop or a while in it would end at another time in each lane, runs the
 
 from __future__ import annotations
 
-from typing import Any
-
+from weft.backends.llvm.emit.types import HALVES, PARTS, Value
 from weft.backends.llvm.target import Target
-from weft.backends.llvm.types import HALVES, PARTS
 from weft.base.dtypes import DType, bool_
 from weft.base.sizes import Size
 from weft.loop.index import Index, Variable
@@ -30,6 +28,7 @@ from weft.loop.ir import (
     Store,
     While,
 )
+from weft.loop.ir import Value as Expression
 from weft.loop.walk import NESTED, blocks_of
 from weft.loop.walk import statements as statements
 from weft.ops.cost import is_function
@@ -48,7 +47,7 @@ class Varying:
     def __init__(self, loop: Loop) -> None:
         self.possible = True
         self.reductions: dict[Local, str] = {}
-        self._found: set[Any] = {loop.variable}
+        self._found: set[Variable | Local | Scalar | Load | Get] = {loop.variable}
         self._declared: set[Local] = set()
         self._walk(loop.body, masked=False)
         count = 0
@@ -56,7 +55,7 @@ class Varying:
             count = len(self._found)
             self._walk(loop.body, masked=False)  # again, since a local may vary by a later statement
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: Expression | Local | Variable | Store) -> bool:
         if isinstance(value, Index):
             return any(map(self._differs, value.terms))
         return value in self._found
@@ -122,11 +121,43 @@ class Varying:
         self.possible = self.possible and condition
 
 
+class Lanes:
+    """The vector loop that is being written, if one is.
+
+    Attributes:
+        count: how many of its iterations are written at a time; 0 outside of one.
+        varying: what differs from lane to lane in it.
+        walking: its variable.
+        mask: inside an if that lanes part in, the lanes that are active.
+        reductions: the locals that are held in lanes, with the instruction that accumulates into them.
+    """
+
+    __slots__ = ("count", "mask", "reductions", "varying", "walking")
+
+    count: int
+    varying: Varying | None
+    walking: Variable | None
+    reductions: dict[Local, str]
+
+    def __init__(self) -> None:
+        self.mask: Value | None = None
+        self.close()
+
+    def open(self, loop: Loop, varying: Varying, count: int) -> None:
+        """Begin to write lanes."""
+        self.count, self.varying, self.walking = count, varying, loop.variable
+        self.reductions = varying.reductions
+
+    def close(self) -> None:
+        """Write single elements again."""
+        self.count, self.varying, self.walking, self.reductions = 0, None, None, {}
+
+
 def lane_count(loop: Loop, varying: Varying, target: Target, extent: int | None) -> int:
     """How many iterations run at a time: some registers full, as many as the body leaves room for.
 
     >>> import numpy as np
-    >>> from weft.backends.llvm.lanes import Varying, lane_count
+    >>> from weft.backends.llvm.emit.lanes import Varying, lane_count
     >>> from weft.backends.llvm.target import Target
     >>> from weft.loop.builder import Builder
     >>> b = Builder()
@@ -179,7 +210,7 @@ def _register_bytes(dtype: DType) -> int:
 
 def live_values(block: Block, varying: Varying) -> int:
     """The most values in lanes that wait for their last use at one time, roughly."""
-    last: dict[Any, int] = {}
+    last: dict[Expression, int] = {}
     order = list(statements(block))
     for i, s in enumerate(order):
         for used in uses(s):
@@ -197,7 +228,7 @@ def live_values(block: Block, varying: Varying) -> int:
     return most + len(varying.reductions)
 
 
-def uses(s: Statement) -> tuple[Any, ...]:
+def uses(s: Statement) -> tuple[Expression, ...]:
     """The values that a statement names."""
     if isinstance(s, Scalar):
         return s.args

@@ -1,75 +1,11 @@
-"""The code of the native thread pool.
-
-``weft_wave`` runs launches of kernels: whoever has nothing to do claims the next piece of work, the caller
-from the front, the others from the back, so that from wave to wave a thread meets the same data in its cache.
-Workers join a wave if they are awake while there is work; the caller waits for those who joined, for nobody
-else. Idle workers spin for a moment, letting others have their processor now and then, and then sleep. A wave
-that finds the pool in use runs in its own thread. In a wave workers compute in the caller's mode: whether the
-processor takes numbers below the normal ones for zero.
-"""
-
-from __future__ import annotations
-
-import platform
-import sys
-
-_ARM = platform.machine().lower() in ("aarch64", "arm64")
-_MAC = sys.platform == "darwin"
-
-# The bits that flush to zero what is read and written: FZ and FZ16 of FPCR; FTZ and DAZ of MXCSR.
-FLUSH = 0x1080000 if _ARM else 0x8040
-_MODE_ARM = """
-declare i64 @llvm.aarch64.get.fpcr()
-declare void @llvm.aarch64.set.fpcr(i64)
-
-define i64 @weft_mode() nounwind {
-  %mode = call i64 @llvm.aarch64.get.fpcr()
-  ret i64 %mode
-}
-
-define void @weft_set_mode(i64 %mode) nounwind {
-  call void @llvm.aarch64.set.fpcr(i64 %mode)
-  ret void
-}
-"""
-_MODE_X86 = """
-declare void @llvm.x86.sse.stmxcsr(ptr)
-declare void @llvm.x86.sse.ldmxcsr(ptr)
-
-define i64 @weft_mode() nounwind {
-  %place = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %place)
-  %mode = load i32, ptr %place
-  %wide = zext i32 %mode to i64
-  ret i64 %wide
-}
-
-define void @weft_set_mode(i64 %mode) nounwind {
-  %place = alloca i32
-  %narrow = trunc i64 %mode to i32
-  store i32 %narrow, ptr %place
-  call void @llvm.x86.sse.ldmxcsr(ptr %place)
-  ret void
-}
-"""
-
-
-# The word @weft_state tells of waves, from low to high bits: how many workers are inside (16), whether the
-# wave is open (1), how many may be inside (15), and the number of the wave (32). Workers enter and leave by
-# changing it, so when the caller has closed the wave and nobody is inside, nobody will look at its launches.
-# The word @weft_claims holds how many pieces were claimed from the front (32) and from the back (32).
-def pool_text(*, arm: bool, mac: bool) -> str:
-    """The code for a kind of processor and of system.
-
-    >>> from weft.backends.llvm.pool_code import pool_text
-    >>> "fpcr" in pool_text(arm=True, mac=False), "fpcr" in pool_text(arm=False, mac=False)
-    (True, False)
-    """
-    pause = "@llvm.aarch64.isb(i32 15)" if arm else "@llvm.x86.sse2.pause()"
-    clock, set_mask = (6, 3) if mac else (1, 2)  # CLOCK_MONOTONIC and SIG_SETMASK
-    return f"""{_MODE_ARM if arm else _MODE_X86}
-%launch = type {{ ptr, ptr, i64, i64 }}
-%line = type {{ i64, [15 x i64] }}
+; The native thread pool; see `pool.py` for what its functions do.
+;
+; The word @weft_state tells of waves, from low to high bits: how many workers are inside (16), whether the wave
+; is open (1), how many may be inside (15), and the number of the wave (32). Workers enter and leave by changing
+; it, so when the caller has closed the wave and nobody is inside, nobody will look at its launches. The word
+; @weft_claims holds how many pieces were claimed from the front (32) and from the back (32).
+%launch = type { ptr, ptr, i64, i64 }
+%line = type { i64, [15 x i64] }
 
 @weft_threads = internal global %line zeroinitializer, align 128
 @weft_spin = internal global i64 0
@@ -78,11 +14,11 @@ def pool_text(*, arm: bool, mac: bool) -> str:
 @weft_state = internal global %line zeroinitializer, align 128
 @weft_claims = internal global %line zeroinitializer, align 128
 @weft_sleepers = internal global %line zeroinitializer, align 128
-@weft_job = internal global {{ ptr, ptr, i64, i64 }} zeroinitializer, align 128
+@weft_job = internal global { ptr, ptr, i64, i64 } zeroinitializer, align 128
 @weft_mutex = internal global [16 x i64] zeroinitializer, align 128
 @weft_condition = internal global [16 x i64] zeroinitializer, align 128
 
-declare void {"@llvm.aarch64.isb(i32)" if arm else "@llvm.x86.sse2.pause()"}
+declare void $pause_declared
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()
 declare i32 @sigfillset(ptr)
@@ -99,29 +35,29 @@ declare i32 @pthread_cond_init(ptr, ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_signal(ptr)
 
-define i64 @weft_now() nounwind {{
+define i64 @weft_now() nounwind {
   %time = alloca [2 x i64]
-  call i32 @clock_gettime(i32 {clock}, ptr %time)
+  call i32 @clock_gettime(i32 $clock, ptr %time)
   %seconds = load i64, ptr %time
   %rest_place = getelementptr i64, ptr %time, i64 1
   %rest = load i64, ptr %rest_place
   %scaled = mul i64 %seconds, 1000000000
   %sum = add i64 %scaled, %rest
   ret i64 %sum
-}}
+}
 
-define void @weft_pool_set(i64 %threads, i64 %spin) nounwind {{
+define void @weft_pool_set(i64 %threads, i64 %spin) nounwind {
   store atomic i64 %threads, ptr @weft_threads monotonic, align 8
   store atomic i64 %spin, ptr @weft_spin monotonic, align 8
   ret void
-}}
+}
 
-define i64 @weft_pool_started() nounwind {{
+define i64 @weft_pool_started() nounwind {
   %started = load atomic i64, ptr @weft_started monotonic, align 8
   ret i64 %started
-}}
+}
 
-define void @weft_pool_reset() nounwind {{
+define void @weft_pool_reset() nounwind {
   store atomic i64 0, ptr @weft_started monotonic, align 8
   store atomic i64 0, ptr @weft_sleepers monotonic, align 8
   store atomic i64 0, ptr @weft_state monotonic, align 8
@@ -129,9 +65,9 @@ define void @weft_pool_reset() nounwind {{
   call i32 @pthread_cond_init(ptr @weft_condition, ptr null)
   store atomic i64 0, ptr @weft_owner release, align 8
   ret void
-}}
+}
 
-define internal void @start(i64 %wanted) nounwind noinline {{
+define internal void @start(i64 %wanted) nounwind noinline {
 entry:
   %all = alloca [16 x i64]
   %before = alloca [16 x i64]
@@ -139,7 +75,7 @@ entry:
   %thread = alloca ptr
   %started = load atomic i64, ptr @weft_started monotonic, align 8
   call i32 @sigfillset(ptr %all)
-  call i32 @pthread_sigmask(i32 {set_mask}, ptr %all, ptr %before)
+  call i32 @pthread_sigmask(i32 $set_mask, ptr %all, ptr %before)
   call i32 @pthread_attr_init(ptr %attributes)
   call i32 @pthread_attr_setstacksize(ptr %attributes, i64 4194304)
   br label %next
@@ -159,11 +95,11 @@ made:
 done:
   store atomic i64 %i, ptr @weft_started monotonic, align 8
   call i32 @pthread_attr_destroy(ptr %attributes)
-  call i32 @pthread_sigmask(i32 {set_mask}, ptr %before, ptr null)
+  call i32 @pthread_sigmask(i32 $set_mask, ptr %before, ptr null)
   ret void
-}}
+}
 
-define internal void @run_piece(ptr %launches, ptr %starts, i64 %piece) nounwind {{
+define internal void @run_piece(ptr %launches, ptr %starts, i64 %piece) nounwind {
 entry:
   br label %next
 next:
@@ -191,11 +127,11 @@ found:
   %stop = call i64 @llvm.smin.i64(i64 %after, i64 %count)
   call void %kernel(ptr %args, i64 %begin, i64 %stop)
   ret void
-}}
+}
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)
 
-define internal void @work(i1 %front) nounwind noinline {{
+define internal void @work(i1 %front) nounwind noinline {
 entry:
   %launches = load ptr, ptr @weft_job
   %starts_place = getelementptr i64, ptr @weft_job, i64 1
@@ -219,9 +155,9 @@ run:
   br label %next
 done:
   ret void
-}}
+}
 
-define internal i1 @may_enter(i64 %state, i64 %last) nounwind alwaysinline {{
+define internal i1 @may_enter(i64 %state, i64 %last) nounwind alwaysinline {
   %open_bit = and i64 %state, 65536
   %open = icmp ne i64 %open_bit, 0
   %number = lshr i64 %state, 32
@@ -233,9 +169,9 @@ define internal i1 @may_enter(i64 %state, i64 %last) nounwind alwaysinline {{
   %a = and i1 %open, %new
   %b = and i1 %a, %room
   ret i1 %b
-}}
+}
 
-define internal ptr @worker(ptr %unused) nounwind {{
+define internal ptr @worker(ptr %unused) nounwind {
 entry:
   %begun = call i64 @weft_now()
   br label %look
@@ -249,7 +185,7 @@ look:
 enter:
   %entered = add i64 %state, 1
   %pair = cmpxchg ptr @weft_state, i64 %state, i64 %entered acq_rel acquire
-  %success = extractvalue {{ i64, i1 }} %pair, 1
+  %success = extractvalue { i64, i1 } %pair, 1
   br i1 %success, label %inside, label %retry
 retry:
   br label %look
@@ -275,7 +211,7 @@ idle:
   %look_now = or i1 %time_to_look, %never
   br i1 %look_now, label %clock, label %spin
 spin:
-  call void {pause}
+  call void $pause
   br label %look
 clock:
   call i32 @sched_yield()
@@ -297,9 +233,9 @@ awake:
   call i32 @pthread_mutex_unlock(ptr @weft_mutex)
   %woken = call i64 @weft_now()
   br label %look
-}}
+}
 
-define internal void @wake(i64 %most) nounwind noinline {{
+define internal void @wake(i64 %most) nounwind noinline {
 entry:
   call i32 @pthread_mutex_lock(ptr @weft_mutex)
   br label %next
@@ -317,9 +253,9 @@ signal:
 done:
   call i32 @pthread_mutex_unlock(ptr @weft_mutex)
   ret void
-}}
+}
 
-define internal void @run_alone(ptr %launches, i64 %count) nounwind {{
+define internal void @run_alone(ptr %launches, i64 %count) nounwind {
 entry:
   br label %next
 next:
@@ -341,9 +277,9 @@ run:
   br label %next
 done:
   ret void
-}}
+}
 
-define internal i64 @count_pieces(ptr %launches, i64 %count, ptr %starts) nounwind {{
+define internal i64 @count_pieces(ptr %launches, i64 %count, ptr %starts) nounwind {
 entry:
   store i64 0, ptr %starts
   br label %next
@@ -370,9 +306,9 @@ add:
   br label %next
 done:
   ret i64 %total
-}}
+}
 
-define void @weft_wave(ptr %launches, i64 %count) nounwind {{
+define void @weft_wave(ptr %launches, i64 %count) nounwind {
 entry:
   %threads = load atomic i64, ptr @weft_threads monotonic, align 8
   %alone = icmp sle i64 %threads, 1
@@ -387,7 +323,7 @@ divide:
   br i1 %strange, label %serial, label %claim
 claim:
   %pair = cmpxchg ptr @weft_owner, i64 0, i64 1 acquire monotonic
-  %mine = extractvalue {{ i64, i1 }} %pair, 1
+  %mine = extractvalue { i64, i1 } %pair, 1
   br i1 %mine, label %prepare, label %serial
 prepare:
   %others = sub i64 %threads, 1
@@ -439,7 +375,7 @@ again:
   %long = icmp sgt i64 %turns1, 200
   br i1 %long, label %yield, label %pause
 pause:
-  call void {pause}
+  call void $pause
   br label %wait
 yield:
   call i32 @sched_yield()
@@ -450,8 +386,4 @@ leave:
 serial:
   call void @run_alone(ptr %launches, i64 %count)
   ret void
-}}
-"""
-
-
-POOL = pool_text(arm=_ARM, mac=_MAC)
+}

@@ -25,6 +25,7 @@ from weft.base.dtypes import (
     int16,
     int32,
     int64,
+    kind,
     uint8,
     uint16,
     uint32,
@@ -36,7 +37,6 @@ REGISTER: dict[DType, str] = {
     uint32: "i32", uint64: "i64", float16: "float", bfloat16: "float", float32: "float", float64: "double",
     complex64: "float", complex128: "double",
 }  # fmt: skip
-MEMORY: dict[DType, str] = {**REGISTER, bool_: "i8", float16: "half", bfloat16: "i16"}
 PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 WHOLES: dict[DType, DType] = {float32: complex64, float64: complex128}
 HALVES = frozenset({float16, bfloat16})
@@ -73,10 +73,13 @@ class Value:
         self.rounded = rounded
 
 
+Operand = Value | complex | np.generic  # a number stands for a constant of the other operand's dtype
+
+
 def vector(lanes: int, scalar: str) -> str:
     """The type of so many lanes; of none, the scalar type itself.
 
-    >>> from weft.backends.llvm.types import vector
+    >>> from weft.backends.llvm.emit.types import vector
     >>> vector(8, "float"), vector(0, "i64")
     ('<8 x float>', 'i64')
     """
@@ -98,18 +101,18 @@ def intrinsic_suffix(lanes: int, scalar: str) -> str:
 def whole(number: int) -> Value:
     """A constant of dtype int64, such as indices are made of.
 
-    >>> from weft.backends.llvm.types import whole
+    >>> from weft.backends.llvm.emit.types import whole
     >>> whole(3).parts
     ('3',)
     """
     return Value(int64, (str(number),), 0, 0, number, True)
 
 
-def constant(number: Any, dtype: DType) -> Value:
+def constant(number: complex | np.generic, dtype: DType) -> Value:
     """A constant of a dtype, exactly as NumPy converts the number.
 
     >>> import weft
-    >>> from weft.backends.llvm.types import constant
+    >>> from weft.backends.llvm.emit.types import constant
     >>> constant(0.1, weft.float32).parts
     ('0x3FB99999A0000000',)
     """
@@ -126,6 +129,29 @@ def constant(number: Any, dtype: DType) -> Value:
     return Value(dtype, (str(int(exact)),), 0, 0, int(exact), True)
 
 
-def float_text(number: Any) -> str:
+def float_text(number: float) -> str:
     """A floating constant by its bits, which LLVM spells as a double's also where it is a float."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
+
+
+def identity(instruction: str, dtype: DType) -> Value:
+    """What an instruction that accumulates leaves as it is.
+
+    >>> import weft
+    >>> from weft.backends.llvm.emit.types import identity
+    >>> identity("min", weft.float32).number, identity("max", weft.int8).number
+    (inf, -128)
+    """
+    if instruction in ("add", "or_"):
+        return constant(-0.0 if kind(dtype) in "fc" else 0, dtype)
+    if instruction == "mul":
+        return constant(1, dtype)
+    if instruction == "and_":
+        return constant(True if dtype == bool_ else ~0, dtype)
+    least = instruction == "max"
+    if dtype == bool_:
+        return constant(not least, dtype)
+    if kind(dtype) == "f":
+        return constant(-np.inf if least else np.inf, dtype)
+    limits = np.iinfo(dtype)
+    return constant(limits.min if least else limits.max, dtype)

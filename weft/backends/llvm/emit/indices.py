@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from weft.backends.llvm.complexes import Scalars
-from weft.backends.llvm.lanes import Varying
-from weft.backends.llvm.target import Target
-from weft.backends.llvm.types import REGISTER, Value, constant, whole
-from weft.backends.llvm.writer import Writer
+from weft.backends.llvm.emit.lanes import Lanes
+from weft.backends.llvm.emit.scalars import Scalars
+from weft.backends.llvm.emit.types import REGISTER, Value, constant, whole
 from weft.base.dtypes import DType, int32, int64, uint32
-from weft.base.sizes import Positive, Quotient, Size
+from weft.base.sizes import Atom, Positive, Quotient, Size
 from weft.loop.index import Extent, Index, Variable
-from weft.loop.ir import Const, Measure
+from weft.loop.ir import Const, Get, Load, Measure, Scalar
+from weft.loop.ir import Value as Expression
 
 _NARROW = 1 << 31
 ZERO, ONE = whole(0), whole(1)
 
 
-class Indices(Scalars):
+class Indices:
     """The values of indices and sizes.
 
     Attributes:
-        lanes: how many iterations of a vector loop are written at a time; 0 outside of one.
+        lanes: the vector loop around, if there is one.
         values: of the scalars that have been computed, by the object that stands for them.
         variables: of loops; for the vector loop its value in the first lane.
-        walking: the variable of the vector loop.
-        varying: what differs from lane to lane in it.
-        sizes: values of named sizes.
+        named_size: gives the value of a named size at this place.
     """
 
-    def __init__(self, writer: Writer, target: Target) -> None:
-        super().__init__(writer, target)
-        self.lanes = 0
-        self.values: dict[Any, Value] = {}
+    def __init__(self, scalars: Scalars, lanes: Lanes, named_size: Callable[[str], Value]) -> None:
+        self.lanes = lanes
+        self.values: dict[Scalar | Load | Get | Measure, Value] = {}
         self.variables: dict[Variable, Value] = {}
-        self.walking: Variable | None = None
-        self.varying: Varying | None = None
-        self.sizes: dict[str, Value] = {}
+        self.named_size = named_size
+        self._scalars = scalars
+        self._pure, self._wide = scalars.writer.pure, scalars.registers.wide
 
-    def value(self, x: Any) -> Value:
+    def value(self, x: Expression) -> Value:
         """A scalar of the Loop IR in registers."""
         if isinstance(x, Index):
             return self.index_value(x)
@@ -60,10 +56,8 @@ class Indices(Scalars):
             return y if x.number == 1 else x
         lanes, scope = max(x.lanes, y.lanes), max(x.scope, y.scope)
         type_ = f"<{lanes} x i64>" if lanes else "i64"
-        a, b = self.wide(x, lanes)[0], self.wide(y, lanes)[0]
-        return Value(
-            int64, (self.writer.pure(f"{opcode} nsw {type_} {a}, {b}", scope, cheap=True),), lanes, scope
-        )
+        a, b = self._wide(x, lanes)[0], self._wide(y, lanes)[0]
+        return Value(int64, (self._pure(f"{opcode} nsw {type_} {a}, {b}", scope, cheap=True),), lanes, scope)
 
     def sum(self, x: Value, y: Value) -> Value:
         """x + y."""
@@ -87,23 +81,20 @@ class Indices(Scalars):
             total = self.sum(total, part)
         return total
 
-    def named_size(self, name: str) -> Value:
-        """The value of a named size at this place."""
-        return self.sizes[name]
-
-    def _atom(self, atom: Any) -> Value:
+    def _atom(self, atom: Atom) -> Value:
         if isinstance(atom, str):
             return self.named_size(atom)
         if isinstance(atom, Quotient):
             return self._floor_quotient(*[self.number(part) for part in atom.parts])
         assert isinstance(atom, Positive), atom
-        return self.max(self.number(atom.parts[0]), ZERO)
+        return self._scalars.max(self.number(atom.parts[0]), ZERO)
 
     def _floor_quotient(self, x: Value, y: Value) -> Value:
         """x // y, rounded down."""
-        out, rest = self.div(x, y), self.rem(x, y)
-        below = self.and_(self.not_(self.eq(rest, 0)), self.lt(self.xor(rest, y), 0))
-        return self.sub(out, self.cast(below, int64))
+        e = self._scalars
+        out, rest = e.div(x, y), e.rem(x, y)
+        below = e.and_(e.not_(e.eq(rest, 0)), e.lt(e.xor(rest, y), 0))
+        return e.sub(out, e.cast(below, int64))
 
     # Indices
 
@@ -116,19 +107,22 @@ class Indices(Scalars):
             total = self.sum(total, self.product(self.lane_numbers(), self.number(stride)))
         return self.sum(total, others) if others is not None else total
 
-    def narrow(self, x: Any) -> Value | None:
+    def narrow(self, x: Expression) -> Value | None:
         """An index or a constant in 32 bits, where it surely fits, unsigned where it is not negative."""
         low, high = value_range(x)
-        if low is None or high is None or not -_NARROW <= low <= high < _NARROW:
+        if low is None or high is None or not isinstance(x, Const | Index):
+            return None
+        if not -_NARROW <= low <= high < _NARROW:
             return None
         dtype = int32 if low < 0 else uint32
         if isinstance(x, Const):
             return constant(x.value, dtype)
         total, stride, others = self.walk(x)
-        out = self.cast(total, dtype)
+        out = self._scalars.cast(total, dtype)
         if stride:
-            out = self.add(out, self.mul(self.lane_numbers(dtype), constant(stride, dtype)))
-        return out if others is None else self.add(out, self.cast(others, dtype))
+            assert isinstance(stride, int), "a range that is known has known strides"
+            out = self._scalars.add(out, self._scalars.mul(self.lane_numbers(dtype), constant(stride, dtype)))
+        return out if others is None else self._scalars.add(out, self._scalars.cast(others, dtype))
 
     def walk(self, index: Index) -> tuple[Value, Extent, Value | None]:
         """An index in parts: its value in the first lane, how far it is to the next, and what else varies."""
@@ -155,18 +149,18 @@ class Indices(Scalars):
 
     def stride(self, index: Index) -> Extent:
         """How far an index goes from lane to lane by the variable of the vector loop."""
-        return index.stride(self.walking) if self.lanes and self.walking is not None else 0
+        return index.stride(self.lanes.walking) if self.lanes.count and self.lanes.walking is not None else 0
 
     def lane_numbers(self, dtype: DType = int64) -> Value:
         """0, 1, 2, ... in lanes."""
-        numbers = ", ".join([f"{REGISTER[dtype]} {n}" for n in range(self.lanes)])
-        return Value(dtype, (f"<{numbers}>",), self.lanes, 0)
+        numbers = ", ".join([f"{REGISTER[dtype]} {n}" for n in range(self.lanes.count)])
+        return Value(dtype, (f"<{numbers}>",), self.lanes.count, 0)
 
 
-def value_range(x: Any) -> tuple[int | None, int | None]:
+def value_range(x: Expression) -> tuple[int | None, int | None]:
     """The least and the largest value of an index or a constant, where they are known.
 
-    >>> from weft.backends.llvm.indices import value_range
+    >>> from weft.backends.llvm.emit.indices import value_range
     >>> from weft.loop.index import Index, Variable
     >>> value_range(Index.of(Variable("i", 10)) * -2 + 5)
     (-13, 5)

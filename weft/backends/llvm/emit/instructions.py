@@ -1,0 +1,157 @@
+"""What machines have instructions for: what else differs in the text that is written for them.
+
+``InstructionSet`` is a machine that has nothing of its own; a subclass says what it has. Numbers times powers
+of two are one instruction of AVX-512, which LLVM knows for one register at a time: wider values are taken
+apart, and put together again.
+"""
+
+from __future__ import annotations
+
+from weft.backends.llvm.emit.registers import Registers
+from weft.backends.llvm.emit.types import REGISTER, Value, vector
+from weft.backends.llvm.emit.writer import Writer
+from weft.backends.llvm.target import Target
+from weft.base.dtypes import DType
+
+_AVX512 = 64  # bytes of a register
+
+
+class InstructionSet:
+    """A machine that has no more than LLVM has everywhere.
+
+    Attributes:
+        target: its name, and the sizes of its registers.
+        converts_half: whether float16 is converted by an instruction.
+        saturates: whether what is out of range becomes the nearest integer at no cost.
+        has_minimum: whether there are minima and maxima that are NaN where either operand is.
+        flush_bits: of its mode: what is below the normal numbers is taken for zero, read and written.
+        prefers_unmasked: whether it is better to read something that is there than to branch around a load.
+    """
+
+    converts_half = False
+    saturates = False
+    has_minimum = False
+    prefers_unmasked = False
+    flush_bits = 0
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @property
+    def attributes(self) -> str:
+        """Of functions for it."""
+        return f'nounwind "prefer-vector-width"="{8 * self.target.vector_bytes}"'
+
+    def possible_lanes(self, count: int) -> int:
+        """As many lanes as are asked for, or fewer where LLVM cannot take so many."""
+        return count
+
+    def has_masks(self, dtype: DType) -> bool:
+        """Whether there are loads and stores with masks; else each lane takes a branch."""
+        return False
+
+    def has_scale(self, x: Value) -> bool:
+        """Whether there is an instruction for x 2**n, and x fills registers."""
+        return False
+
+    def scaled(self, registers: Registers, x: Value, n: Value, keep: Value) -> Value:
+        """x 2**n, and 0 where ``keep`` is not set, at no cost: nothing is computed that could underflow."""
+        raise NotImplementedError
+
+
+class Arm(InstructionSet):
+    """ARM's, of 64 bits."""
+
+    converts_half = True
+    saturates = True
+    has_minimum = True
+    flush_bits = 0x1080000  # FZ and FZ16 of FPCR
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self.prefers_unmasked = target.vector_bytes == 16
+
+    def possible_lanes(self, count: int) -> int:
+        """Not three: LLVM aborts where three are cut from i64 to i8 and stored."""
+        return 2 if count == 3 else count
+
+
+class X86(InstructionSet):
+    """x86-64: by the size of its vectors SSE, AVX2 or AVX-512."""
+
+    flush_bits = 0x8040  # FTZ and DAZ of MXCSR
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self.converts_half = target.vector_bytes >= 32
+        self.prefers_unmasked = target.vector_bytes == 16
+
+    def has_masks(self, dtype: DType) -> bool:
+        """Of all elements from AVX-512 on, of 4 and 8 bytes from AVX2 on."""
+        wide = self.target.vector_bytes
+        return wide == 64 or (wide == 32 and dtype.itemsize in (4, 8))
+
+    def has_scale(self, x: Value) -> bool:
+        """For whole registers of AVX-512.
+
+        >>> import weft
+        >>> from weft.backends.llvm.emit.instructions import instruction_set
+        >>> from weft.backends.llvm.emit.types import Value
+        >>> from weft.backends.llvm.target import Target
+        >>> x = Value(weft.float32, ("%x",), lanes=32, scope=0)
+        >>> targets = Target("x86_64-linux", "", "", 64, 32), Target("aarch64", "", "", 16, 32)
+        >>> [instruction_set(target).has_scale(x) for target in targets]
+        [True, False]
+        """
+        sizes = (_AVX512, 2 * _AVX512, 4 * _AVX512)
+        return self.target.vector_bytes == _AVX512 and x.lanes * x.dtype.itemsize in sizes
+
+    def scaled(self, registers: Registers, x: Value, n: Value, keep: Value) -> Value:
+        """By ``vscalef``, a register at a time."""
+        writer = registers.writer
+        lanes = _AVX512 // x.dtype.itemsize
+        scope = max(x.scope, n.scope)
+        pieces = []
+        for i in range(x.lanes // lanes):
+            operands = [_piece(writer, v, i * lanes, lanes, scope) for v in (x, n, keep)]
+            pieces.append(_scalef(writer, REGISTER[x.dtype], lanes, operands, scope))
+        while len(pieces) > 1:
+            pieces = [
+                _joined(writer, vector(lanes, REGISTER[x.dtype]), lanes, pieces[i : i + 2], scope)
+                for i in range(0, len(pieces), 2)
+            ]
+            lanes *= 2
+        return Value(x.dtype, (pieces[0],), x.lanes, writer.home(scope))
+
+
+def instruction_set(target: Target) -> InstructionSet:
+    """The instructions of a machine."""
+    if target.triple.startswith(("aarch64", "arm64")):
+        return Arm(target)
+    return X86(target)
+
+
+def _scalef(writer: Writer, scalar: str, lanes: int, operands: list[str], scope: int) -> str:
+    type_ = vector(lanes, scalar)
+    name = f"@llvm.x86.avx512.mask.scalef.p{'s' if scalar == 'float' else 'd'}.512"
+    writer.declare(f"{type_} {name}({type_}, {type_}, {type_}, i{lanes}, i32)")
+    x, n, keep = operands
+    mask = writer.pure(f"bitcast <{lanes} x i1> {keep} to i{lanes}", scope)
+    nearest = 4  # rounding as the mode says
+    arguments = f"{type_} {x}, {type_} {n}, {type_} zeroinitializer, i{lanes} {mask}, i32 {nearest}"
+    return writer.pure(f"call {type_} {name}({arguments})", scope)
+
+
+def _piece(writer: Writer, x: Value, first: int, lanes: int, scope: int) -> str:
+    if x.lanes == lanes:
+        return x.parts[0]
+    type_ = vector(x.lanes, REGISTER[x.dtype])
+    order = ", ".join([f"i32 {first + i}" for i in range(lanes)])
+    text = f"shufflevector {type_} {x.parts[0]}, {type_} poison, <{lanes} x i32> <{order}>"
+    return writer.pure(text, scope)
+
+
+def _joined(writer: Writer, type_: str, lanes: int, pair: list[str], scope: int) -> str:
+    order = ", ".join([f"i32 {i}" for i in range(2 * lanes)])
+    text = f"shufflevector {type_} {pair[0]}, {type_} {pair[1]}, <{2 * lanes} x i32> <{order}>"
+    return writer.pure(text, scope)

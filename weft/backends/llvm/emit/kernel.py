@@ -1,0 +1,96 @@
+"""Kernels in LLVM assembly: functions whose parallel loop threads run parts of."""
+
+from __future__ import annotations
+
+from weft.backends.llvm.emit.alias import function_aliases, unwritten
+from weft.backends.llvm.emit.instructions import InstructionSet, instruction_set
+from weft.backends.llvm.emit.loops import Loops
+from weft.backends.llvm.emit.places import element_type
+from weft.backends.llvm.emit.statements import Statements
+from weft.backends.llvm.emit.types import Value
+from weft.backends.llvm.emit.writer import Writer, module_text
+from weft.backends.llvm.target import Target
+from weft.base.dtypes import int64
+from weft.loop.ir import Buffer, Function, Loop
+
+
+class ThreadLoops(Loops):
+    """Loops of a kernel: a thread runs the part of the parallel one from ``%begin`` to ``%end``."""
+
+    def parallel(self, s: Loop) -> None:
+        """The part of this thread."""
+        first = self.value(s.start)
+        begin, end = (self.indices.sum(first, Value(int64, (name,), 0, 0)) for name in ("%begin", "%end"))
+        self.serial(s, begin, end)
+
+
+class Kernel:
+    """Writes a kernel: its parameters, then its statements, the last of which may be a parallel loop.
+
+    Attributes:
+        function: the kernel.
+        pointers: where each buffer begins.
+        sizes: the values of named sizes.
+        code: what writes its statements.
+    """
+
+    loops: type[Loops] = ThreadLoops
+
+    def __init__(self, function: Function, machine: InstructionSet, *, debug: bool) -> None:
+        self.writer = Writer()
+        self.function = function
+        self.pointers: dict[Buffer, Value] = {}
+        self.sizes: dict[str, Value] = {}
+        base, named_size = self.pointers.__getitem__, self.sizes.__getitem__
+        self.code = Statements(self.writer, machine, base, named_size, self.loops, debug=debug)
+
+    def text(self, symbol: str) -> str:
+        """The module."""
+        places = self.code.places
+        self.parameters()
+        places.aliases = function_aliases(self.function)
+        places.constants = unwritten(self.function)
+        buffers = (*self.function.buffers, *self.function.scratch)
+        places.numbers = {buffer: i for i, buffer in enumerate(buffers)}
+        self.code.block(self.function.body)
+        self.writer.line("ret void")
+        head = f"{self.head(symbol)} {self.code.machine.attributes}"
+        return module_text(head, self.writer, len(places.aliases))
+
+    def head(self, symbol: str) -> str:
+        """The definition, up to its parameters."""
+        return f"define void @{symbol}(ptr noalias readonly %args, i64 %begin, i64 %end)"
+
+    def parameters(self) -> None:
+        """Read the context, the buffers and the sizes from the array of arguments; have scratch memory."""
+        function = self.function
+        self.writer.line("%context = load ptr, ptr %args, !invariant.load !{}")
+        for i, buffer in enumerate(function.buffers, 1):
+            self.pointers[buffer] = Value(int64, (self._word(i, "ptr"),), 0, 0)
+        for buffer in function.scratch:
+            slot = self.writer.slot(f"[{buffer.size} x {element_type(buffer.dtype)}]", align=64)
+            self.pointers[buffer] = Value(int64, (slot,), 0, 0)
+        for i, name in enumerate(function.sizes, 1 + len(function.buffers)):
+            self.sizes[name] = Value(int64, (self._word(i, "i64"),), 0, 0)
+
+    def _word(self, number: int, type_: str) -> str:
+        at = self.writer.here(f"getelementptr i64, ptr %args, i64 {number}")
+        return self.writer.here(f"load {type_}, ptr {at}, !invariant.load !{{}}")
+
+
+def emit_kernel(function: Function, symbol: str, target: Target, *, debug: bool = False) -> str:
+    """A kernel as LLVM assembly: a module with its definition and the declarations it needs.
+
+    >>> import numpy as np
+    >>> from weft.backends.llvm.emit.kernel import emit_kernel
+    >>> from weft.backends.llvm.target import host_target
+    >>> from weft.loop.builder import Builder
+    >>> b = Builder()
+    >>> x = b.buffer("x", np.dtype("f4"), 4)
+    >>> with b.vector(4) as i:
+    ...     b.store(x, i, b.mul(b.load(x, i), 2.0))
+    >>> text = emit_kernel(b.function("double", written=[x]), "double", host_target())
+    >>> "load <4 x float>" in text
+    True
+    """
+    return Kernel(function, instruction_set(target), debug=debug).text(symbol)

@@ -1,0 +1,116 @@
+"""Loops: one iteration after the other, or several at a time in lanes.
+
+A vector loop runs whole vectors first, then what is left over. What it accumulates is kept in lanes, and
+combined at the end in a fixed tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.backends.llvm.emit.indices import ZERO
+from weft.backends.llvm.emit.lanes import Varying, assigned, lane_count
+from weft.backends.llvm.emit.prefetch import Place
+from weft.backends.llvm.emit.types import Value, constant, identity
+from weft.base.dtypes import int64
+from weft.loop.ir import Loop
+
+if TYPE_CHECKING:
+    from weft.backends.llvm.emit.statements import Statements
+
+
+class Loops:
+    """Writes loops. A function, or a target, whose loops run in another way has a subclass.
+
+    Attributes:
+        ahead: what vector loops ask for, because later ones write it.
+    """
+
+    def __init__(self, code: Statements) -> None:
+        self.machine, self.target = code.machine, code.machine.target
+        self.scalars, self.registers = code.scalars, code.scalars.registers
+        self.indices, self.lanes, self.locals = code.indices, code.lanes, code.locals
+        self.memory, self.counted, self.block = code.memory, code.flow.counted, code.block
+        self.value = code.indices.value
+        self.ahead: dict[Loop, list[Place]] = {}
+
+    def loop(self, s: Loop) -> None:
+        """Write a loop in the way of its kind."""
+        if s.kind == "vector" and not self.lanes.count:
+            varying = Varying(s)
+            if varying.possible:
+                self.vector(s, varying)
+                return
+        if s.kind == "parallel":
+            self.parallel(s)
+        else:
+            self.serial(s, self.value(s.start), self.value(s.stop))
+
+    def serial(self, s: Loop, start: Value, stop: Value) -> None:
+        """One iteration after the other."""
+        self.counted(s.variable, start, stop, 1, lambda: self.block(s.body), assigned(s.body))
+
+    def parallel(self, s: Loop) -> None:
+        """Iterations that threads may share; here one after the other."""
+        self.serial(s, self.value(s.start), self.value(s.stop))
+
+    def vector(self, s: Loop, varying: Varying) -> None:
+        """Several iterations at a time, in the lanes of vectors."""
+        start, stop = self.value(s.start), self.value(s.stop)
+        extent = None if start.number is None or stop.number is None else stop.number - start.number
+        if extent is not None and extent <= 0:
+            return
+        lanes = lane_count(s, varying, self.target, extent)
+        lanes = lanes if extent is None else self.machine.possible_lanes(min(lanes, extent))
+        if lanes == 1:
+            self.serial(s, start, stop)
+            return
+        whole = self._whole(start, stop, extent, lanes)
+        begun = self.open_lanes(s, varying, lanes)
+        self.counted(s.variable, start, whole, lanes, lambda: self._turn(s), list(varying.reductions))
+        rest = None if extent is None else extent % lanes
+        if rest is not None and rest > 1:
+            self.lanes.count, self.indices.variables[s.variable] = self.machine.possible_lanes(rest), whole
+            self.block(s.body)
+            whole = constant(whole.number + self.lanes.count, int64)
+            rest -= self.lanes.count
+        self.close_lanes(varying, begun)
+        if rest is None or rest == 1:
+            self.serial(s, whole, stop)
+
+    def _turn(self, s: Loop) -> None:
+        """The body of a vector loop, and what it asks for ahead of a later one."""
+        for buffer, index in self.ahead.get(s, ()):
+            self.memory.prefetch(buffer, index)
+        self.block(s.body)
+
+    def _whole(self, start: Value, stop: Value, extent: int | None, lanes: int) -> Value:
+        """Where the part of a loop ends that whole vectors cover."""
+        if extent is not None:
+            return constant(start.number + extent // lanes * lanes, int64)
+        count = self.scalars.max(self.scalars.sub(stop, start), ZERO)
+        rest = self.scalars.rem(count, constant(lanes, int64))
+        return self.indices.sum(start, self.scalars.sub(count, rest))
+
+    def open_lanes(self, s: Loop, varying: Varying, lanes: int) -> list[Value]:
+        """Begin to write lanes; gives what the locals held that the loop accumulates into."""
+        self.lanes.open(s, varying, lanes)
+        begun = [self.locals[local] for local in varying.reductions]
+        for local, instruction in varying.reductions.items():
+            self.locals[local] = self.registers.in_lanes(identity(instruction, local.dtype), lanes)
+        return begun
+
+    def close_lanes(self, varying: Varying, begun: list[Value]) -> None:
+        """Write single elements again, and combine what is in lanes with what the locals held."""
+        self.lanes.close()
+        for (local, instruction), old in zip(varying.reductions.items(), begun, strict=True):
+            total = self.reduced(instruction, self.locals[local])
+            self.locals[local] = self.scalars.apply(instruction, old, total)
+
+    def reduced(self, instruction: str, x: Value) -> Value:
+        """All lanes combined: the halves, then the halves of that, and so on."""
+        registers, apply = self.registers, self.scalars.apply
+        x = registers.padded(x, 1 << (x.lanes - 1).bit_length(), identity(instruction, x.dtype))
+        while x.lanes > 2:
+            x = apply(instruction, registers.half(x, 0), registers.half(x, x.lanes // 2))
+        return apply(instruction, registers.lane(x, "0"), registers.lane(x, "1"))
