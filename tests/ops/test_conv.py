@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import weft
 from tests.ops.oracles_network import naive_conv
+from weft.ops.conv import kernel as conv_kernel
 from weft.ops.conv.primitive import conv
-from weft.ops.conv.primitive import kernel as conv_kernel
 
 
 @st.composite
