@@ -25,7 +25,7 @@ WIDTH = 110
 HEAD = '"""Written by ``python -m tests.stubs --write``."""\n\n# ruff: noqa\n# fmt: off\n'
 OPERAND = "Operand = Tensor | np.ndarray[Any, Any] | np.generic | complex\n"
 NOT_METHODS = {"__array_function__", "__array_priority__", "__array_ufunc__", "__hash__"}
-UNARY = {f"__{name}__" for name in _UNARY} | {*_SHORT, "zero_"}
+UNARY = {f"__{name}__" for name in _UNARY} | {*_SHORT, "conj", "zero_"}
 OPERATORS = """from typing import Any
 
 from weft.tensor.functions import Operand
@@ -68,39 +68,31 @@ def functions_stub() -> str:
     """``weft/tensor/functions.pyi``: the functions that ops are by their declaration."""
     imports = "from typing import Any\n\nimport numpy as np\n\nfrom weft.tensor.tensor import Tensor\n\n"
     takes = {1: "x: Operand, /", 2: "x1: Operand, x2: Operand, /"}
-    arity = {n: len(op.inputs) for op in OPS.values() if op.public for n in op.public.names or (op.name,)}
-    lines = [f"def {name}({takes[arity[name]]}) -> Tensor: ...\n" for name in sorted(FUNCTIONS)]
+    lines = [f"def {name}({takes[_arity(name)]}) -> Tensor: ...\n" for name in sorted(FUNCTIONS)]
     return f"{HEAD}{imports}{OPERAND}\n{''.join(lines)}"
 
 
 def interface_stub() -> str:
-    """``weft/tensor/interface.pyi``: methods as other names of the functions that they are."""
+    """``weft/tensor/interface.pyi``: methods as other names of the functions that they are.
+
+    Operators and elementwise methods are written out: rules of ops use them while modules are read, before a
+    type checker has inferred the type of an assignment.
+    """
     found, have = _method_homes(), attached()
     modules = {home.module: f"_{home.module.rpartition('.')[2]}" for home in found.values()}
     assert len(set(modules.values())) == len(modules), "modules of one name need longer ones here"
-    simple = {name for name in found if _is_unary(have[name])}  # spelled out: aliases are inferred in circles
-    aliases = [f"{n} = {modules[home.module]}.{home.name}" for n, home in found.items() if n not in simple]
+    aliases = [f"{name} = {modules[home.module]}.{home.name}" for name, home in found.items()]
     properties = [name for name, value in have.items() if isinstance(value, property)]
     rest = [n for n in have if n not in found and n not in properties and f"def {n}(" not in OPERATORS]
-    methods = [f"    def {n}(self) -> Tensor: ...\n" for n in sorted({*simple, *UNARY.intersection(rest)})]
-    methods += [f"    def {n}(self, other: Operand) -> Tensor: ...\n" for n in rest if n not in UNARY]
+    takes = {name: ", other: Operand, /" * (_arity(name) - 1) for name in rest}
     return (
         HEAD
         + "".join(f"from {m.rpartition('.')[0]} import {a[1:]} as {a}\n" for m, a in sorted(modules.items()))
         + OPERATORS
         + "".join(f"    @property\n    def {name}(self) -> Tensor: ...\n" for name in properties)
-        + "".join(methods)
+        + "".join(f"    def {name}(self{more}) -> Tensor: ...\n" for name, more in takes.items())
         + f"{packed(aliases, '; ')}\n"
     )
-
-
-def _is_unary(value: object) -> bool:
-    """Whether a method takes nothing but its tensor, and gives one."""
-    function = _function(value)
-    if not callable(function) or isinstance(value, property):
-        return False
-    signature = inspect.signature(function)
-    return len(signature.parameters) == 1 and signature.return_annotation in ("Tensor", "Any")
 
 
 def re_exports(found: Mapping[str, Home]) -> str:
@@ -146,14 +138,19 @@ def _method_homes() -> dict[str, Home]:
         plain = name if name.endswith("__") else name.removesuffix("_")
         function = have.get(plain, value)
         if function is FUNCTIONS.get(plain):
-            found[name] = Home("weft.tensor.functions", plain)
+            if name != plain:
+                found[name] = Home("weft.tensor.functions", plain)
         elif plain in late:
             found[name] = late[plain]
         elif not isinstance(value, property) and (home := _home_of(function)) is not None:
             found[name] = home
-    for name in ("__getitem__", "__matmul__"):  # known by the operators
-        del found[name]
-    return found
+    return {name: home for name, home in found.items() if name not in ("__getitem__", "__matmul__", "conj")}
+
+
+def _arity(name: str) -> int:
+    """How many tensors an operator or a function of elements takes."""
+    found = {n: len(op.inputs) for op in OPS.values() if op.public for n in op.public.names or (op.name,)}
+    return found.get(name, 1 if name in UNARY else 2)
 
 
 def _home_of(value: object) -> Home | None:

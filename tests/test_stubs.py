@@ -87,6 +87,7 @@ def test_declared_op_has_a_signature_and_an_example_that_runs(cube: str) -> None
 def test_declared_op_is_in_the_stubs(cube: str) -> None:
     assert "def cube(x: Operand, /) -> Tensor: ..." in stubs.functions_stub()
     assert "cube as cube" in stubs.weft_stub()
+    assert "def cube(self) -> Tensor: ..." in stubs.interface_stub()
     assert "cube_ = _functions.cube" in stubs.interface_stub()
 
 
