@@ -73,7 +73,7 @@ test-interop: $(INTEROP)/.stamp
 check: $(VENV)/.stamp
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy --strict weft
+	$(VENV)/bin/mypy
 
 # the peers have environments of their own beside this one; bench/environments.py makes them
 bench: $(BENCH)/weft/.stamp

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import weft
+from weft.backends.eager import calls as eager_calls
 from weft.backends.eager.graphs import EXACT_KERNELS
-from weft.backends.eager.kernels import calls as eager_calls
 
 Function = Callable[..., Any]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.backends.eager.kernels import rules as eager_rules
+from weft.backends.eager import rules as eager_rules
 
 Function = Callable[..., Any]
 

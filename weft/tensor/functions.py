@@ -52,13 +52,13 @@ _PUBLIC_NAMES = {
 }
 
 
-def _of_one(op: Op) -> Any:
+def _of_one(op: Op) -> Function:
     op.on_tensors = function = build(op)
     function.__wrapped__ = _one  # type: ignore[attr-defined]
     return function
 
 
-def _of_two(op: Op) -> Callable[..., Any]:
+def _of_two(op: Op) -> Function:
     """Apart from the op's own function, which operators share, so that these do not pay for the check."""
 
     def function(x1: Operand = MISSING, x2: Operand = MISSING, /, *more: object, **unknown: object) -> Any:
@@ -74,11 +74,11 @@ def _of_two(op: Op) -> Callable[..., Any]:
     return function
 
 
-def _one(x: Tensor, /) -> Any:
+def _one(x: Tensor, /) -> Tensor:  # type: ignore[empty-body]
     """The signature that tools see of a function of one tensor."""
 
 
-def _two(x1: Operand, x2: Operand, /) -> Any:
+def _two(x1: Operand, x2: Operand, /) -> Tensor:  # type: ignore[empty-body]
     """The signature that tools see of a function of two tensors."""
 
 

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.base.dtypes import DTypeLike
+from weft.base.dtypes import DType
 from weft.base.public import public
 from weft.errors import ArgumentError
-from weft.ops.op import Composite, Op, Tensor, casting, set_large_layer
+from weft.ops.op import Array, Composite, Op, Tensor, casting, set_large_layer
 from weft.tensor.rules import Backward, Edges, Saved
 
 ndarray, ufunc = np.ndarray, np.ufunc
@@ -46,7 +46,7 @@ class Layer(Protocol):
     ) -> Sequence[Any] | None:
         """What a backward rule gives on arrays; they are seen as flat if it works element by element."""
 
-    def empty(self, shape: Sequence[int], dtype: DTypeLike | None) -> Any:
+    def empty(self, shape: Sequence[int], dtype: DType) -> Array:
         """An array of any content, in memory that is used again and again."""
 
 
@@ -87,7 +87,7 @@ def evaluate_large(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     return op.eval(*arrays, **attrs)
 
 
-def empty(shape: Sequence[int], dtype: DTypeLike | None) -> Any:
+def empty(shape: Sequence[int], dtype: DType) -> Array:
     """A large array of any content."""
     layer = _kernels.found()
     return np.empty(shape, dtype) if layer is None else layer.empty(shape, dtype)
