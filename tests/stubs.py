@@ -46,12 +46,12 @@ def public_names() -> dict[str, Home]:
 
 def weft_stub() -> str:
     """``weft/__init__.pyi``."""
-    return f"{HEAD}{re_exports(public_names())}\n__version__: str\n__array_api_version__: str\n"
+    return f"{HEAD}{re_exports(public_names())}\n__all__: list[str]\n__version__: str\n__array_api_version__: str\n"
 
 
 def functional_stub() -> str:
     """``weft/functional.pyi``: all of it is in weft, too."""
-    return HEAD + re_exports({name: Home("weft", name) for name in homes(NETWORK)})
+    return HEAD + re_exports({name: Home("weft", name) for name in homes(NETWORK)}) + "\n__all__: list[str]\n"
 
 
 def layers_stub() -> str:

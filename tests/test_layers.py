@@ -78,7 +78,7 @@ def imports_of(tree: ast.AST, modules: frozenset[str], inside: bool = False) -> 
             names = [name if name in modules else str(child.module) for name in full]
         else:
             names = []
-        yield from (Import(child.lineno, n, inside) for n in names if n.split(".")[0] == "weft")
+        yield from (Import(child.lineno, n, inside) for n in names if n.split(".")[0] == "weft")  # type: ignore[attr-defined]
         yield from imports_of(child, modules, function)
 
 

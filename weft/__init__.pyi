@@ -226,5 +226,6 @@ bool = bool_
 clamp = clip
 device = Device
 
+__all__: list[str]
 __version__: str
 __array_api_version__: str

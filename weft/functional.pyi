@@ -37,3 +37,5 @@ from weft import (
     tanhshrink as tanhshrink, threshold as threshold, triplet_margin_loss as triplet_margin_loss,
     triplet_margin_with_distance_loss as triplet_margin_with_distance_loss, unfold as unfold,
 )
+
+__all__: list[str]

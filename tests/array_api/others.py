@@ -44,7 +44,7 @@ def check_values(call: Call, dtype: str = "float64") -> None:
         if theirs.dtype.kind not in "fc":
             assert ours.dtype == theirs.dtype
         elif call.exact:
-            assert (weft.real(ours).dtype, ours.dtype.kind) == (dtype, theirs.dtype.kind)
+            assert (weft.real(ours).dtype, ours.dtype.kind) == (dtype, theirs.dtype.kind)  # type: ignore[comparison-overlap]
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=tolerance, atol=tolerance)
 
 

@@ -243,7 +243,7 @@ def test_argument_changed_before_backward_counts_as_it_was() -> None:
         w -= 1.0
         x[0] = 9.0
     y.backward()
-    assert [x.grad.tolist(), w.grad.tolist()] == expected
+    assert [x.grad.tolist(), w.grad.tolist()] == expected  # type: ignore[attr-defined]
 
 
 def test_argument_changed_in_place_by_the_function() -> None:

@@ -103,7 +103,7 @@ def test_elementwise_op_may_name_its_output_and_carry_scalar_code() -> None:
         return np.exp(x)
 
     check_op(exp)
-    assert exp.op.scalar is code
+    assert exp.op.scalar is code  # type: ignore[attr-defined]
 
 
 def test_variadic_op() -> None:

@@ -92,8 +92,8 @@ def test_backward_with_retained_graph_works_once_the_hook_is_gone(where: str) ->
     fresh_x, fresh_w, fresh_h, fresh_y = model()
     fresh_x.grad = fresh_w.grad = None
     fresh_y.backward()
-    assert x.grad.tolist() == fresh_x.grad.tolist()
-    assert w.grad.tolist() == fresh_w.grad.tolist()
+    assert x.grad.tolist() == fresh_x.grad.tolist()  # type: ignore[attr-defined]
+    assert w.grad.tolist() == fresh_w.grad.tolist()  # type: ignore[attr-defined]
     assert h.grad.tolist() == fresh_h.grad.tolist()
 
 

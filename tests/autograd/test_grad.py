@@ -184,7 +184,7 @@ def test_gradient_that_the_user_holds_does_not_change_as_more_accumulates() -> N
 def test_changing_the_gradient_in_place_changes_what_the_next_backward_adds_to() -> None:
     x = leaf(3.0)
     (x * x).sum().backward()
-    x.grad *= 0.0
+    x.grad *= 0.0  # type: ignore[assignment]
     (x * x).sum().backward()
     assert x.grad.tolist() == [6.0]
 
@@ -221,7 +221,7 @@ def test_wrong_seed_is_an_error(seed: Any, error: type[Exception]) -> None:
         y.backward(seed)
     assert x.grad is None
     y.sum().backward()  # nothing was freed
-    assert x.grad.tolist() == [2.0, 4.0]
+    assert x.grad.tolist() == [2.0, 4.0]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", [[1.0, 2.0], (1, 2), np.array([1, 2]), weft.tensor([1, 2])])
@@ -259,7 +259,7 @@ def test_backward_with_create_graph_gives_gradients_with_a_graph() -> None:
     assert first.requires_grad
     x.grad = None
     first.sum().backward()
-    assert x.grad.tolist() == [18.0]
+    assert x.grad.tolist() == [18.0]  # type: ignore[attr-defined]
 
 
 def test_gradient_penalty_reaches_the_parameter() -> None:

@@ -121,7 +121,7 @@ def test_hook_stays_on_a_leaf_over_backward_calls_and_updates() -> None:
         x -= x.grad
     x.grad = None
     (x * 3.0).sum().backward()
-    assert x.grad.tolist() == [30.0]
+    assert x.grad.tolist() == [30.0]  # type: ignore[attr-defined]
 
 
 def test_hook_runs_for_grad_too() -> None:
@@ -167,7 +167,7 @@ def test_hook_in_a_backward_with_graph_is_differentiated() -> None:
     y.backward(create_graph=True)  # 3 * 3 x**2
     first, x.grad = x.grad, None
     first.sum().backward()
-    assert x.grad.tolist() == [36.0]
+    assert x.grad.tolist() == [36.0]  # type: ignore[attr-defined]
 
 
 def test_hook_does_not_record_unless_a_graph_is_wanted() -> None:

@@ -279,7 +279,7 @@ def test_data_must_be_a_tensor_of_the_same_type() -> None:
     with pytest.raises(ShapeError, match=r"must be a tensor of type f32\[2\], got f32\[3\]"):
         x.data = weft.ones(3)
     with pytest.raises(weft.errors.ArgumentError, match="must be a tensor, got list"):
-        x.data = [1.0, 2.0]
+        x.data = [1.0, 2.0]  # type: ignore[assignment]
     assert x.tolist() == [1.0, 2.0]
 
 

@@ -37,7 +37,7 @@ def compiled(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
 
 def checked(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
     """The same with every index checked, by the code that LLVM finds soonest: it has the same checks."""
-    with patch.object(driver, "Source", partial(driver.Source, quick=True)):
+    with patch.object(driver, "Source", partial(driver.Source, quick=True)):  # type: ignore[attr-defined]
         return build_executable(graph, debug=True)(arrays)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from weft.base import threads
+from weft.config import settings
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +70,7 @@ def test_environment_tells_the_first_number(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(threads, "usable_processors", lambda: 6)
-    monkeypatch.setattr(threads.settings, "chosen", {})
+    monkeypatch.setattr(settings, "chosen", {})
     assert threads._default_number() == expected
 
 

@@ -135,8 +135,8 @@ def test_private_names_and_super_mean_the_class() -> None:
     assert converted(Derived.value)(derived, 1) == 11
     assert converted(Derived.kind)(derived) == [Derived]
     assert converted(Base.__init__)(base, -1) is None
-    assert converted(Base.sign.fget)(base) == "-"
-    assert converted(Base.make.__func__)(Derived, -3).value() == 0
+    assert converted(Base.sign.fget)(base) == "-"  # type: ignore[attr-defined]
+    assert converted(Base.make.__func__)(Derived, -3).value() == 0  # type: ignore[attr-defined]
     assert converted(Base.double)(3) == 12
 
 

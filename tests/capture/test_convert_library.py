@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 def scanner(text: str) -> Any:
     decoder = json.decoder.JSONDecoder()
     decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
-    decoder.parse_object, decoder.parse_string = json.decoder.JSONObject, json.decoder.py_scanstring
+    decoder.parse_object, decoder.parse_string = json.decoder.JSONObject, json.decoder.py_scanstring  # type: ignore[attr-defined]
     return decoder.decode(text)
 
 
@@ -82,7 +82,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "fraction": lambda: Fraction("3.25e-1") + Fraction(2, 7) ** 3 - Fraction(1.5) // Fraction(1, 3),
     "limit_denominator": lambda: Fraction("3.14159265358979").limit_denominator(1000),
     "fraction order": lambda: sorted([Fraction(1, 3), 0.3, Fraction(-1, 2), 2]),
-    "mean": lambda: (statistics.mean([1, 2, Fraction(1, 2)]), statistics.fmean([1.5, 2.5])),
+    "mean": lambda: (statistics.mean([1, 2, Fraction(1, 2)]), statistics.fmean([1.5, 2.5])),  # type: ignore[type-var]
     "median": lambda: [statistics.median_grouped([1, 3, 3, 5], 2), statistics.multimode("aabbc")],
     "stdev": lambda: (statistics.stdev([1.0, 2.5, 7.0]), statistics.quantiles([1, 2, 3, 9], n=5)),
     "regression": lambda: statistics.linear_regression([1, 2, 3], [2.0, 4.5, 6.0]),

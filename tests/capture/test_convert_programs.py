@@ -198,7 +198,7 @@ class Watch:
 
 
 def run(source: str, args: tuple[int, int], *, convert: bool) -> Any:
-    watch, box = Watch(), {}
+    watch, box = Watch(), {}  # type: ignore[var-annotated]
     tools = {"suppress": contextlib.suppress, "nullcontext": contextlib.nullcontext}
     function = function_from(source, log=watch.log, box=box, note=watch.note, rounds=watch.rounds, **tools)
     call = converted(function) if convert else function

@@ -101,7 +101,7 @@ def test_only_states_that_are_held_get_new_arrays() -> None:
     held, places = p.detach(), [id(p._data), id(q._data)]
     add(weft.ones(2))
     assert [id(p._data) == places[0], id(q._data) == places[1]] == [False, True]
-    assert add.versions[0].run.flags[-1] == (False, False, True)
+    assert add.versions[0].run.flags[-1] == (False, False, True)  # type: ignore[attr-defined]
     assert (held.tolist(), p.tolist(), q.tolist()) == ([1.0, 1.0], [2.0, 2.0], [4.0, 4.0, 4.0])
 
 
@@ -209,8 +209,8 @@ def test_states_of_a_graph_with_a_backward_graph_are_kept_for_it() -> None:
     assert w.grad.tolist() == [1.0, 1.0]
     w.grad = None
     second.backward()
-    assert w.grad.tolist() == [2.0, 2.0]
-    assert not any(version.run.flags for version in f.versions)
+    assert w.grad.tolist() == [2.0, 2.0]  # type: ignore[attr-defined]
+    assert not any(version.run.flags for version in f.versions)  # type: ignore[attr-defined]
 
 
 def test_failing_run_changes_nothing() -> None:
@@ -249,7 +249,7 @@ def test_training_step_in_place_agrees_with_eager() -> None:
             losses.append(run(x, y).item())
             kept.append([p.detach() for p in model.parameters()] if i % 2 else None)
         if backend is not None:
-            assert any(any(flags) for flags in run.versions[0].run.flags)
+            assert any(any(flags) for flags in run.versions[0].run.flags)  # type: ignore[attr-defined]
         return losses, [p.numpy() for old in kept if old for p in old]
 
     (eager, before), (compiled, after) = train(None), train(InPlace)

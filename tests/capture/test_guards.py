@@ -114,7 +114,7 @@ def test_items_of_dicts_and_lists_are_noticed() -> None:
 
     @weft.compile
     def f(x: Any) -> Any:
-        for value in settings["list"]:
+        for value in settings["list"]:  # type: ignore[attr-defined]
             x = x + value
         return x * settings["factor"]
 
@@ -124,7 +124,7 @@ def test_items_of_dicts_and_lists_are_noticed() -> None:
     assert f(x).item() == 12.0
     settings["list"][0] = 2.0
     assert f(x).item() == 15.0
-    settings["list"].append(1.0)
+    settings["list"].append(1.0)  # type: ignore[attr-defined]
     assert f(x).item() == 18.0
 
 

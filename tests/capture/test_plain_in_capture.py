@@ -11,7 +11,7 @@ import pytest
 import weft
 from tests.capture.convert_snippets import CASES
 
-ARGUMENTS = [(function, args) for function, runs in CASES for args in runs]
+ARGUMENTS = [(function, args) for function, runs in CASES for args in runs]  # type: ignore[attr-defined]
 
 
 def outcome(run: Callable[[], Any]) -> tuple[str, Any]:

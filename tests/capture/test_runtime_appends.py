@@ -145,7 +145,7 @@ def last_item_in_a_while(x: Any) -> Any:
 
 
 def length_in_a_while(x: Any) -> Any:
-    ys = []
+    ys = []  # type: ignore[var-annotated]
     while len(ys) < 6 and x.sum() > 1:
         x = x * 0.7
         if x[1] > 0.7:
@@ -157,7 +157,7 @@ def length_in_a_while(x: Any) -> Any:
 
 
 def truth_of_a_list(x: Any) -> Any:
-    ys = []
+    ys = []  # type: ignore[var-annotated]
     for v in x:
         if ys:
             v = v + 10
@@ -254,7 +254,7 @@ def lists_in_a_dict(x: Any) -> Any:
 
 
 def rejection(x: Any) -> Any:
-    kept, n = [], 0
+    kept, n = [], 0  # type: ignore[var-annotated]
     while len(kept) < 3:
         y = weft.sin(x.sum() * n)
         n += 1

@@ -333,7 +333,7 @@ def test_matrix_product_by_scalars() -> None:
             for j in range(3):
                 s = 0.0
                 for k in range(3):
-                    s = s + a[i, k] * a[k, j]
+                    s = s + a[i, k] * a[k, j]  # type: ignore[assignment]
                 out[i, j] = s
         return out
 

@@ -183,7 +183,7 @@ def test_gradient_that_is_cleared_first_needs_no_guard() -> None:
     step(weft.ones(1))
     w.grad = None
     step(weft.ones(1))
-    assert (w.grad.item(), len(step.versions)) == (1.0, 1)
+    assert (w.grad.item(), len(step.versions)) == (1.0, 1)  # type: ignore[attr-defined]
 
 
 def test_gradient_of_before_stays_as_it_was() -> None:

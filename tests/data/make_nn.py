@@ -74,7 +74,7 @@ def tensors(out: Any) -> list[Any]:
 
 
 def layers() -> dict[str, np.ndarray]:
-    found = {}
+    found = {}  # type: ignore[var-annotated]
     for name, make in LAYERS.items():
         torch.manual_seed(0)
         layer, shapes = make()
@@ -133,8 +133,8 @@ def schedules() -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    import torch
-    from torch import nn
+    import torch  # type: ignore[no-redef]
+    from torch import nn  # type: ignore[no-redef]
 
     everything = {**layers(), **trajectories(), **schedules()}
     index = {name: (list(array.shape), array.dtype.name) for name, array in everything.items()}

@@ -289,7 +289,7 @@ def test_error_that_is_pickled_keeps_names_line_and_path() -> None:
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert str(again) == str(caught.value)
     assert "where left is f32[3] and right is f32[4]" in str(again)
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as caught:  # type: ignore[assignment]
         weft.compile(lambda x: weft.log(x), check_nan=True)(-left)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
 

@@ -137,7 +137,7 @@ def _key(draw: Draw, size: int) -> tuple[int, int, int]:
 
 
 def _join(draw: Draw, b: Builder) -> None:
-    x = _any(draw, b, lambda v: v.type.ndim > 0 and np.prod(v.type.shape) * 2 <= MOST)
+    x = _any(draw, b, lambda v: v.type.ndim > 0 and np.prod(v.type.shape) * 2 <= MOST)  # type: ignore[return-value]
     if x is None:
         return
     others = [v for v in b.values if v.type == x.type]

@@ -200,12 +200,12 @@ class _Writer:
             near = rng.integers(0 if low == 0 else -3, 9, n).astype(dtype)
             return np.where(rng.random(n) < 0.3, wide, near).astype(dtype)
         if kind(dtype) == "b":
-            return rng.random(n) < 0.5
+            return rng.random(n) < 0.5  # type: ignore[return-value]
         if buffer in self.wild:
             return rng.choice(WILD, n).astype(dtype)
         whole = rng.integers(-SMALL, SMALL, n, endpoint=True).astype(np.float64)
         if kind(dtype) == "c":
-            whole = whole + 1j * rng.integers(-SMALL, SMALL, n, endpoint=True)
+            whole = whole + 1j * rng.integers(-SMALL, SMALL, n, endpoint=True)  # type: ignore[assignment]
         return whole.astype(dtype)
 
     def source(self, dtype: DType, wild: bool, last: int) -> Buffer:

@@ -69,7 +69,7 @@ def check(name: str, prepare: Callable[[Any], Callable[..., Any]]) -> None:
     for key, value in layer.state_dict().items():
         close(value, after[key])
     weighted_sum(outs).backward()
-    for i, expected in stored(name, "in_grad").items():
+    for i, expected in stored(name, "in_grad").items():  # type: ignore[assignment]
         close(inputs[int(i)].grad, expected)
     parameters = dict(layer.named_parameters())
     for key, expected in stored(name, "grad").items():

@@ -65,7 +65,7 @@ def test_backward_hooks_change_gradients() -> None:
     before.remove()
     x.grad = None
     layer(x).sum().backward()
-    assert x.grad.tolist() == [2.0, 2.0]
+    assert x.grad.tolist() == [2.0, 2.0]  # type: ignore[attr-defined]
 
 
 def test_backward_hook_of_several_inputs_and_outputs() -> None:
@@ -111,7 +111,7 @@ def test_copies_keep_hooks_or_have_none(duplicate: Any) -> None:
     twin = duplicate(layer)
     assert twin(1.0) == 2.0
     twin.register_forward_hook(twice)
-    assert (twin(1.0), layer(1.0)) == (4.0, 2.0)
+    assert (twin(1.0), layer(1.0)) == (4.0, 2.0)  # type: ignore[comparison-overlap]
 
 
 def test_removed_hooks_leave_nothing() -> None:

@@ -97,18 +97,18 @@ def test_loading_keeps_the_parameters_themselves() -> None:
 def test_attributes_keep_their_kind() -> None:
     net = Net()
     with pytest.raises(weft.errors.ArgumentError, match="scale must stay a parameter or None, got Tensor"):
-        net.scale = weft.ones(2)
+        net.scale = weft.ones(2)  # type: ignore[assignment]
     with pytest.raises(weft.errors.ArgumentError, match="head must stay a module or None, got int"):
-        net.head = 3
+        net.head = 3  # type: ignore[assignment]
     with pytest.raises(weft.errors.ArgumentError, match="count must stay a buffer or None, got float"):
         net.count = 1.0
-    net.scale = None
+    net.scale = None  # type: ignore[assignment]
     assert "scale" not in dict(net.named_parameters())
     net.scale = nn.Parameter(weft.zeros(2))
     net.count = weft.tensor(5.0)
     assert dict(net.named_buffers())["count"].item() == 5.0
     del net.scale
-    net.scale = weft.ones(2)
+    net.scale = weft.ones(2)  # type: ignore[assignment]
     assert "scale" not in net.state_dict()
 
 

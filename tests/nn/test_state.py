@@ -145,7 +145,7 @@ def test_weight_norm_keeps_the_weight_until_a_length_changes(dim: int | None) ->
     assert normed is plain
     np.testing.assert_allclose(normed(x).detach().numpy(), expected, atol=1e-6)
     with weft.no_grad():
-        normed.weight_g *= 2.0
+        normed.weight_g *= 2.0  # type: ignore[attr-defined]
     np.testing.assert_allclose(normed.weight.detach().numpy(), 2 * weight.numpy(), atol=1e-6)
     nn.utils.remove_weight_norm(normed)
     assert sorted(normed.state_dict()) == ["bias", "weight"]

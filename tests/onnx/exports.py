@@ -67,7 +67,7 @@ class Exported:
     def evaluate(self, *arrays: Any) -> list[Any]:
         """What the standard's reference computes."""
         with np.errstate(all="ignore"):
-            results: list[Any] = ReferenceEvaluator(self.model).run(None, self._feeds(arrays, {}))
+            results: list[Any] = ReferenceEvaluator(self.model).run(None, self._feeds(arrays, {}))  # type: ignore[assignment]
         return results
 
     def _feeds(self, arrays: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:

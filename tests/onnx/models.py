@@ -25,7 +25,7 @@ def floats(*shape: int) -> np.ndarray[Any, Any]:
 
 
 def expected(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
-    return ReferenceEvaluator(model).run(None, dict(feeds))
+    return ReferenceEvaluator(model).run(None, dict(feeds))  # type: ignore[return-value]
 
 
 def check(model: onnx.ModelProto, graph: weft.Graph, feeds: Mapping[str, Any], rtol: float = 1e-5) -> None:

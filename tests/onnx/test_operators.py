@@ -44,7 +44,7 @@ def results(op: str, inputs: list[Any], known: str = "", outputs: int = 1, **att
 
 def reference(op: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> list[Array]:
     feeds = {n: x for n, x in zip(NAMES, inputs, strict=False) if x is not None}
-    return ReferenceEvaluator(model_of(op, inputs, outputs, **attributes)).run(None, feeds)
+    return ReferenceEvaluator(model_of(op, inputs, outputs, **attributes)).run(None, feeds)  # type: ignore[return-value]
 
 
 def agree(op: str, inputs: list[Any], known: str = "", outputs: int = 1, **attributes: Any) -> None:

@@ -211,7 +211,7 @@ def test_multi_dot_takes_the_cheap_order(monkeypatch: pytest.MonkeyPatch) -> Non
     from weft.ops.linalg import products as linalg_products
 
     shapes = []
-    original = linalg_products.matmul
+    original = linalg_products.matmul  # type: ignore[attr-defined]
     monkeypatch.setattr(
         linalg_products, "matmul", lambda a, b: shapes.append((a.shape, b.shape)) or original(a, b)
     )

@@ -55,7 +55,7 @@ def test_compiled_updates_are_one_graph_and_give_the_same_averages() -> None:
         found.append(flat(ema.state_dict()["averages"].values()))
         assert ema.state_dict()["updates"] == 12
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
-    assert len(run.versions) == 1
+    assert len(run.versions) == 1  # type: ignore[attr-defined]
 
 
 def test_warmup_keeps_less_at_the_start() -> None:

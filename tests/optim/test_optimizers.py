@@ -324,7 +324,7 @@ def test_lbfgs_takes_a_compiled_closure() -> None:
         assert losses[-1] < losses[0]
     np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-9)
     np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-6)
-    assert len(run.versions) <= 2  # with gradients at first, or without
+    assert len(run.versions) <= 2  # type: ignore[attr-defined] # with gradients at first, or without
 
 
 def test_lbfgs_finds_the_lowest_point_of_a_valley() -> None:

@@ -200,7 +200,7 @@ def test_registering_before_a_pass_and_again_under_the_same_name() -> None:
     graph = graph_of(silly, weft.ones(3))
     graph.optimize(rounds=1)
 
-    @graph_pass
+    @graph_pass  # type: ignore[no-redef]
     def spy(graph: Graph) -> Graph:
         seen.append("second")
         return graph

@@ -150,14 +150,14 @@ def test_outputs_that_are_asked_for(app: Any) -> None:
     inputs = {"x": X, "y": X}
     wanted = [{"name": "total"}]
     assert list(arrays_of(infer(app, "pair", inputs, outputs=wanted))) == ["total"]
-    wanted = [{"name": "total", "parameters": {"binary_data": True}}, {"name": "sum"}]
+    wanted = [{"name": "total", "parameters": {"binary_data": True}}, {"name": "sum"}]  # type: ignore[dict-item]
     found = arrays_of(infer(app, "pair", inputs, outputs=wanted))
     assert list(found) == ["total", "sum"]
     np.testing.assert_allclose(found["total"], (X * X).sum(1), rtol=1e-6)
     np.testing.assert_array_equal(found["sum"], X + X)
-    wanted = [{"name": "sum", "parameters": {"binary_data": False}}]
-    found = infer(app, "pair", inputs, outputs=wanted, parameters={"binary_data_output": True})
-    assert "data" in found.json["outputs"][0]
+    wanted = [{"name": "sum", "parameters": {"binary_data": False}}]  # type: ignore[dict-item]
+    found = infer(app, "pair", inputs, outputs=wanted, parameters={"binary_data_output": True})  # type: ignore[assignment]
+    assert "data" in found.json["outputs"][0]  # type: ignore[attr-defined]
 
 
 def test_a_request_for_no_outputs_gets_none(app: Any) -> None:

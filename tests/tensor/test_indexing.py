@@ -280,7 +280,7 @@ def test_setitem_of_a_failed_assignment_leaves_the_tensor_as_it_was() -> None:
     x = weft.arange(6).reshape(2, 3)
     for key, value in (((0, 5), 1), (slice(None), [1, 2]), (weft.tensor([0, 9]), 1), (0, "a"), (0, 1j)):
         with pytest.raises(WeftError):
-            x[key] = value
+            x[key] = value  # type: ignore[assignment]
     assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 

@@ -259,7 +259,7 @@ class Foreign:
 
 def test_operand_of_another_class_gets_its_turn() -> None:
     assert weft.ones(2) + Foreign() == "radd"
-    assert (weft.ones(2) == Foreign()) is True
+    assert (weft.ones(2) == Foreign()) is True  # type: ignore[comparison-overlap]
     with pytest.raises(TypeError, match="unsupported operand"):
         weft.ones(2) * Foreign()
 

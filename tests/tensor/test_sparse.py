@@ -129,7 +129,7 @@ def test_arithmetic_keeps_sparsity_where_it_can() -> None:
 
 def test_function_that_is_not_linear_sees_summed_duplicates() -> None:
     s = weft.sparse_coo_tensor([[0, 0]], [3.0, -3.0], (1,))
-    assert weft.square(s).to_dense().tolist() == [0.0]
+    assert weft.square(s).to_dense().tolist() == [0.0]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 1), -1])
@@ -142,8 +142,8 @@ def test_gradient_has_the_form_of_the_tensor() -> None:
     assert s.requires_grad
     assert s.grad is None
     (s @ weft.ones(3, dtype=weft.float64)).sum().backward()
-    assert s.grad.indices.tolist() == INDICES
-    assert s.grad.values.tolist() == [1.0] * 4
+    assert s.grad.indices.tolist() == INDICES  # type: ignore[attr-defined]
+    assert s.grad.values.tolist() == [1.0] * 4  # type: ignore[attr-defined]
     assert not s.detach().requires_grad
 
 

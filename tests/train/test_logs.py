@@ -117,7 +117,7 @@ def test_lines_sum_up_each_epoch(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_long_epoch_shows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])  # type: ignore[attr-defined]
     out = io.StringIO()
     lines = progress.Lines(out)
     lines.begin("epoch 1/3", 100, 20, 200)

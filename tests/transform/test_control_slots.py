@@ -178,7 +178,7 @@ def test_backward_and_updates_inside_a_loop() -> None:
     (found,) = program(x)
     training(python_loop, w, weft.tensor(x))
     np.testing.assert_allclose(found, w.detach().numpy(), rtol=1e-12)
-    np.testing.assert_allclose(program.after["the gradient of a tensor"], w.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(program.after["the gradient of a tensor"], w.grad.numpy(), rtol=1e-12)  # type: ignore[attr-defined]
 
 
 def test_backward_inside_a_branch_leaves_zeros_where_it_did_not_run() -> None:

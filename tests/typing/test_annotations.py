@@ -13,7 +13,7 @@ BOUNDS = {  # in percent
     "ir": 5.0,
     "ops": 3.0,
     "passes": 2.5,
-    "tensor": 9.5,
+    "tensor": 8.0,
     "transform": 7.0,
     "nn": 13.5,
     "optim": 10.0,

@@ -94,7 +94,7 @@ ODD = list(odd_programs())
 
 def language_model() -> Any:
     arrays = gpt.arrays(np.random.default_rng(0))
-    model = gpt.load_weft(gpt.model_of(nn), arrays)
+    model = gpt.load_weft(gpt.model_of(nn), arrays)  # type: ignore[attr-defined]
     optimizer = optim.AdamW(model.parameters(), lr=1e-3)
 
     @weft.compile

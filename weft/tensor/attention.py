@@ -15,7 +15,7 @@ def scaled_dot_product_attention(
     query: Tensor,
     key: Any,
     value: Any,
-    attn_mask: Any = None,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,

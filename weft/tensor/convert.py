@@ -120,7 +120,7 @@ def from_python(op: str, data: object, dtype: DType | None, copy: bool | None) -
     )
 
 
-def _as_shared(data: Any) -> Any:
+def _as_shared(data: Any) -> Array | None:
     """The memory of an object with the buffer protocol or one of NumPy's, as an array; else None."""
     if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         return np.asarray(data)

@@ -141,7 +141,7 @@ def _convert(
     return astype(data, target)
 
 
-def _assemble(op: str, data: Any, dtype: DType | None) -> Tensor:
+def _assemble(op: str, data: Any, dtype: DTypeLike | None) -> Tensor:
     """Nested lists that hold tensors, as one tensor to which gradients flow back."""
     common = infer_dtype(op, data, leaf_types(op, data)) if dtype is None else dtype
     parts = [
@@ -257,8 +257,8 @@ def full(
     shape: ShapeLike,
     fill_value: Operand,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of one value, whose dtype follows the value.
@@ -277,7 +277,7 @@ def full(
     )
 
 
-def _filled(shape: Shape, value: Tensor, dtype: DType, requires_grad: bool) -> Tensor:
+def _filled(shape: Shape, value: Tensor, dtype: DTypeLike | None, requires_grad: bool) -> Tensor:
     """One element in a shape, with the gradient of that element."""
     return as_leaf(broadcast_to(cast(value, dtype=dtype), shape=shape), requires_grad)
 

@@ -359,7 +359,7 @@ class _Declaration:
                 self._check_known(parameter, known)
 
     def _checked_types(self, type_rule: Callable[..., Any]) -> Callable[..., Any]:
-        def rule(*types: TensorType, **attrs: object) -> Any:
+        def rule(*types: TensorType, **attrs: object) -> TensorType | tuple[TensorType, ...]:
             out = type_rule(*types, **attrs)
             listed = list(out) if isinstance(out, tuple | list) else [out]
             if len(listed) != self.outputs or not all(isinstance(t, TensorType) for t in listed):
@@ -372,7 +372,7 @@ class _Declaration:
     def _checked_kernel(self, type_rule: Callable[..., Any]) -> Callable[..., Any]:
         """The kernel on arrays it cannot change, whose results must be of the declared types."""
 
-        def kernel(*arrays: Any, **attrs: object) -> Any:
+        def kernel(*arrays: Array, **attrs: object) -> Any:
             declared = type_rule(*map(type_of, arrays), **attrs)
             result = self.kernel(*map(_read_only, arrays), **attrs)
             if self.outputs == 1:

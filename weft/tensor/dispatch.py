@@ -39,16 +39,16 @@ TENSOR: Any = None  # the Tensor class, set by weft.tensor.tensor, which builds 
 FORMAT: Any = None  # how a tensor of a capture is written in an f-string, set by weft.capture.runtime_text
 
 
-def wrap(data: object, node: object = None) -> Any:
+def wrap(data: object, node: object = None) -> Tensor:
     """A tensor of data, an output of node."""
-    t = new(TENSOR)
+    t: Tensor = new(TENSOR)
     t._data = data
     t._node = node
     t._form = None
     return t
 
 
-def filled_like(x: Tensor, value: int) -> Any:
+def filled_like(x: Any, value: int) -> Any:
     """A tensor of one number in the shape and dtype of another, of data or of a type."""
     out = filled(x.shape, value, x.dtype)
     return out if isinstance(out, TensorLike) else as_constant(out)
@@ -94,13 +94,13 @@ def as_tensors(op: Op, inputs: Sequence[Any]) -> list[Tensor]:
     return [x if isinstance(x, TensorLike) else wrap(x.copy() if kept else x) for x in as_arrays(op, inputs)]
 
 
-def captured_constant(array: Array) -> Any:
+def captured_constant(array: Array) -> Tensor:
     """An array as a constant of the graph that this thread captures; numbers are shared."""
     capture = thread.capture
     return wrap(capture.constant(array.copy()) if array.ndim else capture.number(array))
 
 
-def as_constant(array: Array) -> Any:
+def as_constant(array: Array) -> Tensor:
     """A tensor of an array that nobody else has: a constant of the graph, if this thread captures one."""
     return captured_constant(array) if staging.threads and thread.capture is not None else wrap(array)
 

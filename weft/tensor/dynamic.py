@@ -24,7 +24,7 @@ from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 
 
-def _concrete(op: str, x: Tensor) -> Array:
+def _concrete(op: str, x: Any) -> Array:
     """The array of a tensor, or an array itself."""
     return x._array(op) if isinstance(x, Tensor) else np.asarray(x)
 
@@ -67,7 +67,7 @@ def argwhere(x: Tensor, /) -> Tensor:
 
 
 @public
-def masked_select(x: Tensor, mask: Any, /) -> Tensor:
+def masked_select(x: Tensor, mask: Tensor | Array, /) -> Tensor:
     """The elements of x where a mask holds, as a vector; both broadcast together.
 
     >>> import weft

@@ -22,7 +22,7 @@ import numpy as np
 
 from weft.errors import FreedGraphError
 from weft.ops.arithmetic import add
-from weft.ops.op import Operand, Tensor, staging
+from weft.ops.op import Operand, Tensor, Typed, staging
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
 from weft.tensor.autocast import not_casting
@@ -324,7 +324,7 @@ class _Sweep:
                 if grads_out[k] is not None:
                     self.retained.append((owner, self.hooks.settled(self.hooks.tensor(grads_out[k]))))
 
-    def _zeros(self, kind: Any) -> Any:
+    def _zeros(self, kind: Typed) -> Any:
         return filled_like(kind, 0) if self.on_tensors else np.zeros(kind.shape, kind.dtype)
 
     def _as_tensors(self, node: Node, saved: tuple[Any, ...]) -> tuple[Tensor, ...]:

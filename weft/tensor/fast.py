@@ -149,7 +149,7 @@ def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Functio
         except Exception:  # whatever it was, the general path says it in the user's terms
             return general(x)
 
-    def large(x: Tensor) -> Any:
+    def large(x: Tensor) -> Tensor:
         out = evaluate_large(op, (x._data,), {})
         node = None
         if x._node is not None and recording():
@@ -233,7 +233,7 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
         except Exception:  # whatever it was, the general path says it in the user's terms
             return mixed(x, y)
 
-    def large(x: Tensor, a: Tensor, b: Tensor, right: object) -> Any:
+    def large(x: Tensor, a: Tensor, b: Tensor, right: object) -> Tensor:
         out = evaluate_large(op, (a, b), {})
         node, left = None, x._node
         if (left is not None or right is not None) and recording():
@@ -280,7 +280,7 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
     return function
 
 
-def _of_form(data: object, form: object, node: object) -> Any:
+def _of_form(data: object, form: object, node: object) -> Tensor:
     """A tensor of data whose form is known, an output of node."""
     t = wrap(data, node)
     t._form = form

@@ -43,7 +43,7 @@ def _plain(item: object) -> Any:
     return item
 
 
-def getitem(x: Tensor, key: Key) -> Any:
+def getitem(x: Tensor, key: Key) -> Tensor:
     """``x[key]``: the method of Tensor."""
     if staging.threads:
         stage(x)
@@ -104,7 +104,7 @@ def setitem(x: Tensor, key: Key, value: Operand) -> None:
     _write(x, plain, array)
 
 
-def _constant(array: Array) -> Any:
+def _constant(array: Array) -> Tensor:
     """An array, where it takes the place of a whole tensor."""
     captures = staging.threads and thread.capture is not None
     return captured_constant(array) if captures else wrap(array)

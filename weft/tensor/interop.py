@@ -7,6 +7,7 @@ say so, and what comes in from outside is never written to.
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,9 @@ def _dlpack(
     self: Tensor,
     /,
     *,
-    stream: Any = None,
-    max_version: Any = None,
-    dl_device: Any = None,
+    stream: object = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
     """A capsule with this tensor's memory, for ``from_dlpack`` of another library.
@@ -100,7 +101,7 @@ def _dlpack(
     return as_bfloat16(array.view(uint16).__dlpack__(**options))
 
 
-def _exported_array(array: Any, can_mark: bool, copy: bool | None) -> Any:
+def _exported_array(array: Array, can_mark: bool, copy: bool | None) -> Array:
     """The array to export: a read-only view where the consumer understands that, or a copy."""
     if copy:
         return array.copy()
@@ -122,7 +123,7 @@ def _dlpack_device(self: Tensor, /) -> tuple[int, int]:
     return _DLPACK_CPU
 
 
-def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> ModuleType:
     """The module ``weft``, which is the array API namespace of tensors."""
     if api_version is not None and api_version not in _API_VERSIONS:
         raise DomainError(

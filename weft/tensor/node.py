@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.errors import ArgumentError
+from weft.ops.op import Tensor
 from weft.tensor.mode import switch, thread
 from weft.tensor.rules import Backward
 
@@ -188,7 +189,7 @@ class Leaf:
         return ()
 
     @property
-    def variable(self) -> Any:
+    def variable(self) -> Tensor | None:
         """The tensor whose gradient accumulates here, if it is still alive."""
         return self.owner()
 

@@ -59,7 +59,7 @@ def _reflected(function: Function) -> Function:
     return method
 
 
-def rebind(self: Any, name: str, value: Any) -> Any:
+def rebind(self: Tensor, name: str, value: Tensor) -> Any:
     """Make a tensor the result of a change in place, which must not change its type."""
     if value is NotImplemented:
         return value

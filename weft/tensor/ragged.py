@@ -55,12 +55,12 @@ class RaggedTensor(Container):
     @property
     def splits(self) -> Tensor:
         """Where each row begins in ``values``, and where the last one ends."""
-        return wrap(self._splits)  # type: ignore[no-any-return]
+        return wrap(self._splits)
 
     @property
     def lengths(self) -> Tensor:
         """The length of each row."""
-        return wrap(np.diff(self._splits))  # type: ignore[no-any-return]
+        return wrap(np.diff(self._splits))
 
     @property
     def shape(self) -> tuple[int | None, ...]:  # type: ignore[override]
@@ -156,7 +156,7 @@ class RaggedTensor(Container):
         lengths = np.diff(self._splits)
         length = int(lengths.max(initial=0)) if length is None else length
         inside = np.arange(length)[None, :] < lengths[:, None]
-        return wrap(inside.reshape(*inside.shape, *[1] * (self.values.ndim - 1)))  # type: ignore[no-any-return]
+        return wrap(inside.reshape(*inside.shape, *[1] * (self.values.ndim - 1)))
 
     # Elementwise
 

@@ -229,7 +229,7 @@ class Recorded(TensorLike):
         if staging.threads:
             stage(self)
         data = self._data
-        out: Self = wrap(data if type(data) is ndarray else data.detached())
+        out: Self = wrap(data if type(data) is ndarray else data.detached())  # type: ignore[assignment]
         return out
 
     @public

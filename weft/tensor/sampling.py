@@ -5,7 +5,6 @@ Each call takes the next key of the generator and hands over to ``weft.tensor.ra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from weft.base.shapes import Shape, ShapeLike, normalize_shape
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.exponential import log
 from weft.ops.index_axis import take
-from weft.ops.op import Number, Operand, type_of
+from weft.ops.op import Operand, type_of
 from weft.ops.select import cast
 from weft.ops.sort import argsort
 from weft.ops.view.axes import moveaxis
@@ -32,7 +31,7 @@ def _leaf(drawn: Tensor, device: DeviceLike | None, requires_grad: bool) -> Tens
     return drawn.requires_grad_() if requires_grad else drawn
 
 
-def _size(op: str, size: tuple[Any, ...]) -> Shape:
+def _size(op: str, size: Any) -> Shape:
     """A shape given as one tuple, or as ints one after the other."""
     return normalize_shape(op, size[0] if len(size) == 1 else size)
 
@@ -45,7 +44,7 @@ def _template(op: str, x: Tensor) -> Tensor:
 
 @public
 def rand(
-    *size: int | Sequence[int],
+    *size: ShapeLike | None,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
@@ -63,7 +62,7 @@ def rand(
 
 @public
 def randn(
-    *size: int | Sequence[int],
+    *size: ShapeLike | None,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
@@ -82,7 +81,7 @@ def randn(
 @public
 def randint(
     low: Any,
-    high: Any = None,
+    high: int | None = None,
     size: ShapeLike | None = None,
     *,
     dtype: DTypeLike | None = DEFAULT_INT,
@@ -129,7 +128,7 @@ def randperm(
 def normal(
     mean: Operand = 0.0,
     std: Operand = 1.0,
-    size: Any = None,
+    size: ShapeLike | None = None,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
@@ -247,8 +246,8 @@ def randn_like(
 def randint_like(
     x: Tensor,
     /,
-    low: Number,
-    high: Number | None = None,
+    low: Any,
+    high: int | None = None,
     *,
     dtype: DTypeLike | None = None,
     generator: Generator | None = None,

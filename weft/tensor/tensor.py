@@ -235,7 +235,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
             return self.detach().requires_grad_()
         if staging.threads:
             dispatch.stage(self)
-        return wrap(self._data, self._node)  # type: ignore[no-any-return]
+        return wrap(self._data, self._node)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:

@@ -204,7 +204,7 @@ def _is_smooth(x: Any) -> bool:
 
 def _double(x: Any) -> Tensor:
     array = x.detach().numpy() if isinstance(x, Tensor) else np.asarray(x)
-    return wrap(array.astype(complex128 if kind(array.dtype) == "c" else float64))  # type: ignore[no-any-return]
+    return wrap(array.astype(complex128 if kind(array.dtype) == "c" else float64))
 
 
 def _units(x: Tensor, size: float) -> Iterator[Array]:

@@ -21,9 +21,9 @@ def to_tensor(op: str, x: object, place: str) -> Tensor:
         return x
     if isinstance(x, np.ndarray | np.generic):
         as_dtype(x.dtype)
-        return wrap(np.asarray(x))  # type: ignore[no-any-return]
+        return wrap(np.asarray(x))
     if isinstance(x, bool | int | float | complex):
-        return wrap(_scalar_array(x))  # type: ignore[no-any-return]
+        return wrap(_scalar_array(x))
     raise ArgumentError(op, f"{place} must be a tensor, got {type(x).__name__}")
 
 

@@ -95,7 +95,7 @@ class Batched(Traced):
     def lift(self, constant: Tensor) -> Tensor:
         """A constant as a tensor of the same transform, in the graph it was in."""
         value = to_front(constant, None, self.value.shape[self.axis])
-        return wrap(Batched(self.level, value, 0), constant._node)  # type: ignore[no-any-return]
+        return wrap(Batched(self.level, value, 0), constant._node)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batched:
         """The examples after a function that keeps their values."""

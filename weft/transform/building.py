@@ -120,7 +120,7 @@ class Capture:
         """A new input, as a tensor."""
         value = Value(type, name)
         self.inputs.append(value)
-        return wrap(Captured(self, value))  # type: ignore[no-any-return]
+        return wrap(Captured(self, value))
 
     def as_captured(self, tensor: Tensor) -> Captured:
         """The data that stands for a tensor in this capture."""

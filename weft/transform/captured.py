@@ -94,7 +94,7 @@ class Captured(Traced):
     def lift(self, constant: Tensor) -> Tensor:
         """A constant as a value of the running capture."""
         captured = self.capture.current().as_captured(constant)
-        return wrap(captured, constant._node)  # type: ignore[no-any-return]
+        return wrap(captured, constant._node)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Any:
         """Itself: it holds no tensors of its own."""

@@ -72,7 +72,7 @@ class Dual(Traced):
 
     def lift(self, constant: Tensor) -> Tensor:
         """A constant as a tensor of the same transform, in the graph it was in."""
-        return wrap(Dual(self.level, constant, None), constant._node)  # type: ignore[no-any-return]
+        return wrap(Dual(self.level, constant, None), constant._node)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Dual:
         """Value and tangent after a function that keeps their values."""

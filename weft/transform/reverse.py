@@ -46,7 +46,7 @@ _open: set[Node] = set()  # aliases of calls that are running: their gradients a
 def _alias(x: Tensor, linked: bool) -> Tensor:
     """A tensor of the same data with a node of its own, behind which is the graph of x if it is linked."""
     edges = (x._node,) if linked and x._node is not None else ()
-    return wrap(x._data, make_node(_ALIAS, edges, ()))  # type: ignore[no-any-return]
+    return wrap(x._data, make_node(_ALIAS, edges, ()))
 
 
 class Tape:

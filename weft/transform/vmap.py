@@ -97,7 +97,7 @@ def _drawing(randomness: str, level: int, size: int) -> AbstractContextManager[N
             return key
         keys, data = split(key, size), key._data
         if type(data) is np.ndarray or data.level < level:
-            return wrap(Batched(level, keys, 0))  # type: ignore[no-any-return]
+            return wrap(Batched(level, keys, 0))
         return keys[wrap(Batched(level, wrap(np.arange(size)), 0))]  # a region inside holds no batches
 
     return using_key_rules((*current_key_rules(), rule))

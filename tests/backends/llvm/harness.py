@@ -97,7 +97,7 @@ class Main:
         outputs = [np.zeros(_bound(b.size, sizes) or 0, b.dtype) for b in made]
         arrays = [*inputs, *outputs, *program.constants]
         self.context = np.zeros(16, np.int64)
-        self.context[5] = ctypes.cast(self._host, ctypes.c_void_p).value
+        self.context[5] = ctypes.cast(self._host, ctypes.c_void_p).value  # type: ignore[assignment]
         self.context[6] = 77
         self.context[7] = 0 if records is None else records.ctypes.data
         self.buffers = np.array([a.ctypes.data for a in arrays] or [0], np.int64)

@@ -128,7 +128,7 @@ def test_code_with_checks_gives_the_same_results() -> None:
 
 def test_profile_tells_the_time_of_each_part() -> None:
     graph, arrays = example()
-    run = build(graph, profile=True)
+    run: Any = build(graph, profile=True)
     records = np.zeros((len(recorded_statements(run.program)), len(RECORD)), np.int64)
     run.profile(arrays, records)
     count, total, first, last = records.T

@@ -148,7 +148,7 @@ def test_memory_is_never_writable_and_executable() -> None:
     rows = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
     spans = [(*(int(end, 16) for end in row[0].split("-")), row[1]) for row in rows]
     [rights] = [rights for begin, end, rights in spans if begin <= address < end]
-    assert rights.startswith("r-x")
+    assert rights.startswith("r-x")  # type: ignore[attr-defined]
 
 
 def test_name_that_is_nowhere_gives_no_code() -> None:

@@ -331,7 +331,7 @@ def test_calls_and_functions_are_lowered_as_they_are() -> None:
     graph = weft.make_graph(lambda x: weft.silu(x) * 2.0)(weft.ones(40))
     assert [node.op.name for node in graph.nodes] == ["call", "mul"]
     x = random(40).numpy()
-    run = build(graph, lowering=())
+    run: Any = build(graph, lowering=())
     assert run.program.origins.graph is graph
     assert not run.program.hosts
     np.testing.assert_allclose(run([x])[0], interpret(graph, [x])[0], rtol=1e-6)
