@@ -46,12 +46,14 @@ def public_names() -> dict[str, Home]:
 
 def weft_stub() -> str:
     """``weft/__init__.pyi``."""
-    return f"{HEAD}{re_exports(public_names())}\n__all__: list[str]\n__version__: str\n__array_api_version__: str\n"
+    versions = "__version__: str\n__array_api_version__: str\n"
+    return f"{HEAD}{re_exports(public_names())}{listed(weft.__all__)}{versions}"
 
 
 def functional_stub() -> str:
     """``weft/functional.pyi``: all of it is in weft, too."""
-    return HEAD + re_exports({name: Home("weft", name) for name in homes(NETWORK)}) + "\n__all__: list[str]\n"
+    found = {name: Home("weft", name) for name in homes(NETWORK)}
+    return HEAD + re_exports(found) + listed(found)
 
 
 def layers_stub() -> str:
@@ -106,6 +108,11 @@ def re_exports(found: Mapping[str, Home]) -> str:
         if own == name or own not in found:
             by_module.setdefault(module, []).append(f"{own} as {own}" if own == name else own)
     return "".join(_import(module, items) for module, items in sorted(by_module.items())) + others
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names that ``import *`` gives."""
+    return f"\n__all__ = [\n{packed([repr(name) for name in names], ', ')}\n]\n"
 
 
 def _import(module: str, items: list[str]) -> str:

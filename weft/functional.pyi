@@ -38,4 +38,22 @@ from weft import (
     triplet_margin_with_distance_loss as triplet_margin_with_distance_loss, unfold as unfold,
 )
 
-__all__: list[str]
+__all__ = [
+    'celu', 'elu', 'gelu', 'glu', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'leaky_relu',
+    'logsigmoid', 'mish', 'prelu', 'relu', 'relu6', 'selu', 'silu', 'softplus', 'softshrink', 'softsign',
+    'tanhshrink', 'threshold', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d',
+    'conv_transpose3d', 'affine_grid', 'grid_sample', 'one_hot', 'cross_entropy', 'nll_loss',
+    'binary_cross_entropy', 'binary_cross_entropy_with_logits', 'gaussian_nll_loss', 'huber_loss', 'kl_div',
+    'l1_loss', 'mse_loss', 'poisson_nll_loss', 'smooth_l1_loss', 'cdist', 'cosine_embedding_loss',
+    'cosine_similarity', 'hinge_embedding_loss', 'margin_ranking_loss', 'multi_margin_loss',
+    'multilabel_margin_loss', 'multilabel_soft_margin_loss', 'pairwise_distance', 'pdist', 'soft_margin_loss',
+    'triplet_margin_loss', 'triplet_margin_with_distance_loss', 'group_norm', 'layer_norm',
+    'local_response_norm', 'normalize', 'rms_norm', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d',
+    'adaptive_avg_pool3d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'adaptive_max_pool3d',
+    'max_unpool1d', 'max_unpool2d', 'max_unpool3d', 'avg_pool1d', 'avg_pool2d', 'avg_pool3d', 'fold',
+    'lp_pool1d', 'lp_pool2d', 'lp_pool3d', 'max_pool1d', 'max_pool2d', 'max_pool3d', 'unfold', 'bilinear',
+    'linear', 'channel_shuffle', 'interpolate', 'pixel_shuffle', 'pixel_unshuffle', 'log_softmax', 'softmax',
+    'softmin', 'pad', 'scaled_dot_product_attention', 'batch_norm', 'instance_norm', 'alpha_dropout',
+    'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'feature_alpha_dropout', 'gumbel_softmax', 'rrelu',
+    'embedding', 'embedding_bag', 'sigmoid', 'tanh'
+]
