@@ -20,7 +20,7 @@ from weft.backends import backend_named
 from weft.errors import AnomalyError, DomainError, NonFiniteError
 from weft.ir.graph import Graph
 from weft.ir.order import needed_nodes
-from weft.ops.op import staging
+from weft.ops.op import intercepted
 
 BACKENDS = ("interpret", "llvm")
 
@@ -285,11 +285,11 @@ def test_compiled_code_and_captures_work_inside() -> None:
 def test_everything_is_as_before_afterwards() -> None:
     ident = threading.get_ident()
     with weft.detect_anomaly():
-        assert ident in staging.threads
+        assert ident in intercepted.threads
         with weft.detect_anomaly(check_inf=True):
             pass
-        assert ident in staging.threads
-    assert ident not in staging.threads
+        assert ident in intercepted.threads
+    assert ident not in intercepted.threads
     assert weft.isnan(weft.zeros(1) / weft.zeros(1)).all()
 
 

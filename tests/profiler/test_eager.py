@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.ops.op import staging
+from weft.ops.op import intercepted
 from weft.profiler.event import Event
 from weft.tensor.watch import here, watching
 
@@ -147,7 +147,7 @@ def test_a_composite_that_one_kernel_runs_is_one_op() -> None:
 
 def is_clean() -> bool:
     return (
-        type(staging.threads) is set
+        type(intercepted.threads) is set
         and watching.watcher is None
         and not here.inside
         and nn.Module.__call__.__module__ == "weft.nn.module"

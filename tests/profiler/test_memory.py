@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.ops.op import staging
+from weft.ops.op import intercepted
 from weft.profiler.log import trackers
 from weft.profiler.memory import draw
 
@@ -126,7 +126,7 @@ def test_nothing_is_left_behind_after_an_error() -> None:
         weft.exp(weft.ones(SIZE))
         1 / 0  # noqa: B018 - it raises
     assert not trackers
-    assert type(staging.threads) is set
+    assert type(intercepted.threads) is set
     assert m.peak >= MB
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError
 from weft.ops.op import Container
@@ -70,7 +71,7 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         else:
             key.append(value_key(leaf))
     found = list(tensors.values())
-    traced = any(type(t._data) is not np.ndarray for t in found)
+    traced = any(not is_concrete(t._data) for t in found)
     return Arguments(leaves, structure, found, tuple(key), converted, traced)
 
 

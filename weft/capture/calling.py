@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from weft.base.concrete import is_concrete
 from weft.base.sizes import Size, bind, solve
 from weft.capture.block import generators, parameters
 from weft.capture.cutting import cut_out
@@ -70,7 +69,7 @@ def _is_followed(x: Any) -> bool:
     """Whether something follows what is computed from x: the tape, a transform, or another graph."""
     if not isinstance(x, Tensor):
         return False
-    return type(x._data) is not np.ndarray or (x._node is not None and recording())
+    return not is_concrete(x._data) or (x._node is not None and recording())
 
 
 def _replayed(graph: Graph, given: Mapping[Value, Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from weft.base.public import public
 from weft.capture.number import KINDS, Number
 from weft.capture.sources import Dynamic
 from weft.errors import ArgumentError
-from weft.ops.op import staging
+from weft.ops.op import intercepted
 from weft.tensor.mode import thread
 from weft.transform.building import not_capturing
 
@@ -40,7 +40,7 @@ def dynamic(read: Callable[[], Any], *, name: str = "number") -> Any:
         raise ArgumentError("dynamic", f"takes a function that gives a number, got {type(read).__name__}")
     with not_capturing():  # what it reads is to change
         value = read()
-    root = thread.capture.root if staging.threads and thread.capture is not None else None
+    root = thread.capture.root if intercepted.threads and thread.capture is not None else None
     if root is None or not hasattr(root, "number_input"):
         return value
     kind = type(value)

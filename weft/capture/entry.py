@@ -17,7 +17,7 @@ from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
 from weft.capture.arguments import PLAIN_TYPES, Same, TensorKey
 from weft.capture.guards import Names
-from weft.ops.op import casting, staging
+from weft.ops.op import casting, intercepted
 from weft.tensor.autocast import autocast_dtype
 from weft.tensor.form import Form, form_of
 from weft.tensor.mode import switch, thread
@@ -163,6 +163,6 @@ _HELPERS: dict[str, Any] = {
     "number": number,
     "off": switch.off,
     "settled_form": settled_form,
-    "staged": staging.threads,
+    "staged": intercepted.threads,
     "thread": thread,
 }

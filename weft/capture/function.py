@@ -41,7 +41,7 @@ from weft.capture.version import Build, Version, run_graph
 from weft.capture.versions import Versions
 from weft.errors import CaptureError, ShapeError, TraceGuardError, WeftError
 from weft.ir.graph import Graph
-from weft.ops.op import staging
+from weft.ops.op import intercepted
 from weft.tensor.autocast import autocast_dtype, not_casting
 from weft.tensor.mode import thread
 from weft.transform.scopes import run_scope
@@ -113,7 +113,7 @@ class GraphFunction(Generic[P, R]):
                         if version is not quick[0]:
                             self._kept.touch(version)
                         return result  # type: ignore[no-any-return]
-            if staging.threads and thread.capture is not None:
+            if intercepted.threads and thread.capture is not None:
                 return self._inline(args, kwargs)  # type: ignore[no-any-return]
             return self._call(args, kwargs, failed)  # type: ignore[no-any-return]
         except Exception as error:
@@ -474,7 +474,7 @@ def full_key(arguments: Arguments) -> Key:
 def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """The arguments taken apart; not while another thread has lent their data to the graph it captures."""
     arguments = flatten(args, kwargs)
-    if arguments.traced and staging.threads and thread.capture is None:
+    if arguments.traced and intercepted.threads and thread.capture is None:
         with lock:
             return flatten(args, kwargs)
     return arguments

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import DType
 from weft.base.sizes import Size
 from weft.capture.slots import MISSING, AttrSlot, ItemSlot, Reading
@@ -110,7 +111,7 @@ def fits(tensor: Any, shape: tuple[int, ...], dtype: DType, requires_grad: bool)
     if not isinstance(tensor, Tensor) or (tensor._node is not None) is not requires_grad:
         return False
     data = tensor._data
-    if type(data) is not np.ndarray:
+    if not is_concrete(data):
         data = settled(tensor)
     elif tensor._form is None:
         tensor._form = form_of(data)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.base.public import public
-from weft.ops.op import staging
+from weft.ops.op import intercepted
 from weft.tensor.mode import thread
 
 
@@ -19,7 +19,7 @@ def is_capturing() -> bool:
     >>> weft.jit.is_capturing()
     False
     """
-    return bool(staging.threads) and thread.capture is not None
+    return bool(intercepted.threads) and thread.capture is not None
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import uint64
 from weft.capture.reads import Reads
 from weft.capture.slots import GeneratorSlot
@@ -99,7 +100,7 @@ class Root(Reads, Capture):
             check_doubt(self.doubts, tensor)
         if type(data) is Captured and data.capture is self:
             return data.value
-        if type(data) is not np.ndarray and data.level not in running_levels:
+        if not is_concrete(data) and data.level not in running_levels:
             raise data.escaped("capture")
         self.adopt(tensor)  # of a transform around too: a call inside it gets what belongs to it
         value: Value = tensor._data.value
@@ -121,7 +122,7 @@ class Root(Reads, Capture):
 
     def is_outside(self, tensor: Any) -> bool:
         """Whether a tensor was there before the capture."""
-        return self.has_lent(tensor) or type(tensor._data) is np.ndarray
+        return self.has_lent(tensor) or is_concrete(tensor._data)
 
     def settle(self) -> list[tuple[Any, Any]]:
         """Give tensors from outside back what was theirs; gives those that live on."""

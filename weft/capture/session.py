@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock, RLock
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from weft import errors
+from weft.base.concrete import is_concrete
 from weft.base.hooks import hooks
 from weft.base.tracebacks import edge
 from weft.base.trees import tree_flatten, tree_unflatten
@@ -244,7 +243,7 @@ def current_array(tensor: Tensor) -> Array:
 def _apply(changes: Mapping[Value, Value], arrays: Mapping[Value, Array]) -> None:
     """Give parameters and generators what a run computed for them, all or none."""
     tensors = [(parameters[old], new) for old, new in changes.items() if old not in generators]
-    if any(type(tensor._data) is not np.ndarray for tensor, _ in tensors):
+    if any(not is_concrete(tensor._data) for tensor, _ in tensors):
         raise GraphError("run", "a parameter must not be changed while a graph that uses it is being written")
     for tensor, new in tensors:
         tensor._data, tensor._form = arrays[new].copy(), None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft.backends import builder
+from weft.base.concrete import is_concrete
 from weft.capture.version import Version
 from weft.io.calls import Binder, program_of
 from weft.io.saved import Saved, tensors_of
@@ -47,4 +46,4 @@ class Opened:
 
 def _is_followed(x: Tensor) -> bool:
     """Whether something follows what is computed from a tensor: the tape, or a transform."""
-    return type(x._data) is not np.ndarray or (x._node is not None and recording())
+    return not is_concrete(x._data) or (x._node is not None and recording())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import DTYPES
 from weft.capture.importing import Importer, placed
 from weft.errors import GraphError, ShapeError, WeftError
@@ -258,7 +259,7 @@ class Runner:
         fact = self.facts.of(x)
         if fact.constant is not None:
             return fact.constant
-        if type(x._data) is np.ndarray and thread.capture is None:
+        if is_concrete(x._data) and thread.capture is None:
             return Constant(x._data, x.dtype, fact.narrow)
         return x
 

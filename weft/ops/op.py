@@ -263,8 +263,10 @@ def _first_use(op: Op) -> Callable[..., Any]:
     return on_tensors
 
 
-class _Staging:
-    """Which threads capture a graph: there every op goes into the graph, on whatever data."""
+class _Intercepted:
+    """Which threads have ops run the general way, where a graph takes them down, a profile or a search for
+    anomalies watches them: the flat paths of small ops look here first, and stand aside.
+    """
 
     __slots__ = ("threads",)
 
@@ -272,7 +274,7 @@ class _Staging:
         self.threads: set[int] = set()
 
 
-staging = _Staging()
+intercepted = _Intercepted()
 casting: dict[int, Any] = {}  # threads inside ``weft.autocast``, with the dtype that products get there
 
 
@@ -319,7 +321,7 @@ def composite(
             try:
                 if precision and casting and get_ident() in casting:
                     return hooks.run_in_precision(precision, call, args, kwargs)
-                if staging.threads:
+                if intercepted.threads:
                     return hooks.run_composite(entry, args, kwargs)
                 if whole and (out := hooks.call_large(entry, args, kwargs)) is not None:
                     return out
@@ -345,7 +347,7 @@ def whole(*names: str) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def call(*args: object, **kwargs: object) -> Any:
-            captures = staging.threads and get_ident() in staging.threads
+            captures = intercepted.threads and get_ident() in intercepted.threads
             out = None if captures else hooks.call_large(entry, args, kwargs)
             return function(*args, **kwargs) if out is None else out
 

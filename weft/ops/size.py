@@ -17,7 +17,7 @@ from weft.base.sizes import Size, is_known
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
-from weft.ops.op import OPS, Op, Sample, Tensor, TensorLike, no_gradient, staging
+from weft.ops.op import OPS, Op, Sample, Tensor, TensorLike, intercepted, no_gradient
 
 _NUMBERS = (int, float, complex, np.generic)
 
@@ -92,7 +92,7 @@ def filled(shape: Shape, value: object, dtype: DType) -> Any:
 
 
 def _need_graph(op: str, value: object) -> None:
-    if not staging.threads:
+    if not intercepted.threads:
         raise CaptureError(
             op,
             f"a named size has a value only while its graph runs, got {value} outside of one",

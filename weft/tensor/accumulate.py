@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.errors import GradientError
-from weft.ops.op import Tensor, staging
+from weft.ops.op import Tensor, intercepted
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
 
@@ -26,14 +27,14 @@ _lock = threading.RLock()
 
 def gradient_of(tensor: object) -> Any:
     """The gradient a tensor holds, or None; the slot stays unset until there is one."""
-    if staging.threads and thread.capture is not None:
+    if intercepted.threads and thread.capture is not None:
         thread.capture.before_grad_read(tensor)
     return getattr(tensor, "_grad", None)
 
 
 def set_gradient(tensor: Any, gradient: Tensor | None) -> None:
     """Give a tensor a gradient, or None."""
-    if staging.threads and thread.capture is not None:
+    if intercepted.threads and thread.capture is not None:
         thread.capture.before_grad_write(tensor)
     tensor._grad = gradient
 
@@ -46,7 +47,7 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
     with _lock:
         sums = [_sum(gradient_of(tensor), grad, create_graph) for tensor, grad in pairs]
         owners = [tensor for tensor, _ in pairs]
-        if staging.threads and thread.capture is not None:
+        if intercepted.threads and thread.capture is not None:
             for tensor in owners:
                 thread.capture.before_grad_write(tensor)
             if not create_graph:
@@ -57,9 +58,9 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
 
 def _check_level(data: Any, gradient: Any) -> None:
     """Raise if a gradient belongs to a transform that the tensor is outside of: it would outlive it there."""
-    if type(gradient) is np.ndarray or (type(data) is not np.ndarray and data.level >= gradient.level):
+    if is_concrete(gradient) or (not is_concrete(data) and data.level >= gradient.level):
         return
-    capture = thread.capture if staging.threads else None
+    capture = thread.capture if intercepted.threads else None
     if capture is None or gradient.level != capture.level:  # a capture takes note of it
         raise GradientError(
             "backward",

@@ -20,7 +20,7 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.errors import AnomalyError, WeftError, format_location, user_location
 from weft.ops.nan import ALL, describe_fault
-from weft.ops.op import OPS, Attrs, Op, Tensor, staging
+from weft.ops.op import OPS, Attrs, Op, Tensor, intercepted
 from weft.tensor.mode import Scope, leave, observing, thread
 from weft.tensor.node import Instrumented, Node
 from weft.tensor.provenance import Provenance
@@ -103,12 +103,12 @@ class detect_anomaly(Scope):  # noqa: N801 - used as a function, spelled like on
     def __enter__(self) -> None:
         context, ident = observing(_locate), get_ident()
         context.__enter__()
-        before = _Before(_thread.watch, context, thread.evaluated, ident in staging.threads)
+        before = _Before(_thread.watch, context, thread.evaluated, ident in intercepted.threads)
         _thread.entered.append((self, before))
         _thread.watch = self._watch
         if self._forward:
             thread.evaluated = functools.partial(_look, self._watch, Provenance())
-            staging.threads.add(ident)
+            intercepted.threads.add(ident)
         else:
             thread.evaluated = None
 
@@ -119,7 +119,7 @@ class detect_anomaly(Scope):  # noqa: N801 - used as a function, spelled like on
         if before is not None:
             _thread.watch, thread.evaluated = before.watch, before.evaluated
             if not before.staged and thread.capture is None:
-                staging.threads.discard(get_ident())
+                intercepted.threads.discard(get_ident())
             before.observing.__exit__(None, None, None)
 
 

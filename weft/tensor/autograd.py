@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
@@ -194,7 +195,7 @@ def seed_gradient(op: str, output: Any, gradient: Tensor | None) -> Tensor:
         if kind(gradient.dtype) == "c":
             raise DtypeError(op, f"the gradient must be of type {type_of(output)}, got {type_of(gradient)}")
         gradient = gradient.astype(output.dtype)
-    if type(gradient._data) is ndarray and type(output._data) is not ndarray:
+    if is_concrete(gradient._data) and not is_concrete(output._data):
         gradient = output._data.lift(gradient)  # of the output's kind, which tells the engine what flows
     return gradient
 

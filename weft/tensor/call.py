@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.hooks import hooks
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.op import staging, type_of
+from weft.ops.op import intercepted, type_of
 from weft.tensor.dispatch import recording, wrap
 from weft.tensor.mode import no_grad, thread
 from weft.tensor.node import Output, make_node
@@ -195,12 +196,12 @@ INSIDE: dict[type, Inside] = {}  # how a call runs where the data are of some ki
 
 def call(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, Call]:
     """Apply a function; gives what it returns, and the call as backward at this level needs it."""
-    traced = [a._data for a in args if isinstance(a, Tensor) and type(a._data) is not np.ndarray]
+    traced = [a._data for a in args if isinstance(a, Tensor) and not is_concrete(a._data)]
     if traced:
         top = max(traced, key=lambda data: data.level)
         if inside := INSIDE.get(type(top)):
             return inside(top, function, args)
-    if staging.threads and thread.capture is not None and thread.capture.region and recording():
+    if intercepted.threads and thread.capture is not None and thread.capture.region and recording():
         return hooks.apply_in_region(function, args)
     made, datas, others = run_forward(function, args)
     return made.results(made.record([a for a in args if isinstance(a, Tensor)], datas), others), made

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError
-from weft.ops.op import staging, type_of
+from weft.ops.op import intercepted, type_of
 from weft.tensor.autocast import autocast_dtype, casting_to
 from weft.tensor.dispatch import recording, wrap
 from weft.tensor.engine import node_of
@@ -221,7 +221,7 @@ class _Region:
                 raise _differs(f"{name} of the same tensors", "another tensor")
 
     def _compare_draws(self, generator: Generator) -> None:
-        if staging.threads and thread.capture is not None:
+        if intercepted.threads and thread.capture is not None:
             return  # a graph has the draws of one thread
         end = generator.get_state().tolist()
         if end != self._start.tolist() and end != self._end.tolist():  # type: ignore[union-attr]

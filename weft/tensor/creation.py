@@ -13,7 +13,7 @@ from weft.base.public import public
 from weft.base.shapes import Shape, ShapeLike, normalize_shape
 from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DomainError, ShapeError, WeftError
-from weft.ops.op import Array, Number, Operand, staging, type_of
+from weft.ops.op import Array, Number, Operand, intercepted, type_of
 from weft.ops.select import cast
 from weft.ops.size import filled
 from weft.ops.view.primitives import broadcast_to, stack
@@ -35,7 +35,7 @@ from weft.tensor.tensor import Tensor, wrap
 def leaf(array: Array, requires_grad: bool = False) -> Tensor:
     """A tensor of an array, made by no op."""
     out: Tensor = wrap(array)
-    if staging.threads and thread.capture is not None:
+    if intercepted.threads and thread.capture is not None:
         out._data = thread.capture.constant(array)  # made in a capture: its value cannot change
     return out.requires_grad_(True) if requires_grad else out
 

@@ -27,11 +27,11 @@ asarray = np.asarray
 
 
 def fast_declared(
-    op: Op, general: Callable[..., Any], staged: Callable[..., Any], staging: Any
+    op: Op, general: Callable[..., Any], staged: Callable[..., Any], intercepted: Any
 ) -> Callable[..., Any]:
     """A function that runs an op of one output on tensors of plain arrays, and leaves the rest to general.
 
-    While a thread captures (``staging.threads``) it leaves all to ``staged``.
+    While a thread captures (``intercepted.threads``) it leaves all to ``staged``.
     """
     evaluate = op.eval
     runs_large, pulls_large = op.large_eval, op.large_vjp
@@ -41,7 +41,7 @@ def fast_declared(
     def function(*inputs: Any, **attrs: object) -> Any:
         if precision and casting:
             inputs = tuple(in_precision(precision, inputs))
-        if staging.threads:
+        if intercepted.threads:
             return staged(*inputs, **attrs)
         datas = []
         edges = []

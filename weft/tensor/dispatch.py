@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import DType, bfloat16, float32, float64, kind
 from weft.errors import WeftError
-from weft.ops.op import Array, Attrs, NoGradient, Op, Tensor, TensorLike, staging, type_of
+from weft.ops.op import Array, Attrs, NoGradient, Op, Tensor, TensorLike, intercepted, type_of
 from weft.ops.select import cast
 from weft.ops.size import filled
 from weft.tensor.large import LARGE, evaluate_large, with_kernels
@@ -59,17 +60,17 @@ def stage(tensor: Any) -> bool:
     capture = thread.capture
     if capture is None:
         data = tensor._data
-        if type(data) is not ndarray and hasattr(data, "lent") and data.lent() is not None:
+        if not is_concrete(data) and hasattr(data, "lent") and data.lent() is not None:
             data.await_other_thread("capture")
         return False
-    if type(tensor._data) is ndarray and not capture.root.region:
+    if is_concrete(tensor._data) and not capture.root.region:
         capture.root.adopt(tensor)
     return True
 
 
 def own_data(data: object) -> Any:
     """The data of a tensor for a thread that does not capture; another may have lent it to its graph."""
-    array = data.lent() if type(data) is not ndarray and hasattr(data, "lent") else None
+    array = data.lent() if not is_concrete(data) and hasattr(data, "lent") else None
     return data if array is None else array
 
 
@@ -89,7 +90,7 @@ def as_tensors(op: Op, inputs: Sequence[Any]) -> list[Tensor]:
     else:
         return list(inputs)
     kept = recording() and any(isinstance(x, TensorLike) and x._node is not None for x in inputs)  # type: ignore[attr-defined]
-    if staging.threads and thread.capture is not None:
+    if intercepted.threads and thread.capture is not None:
         return [x if isinstance(x, TensorLike) else captured_constant(x) for x in as_arrays(op, inputs)]
     return [x if isinstance(x, TensorLike) else wrap(x.copy() if kept else x) for x in as_arrays(op, inputs)]
 
@@ -102,15 +103,15 @@ def captured_constant(array: Array) -> Tensor:
 
 def as_constant(array: Array) -> Tensor:
     """A tensor of an array that nobody else has: a constant of the graph, if this thread captures one."""
-    return captured_constant(array) if staging.threads and thread.capture is not None else wrap(array)
+    return captured_constant(array) if intercepted.threads and thread.capture is not None else wrap(array)
 
 
 def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Tensor, ...]:
     """Run an op on the data of tensors, whatever that is; gives the data of the outputs."""
     datas = [t._data for t in inputs]
-    top = capture = thread.capture if staging.threads else None  # the innermost that has a hand in it
+    top = capture = thread.capture if intercepted.threads else None  # the innermost that has a hand in it
     for data in datas:
-        if type(data) is not ndarray and (top is None or data.level > top.level):
+        if not is_concrete(data) and (top is None or data.level > top.level):
             top = data
     if top is not None:
         if top is capture:
@@ -131,7 +132,7 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Tens
         outs: tuple[Any, ...] = (result if type(result) is ndarray else asarray(result),)
     else:
         outs = tuple(r if type(r) is ndarray else asarray(r) for r in result)
-    if staging.threads and thread.evaluated is not None:
+    if intercepted.threads and thread.evaluated is not None:
         thread.evaluated(op, datas, outs, attrs)
     return outs
 
@@ -143,10 +144,10 @@ def apply(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
     node = None
     if edges.count(None) < len(edges) and recording():
         datas = [t._data for t in inputs]
-        if staging.threads and thread.capture is None:
+        if intercepted.threads and thread.capture is None:
             datas = list(map(own_data, datas))
         node = record(op, edges, datas, outs, attrs)
-    if node is not None and staging.threads and thread.capture is not None:
+    if node is not None and intercepted.threads and thread.capture is not None:
         thread.capture.note(node)
     if op.outputs == 1:
         return wrap(outs[0], node)
@@ -224,7 +225,7 @@ def _of_one_dtype(op: Op, inputs: Sequence[Any]) -> list[Any] | None:
             out.append(x)
         elif type(x) is float and (dtype is float32 or dtype is float64):
             number = asarray(x, dtype)
-            out.append(captured_constant(number) if staging.threads and thread.capture else wrap(number))
+            out.append(captured_constant(number) if intercepted.threads and thread.capture else wrap(number))
         else:
             return None
     return out if dtype is not None and kind(dtype) in op.accepts else None

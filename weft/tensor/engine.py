@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.errors import FreedGraphError
 from weft.ops.arithmetic import add
-from weft.ops.op import Operand, Tensor, Typed, staging
+from weft.ops.op import Operand, Tensor, Typed, intercepted
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.anomaly import check_seed, explain, is_watching, run_rule
 from weft.tensor.autocast import not_casting
@@ -56,8 +57,8 @@ def run_backward(
     (edges), nothing accumulates: their gradients are returned in order, as tensors, None where a target
     is not reached; only the nodes that lead to a target run.
     """
-    staged = bool(staging.threads) and thread.capture is not None
-    on_tensors = create_graph or staged or any(type(g._data) is not ndarray for _, g in roots)
+    staged = bool(intercepted.threads) and thread.capture is not None
+    on_tensors = create_graph or staged or any(not is_concrete(g._data) for _, g in roots)
     before = thread.recording
     try:
         if create_graph:
@@ -303,7 +304,7 @@ class _Sweep:
             before = [node_of(e) for e in edges if e is not None]
             self.masked.update(before)
             self.special.update(before)
-        if staging.threads and thread.capture is not None:
+        if intercepted.threads and thread.capture is not None:
             with thread.capture.differentiating(node):
                 grads = run_rule(rule, given, values, edges, careful=careful)
         else:

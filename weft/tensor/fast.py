@@ -99,7 +99,7 @@ def _leaving(general: Function, leaves: Callable[[Any], bool]) -> Function:
     return function
 
 
-def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Function:
+def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Function:
     ufunc = op.eval
     keep_x, keep_out = saved_by_partials(op, (True,))
     rule = elementwise_rule(op, complex_valued=False)
@@ -109,7 +109,7 @@ def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Functio
         if more or unknown:
             raise misfit(op, (x, *more), unknown)
         try:
-            if staging.threads:
+            if intercepted.threads:
                 return staged(x)
             form = x._form
             if form is None:
@@ -164,7 +164,7 @@ def _unary(op: Op, general: Function, staged: Function, staging: Any) -> Functio
     return function
 
 
-def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Function:
+def _binary(op: Op, general: Function, staged: Function, intercepted: Any) -> Function:
     ufunc = op.eval
     keep_x, keep_y, keep_out = saved_by_partials(op, (True, True))
     rule = elementwise_rule(op, complex_valued=False)
@@ -174,7 +174,7 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
 
     def function(x: Tensor, y: Operand, /) -> Any:
         try:
-            if staging.threads:
+            if intercepted.threads:
                 return staged(x, y)
             form = x._form
             if type(y) is Tensor:
@@ -245,7 +245,7 @@ def _binary(op: Op, general: Function, staged: Function, staging: Any) -> Functi
 
     def mixed(x: Tensor, y: Operand) -> Any:
         """Arrays that are not known to be of one form: new ones, ones that broadcast, integers."""
-        if staging.threads:
+        if intercepted.threads:
             return staged(x, y)
         if isinstance(x, Tensor) and isinstance(y, Tensor | int | float):
             fresh = x._form is None or (isinstance(y, Tensor) and y._form is None)
@@ -308,7 +308,7 @@ def _of_whole_numbers(op: Op, x: Tensor, y: Operand) -> Tensor | None:
     return None
 
 
-def _without_gradient(op: Op, general: Function, staged: Function, staging: Any) -> Function:
+def _without_gradient(op: Op, general: Function, staged: Function, intercepted: Any) -> Function:
     ufunc = op.eval
     direct = frozenset(dtype for dtype in DTYPES if kind(dtype) in op.accepts)
 
@@ -316,7 +316,7 @@ def _without_gradient(op: Op, general: Function, staged: Function, staging: Any)
         if more or unknown:
             raise misfit(op, (x, *more), unknown)
         try:
-            if staging.threads:
+            if intercepted.threads:
                 return staged(x)
             a = x._data
             if type(a) is ndarray and a.dtype in direct:
@@ -327,7 +327,7 @@ def _without_gradient(op: Op, general: Function, staged: Function, staging: Any)
 
     def binary(x: Tensor, y: Operand, /) -> Any:
         try:
-            if staging.threads:
+            if intercepted.threads:
                 return staged(x, y)
             a = x._data
             if isinstance(y, Tensor):

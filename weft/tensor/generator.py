@@ -18,7 +18,7 @@ from weft.base.dtypes import uint64
 from weft.base.philox import MASK
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
-from weft.ops.op import Array, staging, type_of
+from weft.ops.op import Array, intercepted, type_of
 from weft.tensor.convert import integer
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
@@ -109,7 +109,7 @@ class Generator:
 
 def _capturing_root() -> Any:
     """The root of the capture of this thread, if it is one whose graph can read and change generators."""
-    if not staging.threads or thread.capture is None:
+    if not intercepted.threads or thread.capture is None:
         return None
     root = thread.capture.root
     return root if hasattr(root, "draw_key") else None

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import DType, bool_
 from weft.base.shapes import size_of
 from weft.base.size_bounds import range_length
@@ -21,7 +22,7 @@ from weft.base.tracebacks import hide_weft
 from weft.errors import BoundsError, DtypeError, WeftError
 from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
-from weft.ops.op import Array, Operand, Tensor, TensorLike, staging, type_of
+from weft.ops.op import Array, Operand, Tensor, TensorLike, intercepted, type_of
 from weft.ops.select import cast_array, select
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import slice_axes, slice_axis, update_slice
@@ -45,7 +46,7 @@ def _plain(item: object) -> Any:
 
 def getitem(x: Tensor, key: Key) -> Tensor:
     """``x[key]``: the method of Tensor."""
-    if staging.threads:
+    if intercepted.threads:
         stage(x)
     data = x._data
     if type(data) is ndarray and (x._node is None or not recording()):
@@ -89,11 +90,11 @@ def _indexed_first(x: Tensor, at: Selection) -> Tensor:
 
 def setitem(x: Tensor, key: Key, value: Operand) -> None:
     """``x[key] = value``: the method of Tensor."""
-    if staging.threads:
+    if intercepted.threads:
         stage(x)
     recorded = recording() and (x._node is not None or getattr(value, "_node", None) is not None)
     tensors = [t for t in (x, value, *(key if type(key) is tuple else (key,))) if isinstance(t, TensorLike)]
-    if recorded or any(type(t._data) is not ndarray for t in tensors):  # type: ignore[attr-defined]
+    if recorded or any(not is_concrete(t._data) for t in tensors):  # type: ignore[attr-defined]
         new = updated(x, key, _as_values(value, x.dtype))
         x._rebind("setitem", new if isinstance(new, TensorLike) else _constant(new))
         return
@@ -106,7 +107,7 @@ def setitem(x: Tensor, key: Key, value: Operand) -> None:
 
 def _constant(array: Array) -> Tensor:
     """An array, where it takes the place of a whole tensor."""
-    captures = staging.threads and thread.capture is not None
+    captures = intercepted.threads and thread.capture is not None
     return captured_constant(array) if captures else wrap(array)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from weft.errors import DtypeError, ShapeError
 from weft.ops import arithmetic, compare, contract
 from weft.ops.complex import absolute
-from weft.ops.op import Op, Operand, TensorLike, staging, type_of
+from weft.ops.op import Op, Operand, TensorLike, intercepted, type_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.fast import build
 from weft.tensor.form import constant
@@ -52,7 +52,7 @@ def _reflected(function: Function) -> Function:
     def method(self: object, other: Operand, /) -> Any:
         if type(other) is float or type(other) is int:
             form = getattr(self, "_form", None)
-            if form is not None and not staging.threads:
+            if form is not None and not intercepted.threads:
                 return function(wrap(constant(form, other)), self)
         return function(other, self)
 

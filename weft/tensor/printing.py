@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.device import CPU
 from weft.base.dtypes import DEFAULT_INT, DType, bool_, default_complex, default_float, kind
 from weft.base.public import public
@@ -106,7 +107,7 @@ def format_tensor(t: Tensor) -> str:
     """The text of a tensor, as ``repr`` gives it."""
     data = t._data
     notes = ["" if t.device == CPU else f"device='{t.device}'"], [gradient_note(t)]
-    if type(data) is not np.ndarray:
+    if not is_concrete(data):
         return _with_notes(f"{_PREFIX}<{type_of(data)} inside {data.place}>", notes[1], _options[0])
     return format_array(data, *notes)
 

@@ -33,7 +33,7 @@ from weft.ops import distribution
 from weft.ops.arithmetic import add, maximum, minimum, mul, neg, sub
 from weft.ops.compare import less
 from weft.ops.index_axis import take
-from weft.ops.op import Operand, staging, type_of
+from weft.ops.op import Operand, intercepted, type_of
 from weft.ops.quantile import normal_quantile
 from weft.ops.random import check_keys, derive, random_bits
 from weft.ops.reduce import argmax
@@ -64,7 +64,7 @@ def key(seed: int) -> Tensor:
 def new_key(low: Operand, high: Operand) -> Tensor:
     """A key of two words; a constant of the graph where this thread captures one."""
     words = np.array([low, high], np.uint64)
-    captures = staging.threads and thread.capture is not None
+    captures = intercepted.threads and thread.capture is not None
     out: Tensor = captured_constant(words) if captures else wrap(words)
     return out
 

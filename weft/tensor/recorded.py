@@ -12,10 +12,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
-from weft.ops.op import Tensor, TensorLike, staging, type_of
+from weft.ops.op import Tensor, TensorLike, intercepted, type_of
 from weft.tensor.accumulate import gradient_of, set_gradient
 from weft.tensor.autograd import no_graph, seed_gradient, start_backward
 from weft.tensor.dispatch import stage, wrap
@@ -226,10 +227,10 @@ class Recorded(TensorLike):
         >>> x.grad
         tensor(3.)
         """
-        if staging.threads:
+        if intercepted.threads:
             stage(self)
         data = self._data
-        out: Self = wrap(data if type(data) is ndarray else data.detached())  # type: ignore[assignment]
+        out: Self = wrap(data if is_concrete(data) else data.detached())  # type: ignore[assignment]
         return out
 
     @public
@@ -251,21 +252,21 @@ class Recorded(TensorLike):
             raise ArgumentError("data", f"must be a tensor, got {type(value).__name__}")
         if type_of(value) != type_of(self):
             raise ShapeError("data", f"must be a tensor of type {type_of(self)}, got {type_of(value)}")
-        if staging.threads:
+        if intercepted.threads:
             stage(value)
         self._before_write()
         self._data, self._form = value._data, value._form
 
     def _before_write(self) -> None:
         """Tell a capture of this thread that the value is about to change."""
-        if staging.threads and stage(self):
+        if intercepted.threads and stage(self):
             thread.capture.before_data_write(self)
 
     def _rebind(self, op: str, value: Any) -> Self:
         """Make this tensor the result of a change, as ``x += y`` and ``x[i] = v`` do."""
         if type(self._node) is Leaf:
             self._check_changeable(op)
-        if staging.threads:
+        if intercepted.threads:
             stage(value)
         self._before_write()
         if type(self._node) is Leaf:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.device import DeviceLike, as_device
 from weft.base.dtypes import DEFAULT_INT, DTypeLike, as_dtype, kind
 from weft.base.public import public
@@ -187,7 +188,7 @@ def _check_weights(probs: Tensor, count: int, replacement: bool) -> None:
         raise ShapeError("multinomial", f"probs must be a floating tensor of rank 1 or 2, got {got}")
     if count < 1:
         raise DomainError("multinomial", f"num_samples must be positive, got {count}")
-    if type(probs._data) is not np.ndarray:
+    if not is_concrete(probs._data):
         return  # the values are not known while a transform or capture runs
     weights = probs._data
     if not bool(((weights >= 0) & np.isfinite(weights)).all()):

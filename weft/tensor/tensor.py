@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, GraphError, ShapeError
-from weft.ops.op import Array, staging, type_of
+from weft.ops.op import Array, intercepted, type_of
 from weft.tensor import dispatch
 from weft.tensor.autograd import seed_gradient as seed_gradient
 from weft.tensor.interface import Attached
@@ -101,7 +102,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
 
     @name.setter
     def name(self, name: str) -> None:
-        if staging.threads:
+        if intercepted.threads:
             dispatch.stage(self)
         if not hasattr(self._data, "rename"):
             raise GraphError("name", "must be set in the block of a graph, got a tensor that is in none")
@@ -121,10 +122,11 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
 
     def _array(self, op: str) -> Array:
         """The concrete array, or an error if there is none while a transform or capture runs."""
-        if staging.threads:
+        if intercepted.threads:
             dispatch.stage(self)  # a value that is read in a capture is guarded there
         data = self._data
-        return data if type(data) is ndarray else data.concrete(op)
+        array: Array = data if is_concrete(data) else data.concrete(op)
+        return array
 
     @public
     def item(self) -> Any:
@@ -208,16 +210,16 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return id(self)
 
     def __format__(self, spec: str) -> str:
-        if staging.threads and thread.capture is not None and dispatch.FORMAT is not None:
+        if intercepted.threads and thread.capture is not None and dispatch.FORMAT is not None:
             return dispatch.FORMAT(self, spec)  # type: ignore[no-any-return]
-        if self.ndim == 0 and type(self._data) is ndarray:
+        if self.ndim == 0 and is_concrete(self._data):
             return format(self.item(), spec)
         if spec:
             raise ArgumentError("format", f"a format applies to a 0-d tensor, got {type_of(self)}")
         return str(self)
 
     def __repr__(self) -> str:
-        if staging.threads and thread.capture is not None and dispatch.FORMAT is not None:
+        if intercepted.threads and thread.capture is not None and dispatch.FORMAT is not None:
             return dispatch.FORMAT(self, None)  # type: ignore[no-any-return]
         from weft.tensor.printing import format_tensor
 
@@ -233,7 +235,7 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
     def __copy__(self) -> Tensor:
         if type(self._node) is Leaf:
             return self.detach().requires_grad_()
-        if staging.threads:
+        if intercepted.threads:
             dispatch.stage(self)
         return wrap(self._data, self._node)
 

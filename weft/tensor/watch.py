@@ -1,8 +1,7 @@
 """Ops under watch: while a profile runs, each op that this process runs on arrays is handed to it.
 
-It costs nothing while nobody watches. The flat paths ask anyway whether a thread captures
-(``staging.threads``); while ops are watched the answer is yes, and the way that is taken then hands on the
-op, with a twin of its flat path that does not ask again. So what is watched is what runs without.
+It costs nothing while nobody watches. The flat paths ask anyway whether a thread is intercepted; while ops are
+watched the answer is yes, and the way that is taken then hands on the op, with a twin of its flat path that does not ask again. So what is watched is what runs without.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.ops.op import Op, staging
+from weft.ops.op import Op, intercepted
 from weft.tensor.mode import thread
 
 Run = Callable[..., Any]
@@ -33,7 +32,7 @@ class _Capturing:
 
 
 class _Nobody:
-    """Stands for ``staging`` where it is known that this thread does not capture."""
+    """Stands for ``intercepted`` where it is known that this thread does not capture."""
 
     __slots__ = ()
     threads = frozenset[int]()
@@ -61,17 +60,17 @@ def watch_ops(watcher: Watcher | None) -> None:
     The watcher sets ``here.inside`` while it runs the op.
     """
     watching.watcher = watcher
-    real = staging.threads.real if isinstance(staging.threads, _Capturing) else staging.threads
-    staging.threads = real if watcher is None else _Capturing(real)  # type: ignore[assignment]
+    real = intercepted.threads.real if isinstance(intercepted.threads, _Capturing) else intercepted.threads
+    intercepted.threads = real if watcher is None else _Capturing(real)  # type: ignore[assignment]
 
 
 def watched_by() -> Watcher | None:
-    """Who is to be told of an op that this thread is about to run; asked where ``staging.threads`` holds."""
+    """Who is to be told of an op that this thread is about to run; asked in intercepted threads."""
     return None if here.inside or thread.capture is not None else watching.watcher
 
 
 def with_watch(op: Op, general: Run, path: Path) -> Run:
-    """The function of an op with a flat path, made by ``path(op, general, staged, staging)``.
+    """The function of an op with a flat path, made by ``path(op, general, staged, intercepted)``.
 
     ``general`` takes what the flat path cannot, ``staged`` everything while a thread captures.
     """
@@ -87,4 +86,4 @@ def with_watch(op: Op, general: Run, path: Path) -> Run:
             return twin[0](*inputs, **attrs)
         return watcher(op.name, twin[0], inputs, attrs)
 
-    return path(op, general, staged, staging)
+    return path(op, general, staged, intercepted)

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.ir.graph import Array, Graph
 from weft.ir.interpret import interpret
-from weft.ops.op import staging, type_of
+from weft.ops.op import intercepted, type_of
 from weft.ops.select import select
 from weft.tensor.dispatch import recording
 from weft.tensor.mode import thread
@@ -82,8 +83,8 @@ class Recorder:
         """The outputs of the graph on tensors, recorded, and the new values of its updated inputs."""
         count = self._outputs
         arrays = [t._data for t in tensors]
-        captures = staging.threads and thread.capture is not None
-        if captures or any(type(a) is not ndarray for a in arrays):
+        captures = intercepted.threads and thread.capture is not None
+        if captures or any(not is_concrete(a) for a in arrays):
             results = replay(self.derivative.forward, tensors)
             return results[:count], results[len(results) - self._updates :]
         found = self._forward(arrays)

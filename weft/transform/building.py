@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from weft import errors
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.errors import CaptureError, GraphError
 from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.location import Location
 from weft.ir.types import TensorType
-from weft.ops.op import Op, staging
+from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
 from weft.tensor.autocast import not_casting
 from weft.tensor.mode import running_levels, thread
@@ -136,9 +137,9 @@ class Capture:
             check_doubt(self.doubts, tensor)
         if type(data) is Captured and data.capture is self:
             return data.value
-        if type(data) is not ndarray and data.level not in running_levels:
+        if not is_concrete(data) and data.level not in running_levels:
             raise data.escaped("capture")
-        if type(data) is ndarray:
+        if is_concrete(data):
             if self.closed:
                 return self._own_constant(data)
             if not self.root.region:
@@ -182,7 +183,7 @@ class Capture:
             tensor = wrap(self.parent.as_captured(tensor), tensor._node)
         value = Value(TensorType(data.shape, data.dtype), name_of(tensor))
         external = External(tensor, value)
-        external.array = tensor if tensor._node is not None or type(data) is not ndarray else data
+        external.array = tensor if tensor._node is not None or not is_concrete(data) else data
         self.externals.append(external)
         self._imports[key] = (data, tensor._node, value)
         return value
@@ -400,10 +401,10 @@ class Capture:
         for external in self.externals:
             tensor = external.reference()
             if self.region:
-                if type(external.array) is ndarray and tensor is None:
+                if is_concrete(external.array) and tensor is None:
                     self.constants[external.value] = external.array
                 else:
-                    held = external.array if type(external.array) is not ndarray else tensor
+                    held = external.array if not is_concrete(external.array) else tensor
                     alive.append((external, held))
             elif tensor is None:
                 self.constants[external.value] = external.array
@@ -442,12 +443,12 @@ def capturing(
     outer = thread.capture if region else None
     if not region and thread.capture is not None:
         outer = None
-    before, added = thread.capture, get_ident() not in staging.threads
+    before, added = thread.capture, get_ident() not in intercepted.threads
     outermost = not region and before is None
     with new_level() as level, counting_sizes_anew() if outermost else nullcontext():
         capture = make(name, level, outer, region=region)
         thread.capture = capture
-        staging.threads.add(get_ident())
+        intercepted.threads.add(get_ident())
         try:
             yield capture
         except BaseException:
@@ -457,7 +458,7 @@ def capturing(
         finally:
             thread.capture = before
             if added:
-                staging.threads.discard(get_ident())
+                intercepted.threads.discard(get_ident())
 
 
 @contextmanager

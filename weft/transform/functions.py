@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from weft.base.concrete import is_concrete
 from weft.errors import ArgumentError, GradientError
 from weft.ops.batching import move_axis, to_front
 from weft.ops.op import type_of
@@ -112,7 +111,7 @@ def _check_linked(made: Call, grad: Tensor, leaves: set[Any]) -> None:
         useful = useful_edges([edge], leaves)
         if useful is None or node_of(edge) in useful:
             return
-    if type(grad._data) is not np.ndarray or grad._data.any():
+    if not is_concrete(grad._data) or grad._data.any():
         raise GradientError(
             made.name,
             "forward mode needs a backward written in weft's functions, got one that leaves the graph",

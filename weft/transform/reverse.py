@@ -11,8 +11,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-import numpy as np
-
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
@@ -70,7 +69,7 @@ class Tape:
 
     def settle(self, tensor: Tensor) -> Tensor:
         """A result of the call as the caller may have it: in the graph only if it leads outside."""
-        node, plain = tensor._node, type(tensor._data) is np.ndarray
+        node, plain = tensor._node, is_concrete(tensor._data)
         if type(node) is Leaf or (node is None and plain):
             return tensor
         if not self._outer:
@@ -81,7 +80,7 @@ class Tape:
     def _settled(self, tensor: Tensor) -> Any:
         """The data of a tensor; inside a transform around, its own tensors may be in our graph too."""
         data = tensor._data
-        return data if type(data) is np.ndarray else data.map(self.settle)
+        return data if is_concrete(data) else data.map(self.settle)
 
     def _leads_outside(self, tensors: Iterable[Tensor]) -> bool:
         """Whether the graph of some tensor ends where a gradient may be asked for: a leaf, a call around."""

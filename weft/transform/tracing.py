@@ -9,7 +9,7 @@ from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.ops.call import call
-from weft.ops.op import staging
+from weft.ops.op import intercepted
 from weft.tensor.autocast import not_casting
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
@@ -63,7 +63,7 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
 
     In a capture the new nodes keep the locations of the old ones, and calls stay calls.
     """
-    capture = thread.capture if staging.threads else None
+    capture = thread.capture if intercepted.threads else None
     before = None if capture is None else capture._phase
     try:
         with not_casting():  # a graph has its dtypes

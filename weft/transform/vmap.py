@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.public import public
 from weft.base.trees import spread_prefix, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, AxisError, DomainError, ShapeError
@@ -96,7 +97,7 @@ def _drawing(randomness: str, level: int, size: int) -> AbstractContextManager[N
         if randomness == "same":
             return key
         keys, data = split(key, size), key._data
-        if type(data) is np.ndarray or data.level < level:
+        if is_concrete(data) or data.level < level:
             return wrap(Batched(level, keys, 0))
         return keys[wrap(Batched(level, wrap(np.arange(size)), 0))]  # a region inside holds no batches
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.base.sizes import Size, bind
@@ -175,7 +176,7 @@ def _torch_gradients(torch: Any, ys: Any, xs: Any, grads: Any, follow: bool) -> 
 
 def _applied(flat: Any, tensors: Sequence[Tensor]) -> Sequence[Any]:
     """The results as tensors of weft."""
-    if thread.capture is not None or any(type(x._data) is not np.ndarray for x in tensors):
+    if thread.capture is not None or any(not is_concrete(x._data) for x in tensors):
         return _as_node(flat, tensors)
     out = _TorchFunction.apply(flat, *tensors)
     return out if isinstance(out, tuple) else (out,)

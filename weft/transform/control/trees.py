@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from weft.base.concrete import is_concrete
 from weft.base.trees import Structure, flatten_like, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, DomainError
-from weft.ops.op import staging, type_of
+from weft.ops.op import intercepted, type_of
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
@@ -19,12 +18,12 @@ from weft.transform.control.flat import CarryMismatch
 
 def captures() -> bool:
     """Whether this thread captures a graph."""
-    return bool(staging.threads) and thread.capture is not None
+    return bool(intercepted.threads) and thread.capture is not None
 
 
 def is_known(x: Tensor) -> bool:
     """Whether Python may decide on a tensor: no capture runs, and it has one value for all examples."""
-    return not captures() and type(x._data) is np.ndarray
+    return not captures() and is_concrete(x._data)
 
 
 def as_tensor(op: str, x: object, place: str) -> Tensor:

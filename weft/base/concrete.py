@@ -1,0 +1,22 @@
+"""Whether data is elements themselves, and not something that stands for them.
+
+The data of a tensor is an array, or a value of a graph being captured, a batch, a dual number. Whoever only
+asks which of the two it is asks here; whoever needs NumPy's own array, to hand it to a ufunc, asks for that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+CONCRETE: set[type] = {np.ndarray}  # a device adds the type of its arrays
+
+
+def is_concrete(data: object) -> bool:
+    """Whether data is elements, on whatever device.
+
+    >>> import numpy as np
+    >>> from weft.base.concrete import is_concrete
+    >>> is_concrete(np.ones(2)), is_concrete("a value of a graph")
+    (True, False)
+    """
+    return type(data) in CONCRETE
