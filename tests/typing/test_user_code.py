@@ -15,11 +15,11 @@ ROOT = HERE.parents[1]
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What mypy says in its strict mode of both programs."""
+    """What mypy says of both programs, in the strict mode of our own settings."""
     pytest.importorskip("mypy")
     kept = ROOT / ".mypy_cache"
     cache = kept if kept.exists() else tmp_path_factory.mktemp("mypy")
-    command = [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={cache}", "--no-error-summary"]
+    command = [sys.executable, "-m", "mypy", f"--cache-dir={cache}", "--no-error-summary"]
     programs = [str(HERE / name) for name in ("user_code.py", "wrong_code.py")]
     run = subprocess.run([*command, *programs], cwd=ROOT, capture_output=True, text=True, check=False)
     assert not run.stderr, run.stderr
