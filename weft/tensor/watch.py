@@ -1,7 +1,8 @@
 """Ops under watch: while a profile runs, each op that this process runs on arrays is handed to it.
 
-It costs nothing while nobody watches. The flat paths ask anyway whether a thread is intercepted; while ops are
-watched the answer is yes, and the way that is taken then hands on the op, with a twin of its flat path that does not ask again. So what is watched is what runs without.
+It costs nothing while nobody watches. The flat paths ask anyway whether a thread is intercepted; while ops
+are watched the answer is yes, and the way that is taken then hands on the op, with a twin of its flat path
+that does not ask again. So what is watched is what runs without.
 """
 
 from __future__ import annotations
