@@ -14,17 +14,19 @@ def test_backward_has_copies_of_cheap_values_of_the_forward_pass() -> None:
         graph f(%x: f32[8]) {
           %0: f32[8] = mul(%x, f32(2.0)) @ f.py:1
           %1: f32[8] = tanh(%0) @ f.py:1
-          %2: f32[8] = mul(%1, %1) @ f.py:1 backward
-          return %2
+          %2: f32[] = sum(%1, axes=(0,)) @ f.py:1
+          %3: f32[8] = mul(%1, %1) @ f.py:1 backward
+          return %2, %3
         }""",
         """
         graph f(%x: f32[8]) {
           %0: f32[8] = mul(%x, f32(2.0))
           %1: f32[8] = tanh(%0)
-          %2: f32[8] = mul(%x, f32(2.0))
-          %3: f32[8] = tanh(%2)
-          %4: f32[8] = mul(%3, %3)
-          return %4
+          %2: f32[] = sum(%1, axes=(0,))
+          %3: f32[8] = mul(%x, f32(2.0))
+          %4: f32[8] = tanh(%3)
+          %5: f32[8] = mul(%4, %4)
+          return %2, %5
         }""",
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from weft.ir.graph import Graph, Node, Value
 from weft.passes.base import graph_pass, is_elementwise
+from weft.passes.dce import dce
 
 DEEP = 4  # ops in a row that are computed again
 
@@ -27,9 +28,9 @@ def recompute(graph: Graph) -> Graph:
     >>> import weft
     >>> def f(x):
     ...     return weft.sum(weft.tanh(x * 2.0) * x)
-    >>> graph = weft.make_graph(weft.grad(f))(weft.ones(8)).optimize()
+    >>> graph = weft.make_graph(weft.value_and_grad(f))(weft.ones(8)).optimize()
     >>> len(graph.nodes), len(weft.passes.recompute(graph).nodes)
-    (7, 9)
+    (9, 11)
     """
     if not any(is_backward(node) for node in graph.nodes):
         return graph
@@ -70,7 +71,7 @@ class _Recomputing:
             if not same:
                 node = Node(node.op, inputs, node.attrs, node.outputs, node.location)
             self.nodes.append(node)
-        return self.graph.replace(nodes=self.nodes) if self.copies else self.graph
+        return dce(self.graph.replace(nodes=self.nodes)) if self.copies else self.graph
 
     def _again(self, value: Value, user: Node) -> Value:
         """A copy of a value for the backward pass, or the value itself."""
