@@ -7,7 +7,7 @@ Graphs are rewritten before, by ``weft.passes.lower``; any graph becomes a progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, size_names
@@ -63,35 +63,9 @@ def lower_graph(
     writer.origins.choices = () if check_nan else enabled(disabled)
     inputs = [_parameter("in", i, v) for i, v in enumerate(graph.inputs)]
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]
-    scope = Scope(writer, graph, inputs)
-    given = {*graph.inputs, *graph.constants}
-    for value, array in zip(graph.results, outputs, strict=True):
-        if value not in given:
-            scope.wanted.setdefault(value, array)
-    lower_scope(scope)
-    makers = {v: node for node in graph.nodes for v in node.outputs}
-    for value, array in zip(graph.results, outputs, strict=True):
-        with writer.lowering([makers[value]] if value in makers else []):
-            _deliver(scope, value, array)
-    buffers = [a.buffer for a in (*inputs, *outputs)] + writer.constant_buffers
-    names = sorted(size_names(s for v in graph.inputs for s in v.type.shape))
-    told = size_names(s for v in graph.results for s in v.type.shape)
-    names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
-    if "copy_elision" not in disabled:
-        elide_copies(writer.main.block, writer.temporaries)
-    if "vectorisation" not in disabled:
-        writer.target.finish(writer.main.block)
-    if "waves" not in disabled:
-        form_waves(writer.main.block)
-    small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
-    main = Function(
-        graph.name,
-        tuple(buffers),
-        tuple(names),
-        writer.main.block,
-        frozenset(a.buffer for a in outputs),
-        tuple(small),
-    )
+    _write_main(Scope(writer, graph, inputs), outputs)
+    _improve(writer)
+    main = _main_function(writer, graph, inputs, outputs)
     donated = [] if "donation" in disabled else find_donated(main, _updates(graph), len(inputs))
     placed = [t for t in writer.temporaries if t not in main.scratch]
     plan = plan_arena(main.body, placed, share="memory_plan" not in disabled)
@@ -108,6 +82,47 @@ def lower_graph(
         tuple(donated),
         writer.origins,
         fast_math,
+    )
+
+
+def _write_main(scope: Scope, outputs: Sequence[Array]) -> None:
+    """Write all nodes of a graph; its results are in the end where they are wanted."""
+    graph = scope.graph
+    given = {*graph.inputs, *graph.constants}
+    for value, array in zip(graph.results, outputs, strict=True):
+        if value not in given:
+            scope.wanted.setdefault(value, array)
+    lower_scope(scope)
+    makers = {v: node for node in graph.nodes for v in node.outputs}
+    for value, array in zip(graph.results, outputs, strict=True):
+        with scope.writer.lowering([makers[value]] if value in makers else []):
+            _deliver(scope, value, array)
+
+
+def _improve(writer: Writer) -> None:
+    """What is done to the main function as a whole, as far as it is not switched off."""
+    if "copy_elision" not in writer.disabled:
+        elide_copies(writer.main.block, writer.temporaries)
+    if "vectorisation" not in writer.disabled:
+        writer.target.finish(writer.main.block)
+    if "waves" not in writer.disabled:
+        form_waves(writer.main.block)
+
+
+def _main_function(
+    writer: Writer, graph: Graph, inputs: Sequence[Array], outputs: Sequence[Array]
+) -> Function:
+    names = sorted(size_names(s for v in graph.inputs for s in v.type.shape))
+    told = size_names(s for v in graph.results for s in v.type.shape)
+    names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
+    small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
+    return Function(
+        graph.name,
+        (*[a.buffer for a in (*inputs, *outputs)], *writer.constant_buffers),
+        tuple(names),
+        writer.main.block,
+        frozenset(a.buffer for a in outputs),
+        tuple(small),
     )
 
 
