@@ -29,12 +29,13 @@ UNARY = {f"__{name}__" for name in _UNARY} | {*_SHORT, "conj", "zero_"}
 OPERATORS = """from typing import Any
 
 from weft.tensor.functions import Operand
+from weft.tensor.selection import Key
 from weft.tensor.tensor import Tensor
 
 class Attached:
     def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
     def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
-    def __getitem__(self, key: Any) -> Tensor: ...
+    def __getitem__(self, key: Key) -> Tensor: ...
 """
 
 

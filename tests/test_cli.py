@@ -15,6 +15,7 @@ import pytest
 import weft
 from weft import nn
 from weft.cli import main
+from weft.config import settings
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "weft.cli"]
@@ -373,6 +374,7 @@ def test_an_error_of_weft_itself_has_its_lines_where_they_are_asked_for(
     monkeypatch.setattr("weft.cli.information.describe", fail)
     assert main(["info", str(linear[0])]) == 1
     assert "ValueError: by mistake (WEFT_FULL_TRACEBACKS=1 shows where)" in capsys.readouterr().err
+    monkeypatch.setattr(settings, "chosen", {})
     monkeypatch.setenv("WEFT_FULL_TRACEBACKS", "1")
     with pytest.raises(ValueError, match="by mistake"):
         main(["info", str(linear[0])])

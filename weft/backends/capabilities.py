@@ -39,6 +39,10 @@ class StoredProgram(Protocol):
 class ProgramStore(Protocol):
     """Compiled programs on disk, for later processes."""
 
+    @property
+    def directory(self) -> str | None:
+        """Where they are; None where none are kept."""
+
     def key(self, parts: Sequence[str]) -> Key | None:
         """Parts of a key with all that a program depends on besides; None where none are kept."""
 

@@ -78,14 +78,11 @@ def _settings() -> Iterator[_Row]:
 
 
 def _cache() -> Iterator[_Row]:
-    from weft.backends import default_backend
+    from weft.backends import find_backend
 
-    yield "backend", default_backend()
-    if default_backend() != "llvm":
-        return
-    from weft.backends.llvm.cache import default_cache
-
-    directory = default_cache().directory
+    backend = find_backend(None)
+    yield "backend", backend.name
+    directory = None if backend.programs is None else backend.programs.directory
     if directory is None:
         yield "cache", "none"
         return

@@ -189,7 +189,7 @@ class MultiheadAttention(Module):
         k, v, allowed = cache.extended(k, v)
         return k, v, ~allowed
 
-    def _check(self, query: Tensor, key: Tensor, value: Any) -> None:
+    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         if query.ndim not in (2, 3) or not query.ndim == key.ndim == value.ndim:
             got = f"{query.ndim}, {key.ndim} and {value.ndim}"
             raise ShapeError("MultiheadAttention", f"query, key and value must have 2 or 3 axes, got {got}")
@@ -198,7 +198,7 @@ class MultiheadAttention(Module):
         if given != wanted:
             raise ShapeError("MultiheadAttention", f"features must be {wanted}, got {given}")
 
-    def _projected(self, query: Tensor, key: Tensor, value: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values as (N, heads, L, E / heads)."""
         size, bias = self.embed_dim, self.in_proj_bias
         if self.in_proj_weight is not None and query is key and key is value:

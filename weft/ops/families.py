@@ -29,7 +29,7 @@ def elementwise(
     *,
     eval: Callable[..., Any],
     partials: tuple[Any, ...] | NoGradient | None,
-    samples: Samples,
+    samples: Samples | None,
     public: Public | None = None,
     arity: int | None = None,
     scalar: Rule | None = None,

@@ -110,6 +110,7 @@ class _Switch:
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
         """Put something in the place of an attribute of a class or a module, until the last block closes."""
+        getattr(owner, name)  # a hook is there from its first use on
         self._undo.append((owner, name, vars(owner)[name]))
         setattr(owner, name, value)
 

@@ -19,7 +19,20 @@ from weft.errors import ArgumentError, GradientError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import elementwise
-from weft.ops.op import FOLDS, OPS, Array, NoGradient, Op, Sample, Tensor, TensorLike, View, type_of
+from weft.ops.op import (
+    FOLDS,
+    OPS,
+    Array,
+    NoGradient,
+    Op,
+    Rule,
+    Sample,
+    Samples,
+    Tensor,
+    TensorLike,
+    View,
+    type_of,
+)
 from weft.ops.reduce import reduction_type
 from weft.tensor.dispatch import declared_rule
 
@@ -166,7 +179,9 @@ class _Declaration:
         for key, value in self.defaults.items():
             self._check_literal(key, value)
 
-    def elementwise(self, partials: tuple[Any, ...], scalar: Any, *, jvp: Any, samples: Any) -> Op:
+    def elementwise(
+        self, partials: tuple[Any, ...], scalar: Rule | None, *, jvp: Rule | None, samples: Samples | None
+    ) -> Op:
         """An op that works element by element."""
         if self.attrs or self.variadic or self.outputs != 1 or len(self.inputs) > 3:
             raise ArgumentError(
@@ -204,12 +219,12 @@ class _Declaration:
         gradient: Any,
         type_rule: Any,
         batch: Any,
-        scalar: Any,
+        scalar: Rule | None,
         fold: str | None,
         view: View | None,
         *,
-        jvp: Any,
-        samples: Any,
+        jvp: Rule | None,
+        samples: Samples | None,
     ) -> Op:
         """An op declared in full."""
         if scalar is not None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from weft.tensor.published import FUNCTIONS
+from weft.tensor.published import FUNCTIONS, Function
 
 globals().update(FUNCTIONS)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Function:
     """The function of an op that was declared since."""
     if name in FUNCTIONS:
         return FUNCTIONS[name]

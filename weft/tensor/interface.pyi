@@ -27,12 +27,13 @@ from weft.tensor import methods as _methods
 from typing import Any
 
 from weft.tensor.functions import Operand
+from weft.tensor.selection import Key
 from weft.tensor.tensor import Tensor
 
 class Attached:
     def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
     def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
-    def __getitem__(self, key: Any) -> Tensor: ...
+    def __getitem__(self, key: Key) -> Tensor: ...
     @property
     def T(self) -> Tensor: ...
     @property

@@ -16,7 +16,7 @@ from weft.base.tracebacks import hide_weft
 from weft.errors import WeftError
 from weft.ops import arithmetic, compare, exponential, gamma, rounding, special, trigonometric  # noqa: F401
 from weft.ops import complex as complexes  # noqa: F401 - the modules that declare what is public at once
-from weft.ops.op import OPS, Op
+from weft.ops.op import OPS, Op, Operand
 from weft.tensor.fast import MISSING, build, misfit
 from weft.tensor.operators import rebind
 from weft.tensor.tensor import Tensor
@@ -53,7 +53,7 @@ def attach(name: str, function: Function) -> None:
 def in_place(name: str, function: Function) -> Function:
     """The method that rebinds a tensor to what a function gives of it."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
         out: Tensor = rebind(self, name, function(self, *args, **kwargs))
         return out
 
@@ -62,16 +62,16 @@ def in_place(name: str, function: Function) -> Function:
     return method
 
 
-def _of_one(op: Op) -> Any:
+def _of_one(op: Op) -> Function:
     op.on_tensors = function = build(op)
     function.__wrapped__ = _one  # type: ignore[attr-defined]
     return function
 
 
-def _of_two(op: Op) -> Any:
+def _of_two(op: Op) -> Function:
     """Apart from the op's own function, which operators share, so that these do not pay for the check."""
 
-    def function(x1: Any = MISSING, x2: Any = MISSING, /, *more: Any, **unknown: Any) -> Any:
+    def function(x1: Operand = MISSING, x2: Operand = MISSING, /, *more: object, **unknown: object) -> Any:
         if more or unknown:
             raise misfit(op, (x1, x2, *more), unknown)
         try:
@@ -84,11 +84,11 @@ def _of_two(op: Op) -> Any:
     return function
 
 
-def _one(x: Any, /) -> Any:
+def _one(x: Operand, /) -> Tensor:  # type: ignore[empty-body]
     """The signature that tools see of a function of one tensor."""
 
 
-def _two(x1: Any, x2: Any, /) -> Any:
+def _two(x1: Operand, x2: Operand, /) -> Tensor:  # type: ignore[empty-body]
     """The signature that tools see of a function of two tensors."""
 
 

@@ -69,6 +69,11 @@ class NativeProgram:
 class Programs:
     """The programs on disk, as ``weft.backends.capabilities.ProgramStore`` says."""
 
+    @property
+    def directory(self) -> str | None:
+        """Where the cache of this process is."""
+        return default_cache().directory
+
     def key(self, parts: Sequence[str]) -> Key | None:
         """Parts of a key with all that a program depends on besides; None where none are kept."""
         from weft.backends.llvm.fingerprint import fingerprint
