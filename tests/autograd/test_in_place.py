@@ -1,4 +1,4 @@
-"""In-place changes: tensors are values, so nothing that was saved or shared changes with them."""
+"""In-place changes: what a graph saved and what was copied does not change with them; views do."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_tutorial_loop_with_data() -> None:
     w = leaf(4.0)
     for _ in range(50):
         ((w - 1.0) ** 2).sum().backward()
-        w.data -= 0.2 * w.grad.data  # data is a value: this sets it anew
+        w.data -= 0.2 * w.grad.data
         w.zero_grad()
     assert abs(w.item() - 1.0) < 1e-4
 
@@ -198,19 +198,16 @@ def test_constant_that_is_changed_by_a_recorded_tensor_joins_the_graph() -> None
 @pytest.mark.parametrize(
     "other",
     [
-        lambda x: x.detach(),
-        lambda x: x.data,
         lambda x: x.clone(),
         lambda x: copy.copy(x),
         lambda x: copy.deepcopy(x),
-        lambda x: x.reshape(2),
-        lambda x: x[:],
-        lambda x: weft.broadcast_to(x, (2,)),
+        lambda x: x.reshape((2,), copy=True),
+        lambda x: x[[0, 1]],
         lambda x: x * 1.0,
         lambda x: weft.tensor(x.numpy()),
     ],
 )
-def test_change_does_not_reach_a_tensor_made_from_this_one_nor_back(change: Any, other: Any) -> None:
+def test_change_does_not_reach_a_copy_nor_back(change: Any, other: Any) -> None:
     x = weft.tensor([1.0, 2.0])
     y = other(x)
     change(x)

@@ -62,13 +62,17 @@ def test_state_goes_through_a_dict_of_arrays() -> None:
     np.testing.assert_array_equal(a(x).detach().numpy(), b(x).detach().numpy())
 
 
-def test_state_is_a_snapshot() -> None:
+def test_state_shows_the_parameters_as_in_pytorch() -> None:
     net = nn.Linear(2, 2)
     state = net.state_dict()
     before = state["weight"].numpy().copy()
     with weft.no_grad():
         net.weight += 1.0
-    np.testing.assert_array_equal(state["weight"].numpy(), before)
+    np.testing.assert_array_equal(state["weight"].numpy(), before + 1.0)
+    state["bias"].copy_(weft.tensor([5.0, 6.0]))
+    assert net.bias.tolist() == [5.0, 6.0]
+    assert net.bias.requires_grad
+    assert not state["bias"].requires_grad
 
 
 def test_loading_says_what_does_not_fit_and_changes_nothing() -> None:

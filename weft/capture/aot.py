@@ -120,7 +120,7 @@ class AheadOfTime:
         count = len(self._around.tensors)
         for tensor, value in zip(self._around.tensors, inputs[:count], strict=True):
             if value in updated:
-                tensor.data = updated[value]
+                tensor._set(updated[value])
         for generator, value in zip(self._around.generators, inputs[count:], strict=False):
             if value in updated:
                 generator.set_state(updated[value])

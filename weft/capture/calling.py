@@ -83,7 +83,7 @@ def _replayed(graph: Graph, given: Mapping[Value, Any]) -> list[Any]:
             if old in generators:
                 generators[old].set_state(new)
             else:
-                parameters[old].data = new.detach()
+                parameters[old]._set(new._value())
     return found[:count]
 
 

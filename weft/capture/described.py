@@ -21,6 +21,7 @@ class LeafOut(NamedTuple):
         plain: the leaf itself, if it is nothing of the graph.
         kind: of a number.
         copied: whether each call gives a copy of the plain leaf.
+        view: of a tensor that is a view, what it is a view of.
     """
 
     value: Value | None = None
@@ -30,6 +31,25 @@ class LeafOut(NamedTuple):
     plain: Any = None
     kind: type | None = None
     copied: bool = False
+    view: ViewOut | None = None
+
+
+class ViewOut(NamedTuple):
+    """What a tensor that leaves a capture is a view of.
+
+    Attributes:
+        reference: to the tensor at the root of its tree.
+        identity: the id of that tensor.
+        value: of it, in the graph.
+        steps: from there to the view, each with its arguments, in which numbers stand for ``numbers``.
+        numbers: values that only a run tells.
+    """
+
+    reference: Any
+    identity: int
+    value: Value
+    steps: tuple[tuple[Any, Any], ...]
+    numbers: tuple[Value, ...]
 
 
 class TreeOut(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.capture.sources import Argument, Fixed
+from weft.tensor.alias import change, is_aliased
 from weft.tensor.tensor import wrap
 
 
@@ -63,4 +64,7 @@ def rebind(states: Sequence[Rebound], results: Sequence[Any], tensors: Sequence[
     """Let states hold the arrays of results; ``tensors`` are those among the arguments of the call."""
     for target, result, form in states:
         tensor = target.held if isinstance(target, Fixed) else tensors[target.number]
-        tensor._data, tensor._form = results[result], form
+        if is_aliased(tensor):
+            change(tensor, wrap(results[result]))
+        else:
+            tensor._data, tensor._form = results[result], form

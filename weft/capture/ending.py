@@ -7,15 +7,17 @@ each call.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from weft.capture.described import Backward, Change, LeafOut, TreeOut, is_freed
+from weft.capture.aliases import is_tensor_source, signature
+from weft.capture.described import Backward, Change, LeafOut, TreeOut, ViewOut, is_freed
 from weft.capture.guards import Guard, Like, StandIn, TensorGuard, same
-from weft.capture.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update
+from weft.capture.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update, View
 from weft.capture.root import Root
 from weft.capture.slots import MISSING, GeneratorSlot, PythonSlot, Reading, grad_slot, hooks_slot
-from weft.capture.sources import Argument, Fixed, Gradient, InSlot, Source, State
+from weft.capture.sources import Argument, Fixed, Gradient, InSlot, ParentOf, Source, State
 from weft.errors import CaptureError
 from weft.ir.graph import Graph, Value
 from weft.tensor.node import Leaf
@@ -36,6 +38,8 @@ class Ending:
         self.inputs: dict[Value, Source] = {}
         self.outside: dict[int, Source] = {}  # by id of a tensor from outside
         self.made: dict[int, tuple[Value, str]] = {}  # by id of the tensor that stood for it
+        self.views: dict[int, tuple[Any, ViewOut]] = {}  # of those, by the same id
+        self.bases: Counter[int] = Counter()  # how many of what leaves are views of each tensor, by its id
         self.outputs: list[Value] = []
         self.renewed: dict[Value, Value] = {}  # inputs that the program changes, with their new values
         self.roots: frozenset[int] = frozenset()
@@ -47,6 +51,10 @@ class Ending:
         root.kept.clear()
         alive = root.settle()
         self._find_sources(alive, {c.slot.key for c in changes if _replaces(c)})
+        trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
+        leaves = {leaf.identity: leaf for tree in trees for leaf in tree.leaves if leaf.identity}
+        self.bases.update(leaf.view.identity for leaf in leaves.values() if leaf.view is not None)
+        self.bases.update(set(leaves) & set(self.bases))
         tree = self._tree(returned)
         self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
         updates = [u for c in changes if (u := self._update(c)) is not None]
@@ -90,7 +98,8 @@ class Ending:
             return Gradient(self._owner(found[0].owner))
         if len(found) == 1 and found[0].key in replaced:
             return InSlot(found[0])
-        return Fixed(tensor)
+        view = None if found else self.root.parents.get(id(tensor))
+        return Fixed(tensor) if view is None else ParentOf(self._source(view, ways, replaced))
 
     def _owner(self, tensor: Any) -> Argument | Fixed:
         number = self.root.arguments.get(id(tensor))
@@ -109,7 +118,26 @@ class Ending:
             return self.outside[id(tensor)]  # type: ignore[return-value]
         index = list(self.made).index(leaf.identity) if leaf.identity in self.made else len(self.made)
         self.made.setdefault(leaf.identity or id(leaf), (leaf.value, self._place(leaf)))
+        if leaf.view is not None and leaf.identity not in self.views:
+            self._note_view(leaf.identity, leaf.view)
         return Item(index) if leaf.kind is None else Scalar(index, leaf.kind)
+
+    def _note_view(self, identity: int, view: ViewOut) -> None:
+        """Note what a tensor that calls make is a view of, if anybody can still see that."""
+        base = view.reference()
+        if base is not None and id(base) in self.outside:
+            parent: Any = self.outside[id(base)]
+        elif self.bases[view.identity] < 2:
+            return
+        else:
+            known = view.identity in self.made
+            index = list(self.made).index(view.identity) if known else len(self.made)
+            if not known:
+                self.made[view.identity] = (view.value, "")
+                self.outputs.append(view.value)
+            parent = Item(index)
+        self.outputs += view.numbers
+        self.views[identity] = (parent, view)
 
     def _place(self, leaf: LeafOut) -> str:
         if leaf.edge is None or isinstance(leaf.edge, Leaf):
@@ -222,13 +250,34 @@ class Ending:
             graph=graph,
             sources=tuple(self.inputs[v] for v in inputs),
             returned=tree,
-            made=tuple(Made(results[v], place) for v, place in self.made.values()),
+            made=tuple(
+                Made(results[v], place, self._view(i, results)) for i, (v, place) in self.made.items()
+            ),
             updates=tuple(updates),
             guards=self._guards(),
             tensors=tuple(TensorGuard.of(values[v]) for v in inputs if isinstance(self.inputs[v], Fixed)),
             arguments=self.stand_ins,
+            aliases=self._aliases(inputs, values, updates),
             **self._derivative(graph, backward),
         )
+
+    def _view(self, identity: int, results: dict[Value, int]) -> View | None:
+        if identity not in self.views:
+            return None
+        parent, view = self.views[identity]
+        return View(parent, view.steps, tuple(results[v] for v in view.numbers))
+
+    def _aliases(self, inputs: Sequence[Value], values: dict[Value, Any], updates: Sequence[Update]) -> Any:
+        """The views that inputs are of each other, where the program changes one of them."""
+        if not any(u.kind == "data" for u in updates) or (self.root.inputs and not self.arguments):
+            return ()  # nothing changes, or its inputs are none that exist
+        by_source = {id(self.inputs[v]): t for v, t in values.items()}
+
+        def tensor_of(source: Any) -> Any:
+            return self.arguments[source.number] if isinstance(source, Argument) else by_source[id(source)]
+
+        tensors = [tensor_of(s) for v in inputs if is_tensor_source(s := self.inputs[v])]
+        return signature(tensors, [tensor_of(u.target) for u in updates if u.kind == "data"])
 
     def _guards(self) -> tuple[Guard, ...]:
         """The guards, in which others stand for the tensors that were arguments, so that these may die."""

@@ -55,7 +55,7 @@ def _as_array(value: Value, item: Any) -> Array:
     if isinstance(item, Tensor):
         if item.dtype != target:
             raise _wrong_dtype(value, item.dtype)
-        array: Array = item.detach()._array("feed")
+        array: Array = item._value()._array("feed")
         return array
     try:
         plain = isinstance(item, np.ndarray | np.generic)

@@ -165,11 +165,15 @@ Check = Callable[[Sequence[Any]], bool]
 
 
 def compile_check(
-    guards: Iterable[Guard], tensors: Iterable[TensorGuard], arguments: Sequence[Any] = ()
+    guards: Iterable[Guard],
+    tensors: Iterable[TensorGuard],
+    arguments: Sequence[Any] = (),
+    more: Sequence[Check] = (),
 ) -> Check:
     """One function of the tensors among the arguments of a call that tells whether all guards hold.
 
-    Where a guard names one of ``arguments``, which stand for them, it looks at that of the call.
+    Where a guard names one of ``arguments``, which stand for them, it looks at that of the call. It asks
+    ``more`` functions like it, too.
     """
     names = Names(arguments)
     direct: list[str] = []
@@ -180,7 +184,8 @@ def compile_check(
     for owner, conditions in counted.items():
         slow = _function(conditions, names)
         direct.append(f"{names(_Counted(owner, slow))}.holds(a)")
-    return _function([*direct, *[_tensor_condition(t, names) for t in tensors]], names)
+    typed = [_tensor_condition(t, names) for t in tensors]
+    return _function([*direct, *typed, *[f"{names(check)}(a)" for check in more]], names)
 
 
 def _counting_class(slot: Any) -> type | None:

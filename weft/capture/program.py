@@ -6,6 +6,7 @@ returned, and what it changes outside: the data and gradients of tensors, attrib
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from weft.base.trees import Structure
@@ -21,10 +22,26 @@ class Made(NamedTuple):
         result: the position among the results of the graph.
         place: "graph" if gradients flow to it, "leaf" if it is a leaf that requires grad, "freed" if backward
             has used up its graph, "" if it requires none.
+        view: what it is a view of, if that is something that lives on.
     """
 
     result: int
     place: str
+    view: View | None = None
+
+
+class View(NamedTuple):
+    """What a tensor that each call makes is a view of.
+
+    Attributes:
+        parent: another one that it makes, or a tensor from outside.
+        steps: from there to the view, with their arguments.
+        numbers: the results that stand in these arguments.
+    """
+
+    parent: Any
+    steps: tuple[tuple[Any, Any], ...]
+    numbers: tuple[int, ...]
 
 
 class Plain(NamedTuple):
@@ -86,6 +103,7 @@ class Program(NamedTuple):
         derivative: its forward and backward graphs, if something that it gives has a gradient.
         wrt: the inputs that the backward graph gives gradients of.
         roots: the tensors among ``made`` that it takes gradients of, in order.
+        aliases: the views among its inputs that it relies on, see ``weft.capture.aliases``.
     """
 
     graph: Graph
@@ -99,3 +117,4 @@ class Program(NamedTuple):
     derivative: Any = None
     wrt: tuple[int, ...] = ()
     roots: tuple[int, ...] = ()
+    aliases: Sequence[Any] = ()

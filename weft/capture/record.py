@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.trees import tree_flatten
+from weft.capture.aliases import describe_view
 from weft.capture.arguments import Arguments, containers, is_container, leaf_names, rebuild
 from weft.capture.convert import convert
 from weft.capture.described import Backward, Change, LeafOut, TreeOut, is_freed
@@ -172,7 +173,8 @@ def _describe(tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
 
 def _describe_leaf(leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
     if isinstance(leaf, Tensor):
-        return LeafOut(value_of(leaf), weakref.ref(leaf), id(leaf), leaf._node)
+        view = describe_view(leaf, value_of)
+        return LeafOut(value_of(leaf), weakref.ref(leaf), id(leaf), leaf._node, view=view)
     if isinstance(leaf, Number):
         return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
     if is_container(leaf):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.base.trees import tree_unflatten
+from weft.capture.aliases import link_view
 from weft.capture.guards import Names
 from weft.capture.program import Item, Plain, Program, Scalar, Tree
 from weft.capture.running import put_data
@@ -18,7 +19,7 @@ def replay_program(program: Program, tensors: Sequence[Any]) -> Any:
     """Run a program on the tensors among the arguments of a call, and change what it changes."""
     results = replay(program.graph, input_tensors(program, tensors))
     made = [(results[m.result], m.place) for m in program.made]
-    return _leave(program, [t if place or t._node is None else t.detach() for t, place in made], tensors)
+    return _leave(program, [t if place or t._node is None else t._value() for t, place in made], tensors)
 
 
 def input_tensors(program: Program, tensors: Sequence[Any]) -> list[Any]:
@@ -42,6 +43,9 @@ def _leave(program: Program, made: list[Any], tensors: Sequence[Any]) -> Any:
             target.apply(content)
         else:
             put_data(target, content)
+    for tensor, (_, _, view) in zip(made, program.made, strict=True):
+        if view is not None and not view.numbers:
+            link_view(tensor, _leaf(program, view.parent, made, tensors), view.steps, ())
     return returned
 
 

@@ -28,6 +28,7 @@ from weft.ir.types import TensorType
 from weft.ops.arithmetic import add
 from weft.ops.compare import bitwise_or
 from weft.ops.guard import expected_array, guard
+from weft.tensor.alias import catch_up, is_aliased, members, root_of
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.mode import running_levels
 from weft.tensor.node import Node as TapeNode
@@ -86,6 +87,7 @@ class Root(Reads, Capture):
         self.grads: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self.states: dict[Any, Any] = {}
         self.draws: list[Draw] = []
+        self.parents: dict[int, Any] = {}  # by id of a tensor from outside, a view that it was met by
         self.numbers: list[tuple[Any, Value]] = []
         self.lines: dict[tuple[Any, ...], Any] = {}  # where each slot was first changed
         self._looked: set[tuple[Value, str]] = set()
@@ -119,6 +121,25 @@ class Root(Reads, Capture):
         tensor._data, tensor._form = Captured(self, value), None
         if isinstance(tensor._node, TapeNode | Output):
             tensor._node = make_node(_BOUNDARY, (), ())
+        if is_aliased(tensor):
+            self._catch_up(tensor)
+
+    def _catch_up(self, tensor: Tensor) -> None:
+        """Let a tensor from outside show what the code has changed by now through others of its tree."""
+        changed = [m for m in members(root_of(tensor)) if m is not tensor and ("data", id(m)) in self.journal]
+        if changed and self.current() is not self:
+            raise CaptureError(
+                self.name,
+                "a view of a tensor that was changed must be used before a branch or loop, got one that is "
+                "first used inside",
+                hint="read it before, such as `v = v[...]`",
+            )
+        catch_up(tensor, changed)
+
+    def meet_parent(self, parent: Tensor, view: Tensor) -> None:
+        """Told before a change of a view reaches its parent: one from outside is found by way of the view."""
+        if is_concrete(parent._data):
+            self.parents[id(parent)] = view
 
     def is_outside(self, tensor: Any) -> bool:
         """Whether a tensor was there before the capture."""

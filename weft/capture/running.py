@@ -22,6 +22,7 @@ import numpy as np
 from weft.base.concrete import is_concrete
 from weft.base.sizes import is_known
 from weft.base.trees import tree_unflatten
+from weft.capture.aliases import Aliases, link_view
 from weft.capture.donation import Rebound, held_count, is_lease, rebind, unshared
 from weft.capture.guards import Names
 from weft.capture.program import Item, Plain, Program, Scalar, Tree, Update
@@ -29,11 +30,12 @@ from weft.capture.root import lock
 from weft.capture.sources import Argument, Fixed, array_code, tensor_code
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
+from weft.tensor.alias import change, is_aliased
 from weft.tensor.form import form_of
 from weft.tensor.mode import running_levels
 from weft.tensor.node import FREED, Leaf, Output, make_node
 from weft.tensor.rules import Backward
-from weft.tensor.tensor import Tensor
+from weft.tensor.tensor import Tensor, wrap
 
 Arrays = Sequence[Any]
 Run = Callable[[Arrays], Arrays]
@@ -53,14 +55,22 @@ class Calls:
         run: what the backend made of the graph.
         replay: runs op by op, inside a transform.
         rule: of the node that results hang by; None without gradients.
+        aliases: the views among the tensors that it changes; None if it changes none.
     """
 
-    __slots__ = ("replay", "rule", "run")
+    __slots__ = ("aliases", "replay", "rule", "run")
 
-    def __init__(self, run: Run, replay: Callable[[Sequence[Any]], Any], rule: Backward | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        replay: Callable[[Sequence[Any]], Any],
+        rule: Backward | None,
+        aliases: Aliases | None = None,
+    ) -> None:
         self.run = run
         self.replay = replay
         self.rule = rule
+        self.aliases = aliases
 
 
 def compile_run(program: Program, calls: Calls) -> Callable[[Sequence[Any]], Any]:
@@ -98,6 +108,7 @@ class _Writer:
             self._change(update, target, content)
         if self.donated:
             self.lines.append(f"if not alone: rebind({self.names(self.rebound)}, r, a)")
+        self._link()
         self.lines.append(f"return {returned}")
         head = "def run(a):\n    with lock:\n        " if program.updates else "def run(a):\n    "
         indent = "\n        " if program.updates else "\n    "
@@ -151,20 +162,28 @@ class _Writer:
         if not self.donated:
             self.lines.append(f"r = {self.names(_plain_call(run))}(x)")
             return
-        inputs, held = range(len(self.program.sources)), held_count()
+        sources, held = self.program.sources, held_count()
         free = {
             i: f"count(x[{i}]) == {held} and ((b := x[{i}].base) is None or is_lease(b))"
             for i in self.donated.values()
         }
-        given = self.names(tuple(i in free for i in inputs))
+        given = self.names(tuple(i in free for i in range(len(sources))))
+        apart = [
+            f"not is_aliased({tensor_code(s, self.names)})" if i in free else "False"
+            for i, s in enumerate(sources)
+        ]
         self.lines += [
-            f"alone = {' and '.join(free.values())}",
-            f"r = {self.names(run.donating)}(x, {given} if alone else unshared(x, {given}))",
+            f"alone = {self.names(self.calls.aliases)}.quiet(a) and {' and '.join(free.values())}",
+            f"r = {self.names(run.donating)}(x, {given} if alone else unshared(x, ({', '.join(apart)},)))",
         ]
 
     def _result(self, item: int) -> int:
         """The position of a made tensor among the results of the graph that runs."""
-        number, program = self.program.made[item].result, self.program
+        return self._placed(self.program.made[item].result)
+
+    def _placed(self, number: int) -> int:
+        """The position of a result of the program's graph among those of the graph that runs."""
+        program = self.program
         between = program.derivative.saved if program.derivative is not None else 0
         return number if number < len(program.graph.outputs) else number + between
 
@@ -214,6 +233,14 @@ class _Writer:
         form = _form_of(kind)
         return "None" if form is None else self.names(form)
 
+    def _link(self) -> None:
+        """Make views of those results that are views of what lives on."""
+        for k, made in enumerate(self.program.made):
+            if made.view is not None and k not in self.direct:
+                parent, steps, numbers = made.view
+                found = ", ".join(f"r[{self._placed(n)}]" for n in numbers)
+                self.lines.append(f"link_view(t{k}, {self._leaf(parent)}, {self.names(steps)}, [{found}])")
+
     # What the call gives and changes
 
     def _tree(self, tree: Tree) -> str:
@@ -262,7 +289,9 @@ class _Writer:
             form = _form_of(self.program.graph.results[made.result].type)
             self.rebound.append(Rebound(update.target, result, form))
         else:
-            self.lines.append(f"{target}._data = r[{result}]; {target}._form = {self._form(made.result)}")
+            plain = f"{target}._data = r[{result}]; {target}._form = {self._form(made.result)}"
+            self.lines.append(f"if is_aliased({target}): change({target}, wrap(r[{result}]))")
+            self.lines.append(f"else: {plain}")
 
 
 @functools.lru_cache(4096)
@@ -288,7 +317,7 @@ def put_data(target: Any, content: Any) -> None:
         target._node = content._node
     elif not isinstance(target._node, Leaf):
         target._node = Leaf(target)
-    target._data, target._form = content._data, None
+    target._set(content)
 
 
 _HELPERS: dict[str, Any] = {
@@ -298,8 +327,11 @@ _HELPERS: dict[str, Any] = {
     "Tensor": Tensor,
     "USED_UP": _USED_UP,
     "are_arrays": are_arrays,
+    "change": change,
     "count": sys.getrefcount,
+    "is_aliased": is_aliased,
     "is_lease": is_lease,
+    "link_view": link_view,
     "lock": lock,
     "make_node": make_node,
     "new": object.__new__,
@@ -309,4 +341,5 @@ _HELPERS: dict[str, Any] = {
     "tree_unflatten": tree_unflatten,
     "type_of": type_of,
     "unshared": unshared,
+    "wrap": wrap,
 }

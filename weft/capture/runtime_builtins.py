@@ -44,7 +44,7 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 
 def _as_number(tensor: Any, kind: type) -> Number:
     """A tensor of one element as a Python number; a gradient does not flow through it."""
-    flat = tensor.detach()
+    flat = tensor._value()
     flat = flat.reshape(()) if flat.ndim else flat
     if kind is bool:
         return Number(bool, truth_of(flat))
@@ -55,7 +55,7 @@ def _as_number(tensor: Any, kind: type) -> Number:
 def as_bool(*args: Any) -> Any:
     """``bool(x)``."""
     if args and is_staged(args[0]):
-        return Number(bool, as_predicate(args[0]).detach())
+        return Number(bool, as_predicate(args[0])._value())
     return truth(args[0]) if len(args) == 1 else bool(*args)
 
 

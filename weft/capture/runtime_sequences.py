@@ -169,7 +169,7 @@ def _truths(iterable: Any, *, stop_at: bool) -> Any:
     """Whether any or all hold: Python's way up to the first tensor, from there in the graph."""
     if is_staged(iterable) and iterable.ndim == 1:
         truth = truth_of(iterable)
-        return Number(bool, (truth.any() if stop_at else truth.all()).detach())
+        return Number(bool, (truth.any() if stop_at else truth.all())._value())
     items = iter(iterable)
     for x in items:
         if is_staged(x):

@@ -100,7 +100,7 @@ def emit_print(args: Sequence[Any], sep: Any, end: Any) -> None:
     """Put a print into the graph: it writes when the graph runs."""
     text = (" " if sep is None else sep).join(map(str, args)) + ("\n" if end is None else end)
     operands, attrs = text_attributes(text)
-    print_text.on_tensors(*[t.detach() for t in operands], **attrs)
+    print_text.on_tensors(*[t._value() for t in operands], **attrs)
 
 
 dispatch.FORMAT = mark_tensor

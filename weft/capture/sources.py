@@ -40,6 +40,12 @@ class InSlot(NamedTuple):
     slot: PythonSlot
 
 
+class ParentOf(NamedTuple):
+    """The tensor that a view was taken from."""
+
+    view: Any
+
+
 class State(NamedTuple):
     """The state of a random generator."""
 
@@ -83,7 +89,7 @@ class LastNumber:
         return self.array
 
 
-TensorSource = Argument | Fixed | Gradient | InSlot
+TensorSource = Argument | Fixed | Gradient | InSlot | ParentOf
 Source = TensorSource | State | Dynamic
 
 
@@ -98,6 +104,8 @@ def tensor_code(source: Source, bind: Bind) -> str:
             return f"{tensor_code(owner, bind)}._grad"
         case InSlot(slot):
             return slot.code(bind)
+        case ParentOf(view):
+            return f"{tensor_code(view, bind)}._link[0]"
         case _:
             return "None"
 

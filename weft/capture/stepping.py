@@ -52,7 +52,7 @@ def step_call(function: Any, args: Any, kwargs: Any) -> Stepper:
     """Run the graph of a call of a compiled function node by node."""
     version, tensors = function._version_for(args, kwargs)
     return Stepper(
-        version.graph, [t.detach()._array("step") for t in input_tensors(version.program, tensors)]
+        version.graph, [t._value()._array("step") for t in input_tensors(version.program, tensors)]
     )
 
 
@@ -223,7 +223,7 @@ class Stepper:
         old = self._walk.array(key)
         if tensor.shape != old.shape:
             raise ShapeError("set", f"the value must have the shape {old.shape}, got {tensor.shape}")
-        self._walk.put(key, np.array(tensor.detach()._array("set")))
+        self._walk.put(key, np.array(tensor._value()._array("set")))
 
     __getitem__ = value
     __setitem__ = set

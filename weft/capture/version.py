@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.capture.aliases import Aliases
 from weft.capture.entry import Entry, compile_entry, no_entry
 from weft.capture.guards import Check, compile_check
 from weft.capture.program import Program
@@ -58,8 +59,12 @@ class Version:
         self.run = build(program.graph if derivative is None else derivative.forward)
         self._gradient = None if derivative is None else _Gradient(program, build)
         rule = None if self._gradient is None else self._gradient.rule()
-        self._call = compile_run(program, Calls(self.run, functools.partial(replay_program, program), rule))
-        self.check: Check = compile_check(program.guards, program.tensors, program.arguments)
+        changes = any(u.kind == "data" for u in program.updates)
+        aliases = Aliases(program) if changes else None
+        calls = Calls(self.run, functools.partial(replay_program, program), rule, aliases)
+        self._call = compile_run(program, calls)
+        more = () if aliases is None else (aliases.holds,)
+        self.check: Check = compile_check(program.guards, program.tensors, program.arguments, more)
         held = (id(s.held) for s in program.sources if isinstance(s, Fixed))
         self._fixed = frozenset(held if program.updates else ())
         self.enter: Entry = compile_entry(key, self.check, self._call, self._fixed) if key else no_entry

@@ -55,7 +55,7 @@ def arrays_pipeline(origin: str, tree: Any, path: str | None = None) -> Pipeline
 
 def _as_rows(op: str, leaf: Any) -> Any:
     if isinstance(leaf, weft.Tensor):
-        leaf = leaf.detach().numpy()
+        leaf = leaf._value().numpy()
     try:
         array = np.asanyarray(leaf)
     except ValueError:

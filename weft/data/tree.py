@@ -60,7 +60,7 @@ def to_arrays(element: Element) -> Element:
 
 
 def _to_array(leaf: Any) -> Any:
-    return leaf.detach().numpy() if isinstance(leaf, weft.Tensor) else leaf
+    return leaf._value().numpy() if isinstance(leaf, weft.Tensor) else leaf
 
 
 def to_tensors(element: Element) -> Element:

@@ -13,7 +13,7 @@ def exported(op: str, tensor: Any) -> Tensor:
     """A tensor of weft without its place in the dynamic graph."""
     if not isinstance(tensor, Tensor):
         raise ArgumentError(op, f"must be given a tensor of weft, got {type(tensor).__name__}")
-    return tensor.detach()
+    return tensor._value()
 
 
 def imported(op: str, x: Any, kind: type, name: str, requires_grad: bool) -> Tensor:

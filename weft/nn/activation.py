@@ -407,7 +407,7 @@ class PReLU(Module):
 
     def reset_parameters(self) -> None:
         """Start again: slopes of ``init``."""
-        self.weight.data = weft.full_like(self.weight, self.init)
+        self.weight._set(weft.full_like(self.weight, self.init))
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""

@@ -54,7 +54,7 @@ class _Running(Module):
         if self.track_running_stats:
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)
-            self.num_batches_tracked.data = weft.tensor(0)
+            self.num_batches_tracked._set(weft.tensor(0))
 
     def reset_parameters(self) -> None:
         """Start again: weight 1, bias 0."""

@@ -57,7 +57,7 @@ class KeyValueCache(Module):
 
     def reset(self) -> None:
         """Forget all tokens, for other sequences."""
-        self.length.data = weft.tensor(0)
+        self.length._set(weft.tensor(0))
 
     def extended(self, key: Tensor, value: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Keep the keys and values (N, heads, L, features) of further tokens.
@@ -69,9 +69,9 @@ class KeyValueCache(Module):
         self._check(key)
         with weft.no_grad():
             place = self.length + weft.arange(key.shape[2])
-            self.key[:, :, place] = key.detach().astype(self.key.dtype)
-            self.value[:, :, place] = value.detach().astype(self.value.dtype)
-            self.length.data = self.length + key.shape[2]
+            self.key[:, :, place] = key._value().astype(self.key.dtype)
+            self.value[:, :, place] = value._value().astype(self.value.dtype)
+            self.length._set(self.length + key.shape[2])
         return self.key, self.value, weft.arange(self.max_length) <= place.unsqueeze(1)
 
     def _check(self, key: Tensor) -> None:

@@ -37,6 +37,6 @@ def _cast(tensor: Tensor, dtype: DTypeLike | None) -> None:
     grad = tensor.grad
     tensor.grad = None
     with weft.no_grad():
-        tensor._rebind("to", tensor.detach().astype(dtype))
+        tensor._rebind("to", tensor._value().astype(dtype))
     if grad is not None:
         tensor.grad = grad.astype(dtype)

@@ -183,8 +183,8 @@ def _limit(weight: Tensor, indices: Tensor, max_norm: float | None, norm_type: f
     if max_norm is None:
         return
     with weft.no_grad():
-        rows = weight.detach()
+        rows = weight._value()
         norms = weft.linalg.vector_norm(rows, ord=norm_type, axis=1, keepdims=True)
         used = weft.bincount(indices.reshape(-1), minlength=rows.shape[0])
         scale = weft.where((norms > max_norm) & (used > 0).unsqueeze(1), max_norm / (norms + 1e-7), 1.0)
-        weight.data = rows * scale.astype(rows.dtype)
+        weight._set(rows * scale.astype(rows.dtype))

@@ -168,7 +168,7 @@ class _Beginning(weft.Function):
     @staticmethod
     def forward(ctx: Any, around: Around, *tensors: Any) -> Any:
         ctx.around = around
-        return tuple(t.detach() for t in tensors)
+        return tuple(t._value() for t in tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -179,7 +179,7 @@ class _End(weft.Function):
     @staticmethod
     def forward(ctx: Any, around: Around, *tensors: Any) -> Any:
         ctx.around = around
-        return tuple(t.detach() for t in tensors)
+        return tuple(t._value() for t in tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

@@ -14,7 +14,7 @@ from weft.errors import DomainError, ShapeError
 
 
 def _filled(tensor: Tensor, values: Any) -> Tensor:
-    tensor.data = values.detach().astype(tensor.dtype)
+    tensor._set(values._value().astype(tensor.dtype))
     return tensor
 
 

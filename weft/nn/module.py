@@ -379,11 +379,11 @@ class Module:
     # State
 
     def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
-        """The values of all parameters and persistent buffers, by their paths.
+        """All parameters and persistent buffers by their paths, as views: a change of either shows in both.
 
         Args:
             prefix: put before each path.
-            keep_vars: give the parameters themselves rather than their values.
+            keep_vars: give the parameters themselves rather than views that are cut from the graph.
         """
         from weft.nn.state import state_dict
 

@@ -28,7 +28,7 @@ def named_state(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def state_dict(module: Any, prefix: str, keep_vars: bool) -> dict[str, Any]:
-    """The values of the state, which later changes of the module do not reach."""
+    """The state as views of it, cut from the graph: a change of either shows in the other."""
     return {path: t if keep_vars else t.detach() for path, t in named_state(module, prefix)}
 
 
@@ -44,13 +44,13 @@ def load_state_dict(module: Any, state: Mapping[str, Any], strict: bool) -> KeyD
             f"paths must be those of {type(module).__name__}, got {_told(difference, own, state)}",
             hint=_hint(difference),
         )
-    given = {path: weft.as_tensor(state[path]).detach() for path in own if path in state}
+    given = {path: weft.as_tensor(state[path])._value() for path in own if path in state}
     wrong = [(p, own[p].shape, x.shape) for p, x in given.items() if x.shape != own[p].shape]
     if wrong:
         told = _listed((f"{p} must have the shape {shape}, got {got}" for p, shape, got in wrong), "; ")
         raise ShapeError("load_state_dict", told, hint="was the state saved from a module of other sizes?")
     for path, value in given.items():
-        own[path].data = value.astype(own[path].dtype)
+        own[path]._set(value.astype(own[path].dtype))
     return difference
 
 

@@ -14,9 +14,14 @@ def move_axis(x: Tensor, source: int, target: int) -> Tensor:
         return x
     from weft.ops.view.primitives import permute  # the ops there use the rules here
 
-    order = [i for i in range(x.ndim) if i != source]
+    return permute(x, axes=moved_order(x.ndim, source, target))
+
+
+def moved_order(ndim: int, source: int, target: int) -> tuple[int, ...]:
+    """The order of axes in which one has moved."""
+    order = [i for i in range(ndim) if i != source]
     order.insert(target, source)
-    return permute(x, axes=tuple(order))
+    return tuple(order)
 
 
 def to_front(x: Tensor, axis: int | None, size: int) -> Tensor:

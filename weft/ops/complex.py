@@ -7,16 +7,18 @@ map that is linear over the reals has its adjoint as vjp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import complex_dtype, kind
 from weft.base.public import public
+from weft.base.shapes import Shape
 from weft.ir.types import TensorType
+from weft.ops.alias import OpStep, Strides, link
 from weft.ops.families import elementwise
-from weft.ops.op import Array, Op, Sample, Tensor
+from weft.ops.op import Array, Container, Op, Sample, Tensor, TensorLike
 from weft.ops.public import Public
 from weft.ops.samples import complex_array, integers, join, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
@@ -202,7 +204,35 @@ angle: Op = elementwise(
 )
 
 
-# The public functions take real numbers too
+# The public functions take real numbers too; parts of complex ones are views
+
+
+class _Part(OpStep):
+    """The real or the imaginary part as a view."""
+
+    def put(self, parent: Tensor, part: Tensor, args: Mapping[str, Any]) -> Tensor:
+        """The parent with another such part."""
+        if self.op is real_part:
+            return make_complex(part, imaginary_part(parent))
+        return make_complex(real_part(parent), part)
+
+    def array(self, parent: Array, args: Mapping[str, Any]) -> Array:
+        """The part of an array, in its memory."""
+        return parent.real if self.op is real_part else parent.imag
+
+    def strides(self, shape: Shape, strides: Strides, args: Mapping[str, Any]) -> Strides:
+        """Counted in numbers of which a complex one has two."""
+        return tuple(2 * s for s in strides)
+
+
+_REAL, _IMAGINARY = _Part(real_part), _Part(imaginary_part)
+
+
+def _part(x: Tensor, step: _Part) -> Tensor:
+    out = step.op(x)
+    if isinstance(x, TensorLike) and not isinstance(x, Container):
+        link(out, x, step, {})
+    return out
 
 
 @public
@@ -213,7 +243,7 @@ def real(x: Tensor, /) -> Tensor:
     >>> weft.real(weft.tensor([1 + 2j, 3 - 4j]))
     tensor([1., 3.])
     """
-    return real_part(x) if kind(x.dtype) == "c" else x
+    return _part(x, _REAL) if kind(x.dtype) == "c" else x
 
 
 @public
@@ -224,7 +254,7 @@ def imag(x: Tensor, /) -> Tensor:
     >>> weft.imag(weft.tensor([1 + 2j, 3 - 4j]))
     tensor([ 2., -4.])
     """
-    return imaginary_part(x) if kind(x.dtype) == "c" else x * 0
+    return _part(x, _IMAGINARY) if kind(x.dtype) == "c" else x * 0
 
 
 @public

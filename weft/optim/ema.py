@@ -43,7 +43,7 @@ class EMA:
         if not self._params:
             raise ArgumentError("EMA", "the model must have parameters, got none")
         self._averages = {name: _wide_copy(p) for name, p in self._params.items()}
-        self._averages |= {name: b.detach().clone() for name, b in self._buffers.items()}
+        self._averages |= {name: b._value().clone() for name, b in self._buffers.items()}
         self._updates = weft.zeros((), dtype=weft.int64)
         self._own: dict[str, Any] | None = None  # the values of the parameters while they have the averages
 
@@ -56,9 +56,9 @@ class EMA:
                 average = self._averages[name]
                 if is_capturing():
                     name_parts(p, {"average": average})
-                assign(average, average + (p.detach() - average) * (1.0 - kept))
+                assign(average, average + (p._value() - average) * (1.0 - kept))
             for name, b in self._buffers.items():
-                assign(self._averages[name], b.detach())
+                assign(self._averages[name], b._value())
 
     def _kept(self) -> Any:
         """How much of the averages this update keeps."""
@@ -76,12 +76,12 @@ class EMA:
         _check_names("copy_to", targets, self._averages)
         with weft.no_grad():
             for name, average in self._averages.items():
-                assign(targets[name], average.detach())
+                assign(targets[name], average._value())
 
     def swap(self) -> None:
         """Give the model the averages, or, if it has them, its own values back."""
         if self._own is None:
-            own = {name: t.detach() for name, t in (self._params | self._buffers).items()}
+            own = {name: t._value() for name, t in (self._params | self._buffers).items()}
             self.copy_to()
             self._own = own
             return
@@ -109,7 +109,7 @@ class EMA:
 
     def state_dict(self) -> dict[str, Any]:
         """The averages and how many updates there were."""
-        averages = {name: average.detach() for name, average in self._averages.items()}
+        averages = {name: average._value() for name, average in self._averages.items()}
         return {"decay": self.decay, "updates": self._updates.item(), "averages": averages}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ class EMA:
         _check_names("load_state_dict", given, self._averages)
         with weft.no_grad():
             for name, average in self._averages.items():
-                assign(average, weft.as_tensor(given[name]).detach().clone())
+                assign(average, weft.as_tensor(given[name])._value().clone())
             assign(self._updates, weft.full_like(self._updates, int(state_dict["updates"])))
         self.decay = float(state_dict["decay"])
 
@@ -142,7 +142,7 @@ def _tensors_of(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _wide_copy(p: Any) -> Any:
     """A parameter in at least float32, in which small changes do not get lost."""
-    return p.detach().clone() if p.dtype.itemsize >= 4 else p.detach().astype(weft.float32)
+    return p._value().clone() if p.dtype.itemsize >= 4 else p._value().astype(weft.float32)
 
 
 def _check_names(op: str, given: Mapping[str, Any], averages: Mapping[str, Any]) -> None:

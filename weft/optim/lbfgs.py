@@ -124,7 +124,7 @@ class LBFGS(Optimizer):
     def flat_gradient(self) -> Any:
         """All gradients in one vector."""
         params = self.param_groups[0]["params"]
-        grads = [weft.zeros_like(p) if p.grad is None else p.grad.detach() for p in params]
+        grads = [weft.zeros_like(p) if p.grad is None else p.grad._value() for p in params]
         return weft.cat([g.reshape(-1) for g in grads])
 
     def go_along(self, start: list[Any], direction: Any, length: float) -> None:
@@ -208,7 +208,7 @@ class _Step:
 
     def _go(self, direction: object, slope: float, length: float, *, is_last: bool) -> float:
         """Move along a direction; gives how far."""
-        start = [p.detach() for p in self.group["params"]]
+        start = [p._value() for p in self.group["params"]]
         if self.group["line_search_fn"] is None:
             self.optimizer.go_along(start, direction, length)
             if not is_last:

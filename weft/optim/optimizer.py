@@ -157,7 +157,7 @@ class Optimizer:
     def move(self, settings: Group, p: Any) -> None:
         """Change a parameter and its state by the rule."""
         state = self.state[p]
-        value, new = self.rule(settings, p.detach(), p.grad, state)
+        value, new = self.rule(settings, p._value(), p.grad, state)
         for name, content in new.items():
             assign(state[name], content)
         assign(p, value)
@@ -250,7 +250,7 @@ class Optimizer:
 def _detached(value: Any) -> Any:
     if isinstance(value, list):
         return [_detached(v) for v in value]
-    return value.detach() if weft.is_tensor(value) else value
+    return value._value() if weft.is_tensor(value) else value
 
 
 def _copied(value: Any, copies: dict[int, Any]) -> Any:
@@ -259,7 +259,7 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
     if not weft.is_tensor(value):
         return value
     if id(value) not in copies:
-        copies[id(value)] = value.detach().clone()
+        copies[id(value)] = value._value().clone()
     return copies[id(value)]
 
 
@@ -298,7 +298,7 @@ def is_used(setting: object) -> bool:
 
 def assign(tensor: Any, value: Any) -> None:
     """Give a tensor another value, in its own dtype."""
-    tensor.data = value if value.dtype == tensor.dtype else value.astype(tensor.dtype)
+    tensor._set(value if value.dtype == tensor.dtype else value.astype(tensor.dtype))
 
 
 def check_range(op: str, **settings: tuple[Any, float, float]) -> None:

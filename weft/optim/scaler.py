@@ -109,7 +109,7 @@ class GradScaler:
             assign(part.found, ~weft.stack(finite).all())
             inverse = 1.0 / self._scale
             for p in held:
-                g = p.grad.detach() * inverse
+                g = p.grad._value() * inverse
                 p.grad = g if g.dtype == p.dtype else g.astype(p.dtype)
 
     def step(self, optimizer: Optimizer) -> Any:
@@ -153,7 +153,7 @@ class GradScaler:
         good = self._good + 1
         due = good >= read_attribute(self, "growth_interval")
         grown = self._scale * read_attribute(self, "growth_factor")
-        grown = weft.where(due & weft.isfinite(grown), grown, self._scale.detach())
+        grown = weft.where(due & weft.isfinite(grown), grown, self._scale._value())
         fallen = self._scale * read_attribute(self, "backoff_factor")
         assign(self._scale, weft.where(found, fallen, grown))
         assign(self._good, weft.where(found | due, 0, good))
@@ -203,9 +203,9 @@ def _step_unless(found: Any, optimizer: Optimizer) -> Any:
     params = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     state = [t for p in params for t in optimizer.state[p].values() if weft.is_tensor(t)]
     changed = list({id(t): t for t in [*params, *state]}.values())
-    before = [t.detach() for t in changed]
+    before = [t._value() for t in changed]
     result = optimizer.step()
     with weft.no_grad():
         for t, old in zip(changed, before, strict=True):
-            assign(t, weft.where(found, old, t.detach()))
+            assign(t, weft.where(found, old, t._value()))
     return result

@@ -51,7 +51,7 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
             for tensor in owners:
                 thread.capture.before_grad_write(tensor)
             if not create_graph:
-                sums = [total.detach() for total in sums]  # the graph would know no better
+                sums = [total._value() for total in sums]  # the graph would know no better
         # One call into C, which neither an interrupt nor another thread can divide.
         deque(map(setattr, owners, repeat("_grad"), sums), maxlen=0)
 

@@ -4,28 +4,33 @@ Where nothing is recorded and data are arrays, NumPy does it all. Else a key is 
 and becomes ops: a slice, a reshape, and for integer tensors a gather or scatter on the axes brought to the
 front.
 
-Assignment gives the tensor a new value; other tensors and saved values never change. An array that
-nobody else holds is written in place, so a loop that fills a tensor costs what it writes.
+With integers and slices the result is a view. Assignment gives the tensor a new value, which its views and
+its base show; values that a graph saved never change. An array that nobody else holds is written in place, so
+a loop that fills a tensor costs what it writes.
 """
 
 from __future__ import annotations
 
+from types import EllipsisType, NoneType
 from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
-from weft.base.dtypes import DType, bool_
-from weft.base.shapes import size_of
+from weft.base.dtypes import DType, bool_, kind
+from weft.base.shapes import Shape, size_of
 from weft.base.size_bounds import range_length
+from weft.base.sizes import Size
 from weft.base.tracebacks import hide_weft
 from weft.errors import BoundsError, DtypeError, WeftError
+from weft.ops.alias import Step, Strides, link
 from weft.ops.index import check_bounds, gather_nd, scatter_nd
 from weft.ops.index_axis import as_values
 from weft.ops.op import Array, Operand, Tensor, TensorLike, intercepted, type_of
 from weft.ops.select import cast_array, select
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import slice_axes, slice_axis, update_slice
+from weft.tensor.alias import check_ways_up, is_aliased, write_in_place
 from weft.tensor.dispatch import captured_constant, recording, stage, wrap
 from weft.tensor.mode import thread
 from weft.tensor.selection import Key, Selection, read_int, read_key
@@ -55,13 +60,13 @@ def getitem(x: Tensor, key: Key) -> Tensor:
         except Exception:  # noqa: S110 - the general path says what is wrong in the user's terms
             pass
         else:
-            return wrap(out if type(out) is ndarray else asarray(out))
+            return _linked(wrap(out if type(out) is ndarray else asarray(out)), x, key)
     shape = x.shape
     try:
         if type(key) is int and shape:  # what a loop over rows asks for
             first, stop, _ = read_int(key, 0, shape[0])
-            return reshape(slice_axis(x, 0, first, stop), shape=shape[1:])
-        return select_from(x, read_key(key, shape))
+            return _linked(reshape(slice_axis(x, 0, first, stop), shape=shape[1:]), x, key)
+        return _linked(select_from(x, read_key(key, shape)), x, key)
     except WeftError as error:
         hide_weft(error)
         raise
@@ -85,11 +90,121 @@ def _indexed_first(x: Tensor, at: Selection) -> Tensor:
     return permute(part, axes=at.front) if at.axes != tuple(range(len(at.axes))) else part
 
 
+# Views
+
+
+_PLAIN = frozenset({int, NoneType, EllipsisType})
+
+
+def _linked(out: Tensor, x: Tensor, key: Key) -> Tensor:
+    """What brackets gave, as a view if the key is one of integers, slices, None and ``...``."""
+    if out is x:
+        out = reshape(x, shape=x.shape)  # a view is a tensor of its own, though it shows all of x
+    if type(key) is tuple:
+        for item in key:
+            if type(item) not in _PLAIN:
+                break
+        else:
+            link(out, x, BRACKETS, key)
+            return out
+    elif type(key) is int:
+        link(out, x, BRACKETS, key)
+        return out
+    items = _as_basic(key)
+    if items is not NotImplemented:
+        link(out, x, BRACKETS, items)
+    return out
+
+
+def _as_basic(key: Any) -> Any:
+    """A key that gives a view, in which later changes of tensors do not show; of others NotImplemented."""
+    if type(key) in _PLAIN:
+        return key
+    if type(key) is tuple:
+        items = tuple(map(_as_basic, key))
+        return NotImplemented if any(item is NotImplemented for item in items) else items
+    if type(key) is slice:
+        bounds = (key.start, key.stop, key.step)
+        return key if all(type(b) in _PLAIN for b in bounds) else slice(*map(_as_basic, bounds))
+    if isinstance(key, bool | np.bool_):
+        return NotImplemented
+    if isinstance(key, int | np.integer | Size):
+        return key
+    if isinstance(key, TensorLike | ndarray) and not key.shape and kind(key.dtype) in "iu":
+        data = key if isinstance(key, ndarray) else key._data  # type: ignore[attr-defined]
+        return int(data) if type(data) is ndarray else wrap(data)
+    return NotImplemented
+
+
+def _is_own_view(x: Tensor, key: Key, value: Any) -> bool:
+    """Whether a value that is assigned at a key is the view at that very key."""
+    found = getattr(value, "_link", None)
+    if found is None or found[0] is not x or found[1] is not BRACKETS:
+        return False
+    return _is_same_key(_as_basic(key), found[2])
+
+
+def _is_same_key(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(_is_same_key, a, b))
+    if type(a) is slice:
+        return _is_same_key((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+    return a._data is b._data if isinstance(a, TensorLike) else bool(a == b)  # type: ignore[attr-defined]
+
+
+def _with_ellipsis(key: Key) -> Any:
+    items = key if type(key) is tuple else (key,)
+    return items if any(item is Ellipsis for item in items) else (*items, ...)
+
+
+class _Brackets(Step[Key]):
+    """Brackets with integers and slices; the key is their argument."""
+
+    def get(self, parent: Tensor, args: Key) -> Tensor:
+        """The elements at the key, by ops."""
+        return select_from(parent, read_key(args, parent.shape))
+
+    def put(self, parent: Tensor, part: Tensor, args: Key) -> Tensor:
+        """The parent with other elements at the key."""
+        return updated(parent, args, part)
+
+    def array(self, parent: Array, args: Key) -> Array:
+        """The elements of an array, in its memory; a single one NumPy copies unless ``...`` is in the key."""
+        out: Array = parent[_with_ellipsis(args)]
+        return out
+
+    def strides(self, shape: Shape, strides: Strides, args: Key) -> Strides:
+        """Those of the axes that are left, times the steps; new axes have size 1."""
+        items = _with_ellipsis(args)
+        taken = sum(1 for item in items if item is not None and item is not Ellipsis)
+        out: list[Any] = []
+        axis = 0
+        for item in items:
+            if item is Ellipsis:
+                rest = len(shape) - taken
+                out += strides[axis : axis + rest]
+                axis += rest
+            elif item is None:
+                out.append(1)
+            else:
+                if isinstance(item, slice):
+                    out.append(strides[axis] * (1 if item.step is None else item.step))
+                axis += 1
+        return tuple(out)
+
+
+BRACKETS = _Brackets()
+
+
 # Writing elements
 
 
 def setitem(x: Tensor, key: Key, value: Operand) -> None:
     """``x[key] = value``: the method of Tensor."""
+    if _is_own_view(x, key, value):
+        return  # the second half of ``x[key] += y``
     if intercepted.threads:
         stage(x)
     recorded = recording() and (x._node is not None or getattr(value, "_node", None) is not None)
@@ -113,7 +228,7 @@ def _constant(array: Array) -> Tensor:
 
 def _write(x: Tensor, key: Key, value: object) -> None:
     """Write arrays: in place if nobody else holds the data of x, else into a copy."""
-    in_place = x._is_unshared() and x._data.flags.writeable
+    in_place = _may_be_written(x)
     data = x._data if in_place else x._data.copy()
     try:
         data[key] = value
@@ -122,8 +237,16 @@ def _write(x: Tensor, key: Key, value: object) -> None:
         check_bounds("index", at.indices, x.shape, at.sources)
         _broadcast_values(x, at, value)
         raise
-    if not in_place or x._node is not None:
+    if not in_place:
         x._rebind("setitem", wrap(data))
+
+
+def _may_be_written(x: Any) -> bool:
+    """Whether nobody but x and its views and their base hold its data."""
+    if is_aliased(x):
+        check_ways_up(x, "setitem")
+        return write_in_place(x) is not None
+    return x._is_unshared() and x._data.flags.writeable  # type: ignore[no-any-return]
 
 
 def _as_values(value: object, dtype: DType) -> Any:

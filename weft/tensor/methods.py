@@ -17,6 +17,7 @@ from weft.ops import (
     sort,
     statistics,
 )
+from weft.ops.alias import is_contiguous
 from weft.ops.op import type_of
 from weft.ops.view import axes as view_axes
 from weft.ops.view import joining as view_join
@@ -40,13 +41,13 @@ def _ints(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _reshape(self: Tensor, *shape: int | Sequence[int], copy: bool | None = None) -> Tensor:
     """The elements in another shape: ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
-    out: Tensor = view_axes.reshape(self, _ints(shape))
+    out: Tensor = view_axes.reshape(self, _ints(shape), copy=copy)
     return out
 
 
 def _view(self: Tensor, *shape: int | Sequence[int]) -> Tensor:
-    """The elements in another shape, as ``reshape`` gives it."""
-    out: Tensor = view_axes.reshape(self, _ints(shape))
+    """The elements in another shape, as a view; an error where that needs a copy."""
+    out: Tensor = view_axes.reshape(self, _ints(shape), copy=False)
     return out
 
 
@@ -57,8 +58,8 @@ def _permute(self: Tensor, *axes: int | Sequence[int]) -> Tensor:
 
 
 def _contiguous(self: Tensor) -> Tensor:
-    """The tensor itself: how elements lie in memory cannot be seen."""
-    return self
+    """The tensor itself if its elements lie one after another, else a copy in which they do."""
+    return self if is_contiguous(self) else self.clone()
 
 
 def _tile(self: Tensor, *repetitions: int | Sequence[int]) -> Tensor:

@@ -18,8 +18,9 @@ from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import Tensor, TensorLike, intercepted, type_of
 from weft.tensor.accumulate import gradient_of, set_gradient
+from weft.tensor.alias import base_of, change, check_ways_up, detached, take_over
 from weft.tensor.autograd import no_graph, seed_gradient, start_backward
-from weft.tensor.dispatch import stage, wrap
+from weft.tensor.dispatch import recording, stage, wrap
 from weft.tensor.mode import thread
 from weft.tensor.node import HookHandle, Instrumented, Leaf, Node, Output, add_hook
 
@@ -29,12 +30,14 @@ ndarray = np.ndarray
 class Recorded(TensorLike):
     """Data with a place in the dynamic graph."""
 
-    __slots__ = ("__weakref__", "_data", "_form", "_grad", "_node")
+    __slots__ = ("__weakref__", "_data", "_form", "_grad", "_link", "_node", "_views")
 
     _data: Any
     _node: Any
     _form: Any  # shape and dtype of a plain array as one object, see weft.tensor.form; None if not known
     _grad: Any  # unset until there is a gradient, so that making a tensor costs nothing for it
+    _link: Any  # of a view: its parent, the step and its arguments, see weft.ops.alias; else unset
+    _views: Any  # weak references to the views that were taken from it; unset before the first
 
     @property
     def requires_grad(self) -> bool:
@@ -219,7 +222,9 @@ class Recorded(TensorLike):
 
     @public
     def detach(self) -> Self:
-        """The same values, cut from the graph, and constant to every transform around.
+        """The same elements, cut from the graph, and constant to every transform around.
+
+        A change of either tensor in place shows in the other.
 
         >>> import weft
         >>> x = weft.tensor(3.0, requires_grad=True)
@@ -229,21 +234,49 @@ class Recorded(TensorLike):
         """
         if intercepted.threads:
             stage(self)
+        out: Self = detached(self)  # type: ignore[assignment, arg-type]
+        return out
+
+    def _value(self) -> Self:
+        """The values as they are now, cut from the graph: later changes of this tensor do not reach them."""
+        if intercepted.threads:
+            stage(self)
         data = self._data
         out: Self = wrap(data if is_concrete(data) else data.detached())  # type: ignore[assignment]
         return out
 
+    @property
+    def is_view(self) -> bool:
+        """Whether this tensor shows elements of another one, so that a change of either shows in the other.
+
+        >>> import weft
+        >>> x = weft.zeros(3)
+        >>> x[1:].is_view, (x + 1).is_view
+        (True, False)
+        """
+        return base_of(self) is not None  # type: ignore[arg-type]
+
+    def _is_view(self) -> bool:
+        """``is_view`` as PyTorch spells it."""
+        return self.is_view
+
+    @property
+    def _base(self) -> Tensor | None:
+        """The tensor whose elements this view shows; None of a tensor that is no view."""
+        base: Tensor | None = base_of(self)  # type: ignore[arg-type]
+        return base
+
     @public
     def detach_(self) -> Self:
         """Cut this tensor itself from the graph; returns it."""
-        cut = self.detach()._data
+        cut = self._value()._data
         self._before_write()
         self._data, self._node, self._form = cut, None, None
         return self
 
     @property
     def data(self) -> Self:
-        """The same values, cut from the graph; assigning replaces the values of this tensor."""
+        """The same elements, cut from the graph; assigning lets this tensor show those of another one."""
         return self.detach()
 
     @data.setter
@@ -255,7 +288,7 @@ class Recorded(TensorLike):
         if intercepted.threads:
             stage(value)
         self._before_write()
-        self._data, self._form = value._data, value._form
+        take_over(self, value)  # type: ignore[arg-type]
 
     def _before_write(self) -> None:
         """Tell a capture of this thread that the value is about to change."""
@@ -263,22 +296,39 @@ class Recorded(TensorLike):
             thread.capture.before_data_write(self)
 
     def _rebind(self, op: str, value: Any) -> Self:
-        """Make this tensor the result of a change, as ``x += y`` and ``x[i] = v`` do."""
+        """Make this tensor the result of a change, as ``x += y`` and ``x[i] = v`` do; its views see it."""
         if type(self._node) is Leaf:
             self._check_changeable(op)
         if intercepted.threads:
             stage(value)
+        if hasattr(self, "_link") or hasattr(self, "_views"):
+            check_ways_up(self, op)  # type: ignore[arg-type]
+            change(self, value, history=recording())  # type: ignore[arg-type]
+        else:
+            self._assign(value, history=recording())
+        return self
+
+    def _set(self, value: Any) -> None:
+        """Give this tensor other values in place, which its views see; its place in the graph stays."""
+        if intercepted.threads:
+            stage(value)
+        if hasattr(self, "_link") or hasattr(self, "_views"):
+            change(self, value)  # type: ignore[arg-type]
+        else:
+            self._assign(value, history=False)
+
+    def _assign(self, value: Any, *, history: bool) -> None:
+        """Take on the data of a tensor, and with ``history`` its place in the graph, too."""
         self._before_write()
-        if type(self._node) is Leaf:
+        if not history or type(self._node) is Leaf:
             self._data, self._form = value._data, value._form
-            return self
+            return
         retains = self.retains_grad
         if retains:
             self.grad_fn.rule.retaining.pop(self.output_nr)  # type: ignore[union-attr]
         self._data, self._node, self._form = value._data, value._node, value._form
         if retains and self._node is not None:
             self.retain_grad()
-        return self
 
     def _check_changeable(self, op: str) -> None:
         """Raise if this is a leaf whose gradient an in-place change would make meaningless."""

@@ -60,7 +60,7 @@ class Runner:
     def _run_parts(self, feed: Feed, batch: Any, add: Callable[[Mapping[str, float], int], None]) -> None:
         """The batches of one step; the last step of an epoch may have fewer."""
         if not self._compiles:
-            self._buffers = [(b, b.detach()) for b in self.recipe.model.buffers()]
+            self._buffers = [(b, b._value()) for b in self.recipe.model.buffers()]
         add(*_numbers(self._first(batch), batch))
         for _ in range(self.recipe.accumulate - 1):
             if (batch := feed.next()) is None:
@@ -75,7 +75,7 @@ class Runner:
         """After an error in a step: let the model be as it was before."""
         self.recipe.optimizer.zero_grad()
         for buffer, before in self._buffers:
-            buffer.data = before
+            buffer._set(before)
         self._buffers = []
 
     def check(self, feed: Feed, go_on: Callable[[], None]) -> dict[str, float]:

@@ -58,9 +58,9 @@ class Recipe:
             output, target = _call(self.forward, self.model, batch)
             loss = _call(self.loss, output, target)
         _check_loss(loss)
-        numbers = {"loss": loss.detach()}
+        numbers = {"loss": loss._value()}
         with weft.no_grad():
-            shown = weft.tree_map(lambda x: x.detach() if isinstance(x, weft.Tensor) else x, output)
+            shown = weft.tree_map(lambda x: x._value() if isinstance(x, weft.Tensor) else x, output)
             numbers |= {name: _call(metric, shown, target) for name, metric in self.metrics.items()}
         return loss, numbers
 

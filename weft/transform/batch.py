@@ -103,7 +103,7 @@ class Batched(Traced):
 
     def detached(self) -> Batched:
         """The examples as constants."""
-        return Batched(self.level, self.value.detach(), self.axis)
+        return Batched(self.level, self.value._value(), self.axis)
 
     def concrete(self, op: str) -> Any:
         """Raise: there is not one array but one for each example."""

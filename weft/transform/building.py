@@ -24,8 +24,10 @@ from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.location import Location
 from weft.ir.types import TensorType
+from weft.ops.alias import views_of
 from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
+from weft.tensor.alias import leave_views
 from weft.tensor.autocast import not_casting
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
@@ -34,7 +36,7 @@ from weft.transform.fresh import counting_sizes_anew
 from weft.transform.levels import new_level
 from weft.transform.scopes import Scope, fold_scopes
 from weft.transform.slots import DataSlot, External, GradSlot, Slot
-from weft.transform.twins import Doubts, Twins, check_doubt, spread_doubt
+from weft.transform.twins import Doubts, Twins, check_doubt, note_twins, spread_doubt
 
 ndarray = np.ndarray
 
@@ -299,6 +301,22 @@ class Capture:
             if lent is None or lent.reference() is not slot.tensor:
                 return
         self.journal[slot.key] = (slot, held)
+
+    def take_over(self, tensor: Tensor, source: Tensor) -> None:
+        """Told that a tensor is to show the elements of another one: they may be one from now on."""
+        if any(is_concrete(view._data) for view in views_of(tensor)):
+            raise CaptureError(
+                "data",
+                "must not be replaced while views from outside live, which would keep the old elements",
+                hint="write `x.copy_(y)` or `x.data.copy_(y)`",
+            )
+        leave_views(tensor)
+        tensor._assign(source, history=False)
+        where = self.location()
+        note_twins(self.twins, tensor, source, "an assignment" if where is None else str(where.place))
+
+    def meet_parent(self, parent: Tensor, view: Tensor) -> None:
+        """Told before a change of a view reaches its parent."""
 
     def remember(self, slot: Slot) -> None:
         """Told before a slot of something that this capture made changes: an attempt puts it back."""

@@ -81,7 +81,7 @@ class Dual(Traced):
 
     def detached(self) -> Any:
         """The value alone, a constant."""
-        return self.primal.detach()._data
+        return self.primal._value()._data
 
     def concrete(self, op: str) -> Any:
         """The array, which is known, though its derivative is lost where Python takes it."""

@@ -50,7 +50,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     """
     check_function("jvp", f)
     inputs, structure, directions = check_tangents("jvp", primals, tangents)
-    settle = _keep if recording() else Tensor.detach
+    settle = _keep if recording() else Tensor._value
     with new_level() as level, enable_grad():
         duals = [wrap(Dual(level, x, t)) for x, t in zip(inputs, directions, strict=True)]
         out, aux = split_aux("jvp", call_user(f, *tree_unflatten(structure, duals)), has_aux)

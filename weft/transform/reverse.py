@@ -73,7 +73,7 @@ class Tape:
         if type(node) is Leaf or (node is None and plain):
             return tensor
         if not self._outer:
-            return tensor.detach()
+            return tensor._value()
         outside = self._leads_outside([tensor])
         return tensor if outside and plain else wrap(self._settled(tensor), node if outside else None)
 
@@ -119,7 +119,7 @@ class Tape:
     def _result(self, gradient: Tensor, connected: bool) -> Tensor:
         if connected:
             return gradient
-        return wrap(self._settled(gradient)) if recording() else gradient.detach()
+        return wrap(self._settled(gradient)) if recording() else gradient._value()
 
 
 def record(

@@ -111,7 +111,7 @@ def _as_examples(jax: Any, examples: Sequence[Any]) -> list[Any]:
 
     def convert(x: Any) -> Any:
         if isinstance(x, Tensor):
-            return x.detach().numpy()
+            return x._value().numpy()
         if not isinstance(x, TensorType):
             return x
         need("import_function", "jax.export", "jax")

@@ -152,7 +152,7 @@ def _derived(kind: type[_Pull], flat: Any, count: int) -> Any:
 
 
 def _followed(x: Any) -> Any:
-    return x if x.requires_grad or not _is_smooth(x) else x.detach().requires_grad_()
+    return x if x.requires_grad or not _is_smooth(x) else x._value().requires_grad_()
 
 
 def _torch_gradients(torch: Any, ys: Any, xs: Any, grads: Any, follow: bool) -> list[Any]:
@@ -189,7 +189,7 @@ class _TorchFunction(weft.Function):
     def forward(ctx: Any, flat: Any, *tensors: Tensor) -> Any:
         """Run in PyTorch, recorded if a gradient is asked for."""
         needs = ctx.needs_input_grad[1:]
-        xs = [to_torch(x.detach()).requires_grad_(needed) for x, needed in zip(tensors, needs, strict=True)]
+        xs = [to_torch(x._value()).requires_grad_(needed) for x, needed in zip(tensors, needs, strict=True)]
         with flat.torch.set_grad_enabled(any(needs)):
             ys = flat(*xs)
         ctx.flat, ctx.xs, ctx.ys = flat, xs, ys
@@ -204,7 +204,7 @@ class _TorchFunction(weft.Function):
             pull = _derived(_Pull, ctx.flat, len(ctx.xs))
             found = iter(_applied(pull, [*ctx.saved_tensors, *smooth]))
             return (None, *[next(found) if kind(x.dtype) in "fc" else None for x in ctx.saved_tensors])
-        seeds = [to_torch(g.detach()) for g in smooth]
+        seeds = [to_torch(g._value()) for g in smooth]
         given = iter(_torch_gradients(ctx.flat.torch, _smooth(ctx.ys), ctx.xs, seeds, False))
         return (None, *[from_torch(next(given)) if x.requires_grad else None for x in ctx.xs])
 

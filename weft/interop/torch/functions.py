@@ -143,7 +143,7 @@ def bridge(torch: Any) -> Any:
             needs = ctx.needs_input_grad[1:]
             ctx.call, ctx.needs = call, needs
             ctx.given, ctx.made = call.run(tensors, needs)
-            outs = tuple(to_torch(y.detach()) for y in ctx.made)
+            outs = tuple(to_torch(y._value()) for y in ctx.made)
             ctx.mark_non_differentiable(
                 *[t for t, y in zip(outs, ctx.made, strict=True) if not y.requires_grad]
             )
@@ -175,4 +175,4 @@ def _gradients(ctx: Any, grads: Sequence[Any]) -> list[Any]:
         retain_graph=True,
         materialize_grads=True,
     )
-    return [to_torch(g.detach()) for g in found]
+    return [to_torch(g._value()) for g in found]

@@ -28,12 +28,12 @@ def _wrapper(torch: Any) -> Any:
             super().__init__()
             self.__dict__["weft_module"] = module
             for path, parameter in module.named_parameters():
-                held = torch.nn.Parameter(to_torch(parameter.detach()), requires_grad=parameter.requires_grad)
+                held = torch.nn.Parameter(to_torch(parameter._value()), requires_grad=parameter.requires_grad)
                 owner, name = _owner(torch, self, path)
                 owner.register_parameter(name, held)
             for path, buffer in module.named_buffers():
                 owner, name = _owner(torch, self, path)
-                owner.register_buffer(name, to_torch(buffer.detach()))
+                owner.register_buffer(name, to_torch(buffer._value()))
             self.__dict__["places"] = {path: x.data_ptr() for path, x in self._held().items()}
             super().train(module.training)
 

@@ -43,7 +43,7 @@ def clip_grad_norm_(
     chosen = _with_gradients(parameters)
     if not chosen:
         return weft.tensor(0.0)
-    grads = [p.grad.detach() for p in chosen]  # type: ignore[union-attr]
+    grads = [p.grad._value() for p in chosen]  # type: ignore[union-attr]
     total = _norm(grads, float(norm_type))
     if error_if_nonfinite and not weft.isfinite(total):
         raise GradientError("clip_grad_norm_", f"the norm must be finite, got {total.item()}")
@@ -73,4 +73,4 @@ def clip_grad_value_(parameters: Any | Iterable[Any], clip_value: float) -> None
     tensor([1.0000, 0.2000])
     """
     for p in _with_gradients(parameters):
-        p.grad = weft.clip(p.grad.detach(), -clip_value, clip_value)  # type: ignore[union-attr]
+        p.grad = weft.clip(p.grad._value(), -clip_value, clip_value)  # type: ignore[union-attr]

@@ -35,6 +35,6 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     total = sum(p.numel() for p in listed)
     if vec.shape != (total,):
         raise ShapeError("vector_to_parameters", f"the vector must have shape ({total},), got {vec.shape}")
-    parts = weft.split(vec.detach(), [p.numel() for p in listed], axis=0)
+    parts = weft.split(vec._value(), [p.numel() for p in listed], axis=0)
     for p, part in zip(listed, parts, strict=True):
-        p.data = part.reshape(p.shape).astype(p.dtype)
+        p._set(part.reshape(p.shape).astype(p.dtype))

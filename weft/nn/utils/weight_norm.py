@@ -42,7 +42,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     g, v = f"{name}_g", f"{name}_v"
     delattr(module, name)
     start: Any = weight
-    lengths = _lengths(start.detach(), dim)
+    lengths = _lengths(start._value(), dim)
     setattr(module, g, Parameter(lengths.reshape(()) if dim is None else lengths))
     setattr(module, v, Parameter(weight))
 
@@ -71,7 +71,7 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
         raise ArgumentError(
             "remove_weight_norm", f"{name!r} of {kind} must have been normed, got a plain one"
         )
-    weight = getattr(module, name).detach()
+    weight = getattr(module, name)._value()
     held.__class__ = plain[0]
     for part in (f"{name}_g", f"{name}_v"):
         delattr(module, part)

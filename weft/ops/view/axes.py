@@ -19,12 +19,13 @@ from weft.base.shapes import (
 )
 from weft.base.size_bounds import surely_less
 from weft.errors import AxisError, ShapeError
-from weft.ops.batching import move_axis
+from weft.ops.batching import moved_order
 from weft.ops.op import Tensor, type_of
 from weft.ops.view.primitives import broadcast_to as broadcast_op
 from weft.ops.view.primitives import permute
 from weft.ops.view.primitives import reshape as reshape_op
 from weft.ops.view.slices import Ints
+from weft.ops.view.steps import reshaped, viewed
 
 # Shapes
 
@@ -33,14 +34,29 @@ from weft.ops.view.slices import Ints
 def reshape(x: Tensor, /, shape: ShapeLike, *, copy: bool | None = None) -> Tensor:
     """The elements in their order in another shape; one size may be -1 and follows from the others.
 
-    Tensors are values that share nothing one can see, so ``copy`` changes nothing.
+    It is a view where strides can tell where the elements lie: a change of either shows in the other. With
+    ``copy=True`` it is a tensor of its own, with ``copy=False`` it is a view, or an error.
 
     >>> import weft
     >>> weft.reshape(weft.arange(6), (2, -1))
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    return reshape_op(x, shape=_completed_shape(x, shape))
+    sizes = _completed_shape(x, shape)
+    out = reshaped(x, sizes) if not copy else reshape_op(x, shape=sizes)
+    if copy is False and not hasattr(out, "_link"):
+        raise not_a_view("reshape", x, sizes)
+    return out
+
+
+def not_a_view(op: str, x: Tensor, shape: Ints) -> ShapeError:
+    """The error of elements that lie too unevenly to be seen in another shape without a copy."""
+    hint = "use .reshape(), which copies where it must"
+    return ShapeError(
+        op,
+        f"must be possible without a copy, got {type_of(x)} to {shape} of axes that were permuted or cut",
+        hint=hint,
+    )
 
 
 def _completed_shape(x: Tensor, shape: ShapeLike) -> Ints:
@@ -69,14 +85,14 @@ def flatten(x: Tensor, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     (2, 12)
     """
     if x.ndim == 0:
-        return reshape_op(x, shape=(1,))
+        return reshaped(x, (1,))
     first, last = (normalize_axis("flatten", a, x.ndim) for a in (start_axis, end_axis))
     if first > last:
         raise AxisError(
             "flatten", f"start_axis must not come after end_axis, got {start_axis} and {end_axis}"
         )
     middle = size_of(x.shape[first : last + 1])
-    return reshape_op(x, shape=(*x.shape[:first], middle, *x.shape[last + 1 :]))
+    return reshaped(x, (*x.shape[:first], middle, *x.shape[last + 1 :]))
 
 
 @public
@@ -95,7 +111,7 @@ def unflatten(x: Tensor, /, axis: int, shape: ShapeLike) -> Tensor:
     parts = normalize_shape("unflatten", sizes)
     if size_of(parts) != x.shape[index]:
         raise ShapeError("unflatten", f"sizes must multiply to {x.shape[index]}, got {shape}")
-    return reshape_op(x, shape=(*x.shape[:index], *parts, *x.shape[index + 1 :]))
+    return reshaped(x, (*x.shape[:index], *parts, *x.shape[index + 1 :]))
 
 
 @public
@@ -109,7 +125,7 @@ def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
     count = len(axis) if isinstance(axis, tuple | list) else 1
     new = normalize_axes("expand_dims", axis, x.ndim + count)
     rest = iter(x.shape)
-    return reshape_op(x, shape=tuple(1 if i in new else next(rest) for i in range(x.ndim + count)))
+    return reshaped(x, tuple(1 if i in new else next(rest) for i in range(x.ndim + count)))
 
 
 unsqueeze = expand_dims
@@ -129,7 +145,7 @@ def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
     for i in gone:
         if x.shape[i] != 1:
             raise ShapeError("squeeze", f"axis {i} must be of size 1, got {type_of(x)}")
-    return reshape_op(x, shape=tuple(s for i, s in enumerate(x.shape) if i not in gone))
+    return reshaped(x, tuple(s for i, s in enumerate(x.shape) if i not in gone))
 
 
 @public
@@ -140,7 +156,7 @@ def atleast_1d(x: Tensor, /) -> Tensor:
     >>> weft.atleast_1d(weft.tensor(2.0))
     tensor([2.])
     """
-    return reshape_op(x, shape=(1,)) if x.ndim == 0 else x
+    return reshaped(x, (1,)) if x.ndim == 0 else x
 
 
 @public
@@ -151,7 +167,7 @@ def atleast_2d(x: Tensor, /) -> Tensor:
     >>> weft.atleast_2d(weft.ones(3)).shape
     (1, 3)
     """
-    return x if x.ndim >= 2 else reshape_op(x, shape=(*[1] * (2 - x.ndim), *x.shape))
+    return x if x.ndim >= 2 else reshaped(x, (*[1] * (2 - x.ndim), *x.shape))
 
 
 @public
@@ -164,7 +180,7 @@ def atleast_3d(x: Tensor, /) -> Tensor:
     """
     if x.ndim >= 3:
         return x
-    return reshape_op(x, shape={0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}[x.ndim])
+    return reshaped(x, {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}[x.ndim])
 
 
 # Broadcasting
@@ -179,7 +195,7 @@ def broadcast_to(x: Tensor, /, shape: ShapeLike) -> Tensor:
     tensor([[1, 2],
             [1, 2]])
     """
-    return broadcast_op(x, shape=normalize_shape("broadcast_to", shape))
+    return viewed(broadcast_op, x, shape=normalize_shape("broadcast_to", shape))
 
 
 @public
@@ -191,7 +207,7 @@ def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     [(3, 4), (3, 4)]
     """
     shape = broadcast_shapes("broadcast_arrays", [a.shape for a in arrays], [type_of(a) for a in arrays])
-    return tuple(a if a.shape == shape else broadcast_op(a, shape=shape) for a in arrays)
+    return tuple(a if a.shape == shape else viewed(broadcast_op, a, shape=shape) for a in arrays)
 
 
 @public
@@ -208,7 +224,7 @@ def expand(x: Tensor, /, *shape: int | Sequence[int]) -> Tensor:
     if lead < 0:
         raise ShapeError("expand", f"the shape must have at least {x.ndim} axes, got {type_of(x)} to {sizes}")
     kept = [x.shape[i - lead] if s == -1 and i >= lead else s for i, s in enumerate(sizes)]
-    return broadcast_op(x, shape=normalize_shape("expand", kept))
+    return viewed(broadcast_op, x, shape=normalize_shape("expand", kept))
 
 
 # Order of axes
@@ -225,7 +241,7 @@ def permute_dims(x: Tensor, /, axes: Axes) -> Tensor:
     order = tuple(normalize_axis("permute_dims", a, x.ndim) for a in as_ints("permute_dims", "axes", axes))
     if sorted(order) != list(range(x.ndim)):
         raise AxisError("permute_dims", f"axes must name each of {x.ndim} axes once, got {axes}")
-    return permute(x, axes=order)
+    return viewed(permute, x, axes=order)
 
 
 @public
@@ -239,7 +255,7 @@ def swapaxes(x: Tensor, axis0: int, axis1: int, /) -> Tensor:
     a, b = (normalize_axis("swapaxes", axis, x.ndim) for axis in (axis0, axis1))
     order = list(range(x.ndim))
     order[a], order[b] = b, a
-    return permute(x, axes=tuple(order))
+    return viewed(permute, x, axes=tuple(order))
 
 
 transpose = swapaxes
@@ -255,7 +271,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     """
     if x.ndim < 2:
         raise ShapeError("matrix_transpose", f"the tensor must have at least two axes, got {type_of(x)}")
-    return permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    return viewed(permute, x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 @public
@@ -273,7 +289,7 @@ def moveaxis(x: Tensor, source: PerAxis, destination: PerAxis, /) -> Tensor:
         )
     if len(sources) == 1:
         old, new = (normalize_axis("moveaxis", a[0], x.ndim) for a in (sources, targets))
-        return move_axis(x, old, new)
+        return viewed(permute, x, axes=moved_order(x.ndim, old, new))
     normalize_axes("moveaxis", sources, x.ndim)
     normalize_axes("moveaxis", targets, x.ndim)
     places = {
@@ -281,4 +297,4 @@ def moveaxis(x: Tensor, source: PerAxis, destination: PerAxis, /) -> Tensor:
         for s, t in zip(sources, targets, strict=True)
     }
     rest = (i for i in range(x.ndim) if i not in places.values())
-    return permute(x, axes=tuple(places[i] if i in places else next(rest) for i in range(x.ndim)))
+    return viewed(permute, x, axes=tuple(places[i] if i in places else next(rest) for i in range(x.ndim)))

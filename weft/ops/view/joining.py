@@ -14,11 +14,12 @@ from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
-from weft.ops.op import Sample, Tensor, composite, type_of, whole
+from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.size import count_to
 from weft.ops.view.primitives import broadcast_to, join, reshape
 from weft.ops.view.slices import flip_axes, slice_axis
+from weft.ops.view.steps import reshaped, sliced
 
 
 @public
@@ -31,14 +32,13 @@ def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     """
     index = normalize_axis("unstack", axis, x.ndim)
     shape = (*x.shape[:index], *x.shape[index + 1 :])
-    return tuple(reshape(slice_axis(x, index, i, i + 1), shape=shape) for i in range(x.shape[index]))
+    return tuple(reshaped(sliced(x, index, i, i + 1), shape) for i in range(x.shape[index]))
 
 
 unbind = unstack
 
 
 @public
-@whole("x")
 def split(x: Tensor, /, size: ShapeLike, axis: int = 0) -> tuple[Tensor, ...]:
     """x cut along an axis into pieces of a size (the last may be smaller), or of the sizes given.
 
@@ -59,7 +59,7 @@ def split(x: Tensor, /, size: ShapeLike, axis: int = 0) -> tuple[Tensor, ...]:
         sizes = [min(step, total - i) for i in range(0, total, step)] or [0]
     parts, start = [], 0
     for s in sizes:
-        parts.append(slice_axis(x, index, start, start + s))
+        parts.append(sliced(x, index, start, start + s))
         start += s
     return tuple(parts)
 
@@ -72,7 +72,6 @@ def _positive(op: str, name: str, value: ShapeLike) -> int:
 
 
 @public
-@whole("x")
 def chunk(x: Tensor, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """x cut along an axis into at most ``chunks`` pieces of equal size (the last may be smaller).
 
@@ -162,7 +161,8 @@ def flip(x: Tensor, /, axis: Axes = None) -> Tensor:
     >>> weft.flip(weft.tensor([1, 2, 3]))
     tensor([3, 2, 1])
     """
-    return flip_axes(x, normalize_axes("flip", axis, x.ndim))
+    axes = normalize_axes("flip", axis, x.ndim)
+    return flip_axes(x, axes) if axes else reshape(x, shape=x.shape)
 
 
 @public
@@ -200,5 +200,5 @@ def _roll_axis(x: Tensor, shift: int, axis: int) -> Tensor:
         return take(x, places, axis=axis)
     cut = -shift % size if size else 0
     if cut == 0:
-        return x
+        return reshape(x, shape=x.shape)  # a tensor of its own
     return join(slice_axis(x, axis, cut, size), slice_axis(x, axis, 0, cut), axis=axis)

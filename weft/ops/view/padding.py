@@ -9,18 +9,19 @@ import numpy as np
 
 from weft.base.dtypes import int64
 from weft.base.public import public
-from weft.base.shapes import as_ints, normalize_axis
+from weft.base.shapes import Shape, as_ints, normalize_axis
 from weft.base.size_bounds import positive, size_max, size_min, surely_less
 from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.alias import Step, Strides, link
 from weft.ops.arithmetic import minimum, remainder
 from weft.ops.batching import move_axis
-from weft.ops.index import gather_nd
-from weft.ops.op import Number, Operand, Sample, Tensor, composite, type_of
+from weft.ops.index import gather_nd, scatter_nd
+from weft.ops.op import Array, Container, Number, Operand, Sample, Tensor, TensorLike, composite, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import select
 from weft.ops.size import count_to, triangle
-from weft.ops.view.primitives import broadcast_to, join, reshape
+from weft.ops.view.primitives import broadcast_to, inverse_axes, join, permute, reshape
 from weft.ops.view.slices import Ints, flip_axes, pad_axes, slice_axes, slice_axis
 
 # Borders
@@ -68,7 +69,7 @@ def pad(x: Tensor, /, pad_width: object, mode: str = "constant", value: Number =
     for axis in range(x.ndim):
         if low[axis] or high[axis]:
             x = grow(x, axis, low[axis], high[axis])
-    return x
+    return x if any((*low, *high)) else reshape(x, shape=x.shape)
 
 
 def _widths(x: Tensor, pad_width: object) -> tuple[Ints, Ints]:
@@ -224,17 +225,8 @@ def _masked(op: str, x: Tensor, mask: Callable[..., Tensor]) -> Tensor:
 
 
 @public
-@composite(
-    samples=lambda: [
-        Sample((real_array((3, 4)),), {"offset": k}) for k in (0, 1, -2, 3, 4, -5)
-    ] + [
-        Sample((real_array((2, 3, 4)),), {"axis1": 0, "axis2": 2}),
-        Sample((real_array((4, 3)).T,), {}),
-        Sample((real_array((0, 3)),), {}),
-    ]
-)  # fmt: skip
 def diagonal(x: Tensor, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """A diagonal of the matrices along two axes, as a new last axis.
+    """A diagonal of the matrices along two axes, as a new last axis: a view of x.
 
     >>> import weft
     >>> weft.diagonal(weft.tensor([[1, 2], [3, 4]]))
@@ -245,8 +237,25 @@ def diagonal(x: Tensor, /, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
     a, b = (normalize_axis("diagonal", axis, x.ndim) for axis in (axis1, axis2))
     if a == b:
         raise ArgumentError("diagonal", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
-    x = move_axis(move_axis(x, a, x.ndim - 1), b - (b > a), x.ndim - 2)
-    x = move_axis(x, x.ndim - 1, x.ndim - 2)
+    out: Tensor = _diagonal(x, offset=offset, axis1=a, axis2=b)
+    if isinstance(x, TensorLike) and not isinstance(x, Container):
+        link(out, x, _DIAGONAL, (offset, a, b))
+    return out
+
+
+@composite(
+    "diagonal",
+    samples=lambda: [
+        Sample((real_array((3, 4)),), {"offset": k, "axis1": 0, "axis2": 1}) for k in (0, 1, -2, 3, 4, -5)
+    ] + [
+        Sample((real_array((2, 3, 4)),), {"offset": 0, "axis1": 0, "axis2": 2}),
+        Sample((real_array((4, 3)).T,), {"offset": 0, "axis1": 0, "axis2": 1}),
+        Sample((real_array((0, 3)),), {"offset": 0, "axis1": 0, "axis2": 1}),
+    ],
+)  # fmt: skip
+def _diagonal(x: Tensor, /, offset: int, axis1: int, axis2: int) -> Tensor:
+    rest = [i for i in range(x.ndim) if i not in (axis1, axis2)]
+    x = permute(x, axes=(*rest, axis1, axis2))
     rows, columns = x.shape[-2:]
     if not is_known((rows, columns)):
         return _diagonal_of_sizes(x, offset)
@@ -256,6 +265,40 @@ def diagonal(x: Tensor, /, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
     # the next element of a diagonal is one row and one column on
     stop = first + (count - 1) * (columns + 1) + 1 if count else 0
     return slice_axis(flat, flat.ndim - 1, first if count else 0, stop, columns + 1)
+
+
+class _Diagonal(Step[Ints]):
+    """A diagonal as a view; its arguments are the offset and the two axes."""
+
+    def get(self, parent: Tensor, args: Ints) -> Tensor:
+        """The diagonal."""
+        return _diagonal(parent, offset=args[0], axis1=args[1], axis2=args[2])
+
+    def put(self, parent: Tensor, part: Tensor, args: Ints) -> Tensor:
+        """The parent with other elements on its diagonal: each row's, where the column is the right one."""
+        offset, *axes = args
+        order = (*[i for i in range(parent.ndim) if i not in axes], *axes)
+        x = permute(parent, axes=order)
+        below, right = max(-offset, 0), max(offset, 0)
+        here = count_to(part.shape[-1], int64)
+        front = move_axis(move_axis(x, x.ndim - 1, 0), x.ndim - 1, 0)
+        new = scatter_nd(front, move_axis(part, part.ndim - 1, 0), here + below, here + right)
+        new = move_axis(move_axis(new, 0, x.ndim - 1), 0, x.ndim - 1)
+        return permute(new, axes=inverse_axes(order))
+
+    def array(self, parent: Array, args: Ints) -> Array:
+        """The diagonal of an array, which can be written to."""
+        out = np.diagonal(parent, *args)
+        out.flags.writeable = parent.flags.writeable
+        return out
+
+    def strides(self, shape: Shape, strides: Strides, args: Ints) -> Strides:
+        """The next element of a diagonal is one row and one column on."""
+        _, a, b = args
+        return (*[s for i, s in enumerate(strides) if i not in (a, b)], strides[a] + strides[b])
+
+
+_DIAGONAL = _Diagonal()
 
 
 def _diagonal_of_sizes(x: Tensor, offset: int) -> Tensor:

@@ -55,7 +55,8 @@ reshape: Op = linear(
 )
 
 
-def _inverse(axes: Ints) -> Ints:
+def inverse_axes(axes: Ints) -> Ints:
+    """The order that brings axes back from another order."""
     return tuple([axes.index(i) for i in range(len(axes))])
 
 
@@ -63,14 +64,14 @@ permute: Op = linear(
     "permute",
     type_rule=lambda x, *, axes: TensorType(tuple(x.shape[a] for a in axes), x.dtype),
     eval=lambda x, *, axes: x.transpose(axes),
-    transpose=(lambda g, axes: permute(g, axes=_inverse(axes)),),
+    transpose=(lambda g, axes: permute(g, axes=inverse_axes(axes)),),
     batch=batch_leading(lambda attrs, inputs: {"axes": (0, *shifted_axes(attrs, inputs)["axes"])}),
     samples=lambda: [
         Sample((real_array((2, 3, 4)),), {"axes": (2, 0, 1)}),
         Sample((real_array(()),), {"axes": ()}),
         Sample((real_array((0, 3)),), {"axes": (1, 0)}),
     ],
-    view=lambda index, x, axes: [index[i] for i in _inverse(axes)],
+    view=lambda index, x, axes: [index[i] for i in inverse_axes(axes)],
 )
 
 
@@ -173,7 +174,7 @@ def concat(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor:
             )
     index = normalize_axis("concat", axis, xs[0].ndim)
     xs = same_dtype("concat", *xs)
-    return xs[0] if len(xs) == 1 else join(*xs, axis=index)
+    return reshape(xs[0], shape=xs[0].shape) if len(xs) == 1 else join(*xs, axis=index)
 
 
 cat = concat

@@ -98,9 +98,14 @@ slice_axes: Op = linear(
 
 def slice_axis(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
     """The elements range(start, stop, step) along one axis, all along the others."""
+    return slice_axes(x, **bounds_along(x, axis, start, stop, step))
+
+
+def bounds_along(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> dict[str, Ints]:
+    """The attributes of a slice along one axis."""
     starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
     starts[axis], stops[axis], steps[axis] = start, stop, step
-    return slice_axes(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+    return {"starts": tuple(starts), "stops": tuple(stops), "steps": tuple(steps)}
 
 
 def flip_axes(x: Tensor, axes: Sequence[int]) -> Tensor:

@@ -1,0 +1,130 @@
+"""Views among the inputs of a program: which of them a program that changes tensors was captured with.
+
+A program that changes a tensor was written for the views that its inputs were of each other. Tensors that it
+does not know see a change when a call ends. So it serves a call in which the inputs that are in one tree with
+a tensor that it changes are the same ones, taken by the same steps. Mostly there are none; whether that is
+still so is asked only after a link was made somewhere.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from weft.base.concrete import is_concrete
+from weft.capture.described import ViewOut
+from weft.capture.guards import Names
+from weft.capture.program import Program
+from weft.capture.sources import Argument, Fixed, Gradient, InSlot, ParentOf, Source, tensor_code
+from weft.ir.graph import Value
+from weft.ops.alias import Step, epoch, link
+from weft.ops.op import TensorLike
+from weft.tensor.alias import is_aliased, path_of, root_of, settle_links
+from weft.tensor.dispatch import wrap
+
+
+def _taken(parent: Any, step: Step[Any], args: Any) -> Any:
+    """A view on the way to another one."""
+    if is_concrete(parent._data):
+        return wrap(step.array(parent._data, args))
+    return step.get(parent, args)
+
+
+class Unknown(NamedTuple):
+    """Stands in the arguments of a step for a number that only a run tells."""
+
+    number: int
+
+
+def describe_view(tensor: Any, value_of: Callable[[Any], Value]) -> ViewOut | None:
+    """What a tensor of a capture is a view of; None of no view."""
+    if not hasattr(tensor, "_link"):
+        return None
+    root = root_of(tensor)
+    numbers: list[Value] = []
+
+    def plain(x: Any) -> Any:
+        if type(x) is tuple:
+            return tuple(map(plain, x))
+        if isinstance(x, slice):
+            return slice(plain(x.start), plain(x.stop), plain(x.step))
+        if not isinstance(x, TensorLike):
+            return x
+        numbers.append(value_of(x))
+        return Unknown(len(numbers) - 1)
+
+    steps = tuple((step, plain(args)) for step, args in reversed(path_of(tensor)))
+    return ViewOut(weakref.ref(root), id(root), value_of(root), steps, tuple(numbers))
+
+
+def link_view(view: Any, parent: Any, steps: Sequence[tuple[Any, Any]], numbers: Sequence[Any]) -> None:
+    """Make a tensor that a call gave a view of another one, by steps from there."""
+
+    def known(x: Any) -> Any:
+        if type(x) is tuple:
+            return tuple(map(known, x))
+        if isinstance(x, slice):
+            return slice(known(x.start), known(x.stop), known(x.step))
+        return int(numbers[x.number]) if isinstance(x, Unknown) else x
+
+    for i, (step, args) in enumerate(steps):
+        args = known(args)
+        is_last = i == len(steps) - 1
+        child = view if is_last else _taken(parent, step, args)
+        link(child, parent, step, args)
+        parent = child
+
+
+def is_tensor_source(source: Source) -> bool:
+    """Whether a source is a tensor, rather than a number or the state of a generator."""
+    return isinstance(source, Argument | Fixed | Gradient | InSlot | ParentOf)
+
+
+class Aliases:
+    """What a program relies on of the views among its inputs."""
+
+    __slots__ = ("_expected", "_fixed", "_given", "_inputs", "_mark", "_quiet")
+
+    def __init__(self, program: Program) -> None:
+        targets = [u.target for u in program.updates if u.kind == "data"]
+        names = Names(program.arguments)
+        self._fixed = [t.held for t in targets if isinstance(t, Fixed)]
+        self._given = _gather([t for t in targets if not isinstance(t, Fixed)], names)
+        self._inputs = _gather([s for s in program.sources if is_tensor_source(s)], names)
+        self._expected = list(program.aliases)
+        self._mark: Any = None
+        self._quiet = False
+
+    def quiet(self, a: Sequence[Any]) -> bool:
+        """Whether none of the tensors that the program changes is a view or has one."""
+        if self._mark is not epoch.mark or not self._quiet:  # views may have gone since
+            self._mark = epoch.mark
+            for tensor in self._fixed:
+                settle_links(tensor)
+            self._quiet = not any(map(is_aliased, self._fixed))
+        return self._quiet and not any(map(is_aliased, self._given(a)))
+
+    def holds(self, a: Sequence[Any]) -> bool:
+        """Whether the views among the inputs of a call are those of the captured call."""
+        if self.quiet(a):
+            return not self._expected
+        changed = [*self._fixed, *self._given(a)]
+        return signature(self._inputs(a), changed) == self._expected
+
+
+def _gather(sources: Sequence[Source], names: Names) -> Any:
+    """A function of the tensors among the arguments that gives the tensors of sources."""
+    if not sources:
+        return lambda a: ()
+    return names.function("tensors", "a", f"({''.join(tensor_code(s, names) + ', ' for s in sources)})")
+
+
+def signature(inputs: Sequence[Any], changed: Sequence[Any]) -> list[Any]:
+    """Each tree that has a changed tensor and several inputs: the numbers of these, with their paths."""
+    roots = {id(root_of(t)) for t in changed if is_aliased(t)}
+    trees: dict[int, list[Any]] = {}
+    for number, tensor in enumerate(inputs):
+        if is_aliased(tensor) and id(root := root_of(tensor)) in roots:
+            trees.setdefault(id(root), []).append((number, path_of(tensor)))
+    return [tree for tree in trees.values() if len(tree) > 1]

@@ -1,0 +1,196 @@
+"""Which tensors show the elements of which: links from views to the tensors that they are views of.
+
+Data are values that nobody writes to while others hold them. What makes a tensor a view is its *link*: the
+tensor it was taken from (its parent), and the step that takes it. The parent knows its living views, so a
+change of either reaches the other: upwards each step puts the new part into its parent, downwards each step
+is taken again (``weft.tensor.alias``). Making a view costs a tuple and a weak reference; ops pay nothing.
+
+A step is a view in meaning, however the elements lie in memory: what an op makes counts as lying in one
+piece, so whether a reshape is a view is the same in eager code and in graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+from weakref import ref
+
+from weft.base.shapes import Shape
+from weft.ops.op import Array, Op, Tensor
+
+Strides = tuple[Any, ...]
+
+
+A = TypeVar("A")
+
+
+class Step(Generic[A]):
+    """How a view is taken from its parent; ``args`` are what the call was given."""
+
+    overlaps = False  # whether several elements of the view are one of the parent
+    keeps_history = True  # whether gradients flow through it
+
+    def get(self, parent: Tensor, args: A) -> Tensor:
+        """The view of a parent."""
+        raise NotImplementedError
+
+    def put(self, parent: Tensor, part: Tensor, args: A) -> Tensor:
+        """A parent with another view."""
+        raise NotImplementedError
+
+    def array(self, parent: Array, args: A) -> Array:
+        """The view of an array, which shares its memory."""
+        raise NotImplementedError
+
+    def strides(self, shape: Shape, strides: Strides, args: A) -> Strides:
+        """How far apart elements of the view are along each axis, given that of the parent."""
+        raise NotImplementedError
+
+
+class OpStep(Step[Mapping[str, Any]]):
+    """An op of one input that gives its elements in another order."""
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.overlaps = op.name == "broadcast_to"
+
+    def get(self, parent: Tensor, args: Mapping[str, Any]) -> Tensor:
+        """The op on the parent."""
+        return self.op(parent, **args)
+
+    def array(self, parent: Array, args: Mapping[str, Any]) -> Array:
+        """The op on an array."""
+        out: Array = self.op.eval(parent, **args)
+        return out
+
+
+class Same(Step[str | None]):
+    """All elements as they are, cut from the graph: what ``detach`` takes."""
+
+    keeps_history = False
+
+    def get(self, parent: Tensor, args: str | None) -> Tensor:
+        """The parent."""
+        return parent
+
+    def put(self, parent: Tensor, part: Tensor, args: str | None) -> Tensor:
+        """The part."""
+        return part
+
+    def array(self, parent: Array, args: str | None) -> Array:
+        """The array."""
+        return parent
+
+    def strides(self, shape: Shape, strides: Strides, args: str | None) -> Strides:
+        """Those of the parent."""
+        return strides
+
+
+SAME = Same()
+
+
+class Epoch:
+    """A mark that is another object after each link, which tells who looked before to look again."""
+
+    __slots__ = ("mark",)
+
+    def __init__(self) -> None:
+        self.mark = object()
+
+
+epoch = Epoch()
+
+
+def link(view: Tensor, parent: Tensor, step: Step[A], args: A) -> None:
+    """Make a tensor a view of another one."""
+    view._link = (parent, step, args)
+    epoch.mark = object()
+    try:
+        views = parent._views
+    except AttributeError:
+        parent._views = [ref(view)]
+        return
+    views.append(ref(view))
+    count = len(views)
+    if count >= 32 and not count & (count - 1):  # now and then, so that a loop over rows leaves nothing
+        views[:] = [r for r in views if r() is not None]
+
+
+def unlink(tensor: Tensor) -> None:
+    """Let a tensor be no view any more; its own views stay views of it."""
+    if hasattr(tensor, "_link"):
+        del tensor._link
+
+
+def views_of(tensor: Tensor) -> list[Tensor]:
+    """The living views that were taken from a tensor itself."""
+    found = (r() for r in getattr(tensor, "_views", ()))
+    return [v for v in found if v is not None and getattr(v, "_link", (None,))[0] is tensor]
+
+
+# Where elements lie
+
+
+def contiguous_strides(shape: Shape) -> Strides:
+    """Those of elements that lie one after another."""
+    out: list[Any] = []
+    step: Any = 1
+    for size in reversed(shape):
+        out.append(step)
+        step = step * size
+    return tuple(reversed(out))
+
+
+def strides_of(tensor: Tensor) -> Strides:
+    """How far apart the elements of a tensor are along each axis, counted in elements of its base."""
+    chain = []
+    while (found := getattr(tensor, "_link", None)) is not None:
+        tensor = found[0]
+        chain.append(found)
+    out = contiguous_strides(tensor.shape)
+    for parent, step, args in reversed(chain):
+        out = step.strides(parent.shape, out, args)
+    return out
+
+
+def is_contiguous(tensor: Tensor) -> bool:
+    """Whether the elements of a tensor lie one after another in its base."""
+    if not hasattr(tensor, "_link"):
+        return True
+    pairs = zip(tensor.shape, strides_of(tensor), contiguous_strides(tensor.shape), strict=True)
+    return 0 in tensor.shape or all(a == b for size, a, b in pairs if size != 1)
+
+
+def reshaped_strides(shape: Shape, strides: Strides, new: Shape) -> Strides | None:
+    """The strides of elements in another shape, or None where no strides tell where they are."""
+    if 0 in shape:
+        return contiguous_strides(new)
+    blocks = _merged(shape, strides)
+    out: list[Any] = []
+    for size in reversed(new):
+        if size == 1:
+            out.append(1)
+            continue
+        while blocks and blocks[-1][0] == 1:
+            blocks.pop()
+        if not blocks:
+            return None
+        length, step = blocks[-1]
+        if length % size != 0:
+            return None
+        out.append(step)
+        blocks[-1] = (length // size, step * size)
+    return tuple(reversed(out)) if all(length == 1 for length, _ in blocks) else None
+
+
+def _merged(shape: Shape, strides: Strides) -> list[tuple[Any, Any]]:
+    """Axes as lengths and strides, neighbours made one where their elements lie evenly."""
+    blocks: list[tuple[Any, Any]] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if blocks and blocks[-1][1] == stride * size:
+            blocks[-1] = (blocks[-1][0] * size, stride)
+        else:
+            blocks.append((size, stride))
+    return blocks

@@ -1,0 +1,301 @@
+"""A change of a tensor, seen through all tensors that show its elements.
+
+Links (``weft.ops.alias``) make a tree: a view hangs by the tensor it was taken from. A change of one of them
+goes up to the root, each parent getting its new part, and from there down to all other living views. So data
+stay values: what a graph has saved, or NumPy was given, is not written to. Where nobody but the tensors of
+the tree holds an array, it is written in place, and all of them see it without being told.
+
+Gradients follow PyTorch's rules. While recording, a change through a view is a change of its base, which gets
+the history of the change; the other views then come from the new base. Without recording, and through
+``detach()`` and ``data``, only values change, and every tensor keeps its place in the graph.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from weft.base.concrete import is_concrete
+from weft.ops.alias import SAME, Step, link, views_of
+from weft.ops.op import Array, Tensor, intercepted
+from weft.tensor.dispatch import stage, wrap
+from weft.tensor.mode import running_levels, thread
+
+ndarray = np.ndarray
+
+
+def is_aliased(tensor: Tensor) -> bool:
+    """Whether a tensor is a view, or has had views."""
+    return hasattr(tensor, "_link") or hasattr(tensor, "_views")
+
+
+def base_of(tensor: Tensor) -> Tensor | None:
+    """The tensor that a view comes from in the end, by steps that gradients flow through; None of no view."""
+    base = None
+    while (found := getattr(tensor, "_link", None)) is not None and found[1].keeps_history:
+        base = tensor = found[0]
+    return base
+
+
+def root_of(tensor: Tensor) -> Tensor:
+    """The tensor at the root of the tree."""
+    while (found := getattr(tensor, "_link", None)) is not None:
+        tensor = found[0]
+    return tensor
+
+
+def path_of(tensor: Tensor) -> list[Any]:
+    """The steps from a view up to the root, with their arguments."""
+    out = []
+    while (found := getattr(tensor, "_link", None)) is not None:
+        tensor, step, args = found
+        out.append((step, args))
+    return out
+
+
+def settle_links(tensor: Tensor) -> None:
+    """Forget views that are gone, and a twin that nothing else is a view of."""
+    if hasattr(tensor, "_views") and not views_of(tensor):
+        del tensor._views
+    forget_lone_twin(tensor)
+
+
+def members(root: Tensor) -> Iterator[Tensor]:
+    """All living tensors of a tree, each after its parent."""
+    waiting = [root]
+    while waiting:
+        tensor = waiting.pop()
+        yield tensor
+        waiting += views_of(tensor)
+
+
+# Cut from the graph
+
+
+def detached(tensor: Tensor) -> Tensor:
+    """A tensor of the same elements, cut from the graph: a change of either shows in the other."""
+    twin = tensor if _captures() else _twin(tensor)
+    out = tensor._value()
+    link(out, twin, SAME, None if twin is tensor else _HIDDEN)
+    return out
+
+
+_HIDDEN = "twin"  # the argument of the step from a twin, which nobody but its views holds
+
+
+def _captures() -> bool:
+    """Whether this thread captures: tensors from outside then keep the links they have."""
+    return bool(intercepted.threads) and thread.capture is not None
+
+
+def _twin(tensor: Tensor) -> Tensor:
+    """What has the elements of a tensor and no place in the graph; the tensor is a view of it, or its twin.
+
+    It is what a detached tensor holds on to, so that this keeps no graph alive.
+    """
+    chain = []  # from the tensor up to the first that has a twin, or to the root
+    while (found := getattr(tensor, "_link", None)) is not None and found[2] is not _HIDDEN:
+        chain.append((tensor, found))
+        tensor = found[0]
+    if found is None:
+        twin = tensor._value()
+        link(tensor, twin, SAME, _HIDDEN)
+    else:
+        twin = found[0]
+    for view, (_, step, args) in reversed(chain):
+        above, twin = twin, view._value()
+        link(twin, above, step, args)
+    return twin
+
+
+def forget_lone_twin(tensor: Tensor) -> None:
+    """Let go of a twin that nothing else is a view of any more, so that it holds no array."""
+    found = getattr(tensor, "_link", None)
+    if found is None or found[2] is not _HIDDEN or hasattr(found[0], "_link"):
+        return
+    if len(views_of(found[0])) == 1:
+        del tensor._link
+
+
+def take_over(tensor: Tensor, source: Tensor) -> None:
+    """Let a tensor show the elements of another one; its views stay with what it showed before."""
+    if _captures():
+        thread.capture.take_over(tensor, source)
+        return
+    leave_views(tensor)
+    twin = _twin(source)
+    tensor._data, tensor._form = twin._data, None
+    link(tensor, twin, SAME, _HIDDEN)
+
+
+def leave_views(tensor: Tensor) -> None:
+    """Give the views of a tensor another parent, which has its elements and its place in the tree."""
+    views = views_of(tensor)
+    if not views:
+        return
+    old = wrap(tensor._data, tensor._node)
+    if (found := getattr(tensor, "_link", None)) is not None:
+        link(old, *found)
+    for view in views:
+        _, step, args = view._link
+        link(view, old, step, args)
+    del tensor._views
+
+
+# Changes
+
+
+def _own_count() -> int:
+    """What getrefcount says of an array that one local name holds; it differs between Python versions."""
+    probe = np.empty(1)
+    return sys.getrefcount(probe)
+
+
+_OWN = _own_count()
+
+
+def write_in_place(tensor: Tensor) -> Array | None:
+    """The array of a tensor if it may be written to: only tensors of its tree hold it; else None."""
+    root = root_of(tensor)
+    owner = root._data
+    if type(owner) is not ndarray or owner.base is not None or not owner.flags.writeable:
+        return None
+    held = 0
+    for member in members(root):
+        data = member._data
+        if data is not owner and (
+            type(data) is not ndarray
+            or data.base is not owner
+            or not data.flags.writeable
+            or sys.getrefcount(data) != _OWN + 1
+        ):
+            return None
+        held += 1
+    del data, member
+    return tensor._data if sys.getrefcount(owner) == _OWN + held else None
+
+
+def change(tensor: Tensor, value: Tensor, *, history: bool = False) -> None:
+    """Give a tensor of a tree another value, and all others of the tree theirs.
+
+    With ``history`` the change is one that the graph knows; else all keep their places in it.
+    """
+    forget_lone_twin(tensor)
+    if intercepted.threads:
+        stage(tensor)
+    datas, nodes = zip(*[(t._data, t._node) for t in (value, *members(root_of(tensor)))], strict=True)
+    history = history and any(node is not None for node in nodes)
+    if history or any(type(data) is not ndarray for data in datas):
+        _change_by_ops(tensor, value, history=history)
+    else:
+        del datas  # whoever holds an array keeps it from being written to
+        _change_arrays(tensor, value._data)
+
+
+def check_ways_up(tensor: Tensor, op: str) -> None:
+    """Raise if a change must not reach a parent: a leaf that gradients are asked for, repeated elements."""
+    while True:
+        tensor._check_changeable(op)
+        found = getattr(tensor, "_link", None)
+        if found is None or not found[1].keeps_history:
+            return
+        tensor = found[0]
+
+
+def _change_arrays(tensor: Tensor, value: Array) -> None:
+    """The change where all are arrays and nothing is recorded: places in the graph stay as they are."""
+    array = write_in_place(tensor)
+    if array is not None:
+        array[...] = value
+        return
+    path: list[tuple[Step[Any], Any]] = []
+    root = tensor
+    while (found := getattr(root, "_link", None)) is not None:
+        root, step, args = found
+        if step.overlaps:
+            step.put(root, wrap(value), args)  # raises unless nothing is repeated
+        path.append((step, args))
+    owner = np.array(root._data, order="C")
+    target = owner
+    for step, args in reversed(path):
+        target = step.array(target, args)
+    target[...] = value
+    refresh(root, owner)
+
+
+def refresh(root: Tensor, owner: Array) -> None:
+    """Let the tensors of a tree show an array, which its root then holds."""
+    for member in members(root):
+        found = getattr(member, "_link", None)
+        member._data = owner if found is None or member is root else found[1].array(found[0]._data, found[2])
+        member._form = None
+
+
+def _change_by_ops(tensor: Tensor, value: Tensor, *, history: bool) -> None:
+    """The change by ops, which go into the graph that is recorded or captured."""
+    top = _top_of_change(tensor)
+    came, news = {}, [(tensor, value, history)]
+    while tensor is not top:
+        parent, step, args = tensor._link
+        if _captures():
+            thread.capture.root.meet_parent(parent, tensor)
+        came[id(parent)] = tensor
+        history = history and step.keeps_history
+        value = step.put(parent if history else _without_history(parent), value, args)
+        tensor = parent
+        news.append((tensor, value, history))
+    for changed, new, known in reversed(news):
+        changed._assign(new, history=known)
+        _hand_down(changed, came.get(id(changed)), history=known)
+
+
+def _top_of_change(tensor: Tensor) -> Tensor:
+    """The tensor up to which a change goes: the root; in a capture, up to where all that it met see it.
+
+    Tensors from outside that it has not met are told when a call of the graph ends.
+    """
+    if not _captures():
+        return root_of(tensor)
+    met = {id(m) for m in members(root_of(tensor)) if _is_met(m)}
+    while not met <= {id(m) for m in members(tensor)}:
+        tensor = tensor._link[0]
+    return tensor
+
+
+def catch_up(tensor: Tensor, changed: Iterable[Tensor]) -> None:
+    """Let a tensor that a capture meets only now show the changes of others of its tree."""
+    for other in changed:
+        _change_by_ops(other, wrap(other._data, other._node), history=False)
+
+
+def _without_history(tensor: Tensor) -> Tensor:
+    if intercepted.threads:
+        stage(tensor)
+    return wrap(tensor._data)
+
+
+def _hand_down(changed: Tensor, done: Tensor | None, *, history: bool) -> None:
+    """Let the views of a tensor show its new elements, but for one that has them."""
+    waiting = [(changed, history)]
+    while waiting:
+        parent, known = waiting.pop()
+        for view in views_of(parent):
+            if view is done or _is_outside(view):
+                continue
+            _, step, args = view._link
+            kept = known and step.keeps_history
+            view._assign(step.get(parent if kept else _without_history(parent), args), history=kept)
+            waiting.append((view, kept))
+
+
+def _is_outside(view: Tensor) -> bool:
+    """Whether a tensor is none of the graph that this thread captures: it is told when a call has ended."""
+    return _captures() and not _is_met(view)
+
+
+def _is_met(tensor: Tensor) -> bool:
+    """Whether a tensor is one of a capture that goes on."""
+    return not is_concrete(tensor._data) and tensor._data.level in running_levels
