@@ -50,6 +50,7 @@ class Ending:
         self.roots = frozenset(() if backward is None else backward.roots)
         root.kept.clear()
         alive = root.settle()
+        self._rely_on_replaced(alive, changes)
         self._find_sources(alive, {c.slot.key for c in changes if _replaces(c)})
         trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
         leaves = {leaf.identity: leaf for tree in trees for leaf in tree.leaves if leaf.identity}
@@ -62,6 +63,13 @@ class Ending:
         return self._frozen(tree, updates, backward, alive)
 
     # Where inputs come from
+
+    def _rely_on_replaced(self, alive: Sequence[tuple[Any, Any]], changes: Sequence[Change]) -> None:
+        """Guard slots whose tensor is replaced on some ways only: on the others they keep what they hold."""
+        used = {id(tensor) for _, tensor in alive}
+        for change in changes:
+            if _replaces(change) and isinstance(change.slot, PythonSlot) and id(change.old) in used:
+                self.root.guards.add(change.slot, change.old)
 
     def _find_sources(self, alive: Sequence[tuple[Any, Any]], replaced: set[tuple[Any, ...]]) -> None:
         root = self.root

@@ -24,6 +24,7 @@ from weft.capture.runtime_places import (
     write_place,
 )
 from weft.capture.runtime_state import (
+    Fixed,
     Mismatch,
     Plan,
     carried_tensors,
@@ -31,6 +32,7 @@ from weft.capture.runtime_state import (
     is_leaf,
     join,
     plan_of,
+    plan_with,
     rebuild,
     zeros_of,
 )
@@ -48,6 +50,7 @@ from weft.transform.twins import (
     note_twins,
     pairs_of_one,
     put_in_doubt,
+    relatives,
 )
 
 
@@ -56,6 +59,25 @@ def _may_be(twins: Twins, value: Any, given: Any) -> bool:
     olds, news = (tree_flatten(x, is_leaf=is_leaf)[0] for x in (given, value))
     pairs = [(a, b) for a, b in zip(olds, news, strict=False) if isinstance(a, Tensor)]
     return any(a is b or (isinstance(b, Tensor) and are_twins(twins, a, b)) for a, b in pairs)
+
+
+def _kept_parts(entry: Any, value: Any, given: Any, before: Any, changed: set[int]) -> Any:
+    """An entry, where a tensor in a tree that was only changed in place is the one of before the loop."""
+    if not isinstance(entry, Plan) or is_undefined(value) or is_undefined(given) or is_undefined(before):
+        return entry
+    (news, shape), (olds, other), (firsts, start) = (
+        tree_flatten(x, is_leaf=is_leaf) for x in (value, given, before)
+    )
+    if not shape == other == start == entry.structure:
+        return entry
+    rows = list(zip(entry.parts, news, olds, firsts, strict=True))
+    if not any(new is old and id(new) in changed for _, new, old, _ in rows):
+        return entry
+    parts = [
+        Fixed(first) if new is old and id(new) in changed and isinstance(first, Tensor) else part
+        for part, new, old, first in rows
+    ]
+    return entry._replace(parts=tuple(parts))
 
 
 class Fresh(NamedTuple):
@@ -126,11 +148,13 @@ class Carry:
         self.seen: dict[tuple[Any, ...], Seen] = {}
         self._entered: dict[tuple[Any, ...], list[Any]] = {}  # what lists in seen held at the start
         self._given: tuple[Any, ...] = ()  # the variables at the start
+        self._held: dict[tuple[Any, ...], Any] = {}  # the contents of places then
         self._data: list[tuple[Any, Any]] = []  # the tensors at the start, with the data they had
         self._started: list[Any] = []  # the tensors before the loop
         self.settles = True
         self._may_stay: list[bool] = [True] * len(names)  # whether a turn may leave a variable as it was
         self._ones: list[tuple[int, int]] = []  # positions of tensors that may be one after a turn
+        self._kin: list[tuple[int, Any]] = []  # tensors that what a turn leaves has a base in common with
         self._touched: list[int] = []  # positions of tensors that a turn changes in place
 
     # Into the loop
@@ -160,6 +184,7 @@ class Carry:
         values = [_value(entry, before, rest) for entry, before in zip(self.entries, self.state, strict=True)]
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
+            self._held[key] = content
             if self.plans[key].types:
                 thread.capture.before_write(slot)
                 slot.put(content)
@@ -207,6 +232,7 @@ class Carry:
         rows = zip(values, self._given, strict=True)
         self._may_stay = [_may_be(thread.capture.twins, v, g) for v, g in rows]
         self._ones = pairs_of_one(thread.capture.twins, out)
+        self._kin = [(i, x) for i, t in enumerate(out) for x in relatives(t) if x is not t]
         changed = [t._data is not data for t, data in self._data]
         self._touched = self._reached([i for i, is_changed in enumerate(changed) if is_changed], out)
         used = any(thread.capture.uses(self._started[i]) for i in self._touched)
@@ -248,10 +274,10 @@ class Carry:
         region, inputs = thread.capture, {id(t) for t, _ in self._data}
         slots = [slot for slot, _ in region.journal.values() if isinstance(slot, DataSlot)]
         changed = {id(slot.tensor) for slot in slots} - inputs
-        held = [id(t) for t in tensors]
+        held = [id(x) for t in tensors for x in relatives(t)]
         rows = zip(self._data, tensors, strict=True)
         own = [x for (t, data), x in rows if t._data is not data]  # that variables alone hold, as it seems
-        shared = any(held.count(id(x)) > 1 or region.uses(x) for x in own)
+        shared = any(held.count(id(x)) > 1 or region.uses(x) for t in own for x in relatives(t))
         if shared or not changed.isdisjoint(held):
             self.settles = False
             raise CaptureError(
@@ -271,7 +297,10 @@ class Carry:
             return entries
         rows = zip(entries, values, self._given, self.state, strict=True)
         return [
-            Same(b) if id(v) in changed and v is g and isinstance(b, Tensor) else e for e, v, g, b in rows
+            Same(b)
+            if id(v) in changed and v is g and isinstance(b, Tensor)
+            else _kept_parts(e, v, g, b, changed)
+            for e, v, g, b in rows
         ]
 
     def _next(self, entry: Entry, value: Any, name: str, before: Any) -> Entry:
@@ -287,7 +316,7 @@ class Carry:
     def _joined(self, entry: Plan | Late, value: Any, name: str) -> Entry:
         old = entry.plan if isinstance(entry, Late) else entry
         try:
-            new = join(old, plan_of(value))
+            new = join(old, plan_with(old, value))
         except Mismatch:
             return self._mismatch(name, entry, plan_of(value))
         if all(a is b for a, b in zip(old.parts, new.parts, strict=True)):
@@ -336,7 +365,8 @@ class Carry:
     def _leave_place(self, key: tuple[Any, ...], slot: Slot, before: Any, content: Any) -> bool:
         old = self.plans.get(key) or plan_of(before)
         try:
-            new = join(old, plan_of(content))
+            new = join(old, plan_with(old, content))
+            new = self._kept_in_place(key, new, content, before)
         except Mismatch as found:
             self.settles = False
             raise CaptureError(
@@ -352,6 +382,14 @@ class Carry:
         self.places[key] = (slot, before)
         self.plans[key] = new
         return True
+
+    def _kept_in_place(self, key: tuple[Any, ...], plan: Plan, content: Any, before: Any) -> Plan:
+        """The plan of a place, where a tensor in it that was only changed in place is one throughout."""
+        changed = {id(t) for t, data in self._data if t._data is not data}
+        if not changed or key not in self._held:
+            return plan
+        kept = _kept_parts(plan, content, self._held[key], before, changed)
+        return kept if isinstance(kept, Plan) else plan
 
     def _growth(self, slot: ContentsSlot, before: Any, content: Any) -> Grown | None:
         """What was appended to a list, if that is all that happened to it."""
@@ -413,9 +451,12 @@ class Carry:
         values = []
         started = [] if self.runs else pairs_of_one(thread.capture.twins, self._started)
         for i in self._touched:  # whoever holds the tensor of before the loop should have seen the change
+            self._check_outside(self._started[i])
             put_in_doubt(thread.capture.doubts, self._started[i], str(self.at))
         for i, k in (*self._ones, *started):
             note_twins(thread.capture.twins, tensors[i], tensors[k], str(self.at))
+        for i, other in self._kin:
+            note_twins(thread.capture.twins, tensors[i], other, str(self.at))
         for entry, name, before in zip(self.entries, self.names, self.state, strict=True):
             if isinstance(entry, Fresh):
                 values.append(self._undefined(name, entry))
@@ -432,6 +473,18 @@ class Carry:
             note_same(before, content, str(self.at))
             write_place(slot, content)
         return tuple(values)
+
+    def _check_outside(self, tensor: Any) -> None:
+        """Raise if a tensor that the first turn alone changes in place lives outside of the capture."""
+        root = thread.capture.root
+        if any(hasattr(root, "is_outside") and root.is_outside(x) for x in relatives(tensor)):
+            self.settles = False
+            raise CaptureError(
+                self.at.kind,
+                f"a tensor from outside that {self.at} changes in place must stay in its variable, got one whose "
+                "variable is assigned another tensor",
+                hint="write `x = x + y` in place of `x += y`, or take a copy with .clone() before the loop",
+            )
 
     def _undefined(self, name: str, entry: Fresh) -> Undefined:
         if entry.value.why:

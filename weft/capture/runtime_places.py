@@ -1,8 +1,8 @@
-"""Places that captured code changes inside a branch or a loop and that hold Python, not one tensor.
+"""Places of Python that captured code changes inside a branch or a loop.
 
-The contents of a list or dict, a plain attribute, a cell: inside a region such a place is treated as one
-more variable. ``take_places`` takes them out of the journal of the region, which keeps the slots that hold
-tensors.
+The contents of a list or dict, an attribute, a cell: inside a region such a place is one more variable, which
+holds a reference. ``take_places`` takes them out of the journal of the region, which keeps the slots of
+tensors themselves: their data and gradients, and the states of generators.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from weft.capture.slots import ItemSlot
+from weft.capture.slots import GeneratorSlot, ItemSlot
 from weft.tensor.mode import thread
-from weft.tensor.tensor import Tensor
 from weft.transform.slots import DataSlot, GradSlot, Slot
 
 Places = dict[tuple[Any, ...], tuple[Slot, Any]]  # by key, with what they hold
@@ -140,17 +139,13 @@ def take_places(region: Any) -> Places:
     found: Places = {}
     for key, (slot, held) in reversed(list(region.journal.items())):
         content = slot.get()
-        if isinstance(slot, DataSlot | GradSlot) or (_is_tensor(content) and _is_tensor(held)):
+        if isinstance(slot, DataSlot | GradSlot | GeneratorSlot):
             continue
         del region.journal[key]
         slot.put(held)
         if not _is_dead(slot):
             found[key] = (slot, content)
     return dict(reversed(found.items()))
-
-
-def _is_tensor(x: Any) -> bool:
-    return isinstance(x, Tensor)
 
 
 def _is_dead(slot: Slot) -> bool:

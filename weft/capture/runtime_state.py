@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import is_dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -86,6 +86,20 @@ def plan_of(value: Any) -> Plan:
     """What a value is: its tensors and Numbers flow, all else is fixed."""
     leaves, structure = tree_flatten(value, is_leaf=is_leaf)
     return Plan(structure, tuple(map(_part_of, leaves)))
+
+
+def plan_with(old: Plan, value: Any) -> Plan:
+    """What a value is, where tensors that an older plan says are fixed stay so."""
+    new = plan_of(value)
+    if new.structure != old.structure or not any(_is_fixed_tensor(p) for p in old.parts):
+        return new
+    leaves = tree_flatten(value, is_leaf=is_leaf)[0]
+    rows = zip(old.parts, new.parts, leaves, strict=True)
+    return new._replace(parts=tuple(a if _is_fixed_tensor(a) and a.value is x else b for a, b, x in rows))
+
+
+def _is_fixed_tensor(part: Part) -> TypeGuard[Fixed]:
+    return isinstance(part, Fixed) and isinstance(part.value, Tensor)
 
 
 def _part_of(leaf: Any) -> Part:

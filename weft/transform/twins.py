@@ -12,36 +12,48 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import CaptureError
+from weft.tensor.alias import is_aliased, members, root_of
 
 Twins = dict[int, tuple[tuple[Any, Any, str], ...]]  # by id of a tensor: itself, its twin, where it got it
 Doubts = dict[int, tuple[Any, str]]  # by id of a tensor
 
 
-def note_twins(twins: Twins, one: object, other: object, where: str) -> None:
-    """Note that two tensors are one on some way through a statement."""
-    a, b = weakref.ref(one), weakref.ref(other)
-    twins[id(one)] = (*twins.get(id(one), ()), (a, b, where))
-    twins[id(other)] = (*twins.get(id(other), ()), (b, a, where))
+def relatives(tensor: Any) -> list[Any]:
+    """A tensor with those that show elements of its base, which a change of it reaches."""
+    return list(members(root_of(tensor))) if is_aliased(tensor) else [tensor]
 
 
-def inherit_twins(twins: Twins, old: object, new: object) -> None:
+def note_twins(twins: Twins, one: Any, other: Any, where: str) -> None:
+    """Note that two tensors are one on some way through a statement, or that one is a view of the other."""
+    for x in relatives(one):
+        for y in relatives(other):
+            if x is not y:
+                a, b = weakref.ref(x), weakref.ref(y)
+                twins[id(x)] = (*twins.get(id(x), ()), (a, b, where))
+                twins[id(y)] = (*twins.get(id(y), ()), (b, a, where))
+
+
+def inherit_twins(twins: Twins, old: Any, new: Any, where: str = "a loop") -> None:
     """Note that what may be one with a tensor may be one with another that stands for it."""
-    for own, other, where in twins.get(id(old), ()):
+    for own, other, place in twins.get(id(old), ()):
         twin = other()
         if own() is old and twin is not None and twin is not new:
-            note_twins(twins, twin, new, where)
+            note_twins(twins, twin, new, place)
+    for other in relatives(old):
+        if other is not old and other is not new:
+            note_twins(twins, other, new, where)
 
 
 def pairs_of_one(twins: Twins, tensors: Sequence[Any]) -> list[tuple[int, int]]:
-    """The pairs of positions at which tensors are one, or may be."""
+    """The pairs of positions at which tensors are one, or may be, or have a base in common."""
     out, first = [], dict[int, list[int]]()
     for i, tensor in enumerate(tensors):
-        same = first.setdefault(id(tensor), [])
+        same = first.setdefault(id(root_of(tensor)), [])
         out += [(k, i) for k in same]
         same.append(i)
         for own, other, _ in twins.get(id(tensor), ()):
-            if own() is tensor:
-                out += [(k, i) for k in first.get(id(other()), ()) if k != i and tensors[k] is other()]
+            if own() is tensor and (twin := other()) is not None:
+                out += [(k, i) for k in first.get(id(root_of(twin)), ()) if k != i and tensors[k] is twin]
     return out
 
 
@@ -59,8 +71,9 @@ def spread_doubt(twins: Twins, doubts: Doubts, tensor: object) -> None:
 
 
 def put_in_doubt(doubts: Doubts, tensor: object, where: str) -> None:
-    """Say that a tensor should have changed, on some way, though it did not."""
-    doubts[id(tensor)] = (weakref.ref(tensor), where)
+    """Say that a tensor, with its views, should have changed, on some way, though it did not."""
+    for x in relatives(tensor):
+        doubts[id(x)] = (weakref.ref(x), where)
 
 
 def check_doubt(doubts: Doubts, tensor: object) -> None:
