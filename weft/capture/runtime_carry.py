@@ -481,8 +481,8 @@ class Carry:
             self.settles = False
             raise CaptureError(
                 self.at.kind,
-                f"a tensor from outside that {self.at} changes in place must stay in its variable, got one whose "
-                "variable is assigned another tensor",
+                f"a tensor from outside that {self.at} changes in place must stay in its variable, got one "
+                "whose variable is assigned another tensor",
                 hint="write `x = x + y` in place of `x += y`, or take a copy with .clone() before the loop",
             )
 
