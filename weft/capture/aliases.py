@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft.base.concrete import is_concrete
-from weft.capture.described import ViewOut
+from weft.capture.described import LeafOut, ViewOut
 from weft.capture.guards import Names
 from weft.capture.program import Program
 from weft.capture.sources import Argument, Fixed, Gradient, InSlot, ParentOf, Source, tensor_code
 from weft.ir.graph import Value
-from weft.ops.alias import Step, epoch, link
+from weft.ops.alias import CHOICE, Step, epoch, link
 from weft.ops.op import TensorLike
 from weft.tensor.alias import is_aliased, path_of, root_of, settle_links
 from weft.tensor.dispatch import wrap
@@ -37,11 +37,27 @@ class Unknown(NamedTuple):
     number: int
 
 
-def describe_view(tensor: Any, value_of: Callable[[Any], Value]) -> ViewOut | None:
-    """What a tensor of a capture is a view of; None of no view."""
-    if not hasattr(tensor, "_link"):
-        return None
-    root = root_of(tensor)
+def describe_tensor(
+    tensor: Any, value_of: Callable[[Any], Value], is_outside: Callable[[Any], bool]
+) -> LeafOut:
+    """A tensor that leaves a capture, with what it is a view of."""
+    leaf = LeafOut(value_of(tensor), weakref.ref(tensor), id(tensor), tensor._node)
+    if not hasattr(tensor, "_link") or is_outside(tensor):
+        return leaf
+    parent, step, args = tensor._link
+    if step is CHOICE:
+        one, other = (describe_tensor(x, value_of, is_outside) for x in (parent, args.other))
+        return leaf._replace(pick=(value_of(args.truth), one, other))
+    return leaf._replace(view=_describe_view(tensor, value_of, is_outside))
+
+
+def _describe_view(
+    tensor: Any, value_of: Callable[[Any], Value], is_outside: Callable[[Any], bool]
+) -> ViewOut:
+    base, steps = tensor, []
+    while hasattr(base, "_link") and base._link[1] is not CHOICE and not is_outside(base):
+        base, step, args = base._link
+        steps.append((step, args))
     numbers: list[Value] = []
 
     def plain(x: Any) -> Any:
@@ -54,8 +70,8 @@ def describe_view(tensor: Any, value_of: Callable[[Any], Value]) -> ViewOut | No
         numbers.append(value_of(x))
         return Unknown(len(numbers) - 1)
 
-    steps = tuple((step, plain(args)) for step, args in reversed(path_of(tensor)))
-    return ViewOut(weakref.ref(root), id(root), value_of(root), steps, tuple(numbers))
+    path = tuple((step, plain(args)) for step, args in reversed(steps))
+    return ViewOut(describe_tensor(base, value_of, is_outside), path, tuple(numbers))
 
 
 def link_view(view: Any, parent: Any, steps: Sequence[tuple[Any, Any]], numbers: Sequence[Any]) -> None:

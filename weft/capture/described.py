@@ -22,6 +22,7 @@ class LeafOut(NamedTuple):
         kind: of a number.
         copied: whether each call gives a copy of the plain leaf.
         view: of a tensor that is a view, what it is a view of.
+        pick: of a tensor that is one of two, which a run picks: a truth value, and the two.
     """
 
     value: Value | None = None
@@ -32,22 +33,25 @@ class LeafOut(NamedTuple):
     kind: type | None = None
     copied: bool = False
     view: ViewOut | None = None
+    pick: tuple[Value, LeafOut, LeafOut] | None = None
+
+    def tensors(self) -> list[LeafOut]:
+        """Itself, or the tensors that it is one of."""
+        if self.pick is None:
+            return [self]
+        return [*self.pick[1].tensors(), *self.pick[2].tensors()]
 
 
 class ViewOut(NamedTuple):
     """What a tensor that leaves a capture is a view of.
 
     Attributes:
-        reference: to the tensor at the root of its tree.
-        identity: the id of that tensor.
-        value: of it, in the graph.
+        base: the tensor that it is a view of: a root, or one of two.
         steps: from there to the view, each with its arguments, in which numbers stand for ``numbers``.
         numbers: values that only a run tells.
     """
 
-    reference: Any
-    identity: int
-    value: Value
+    base: LeafOut
     steps: tuple[tuple[Any, Any], ...]
     numbers: tuple[Value, ...]
 

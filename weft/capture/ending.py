@@ -14,7 +14,7 @@ from typing import Any
 from weft.capture.aliases import is_tensor_source, signature
 from weft.capture.described import Backward, Change, LeafOut, TreeOut, ViewOut, is_freed
 from weft.capture.guards import Guard, Like, StandIn, TensorGuard, same
-from weft.capture.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update, View
+from weft.capture.program import Content, Item, Made, Pick, Plain, Program, Scalar, Tree, Update, View
 from weft.capture.root import Root
 from weft.capture.slots import MISSING, GeneratorSlot, PythonSlot, Reading, grad_slot, hooks_slot
 from weft.capture.sources import Argument, Fixed, Gradient, InSlot, ParentOf, Source, State
@@ -54,10 +54,10 @@ class Ending:
         self._find_sources(alive, {c.slot.key for c in changes if _replaces(c)})
         trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
         leaves = {leaf.identity: leaf for tree in trees for leaf in tree.leaves if leaf.identity}
-        self.bases.update(leaf.view.identity for leaf in leaves.values() if leaf.view is not None)
+        self.bases.update(leaf.view.base.identity for leaf in leaves.values() if leaf.view is not None)
         self.bases.update(set(leaves) & set(self.bases))
-        tree = self._tree(returned)
         self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
+        tree = self._tree(returned)
         updates = [u for c in changes if (u := self._update(c)) is not None]
         root.states.clear()  # it is part of slots, and holds what stood for the states
         return self._frozen(tree, updates, backward, alive)
@@ -121,29 +121,39 @@ class Ending:
     def _content(self, leaf: LeafOut) -> Content:
         if leaf.value is None:
             return Plain(leaf.plain, leaf.copied)
+        if leaf.pick is not None and self.root.keeps_references:
+            return self._pick(leaf, *leaf.pick)
         tensor = leaf.reference() if leaf.reference is not None else None
         if tensor is not None and id(tensor) in self.outside:
             return self.outside[id(tensor)]  # type: ignore[return-value]
-        index = list(self.made).index(leaf.identity) if leaf.identity in self.made else len(self.made)
-        self.made.setdefault(leaf.identity or id(leaf), (leaf.value, self._place(leaf)))
-        if leaf.view is not None and leaf.identity not in self.views:
+        item = self._item(leaf.identity or id(leaf), leaf.value, self._place(leaf))
+        if leaf.view is not None and leaf.identity not in self.views and self.root.keeps_references:
             self._note_view(leaf.identity, leaf.view)
-        return Item(index) if leaf.kind is None else Scalar(index, leaf.kind)
+        return item if leaf.kind is None else Scalar(item.number, leaf.kind)
+
+    def _pick(self, joined: LeafOut, truth: Value, *leaves: LeafOut) -> Pick:
+        """One of two tensors: which one a call tells when it has run."""
+        one, other = map(self._content, leaves)
+        made = [leaf.value for leaf, x in zip(leaves, (one, other), strict=True) if isinstance(x, Item)]
+        self.outputs += [v for v in (truth, joined.value, *made) if v is not None]
+        value = self._item(joined.identity, joined.value, self._place(joined))
+        return Pick(self._item(id(truth), truth, ""), one, other, value)
+
+    def _item(self, identity: int, value: Any, place: str) -> Item:
+        """The tensor that calls make of a value, by an id that tells it from others."""
+        self.made.setdefault(identity, (value, place))
+        return Item(list(self.made).index(identity))
 
     def _note_view(self, identity: int, view: ViewOut) -> None:
         """Note what a tensor that calls make is a view of, if anybody can still see that."""
-        base = view.reference()
-        if base is not None and id(base) in self.outside:
-            parent: Any = self.outside[id(base)]
-        elif self.bases[view.identity] < 2:
+        base = view.base.reference()
+        if view.base.pick is not None or (base is not None and id(base) in self.outside):
+            parent: Any = self._content(view.base)
+        elif self.bases[view.base.identity] < 2:
             return
         else:
-            known = view.identity in self.made
-            index = list(self.made).index(view.identity) if known else len(self.made)
-            if not known:
-                self.made[view.identity] = (view.value, "")
-                self.outputs.append(view.value)
-            parent = Item(index)
+            parent = self._content(view.base)
+            self.outputs.append(view.base.value)  # type: ignore[arg-type]
         self.outputs += view.numbers
         self.views[identity] = (parent, view)
 

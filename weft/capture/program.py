@@ -64,7 +64,23 @@ class Item(NamedTuple):
     number: int
 
 
-Content = Item | Plain | Scalar | Argument | Fixed | InSlot | Gradient
+class Pick(NamedTuple):
+    """One of two contents, which the truth of a tensor that each call makes picks.
+
+    Attributes:
+        truth: that tensor.
+        one: where it is true.
+        other: where it is false.
+        value: a tensor with the elements of the one that is picked, for who wants no more of it.
+    """
+
+    truth: Item
+    one: Any
+    other: Any
+    value: Item
+
+
+Content = Item | Plain | Scalar | Pick | Argument | Fixed | InSlot | Gradient
 
 
 class Tree(NamedTuple):

@@ -7,7 +7,6 @@ held die, and are constants of the graph. ``weft.capture.ending`` then puts the 
 from __future__ import annotations
 
 import collections
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.trees import tree_flatten
-from weft.capture.aliases import describe_view
+from weft.capture.aliases import describe_tensor
 from weft.capture.arguments import Arguments, containers, is_container, leaf_names, rebuild
 from weft.capture.convert import convert
 from weft.capture.described import Backward, Change, LeafOut, TreeOut, is_freed
@@ -76,6 +75,7 @@ def capture_call(
         gradients: whether the program has a backward graph; by default where gradients are recorded.
     """
     args, kwargs = rebuild(arguments) if own is None else own
+    root.keeps_references = True
     root.read_function(function)
     root.containers = containers((args, kwargs))
     note_arguments(root, (*root.containers.values(), *arguments.leaves))
@@ -137,7 +137,7 @@ def _describe_result(root: Root, tree: Any) -> TreeOut:
             check_doubt(root.doubts, leaf)
     for x in containers(tree).values():
         _check_keys(root, x)
-    described = [_describe_leaf(leaf, root.result_of) for leaf in leaves]
+    described = [_describe_leaf(root, leaf, root.result_of) for leaf in leaves]
     pairs = zip(leaves, described, strict=True)
     return TreeOut(structure, [d._replace(copied=type(x) in _COPIED and not is_leaf(x)) for x, d in pairs])
 
@@ -166,15 +166,14 @@ def _check_keys(root: Root, container: Any) -> None:
         )
 
 
-def _describe(tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
+def _describe(root: Root, tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
     leaves, structure = tree_flatten(tree, is_leaf=is_container)
-    return TreeOut(structure, [_describe_leaf(leaf, value_of) for leaf in leaves])
+    return TreeOut(structure, [_describe_leaf(root, leaf, value_of) for leaf in leaves])
 
 
-def _describe_leaf(leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
+def _describe_leaf(root: Root, leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
     if isinstance(leaf, Tensor):
-        view = describe_view(leaf, value_of)
-        return LeafOut(value_of(leaf), weakref.ref(leaf), id(leaf), leaf._node, view=view)
+        return describe_tensor(leaf, value_of, root.is_outside)
     if isinstance(leaf, Number):
         return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
     if is_container(leaf):
@@ -192,7 +191,7 @@ def _take_changes(root: Root) -> list[Change]:
 
 
 def _describe_content(root: Root, slot: Any, new: Any) -> TreeOut:
-    tree = _describe(new, root.value_of)
+    tree = _describe(root, new, root.value_of)
     if isinstance(slot, DataSlot):  # a tensor that stands for the data alone
         return tree._replace(leaves=[leaf._replace(identity=-id(slot)) for leaf in tree.leaves])
     return tree
@@ -203,7 +202,8 @@ def _describe_content(root: Root, slot: Any, new: Any) -> TreeOut:
 
 def _differentiate(root: Root, trees: Sequence[TreeOut]) -> Backward | None:
     """Write the gradient of everything that leaves a capture with a graph behind it."""
-    leaves = {leaf.identity: leaf for tree in trees for leaf in tree.leaves if _has_graph(root, leaf)}
+    found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
+    leaves = {leaf.identity: leaf for leaf in found if _has_graph(root, leaf)}
     outside = [(e, t) for e in root.externals if (t := e.reference()) is not None and t._node is not None]
     if not leaves or not outside:
         return None
@@ -211,10 +211,10 @@ def _differentiate(root: Root, trees: Sequence[TreeOut]) -> Backward | None:
     seeds = [Value(leaf.value.type, "grad") for leaf in leaves.values() if leaf.value is not None]
     roots = [(leaf.edge, wrap(Captured(root, s))) for leaf, s in zip(leaves.values(), seeds, strict=True)]
     with _without_hooks([t._node for _, t in outside]):
-        found = run_backward(
+        grads_of = run_backward(
             roots, retain_graph=False, create_graph=False, targets=[t._node for _, t in outside]
         )
-    grads = {e.value: root.value_of(g) for (e, _), g in zip(outside, found, strict=True) if g is not None}
+    grads = {e.value: root.value_of(g) for (e, _), g in zip(outside, grads_of, strict=True) if g is not None}
     return Backward(forward, tuple(seeds), tuple(leaves), grads) if grads else None
 
 

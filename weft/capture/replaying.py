@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.base.concrete import is_concrete
 from weft.base.trees import tree_unflatten
 from weft.capture.aliases import link_view
 from weft.capture.guards import Names
-from weft.capture.program import Item, Plain, Program, Scalar, Tree
+from weft.capture.program import Item, Pick, Plain, Program, Scalar, Tree
 from weft.capture.running import put_data
 from weft.capture.sources import array_code, tensor_code
+from weft.ops.select import select
 from weft.tensor.tensor import wrap
 from weft.transform.tracing import replay
 
@@ -57,6 +59,10 @@ def _content(program: Program, tree: Tree, made: list[Any], tensors: Sequence[An
 def _leaf(program: Program, leaf: Any, made: list[Any], tensors: Sequence[Any]) -> Any:
     if isinstance(leaf, Item):
         return made[leaf.number]
+    if isinstance(leaf, Pick):
+        truth = made[leaf.truth.number]
+        one, other = (_leaf(program, x, made, tensors) for x in (leaf.one, leaf.other))
+        return (one if truth._data else other) if is_concrete(truth._data) else select(truth, one, other)
     if isinstance(leaf, Plain):
         return leaf.value.copy() if leaf.copied else leaf.value
     if isinstance(leaf, Scalar):

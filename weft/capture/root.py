@@ -72,6 +72,8 @@ class Root(Reads, Capture):
     """A capture that is not inside another one, with its guards, slots and examples.
 
     Attributes:
+        keeps_references: whether results are the very tensors, or views of those, that eager code would give;
+            else they are values of a graph alone.
         stages_control: whether control flow on tensors goes into the graph; else their truth is asked for.
         arguments: tensors among the arguments, by id, each with its number.
         grads: gradients that were read, by key of their slot: the owner and the gradient, or None.
@@ -82,6 +84,7 @@ class Root(Reads, Capture):
     def __init__(self, name: str, level: int, parent: Capture | None, *, region: bool) -> None:
         super().__init__(name, level, None, region=False)
         self.stages_control = True
+        self.keeps_references = False
         self.begin_reads()
         self.arguments: dict[int, int] = {}
         self.grads: dict[tuple[Any, ...], tuple[Any, Any]] = {}

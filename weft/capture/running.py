@@ -25,7 +25,7 @@ from weft.base.trees import tree_unflatten
 from weft.capture.aliases import Aliases, link_view
 from weft.capture.donation import Rebound, held_count, is_lease, rebind, unshared
 from weft.capture.guards import Names
-from weft.capture.program import Item, Plain, Program, Scalar, Tree, Update
+from weft.capture.program import Item, Pick, Plain, Program, Scalar, Tree, Update
 from weft.capture.root import lock
 from weft.capture.sources import Argument, Fixed, array_code, tensor_code
 from weft.ir.types import TensorType
@@ -93,7 +93,9 @@ class _Writer:
         self.lines: list[str] = []
         self.donated = self._donated()
         self.rebound: list[Rebound] = []
+        self.held: dict[str, str] = {}  # by expression, the name of what was there before the changes
         self.constants = {self.names(t.tensor) for t in program.tensors if not t.requires_grad}  # guarded
+        self.unused = _only_values(program)
         self.direct = {n for u in program.updates if (n := self._own_item(u)) is not None}
 
     def function(self) -> Callable[[Sequence[Any]], Any]:
@@ -104,6 +106,9 @@ class _Writer:
         self._make()
         returned = self._tree(program.returned)
         contents = [None if self._own_item(u) is not None else self._tree(u.content) for u in program.updates]
+        for made in program.made:
+            if made.view is not None:
+                self._leaf(made.view.parent)
         for update, target, content in zip(program.updates, targets, contents, strict=True):
             self._change(update, target, content)
         if self.donated:
@@ -195,7 +200,7 @@ class _Writer:
         if hung:
             self._hang()
         for k, made in enumerate(program.made):
-            if k in self.direct:
+            if k in self.direct or k in self.unused:
                 continue
             edge = self._edge(k) if k in hung else self._place(made.place)
             self.lines += [
@@ -252,11 +257,20 @@ class _Writer:
     def _leaf(self, leaf: Any) -> str:
         if isinstance(leaf, Item):
             return f"t{leaf.number}"
+        if isinstance(leaf, Pick):
+            one, other = self._leaf(leaf.one), self._leaf(leaf.other)
+            return f"({one} if t{leaf.truth.number}._data else {other})"
         if isinstance(leaf, Plain):
             return f"{self.names(leaf.value)}.copy()" if leaf.copied else self.names(leaf.value)
         if isinstance(leaf, Scalar):
             return f"{self.names(leaf.kind)}(t{leaf.result}._data)"
-        return tensor_code(leaf, self.names)
+        code = tensor_code(leaf, self.names)
+        if isinstance(leaf, Fixed | Argument):
+            return code
+        if code not in self.held:  # what a slot holds before the call changes it
+            self.held[code] = f"h{len(self.held)}"
+            self.lines.append(f"{self.held[code]} = {code}")
+        return self.held[code]
 
     def _own_item(self, update: Update) -> int | None:
         """The number of the tensor that stands for the new data of a tensor, and for nothing else."""
@@ -292,6 +306,22 @@ class _Writer:
             plain = f"{target}._data = r[{result}]; {target}._form = {self._form(made.result)}"
             self.lines.append(f"if is_aliased({target}): change({target}, wrap(r[{result}]))")
             self.lines.append(f"else: {plain}")
+
+
+def _only_values(program: Program) -> set[int]:
+    """The numbers of tensors that no call has to make: values of what is one of two that exist."""
+    picks: list[Pick] = []
+    used: set[int] = set()
+    views = [made.view.parent for made in program.made if made.view is not None]
+    waiting = [*views, *program.returned.leaves, *[x for u in program.updates for x in u.content.leaves]]
+    while waiting:
+        leaf = waiting.pop()
+        if isinstance(leaf, Pick):
+            picks.append(leaf)
+            waiting += [leaf.truth, leaf.one, leaf.other]
+        elif isinstance(leaf, Item | Scalar):
+            used.add(leaf.number if isinstance(leaf, Item) else leaf.result)
+    return {pick.value.number for pick in picks} - used
 
 
 @functools.lru_cache(4096)

@@ -9,10 +9,11 @@ its type freely.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.trees import tree_flatten
 from weft.capture.number import Number, number_of
+from weft.capture.runtime_entries import Entry, Fresh, Grown, Late, Replan, Same, Seen, kept_parts, may_be
 from weft.capture.runtime_items import Past, check_fixed, last_of, length_of
 from weft.capture.runtime_meet import Statement, is_ours, is_result, note_same
 from weft.capture.runtime_places import (
@@ -24,7 +25,6 @@ from weft.capture.runtime_places import (
     write_place,
 )
 from weft.capture.runtime_state import (
-    Fixed,
     Mismatch,
     Plan,
     carried_tensors,
@@ -43,8 +43,6 @@ from weft.tensor.tensor import Tensor
 from weft.transform.captured import name_value
 from weft.transform.slots import DataSlot, Slot
 from weft.transform.twins import (
-    Twins,
-    are_twins,
     doubtful,
     inherit_twins,
     note_twins,
@@ -52,81 +50,6 @@ from weft.transform.twins import (
     put_in_doubt,
     relatives,
 )
-
-
-def _may_be(twins: Twins, value: Any, given: Any) -> bool:
-    """Whether a variable may hold after a turn a tensor that it held before."""
-    olds, news = (tree_flatten(x, is_leaf=is_leaf)[0] for x in (given, value))
-    pairs = [(a, b) for a, b in zip(olds, news, strict=False) if isinstance(a, Tensor)]
-    return any(a is b or (isinstance(b, Tensor) and are_twins(twins, a, b)) for a, b in pairs)
-
-
-def _kept_parts(entry: Any, value: Any, given: Any, before: Any, changed: set[int]) -> Any:
-    """An entry, where a tensor in a tree that was only changed in place is the one of before the loop."""
-    if not isinstance(entry, Plan) or is_undefined(value) or is_undefined(given) or is_undefined(before):
-        return entry
-    (news, shape), (olds, other), (firsts, start) = (
-        tree_flatten(x, is_leaf=is_leaf) for x in (value, given, before)
-    )
-    if not shape == other == start == entry.structure:
-        return entry
-    rows = list(zip(entry.parts, news, olds, firsts, strict=True))
-    if not any(new is old and id(new) in changed for _, new, old, _ in rows):
-        return entry
-    parts = [
-        Fixed(first) if new is old and id(new) in changed and isinstance(first, Tensor) else part
-        for part, new, old, first in rows
-    ]
-    return entry._replace(parts=tuple(parts))
-
-
-class Fresh(NamedTuple):
-    """A variable without a value at the start of an iteration; nothing of it comes out of the loop."""
-
-    value: Undefined
-
-
-class Late(NamedTuple):
-    """A variable without a value at the start of an iteration, whose last value comes out of the loop."""
-
-    value: Undefined
-    plan: Plan
-
-
-class Same(NamedTuple):
-    """A variable that holds one list or tensor throughout; what happens to that is the matter of its slot."""
-
-    value: Any
-
-
-Entry = Plan | Fresh | Late | Same
-
-
-class Grown(NamedTuple):
-    """A list that each iteration appends to: what is appended, and the tensors of it."""
-
-    slot: ContentsSlot
-    before: list[Any]
-    plans: list[Plan]
-    tensors: list[Any]
-
-
-class Seen(NamedTuple):
-    """A list that each iteration appends to, and whose length or last item is looked at in the loop.
-
-    Attributes:
-        slot: its contents.
-        before: what it held before the loop.
-        last: what its last item is, None if nobody asks for it or there is none before the loop.
-    """
-
-    slot: ContentsSlot
-    before: list[Any]
-    last: Plan | None
-
-
-class Replan(Exception):  # noqa: N818 - says that another way must be taken
-    """The guess of what a loop carries did not hold."""
 
 
 class Carry:
@@ -230,7 +153,7 @@ class Carry:
         self._check_shared(out)
         self._check_doubts()
         rows = zip(values, self._given, strict=True)
-        self._may_stay = [_may_be(thread.capture.twins, v, g) for v, g in rows]
+        self._may_stay = [may_be(thread.capture.twins, v, g) for v, g in rows]
         self._ones = pairs_of_one(thread.capture.twins, out)
         self._kin = [(i, x) for i, t in enumerate(out) for x in relatives(t) if x is not t]
         changed = [t._data is not data for t, data in self._data]
@@ -299,7 +222,7 @@ class Carry:
         return [
             Same(b)
             if id(v) in changed and v is g and isinstance(b, Tensor)
-            else _kept_parts(e, v, g, b, changed)
+            else kept_parts(e, v, g, b, changed)
             for e, v, g, b in rows
         ]
 
@@ -388,7 +311,7 @@ class Carry:
         changed = {id(t) for t, data in self._data if t._data is not data}
         if not changed or key not in self._held:
             return plan
-        kept = _kept_parts(plan, content, self._held[key], before, changed)
+        kept = kept_parts(plan, content, self._held[key], before, changed)
         return kept if isinstance(kept, Plan) else plan
 
     def _growth(self, slot: ContentsSlot, before: Any, content: Any) -> Grown | None:

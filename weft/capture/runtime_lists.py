@@ -12,7 +12,8 @@ from typing import Any
 
 from weft.base.trees import register_tree
 from weft.capture.number import Number
-from weft.capture.runtime_carry import Carry, Grown
+from weft.capture.runtime_carry import Carry
+from weft.capture.runtime_entries import Grown
 from weft.capture.runtime_items import (
     Chunk,
     Maybe,

@@ -13,7 +13,8 @@ from typing import Any
 
 from weft.capture.number import Number, fresh_index, number_of
 from weft.capture.runtime_branch import and_, is_staged
-from weft.capture.runtime_carry import Carry, Fresh, Late, Replan, Same
+from weft.capture.runtime_carry import Carry
+from weft.capture.runtime_entries import Fresh, Late, Replan, Same
 from weft.capture.runtime_iterables import Source, Tail, prepare_all, source_of
 from weft.capture.runtime_lists import grow
 from weft.capture.runtime_meet import Statement, as_predicate, meet

@@ -29,6 +29,7 @@ from weft.capture.runtime_state import (
     plan_of,
     rebuild,
 )
+from weft.capture.runtime_ties import Ties
 from weft.capture.undefined import Undefined, is_undefined
 from weft.errors import CaptureError, WeftError
 from weft.ir.graph import Value
@@ -44,7 +45,7 @@ from weft.transform.captured import name_of
 from weft.transform.control.flat import run_cond
 from weft.transform.control.regions import Region
 from weft.transform.slots import DataSlot
-from weft.transform.twins import inherit_twins, note_twins, pairs_of_one
+from weft.transform.twins import inherit_twins, note_twins
 
 _OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
 
@@ -96,7 +97,7 @@ def meet(
     merger = _Merger(names, at, ways)
     functions = [_traced(branch, state, ways) for branch in branches]
     outs = run_cond(predicate, functions, [], join=merger.join)
-    values = merger.results(outs)
+    values = merger.results(predicate, outs)
     for (key, (slot, _)), content in zip(merger.places.items(), values[len(names) :], strict=True):
         kept = merger.kept.get(key, [])
         write_place(slot, [*kept, *content[len(kept) :]] if kept else content)
@@ -136,6 +137,7 @@ class _Merger:
         self.kept: dict[tuple[Any, ...], list[Any]] = {}  # by list, the items that no branch changed
         self.found: list[Any] = []  # for each variable and place a Plan, or its value as Fixed
         self.pairs: list[list[Any]] = []  # and what it is after each branch
+        self.ties = Ties([])
 
     def join(self, regions: Sequence[Region]) -> None:
         """Give the regions the outputs that are wanted of them."""
@@ -152,6 +154,13 @@ class _Merger:
                 if hasattr(slot.obj, "is_grown"):  # see weft.capture.runtime_lists.GraphList
                     contents = padded(slot.get(), contents) or contents
             self._add(slot.describe(), contents, regions, outputs, constant)
+        self.ties = Ties([[pair[k] for pair in self.pairs] for k in (0, 1)])
+        for k, tensor in self.ties.exports:
+            value = tensor._data.value
+            outputs[k].append(value)
+            outputs[1 - k].append(zeros_in(regions[1 - k].capture, value.type))
+            constant[k].append(tensor._node is None)
+            constant[1 - k].append(True)
         for region, values, flags in zip(regions, outputs, constant, strict=True):
             region.outputs[:] = values
             region.constant[:] = flags
@@ -208,31 +217,19 @@ class _Merger:
             return Fixed(Undefined(what, why, hint))  # harmless unless something reads it
         raise CaptureError(self.at.kind, f"{what} {why}", hint=hint)
 
-    def results(self, outs: Sequence[Any]) -> list[Any]:
+    def results(self, predicate: Any, outs: Sequence[Any]) -> list[Any]:
         """The values of all variables and places, with the outputs of the node in them."""
+        ties = self.ties
+        ties.begin(predicate, outs[len(outs) - len(ties.exports) :])
         rest = iter(outs)
-        values = [
-            p.value if isinstance(p, Fixed) else rebuild(p, [next(rest) for _ in p.types]) for p in self.found
-        ]
-        for value, pair in zip(values, self.pairs, strict=True):
-            for before in pair:
-                note_same(before, value, str(self.at))
-        for way in (0, 1):
-            self._note_ones(values, [pair[way] for pair in self.pairs])
+        values = []
+        for plan, pair in zip(self.found, self.pairs, strict=True):
+            if isinstance(plan, Fixed):
+                values.append(plan.value)
+            else:
+                news = [next(rest) for _ in plan.types]
+                values.append(rebuild(plan, ties.tied(plan, pair, news)))
         return values
-
-    def _note_ones(self, values: Sequence[Any], ended: Sequence[Any]) -> None:
-        """Note which variables hold one tensor where one branch was taken."""
-        olds: list[Any] = []
-        news: list[Any] = []
-        for before, after in zip(ended, values, strict=True):
-            for old, new in _tensor_pairs(before, after):
-                olds.append(old)
-                news.append(new)
-        twins = thread.capture.twins
-        for i, k in pairs_of_one({}, olds):
-            if news[i] is not news[k]:
-                note_twins(twins, news[i], news[k], str(self.at))
 
 
 def note_same(before: Any, after: Any, where: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from weft.base.trees import tree_unflatten
 from weft.capture.arguments import Same, TensorKey, signature_of
 from weft.capture.block import generators, parameters
-from weft.capture.program import Item, Plain, Program, Scalar
+from weft.capture.program import Item, Pick, Plain, Program, Scalar
 from weft.capture.session import current_array
 from weft.capture.sources import Argument, Dynamic, Fixed, Gradient, InSlot, Source, State
 from weft.capture.version import Version
@@ -132,6 +132,7 @@ def _array(source: Source) -> Array:
 def _returned(leaf: Any, program: Program, outputs: dict[Value, int], weights: _Weights) -> Any:
     if isinstance(leaf, Plain):
         return leaf.value
+    leaf = leaf.value if isinstance(leaf, Pick) else leaf
     if isinstance(leaf, Item | Scalar):
         number = leaf.number if isinstance(leaf, Item) else leaf.result
         value = program.graph.results[program.made[number].result]

@@ -12,7 +12,7 @@ piece, so whether a reshape is a view is the same in eager code and in graphs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import ref
 
 from weft.base.shapes import Shape
@@ -86,7 +86,59 @@ class Same(Step[str | None]):
         return strides
 
 
+class Path(Step[tuple[tuple[Step[Any], Any, Shape], ...]]):
+    """Several steps as one; the arguments are the steps with theirs, and the shapes that they start from."""
+
+    def get(self, parent: Tensor, args: tuple[tuple[Step[Any], Any, Shape], ...]) -> Tensor:
+        """The view at the end."""
+        for step, own, _ in args:
+            parent = step.get(parent, own)
+        return parent
+
+    def put(self, parent: Tensor, part: Tensor, args: tuple[tuple[Step[Any], Any, Shape], ...]) -> Tensor:
+        """The parent with another view at the end."""
+        (step, own, _), *rest = args
+        if rest:
+            part = self.put(step.get(parent, own), part, tuple(rest))
+        return step.put(parent, part, own)
+
+    def array(self, parent: Array, args: tuple[tuple[Step[Any], Any, Shape], ...]) -> Array:
+        """The view of an array at the end."""
+        for step, own, _ in args:
+            parent = step.array(parent, own)
+        return parent
+
+    def strides(
+        self, shape: Shape, strides: Strides, args: tuple[tuple[Step[Any], Any, Shape], ...]
+    ) -> Strides:
+        """Those at the end."""
+        for step, own, start in args:
+            strides = step.strides(start, strides, own)
+        return strides
+
+
+UNKNOWN = float("nan")  # a stride that depends on a run; it equals no other
+
+
+class Picked(NamedTuple):
+    """The arguments of a choice: a truth value that only a run tells, and the parent where it is false."""
+
+    truth: Tensor
+    other: Tensor
+
+
+class Choice(Step[Picked]):
+    """One of two tensors, which a run picks: what a variable is after a branch that assigns it on one way."""
+
+    def strides(self, shape: Shape, strides: Strides, args: Picked) -> Strides:
+        """Those of both, where they are the same; else none that anybody knows."""
+        same = strides == strides_of(args.other)
+        return strides if same else (UNKNOWN,) * len(strides)
+
+
 SAME = Same()
+CHOICE = Choice()
+PATH = Path()
 
 
 class Epoch:
@@ -105,6 +157,17 @@ def link(view: Tensor, parent: Tensor, step: Step[A], args: A) -> None:
     """Make a tensor a view of another one."""
     view._link = (parent, step, args)
     epoch.mark = object()
+    _enter_view(parent, view)
+
+
+def link_choice(choice: Tensor, truth: Tensor, first: Tensor, other: Tensor) -> None:
+    """Make a tensor the one of two that a run picks."""
+    choice._link = (first, CHOICE, Picked(truth, other))
+    _enter_view(first, choice)
+    _enter_view(other, choice)
+
+
+def _enter_view(parent: Tensor, view: Tensor) -> None:
     try:
         views = parent._views
     except AttributeError:
@@ -125,7 +188,15 @@ def unlink(tensor: Tensor) -> None:
 def views_of(tensor: Tensor) -> list[Tensor]:
     """The living views that were taken from a tensor itself."""
     found = (r() for r in getattr(tensor, "_views", ()))
-    return [v for v in found if v is not None and getattr(v, "_link", (None,))[0] is tensor]
+    return [v for v in found if v is not None and any(p is tensor for p in parents_of(v))]
+
+
+def parents_of(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensors that a view was taken from: one, or the two that a choice picks from."""
+    found = getattr(tensor, "_link", None)
+    if found is None:
+        return ()
+    return (found[0], found[2].other) if found[1] is CHOICE else (found[0],)
 
 
 # Where elements lie

@@ -13,14 +13,15 @@ the history of the change; the other views then come from the new base. Without 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
-from weft.ops.alias import SAME, Step, link, views_of
+from weft.ops.alias import CHOICE, SAME, Step, link, parents_of, views_of
 from weft.ops.op import Array, Tensor, intercepted
+from weft.ops.select import select
 from weft.tensor.dispatch import stage, wrap
 from weft.tensor.mode import running_levels, thread
 
@@ -65,11 +66,28 @@ def settle_links(tensor: Tensor) -> None:
 
 def members(root: Tensor) -> Iterator[Tensor]:
     """All living tensors of a tree, each after its parent."""
-    waiting = [root]
+    waiting, seen = [root], set[int]()
     while waiting:
         tensor = waiting.pop()
-        yield tensor
-        waiting += views_of(tensor)
+        if id(tensor) not in seen:  # a choice hangs by two tensors, maybe of one tree
+            seen.add(id(tensor))
+            yield tensor
+            waiting += views_of(tensor)
+
+
+def family_of(tensor: Tensor) -> list[Tensor]:
+    """All tensors that a change of one may reach: its tree, and those that choices tie to it."""
+    found, waiting = dict[int, Tensor](), [tensor]
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) not in found:
+            found[id(tensor)] = tensor
+            waiting += [*parents_of(tensor), *views_of(tensor)]
+    return list(found.values())
+
+
+def _has_choice(family: Sequence[Tensor]) -> bool:
+    return any(getattr(t, "_link", (None, None))[1] is CHOICE for t in family)
 
 
 # Cut from the graph
@@ -186,6 +204,9 @@ def change(tensor: Tensor, value: Tensor, *, history: bool = False) -> None:
     forget_lone_twin(tensor)
     if intercepted.threads:
         stage(tensor)
+    if _captures() and _has_choice(family := family_of(tensor)):
+        change_with_choices(tensor, value, family, history=history)
+        return
     datas, nodes = zip(*[(t._data, t._node) for t in (value, *members(root_of(tensor)))], strict=True)
     history = history and any(node is not None for node in nodes)
     if history or any(type(data) is not ndarray for data in datas):
@@ -197,12 +218,12 @@ def change(tensor: Tensor, value: Tensor, *, history: bool = False) -> None:
 
 def check_ways_up(tensor: Tensor, op: str) -> None:
     """Raise if a change must not reach a parent: a leaf that gradients are asked for, repeated elements."""
-    while True:
+    waiting = [tensor]
+    while waiting:
+        tensor = waiting.pop()
         tensor._check_changeable(op)
-        found = getattr(tensor, "_link", None)
-        if found is None or not found[1].keeps_history:
-            return
-        tensor = found[0]
+        if hasattr(tensor, "_link") and tensor._link[1].keeps_history:
+            waiting += parents_of(tensor)
 
 
 def _change_arrays(tensor: Tensor, value: Array) -> None:
@@ -250,6 +271,39 @@ def _change_by_ops(tensor: Tensor, value: Tensor, *, history: bool) -> None:
     for changed, new, known in reversed(news):
         changed._assign(new, history=known)
         _hand_down(changed, came.get(id(changed)), history=known)
+
+
+def change_with_choices(tensor: Tensor, value: Tensor, family: Sequence[Tensor], *, history: bool) -> None:
+    """The change where some variable is one of two tensors that a run picks: both change, or stay, by it."""
+
+    def current(x: Tensor) -> Tensor:
+        """What a tensor shows of the roots, as they are by now."""
+        found = getattr(x, "_link", None)
+        if found is None:
+            return x
+        parent, step, args = found
+        if step is CHOICE:
+            return select(args.truth, current(parent), current(args.other))
+        out = step.get(current(parent), args)
+        return out if step.keeps_history else _without_history(out)
+
+    def put(x: Tensor, new: Tensor, history: bool) -> None:
+        found = getattr(x, "_link", None)
+        if found is None:
+            x._assign(new, history=history)
+            return
+        parent, step, args = found
+        if step is CHOICE:
+            put(parent, select(args.truth, new, current(parent)), history)
+            put(args.other, select(args.truth, current(args.other), new), history)
+        else:
+            thread.capture.root.meet_parent(parent, x)
+            put(parent, step.put(current(parent), new, args), history and step.keeps_history)
+
+    put(tensor, value, history)
+    for x in family:
+        if hasattr(x, "_link") and _is_met(x):
+            x._assign(current(x), history=history and x._link[1].keeps_history)
 
 
 def _top_of_change(tensor: Tensor) -> Tensor:

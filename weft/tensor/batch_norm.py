@@ -115,8 +115,8 @@ def batch_norm(
     _need_several("batch_norm", x, count)
     axes = (0, *range(2, x.ndim))
     out, mean, variance = _normalised(x, shaped["weight"], shaped["bias"], axes, float(eps))
-    _move_towards("batch_norm", running_mean, mean.detach(), momentum)
-    _move_towards("batch_norm", running_var, variance.detach() * (count / size_max(count - 1, 1)), momentum)
+    _move_towards("batch_norm", running_mean, mean._value(), momentum)
+    _move_towards("batch_norm", running_var, variance._value() * (count / size_max(count - 1, 1)), momentum)
     return out
 
 
@@ -160,4 +160,4 @@ def instance_norm(
 
 
 def _over_examples(statistic: Tensor) -> Tensor:
-    return reduce_sum(statistic.detach(), axes=(0,), keepdims=False) * (1 / statistic.shape[0])
+    return reduce_sum(statistic._value(), axes=(0,), keepdims=False) * (1 / statistic.shape[0])

@@ -63,7 +63,7 @@ def tensor(
     tensor([1., 2.], requires_grad=True)
     """
     out: Tensor = _convert("tensor", data, dtype, device, True)
-    return out.detach().requires_grad_(requires_grad)
+    return out._value().requires_grad_(requires_grad)
 
 
 @public
@@ -169,7 +169,7 @@ _FILLS: dict[Any, int | None] = {np.empty: 0, np.zeros: 0, np.ones: 1, np.full: 
 
 def as_leaf(tensor: Tensor, requires_grad: bool) -> Tensor:
     """The result of an op as if it had been made from data."""
-    return tensor.detach().requires_grad_() if requires_grad else tensor
+    return tensor._value().requires_grad_() if requires_grad else tensor
 
 
 def made(op: str, make: Callable[..., Any], *args: Any, requires_grad: bool = False) -> Tensor:

@@ -184,4 +184,4 @@ def gumbel_softmax(
         return soft
     chosen = one_hot(argmax(soft, axis=where), soft.shape[where], dtype=soft.dtype)
     order = (*range(where), soft.ndim - 1, *range(where, soft.ndim - 1))
-    return permute(chosen, axes=order) + (soft - soft.detach())
+    return permute(chosen, axes=order) + (soft - soft._value())

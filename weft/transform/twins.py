@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import CaptureError
-from weft.tensor.alias import is_aliased, members, root_of
+from weft.tensor.alias import family_of, is_aliased, root_of
 
 Twins = dict[int, tuple[tuple[Any, Any, str], ...]]  # by id of a tensor: itself, its twin, where it got it
 Doubts = dict[int, tuple[Any, str]]  # by id of a tensor
@@ -20,7 +20,7 @@ Doubts = dict[int, tuple[Any, str]]  # by id of a tensor
 
 def relatives(tensor: Any) -> list[Any]:
     """A tensor with those that show elements of its base, which a change of it reaches."""
-    return list(members(root_of(tensor))) if is_aliased(tensor) else [tensor]
+    return family_of(tensor) if is_aliased(tensor) else [tensor]
 
 
 def note_twins(twins: Twins, one: Any, other: Any, where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from weft.base.shapes import Shape
 from weft.base.sizes import is_known
 from weft.errors import CaptureError, ShapeError
-from weft.ops.alias import OpStep, Strides, is_contiguous, link, reshaped_strides, strides_of
+from weft.ops.alias import UNKNOWN, OpStep, Strides, is_contiguous, link, reshaped_strides, strides_of
 from weft.ops.op import Container, Op, Tensor, TensorLike, type_of
 from weft.ops.view.primitives import broadcast_to, inverse_axes, permute, reshape
 from weft.ops.view.slices import bounds_along, slice_axes, update_slice
@@ -74,14 +74,18 @@ class Expanded(OpStep):
 
 
 class Undecided(OpStep):
-    """A reshape that is a view for some sizes and a copy for others, which only a run tells apart."""
+    """A reshape that is a view for some sizes, or on some ways, and a copy for others."""
+
+    def strides(self, shape: Shape, strides: Strides, args: Mapping[str, Any]) -> Strides:
+        """None that anybody knows."""
+        return (UNKNOWN,) * len(args["shape"])
 
     def get(self, parent: Tensor, args: Mapping[str, Any]) -> Tensor:
         """Refused: the parent has changed, and the result may be a copy."""
         raise CaptureError(
             "reshape",
             f"must be known to be a view or a copy where one of the two is changed, got {type_of(parent)} "
-            f"to {args['shape']}, whose sizes only a run tells",
+            f"to {args['shape']}, of which only a run tells",
             hint="take a .clone() before, or use .view()",
         )
 
@@ -114,7 +118,7 @@ def reshaped(x: Tensor, shape: Shape) -> Tensor:
         return out
     if not hasattr(x, "_link"):
         link(out, x, _RESHAPED, {"shape": shape})
-    elif not is_known((*x.shape, *shape)):
+    elif not is_known((*x.shape, *shape)) or any(s != s for s in strides_of(x)):
         link(out, x, _RESHAPED if is_contiguous(x) else _UNDECIDED, {"shape": shape})
     elif reshaped_strides(x.shape, strides_of(x), shape) is not None:
         link(out, x, _RESHAPED, {"shape": shape})

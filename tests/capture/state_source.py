@@ -1,0 +1,154 @@
+"""Random programs about state: aliases, views, attributes, containers, closures, buffers, changes in place.
+
+A program is the text of a function ``f(a, m, c, n)``: a row of three floats, a matrix of two rows, a number
+that decides branches, and a whole number of turns. It reads and changes the world outside, too: ``o`` has
+attributes, ``L`` is a list, ``D`` a dict, ``net`` a module with a buffer, ``z`` a variable around it. Every
+name that holds a row may hold the same tensor as another one, or a view of it.
+"""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+LOCALS = ("v0", "v1", "v2")
+OUTSIDE = ("o.p", "o.q", "L[0]", "L[1]", 'D["x"]', "z", "o.prop")
+if os.environ.get("PLAIN"):
+    OUTSIDE = OUTSIDE[:-1]
+PREAMBLE = "import weft\n\n\ndef make(o, L, D, net, z):\n    def f(a, m, c, n):\n        nonlocal z\n"
+
+
+class Writer:
+    """The lines of one program."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.lines: list[str] = []
+        self.counter = 0
+
+    def chance(self, percent: int) -> bool:
+        return self.random.randrange(100) < percent
+
+    def put(self, depth: int, text: str) -> None:
+        self.lines.append("    " * (depth + 2) + text)
+
+    # Expressions
+
+    def place(self) -> str:
+        """A name that can be read and assigned."""
+        return self.random.choice((*LOCALS, *LOCALS, *OUTSIDE))
+
+    def held(self) -> str:
+        """Some tensor that has a name, or a view of one: no new tensor."""
+        choice = self.random.randrange(12)
+        if choice < 6:
+            return self.place()
+        if choice == 6:
+            return "a"
+        if choice == 7:
+            return "net.buf"
+        if choice == 8:
+            return f"m[{self.random.randrange(2)}]"
+        if choice == 9:
+            return f"m.view(-1)[{(k := self.random.randrange(4))}:{k + 3}]"
+        if choice == 10:
+            view = self.random.choice(("[:]", ".view(3)", ".detach()", ".reshape(-1)", "[...]"))
+            return f"{self.place()}{view}"
+        return f"{self.place()}.view(1, 3).T.reshape(3, 1)[:, 0]"
+
+    def row(self, deep: int = 2) -> str:
+        """A row of three: some tensor, or a new one."""
+        if deep == 0 or self.chance(35):
+            return self.held()
+        x, y = self.row(deep - 1), self.row(deep - 1)
+        return self.random.choice(
+            (
+                f"({x} + {y} * 0.5)",
+                f"({x} * 0.5)",
+                f"weft.tanh({x})",
+                f"({x} - 0.25)",
+                f"weft.sin({y})",
+                f"({x} * c)",
+            )
+        )
+
+    def test(self) -> str:
+        return self.random.choice(
+            (
+                "c > 0",
+                f"{self.held()}.sum() > 0.3",
+                f"{self.held()}[1] > {self.held()}[0]",
+                "n > 1",
+                "c * 2 < 0.5",
+            )
+        )
+
+    # Statements
+
+    def statement(self, depth: int) -> None:
+        choice = self.random.randrange(100)
+        if choice < 18:
+            self.put(depth, f"{self.place()} = {self.held()}")
+        elif choice < 34:
+            self.put(depth, f"{self.place()} = {self.row()}")
+        elif choice < 62:
+            self.change(depth)
+        elif choice < 66:
+            x, y = self.place(), self.place()
+            self.put(depth, f"{x}, {y} = {y}, {x}")
+        elif choice < 70:
+            self.put(depth, f"w = {self.random.choice(('o', 'o2'))}; w.p = {self.held()}")
+        elif depth >= 3:
+            self.change(depth)
+        elif choice < 88:
+            self.branch(depth)
+        else:
+            self.loop(depth)
+
+    def change(self, depth: int) -> None:
+        x = self.held() if self.chance(70) else self.place()
+        name = x.partition(".")[0].partition("[")[0]
+        forms = [f"{x}.add_({self.row(1)} * 0.5)", f"{x}.mul_(0.5)", f"{x}[1] = c * 0.5", f"{x}[:2] = 0.25"]
+        if x in (*LOCALS, *OUTSIDE, "a", "net.buf"):
+            forms += [f"{x} += {self.row(1)}", f"{x} *= 0.5", f"{x} -= 0.125", f"{x}[0] += c * 0.5"] * 2
+        forms += [f"o2 += {self.row(1)} * 0.25"] if name == "o" and not os.environ.get("PLAIN") else []
+        self.put(depth, self.random.choice(forms))
+
+    def block(self, depth: int) -> None:
+        for _ in range(self.random.randrange(1, 4)):
+            self.statement(depth)
+
+    def branch(self, depth: int) -> None:
+        self.put(depth, f"if {self.test()}:")
+        self.block(depth + 1)
+        if self.chance(50):
+            self.put(depth, "else:")
+            self.block(depth + 1)
+
+    def loop(self, depth: int) -> None:
+        self.counter += 1
+        i = f"i{self.counter}"
+        kind = self.random.randrange(4)
+        if kind == 0:
+            self.put(depth, f"for {i} in range(2):")
+        elif kind == 1:
+            self.put(depth, f"for {i} in range(n):")
+        elif kind == 2:
+            self.put(depth, f"for {i} in m:")
+        else:
+            self.put(depth, f"{i} = 0")
+            self.put(depth, f"while {i} < n:")
+            self.put(depth + 1, f"{i} = {i} + 1")
+        self.block(depth + 1)
+
+
+def program(seed: int) -> str:
+    """The text of one program."""
+    writer = Writer(seed)
+    for name in LOCALS:
+        writer.put(0, f"{name} = {writer.random.choice(('a', 'o.p', 'm[0]', 'a * 0.5', 'L[0]', 'z'))}")
+    writer.put(0, "o2 = o")
+    for _ in range(writer.random.randrange(3, 9)):
+        writer.statement(0)
+    writer.put(0, f"return {writer.random.choice(LOCALS)}, {writer.row(1)}")
+    return PREAMBLE + "\n".join(writer.lines) + "\n\n    return f\n"
