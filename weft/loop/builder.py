@@ -9,49 +9,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from weft.base.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, kind
 from weft.base.sizes import Size
+from weft.loop import ir
 from weft.loop.index import Extent, Index, Variable, divided
-from weft.loop.ir import (
-    Accumulate,
-    Allocate,
-    Barrier,
-    Bind,
-    Block,
-    Buffer,
-    Const,
-    Copy,
-    Declare,
-    Epilogue,
-    Fail,
-    Free,
-    Function,
-    Get,
-    Host,
-    If,
-    Launch,
-    Leave,
-    Load,
-    Local,
-    Loop,
-    LoopKind,
-    Matmul,
-    Measure,
-    Scalar,
-    Set,
-    Space,
-    Statement,
-    Store,
-    Value,
-    Wave,
-    While,
-)
-from weft.loop.known import NUMBERS, Operand, compared, index_of, ordered, with_known
-from weft.loop.signs import sign_of
+from weft.loop.ir import Block, Buffer, Const, Function, Local, Space, Statement, Value
+from weft.loop.known import NUMBERS, Operand, compared, index_of, ordered, sign_of, with_known
 from weft.ops.scalar import Number, ScalarEmitter
 
 S = TypeVar("S", bound=Statement)
@@ -141,7 +108,7 @@ class Builder:
         key = (instruction, dtype, *map(_identity, args))
         found: Value | None = self.recall(key)
         if found is None:
-            found = self.add_statement(Scalar(instruction, tuple(args), dtype))
+            found = self.add_statement(ir.Scalar(instruction, tuple(args), dtype))
             self.remember(key, found)
         return found
 
@@ -279,23 +246,19 @@ class Builder:
         remainder = Index.of(Variable(self._name("t"), by, rest, (index, by, quotient)))
         return quotient, remainder
 
-    def measure(self, size: Extent) -> Value:
-        """The value of a number of elements."""
-        return Index.of(size)
-
     # Memory
 
     def load(self, buffer: Buffer, index: At, mask: Value | None = None) -> Value:
         """The element at an index."""
-        return self.add_statement(Load(buffer, Index.of(index), buffer.dtype, mask))
+        return self.add_statement(ir.Load(buffer, Index.of(index), buffer.dtype, mask))
 
     def store(self, buffer: Buffer, index: At, value: Operand, mask: Value | None = None) -> None:
         """The element at an index becomes a value; a number is converted."""
-        self.add_statement(Store(buffer, Index.of(index), self._operand(value, buffer.dtype), mask))
+        self.add_statement(ir.Store(buffer, Index.of(index), self._operand(value, buffer.dtype), mask))
 
     def copy(self, target: Buffer, at: At, source: Buffer, start: At, count: At) -> None:
         """Elements from one place to another."""
-        self.add_statement(Copy(target, Index.of(at), source, Index.of(start), Index.of(count)))
+        self.add_statement(ir.Copy(target, Index.of(at), source, Index.of(start), Index.of(count)))
 
     # Locals
 
@@ -305,20 +268,20 @@ class Builder:
             assert dtype is not None
             value = self.constant(value, dtype)
         local = Local(value.dtype, self._name("v"))
-        self.add_statement(Declare(local, value))
+        self.add_statement(ir.Declare(local, value))
         return local
 
     def get(self, local: Local) -> Value:
         """What a local holds now."""
-        return self.add_statement(Get(local, local.dtype))
+        return self.add_statement(ir.Get(local, local.dtype))
 
     def set(self, local: Local, value: Operand) -> None:
         """Give a local another value."""
-        self.add_statement(Set(local, self._operand(value, local.dtype)))
+        self.add_statement(ir.Set(local, self._operand(value, local.dtype)))
 
     def accumulate(self, local: Local, instruction: str, value: Value) -> None:
         """``local = instruction(local, value)``, in a fixed order."""
-        self.add_statement(Accumulate(local, instruction, value))
+        self.add_statement(ir.Accumulate(local, instruction, value))
 
     # Structure
 
@@ -338,7 +301,7 @@ class Builder:
             self.block = outer
 
     @contextmanager
-    def _loop(self, start: At, stop: At, kind: LoopKind, lanes: int = 0) -> Iterator[Index]:
+    def _loop(self, start: At, stop: At, kind: ir.LoopKind, lanes: int = 0) -> Iterator[Index]:
         bound = stop if isinstance(stop, int | Size) else None
         if isinstance(stop, Index):
             bound = stop.offset if stop.is_fixed else (stop.bounds() or (None, None))[1]
@@ -348,7 +311,7 @@ class Builder:
         body = Block()
         with self.inside(body):
             yield Index.of(variable)
-        self.add_statement(Loop(variable, Index.of(start), Index.of(stop), body, kind, lanes))
+        self.add_statement(ir.Loop(variable, Index.of(start), Index.of(stop), body, kind, lanes))
 
     def loop(self, stop: At, start: At = 0) -> AbstractContextManager[Index]:
         """A serial loop: ``with b.loop(n) as i``."""
@@ -368,7 +331,7 @@ class Builder:
 
     def barrier(self) -> None:
         """Here the threads of a block wait for each other."""
-        self.add_statement(Barrier())
+        self.add_statement(ir.Barrier())
 
     @contextmanager
     def if_(self, condition: Value) -> Iterator[Block]:
@@ -379,7 +342,7 @@ class Builder:
         then, otherwise = Block(), Block()
         with self.inside(then):
             yield otherwise
-        self.add_statement(If(condition, then, otherwise))
+        self.add_statement(ir.If(condition, then, otherwise))
 
     @contextmanager
     def while_(self, test: Callable[[], Value]) -> Iterator[None]:
@@ -389,7 +352,7 @@ class Builder:
             condition = test()
         with self.inside(body):
             yield
-        self.add_statement(While(before, condition, body))
+        self.add_statement(ir.While(before, condition, body))
 
     def sign(self, x: Value) -> int:
         """See ``weft.ops.elementary.known_sign``."""
@@ -401,7 +364,7 @@ class Builder:
         """Note a failure where a condition holds."""
         if isinstance(condition, Const) and not condition.value:
             return
-        self.add_statement(Fail(condition, number, values))
+        self.add_statement(ir.Fail(condition, number, values))
 
     def matmul(
         self,
@@ -425,14 +388,14 @@ class Builder:
         places = ((a[0], of(a[1])), (b[0], of(b[1])), (c[0], of(c[1])))
         distances = (of(rows[0]), of(rows[1]), of(rows[2]))
         then = None if epilogue is None else self._epilogue(epilogue, c[0].dtype)
-        self.add_statement(Matmul(*places, of(m), of(n), of(k), distances, transposed, add, then))
+        self.add_statement(ir.Matmul(*places, of(m), of(n), of(k), distances, transposed, add, then))
 
-    def _epilogue(self, code: Callable[[Value, Index, Index], Value], dtype: DType) -> Epilogue:
+    def _epilogue(self, code: Callable[[Value, Index, Index], Value], dtype: DType) -> ir.Epilogue:
         element, body = Local(dtype, self._name("v")), Block()
         row, column = Variable(self._name("i")), Variable(self._name("i"))
         with self.inside(body):
             self.set(element, code(self.get(element), Index.of(row), Index.of(column)))
-        return Epilogue(element, row, column, body)
+        return ir.Epilogue(element, row, column, body)
 
 
 def _result(name: str, dtype: DType) -> DType:
@@ -452,10 +415,4 @@ def _identity(x: Value) -> Hashable:
     return id(x)
 
 
-if TYPE_CHECKING:
-
-    def _as_emitter(builder: Builder) -> ScalarEmitter[Value]:
-        return builder  # it has every instruction, or this does not check
-
-
-__all__ = ["Allocate", "Bind", "Builder", "Free", "Host", "Launch", "Leave", "Measure", "Wave"]
+_EMITTER: Callable[[], ScalarEmitter[Value]] = Builder  # it has every instruction, or this does not check

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from weft.base.dtypes import DTYPES, DType, bool_, complex64, complex128, float32, float64, int64, kind
 from weft.base.sizes import Size
@@ -21,7 +21,7 @@ from weft.loop.index import Extent, Index
 from weft.loop.ir import Block, Buffer, Function, Local, Program, Statement, Value
 from weft.loop.signatures import ACCUMULATES, SIGNATURES, dtype_names, signature_problem
 from weft.loop.text import statement_lines
-from weft.loop.walk import blocks_of, written_buffer
+from weft.loop.walk import own_accesses, statements
 
 BLAS_DTYPES = (float32, float64, complex64, complex128)
 MAIN_ONLY = (ir.Launch, ir.Wave, ir.Host, ir.Allocate, ir.Free, ir.Bind, ir.Leave)
@@ -99,11 +99,9 @@ class Checker:
 
     def refuse(self, block: Block, kinds: tuple[type, ...], message: str) -> None:
         """Raise an error for statements of some kinds, inner ones too."""
-        for s in block.statements:
+        for s in statements(block):
             self.statement = s
             self.require(not isinstance(s, kinds), f"{type(s).__name__} {message}")
-            for inner in blocks_of(s):
-                self.refuse(inner, kinds, message)
 
     # Blocks
 
@@ -122,13 +120,10 @@ class Checker:
 
     def prologue(self, block: Block) -> None:
         """What stands before a parallel loop, which every thread does: only its own scratch is written."""
-        for s in block.statements:
+        for s in statements(block):
             self.statement = s
-            target = written_buffer(s)
-            own = target is None or target in self.function.scratch
+            own = all(a.buffer in self.function.scratch for a in own_accesses(s) if a.written)
             self.require(own, "what stands before a parallel loop must not write to memory")
-            for inner in blocks_of(s):
-                self.prologue(inner)
 
     def placed(self, s: Statement, last: bool) -> None:
         """Whether a statement may stand where it does."""
@@ -357,12 +352,12 @@ class Checker:
         self._loop_body(s)
         self.vector, self.varying = None, set()
 
-    def _if_(self, s: ir.If) -> None:
+    def _if(self, s: ir.If) -> None:
         self.uniform(self.use(s.condition, bool_, "a condition"), "a condition")
         self.block(s.then)
         self.block(s.otherwise)
 
-    def _while_(self, s: ir.While) -> None:
+    def _while(self, s: ir.While) -> None:
         with self.inside():
             self.statements(s.test)
             self.statement = s
@@ -379,8 +374,10 @@ class Checker:
         known = s.number >= 0 and (self.failures is None or s.number < self.failures)
         self.require(known, f"the number of a failure must be in the table, got {s.number}")
 
-    def _nothing(self, s: ir.Leave | ir.Barrier) -> None:
+    def _leave(self, s: ir.Leave | ir.Barrier) -> None:
         pass
+
+    _barrier = _leave
 
     def _launch(self, s: ir.Launch) -> None:
         f = s.function
@@ -445,7 +442,7 @@ def _can_reuse(function: Function, read: int, written: int) -> bool:
     )
 
 
-class _Vector:
+class _Vector(NamedTuple):
     """The vector loop around a statement.
 
     Attributes:
@@ -453,44 +450,19 @@ class _Vector:
         accumulated: of these the ones that it accumulates, each with the first instruction that does.
     """
 
-    __slots__ = ("accumulated", "outside")
-
-    def __init__(self, outside: frozenset[Local], accumulated: dict[Local, str]) -> None:
-        self.outside = outside
-        self.accumulated = accumulated
+    outside: frozenset[Local]
+    accumulated: dict[Local, str]
 
 
 def _accumulated(block: Block, outside: frozenset[Local]) -> dict[Local, str]:
     out: dict[Local, str] = {}
-    for s in block.statements:
+    for s in statements(block):
         if isinstance(s, ir.Accumulate) and s.local in outside:
             out.setdefault(s.local, s.instruction)
-        for inner in blocks_of(s):
-            out = _accumulated(inner, outside) | out
     return out
 
 
+# Each class of statements has the method of its name.
 _CHECKS: dict[type, Callable[[Checker, Any], None]] = {
-    ir.Scalar: Checker._scalar,
-    ir.Load: Checker._load,
-    ir.Get: Checker._get,
-    ir.Measure: Checker._measure,
-    ir.Declare: Checker._declare,
-    ir.Set: Checker._set,
-    ir.Accumulate: Checker._accumulate,
-    ir.Store: Checker._store,
-    ir.Loop: Checker._loop,
-    ir.If: Checker._if_,
-    ir.While: Checker._while_,
-    ir.Barrier: Checker._nothing,
-    ir.Copy: Checker._copy,
-    ir.Matmul: Checker._matmul,
-    ir.Fail: Checker._fail,
-    ir.Leave: Checker._nothing,
-    ir.Launch: Checker._launch,
-    ir.Wave: Checker._wave,
-    ir.Host: Checker._host,
-    ir.Allocate: Checker._allocate,
-    ir.Free: Checker._free,
-    ir.Bind: Checker._bind,
+    kind: getattr(Checker, f"_{kind.__name__.lower()}") for kind in ir.STATEMENTS
 }

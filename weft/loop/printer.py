@@ -255,7 +255,7 @@ class Printer:
         """From where to where a loop runs."""
         return f"{self.index(s.start)}..{self.index(s.stop)}"
 
-    def _if_(self, s: ir.If, indent: str) -> None:
+    def _if(self, s: ir.If, indent: str) -> None:
         self.lines.append(f"{indent}if {self.value(s.condition)} {{")
         self.block(s.then, indent + "  ")
         if s.otherwise.statements:
@@ -263,7 +263,7 @@ class Printer:
             self.block(s.otherwise, indent + "  ")
         self.lines.append(indent + "}")
 
-    def _while_(self, s: ir.While, indent: str) -> None:
+    def _while(self, s: ir.While, indent: str) -> None:
         self.lines.append(indent + "while {")
         self.block(s.test, indent + "  ")
         self.lines.append(f"{indent}  test {self.value(s.condition)}")
@@ -290,29 +290,11 @@ class Printer:
         self.lines.append(indent + "}")
 
 
-_LINES: dict[type, Callable[[Printer, Any], str]] = {
-    ir.Scalar: Printer._scalar,
-    ir.Load: Printer._load,
-    ir.Get: Printer._get,
-    ir.Measure: Printer._measure,
-    ir.Declare: Printer._declare,
-    ir.Set: Printer._set,
-    ir.Accumulate: Printer._accumulate,
-    ir.Store: Printer._store,
-    ir.Copy: Printer._copy,
-    ir.Barrier: Printer._barrier,
-    ir.Fail: Printer._fail,
-    ir.Leave: Printer._leave,
-    ir.Launch: Printer._launch,
-    ir.Host: Printer._host,
-    ir.Allocate: Printer._allocate,
-    ir.Free: Printer._free,
-    ir.Bind: Printer._bind,
-}
+# Each class of statements has the method of its name.
 _NESTED: dict[type, Callable[[Printer, Any, str], None]] = {
-    ir.Loop: Printer._loop,
-    ir.If: Printer._if_,
-    ir.While: Printer._while_,
-    ir.Wave: Printer._wave,
-    ir.Matmul: Printer._matmul,
+    kind: getattr(Printer, f"_{kind.__name__.lower()}")
+    for kind in (ir.Loop, ir.If, ir.While, ir.Wave, ir.Matmul)
+}
+_LINES: dict[type, Callable[[Printer, Any], str]] = {
+    kind: getattr(Printer, f"_{kind.__name__.lower()}") for kind in ir.STATEMENTS if kind not in _NESTED
 }

@@ -7,14 +7,13 @@ threads meet at one element without a barrier between them, the interpreter find
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeGuard
 
 from weft.loop import ir
 from weft.loop.check import Checker, is_parallel
 from weft.loop.index import Index, Variable
-from weft.loop.ir import Block, Buffer, Local, Statement, Value
-from weft.loop.walk import blocks_of, statements
+from weft.loop.ir import Block, Local, Statement, Value
+from weft.loop.walk import blocks_of, own_accesses, statements
 
 
 def check_threads(checker: Checker) -> None:
@@ -38,7 +37,7 @@ def check_threads(checker: Checker) -> None:
         checker.statement = s
         checker.require(not _is_threads(s), "a threads loop must be the last statement of a parallel loop")
         checker.require(not isinstance(s, ir.Barrier), "a barrier must stand in a threads loop")
-        for buffer in touched(s):
+        for buffer in (a.buffer for a in own_accesses(s)):
             outside = buffer.space != "shared"
             checker.require(outside, f"shared memory must be used in a threads loop alone, got {buffer.name}")
 
@@ -66,22 +65,6 @@ def _check_scratch(checker: Checker) -> None:
 
 def _is_threads(s: Statement) -> TypeGuard[ir.Loop]:
     return isinstance(s, ir.Loop) and s.kind == "threads"
-
-
-def touched(s: Statement) -> Iterator[Buffer]:
-    """The buffers that a statement itself reads or writes elements of.
-
-    >>> from weft.loop.ir import Leave
-    >>> from weft.loop.threads import touched
-    >>> list(touched(Leave()))
-    []
-    """
-    if isinstance(s, ir.Load | ir.Store):
-        yield s.buffer
-    elif isinstance(s, ir.Copy):
-        yield from (s.target, s.source)
-    elif isinstance(s, ir.Matmul):
-        yield from (buffer for buffer, _ in (s.a, s.b, s.c))
 
 
 class _Uniformity:

@@ -13,8 +13,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop, Statement
-from weft.schedule.accesses import accesses, blocks_of, redirect
+from weft.loop.ir import (
+    Block,
+    Buffer,
+    Copy,
+    Host,
+    If,
+    Launch,
+    Load,
+    Loop,
+    Matmul,
+    Place,
+    Statement,
+    Store,
+    Wave,
+)
+from weft.loop.walk import accesses, blocks_of
 from weft.schedule.index_keys import index_key
 from weft.schedule.reuse import reads_first
 
@@ -58,7 +72,7 @@ class _Elision:
         if entries is None:
             return False
         for s in statements[first:j]:
-            redirect(s, old, new, copy.target_index)
+            _redirect(s, old, new, copy.target_index)
         _delete(statements, copy)
         for block, entry in entries:
             _delete(block, entry)
@@ -139,3 +153,37 @@ def _is_known_at(index: Index, statements: Sequence[Any], position: int) -> bool
     """Whether the scalars in an index are computed before a position, or outside the block."""
     later = {id(s) for s in statements[position:]}
     return all(v.value is None or id(v.value) not in later for v in index.terms)
+
+
+_FIELDS = {
+    Load: (("buffer", "index"),),
+    Store: (("buffer", "index"),),
+    Copy: (("target", "target_index"), ("source", "source_index")),
+}
+_set = object.__setattr__  # statements are frozen for all but the redirection of a buffer that is no more
+
+
+def _redirect(statement: Statement, old: Buffer, new: Buffer, start: Index) -> None:
+    """Let a statement, and all in it, use another buffer, from an index on, instead of one that goes away."""
+    for block in blocks_of(statement):
+        for inner in block.statements:
+            _redirect(inner, old, new, start)
+
+    def moved(place: Place) -> Place:
+        return (new, place[1] + start) if place[0] is old else place
+
+    for buffer, index in _FIELDS.get(type(statement), ()):
+        if getattr(statement, buffer) is old:
+            _set(statement, buffer, new)
+            _set(statement, index, getattr(statement, index) + start)
+    if isinstance(statement, Launch):
+        _set(statement, "buffers", tuple(map(moved, statement.buffers)))
+    elif isinstance(statement, Wave):
+        for launch in statement.launches:
+            _redirect(launch, old, new, start)
+    elif isinstance(statement, Host):
+        _set(statement, "inputs", tuple(map(moved, statement.inputs)))
+        _set(statement, "outputs", tuple(map(moved, statement.outputs)))
+    elif isinstance(statement, Matmul):
+        for name in ("a", "b", "c"):
+            _set(statement, name, moved(getattr(statement, name)))

@@ -25,7 +25,7 @@ from weft.loop.ir import (
     Wave,
     While,
 )
-from weft.schedule.accesses import accesses, blocks_of, own_accesses
+from weft.loop.walk import accesses, blocks_of, own_accesses
 from weft.schedule.index_keys import index_key
 
 ALIGNMENT = 64

@@ -27,7 +27,7 @@ from weft.loop.ir import (
     Wave,
     While,
 )
-from weft.schedule.accesses import blocks_of
+from weft.loop.walk import blocks_of
 from weft.schedule.memory import number_statements
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from weft.loop.builder import Builder
 from weft.loop.ir import Block, Buffer, Load, Loop, Store, While
-from weft.schedule.accesses import blocks_of, own_accesses
+from weft.loop.walk import blocks_of, own_accesses
 from weft.schedule.index_keys import index_key
 
 

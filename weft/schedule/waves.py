@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.loop.ir import Block, Buffer, Launch, Wave
-from weft.schedule.accesses import blocks_of, own_accesses
+from weft.loop.walk import blocks_of, own_accesses
 
 LONGEST = 64  # launches of a wave
 

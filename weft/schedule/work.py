@@ -25,8 +25,8 @@ from weft.loop.ir import (
     Statement,
     While,
 )
+from weft.loop.walk import blocks_of
 from weft.ops.cost import cost_of
-from weft.schedule.accesses import blocks_of
 
 UNKNOWN = 64  # what a number that only the run tells is taken for
 

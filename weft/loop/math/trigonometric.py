@@ -3,13 +3,19 @@
 A float32 x is reduced to x - n pi in [-pi/2, pi/2] and its sine computed in float64, where two parts of pi
 are exact enough up to 2^22. Beyond (``rarely``), x is multiplied exactly by four parts of 1 / (2 pi), chosen
 by the size of x, and whole turns are dropped from the products before they are added.
+
+A float64 x is n pi/2 + r, where r is the sum of two numbers, the second what rounding took from the first.
+Up to 2^20 four parts of pi/2 are subtracted (W. Cody and W. Waite, 1980); beyond, x is multiplied by those
+bits of 2/pi that count, in integers (M. Payne and R. Hanek, 1983). Then sin or cos of r is chosen by n.
 """
 
 from __future__ import annotations
 
-from weft.base.dtypes import float32, float64, int64
-from weft.loop.math.trigonometric_double import cos_of_double, sin_of_double
-from weft.ops.elementary import DOUBLE, estrin, rarely
+from collections.abc import Callable
+from itertools import pairwise
+
+from weft.base.dtypes import float32, float64, int64, uint64
+from weft.ops.elementary import DOUBLE, either, estrin, fast_two_sum, rarely, two_sum, upper_half
 from weft.ops.scalar import ScalarEmitter, Value
 
 _PI = 3.141592653589793
@@ -19,10 +25,16 @@ _TURN_PARTS = (
     (0.15915494039654732, 2.6953480142255515e-09, 4.038449463906148e-18, 6.317065088957875e-27),
     (4.038449450981451e-18, 1.9241762118391763e-26, 4.170716914254881e-35, 2.897178338357036e-44),
 )
-_FAR, _FARTHER = 2.0**22, 2.0**79
+_FAR_SINGLE, _FARTHER = 2.0**22, 2.0**79
 
 # sin(r) / r for |r| <= pi / 2, in r^2; error 2^-27.3
-_SINE = (1.0, -0.16666659544639947, 0.008333066083844702, -0.00019809590168352192, 2.60575082388892e-06)
+_SINE_SINGLE = (
+    1.0,
+    -0.16666659544639947,
+    0.008333066083844702,
+    -0.00019809590168352192,
+    2.60575082388892e-06,
+)
 
 
 def _with_parity(e: ScalarEmitter[Value], shifted: Value, r: Value) -> Value:
@@ -31,7 +43,7 @@ def _with_parity(e: ScalarEmitter[Value], shifted: Value, r: Value) -> Value:
     return e.bitcast(e.xor(e.bitcast(r, int64), sign), float64)
 
 
-def _reduced(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
+def _reduced_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     """r with sin(r) = sin(x + quarter pi) for |x| < 2^22, where the quarter is 0 or 1/2."""
     turns = e.mul(x, 1 / _PI)
     shifted = e.add(e.add(turns, quarter) if quarter else turns, DOUBLE.magic)
@@ -42,7 +54,7 @@ def _reduced(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     return _with_parity(e, shifted, x)
 
 
-def _reduced_far(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
+def _reduced_far_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     """The same for |x| >= 2^22."""
     farther = e.le(_FARTHER, e.abs(x))
     products = [
@@ -63,9 +75,11 @@ def _reduced_far(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
 def _sine_of_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     """sin(x + quarter pi) of a float32."""
     wide = e.cast(x, float64)
-    far = e.le(_FAR, e.abs(wide))
-    r = rarely(e, far, lambda e, x: _reduced_far(e, x, quarter), wide, _reduced(e, wide, quarter))
-    return e.cast(e.mul(r, estrin(e, e.mul(r, r), _SINE)), float32)
+    far = e.le(_FAR_SINGLE, e.abs(wide))
+    r = rarely(
+        e, far, lambda e, x: _reduced_far_single(e, x, quarter), wide, _reduced_single(e, wide, quarter)
+    )
+    return e.cast(e.mul(r, estrin(e, e.mul(r, r), _SINE_SINGLE)), float32)
 
 
 def sin(e: ScalarEmitter[Value], x: Value) -> Value:
@@ -76,3 +90,145 @@ def sin(e: ScalarEmitter[Value], x: Value) -> Value:
 def cos(e: ScalarEmitter[Value], x: Value) -> Value:
     """The cosine."""
     return cos_of_double(e, x) if e.dtype(x) == float64 else _sine_of_single(e, x, 0.5)
+
+
+Parts = tuple[Value, Value, Value]  # n (in the lowest bits of an integer), r, and the rest of r
+
+_HALF_PI = 1.5707963267948966
+_HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
+_HALF_PI_SPLIT = (1.5707963109016418, 1.5893254773528196e-08)  # 26 and 53 bits
+_FAR = 2.0**20
+
+# sin(r) = r + r^3 p(r^2) for |r| <= pi / 4; error 2^-57.9
+_SINE = (
+    -0.1666666666666663, 0.00833333333332184, -0.0001984126982935852, 2.7557313538508876e-06,
+    -2.505073438803807e-08, 1.5895433195021285e-10,
+)  # fmt: skip
+# cos(r) = 1 - r^2 / 2 + r^4 p(r^2); error 2^-63.9
+_COSINE = (
+    0.041666666666666595, -0.0013888888888873338, 2.48015872889975e-05, -2.755731421530974e-07,
+    2.087570511719939e-09, -1.1358732927107205e-11,
+)  # fmt: skip
+
+
+def sin_of_double(e: ScalarEmitter[Value], x: Value) -> Value:
+    """The sine."""
+    return e.select(e.eq(x, 0), x, _turned(e, x, 0))
+
+
+def cos_of_double(e: ScalarEmitter[Value], x: Value) -> Value:
+    """The cosine."""
+    return _turned(e, x, 1)
+
+
+def _turned(e: ScalarEmitter[Value], x: Value, quarters: int) -> Value:
+    """sin(x + quarters pi/2)."""
+    far = e.le(_FAR, e.abs(x))
+
+    def by(
+        reduced: Callable[[ScalarEmitter[Value], Value], Parts[Value]],
+    ) -> Callable[[ScalarEmitter[Value], Value], Value]:
+        return lambda e, x: _sine(e, *reduced(e, x), quarters)
+
+    return rarely(e, far, by(_reduced_far), x, by(_reduced)(e, x))
+
+
+def _sine(e: ScalarEmitter[Value], n: Value, r: Value, rest: Value, quarters: int) -> Value:
+    """sin(r + rest + (n + quarters) pi/2)."""
+    n = e.add(n, quarters) if quarters else n
+    square = e.mul(r, r)
+    odd = e.eq(e.and_(n, 1), 1)
+    out = e.select(odd, _near_cosine(e, r, rest, square), _near_sine(e, r, rest, square))
+    sign = e.shl(e.and_(n, 2), 62)
+    return e.bitcast(e.xor(e.bitcast(out, int64), sign), float64)
+
+
+def _near_sine(e: ScalarEmitter[Value], r: Value, rest: Value, square: Value) -> Value:
+    cube = e.mul(square, r)
+    tail = e.sub(e.mul(rest, 0.5), e.mul(cube, estrin(e, square, _SINE[1:])))
+    small = e.sub(e.sub(e.mul(square, tail), rest), e.mul(cube, _SINE[0]))
+    return e.sub(r, small)
+
+
+def _near_cosine(e: ScalarEmitter[Value], r: Value, rest: Value, square: Value) -> Value:
+    half = e.mul(square, 0.5)
+    main = e.sub(1, half)
+    lost = e.sub(e.sub(1, main), half)
+    tail = e.sub(e.mul(e.mul(square, square), estrin(e, square, _COSINE)), e.mul(r, rest))
+    return e.add(main, e.add(lost, tail))
+
+
+def _reduced(e: ScalarEmitter[Value], x: Value) -> Parts[Value]:
+    """The parts of |x| < 2^20; products with the first three parts of pi/2 (33 bits each) are exact."""
+    shifted = e.add(e.mul(x, 1 / _HALF_PI), DOUBLE.magic)
+    n = e.sub(shifted, DOUBLE.magic)
+    a, b, c, d = _HALF_PI_PARTS
+    r, rest = two_sum(e, e.sub(x, e.mul(n, a)), e.neg(e.mul(n, b)))
+    r, rest = two_sum(e, r, e.sub(rest, e.mul(n, c)))
+    return e.bitcast(shifted, int64), r, e.sub(rest, e.mul(n, d))
+
+
+# Far from zero: 34 zeros, then the bits of 2/pi, in words of 64
+
+_WORDS = (
+    0x0000000028BE60DB, 0x9391054A7F09D5F4, 0x7D4D377036D8A566, 0x4F10E4107F9458EA, 0xF7AEF1586DC91B8E,
+    0x909374B801924BBA, 0x827464873F877AC7, 0x2C4A69CFBA208D7D, 0x4BAED1213A671C09, 0xAD17DF904E64758E,
+    0x60D4CE7D272117E2, 0xEF7E4A0EC7FE25FF, 0xF7816603FBCBC462, 0xD6829B47DB4D9FB3, 0xC9F2C26DD3D18FD9,
+    0xA797FA8B5D49EEB1, 0xFAF97C5ECF41CE7D, 0xE294A4BA9AFED7EC, 0x47E357421580CC11,
+)  # fmt: skip
+
+
+def _window(e: ScalarEmitter[Value], place: Value) -> list[Value]:
+    """192 bits of ``_WORDS``, beginning at a place, in three words."""
+    words: list[Value] = [e.constant(word, uint64) for word in _WORDS]
+    for step in (8, 4, 2, 1):
+        skip = e.eq(e.and_(place, step * 64), step * 64)
+        words = [e.select(skip, words[i + step], words[i]) for i in range(step + 3)]
+    shift = e.and_(place, 63)
+    rest = e.sub(63, shift)  # of two shifts, one by 1: a shift by 64 is not defined
+    return [e.or_(e.shl(a, shift), e.shr(e.shr(b, 1), rest)) for a, b in pairwise(words)]
+
+
+def _high_product(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
+    """The upper 64 of the 128 bits of a product, x < 2^53."""
+    low = 0xFFFFFFFF
+    a, b, c, d = e.shr(x, 32), e.and_(x, low), e.shr(y, 32), e.and_(y, low)
+    first = e.add(e.mul(a, d), e.shr(e.mul(b, d), 32))
+    second = e.add(e.mul(b, c), e.and_(first, low))
+    return e.add(e.add(e.mul(a, c), e.shr(first, 32)), e.shr(second, 32))
+
+
+def _quarter_turns(e: ScalarEmitter[Value], x: Value) -> tuple[Value, Value]:
+    """x / (pi/2) modulo 4 for x >= 2^20, in units of 2^-62 and 2^-126."""
+    bits = e.bitcast(x, uint64)
+    place = e.sub(e.shr(bits, 52), 1043)
+    whole = e.or_(e.and_(bits, (1 << 52) - 1), 1 << 52)
+    high, middle, low = _window(e, place)
+    below = e.mul(whole, middle)
+    second = e.add(below, _high_product(e, whole, low))
+    carry = e.cast(e.lt(second, below), uint64)
+    return e.add(e.add(e.mul(whole, high), _high_product(e, whole, middle)), carry), second
+
+
+def _reduced_far(e: ScalarEmitter[Value], x: Value) -> Parts[Value]:
+    """The parts of |x| >= 2^20; of infinity, NaN."""
+    first, second = _quarter_turns(e, e.abs(x))
+    n = e.shr(e.add(first, 1 << 61), 62)
+    signed = e.bitcast(e.sub(first, e.shl(n, 62)), int64)
+    main = e.cast(signed, float64)
+    left = e.cast(e.sub(signed, e.cast(main, int64)), float64)
+    tail = e.add(left, e.mul(e.cast(e.shr(second, 1), float64), 2.0**-63))
+    negative = e.lt(x, 0)
+    unit = e.select(
+        e.lt(e.abs(x), float("inf")), either(e, negative, -(2.0**-62), 2.0**-62, float64), float("nan")
+    )
+    r, rest = _times_half_pi(e, *fast_two_sum(e, e.mul(main, unit), e.mul(tail, unit)))
+    n = e.bitcast(n, int64)
+    return e.select(negative, e.neg(n), n), r, rest
+
+
+def _times_half_pi(e: ScalarEmitter[Value], main: Value, tail: Value) -> tuple[Value, Value]:
+    a, b = _HALF_PI_SPLIT
+    upper = upper_half(e, main)
+    small = e.add(e.mul(main, b), e.mul(e.add(e.sub(main, upper), tail), a))
+    return fast_two_sum(e, e.mul(upper, a), small)

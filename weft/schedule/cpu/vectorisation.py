@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.loop.index import Index, Variable
 from weft.loop.ir import Block, If, Load, Loop, LoopKind, Scalar, Store
-from weft.schedule.accesses import blocks_of
+from weft.loop.walk import blocks_of
 from weft.schedule.index_keys import index_key
 
 LEAST = 32  # iterations: shorter loops are left to LLVM

@@ -39,7 +39,7 @@ from weft.loop.ir import (
     Store,
     While,
 )
-from weft.loop.signs import sign_of
+from weft.loop.known import sign_of
 
 _NARROWED = frozenset({"lt", "le", "eq", "div", "rem", "cast"})  # gain where indices take 32 bits
 Way = Callable[[Any], None]  # of one class of statements
