@@ -7,7 +7,7 @@ goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
 from weft.base.dtypes import DType, int64
@@ -77,6 +77,11 @@ class Index:
     def is_fixed(self) -> bool:
         """Whether no variable is in it."""
         return not self.terms
+
+    @property
+    def key(self) -> Hashable:
+        """The same for two indices that are always equal, as far as their terms show."""
+        return (frozenset(self.terms.items()), self.offset) if self.terms else self.offset
 
     def stride(self, variable: Variable) -> Extent:
         """How far it goes when a variable grows by one; other variables may hide it in their value."""

@@ -29,8 +29,7 @@ from weft.loop.ir import (
     Wave,
 )
 from weft.loop.walk import accesses, blocks_of
-from weft.schedule.index_keys import index_key
-from weft.schedule.reuse import reads_first
+from weft.schedule.bodies import reads_first
 
 
 def elide_copies(block: Block, temporaries: list[Buffer]) -> None:
@@ -118,7 +117,7 @@ def _touches(statement: Statement, buffer: Buffer) -> bool:
 
 def _is_whole(copy: Copy) -> bool:
     whole = copy.count.is_fixed and copy.count.offset == copy.source.size
-    return whole and index_key(copy.source_index) == 0
+    return whole and copy.source_index.key == 0
 
 
 def _is_inverse(statement: Statement, copy: Copy) -> bool:
@@ -127,15 +126,15 @@ def _is_inverse(statement: Statement, copy: Copy) -> bool:
         isinstance(statement, Copy)
         and statement.source is copy.target
         and statement.target is copy.source
-        and index_key(statement.source_index) == index_key(copy.target_index)
-        and index_key(statement.target_index) == index_key(copy.source_index)
+        and statement.source_index.key == copy.target_index.key
+        and statement.target_index.key == copy.source_index.key
     )
 
 
 def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> bool:
     """Whether a launch or a loop that makes old may write to the memory of new, which it reads."""
     if isinstance(statement, Loop):
-        return index_key(start) == 0 and reads_first(statement, new, old)
+        return start.key == 0 and reads_first(statement, new, old)
     if not isinstance(statement, Launch):
         return False
     places = statement.buffers
@@ -144,8 +143,7 @@ def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> b
     if len(target) != 1:
         return False
     return all(
-        index_key(places[n][1]) == index_key(start) and (n, target[0]) in statement.function.reuses
-        for n in mentions
+        places[n][1].key == start.key and (n, target[0]) in statement.function.reuses for n in mentions
     )
 
 

@@ -18,12 +18,11 @@ from weft.ir.graph import Graph, Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Bind, Block, Const, If, Leave, While
+from weft.passes.loops import Counter, find_counter
 from weft.schedule.arrays import Array, Progression
-from weft.schedule.counters import Counter, find_counter
 from weft.schedule.histories import History, find_histories
-from weft.schedule.nested import Lower, is_same, lower_region, put
 from weft.schedule.pointwise.rules import as_constant
-from weft.schedule.region import Scope
+from weft.schedule.region import Lower, Scope, is_same, lower_region, put
 
 _ROWS = 16  # that a loop which collects has room for at first
 

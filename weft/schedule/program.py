@@ -16,9 +16,8 @@ from weft.loop.ir import Buffer, Const, Function, Program
 from weft.ops.size import iota
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.choices import enabled
-from weft.schedule.control import is_control, lower_control
+from weft.schedule.control import change_element, changes_element, is_control, lower_control
 from weft.schedule.copy_elision import elide_copies
-from weft.schedule.elements import change_element, changes_element
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan_checks import lower_with_checks

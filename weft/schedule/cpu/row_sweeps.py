@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from weft.base.dtypes import DType
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
+from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Load, Loop, Store
-from weft.schedule.accumulation import identity
+from weft.schedule.accumulation import identity, sum_dtype
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.partials import accumulator, clipped
 from weft.schedule.fusion import is_reduction
 from weft.schedule.pointwise.rules import Reader
 from weft.schedule.strides import reshape_index
@@ -301,6 +302,16 @@ class Sweeps:
         for v, target in self.targets.items():
             if self.row_kernel.kinds[v] == "all":
                 self.b.store(target.buffer, self._partial(target, block, 0), self.b.get(self.totals[v]))
+
+
+def clipped(b: Builder, index: Index, stop: Any) -> Index:
+    """An index, or the end that it must not go beyond."""
+    return b.term(b.min(index, Index.of(stop)))
+
+
+def accumulator(value: Value) -> DType:
+    """What a reduction is accumulated in: half precision in float32."""
+    return sum_dtype(value.type.dtype)
 
 
 def is_uneven(loop: Any) -> bool:

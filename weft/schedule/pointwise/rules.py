@@ -22,7 +22,6 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Const, Value
 from weft.schedule.arrays import Array, Progression
-from weft.schedule.index_keys import index_key
 from weft.schedule.strides import reshape_index, source_index
 
 Indices = tuple[Index, ...]
@@ -101,7 +100,7 @@ class Reader:
             if not mask.value:
                 return Const(np.zeros((), value.type.dtype)[()], value.type.dtype)
             mask = None
-        key = ("read", id(value), tuple(map(index_key, index)), None if mask is None else id(mask))
+        key = ("read", id(value), tuple([i.key for i in index]), None if mask is None else id(mask))
         found = self.builder.recall(key)
         if found is None:
             found = self._find(value, index, mask)

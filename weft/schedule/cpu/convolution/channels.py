@@ -11,8 +11,7 @@ from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.convolution.padding import padded
-from weft.schedule.cpu.convolution.plan import Convolution
+from weft.schedule.cpu.convolution.plan import Convolution, padded
 from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts
 from weft.schedule.cpu.matmul.loops import Contraction
@@ -130,7 +129,7 @@ class _Channels:
 
     def _contraction(self, group: Index, channels: Index, taps: Index, finish: Any) -> Contraction:
         conv, x, w, b = self.conv, self.x, self.w, self.b
-        steps = self._steps()
+        steps = summed(conv, x, w, self.cut)
         moved = (group * conv.channels + channels * steps[0].extent) * x.strides[1]
         across = group * (conv.outputs * w.strides[0]) + channels * (steps[0].extent * w.strides[1])
         if len(steps) > 1:
@@ -144,26 +143,18 @@ class _Channels:
             part = channels * self.cut[1] + taps
             finish((i, group * conv.outputs + column, *at), part, value)
 
+        left, right = Side(x.buffer, x.offset + moved), Side(w.buffer, w.offset + across)
+        columns, tile = (conv.outputs, w.strides[0]), (self.tiling.rows, self.tiling.lanes)
+        left_rows = (rows, (x.strides[0], *strides))
         return Contraction(
-            b,
-            Side(x.buffer, x.offset + moved),
-            Side(w.buffer, w.offset + across),
-            (rows, (x.strides[0], *strides)),
-            (conv.outputs, w.strides[0]),
-            steps,
-            (self.tiling.rows, self.tiling.lanes),
-            finish_element,
-            self.panel,
-            stage=self.stage,
+            b, left, right, left_rows, columns, steps, tile, finish_element, self.panel, self.stage
         )
 
-    def _steps(self) -> list[Step]:
-        """What is summed over: channels, then the axes of taps."""
-        conv = self.conv
-        steps = [Step(conv.channels // self.cut[0], self.x.strides[1], self.w.strides[1])]
-        for axis, taps in enumerate(conv.taps):
-            extent = taps // self.cut[1] if axis == 0 else taps
-            steps.append(
-                Step(extent, self.x.strides[2 + axis] * conv.dilation[axis], self.w.strides[2 + axis])
-            )
-        return steps
+
+def summed(conv: Convolution, x: Array, w: Array, cut: tuple[int, int] = (1, 1)) -> list[Step]:
+    """What is summed over: channels, then the axes of taps; of a part, where they are cut."""
+    steps = [Step(conv.channels // cut[0], x.strides[1], w.strides[1])]
+    for axis, taps in enumerate(conv.taps):
+        extent = taps // cut[1] if axis == 0 else taps
+        steps.append(Step(extent, x.strides[2 + axis] * conv.dilation[axis], w.strides[2 + axis]))
+    return steps

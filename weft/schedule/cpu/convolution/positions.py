@@ -11,8 +11,7 @@ from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.convolution.padding import padded, write_padded
-from weft.schedule.cpu.convolution.plan import Convolution, counts_through, line_blocks
+from weft.schedule.cpu.convolution.plan import Convolution, counts_through, line_blocks, padded, write_padded
 from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.epilogue import Epilogue
 from weft.schedule.cpu.matmul.loops import Contraction
@@ -159,17 +158,14 @@ class _Positions:
             else:
                 self._finish((i, first + row, *at, column), value)
 
-        Contraction(
-            b,
+        left, rows = (
             Side(w.buffer, w.offset + first * w.strides[0]),
-            start,
             ((conv.outputs // self.parts,), (w.strides[0],)),
-            (self.count, self.apart),
-            steps,
-            (self.tiling.rows, self.tiling.lanes),
-            finish,
-            again=self.sums is not None,
-        ).write(Index.of(0), 1, Index.of(0), 1)
+        )
+        columns, tile = (self.count, self.apart), (self.tiling.rows, self.tiling.lanes)
+        again = self.sums is not None
+        product = Contraction(b, left, start, rows, columns, steps, tile, finish, again=again)
+        product.write(Index.of(0), 1, Index.of(0), 1)
 
     def _cut(self, i: Index, first: Index, line: Index, at: list[Index]) -> None:
         """Hand on the sums, without what lies beyond the ends of lines."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -113,7 +114,7 @@ class Contraction:
                     with self.b.loop(count // each) as i:
                         self._tile(start + first + i * each, each, column, lanes, right, steps, apart)
 
-        count, height = _product(self.rows[0]), self.tile[0]
+        count, height = size_of(self.rows[0]), self.tile[0]
         each = count // height // groups
         with self.b.loop(each) as i:
             write((group * each + i) * height, height)
@@ -200,10 +201,3 @@ def _pieces(size: Any, lanes: int) -> list[Any]:
             out.append(lanes)
             size -= lanes
     return [*out, size] if size else out
-
-
-def _product(shape: Shape) -> Any:
-    total: Any = 1
-    for size in shape:
-        total = total * size
-    return total
