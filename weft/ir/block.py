@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -24,29 +25,21 @@ class Definition(NamedTuple):
     at: int
 
 
+@dataclass(eq=False, slots=True)
 class Line:
     """What a line says: outputs, op, arguments (name or "", what is given, where), and what follows them."""
 
-    def __init__(
-        self,
-        start: int,
-        at: int,
-        outputs: list[Definition],
-        op: str,
-        called: bool,
-        arguments: list[tuple[str, Any, int]],
-    ) -> None:
-        self.start = start
-        self.at = at
-        self.outputs = outputs
-        self.op = op
-        self.called = called
-        self.arguments = arguments
-        self.regions: list[tuple[str, int | None, Graph, int]] = []
-        self.uses: list[Ref | Literal] = []
-        self.only: tuple[int, ...] | None = None
-        self.keep: tuple[int, ...] = ()
-        self.location: Location | None = None
+    start: int
+    at: int
+    outputs: list[Definition]
+    op: str
+    called: bool
+    arguments: list[tuple[str, Any, int]]
+    regions: list[tuple[str, int | None, Graph, int]] = field(default_factory=list)
+    uses: list[Ref | Literal] = field(default_factory=list)
+    only: tuple[int, ...] | None = None
+    keep: tuple[int, ...] = ()
+    location: Location | None = None
 
 
 class Block:

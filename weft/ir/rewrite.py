@@ -319,6 +319,19 @@ def map_regions(node: Node, function: Callable[[Graph], Graph]) -> Node:
     return Node(node.op, node.inputs, attrs, node.outputs, node.location)
 
 
+def reading(node: Node, now: Mapping[Value, Value]) -> Node:
+    """A node with the values that stand for its inputs; the same object where none does."""
+    if now.keys().isdisjoint(node.inputs):
+        return node
+    return Node(node.op, [now.get(v, v) for v in node.inputs], node.attrs, node.outputs, node.location)
+
+
+def giving(graph: Graph, now: Mapping[Value, Value], **changes: Any) -> Graph:
+    """A graph with other parts, which gives the values that stand for its results."""
+    updates = [(old, now.get(v, v)) for old, v in graph.updates]
+    return graph.replace(outputs=[now.get(v, v) for v in graph.outputs], updates=updates, **changes)
+
+
 def _located(node: Node, location: Location | None) -> Node:
     """A node that comes from a place if it came from none, with what is in its regions."""
     if node.location is not None or location is None:

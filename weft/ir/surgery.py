@@ -14,6 +14,7 @@ from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.labels import ConstantNames, Labels
 from weft.ir.order import kahn_order
+from weft.ir.rewrite import giving, reading
 
 Named = Value | str
 
@@ -197,11 +198,4 @@ def replace_values(graph: Graph, new: Mapping[Named, Named]) -> Graph:
     for old, other in by.items():
         if old.type != other.type:
             raise GraphError("replace_values", f"types must agree, got {old!r} and {other!r}")
-    nodes = [
-        Node(n.op, [by.get(v, v) for v in n.inputs], n.attrs, n.outputs, n.location) for n in graph.nodes
-    ]
-    return graph.replace(
-        nodes=kahn_order(nodes),
-        outputs=[by.get(v, v) for v in graph.outputs],
-        updates=[(old, by.get(made, made)) for old, made in graph.updates],
-    )
+    return giving(graph, by, nodes=kahn_order([reading(n, by) for n in graph.nodes]))

@@ -40,7 +40,7 @@ def _as_index(x: Operand) -> Index:
 
 def compared(x: Operand, y: Operand, *, strict: bool) -> Const | None:
     """Whether one is below another (or equal, unless strict), where their bounds tell."""
-    left, right = _bounds(x), _bounds(y)
+    left, right = bounds_of(x), bounds_of(y)
     if left is None or right is None or not any(isinstance(v, Index | Const) for v in (x, y)):
         return None
     if left[1] < right[0] or (not strict and left[1] == right[0]):
@@ -58,7 +58,7 @@ def with_known(x: Operand, y: Operand, decides: bool) -> Value | None:
     return None
 
 
-def _bounds(x: Operand) -> tuple[int, int] | None:
+def bounds_of(x: Operand) -> tuple[int, int] | None:
     """The least and the largest value of an index or a whole number, where they are known."""
     if isinstance(x, Index):
         return x.bounds()

@@ -94,26 +94,19 @@ def as_loop(node: Node) -> Loop | None:
     return None
 
 
-def loop_node(
-    loop: Loop,
-    *,
-    inits: Sequence[Value],
-    rows: Sequence[Value],
-    fixed: Sequence[Value],
-    body: Graph,
-    test: Graph | None,
-    outputs: Sequence[Value],
-    **changes: object,
-) -> Node:
-    """The node of a loop with other parts; one that collects nothing tells no number of trips."""
-    attrs: dict[str, Any] = {**loop.node.attrs, "body": body, "carries": len(inits), **changes}
+def remade(loop: Loop, outputs: Sequence[Value], **parts: Any) -> Loop:
+    """A loop with other parts and outputs; one that collects nothing tells no number of trips."""
+    changed: dict[str, Any] = {name: tuple(p) if type(p) is list else p for name, p in parts.items()}
+    new = loop._replace(**changed)
+    attrs: dict[str, Any] = {**loop.node.attrs, "body": new.body, "carries": len(new.inits)}
     if loop.node.op is scan:
-        attrs["mapped"] = len(rows)
+        attrs["mapped"] = len(new.rows)
     else:
-        attrs["test"] = test
-        if len(outputs) == len(inits):
+        attrs["test"] = new.test
+        if len(outputs) == len(new.inits):
             attrs["trips"] = None
-    return Node(loop.node.op, [*loop.steps, *inits, *rows, *fixed], attrs, outputs, loop.node.location)
+    inputs = [*new.steps, *new.inits, *new.rows, *new.fixed]
+    return new._replace(node=Node(loop.node.op, inputs, attrs, outputs, loop.node.location))
 
 
 def with_inputs(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:

@@ -42,7 +42,7 @@ def _unroll(draft: Draft, node: Node, limit: int) -> Sequence[Value] | None:
     state: list[Value] = list(loop.inits)
     columns: list[list[Value]] = [[] for _ in loop.stacks]
     for i in range(steps - 1, -1, -1) if node.attrs["reverse"] else range(steps):
-        rows = [_row(draft, x, i) for x in loop.rows]
+        rows = [take_row(draft, x, i) for x in loop.rows]
         outs = draft.expand(with_own_sizes(loop.body, f"_{i}"), [*state, *rows, *loop.fixed])
         state = outs[: len(state)]
         for column, value in zip(columns, outs[len(state) :], strict=True):
@@ -61,7 +61,8 @@ def _steps(draft: Draft, loop: Loop) -> int | None:
     return None if array is None else int(array)
 
 
-def _row(draft: Draft, x: Value, i: int) -> Value:
+def take_row(draft: Draft, x: Value, i: int) -> Value:
+    """Row i of a value."""
     shape = x.type.shape
     bounds = {
         "starts": (i, *[0] * (len(shape) - 1)),

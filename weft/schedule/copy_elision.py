@@ -12,22 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from weft.loop import ir
 from weft.loop.index import Index
-from weft.loop.ir import (
-    Block,
-    Buffer,
-    Copy,
-    Host,
-    If,
-    Launch,
-    Load,
-    Loop,
-    Matmul,
-    Place,
-    Statement,
-    Store,
-    Wave,
-)
+from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop, Place, Statement
 from weft.loop.walk import accesses, blocks_of
 from weft.schedule.bodies import reads_first
 
@@ -154,8 +141,8 @@ def _is_known_at(index: Index, statements: Sequence[Any], position: int) -> bool
 
 
 _FIELDS = {
-    Load: (("buffer", "index"),),
-    Store: (("buffer", "index"),),
+    ir.Load: (("buffer", "index"),),
+    ir.Store: (("buffer", "index"),),
     Copy: (("target", "target_index"), ("source", "source_index")),
 }
 _set = object.__setattr__  # statements are frozen for all but the redirection of a buffer that is no more
@@ -176,12 +163,12 @@ def _redirect(statement: Statement, old: Buffer, new: Buffer, start: Index) -> N
             _set(statement, index, getattr(statement, index) + start)
     if isinstance(statement, Launch):
         _set(statement, "buffers", tuple(map(moved, statement.buffers)))
-    elif isinstance(statement, Wave):
+    elif isinstance(statement, ir.Wave):
         for launch in statement.launches:
             _redirect(launch, old, new, start)
-    elif isinstance(statement, Host):
+    elif isinstance(statement, ir.Host):
         _set(statement, "inputs", tuple(map(moved, statement.inputs)))
         _set(statement, "outputs", tuple(map(moved, statement.outputs)))
-    elif isinstance(statement, Matmul):
+    elif isinstance(statement, ir.Matmul):
         for name in ("a", "b", "c"):
             _set(statement, name, moved(getattr(statement, name)))

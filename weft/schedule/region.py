@@ -10,11 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.base.sizes import named_size
+import numpy as np
+
+from weft.base.sizes import is_known, named_size
+from weft.errors import WeftError
 from weft.ir.graph import Graph, Node, Value
+from weft.ir.interpret import placed
 from weft.ir.size_definitions import sizes_defined, sizes_of, sizes_used
 from weft.ir.types import TensorType
 from weft.loop.ir import Const
+from weft.ops.classes import class_error
+from weft.ops.index import bounds_error
+from weft.ops.linalg.common import singular_error
 from weft.schedule.arrays import Array, Progression, as_progression
 from weft.schedule.pointwise.rules import Reader, as_constant
 from weft.schedule.strides import view_of
@@ -53,8 +60,6 @@ class Failure:
 
     def error(self, values: Sequence[int]) -> Exception:
         """The error that a run raises, with the values that the code noted."""
-        from weft.schedule.failures import failure_error
-
         return failure_error(self.node, self.kind, values)
 
 
@@ -235,3 +240,34 @@ def is_same(a: Array, b: Array) -> bool:
     """Whether two arrays are one in memory."""
     same_start = a.offset is b.offset or repr(a.offset) == repr(b.offset)
     return a.buffer is b.buffer and same_start and a.strides == b.strides
+
+
+def failure_error(node: Node, kind: str, values: Sequence[int]) -> Exception:
+    """The error of a node that failed in a way that its lowering names, with the values it noted.
+
+    >>> import weft
+    >>> from weft.schedule.region import failure_error
+    >>> graph = weft.make_graph(lambda x, i: x[i])(weft.ones(3), weft.tensor(0))
+    >>> node = next(n for n in graph.nodes if n.op.name == "gather")
+    >>> print(str(failure_error(node, "bounds", [0, 3, 7])).splitlines()[0])
+    gather: index must be in -3..2 for axis 0 of size 3, got 7
+    """
+    count, error = _ERRORS[kind]
+    return placed(error(node, *values[:count]), node)
+
+
+def _singular(node: Node, number: int) -> WeftError:
+    a = node.inputs[0].type
+    lead = a.shape[:-2]
+    if not lead:
+        return singular_error(node.op.name, str(a))
+    index = np.unravel_index(number, lead) if is_known(lead) else (number,)
+    return singular_error(node.op.name, f"matrix {', '.join(map(str, index))} of {a}")
+
+
+# By kind of failure, how many values are noted, and the error that they make.
+_ERRORS: dict[str, tuple[int, Callable[..., WeftError]]] = {
+    "bounds": (3, lambda node, axis, size, index: bounds_error(node.op.name, axis, size, index)),
+    "class": (3, lambda node, classes, ignore, got: class_error(classes, ignore, got)),
+    "singular": (1, _singular),
+}

@@ -3,8 +3,8 @@
 It is a minimum cut. Each value is an edge that costs its bytes, between what only the forward pass can give
 (results of ops that are not run twice, and inputs) and what gradients need. What is cut is saved. Ops that
 work element by element or only move elements are cheap: the backward graph may run them again, but chains of
-them only up to a limit. So are products that are much larger than their factors, and softmax: the weights of
-attention on a long sequence are not saved.
+them only up to a limit. So are products that are much larger than their factors, and ops that say so, such as
+softmax: the weights of attention on a long sequence are not saved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from weft.base.sizes import Size, bind, size_names
 from weft.ir.graph import Array, Node, Value
 from weft.ir.size_definitions import first_definitions, sizes_defined, sizes_of, sizes_used
 from weft.ops.contract import matrix_multiply as matmul
-from weft.ops.softmax import softmax_op
 from weft.transform.maxflow import Network
 
 LONGEST_CHAIN = 16  # of ops that are run again one after another
@@ -94,7 +93,8 @@ def bytes_of(value: Value) -> int:
 
 def is_cheap(node: Node) -> bool:
     """Whether running a node twice costs less than keeping what it gives."""
-    return bool(node.op.accepts or node.op.scalar or node.op.moves or node.op is softmax_op) or _grows(node)
+    op = node.op
+    return bool(op.accepts or op.scalar or op.moves or op.cheap_again) or _grows(node)
 
 
 def _grows(node: Node) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.backends import DEFAULT_BACKEND, backend_named
 from weft.backends.backend import Array, Arrays, Run
-from weft.backends.eager.native import build, empty
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.ops.view.primitives import permute
@@ -77,3 +77,8 @@ def _turned(graph: Graph, inputs: Sequence[Order], outputs: Sequence[Order]) -> 
 
 def _turned_type(kind: TensorType, order: Order) -> TensorType:
     return kind if order is None else TensorType(tuple([kind.shape[i] for i in order]), kind.dtype)
+
+
+_backend = backend_named(DEFAULT_BACKEND)
+build = _backend.build
+empty = _backend.empty

@@ -18,21 +18,19 @@ import llvmlite.binding as llvm
 
 from weft.backends.llvm.cache import Cache, default_cache
 from weft.backends.llvm.code import Code, early, lock
-from weft.backends.llvm.compilation import Compilation, declared_names, defined_names
-from weft.backends.llvm.compiler import PIPELINE, Compiler, Source, machine_for
+from weft.backends.llvm.compiler import (
+    PIPELINE,
+    Compilation,
+    Compiler,
+    Source,
+    declared_names,
+    defined_names,
+    machine_for,
+)
 from weft.backends.llvm.target import Target, host_target
 from weft.errors import GraphError
 
-__all__ = ["Code", "Engine", "Library", "default_engine"]
-
-
-class Library:
-    """Machine code that was linked together; it stays in memory as long as this object."""
-
-    __slots__ = ("__weakref__", "_tracker")
-
-    def __init__(self, tracker: Any) -> None:
-        self._tracker = tracker
+__all__ = ["Code", "Engine", "default_engine"]
 
 
 class Engine:
@@ -154,8 +152,7 @@ class Engine:
         except RuntimeError as error:
             missing = ", ".join(sorted(open_names.difference(known, self._symbols)))
             raise GraphError("llvm", f"the code must link, got {error} with {missing} from outside") from None
-        library = Library(tracker)
-        codes = {name: Code(name, tracker[name], library) for name in defined}
+        codes = {name: Code(name, tracker[name], tracker) for name in defined}
         self._known.update(codes)
         return codes
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.backends.backend import Array, Arrays
 from weft.backends.llvm.driver import build_executable, compile_program
-from weft.backends.llvm.emit.records import RECORD, recorded_statements
+from weft.backends.llvm.emit.launches import RECORD, recorded_statements
 from weft.backends.llvm.run import NativeExecutable
 from weft.base.dtypes import DType, kind
 from weft.base.sizes import bind

@@ -21,7 +21,7 @@ from weft.ops.arithmetic import add, mul
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.passes.dce import pick
-from weft.passes.loops import Loop, as_loop, loop_node, with_inputs
+from weft.passes.loops import Loop, remade, with_inputs
 from weft.passes.lowering.along import Around, Stacks, has_room, is_view
 from weft.transform.partition import bytes_of
 
@@ -178,18 +178,9 @@ def _without(loop: Loop, plan: _Plan) -> Loop:
     stacks = [Value(TensorType((length, *v.type.shape), v.type.dtype)) for v in plan.kept]
     inputs = [*pick(body.inputs[:n], stay), *body.inputs[n:]]
     outputs = [*pick(after, stay), *loop.collected, *plan.kept]
-    node = loop_node(
-        loop,
-        inits=pick(loop.inits, stay),
-        rows=loop.rows,
-        fixed=loop.fixed,
-        body=with_inputs(body.replace(nodes=needed_nodes(nodes, outputs), outputs=outputs), inputs, outputs),
-        test=None,
-        outputs=[*pick(outs, stay), *loop.stacks, *stacks],
-    )
-    new = as_loop(node)
-    assert new is not None
-    return new
+    inner = with_inputs(body.replace(nodes=needed_nodes(nodes, outputs), outputs=outputs), inputs, outputs)
+    given = [*pick(outs, stay), *loop.stacks, *stacks]
+    return remade(loop, given, inits=pick(loop.inits, stay), body=inner)
 
 
 def _at_once(around: Around, stacks: Stacks, product: _Product) -> Value:

@@ -9,12 +9,13 @@ one product after it (see ``product_sums``). Only the order of additions is anot
 from __future__ import annotations
 
 from weft.ir.graph import Graph, Node, Value
+from weft.ir.rewrite import giving, reading
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.view.primitives import permute, reshape
 from weft.passes.base import graph_pass
 from weft.passes.dce import dce
-from weft.passes.loops import Loop, with_inputs
-from weft.passes.lowering.along import Around, Stacks, as_scan, changed, follow_rows, has_room, share_stacks
+from weft.passes.loops import Loop, remade, with_inputs
+from weft.passes.lowering.along import Around, Stacks, as_scan, follow_rows, has_room, share_stacks
 from weft.passes.lowering.product_sums import take_sums
 from weft.transform.partition import bytes_of
 
@@ -38,7 +39,7 @@ def take_products(graph: Graph) -> Graph:
         return graph
     around, same = Around(graph), True
     for node in graph.nodes:
-        node = around.renamed(node)
+        node = reading(node, around.now)
         loop = as_scan(node)
         if loop is None or _is_short(loop):
             around.add(node)
@@ -46,7 +47,7 @@ def take_products(graph: Graph) -> Graph:
         loop = share_stacks(around, _take_before(around, follow_rows(around, loop)))
         taken = take_sums(around, loop)
         same = same and not taken and loop.node is node
-    return graph if same else dce(around.finish())
+    return graph if same else dce(giving(graph, around.now, nodes=around.nodes))
 
 
 def _is_short(loop: Loop) -> bool:
@@ -73,7 +74,7 @@ def _take_before(around: Around, loop: Loop) -> Loop:
     inputs = [*body.inputs[:n], *[v for node in found for v in node.outputs], *body.inputs[n:]]
     nodes = [node for node in body.nodes if node not in found]
     new = with_inputs(body.replace(nodes=nodes), inputs, body.outputs)
-    return changed(loop, rows=[*loop.rows, *rows], body=new, outputs=loop.node.outputs)
+    return remade(loop, loop.node.outputs, rows=[*loop.rows, *rows], body=new)
 
 
 def _is_turned(node: Node, outside: dict[Value, Value], stacks: Stacks) -> bool | None:

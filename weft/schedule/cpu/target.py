@@ -7,10 +7,9 @@ from collections.abc import Collection, Sequence
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Block
 from weft.schedule.cpu.convolution.pooled import find_pooled, lower_conv_pool, lower_pool_by_channels
-from weft.schedule.cpu.epilogues import attach_epilogues, lower_with_epilogue
+from weft.schedule.cpu.epilogues import ANCHORS, attach_epilogues, lower_with_epilogue, storing
 from weft.schedule.cpu.layouts import find_layouts, is_pool, order_weights
 from weft.schedule.cpu.machine import Machine
-from weft.schedule.cpu.matmul.epilogue import ANCHORS, storing
 from weft.schedule.cpu.row_kernel import RowKernel
 from weft.schedule.cpu.vectorisation import vectorise
 from weft.schedule.fusion import Group, Grouping

@@ -8,6 +8,7 @@ that move elements are in ``views``, those that look elements up in ``lookups``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -72,6 +73,7 @@ def _load_rules() -> None:
         import_module(module)
 
 
+@dataclass(eq=False, slots=True)
 class Reader:
     """Reads elements of graph values inside a kernel: from memory, or by computing them.
 
@@ -79,20 +81,13 @@ class Reader:
         builder: of the kernel.
         sources: by value, the array it lies in, or the scalar it is.
         nodes: by value, the node to compute it by where it is in no array.
-        failures: numbers that a rule asked for with ``fail``: (node, kind) -> number.
+        number: of the failure of a node, of a kind; None where none can be told.
     """
 
-    def __init__(
-        self,
-        builder: Builder,
-        sources: Mapping[GraphValue, Any],
-        nodes: Mapping[GraphValue, Node],
-        fail: Callable[[Node, Any], int] | None = None,
-    ) -> None:
-        self.builder = builder
-        self.sources = sources
-        self.nodes = nodes
-        self._fail = fail
+    builder: Builder
+    sources: Mapping[GraphValue, Any]
+    nodes: Mapping[GraphValue, Node]
+    number: Callable[[Node, Any], int] | None = None
 
     def read(self, value: GraphValue, index: Indices, mask: Value | None = None) -> Value:
         """The element of a value at an index; computed once for each index in a block."""
@@ -139,8 +134,8 @@ class Reader:
 
     def fail(self, node: Node, condition: Value, kind: Any, *values: Any) -> None:
         """Note a failure of a node where a condition holds; values are int64."""
-        assert self._fail is not None, f"{node.op.name} can fail, and nobody says how it is told"
-        self.builder.fail(condition, self._fail(node, kind), *values)
+        assert self.number is not None, f"{node.op.name} can fail, and nobody says how it is told"
+        self.builder.fail(condition, self.number(node, kind), *values)
 
 
 def broadcast_index(index: Indices, shape: tuple[Any, ...]) -> Indices:

@@ -24,8 +24,7 @@ from weft.ops.stop import stop_gradient
 from weft.ops.view.primitives import broadcast_to, concat, reshape
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.batch import Batched
-from weft.transform.control.derivatives import trace_closed, types_of
-from weft.transform.control.regions import zeros
+from weft.transform.control.regions import trace_closed, types_of, zeros
 from weft.transform.levels import new_level
 from weft.transform.tracing import replay
 

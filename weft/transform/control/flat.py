@@ -8,7 +8,7 @@ functions, on trees, are in ``branches`` and ``loops``; captured Python code use
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,13 +116,12 @@ def _check_branches(op: str, regions: Sequence[Region]) -> None:
                 raise CarryMismatch(op, k, a.type, b.type, f"branch {i}")
 
 
-class _Merged:
+class _Merged(NamedTuple):
     """A slot that some branch changed: for each branch the value it then holds."""
 
-    def __init__(self, slot: Slot, values: list[Value], constant: bool) -> None:
-        self.slot = slot
-        self.values = values
-        self.constant = constant
+    slot: Slot
+    values: list[Value]
+    constant: bool
 
 
 def _merge_changes(op: str, regions: Sequence[Region]) -> list[_Merged]:

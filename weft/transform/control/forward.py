@@ -11,8 +11,14 @@ from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.op import Op, type_of
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.control.derivatives import Values, active_inputs, reached_outputs, trace_closed, types_of
-from weft.transform.control.regions import zeros
+from weft.transform.control.regions import (
+    Values,
+    active_inputs,
+    reached_outputs,
+    trace_closed,
+    types_of,
+    zeros,
+)
 from weft.transform.forward import Dual
 from weft.transform.levels import new_level
 from weft.transform.tracing import replay

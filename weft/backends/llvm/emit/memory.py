@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from weft.backends.llvm.emit.loops import LINE
 from weft.backends.llvm.emit.places import Places, element_type
-from weft.backends.llvm.emit.prefetch import LINE
 from weft.backends.llvm.emit.rows import Rows, alignment
 from weft.backends.llvm.emit.scalars import Scalars
 from weft.backends.llvm.emit.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector

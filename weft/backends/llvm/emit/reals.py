@@ -14,16 +14,7 @@ from weft.base.dtypes import bool_, kind
 
 _FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract"}  # may be fused
 _INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "and_": "and", "or_": "or", "xor": "xor"}
-_BOOL = {
-    "add": "or",
-    "mul": "and",
-    "min": "and",
-    "max": "or",
-    "sub": "xor",
-    "and_": "and",
-    "or_": "or",
-    "xor": "xor",
-}
+_BOOL = {**_INTEGER, "add": "or", "mul": "and", "min": "and", "max": "or", "sub": "xor"}
 _COMPARE = {"eq": ("oeq", "eq", "eq"), "lt": ("olt", "slt", "ult"), "le": ("ole", "sle", "ule")}
 _INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "trunc": "trunc", "round": "rint"}
 
@@ -92,15 +83,7 @@ class Reals:
             return out
         return self.select(self.instruction("fcmp uno", bool_, y, y), y, out)
 
-    def shift_left(self, x: Value, y: Value) -> Value:
-        """x shifted left."""
-        return self._shift("shl", x, y)
-
-    def shift_right(self, x: Value, y: Value) -> Value:
-        """x shifted right, keeping the sign."""
-        return self._shift("ashr" if kind(x.dtype) == "i" else "lshr", x, y)
-
-    def _shift(self, opcode: str, x: Value, y: Value) -> Value:
+    def shift(self, opcode: str, x: Value, y: Value) -> Value:
         """A shift; only the bits of the distance that matter count."""
         bits = x.dtype.itemsize * 8
         if y.number is None or not 0 <= y.number < bits:

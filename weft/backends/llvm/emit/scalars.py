@@ -21,6 +21,34 @@ from weft.loop.math.functions import EXPANSIONS
 _HUGE, _TINY, _SCALE = 2.0**500, 2.0**-500, 2.0**600  # squares stay in range between the first two
 
 
+One = Callable[["Scalars", Value], Value]
+Two = Callable[["Scalars", Operand, Operand], Value]
+
+
+def _expanded(name: str) -> One:
+    return lambda self, x: self.function(name, x)
+
+
+def _rounding(name: str) -> One:
+    return lambda self, x: self.reals.rounding(name, x)
+
+
+def _arithmetic(name: str) -> Two:
+    return lambda self, x, y: self.reals.arithmetic(name, *pair(x, y))
+
+
+def _compare(name: str) -> Two:
+    return lambda self, x, y: self.reals.compare(name, *pair(x, y))
+
+
+def _extreme(name: str) -> Two:
+    return lambda self, x, y: self.reals.extreme(name, *pair(x, y))
+
+
+def _by_parts(name: str) -> Two:
+    return lambda self, x, y: self.by_parts(name, *pair(x, y))
+
+
 class Scalars:
     """The scalar instruction set on LLVM values: a ``ScalarEmitter``.
 
@@ -50,17 +78,31 @@ class Scalars:
         """A number."""
         return constant(value, dtype)
 
+    # Instructions that their kind alone describes, as ``weft.ops.scalar`` says what they do
+
+    exp, log, sin, cos, tanh = map(_expanded, ("exp", "log", "sin", "cos", "tanh"))
+    floor, trunc, round = map(_rounding, ("floor", "trunc", "round"))
+    and_, or_, xor = map(_arithmetic, ("and_", "or_", "xor"))
+    add, sub = _by_parts("add"), _by_parts("sub")
+    lt, le, min, max = _compare("lt"), _compare("le"), _extreme("min"), _extreme("max")
+
+    def rem(self, x: Operand, y: Operand) -> Value:
+        """What is left of x / y rounded towards zero; of integers 0 where y is 0."""
+        return self.reals.remainder(*pair(x, y))
+
+    def shl(self, x: Operand, y: Operand) -> Value:
+        """x shifted left."""
+        return self.reals.shift("shl", *pair(x, y))
+
+    def shr(self, x: Operand, y: Operand) -> Value:
+        """x shifted right, keeping the sign."""
+        x, y = pair(x, y)
+        return self.reals.shift("ashr" if kind(x.dtype) == "i" else "lshr", x, y)
+
     # Arithmetic of reals and complex numbers
 
-    def add(self, x: Operand, y: Operand) -> Value:
-        """x + y."""
-        return self._by_parts("add", *pair(x, y))
-
-    def sub(self, x: Operand, y: Operand) -> Value:
-        """x - y."""
-        return self._by_parts("sub", *pair(x, y))
-
-    def _by_parts(self, name: str, x: Value, y: Value) -> Value:
+    def by_parts(self, name: str, x: Value, y: Value) -> Value:
+        """An instruction on a real, or on both parts of a complex number."""
         if x.dtype not in PARTS:
             return self.reals.arithmetic(name, x, y)
         a, b = self._split(x), self._split(y)
@@ -93,10 +135,6 @@ class Scalars:
         im = self.sub(second, self.mul(first, ratio))
         return self._join(self.mul(re, scale), self.mul(self.select(wide, im, self.neg(im)), scale))
 
-    def rem(self, x: Operand, y: Operand) -> Value:
-        """What is left of x / y rounded towards zero; of integers 0 where y is 0."""
-        return self.reals.remainder(*pair(x, y))
-
     def neg(self, x: Value) -> Value:
         """-x."""
         if x.dtype not in PARTS:
@@ -106,14 +144,6 @@ class Scalars:
     def abs(self, x: Value) -> Value:
         """|x|; real for a complex x."""
         return self._modulus(x) if x.dtype in PARTS else self.reals.size(x)
-
-    def min(self, x: Operand, y: Operand) -> Value:
-        """The smaller one; NaN if either is NaN."""
-        return self.reals.extreme("min", *pair(x, y))
-
-    def max(self, x: Operand, y: Operand) -> Value:
-        """The larger one; NaN if either is NaN."""
-        return self.reals.extreme("max", *pair(x, y))
 
     def _modulus(self, x: Value) -> Value:
         """The size of a complex number; in between nothing overflows or vanishes."""
@@ -135,38 +165,6 @@ class Scalars:
     def sqrt(self, x: Value) -> Value:
         """The square root, correctly rounded for reals."""
         return self.function("sqrt", x) if x.dtype in PARTS else self.reals.rounding("sqrt", x)
-
-    def floor(self, x: Value) -> Value:
-        """The largest integer not above x."""
-        return self.reals.rounding("floor", x)
-
-    def trunc(self, x: Value) -> Value:
-        """x rounded towards zero."""
-        return self.reals.rounding("trunc", x)
-
-    def round(self, x: Value) -> Value:
-        """The nearest integer, the even one of two."""
-        return self.reals.rounding("round", x)
-
-    def exp(self, x: Value) -> Value:
-        """e to the power of x."""
-        return self.function("exp", x)
-
-    def log(self, x: Value) -> Value:
-        """The natural logarithm."""
-        return self.function("log", x)
-
-    def sin(self, x: Value) -> Value:
-        """The sine."""
-        return self.function("sin", x)
-
-    def cos(self, x: Value) -> Value:
-        """The cosine."""
-        return self.function("cos", x)
-
-    def tanh(self, x: Value) -> Value:
-        """The hyperbolic tangent."""
-        return self.function("tanh", x)
 
     def atan2(self, y: Operand, x: Operand) -> Value:
         """The angle of the point (x, y), reals only."""
@@ -239,37 +237,9 @@ class Scalars:
         a, b = self._split(x), self._split(y)
         return self.and_(self.reals.compare("eq", a[0], b[0]), self.reals.compare("eq", a[1], b[1]))
 
-    def lt(self, x: Operand, y: Operand) -> Value:
-        """x < y, reals only."""
-        return self.reals.compare("lt", *pair(x, y))
-
-    def le(self, x: Operand, y: Operand) -> Value:
-        """x <= y, reals only."""
-        return self.reals.compare("le", *pair(x, y))
-
-    def and_(self, x: Operand, y: Operand) -> Value:
-        """Bitwise and."""
-        return self.reals.arithmetic("and_", *pair(x, y))
-
-    def or_(self, x: Operand, y: Operand) -> Value:
-        """Bitwise or."""
-        return self.reals.arithmetic("or_", *pair(x, y))
-
-    def xor(self, x: Operand, y: Operand) -> Value:
-        """Bitwise exclusive or."""
-        return self.reals.arithmetic("xor", *pair(x, y))
-
     def not_(self, x: Value) -> Value:
         """Each bit flipped."""
         return self.reals.not_(x)
-
-    def shl(self, x: Operand, y: Operand) -> Value:
-        """x shifted left."""
-        return self.reals.shift_left(*pair(x, y))
-
-    def shr(self, x: Operand, y: Operand) -> Value:
-        """x shifted right, keeping the sign."""
-        return self.reals.shift_right(*pair(x, y))
 
     def select(self, condition: Value, x: Operand, y: Operand) -> Value:
         """x where the condition holds, else y."""

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from llvmlite import ir
 
 from weft.backends.library import ALIGNMENT, BAD_ARGUMENT, FAILED, OK, OUT_OF_MEMORY, Tensor
-from weft.backends.llvm.emit.failures import OUT_OF_MEMORY as HEAP_REFUSED
+from weft.backends.llvm.code import MAIN
+from weft.backends.llvm.emit.places import OUT_OF_MEMORY as HEAP_REFUSED
 from weft.backends.llvm.emit.rows import alignment
 from weft.backends.llvm.entry import FAILED as FAILED_WORD
 from weft.backends.llvm.entry import VALUES
 from weft.backends.llvm.export.code import DOUBLE, I8, I32, I64, PTR, Code, word
 from weft.backends.llvm.export.layout import ARENA, ARENA_BYTES, CONTEXT, MESSAGE_BYTES, MUTEX, SIZES
 from weft.backends.llvm.export.messages import MOST_NUMBERS, numbers_row
-from weft.backends.llvm.export.program import MAIN
 from weft.backends.llvm.export.runtime import Runtime
 from weft.backends.llvm.export.sizes import write_estimate, write_size
 

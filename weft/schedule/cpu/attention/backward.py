@@ -16,8 +16,8 @@ from weft.ir.graph import Node
 from weft.loop.index import Index
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.attention.tile import LANES, Axis, Direction
+from weft.schedule.cpu.epilogues import add_parts, storing
 from weft.schedule.cpu.machine import Machine, machine_of
-from weft.schedule.cpu.matmul.epilogue import add_parts, storing
 from weft.schedule.cpu.matmul.lowering import broadcast_batch
 from weft.schedule.cpu.matmul.plan import TASKS, known
 from weft.schedule.cpu.matmul.tile import Side, Step

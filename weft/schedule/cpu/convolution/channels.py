@@ -12,8 +12,8 @@ from weft.loop.ir import Value
 from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.plan import Convolution, padded
+from weft.schedule.cpu.epilogues import Epilogue, add_parts
 from weft.schedule.cpu.machine import machine_of
-from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import PANEL_BYTES, Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import UNROLLED, Side, Step

@@ -18,9 +18,8 @@ from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.channels import channel_tiling, summed, turned_weight
 from weft.schedule.cpu.convolution.plan import Convolution, padded
-from weft.schedule.cpu.epilogues import following
+from weft.schedule.cpu.epilogues import Epilogue, following, storing
 from weft.schedule.cpu.layouts import LINE_BYTES, is_pool
-from weft.schedule.cpu.matmul.epilogue import Epilogue, storing
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.tile import Side
 from weft.schedule.fusion import Group

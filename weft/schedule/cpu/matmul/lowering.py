@@ -18,10 +18,10 @@ from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array, Shape
+from weft.schedule.cpu.epilogues import Epilogue, add_parts, anchors, storing
 from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.blas import lower_large, suits_blas
 from weft.schedule.cpu.matmul.blocks import Blocks
-from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts, anchors, storing
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import Side, Step
