@@ -41,7 +41,7 @@ BY_TABLE = {  # modules that import what a table names: modules of their own lay
     "weft.ops.table": "all modules of ops",
     "weft.onnx.loading": "all operators",
     "weft.onnx.writers.registry": "all writers",
-    "weft.schedule.lowerings": "all lowerings",
+    "weft.schedule.target": "all lowerings",
     "weft.schedule.target": "targets",
     "weft.schedule.pointwise.rules": "all rules",
 }

@@ -4,7 +4,7 @@ What must hold: a scalar is computed once, before its uses, in a block around th
 locals, variables and sizes are known where they are used; only buffers that are said to be written are. In a
 vector loop lanes do not part ways: what decides about control flow is the same for all of them, and they
 meet in ``Accumulate`` alone. A parallel loop ends its function, and what stands before it only computes
-scalars, since every thread does it. What threads of a block must keep to is in ``weft.loop.threads``.
+scalars, since every thread does it. What threads of a block must keep to is in ``weft.loop.verify``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from weft.loop.ir import Bind, Block, If, Leave
 from weft.ops.index import scatter_add_nd, scatter_nd
 from weft.schedule.arrays import Array
 from weft.schedule.loops import lower_scan, lower_while
-from weft.schedule.pointwise.lookups import bounds_values, place_on_axis
+from weft.schedule.pointwise.views import bounds_values, place_on_axis
 from weft.schedule.region import Failure, Lower, Scope, lower_region, put, run_on_host
 
 

@@ -22,9 +22,8 @@ from weft.loop.ir import Const
 from weft.ops.classes import class_error
 from weft.ops.index import bounds_error
 from weft.ops.linalg.common import singular_error
-from weft.schedule.arrays import Array, Progression, as_progression
+from weft.schedule.arrays import Array, Progression, as_progression, view_of
 from weft.schedule.pointwise.rules import Reader, as_constant
-from weft.schedule.strides import view_of
 from weft.schedule.use_def import is_view
 from weft.schedule.writer import Writer, over
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.backends.eager.graphs import ANY, MISSING, MOST_KERNELS, open_first, trace
-from weft.backends.eager.layouts import build
+from weft.backends.eager.graphs import ANY, MISSING, MOST_KERNELS, build, open_first, trace
 from weft.base.dtypes import float32, float64
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType

@@ -15,14 +15,13 @@ from weft.base.shapes import size_of
 from weft.ir.graph import Node, Value
 from weft.loop import ir
 from weft.loop.builder import Builder
-from weft.schedule.accumulation import sum_instruction
-from weft.schedule.arrays import Array
+from weft.schedule.arrays import Array, reshape_index
 from weft.schedule.cpu.row_kernel import RowKernel
+from weft.schedule.extents import sum_instruction
 from weft.schedule.fusion import Group, Grouping
-from weft.schedule.lowerings import lowers
 from weft.schedule.pointwise.rules import Indices
 from weft.schedule.region import Scope
-from weft.schedule.strides import reshape_index
+from weft.schedule.target import lowers
 from weft.schedule.use_def import UseDef
 from weft.schedule.writer import Writer, unflattened
 

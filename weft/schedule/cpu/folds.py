@@ -20,8 +20,7 @@ from weft.base.shapes import size_of
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
-from weft.schedule.accumulation import identity, sum_dtype
-from weft.schedule.extents import block_of, ceil_div, is_number, weight
+from weft.schedule.extents import block_of, ceil_div, identity, is_number, sum_dtype, weight
 from weft.schedule.writer import unflattened
 
 Indices = tuple[Index, ...]

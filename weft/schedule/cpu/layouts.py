@@ -20,10 +20,10 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.conv.primitive import conv
 from weft.ops.view.primitives import permute
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.matmul.plan import known
+from weft.schedule.extents import sum_dtype
 from weft.schedule.fusion import Group, is_reduction
 from weft.schedule.region import Scope
 from weft.schedule.target import Target

@@ -17,11 +17,10 @@ from weft.ir.graph import Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Load, Loop, Store
-from weft.schedule.accumulation import identity, sum_dtype
-from weft.schedule.arrays import Array
+from weft.schedule.arrays import Array, reshape_index
+from weft.schedule.extents import identity, sum_dtype
 from weft.schedule.fusion import is_reduction
 from weft.schedule.pointwise.rules import Reader
-from weft.schedule.strides import reshape_index
 from weft.schedule.writer import Kernel, unflattened
 
 if TYPE_CHECKING:

@@ -35,7 +35,6 @@ class Cpu(Target):
         "weft.schedule.cpu.attention.backward",
         "weft.schedule.cpu.convolution.lowering",
         "weft.schedule.cpu.sorting",
-        "weft.schedule.cpu.scans",
         "weft.schedule.cpu.scattering",
         "weft.schedule.cpu.triangular",
         "weft.schedule.pointwise.random",

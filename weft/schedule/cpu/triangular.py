@@ -12,9 +12,9 @@ from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.arrays import Array
 from weft.schedule.extents import block_of, ceil_div, is_number
-from weft.schedule.lowerings import lowers
 from weft.schedule.pointwise.rules import broadcast_index
 from weft.schedule.region import Failure
+from weft.schedule.target import lowers
 from weft.schedule.writer import Writer, unflattened
 
 _COLUMNS = 64  # of the solution that one task computes

@@ -2,7 +2,7 @@
 
 Most ops have such a rule: elementwise ops by their scalar code, views by where an element comes from. A value
 with a rule need not lie in memory: whoever reads it computes it at the index it wants. The rules of the ops
-that move elements are in ``views``, those that look elements up in ``lookups``.
+that move elements, or look them up, are in ``views``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from weft.ir.rewrite import uniform
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Const, Value
-from weft.schedule.arrays import Array, Progression
-from weft.schedule.strides import reshape_index, source_index
+from weft.schedule.arrays import Array, Progression, reshape_index, source_index
 
 Indices = tuple[Index, ...]
 PointwiseRule = Callable[["Reader", Node, Indices, Value | None], Value]
@@ -32,7 +31,6 @@ POINTWISE: dict[str, PointwiseRule] = {}
 _SUITS: dict[str, Callable[[Node], bool]] = {}
 _MODULES = (
     "weft.schedule.pointwise.views",
-    "weft.schedule.pointwise.lookups",
     "weft.schedule.pointwise.random",
     "weft.schedule.pointwise.windows",
 )

@@ -19,7 +19,7 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.ops.scalar import is_nan
-from weft.schedule.accumulation import identity, sum_dtype, sum_instruction
+from weft.schedule.extents import identity, sum_dtype, sum_instruction
 from weft.schedule.pointwise.rules import Indices, Reader, pointwise
 from weft.schedule.pointwise.views import both
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.backends.llvm.emit.flow import Flow
 from weft.backends.llvm.emit.indices import Indices
 from weft.backends.llvm.emit.instructions import InstructionSet
 from weft.backends.llvm.emit.lanes import Lanes
 from weft.backends.llvm.emit.library_calls import LibraryCalls
-from weft.backends.llvm.emit.loops import Loops, prefetches
+from weft.backends.llvm.emit.loops import Flow, Loops, prefetches
 from weft.backends.llvm.emit.memory import Memory
 from weft.backends.llvm.emit.places import Failures, Places
 from weft.backends.llvm.emit.scalars import Scalars

@@ -8,8 +8,8 @@ from llvmlite import ir
 
 from weft.backends.library import ALIGNMENT, BAD_ARGUMENT, FAILED, OK, OUT_OF_MEMORY, Tensor
 from weft.backends.llvm.code import MAIN
+from weft.backends.llvm.emit.memory import alignment
 from weft.backends.llvm.emit.places import OUT_OF_MEMORY as HEAP_REFUSED
-from weft.backends.llvm.emit.rows import alignment
 from weft.backends.llvm.entry import FAILED as FAILED_WORD
 from weft.backends.llvm.entry import VALUES
 from weft.backends.llvm.export.code import DOUBLE, I8, I32, I64, PTR, Code, word

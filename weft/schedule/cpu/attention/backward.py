@@ -22,7 +22,7 @@ from weft.schedule.cpu.matmul.lowering import broadcast_batch
 from weft.schedule.cpu.matmul.plan import TASKS, known
 from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.extents import ceil_div
-from weft.schedule.lowerings import lowers
+from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 ROWS = 64  # queries of which scores are held at a time

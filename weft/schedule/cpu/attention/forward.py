@@ -23,7 +23,7 @@ from weft.schedule.cpu.attention.tile import BLOCK, LANES, Direction
 from weft.schedule.cpu.machine import Machine, machine_of
 from weft.schedule.cpu.matmul.lowering import broadcast_batch
 from weft.schedule.extents import ceil_div
-from weft.schedule.lowerings import lowers
+from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 

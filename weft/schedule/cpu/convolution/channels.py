@@ -9,7 +9,6 @@ from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.loop.index import Index
 from weft.loop.ir import Value
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.plan import Convolution, padded
 from weft.schedule.cpu.epilogues import Epilogue, add_parts
@@ -17,6 +16,7 @@ from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import PANEL_BYTES, Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import UNROLLED, Side, Step
+from weft.schedule.extents import sum_dtype
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 FEW = 1 << 17  # elements of a result of which several parts are added

@@ -18,7 +18,6 @@ from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Value
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.channels import lower_by_channels
 from weft.schedule.cpu.convolution.plan import (
@@ -34,6 +33,7 @@ from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import TASKS, Matrices, Tiling, known, tile
 from weft.schedule.cpu.matmul.tile import Side, Step
+from weft.schedule.extents import sum_dtype
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 

@@ -12,10 +12,10 @@ from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.ops.conv.kernel import dilated_size
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array, Shape
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.matmul.plan import GATHER, known
+from weft.schedule.extents import sum_dtype
 from weft.schedule.writer import Writer, unflattened
 
 FLAT = 2048  # positions that are counted through at most

@@ -14,7 +14,6 @@ from weft.ir.graph import Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.channels import channel_tiling, summed, turned_weight
 from weft.schedule.cpu.convolution.plan import Convolution, padded
@@ -22,6 +21,7 @@ from weft.schedule.cpu.epilogues import Epilogue, following, storing
 from weft.schedule.cpu.layouts import LINE_BYTES, is_pool
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.tile import Side
+from weft.schedule.extents import sum_dtype
 from weft.schedule.fusion import Group
 from weft.schedule.pointwise.rules import Reader
 from weft.schedule.region import Scope

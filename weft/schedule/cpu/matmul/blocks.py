@@ -14,10 +14,9 @@ from typing import Any
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.cpu.matmul.plan import Matrices, Tiling
 from weft.schedule.cpu.matmul.tile import Side, Step, add_tile, load_wide, pack
-from weft.schedule.extents import block_of, ceil_div
+from weft.schedule.extents import block_of, ceil_div, sum_dtype
 
 ACROSS = 64  # rows that are handed on together column by column, so that they stay in the nearest cache
 

@@ -16,7 +16,6 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.index import Index
 from weft.loop.ir import Value
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array, Shape
 from weft.schedule.cpu.epilogues import Epilogue, add_parts, anchors, storing
 from weft.schedule.cpu.machine import machine_of
@@ -25,6 +24,7 @@ from weft.schedule.cpu.matmul.blocks import Blocks
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import Side, Step
+from weft.schedule.extents import sum_dtype
 from weft.schedule.pointwise.rules import Indices
 from weft.schedule.writer import Kernel, Writer, unflattened
 

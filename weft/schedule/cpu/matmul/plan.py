@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from weft.base.dtypes import DType
 from weft.base.sizes import Size
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.cpu.machine import Machine
-from weft.schedule.extents import is_number
+from weft.schedule.extents import is_number, sum_dtype
 
 UNKNOWN = 64  # what a named size is taken for
 TASK = 1.5e6  # operations that are worth a thread's attention

@@ -15,8 +15,7 @@ from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Local, Value
-from weft.schedule.accumulation import sum_dtype, sum_instruction
-from weft.schedule.extents import is_number
+from weft.schedule.extents import is_number, sum_dtype, sum_instruction
 
 
 class Step(NamedTuple):
