@@ -117,9 +117,7 @@ class _Parser(Reader):
         if not self.peek("%"):
             raise self.expected("a value, such as %0: f32[2]")
         label = self.label()
-        self.blank()
-        self.expect(":")
-        self.blank()
+        self.sign(":")
         return Definition(label, self.type(), start)
 
     def at_end(self) -> bool:
@@ -146,9 +144,7 @@ class _Parser(Reader):
         elif self.keyword("update"):
             self.blank()
             old = self.value()
-            self.blank()
-            self.expect("=")
-            self.blank()
+            self.sign("=")
             block.updates.append((start, old, self.value()))
         elif self.keyword("return"):
             block.outputs = self.values()
@@ -327,9 +323,7 @@ class _Parser(Reader):
             self.name("the name of a file", FILE)
             self.match(_TILDE)
             label = self.text[start : self.at]
-            self.blank()
-            self.expect("=")
-            self.blank()
+            self.sign("=")
             files[label] = self.string()
             self.space()
         self.space()

@@ -106,6 +106,12 @@ class Reader:
         if not self.take(symbol):
             raise self.expected(repr(symbol))
 
+    def sign(self, symbol: str) -> None:
+        """Read a symbol, with blanks around it."""
+        self.blank()
+        self.expect(symbol)
+        self.blank()
+
     def match(self, pattern: re.Pattern[str]) -> str | None:
         """Read what a pattern matches here, if anything."""
         found = pattern.match(self.text, self.at)

@@ -91,10 +91,7 @@ def _cloned(x: object) -> Any:
 
 
 def extract(
-    graph: Graph,
-    inputs: Named | Iterable[Named],
-    outputs: Named | Iterable[Named],
-    name: str | None = None,
+    graph: Graph, inputs: Named | Iterable[Named], outputs: Named | Iterable[Named], name: str | None = None
 ) -> Graph:
     """The part of a graph that computes outputs from inputs, which may be any of its values.
 

@@ -40,6 +40,14 @@ def _two(name: str) -> Callable[[Builder, Operand, Operand], Value]:
     return lambda self, x, y: self.instruction(name, x, y)
 
 
+def _known(name: str, find: Callable[[Operand, Operand], Value | None]) -> Callable[..., Value]:
+    return lambda self, x, y: find(x, y) or self.instruction(name, x, y)
+
+
+def _extreme(name: str, place: int) -> Callable[..., Value]:
+    return lambda self, x, y: found[place] if (found := ordered(x, y)) else self.instruction(name, x, y)
+
+
 class Builder:
     """Writes statements into the block that is open.
 
@@ -123,13 +131,20 @@ class Builder:
         """Keep something until the open block ends."""
         self._known[-1][key] = value
 
-    # Instructions that nothing is known about beforehand
+    # Instructions; what is known of some at once, of indices by their bounds, is not computed
 
     sqrt, floor, trunc, round = _one("sqrt"), _one("floor"), _one("trunc"), _one("round")
     exp, log, sin, cos, tanh = _one("exp"), _one("log"), _one("sin"), _one("cos"), _one("tanh")
     neg, abs, not_, real, imag = _one("neg"), _one("abs"), _one("not_"), _one("real"), _one("imag")
     mul, div, rem, pow, atan2 = _two("mul"), _two("div"), _two("rem"), _two("pow"), _two("atan2")
     eq, xor, shl, shr = _two("eq"), _two("xor"), _two("shl"), _two("shr")
+    add = _known("add", lambda x, y: index_of(operator.add, x, y))
+    sub = _known("sub", lambda x, y: index_of(operator.sub, x, y))
+    lt = _known("lt", lambda x, y: compared(x, y, strict=True))
+    le = _known("le", lambda x, y: compared(x, y, strict=False))
+    and_ = _known("and_", lambda x, y: with_known(x, y, False))
+    or_ = _known("or_", lambda x, y: with_known(x, y, True))
+    max, min = _extreme("max", 1), _extreme("min", 0)
 
     def select(self, condition: Operand, x: Operand, y: Operand) -> Value:
         """x where the condition holds, else y."""
@@ -137,40 +152,6 @@ class Builder:
         if isinstance(condition, Const):
             return x if condition.value else y
         return self.scalar("select", (self._operand(condition, bool_), x, y), x.dtype)
-
-    def add(self, x: Operand, y: Operand) -> Value:
-        """x + y."""
-        return index_of(operator.add, x, y) or self.instruction("add", x, y)
-
-    def sub(self, x: Operand, y: Operand) -> Value:
-        """x - y."""
-        return index_of(operator.sub, x, y) or self.instruction("sub", x, y)
-
-    def max(self, x: Operand, y: Operand) -> Value:
-        """The larger one; known at once for indices whose bounds tell it."""
-        found = ordered(x, y)
-        return found[1] if found else self.instruction("max", x, y)
-
-    def min(self, x: Operand, y: Operand) -> Value:
-        """The smaller one; known at once for indices whose bounds tell it."""
-        found = ordered(x, y)
-        return found[0] if found else self.instruction("min", x, y)
-
-    def lt(self, x: Operand, y: Operand) -> Value:
-        """x < y; known at once for indices whose bounds tell it."""
-        return compared(x, y, strict=True) or self.instruction("lt", x, y)
-
-    def le(self, x: Operand, y: Operand) -> Value:
-        """x <= y; known at once for indices whose bounds tell it."""
-        return compared(x, y, strict=False) or self.instruction("le", x, y)
-
-    def and_(self, x: Operand, y: Operand) -> Value:
-        """Bitwise and; of a truth that is known at once."""
-        return with_known(x, y, False) or self.instruction("and_", x, y)
-
-    def or_(self, x: Operand, y: Operand) -> Value:
-        """Bitwise or; of a truth that is known at once."""
-        return with_known(x, y, True) or self.instruction("or_", x, y)
 
     def cast(self, x: Operand, dtype: DType) -> Value:
         """x converted to dtype."""

@@ -167,21 +167,21 @@ class CanonicalPrinter(Printer):
         self.size_texts: dict[Size, str] = {}
         if program is not None:
             for name in program.main.sizes:
-                self.size_name(name)
-            self.memory |= {b: f"at {self.size(at)}" for b, at in program.arena.items()}
+                self._size_name(name)
+            self.memory |= {b: f"at {self._size(at)}" for b, at in program.arena.items()}
             self.memory |= dict.fromkeys(program.heap, "heap")
 
     def program(self, program: Program) -> list[str]:
         """The lines of a program."""
         self.function(program.main)
         counts = f"{program.inputs} {program.outputs} {len(program.constants)}"
-        return [f"{counts} {self.size(program.arena_size)} {program.donated}", *self.lines]
+        return [f"{counts} {self._size(program.arena_size)} {program.donated}", *self.lines]
 
-    def name(self, x: ir.Named) -> str:
+    def _name(self, x: ir.Named) -> str:
         """The number of something that was named before."""
-        return self.names.get(x) or self.unknown(x)
+        return self.names.get(x) or self._unknown(x)
 
-    def numbered(self, x: ir.Named, letter: str) -> str:
+    def _numbered(self, x: ir.Named, letter: str) -> str:
         """The name of an object: a letter and a number."""
         found = self.names.get(x)
         if found is None:
@@ -189,73 +189,68 @@ class CanonicalPrinter(Printer):
             self.counts[letter] += 1
         return found
 
-    def buffer(self, b: Buffer) -> str:
+    def _buffer(self, b: Buffer) -> str:
         """A buffer, with its type where it is first named."""
         if b in self.names:
             return self.names[b]
-        name = f"{self.space(b)}{self.numbered(b, 'b')}"
-        return f"{name}:{SHORT[b.dtype]}[{self.size(b.size)}]{self.memory.get(b, '')}"
+        name = f"{self._space(b)}{self._numbered(b, 'b')}"
+        return f"{name}:{SHORT[b.dtype]}[{self._size(b.size)}]{self.memory.get(b, '')}"
 
-    def parameter(self, b: Buffer, written: bool) -> str:
-        """A parameter."""
-        return f"{'written ' * written}{self.buffer(b)}"
+    def _parameter(self, b: Buffer, written: bool) -> str:
+        return f"{'written ' * written}{self._buffer(b)}"
 
-    def new_local(self, x: Local) -> str:
-        """A local where it is declared."""
-        return self.numbered(x, "v")
+    def _new_local(self, x: Local) -> str:
+        return self._numbered(x, "v")
 
-    def variable(self, v: Variable) -> str:
+    def _variable(self, v: Variable) -> str:
         """A variable, or a value with the bound that it stays below."""
         if v.value is None:
-            return self.name(v)
-        text = self.value(v.value)  # the bound is code too: it lets a backend use narrower indices
-        return text if v.stop is None else f"({text}<{self.size(v.stop)})"
+            return self._name(v)
+        text = self._value(v.value)  # the bound is code too: it lets a backend use narrower indices
+        return text if v.stop is None else f"({text}<{self._size(v.stop)})"
 
-    def new_variable(self, v: Variable) -> str:
+    def _new_variable(self, v: Variable) -> str:
         """A variable where it begins, with its bound."""
-        name = self.numbered(v, "i")
-        return name if v.stop is None else f"{name}<{self.size(v.stop)}"
+        name = self._numbered(v, "i")
+        return name if v.stop is None else f"{name}<{self._size(v.stop)}"
 
-    def size_name(self, name: str) -> str:
+    def _size_name(self, name: str) -> str:
         """The name of a size: its number."""
         return str(self.sizes.setdefault(name, named_size(f"n{len(self.sizes)}")))
 
-    def size(self, size: Extent) -> str:
-        """A number of elements."""
+    def _size(self, size: Extent) -> str:
         if not isinstance(size, Size):
             return str(size)
         found = self.size_texts.get(size)
         if found is None:
             for name in sorted(size.names()):  # a set has no order, and numbers must not depend on it
-                self.size_name(name)
+                self._size_name(name)
             found = self.size_texts[size] = str(size.substitute(self.sizes))
         return found
 
-    def const(self, x: ir.Const) -> str:
+    def _const(self, x: ir.Const) -> str:
         """A number, bit by bit."""
         return f"{SHORT[x.dtype]}:{np.asarray(x.value, x.dtype).tobytes().hex()}"
 
-    def index(self, index: Index) -> str:
+    def _index(self, index: Index) -> str:
         """A sum of terms, in one order."""
         if not index.terms:
-            return self.size(index.offset)
-        parts = [self.term(v, s) for v, s in index.terms.items()]
+            return self._size(index.offset)
+        parts = [self._term(v, s) for v, s in index.terms.items()]
         if len(parts) > 1:  # two ways to write one sum must not be two kernels
             parts.sort()
-        parts.append(self.size(index.offset))
+        parts.append(self._size(index.offset))
         return " + ".join(parts)
 
-    def unknown(self, x: object) -> str:
+    def _unknown(self, x: object) -> str:
         """What is no operand here is an error."""
         what = x.name if isinstance(x, Variable | Local) else type(x).__name__
         raise GraphError("text", f"a value must be computed before it is used, got {what}")
 
-    def title(self, function: Function) -> str:
-        """Without the name."""
+    def _title(self, function: Function) -> str:
         return "function "
 
-    def launched(self, function: Function) -> str:
-        """The digest of a function."""
+    def _launched(self, function: Function) -> str:
         return _key_of(function, self.keys)
 
 
@@ -273,32 +268,31 @@ class CodePrinter(CanonicalPrinter):
         self.computes = False
         self._given = frozenset(b for b in function.buffers if isinstance(b.size, int) and b.size > 0)
 
-    def buffer(self, b: Buffer) -> str:
+    def _buffer(self, b: Buffer) -> str:
         """A buffer; the size of a parameter is left out."""
         if b in self.names or b not in self._given:
-            return super().buffer(b)
+            return super()._buffer(b)
         self.told.append(str(b.size))
-        return f"{self.space(b)}{self.numbered(b, 'b')}:{SHORT[b.dtype]}"
+        return f"{self._space(b)}{self._numbered(b, 'b')}:{SHORT[b.dtype]}"
 
-    def loop_variable(self, s: ir.Loop) -> str:
+    def _loop_variable(self, s: ir.Loop) -> str:
         """The variable of a loop; with its bound, unless that is left out."""
-        return self.numbered(s.variable, "i") if _is_dealt_out(s) else super().loop_variable(s)
+        return self._numbered(s.variable, "i") if _is_dealt_out(s) else super()._loop_variable(s)
 
-    def bounds(self, s: ir.Loop) -> str:
+    def _bounds(self, s: ir.Loop) -> str:
         """From where to where a loop runs, unless that is left out."""
-        bounds = super().bounds(s)
+        bounds = super()._bounds(s)
         if not _is_dealt_out(s):
             return bounds
         self.told.append(bounds)
         return "all"
 
-    def value(self, x: Value) -> str:
-        """An operand."""
+    def _value(self, x: Value) -> str:
         found = self.names.get(x)
         if found is not None:
             return found
         self.computes |= type(x) is Index
-        return super().value(x)
+        return super()._value(x)
 
 
 def _is_dealt_out(s: ir.Loop) -> bool:

@@ -92,11 +92,7 @@ ALGEBRA = [
         *(B, F, F),
         where=of_kinds("b"),
     ),
-    rule(
-        "where_where",
-        lambda c, x, y, z: (select(c, select(c, x, y), z), select(c, x, z)),
-        *(B, F, F, F),
-    ),
+    rule("where_where", lambda c, x, y, z: (select(c, select(c, x, y), z), select(c, x, z)), *(B, F, F, F)),
     rule(
         "cast_to_same",
         lambda x, dtype=any_attr: (cast(x, dtype=dtype), lambda: x),

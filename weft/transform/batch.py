@@ -132,8 +132,7 @@ def loop_over_batch(
 def _stacked(op: Op, results: Sequence[Tensor]) -> Any:
     if any(r.shape != results[0].shape for r in results):
         raise ShapeError(
-            op.name,
-            "the shape of the result must not depend on values inside vmap, got one that does",
+            op.name, "the shape of the result must not depend on values inside vmap, got one that does"
         )
     return stack(results)
 

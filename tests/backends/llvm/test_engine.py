@@ -57,7 +57,7 @@ def test_text_calls_code_of_an_earlier_load(engine: Engine) -> None:
 def test_text_calls_what_was_provided(engine: Engine) -> None:
     other = Engine(host_target(), Cache(None)).load([constant("anything", 5)])["anything"]
     asked: list[int] = []
-    engine.provide("one", lambda: asked.append(1) or other.address)  # type: ignore[func-returns-value]
+    engine.provide(["one"], lambda name: asked.append(1) or other.address)  # type: ignore[func-returns-value]
     assert asked == []
     assert call(engine.load([Source(CALLER)])["caller"]) == 5
     assert asked == [1]

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from weft.backends.backend import Option
-from weft.backends.llvm.blas import provide_blas
+from weft.backends.llvm.blas import NAMES as BLAS
+from weft.backends.llvm.blas import blas_address
 from weft.backends.llvm.code import MAIN
 from weft.backends.llvm.compiler import Compilation, Source
 from weft.backends.llvm.emit.kernel import emit_kernel
@@ -16,7 +17,8 @@ from weft.backends.llvm.emit.launches import RECORD, recorded_statements
 from weft.backends.llvm.emit.main import emit_main
 from weft.backends.llvm.engine import Code, Engine, default_engine
 from weft.backends.llvm.entry import enter_source, make_enter
-from weft.backends.llvm.pool import default_pool, pool_source, provide_pool
+from weft.backends.llvm.pool import FUNCTIONS as POOL
+from weft.backends.llvm.pool import default_pool, pool_address, pool_source
 from weft.backends.llvm.run import NativeExecutable
 from weft.base.threads import get_num_threads
 from weft.config import settings
@@ -110,8 +112,8 @@ class Kernels:
     """
 
     def __init__(self, engine: Engine, compilation: Compilation, debug: bool, *, alone: bool = False) -> None:
-        provide_pool(engine)
-        provide_blas(engine)
+        engine.provide(POOL, pool_address)
+        engine.provide(BLAS, blas_address)
         self._engine = engine
         self._compilation = compilation
         self._debug = debug

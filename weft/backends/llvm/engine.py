@@ -49,7 +49,7 @@ class Engine:
         self.cache = cache
         self.lock = lock
         self._known: WeakValueDictionary[str, Code] = WeakValueDictionary()
-        self._symbols: dict[str, Callable[[], int]] = {}
+        self._symbols: dict[str, Callable[[str], int]] = {}
         self._prepared: dict[tuple[str, ...], bytes] = {}
         self._expected: set[tuple[str, ...]] = set()
         self._compilers: list[Compiler] = []
@@ -60,9 +60,9 @@ class Engine:
         """The code of a function that was loaded before, if it is still there."""
         return self._known.get(symbol)
 
-    def provide(self, symbol: str, address: Callable[[], int]) -> None:
-        """Tell where a function is that texts may declare; asked for when the first one does."""
-        self._symbols[symbol] = address
+    def provide(self, symbols: Iterable[str], address: Callable[[str], int]) -> None:
+        """Tell where functions are that texts may declare; each is asked for when the first one does."""
+        self._symbols.update(dict.fromkeys(symbols, address))
 
     def load(
         self, sources: Sequence[Source], *, known: Iterable[Code] = (), verify: bool = False
@@ -146,7 +146,7 @@ class Engine:
             builder.export_symbol(name)
         open_names = _declared(sources).difference(defined)
         for name in open_names & {*known, *self._symbols}:
-            builder.import_symbol(name, known[name] if name in known else self._symbols[name]())
+            builder.import_symbol(name, known[name] if name in known else self._symbols[name](name))
         try:
             tracker = builder.link(self._jit(), f"weft{next(self._numbers)}")
         except RuntimeError as error:

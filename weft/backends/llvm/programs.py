@@ -23,7 +23,7 @@ from weft.backends.llvm.entry import PYTHON, make_enter, python_address
 from weft.backends.llvm.image import Image, load_image, process_address
 from weft.backends.llvm.plan import Facts, Frame, Plan
 from weft.backends.llvm.pool import FUNCTIONS as POOL
-from weft.backends.llvm.pool import default_pool
+from weft.backends.llvm.pool import pool_address
 from weft.base.dtypes import DTYPES
 from weft.errors import DeviceError
 
@@ -240,5 +240,5 @@ def _address(name: str) -> int | None:
     if name in BLAS:
         return blas_address(name)
     if name in POOL:
-        return default_pool().codes[name].address
+        return pool_address(name)
     return process_address(name)

@@ -161,8 +161,7 @@ def _content(op: str, region: Region, change: Change, wanted: TensorType) -> Val
         return _zeros(region.capture, wanted)
     if not isinstance(change.held, Tensor):
         raise CaptureError(
-            op,
-            f"{change.slot.describe()} must hold a tensor on every way, got {change.held!r}",
+            op, f"{change.slot.describe()} must hold a tensor on every way, got {change.held!r}"
         )
     if type_of(change.held) != wanted:
         raise CaptureError(
@@ -228,9 +227,7 @@ def run_while(
     count = len(carry)
     results = loop.results()
     graphs, shared = freeze_regions(
-        [tested, loop.region],
-        [tested.capture.inputs, loop.inputs()],
-        [tested.outputs, results],
+        [tested, loop.region], [tested.capture.inputs, loop.inputs()], [tested.outputs, results]
     )
     carries = count + len(loop.slots)
     trips = fresh_size() if len(results) > carries else None

@@ -24,7 +24,7 @@ class Casts:
         self._machine = scalars.machine
         self.writer = scalars.writer
         self.instruction, self.convert = scalars.registers.instruction, scalars.registers.convert
-        self.arithmetic, self.in_lanes = scalars.reals.arithmetic, scalars.registers.in_lanes
+        self.arithmetic, self.in_lanes = scalars.arithmetic, scalars.registers.in_lanes
 
     def cast(self, x: Value, dtype: DType) -> Value:
         """x converted to dtype: floats to integers towards zero, anything to bool by x != 0."""

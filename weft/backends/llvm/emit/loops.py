@@ -140,14 +140,7 @@ class Flow:
             out.append((value, [cell for _, cell in cells]))
         return out
 
-    def _fill(
-        self,
-        phis: Phis,
-        before: str,
-        old: list[Value],
-        after: str,
-        new: list[Value],
-    ) -> None:
+    def _fill(self, phis: Phis, before: str, old: list[Value], after: str, new: list[Value]) -> None:
         for (phi, cells), x, y in zip(phis, old, new, strict=True):
             type_ = vector(phi.lanes, REGISTER[phi.dtype])
             for name, cell, a, b in zip(phi.parts, cells, x.parts, y.parts, strict=True):

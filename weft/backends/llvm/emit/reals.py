@@ -23,9 +23,8 @@ class Reals:
     """The instructions on bools, integers and real floating numbers."""
 
     def __init__(self, registers: Registers, machine: InstructionSet) -> None:
+        self.registers, self.machine = registers, machine
         self.instruction, self.intrinsic = registers.instruction, registers.intrinsic
-        self.select = registers.select
-        self._machine = machine
 
     def arithmetic(self, name: str, x: Value, y: Value) -> Value:
         """Add, sub, mul, and the bit operations."""
@@ -45,7 +44,7 @@ class Reals:
             return self.instruction("fdiv", x.dtype, x, y)
         safe, zero = self._divisor(x, y)
         out = self.instruction("sdiv" if kind(x.dtype) == "i" else "udiv", x.dtype, x, safe)
-        return out if zero is None else self.select(zero, constant(0, x.dtype), out)
+        return out if zero is None else self.registers.select(zero, constant(0, x.dtype), out)
 
     def remainder(self, x: Value, y: Value) -> Value:
         """What is left of x / y of reals."""
@@ -64,7 +63,7 @@ class Reals:
             smallest = self.compare("eq", x, constant(np.iinfo(x.dtype).min, x.dtype))
             wraps = self.arithmetic("and_", smallest, self.compare("eq", y, constant(-1, y.dtype)))
             bad = self.arithmetic("or_", zero, wraps)
-        return self.select(bad, constant(1, y.dtype), y), zero
+        return self.registers.select(bad, constant(1, y.dtype), y), zero
 
     def extreme(self, name: str, x: Value, y: Value) -> Value:
         """The smaller or larger one of reals, NaN if either is."""
@@ -73,15 +72,15 @@ class Reals:
             return self.arithmetic(name, x, y)
         if k != "f":
             return self.intrinsic(("s" if k == "i" else "u") + name, x.dtype, x, y)
-        if self._machine.has_minimum:
+        if self.machine.has_minimum:
             return self.intrinsic("minimum" if name == "min" else "maximum", x.dtype, x, y)
         if x.number is not None:
             x, y = y, x
         code = "fcmp olt" if name == "min" else "fcmp ogt"
-        out = self.select(self.instruction(code, bool_, y, x), y, x)  # x, where either is NaN
+        out = self.registers.select(self.instruction(code, bool_, y, x), y, x)  # x, where either is NaN
         if y.number is not None and y.number == y.number:
             return out
-        return self.select(self.instruction("fcmp uno", bool_, y, y), y, out)
+        return self.registers.select(self.instruction("fcmp uno", bool_, y, y), y, out)
 
     def shift(self, opcode: str, x: Value, y: Value) -> Value:
         """A shift; only the bits of the distance that matter count."""

@@ -6,6 +6,7 @@ Reals are in ``reals``, conversions in ``casts``, functions in ``weft.loop.math.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -25,31 +26,15 @@ One = Callable[["Scalars", Value], Value]
 Two = Callable[["Scalars", Operand, Operand], Value]
 
 
-def _expanded(name: str) -> One:
-    return lambda self, x: self.function(name, x)
+def _one(way: Callable[..., Value], name: str) -> One:
+    return lambda self, x: way(self, name, x)
 
 
-def _rounding(name: str) -> One:
-    return lambda self, x: self.reals.rounding(name, x)
+def _two(way: Callable[..., Value], name: str) -> Two:
+    return lambda self, x, y: way(self, name, *pair(x, y))
 
 
-def _arithmetic(name: str) -> Two:
-    return lambda self, x, y: self.reals.arithmetic(name, *pair(x, y))
-
-
-def _compare(name: str) -> Two:
-    return lambda self, x, y: self.reals.compare(name, *pair(x, y))
-
-
-def _extreme(name: str) -> Two:
-    return lambda self, x, y: self.reals.extreme(name, *pair(x, y))
-
-
-def _by_parts(name: str) -> Two:
-    return lambda self, x, y: self.by_parts(name, *pair(x, y))
-
-
-class Scalars:
+class Scalars(Reals):
     """The scalar instruction set on LLVM values: a ``ScalarEmitter``.
 
     Attributes:
@@ -57,10 +42,8 @@ class Scalars:
     """
 
     def __init__(self, writer: Writer, machine: InstructionSet) -> None:
+        super().__init__(Registers(writer), machine)
         self.writer = writer
-        self.machine = machine
-        self.registers = Registers(writer)
-        self.reals = Reals(self.registers, machine)
         self.casts = Casts(self)
         self.cast, self.bitcast = self.casts.cast, self.casts.bitcast
         self.falling: set[str] = set()
@@ -78,48 +61,40 @@ class Scalars:
         """A number."""
         return constant(value, dtype)
 
-    # Instructions that their kind alone describes, as ``weft.ops.scalar`` says what they do
-
-    exp, log, sin, cos, tanh = map(_expanded, ("exp", "log", "sin", "cos", "tanh"))
-    floor, trunc, round = map(_rounding, ("floor", "trunc", "round"))
-    and_, or_, xor = map(_arithmetic, ("and_", "or_", "xor"))
-    add, sub = _by_parts("add"), _by_parts("sub")
-    lt, le, min, max = _compare("lt"), _compare("le"), _extreme("min"), _extreme("max")
+    # Arithmetic of reals and complex numbers
 
     def rem(self, x: Operand, y: Operand) -> Value:
         """What is left of x / y rounded towards zero; of integers 0 where y is 0."""
-        return self.reals.remainder(*pair(x, y))
+        return self.remainder(*pair(x, y))
 
     def shl(self, x: Operand, y: Operand) -> Value:
         """x shifted left."""
-        return self.reals.shift("shl", *pair(x, y))
+        return self.shift("shl", *pair(x, y))
 
     def shr(self, x: Operand, y: Operand) -> Value:
         """x shifted right, keeping the sign."""
         x, y = pair(x, y)
-        return self.reals.shift("ashr" if kind(x.dtype) == "i" else "lshr", x, y)
-
-    # Arithmetic of reals and complex numbers
+        return self.shift("ashr" if kind(x.dtype) == "i" else "lshr", x, y)
 
     def by_parts(self, name: str, x: Value, y: Value) -> Value:
         """An instruction on a real, or on both parts of a complex number."""
         if x.dtype not in PARTS:
-            return self.reals.arithmetic(name, x, y)
+            return self.arithmetic(name, x, y)
         a, b = self._split(x), self._split(y)
-        return self._join(self.reals.arithmetic(name, a[0], b[0]), self.reals.arithmetic(name, a[1], b[1]))
+        return self._join(self.arithmetic(name, a[0], b[0]), self.arithmetic(name, a[1], b[1]))
 
     def mul(self, x: Operand, y: Operand) -> Value:
         """x * y."""
         x, y = pair(x, y)
         if x.dtype not in PARTS:
-            return self.reals.arithmetic("mul", x, y)
+            return self.arithmetic("mul", x, y)
         (a, b), (c, d) = self._split(x), self._split(y)
         return self._join(self.sub(self.mul(a, c), self.mul(b, d)), self.add(self.mul(a, d), self.mul(b, c)))
 
     def div(self, x: Operand, y: Operand) -> Value:
         """x / y; of integers rounded towards zero, and 0 where y is 0."""
         x, y = pair(x, y)
-        return self._complex_quotient(x, y) if x.dtype in PARTS else self.reals.quotient(x, y)
+        return self._complex_quotient(x, y) if x.dtype in PARTS else self.quotient(x, y)
 
     def _complex_quotient(self, x: Value, y: Value) -> Value:
         """By Smith's method (1962): the larger part of y is divided by first, so nothing overflows."""
@@ -138,12 +113,12 @@ class Scalars:
     def neg(self, x: Value) -> Value:
         """-x."""
         if x.dtype not in PARTS:
-            return self.reals.negative(x)
-        return self._join(*[self.reals.negative(part) for part in self._split(x)])
+            return self.negative(x)
+        return self._join(*[self.negative(part) for part in self._split(x)])
 
     def abs(self, x: Value) -> Value:
         """|x|; real for a complex x."""
-        return self._modulus(x) if x.dtype in PARTS else self.reals.size(x)
+        return self._modulus(x) if x.dtype in PARTS else self.size(x)
 
     def _modulus(self, x: Value) -> Value:
         """The size of a complex number; in between nothing overflows or vanishes."""
@@ -164,7 +139,7 @@ class Scalars:
 
     def sqrt(self, x: Value) -> Value:
         """The square root, correctly rounded for reals."""
-        return self.function("sqrt", x) if x.dtype in PARTS else self.reals.rounding("sqrt", x)
+        return self.function("sqrt", x) if x.dtype in PARTS else self.rounding("sqrt", x)
 
     def atan2(self, y: Operand, x: Operand) -> Value:
         """The angle of the point (x, y), reals only."""
@@ -233,13 +208,9 @@ class Scalars:
         """x == y."""
         x, y = pair(x, y)
         if x.dtype not in PARTS:
-            return self.reals.compare("eq", x, y)
+            return self.compare("eq", x, y)
         a, b = self._split(x), self._split(y)
-        return self.and_(self.reals.compare("eq", a[0], b[0]), self.reals.compare("eq", a[1], b[1]))
-
-    def not_(self, x: Value) -> Value:
-        """Each bit flipped."""
-        return self.reals.not_(x)
+        return self.and_(self.compare("eq", a[0], b[0]), self.compare("eq", a[1], b[1]))
 
     def select(self, condition: Value, x: Operand, y: Operand) -> Value:
         """x where the condition holds, else y."""
@@ -270,3 +241,12 @@ class Scalars:
         parts = self.registers.wide(re, lanes) + self.registers.wide(im, lanes)
         number = None if re.number is None or im.number is None else complex(re.number, im.number)
         return Value(WHOLES[re.dtype], parts, lanes, max(re.scope, im.scope), number)
+
+    # Instructions that their kind alone describes; ``weft.ops.scalar`` says what they do
+
+    exp, log, sin, cos, tanh = map(partial(_one, function), ("exp", "log", "sin", "cos", "tanh"))
+    floor, trunc, round = map(partial(_one, Reals.rounding), ("floor", "trunc", "round"))
+    and_, or_, xor = map(partial(_two, Reals.arithmetic), ("and_", "or_", "xor"))
+    lt, le = map(partial(_two, Reals.compare), ("lt", "le"))
+    min, max = map(partial(_two, Reals.extreme), ("min", "max"))
+    add, sub = map(partial(_two, by_parts), ("add", "sub"))
