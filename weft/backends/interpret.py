@@ -171,9 +171,8 @@ build = BACKEND.build
 def _has_open_sizes(graph: Graph) -> bool:
     nodes = list(graph.walk())
     values = (*graph.inputs, *[v for node in nodes for v in node.outputs])
-    return any(isinstance(size, Size) for v in values for size in v.type.shape) or any(
-        has_sizes(node.attrs) for node in nodes
-    )
+    named = any(isinstance(size, Size) for v in values for size in v.type.shape)
+    return named or any(has_sizes(node.attrs) for node in nodes)
 
 
 def _steps(nodes: Sequence[Node], places: dict[Value, int], keep: set[Value]) -> list[_Step]:

@@ -73,9 +73,8 @@ class Block:
 
     def define(self, definition: Definition) -> Value:
         """The new value of a label."""
-        return self._enter(
-            definition.label, Value(definition.type, _name_of(definition.label)), definition.at
-        )
+        value = Value(definition.type, _name_of(definition.label))
+        return self._enter(definition.label, value, definition.at)
 
     def _enter(self, label: str, value: Value, at: int) -> Value:
         if label in self._values:
@@ -142,9 +141,8 @@ class Block:
     def operands(self, line: Line) -> tuple[list[Value], dict[str, Any]]:
         """The operands and attributes of an op."""
         if line.uses or line.keep or line.only is not None:
-            raise self.reader.wrong(
-                f"only calls have 'uses', 'only' and 'keep', got one after {line.op}", line.at
-            )
+            message = f"only calls have 'uses', 'only' and 'keep', got one after {line.op}"
+            raise self.reader.wrong(message, line.at)
         inputs: list[Value] = []
         attrs: dict[str, Any] = {}
         for name, x, at in line.arguments:
@@ -228,9 +226,8 @@ class Block:
         body = hooks.composite_body(line.op, attrs["arguments"], types, line.only, line.keep, line.location)
         if body is None:
             given = ", ".join(map(str, types)) or "none"
-            raise self.reader.wrong(
-                f"{line.op}: arguments must fit it, got operands of the types {given}", line.at
-            )
+            message = f"{line.op}: arguments must fit it, got operands of the types {given}"
+            raise self.reader.wrong(message, line.at)
         attrs["body"] = body
 
 

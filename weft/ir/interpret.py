@@ -156,9 +156,8 @@ class Run:
             if isinstance(known, Size):
                 solve(known, actual, self.sizes)
             elif known != actual:
-                raise ShapeError(
-                    self.graph.name, f"{what} must be {wanted} with {self._named()}, got {list(array.shape)}"
-                )
+                message = f"{what} must be {wanted} with {self._named()}, got {list(array.shape)}"
+                raise ShapeError(self.graph.name, message)
         self.values[value] = array
 
     def _named(self) -> str:

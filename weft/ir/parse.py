@@ -175,9 +175,8 @@ class _Parser(Reader):
         """The data of a constant that is beside the text."""
         array = self.constants.get(key)
         if array is None:
-            raise self.wrong(
-                f"no data for the constant {key}", start, hint="pass constants=graph.constant_data()"
-            )
+            message = f"no data for the constant {key}"
+            raise self.wrong(message, start, hint="pass constants=graph.constant_data()")
         if not isinstance(array, np.ndarray):
             raise self.wrong(f"the constant {key} must be an array, got {array.__class__.__name__}", start)
         if array.dtype != type.dtype or array.shape != type.shape:

@@ -351,6 +351,5 @@ class Reader:
         try:
             return number.data(dtype)
         except (ValueError, OverflowError):
-            raise self.wrong(
-                f"expected a number of {dtype.name}, got {self.text[start : self.at]}", start
-            ) from None
+            message = f"expected a number of {dtype.name}, got {self.text[start : self.at]}"
+            raise self.wrong(message, start) from None

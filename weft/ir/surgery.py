@@ -30,9 +30,8 @@ def value(graph: Graph, name: Named) -> Value:
     labels = _labels(graph)
     if isinstance(name, Value):
         if name not in labels.values():
-            raise GraphError(
-                "value", f"must be a value of the graph {graph.name}, got {name!r} of another one"
-            )
+            message = f"must be a value of the graph {graph.name}, got {name!r} of another one"
+            raise GraphError("value", message)
         return name
     if not isinstance(name, str):
         raise ArgumentError("value", f"must be a value or a name, got {type(name).__name__}")
@@ -109,11 +108,8 @@ def extract(
     missing = [v for v in graph.inputs if v in sources]
     if missing:
         shown = Labels(graph, ConstantNames()).listed(missing)
-        raise GraphError(
-            "extract",
-            f"outputs must follow from the inputs, got none for {shown}",
-            hint=f"add {shown} to inputs",
-        )
+        message = f"outputs must follow from the inputs, got none for {shown}"
+        raise GraphError("extract", message, hint=f"add {shown} to inputs")
     roles = dict(zip(graph.inputs, graph.roles, strict=True))
     part = [roles.get(v, "arg") if roles.get(v) != "state" else "param" for v in given]
     return _part(graph, name or graph.name, given, part, nodes, wanted, ())

@@ -72,9 +72,8 @@ class Checker:
         for buffer in function.written - {*function.buffers}:
             raise self.error(f"what is written must be a parameter, got {buffer.name}")
         for buffer in (b for b in self.buffers if b not in function.scratch):
-            self.require(
-                buffer.space == "global", f"memory of others must be global, got {buffer.space} {buffer!r}"
-            )
+            told = f"memory of others must be global, got {buffer.space} {buffer!r}"
+            self.require(buffer.space == "global", told)
         for buffer in function.scratch:
             fixed = isinstance(buffer.size, int) and buffer not in function.buffers
             self.require(fixed, f"scratch must be the function's own, of a fixed size, got {buffer!r}")
@@ -249,9 +248,8 @@ class Checker:
             self.index(at)
         dtypes = [buffer.dtype for buffer, _ in (s.a, s.b, s.c)]
         fits = len({*dtypes}) == 1 and dtypes[0] in BLAS_DTYPES
-        self.require(
-            fits, f"matrices must be of one dtype of {dtype_names(*BLAS_DTYPES)}, got {dtype_names(*dtypes)}"
-        )
+        told = f"matrices must be of one dtype of {dtype_names(*BLAS_DTYPES)}, got {dtype_names(*dtypes)}"
+        self.require(fits, told)
         for index in (s.m, s.n, s.k, *s.rows):
             self.index(index)
         if s.epilogue is not None:
@@ -302,9 +300,8 @@ class Checker:
     def _accumulate(self, s: ir.Accumulate) -> None:
         self.declared(s.local)
         self.use(s.value, s.local.dtype, "what is accumulated")
-        told = (
-            f"an instruction that accumulates must be one of {', '.join(ACCUMULATES)}, got {s.instruction!r}"
-        )
+        known = ", ".join(ACCUMULATES)
+        told = f"an instruction that accumulates must be one of {known}, got {s.instruction!r}"
         self.require(s.instruction in ACCUMULATES, told)
         fits = kind(s.local.dtype) in SIGNATURES[s.instruction][1]
         self.require(fits, f"{s.instruction} must not be of {dtype_names(s.local.dtype)}")
@@ -437,9 +434,8 @@ def _can_reuse(function: Function, read: int, written: int) -> bool:
     if not (0 <= read < len(function.buffers) and 0 <= written < len(function.buffers)):
         return False
     source, target = function.buffers[read], function.buffers[written]
-    return (
-        source is not target and target in function.written and source.dtype.itemsize == target.dtype.itemsize
-    )
+    same_size = source.dtype.itemsize == target.dtype.itemsize
+    return source is not target and target in function.written and same_size
 
 
 class _Vector(NamedTuple):

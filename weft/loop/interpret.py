@@ -123,9 +123,8 @@ def _memory(program: Program, inputs: Sequence[Array], sizes: Mapping[str, int])
     for b, at in program.arena.items():
         begin, length = bind(at, sizes), bind(b.size, sizes) * b.dtype.itemsize
         if begin < 0 or begin + length > arena.size:
-            raise BoundsError(
-                "interpret", f"{b!r} must be inside the arena of {arena.size} bytes, got {begin}"
-            )
+            message = f"{b!r} must be inside the arena of {arena.size} bytes, got {begin}"
+            raise BoundsError("interpret", message)
         memory[b] = arena[begin : begin + length].view(b.dtype)
     return memory
 

@@ -139,9 +139,8 @@ class Printer:
         return "" if b.space in _UNSAID else f"{b.space} "
 
     def _parameter(self, b: Buffer, written: bool) -> str:
-        return (
-            f"{'written ' * written}{self._space(b)}{self._name(b)}: {SHORT[b.dtype]}[{self._size(b.size)}]"
-        )
+        what = f"{'written ' * written}{self._space(b)}{self._name(b)}"
+        return f"{what}: {SHORT[b.dtype]}[{self._size(b.size)}]"
 
     def _block(self, block: Block, indent: str) -> None:
         lines = self.lines
@@ -259,9 +258,8 @@ class Printer:
     def _matmul(self, s: ir.Matmul, indent: str) -> None:
         a, b = (self._element(*x) + ".T" * t for x, t in zip((s.a, s.b), s.transposed, strict=True))
         sign = "+=" if s.add else "="
-        sizes = (
-            f"m={self._index(s.m)}, n={self._index(s.n)}, k={self._index(s.k)}, rows=({self._listed(s.rows)})"
-        )
+        m, n, k = (self._index(x) for x in (s.m, s.n, s.k))
+        sizes = f"m={m}, n={n}, k={k}, rows=({self._listed(s.rows)})"
         line = f"{indent}matmul {self._element(*s.c)} {sign} {a} @ {b}, {sizes}"
         if s.epilogue is None:
             self.lines.append(line)

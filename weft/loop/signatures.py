@@ -64,11 +64,8 @@ def signature_problem(s: Scalar) -> str | None:
     special = _SPECIAL.get(s.instruction)
     if special is not None:
         holds, told = special
-        return (
-            None
-            if holds(dtypes, s.dtype)
-            else f"{told}, got {dtype_names(*dtypes)} to {dtype_names(s.dtype)}"
-        )
+        got = f"got {dtype_names(*dtypes)} to {dtype_names(s.dtype)}"
+        return None if holds(dtypes, s.dtype) else f"{told}, {got}"
     if s.instruction not in SIGNATURES:
         return f"an instruction must be one of weft.ops.scalar, got {s.instruction!r}"
     count, kinds, result = SIGNATURES[s.instruction]

@@ -81,9 +81,8 @@ def _merge(graph: Graph, twin: Node, kept: Node, now: dict[Value, Value]) -> Gra
             return graph
         rest = [n for n in nodes[place : last + 1] if n not in before]
         nodes[place : last + 1] = [*[n for n in nodes[place : last + 1] if n in before], *rest]
-        shown = Node(
-            kept.op, kept.inputs, kept.attrs, kept.outputs, twin.location
-        )  # the line that came first
+        first = twin.location  # the line that is shown
+        shown = Node(kept.op, kept.inputs, kept.attrs, kept.outputs, first)
         nodes = [shown if n is kept else n for n in nodes]
     merged = giving(graph, now, nodes=[reading(n, now) for n in nodes if n is not twin])
     sizes = _sizes(now)

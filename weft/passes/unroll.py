@@ -64,12 +64,8 @@ def _steps(draft: Draft, loop: Loop) -> int | None:
 def take_row(draft: Draft, x: Value, i: int) -> Value:
     """Row i of a value."""
     shape = x.type.shape
-    bounds = {
-        "starts": (i, *[0] * (len(shape) - 1)),
-        "stops": (i + 1, *shape[1:]),
-        "steps": (1,) * len(shape),
-    }
-    (part,) = draft.emit(slice_axes, [x], **bounds)
+    starts, stops = (i, *[0] * (len(shape) - 1)), (i + 1, *shape[1:])
+    (part,) = draft.emit(slice_axes, [x], starts=starts, stops=stops, steps=(1,) * len(shape))
     return draft.emit(reshape, [part], shape=shape[1:])[0]
 
 

@@ -122,9 +122,8 @@ class Array:
 
     def row(self, index: Any) -> Array:
         """The array at an index of the first axis."""
-        return Array(
-            self.buffer, self.shape[1:], self.strides[1:], self.offset + Index.of(index) * self.strides[0]
-        )
+        offset = self.offset + Index.of(index) * self.strides[0]
+        return Array(self.buffer, self.shape[1:], self.strides[1:], offset)
 
     @property
     def span(self) -> Any:
@@ -204,9 +203,8 @@ def _check_inside(node: Node, places: Sequence[Index]) -> None:
     for axis, (place, size) in enumerate(zip(places, shape, strict=True)):
         bounds = None if isinstance(size, Size) else place.bounds()
         if bounds is not None and not 0 <= bounds[0] <= bounds[1] < size:
-            raise ShapeError(
-                name, f"view must stay in axis {axis} of size {size}, got places {bounds[0]} to {bounds[1]}"
-            )
+            message = f"view must stay in axis {axis} of size {size}, got places {bounds[0]} to {bounds[1]}"
+            raise ShapeError(name, message)
 
 
 def _reshaped(x: Array, shape: Shape) -> Array | None:

@@ -129,9 +129,8 @@ def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> b
     target = [n for n, (b, _) in enumerate(places) if b is old]
     if len(target) != 1:
         return False
-    return all(
-        places[n][1].key == start.key and (n, target[0]) in statement.function.reuses for n in mentions
-    )
+    reuses = statement.function.reuses
+    return all(places[n][1].key == start.key and (n, target[0]) in reuses for n in mentions)
 
 
 def _is_known_at(index: Index, statements: Sequence[Any], position: int) -> bool:

@@ -225,9 +225,8 @@ def joined(a: Frame, b: Frame) -> Frame | None:
 def _fits(flat: Frame, frame: Frame) -> bool:
     """Whether what works on a shape can be full, or for each row, in a frame; rows must be worth it."""
     kind = frame.kind(flat.shape)
-    return kind == "full" or (
-        kind == "row" and (isinstance(frame.columns, Size) or frame.columns >= SHORT_ROW)
-    )
+    worth = isinstance(frame.columns, Size) or frame.columns >= SHORT_ROW
+    return kind == "full" or (kind == "row" and worth)
 
 
 class Grouping:

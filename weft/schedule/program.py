@@ -231,8 +231,5 @@ def _write_pointwise(scope: Scope, node: Node, out: Value) -> None:
     with scope.writer.kernel(node.op.name, reads, [scope.output(out)]) as k:
         reader = scope.reader(k.builder, places | dict(zip(memory, k.reads, strict=True)), {out: node})
         (target,) = k.writes
-        over(
-            k.builder,
-            target.shape,
-            lambda *i: k.builder.store(target.buffer, target.at(*i), reader.read(out, i)),
-        )
+        store = k.builder.store
+        over(k.builder, target.shape, lambda *i: store(target.buffer, target.at(*i), reader.read(out, i)))

@@ -86,9 +86,8 @@ class Dual(Traced):
     def concrete(self, op: str) -> Any:
         """The array, which is known, though its derivative is lost where Python takes it."""
         if op == "numpy" and recording():
-            raise GradientError(
-                op, "the tensor must not be differentiated, got one inside jvp", hint="use .detach().numpy()"
-            )
+            message = "the tensor must not be differentiated, got one inside jvp"
+            raise GradientError(op, message, hint="use .detach().numpy()")
         return self.primal._array(op)
 
 

@@ -70,9 +70,8 @@ def _push(made: Call, primals: list[Tensor], tangents: list[Any], outs: list[Ten
     pushed = made.function.jvp(ctx, *given)
     listed = list(pushed) if isinstance(pushed, tuple | list) else [pushed]
     if len(listed) != len(made.outs):
-        raise ArgumentError(
-            made.name, f"jvp must return one tangent for each of {len(made.outs)} outputs, got {len(listed)}"
-        )
+        message = f"jvp must return one tangent for each of {len(made.outs)} outputs, got {len(listed)}"
+        raise ArgumentError(made.name, message)
     tensors = [t for t, k in zip(listed, made.outs, strict=True) if k is not None]
     for t, out in zip(tensors, outs, strict=True):
         if t is not None and (not isinstance(t, Tensor) or type_of(t) != type_of(out)):
@@ -112,11 +111,9 @@ def _check_linked(made: Call, grad: Tensor, leaves: set[Any]) -> None:
         if useful is None or node_of(edge) in useful:
             return
     if not is_concrete(grad._data) or grad._data.any():
-        raise GradientError(
-            made.name,
-            "forward mode needs a backward written in weft's functions, got one that leaves the graph",
-            hint="write it so, or define a static method jvp(ctx, *tangents)",
-        )
+        message = "forward mode needs a backward written in weft's functions, got one that leaves the graph"
+        hint = "write it so, or define a static method jvp(ctx, *tangents)"
+        raise GradientError(made.name, message, hint=hint)
 
 
 # Batches

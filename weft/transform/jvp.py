@@ -82,15 +82,11 @@ def check_tangents(op: str, primals: Any, tangents: Any) -> tuple[list[Tensor], 
     """The tensors in primals, the structure of these, and the tensors in tangents, which must be alike."""
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
-            raise ArgumentError(
-                op,
-                f"{name} must be a tuple with one item an argument, got {type(given).__name__}",
-                hint="write jvp(f, (x,), (v,)) for a function of one argument",
-            )
+            told = f"{name} must be a tuple with one item an argument, got {type(given).__name__}"
+            raise ArgumentError(op, told, hint="write jvp(f, (x,), (v,)) for a function of one argument")
     if len(primals) != len(tangents):
-        raise ArgumentError(
-            op, f"there must be as many tangents as primals, got {len(tangents)} and {len(primals)}"
-        )
+        message = f"there must be as many tangents as primals, got {len(tangents)} and {len(primals)}"
+        raise ArgumentError(op, message)
     names = argument_names(len(primals))
     inputs, structure = flatten_differentiable(op, primals, names)
     given = flatten_like(op, structure, tuple(tangents), "tangents")

@@ -39,13 +39,7 @@ _TURN_PARTS = (
 _FAR_SINGLE, _FARTHER = 2.0**22, 2.0**79
 
 # sin(r) / r for |r| <= pi / 2, in r^2; error 2^-27.3
-_SINE_SINGLE = (
-    1.0,
-    -0.16666659544639947,
-    0.008333066083844702,
-    -0.00019809590168352192,
-    2.60575082388892e-06,
-)
+_SINE_32 = (1.0, -0.16666659544639947, 0.008333066083844702, -0.00019809590168352192, 2.60575082388892e-06)
 
 
 def _with_parity(e: ScalarEmitter[Value], shifted: Value, r: Value) -> Value:
@@ -87,10 +81,9 @@ def _sine_of_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     """sin(x + quarter pi) of a float32."""
     wide = e.cast(x, float64)
     far = e.le(_FAR_SINGLE, e.abs(wide))
-    r = rarely(
-        e, far, lambda e, x: _reduced_far_single(e, x, quarter), wide, _reduced_single(e, wide, quarter)
-    )
-    return e.cast(e.mul(r, estrin(e, e.mul(r, r), _SINE_SINGLE)), float32)
+    near = _reduced_single(e, wide, quarter)
+    r = rarely(e, far, lambda e, x: _reduced_far_single(e, x, quarter), wide, near)
+    return e.cast(e.mul(r, estrin(e, e.mul(r, r), _SINE_32)), float32)
 
 
 def sin(e: ScalarEmitter[Value], x: Value) -> Value:
@@ -230,9 +223,8 @@ def _reduced_far(e: ScalarEmitter[Value], x: Value) -> Parts[Value]:
     left = e.cast(e.sub(signed, e.cast(main, int64)), float64)
     tail = e.add(left, e.mul(e.cast(e.shr(second, 1), float64), 2.0**-63))
     negative = e.lt(x, 0)
-    unit = e.select(
-        e.lt(e.abs(x), float("inf")), either(e, negative, -(2.0**-62), 2.0**-62, float64), float("nan")
-    )
+    finite = e.lt(e.abs(x), float("inf"))
+    unit = e.select(finite, either(e, negative, -(2.0**-62), 2.0**-62, float64), float("nan"))
     r, rest = _times_half_pi(e, *fast_two_sum(e, e.mul(main, unit), e.mul(tail, unit)))
     n = e.bitcast(n, int64)
     return e.select(negative, e.neg(n), n), r, rest

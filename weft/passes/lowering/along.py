@@ -178,14 +178,8 @@ def _taken(around: Around, like: Node, table: Value, numbers: _Numbers) -> Value
         return table
     stop = numbers.start + numbers.step * (numbers.count - 1) + 1
     rest = shape[1:]
-    return around.emit(
-        like,
-        slice_axes,
-        table,
-        starts=(numbers.start, *[0] * len(rest)),
-        stops=(stop, *rest),
-        steps=(numbers.step, *[1] * len(rest)),
-    )
+    starts, steps = (numbers.start, *[0] * len(rest)), (numbers.step, *[1] * len(rest))
+    return around.emit(like, slice_axes, table, starts=starts, stops=(stop, *rest), steps=steps)
 
 
 # Stacks

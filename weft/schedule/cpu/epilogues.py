@@ -125,9 +125,8 @@ def _fits(grouping: Grouping, group: Group, j: int) -> bool:
         return False
     if not use_def.needs[j].isdisjoint(group.members):
         return False
-    return grouping.is_aligned_with([j, *group.members], group.frame, out) and grouping.merge(
-        j, group.members[0]
-    )
+    aligned = grouping.is_aligned_with([j, *group.members], group.frame, out)
+    return aligned and grouping.merge(j, group.members[0])
 
 
 def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group) -> None:
@@ -146,9 +145,8 @@ def following(
     scope: Scope, use_def: UseDef, group: Group, product: Value
 ) -> tuple[list[Value], list[Array], Finish]:
     """What a group makes of the elements of a product, what it reads for it, and the code for an element."""
-    row_kernel = RowKernel(
-        scope, use_def, Group([i for i in group.members if i != group.anchor], group.frame), anchor=product
-    )
+    others = Group([i for i in group.members if i != group.anchor], group.frame)
+    row_kernel = RowKernel(scope, use_def, others, anchor=product)
     memory = row_kernel.memory()
     outputs = [*row_kernel.outputs, *[v for v in use_def.used_outside(group.members) if v is product]]
 

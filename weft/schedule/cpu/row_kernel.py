@@ -252,15 +252,10 @@ def _key_of(row_kernel: RowKernel, reads: Mapping[Value, Array], writes: Mapping
         return None
     nodes = [_node_key(node, numbers) for node in row_kernel.inlined.values()]
     targets = [(numbers[v], _array_key(array)) for v, array in writes.items()]
-    frame = (
-        row_kernel.frame.shape,
-        row_kernel.frame.split,
-        row_kernel.flat,
-        tuple(row_kernel.breaks),
-        row_kernel.scope.writer.depth > 0,
-    )
+    frame, in_loop = row_kernel.frame, row_kernel.scope.writer.depth > 0
+    form = (frame.shape, frame.split, row_kernel.flat, tuple(row_kernel.breaks), in_loop)
     order = tuple(numbers[v] for v in (*row_kernel.made, *reads))
-    return ("row_kernel", frame, tuple(sources), tuple(nodes), tuple(targets), order)
+    return ("row_kernel", form, tuple(sources), tuple(nodes), tuple(targets), order)
 
 
 def _array_key(array: Array) -> Any:

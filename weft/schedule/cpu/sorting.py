@@ -34,9 +34,8 @@ _DIGITS = 256
 def _sort(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     axis, descending = node.attrs["axis"], node.attrs["descending"]
     (x,) = inputs
-    _write_sort(
-        writer, node.op.name, x, outputs[0], Order(axis, descending, x.shape[axis], node.op.name == "sort")
-    )
+    order = Order(axis, descending, x.shape[axis], node.op.name == "sort")
+    _write_sort(writer, node.op.name, x, outputs[0], order)
 
 
 @lowers("topk_index", target="cpu")

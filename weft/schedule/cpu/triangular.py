@@ -92,9 +92,8 @@ def _dot(b: Builder, s: _System, i: Index, column: Index, begin: Index, end: Ind
     """Row i of the matrix times a column of the solution, as far as it is known."""
     total = b.local(0, s.x.dtype)
     with b.vector(end, begin) as k:
-        b.accumulate(
-            total, "add", b.mul(b.load(s.a.buffer, s.a.at(i, k)), b.load(s.x.buffer, s.x.at(k, column)))
-        )
+        term = b.mul(b.load(s.a.buffer, s.a.at(i, k)), b.load(s.x.buffer, s.x.at(k, column)))
+        b.accumulate(total, "add", term)
     return b.get(total)
 
 

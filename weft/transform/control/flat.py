@@ -160,13 +160,11 @@ def _content(op: str, region: Region, change: Change, wanted: TensorType) -> Val
     if change.held is None and isinstance(change.slot, GradSlot):
         return _zeros(region.capture, wanted)
     if not isinstance(change.held, Tensor):
-        raise CaptureError(
-            op, f"{change.slot.describe()} must hold a tensor on every way, got {change.held!r}"
-        )
+        message = f"{change.slot.describe()} must hold a tensor on every way, got {change.held!r}"
+        raise CaptureError(op, message)
     if type_of(change.held) != wanted:
-        raise CaptureError(
-            op, f"{change.slot.describe()} must keep its type {wanted}, got {type_of(change.held)}"
-        )
+        told = f"{change.slot.describe()} must keep its type {wanted}, got {type_of(change.held)}"
+        raise CaptureError(op, told)
     if change.value is not None:
         return change.value
     value = Value(wanted, name_of(change.held))

@@ -100,11 +100,8 @@ def _drawing(capture: Capture, name: str) -> AbstractContextManager[None]:
 
 
 def _refuse_draw(key: Tensor) -> Tensor:
-    raise CaptureError(
-        "while_loop",
-        "a draw in a loop whose end each example decides must have a key, got one without",
-        hint="carry a key, and split it with weft.random.split",
-    )
+    message = "a draw in a loop whose end each example decides must have a key, got one without"
+    raise CaptureError("while_loop", message, hint="carry a key, and split it with weft.random.split")
 
 
 def _check_hooks(capture: Capture, results: Sequence[Tensor]) -> None:

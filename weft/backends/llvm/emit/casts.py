@@ -126,9 +126,8 @@ class Casts:
             text = f"bitcast {vector(bits.lanes, 'i16')} {bits.parts[0]} to {vector(bits.lanes, 'half')}"
             half = self.writer.pure(text, bits.scope)
             text = f"fpext {vector(bits.lanes, 'half')} {half} to {vector(bits.lanes, 'float')}"
-            out = Value(
-                dtype, (self.writer.pure(text, bits.scope),), bits.lanes, self.writer.home(bits.scope)
-            )
+            name = self.writer.pure(text, bits.scope)
+            out = Value(dtype, (name,), bits.lanes, self.writer.home(bits.scope))
         return Value(dtype, out.parts, out.lanes, out.scope, None, True)
 
     def bitcast(self, x: Value, dtype: DType) -> Value:
@@ -157,19 +156,14 @@ class Casts:
         return self.convert("bitcast", x, integer_of_size(x.dtype)) if kind(x.dtype) == "f" else x
 
     def _bits_of_complex(self, x: Value) -> Value:
-        low, high = (
-            self.convert(
-                "zext", self.convert("bitcast", Value(float32, (p,), x.lanes, x.scope), int32), int64
-            )
-            for p in x.parts
-        )
+        parts = [Value(float32, (part,), x.lanes, x.scope) for part in x.parts]
+        low, high = (self.convert("zext", self.convert("bitcast", p, int32), int64) for p in parts)
         return self.arithmetic("or_", low, self.instruction("shl", int64, high, constant(32, int64)))
 
     def _complex_of_bits(self, bits: Value, dtype: DType) -> Value:
         high = self.instruction("lshr", int64, bits, constant(32, int64))
-        re, im = (
-            self.convert("bitcast", self.convert("trunc", half, int32), float32) for half in (bits, high)
-        )
+        halves = (self.convert("trunc", x, int32) for x in (bits, high))
+        re, im = (self.convert("bitcast", half, float32) for half in halves)
         return Value(dtype, (*re.parts, *im.parts), bits.lanes, bits.scope)
 
 

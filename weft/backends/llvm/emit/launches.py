@@ -166,10 +166,8 @@ class Recorder:
         begin = self._now()
         yield
         end = self._now()
-        places = [
-            w.here(f"getelementptr i64, ptr {base}, i64 {number * len(RECORD) + i}")
-            for i in range(len(RECORD))
-        ]
+        words = range(number * len(RECORD), (number + 1) * len(RECORD))
+        places = [w.here(f"getelementptr i64, ptr {base}, i64 {word}") for word in words]
         count, total, first = (w.here(f"load i64, ptr {place}") for place in places[:3])
         w.line(f"store i64 {w.here(f'add i64 {count}, 1')}, ptr {places[0]}")
         taken = w.here(f"sub i64 {end}, {begin}")

@@ -51,9 +51,8 @@ class LibraryCalls:
         """By BLAS."""
         dtype = s.c[0].dtype
         if dtype not in _GEMM:
-            raise DtypeError(
-                "matmul", f"a matrix product by BLAS must be of floats of 4 or 8 bytes, got {dtype.name}"
-            )
+            message = f"a matrix product by BLAS must be of floats of 4 or 8 bytes, got {dtype.name}"
+            raise DtypeError("matmul", message)
         m, n, k = (self._indices.index_value(x) for x in (s.m, s.n, s.k))
         if self._places.debug:
             m = self._checked_matrices(s, m, n, k)

@@ -43,9 +43,8 @@ class Heap:
         """See to it that a buffer has room for so many elements; a list that grows is copied rarely."""
         w, e = self._writer, code.scalars
         slot, room = self._slots[s.buffer]
-        size = code.indices.product(
-            code.indices.index_value(s.count), constant(s.buffer.dtype.itemsize, int64)
-        )
+        count, each = code.indices.index_value(s.count), constant(s.buffer.dtype.itemsize, int64)
+        size = code.indices.product(count, each)
         held = Value(int64, (w.here(f"load i64, ptr {room}"),), 0, w.depth)
         grow, kept, end = w.label("grow"), w.label("kept"), w.label("end")
         w.room()

@@ -43,9 +43,8 @@ class Rows:
     def reverse(self, name: str, type_: str) -> str:
         """Lanes in the opposite order."""
         order = ", ".join([f"i32 {n}" for n in range(self._lanes.count - 1, -1, -1)])
-        return self.writer.here(
-            f"shufflevector {type_} {name}, {type_} poison, <{self._lanes.count} x i32> <{order}>"
-        )
+        text = f"shufflevector {type_} {name}, {type_} poison, <{self._lanes.count} x i32> <{order}>"
+        return self.writer.here(text)
 
     # Masks
 

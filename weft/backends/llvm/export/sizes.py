@@ -105,11 +105,8 @@ def _check_together(graph: Graph, found: Sequence[Allowed]) -> None:
 
 
 def _too_complicated(graph: Graph, names: Sequence[str]) -> ShapeError:
-    return ShapeError(
-        "export_library",
-        f"the values that {', '.join(names)} may have must be a range, got others in {graph.name}",
-        hint="give the example a fixed size",
-    )
+    message = f"the values that {', '.join(names)} may have must be a range, got others in {graph.name}"
+    return ShapeError("export_library", message, hint="give the example a fixed size")
 
 
 # In code

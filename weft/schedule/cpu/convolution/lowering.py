@@ -196,10 +196,8 @@ class _Positions:
             else:
                 self._finish((i, first + row, *at, column), value)
 
-        left, rows = (
-            Side(w.buffer, w.offset + first * w.strides[0]),
-            ((conv.outputs // self.parts,), (w.strides[0],)),
-        )
+        left = Side(w.buffer, w.offset + first * w.strides[0])
+        rows = ((conv.outputs // self.parts,), (w.strides[0],))
         columns, tile = (self.count, self.apart), (self.tiling.rows, self.tiling.lanes)
         again = self.sums is not None
         product = Contraction(b, left, start, rows, columns, steps, tile, finish, again=again)

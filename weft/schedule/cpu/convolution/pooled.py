@@ -50,12 +50,8 @@ def _suits(pool: Node) -> bool:
     (value,), attrs = pool.inputs, pool.attrs
     lines, line = attrs["kernel"][0], value.type.shape[1] * value.type.shape[-1] * value.type.dtype.itemsize
     whole = all(low == high == 0 for low, high in attrs["padding"]) and attrs["dilation"][0] == 1
-    return bool(
-        len(attrs["kernel"]) == value.type.ndim - 2 == 2
-        and whole
-        and lines <= attrs["stride"][0]
-        and lines * line <= LINE_BYTES
-    )
+    flat = len(attrs["kernel"]) == value.type.ndim - 2 == 2
+    return bool(flat and whole and lines <= attrs["stride"][0] and lines * line <= LINE_BYTES)
 
 
 def lower_conv_pool(scope: Scope, use_def: UseDef, unit: Group | int, pool: Node) -> None:
@@ -75,9 +71,8 @@ def lower_conv_pool(scope: Scope, use_def: UseDef, unit: Group | int, pool: Node
     x, w = padded(scope.writer, conv), turned_weight(scope.writer, conv)
     target = scope.output(pool.outputs[0])
     with scope.writer.kernel("conv_pool", [x, w, *epilogue.reads], [target], inline=False) as kernel:
-        _ConvPool(
-            scope, kernel, conv, epilogue, pool, staged=isinstance(unit, Group) and len(unit.members) > SHORT
-        ).write()
+        staged = isinstance(unit, Group) and len(unit.members) > SHORT
+        _ConvPool(scope, kernel, conv, epilogue, pool, staged=staged).write()
 
 
 class _ConvPool:

@@ -149,9 +149,8 @@ class Contraction:
             sides = [Side(right.buffer, right.start + j * apart) for j in range(lanes)]
             add_dots(self.b, left, sides, steps[0].extent, finished, self.vector)
         else:
-            add_tile(
-                self.b, lanes, left, right, steps, finished, lane_stride=apart, begin=self._begin(row, column)
-            )
+            begin = self._begin(row, column)
+            add_tile(self.b, lanes, left, right, steps, finished, lane_stride=apart, begin=begin)
         if stage is not None:
             self._hand_on(stage, row, rows, column, lanes)
 

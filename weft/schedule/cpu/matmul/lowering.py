@@ -72,20 +72,11 @@ def _folded(batch: Shape, a: Array, b: Array) -> tuple[Shape, Array, Array]:
     a, b = (broadcast_batch(x, batch) for x in (a, b))
     axes = len(batch)
     while axes and _is_still(b, axes - 1) and a.strides[axes - 1] == a.strides[axes] * a.shape[axes]:
-        rows = a.shape[axes - 1] * a.shape[axes]
-        a = Array(
-            a.buffer,
-            (*a.shape[: axes - 1], rows, a.shape[-1]),
-            (*a.strides[: axes - 1], *a.strides[axes:]),
-            a.offset,
-        )
-        b = Array(
-            b.buffer,
-            (*b.shape[: axes - 1], *b.shape[axes:]),
-            (*b.strides[: axes - 1], *b.strides[axes:]),
-            b.offset,
-        )
-        axes -= 1
+        lead, rows = axes - 1, a.shape[axes - 1] * a.shape[axes]
+        strides = [(*x.strides[:lead], *x.strides[axes:]) for x in (a, b)]
+        a = Array(a.buffer, (*a.shape[:lead], rows, a.shape[-1]), strides[0], a.offset)
+        b = Array(b.buffer, (*b.shape[:lead], *b.shape[axes:]), strides[1], b.offset)
+        axes = lead
     return batch[:axes], a, b
 
 
