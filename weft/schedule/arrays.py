@@ -143,6 +143,7 @@ def as_progression(array: Any) -> Progression | None:
         return None
     start, second, last = (int(array[i]) for i in (0, 1, -1))
     step = second - start
+    # The ends tell most constants apart, before all elements are computed; and nothing may overflow.
     if max(map(abs, (start, second, last))) >> 61 or last != start + step * (array.size - 1):
         return None
     even = (array.astype(np.int64) == start + step * np.arange(array.size)).all()
@@ -157,6 +158,7 @@ def source_index(node: Node, index: Sequence[Index]) -> list[Index]:
 
 def reshape_index(b: Builder, index: Sequence[Index], shape: Shape, source: Shape) -> tuple[Index, ...]:
     """The index into an array of a shape, of the element that has an index in another shape."""
+    # Axes in front that both shapes share need no division, which costs more than most elements do.
     start = 0
     while start < min(len(shape), len(source)) and shape[start] == source[start]:
         start += 1
@@ -187,6 +189,7 @@ def view_of(x: Array, node: Node) -> Array | None:
         _check_inside(node, places)
     # An index is a sum of steps along the axes of the view, so its place in memory is one, too.
     for place, stride in zip(places, x.strides, strict=True):
+        # Spans are counted from the offset up, so what goes backward is no array.
         if any(isinstance(step, Size) or step < 0 for step in place.terms.values()):
             return None
         offset = offset + Index.of(place.offset) * stride
@@ -216,6 +219,7 @@ def _reshaped(x: Array, shape: Shape) -> Array | None:
 
 def _split_strides(x: Array, shape: Shape) -> Shape | None:
     """Strides of another shape where each of its axes is a part of one axis, or a run of axes, of x."""
+    # Axes are taken from the last one on, since strides of an axis that is split grow toward the front.
     runs = _merged(x)
     strides: list[Any] = []
     axes = list(reversed(shape))

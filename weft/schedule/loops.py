@@ -144,6 +144,7 @@ class _Carries:
         ]
         moved = []
         for holder, place in zip(next_places, outs, strict=True):
+            # Two carries may change places: neither may be overwritten before the other was read.
             swapped = isinstance(place, Array) and place.buffer in buffers and not is_same(place, holder)
             moved.append(self.scope.writer.copied(place) if swapped else place)
         for holder, place in zip(next_places, moved, strict=True):

@@ -68,6 +68,7 @@ def split_joint(
     made = {v: i for i, n in enumerate(nodes) if n not in late for v in n.outputs}
     available = set(constants).union(inputs if recompute else free)
     barriers = _effects(nodes, forward) if recompute else _barriers(nodes, forward)
+    # What is run again may need sizes that only a loop knows; an array that tells them changes the cut.
     loops, tellers = first_definitions(nodes), list[Value]()
     while True:
         wanted = [v for v in (*needed, *tellers) if v not in available and v not in seeds]
@@ -179,6 +180,7 @@ def _cut(
     waiting = [v for v in wanted if v not in saved]
     for value in waiting:
         enter(value)
+        # An endless edge is never cut: only the bytes of values can be.
         network.edge(before[value] + 1, sink, inf)
     while waiting:
         value = waiting.pop()
@@ -191,8 +193,10 @@ def _cut(
             if v not in before:
                 enter(v)
                 waiting.append(v)
+            # To run an op again all of its inputs must be there, so each of them leads to the value.
             network.edge(before[v] + 1, before[value], inf)
     network.push(source, sink)
+    # Of cuts that cost the same this is the last, where the fewest ops run again.
     near = network.leading_to(sink)
     return saved | {v for v, at in before.items() if at not in near and at + 1 in near}
 

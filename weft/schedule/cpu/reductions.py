@@ -67,6 +67,7 @@ def by_stride(x: Array, out: Array, axes: Sequence[int]) -> tuple[Array, Array, 
 
     Axes along which nothing moves come first, so that vectors do not go along them.
     """
+    # Open strides cannot be compared, so the order stays.
     if not (is_known(x.shape) and is_known(x.strides)):
         return x, out, tuple(axes)
     order = sorted(range(x.ndim), key=lambda i: (x.strides[i] != 0, -x.strides[i]))
@@ -117,6 +118,7 @@ def _place(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequenc
 
 def _find(writer: Writer, x: Array, best: Array, out: Array, axis: int, name: str) -> None:
     """The first place along an axis where an array has the value of another."""
+    # The least index of a hit, so that parts may be folded in any order.
     fold = Fold("min", 2**63 - 1, int64)
     _, out, _ = by_stride(x, out, [axis])
     x, best, (axis,) = by_stride(x, best, [axis])
@@ -195,6 +197,7 @@ def _running_place(writer: Writer, node: Node, inputs: Sequence[Array], outputs:
 
 def _write_scan(writer: Writer, name: str, x: Array, out: Array, axis: int, scan: Scan) -> None:
     last = x.ndim - 1
+    # Short rows fill no vector, and then states are better held in registers.
     narrow = axis == last or (is_number(x.shape[last]) and x.shape[last] < FEW)
     with writer.kernel(name, [x], [out], inline=None if narrow else False) as k:
         if narrow:

@@ -31,6 +31,7 @@ def lower_by_channels(writer: Writer, conv: Convolution, epilogue: Epilogue, *, 
     x = padded(writer, conv)
     cut = _parts(writer, conv)
     if cut is None:
+        # Without a panel lanes read the weight itself, which must have them side by side.
         w = turned_weight(writer, conv)
         with writer.kernel("conv", [x, w, *epilogue.reads], epilogue.writes, inline=False) as kernel:
             reads, writes = kernel.reads[2:], kernel.writes
@@ -65,6 +66,7 @@ def _rows_of_a_line(writer: Writer, conv: Convolution, tiling: Tiling) -> int:
         return tiling.rows
     vectors = max(1, tiling.lanes // machine_of(writer).lanes(sum_dtype(conv.x.dtype)))
     apart = (taps - 1) * conv.dilation[-1] + 1
+    # Fewer than four rows use a loaded weight too seldom, however well the line is used.
     for rows in range(tiling.rows, 3, -1):
         numbers = min(rows * taps, (rows - 1) * conv.stride[-1] + apart)
         held = (rows + 1) * vectors + numbers
@@ -76,6 +78,7 @@ def _rows_of_a_line(writer: Writer, conv: Convolution, tiling: Tiling) -> int:
 def _parts(writer: Writer, conv: Convolution) -> tuple[int, int] | None:
     """Into how many parts channels and the first axis of taps are cut, so that a panel of each is small."""
     sizes = (*conv.shape, conv.channels, *conv.taps)
+    # Each part writes a whole result, which pays only where results are small.
     if any(isinstance(s, Size) for s in sizes) or prod(conv.shape) > FEW or conv.rank == 0:
         return None
     one = prod(conv.taps) * channel_tiling(writer, conv).lanes * conv.x.dtype.itemsize
@@ -88,6 +91,7 @@ def _parts(writer: Writer, conv: Convolution) -> tuple[int, int] | None:
 
 def _cut(size: int, most: int) -> int:
     """The fewest equal parts of a size that are not larger than the most."""
+    # Equal ones, so that all parts are done by the same code.
     return next(parts for parts in range(1, size + 1) if size % parts == 0 and size // parts <= most)
 
 

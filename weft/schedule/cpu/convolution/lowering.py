@@ -36,6 +36,9 @@ from weft.schedule.cpu.matmul.tile import Side, Step
 from weft.schedule.extents import sum_dtype
 from weft.schedule.writer import Kernel, Writer, unflattened
 
+IMAGE_BYTES = 1 << 19  # that a task has on its stack for the padded input
+PART_BYTES = 1 << 17  # and for the sums of some output channels, if they can be cut
+
 
 @anchors("conv")
 def _conv(writer: Writer, node: Node, inputs: Sequence[Array], out: Array, epilogue: Epilogue | None) -> None:
@@ -50,15 +53,12 @@ def lower_conv(
         return
     conv = Convolution.of(x, w, out, attrs)
     writes = epilogue.writes if epilogue is not None else [out]
+    # Lanes go along what lies side by side in the results; else each store would be scattered.
     channels_last = all(len(t.shape) > 2 and t.strides[1] == 1 and t.strides[-1] != 1 for t in writes)
     if not channels_last and prefers_positions(conv, machine_of(writer)):
         lower_by_positions(writer, conv, epilogue or storing(out))
     else:
         lower_by_channels(writer, conv, epilogue or storing(out), stages=epilogue is not None)
-
-
-IMAGE_BYTES = 1 << 19  # that a task has on its stack for the padded input
-PART_BYTES = 1 << 17  # and for the sums of some output channels, if they can be cut
 
 
 def lower_by_positions(writer: Writer, conv: Convolution, epilogue: Epilogue) -> None:
@@ -125,6 +125,7 @@ class _Positions:
             return 1
         tiles = conv.outputs // rows
         most = max(1, PART_BYTES // (known(self.count) * rows * sum_dtype(self.x.dtype).itemsize))
+        # Few examples and groups would leave threads idle, so channels are cut as far as they can be.
         few = known(conv.shape[0]) * conv.groups * self.blocks < TASKS // 4
         wanted = 1 if few else most if self.flat else tiles
         return next(p for p in range(1, tiles + 1) if tiles % p == 0 and tiles // p <= wanted)
@@ -140,6 +141,7 @@ class _Positions:
         """Write the tasks: by examples and groups, by lines and channels too where those are few."""
         conv, b = self.conv, self.b
         inner = (self.blocks, self.parts)
+        # A task that pads for itself should pad for much: it is cut only where threads would be idle.
         alone = self.image is None or known(conv.shape[0]) * conv.groups < TASKS // 4
         tasks = (conv.shape[0], conv.groups, *(inner if alone else ()))
         with b.parallel(size_of(tasks)) as task:

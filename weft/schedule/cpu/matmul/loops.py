@@ -74,6 +74,7 @@ class Contraction:
         each = count // lanes // column_groups
         with self.b.loop(each) as i:
             self._panel((columns * each + i) * lanes, lanes, rows, row_groups)
+        # Columns that fill no tile get code of their own: masked lanes would slow down every tile.
         rest = count - count // lanes * lanes
 
         def write(start: Index, size: Any) -> None:
@@ -108,6 +109,7 @@ class Contraction:
             if not isinstance(rows, Size):
                 self._tile(start, rows, column, lanes, right, steps, apart)
                 return
+            # An open rest may be nearly a whole tile, and row by row would read the panel as often as that.
             some = rows // FEW * FEW if self.tile[0] > FEW else 0
             for first, count, each in ((0, some, FEW), (some, rows - some, 1)):
                 if isinstance(count, Size):
@@ -124,6 +126,7 @@ class Contraction:
         """Where some columns of the right side are read, with which steps, and how far apart they are."""
         _, apart = self.columns
         side = Side(self.right.buffer, self.right.start + column * apart)
+        # The panel is as wide as a tile, so an open number of lanes cannot be packed.
         if self.panel is None or isinstance(lanes, Size):
             return side, self.steps, apart
         width = self.tile[1]
@@ -137,6 +140,7 @@ class Contraction:
     ) -> None:
         """The sums of some rows and columns."""
         left = [Side(self.left.buffer, self.left.start + place) for place in self._rows(row, rows)]
+        # Only lanes whose number is known are sure to fit into the stage.
         stage = None if isinstance(lanes, Size) else self.stage
 
         def finished(r: int, lane: Any, value: Value) -> None:
