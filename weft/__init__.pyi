@@ -217,7 +217,7 @@ from weft.transform.jacobian import (
     hessian as hessian, jacfwd as jacfwd, jacobian as jacobian, jacrev as jacrev,
 )
 from weft.transform.jvp import jvp as jvp
-from weft.transform.linearize import linearize as linearize
+from weft.transform.jvp import linearize as linearize
 from weft.transform.reverse import grad as grad, value_and_grad as value_and_grad, vjp as vjp
 from weft.transform.vmap import vmap as vmap
 from weft.viewer.page import view as view

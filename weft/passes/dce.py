@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from weft.ir.graph import Graph, Node, Operand, Value, map_operands, operands_of
-from weft.ir.order import needed_nodes
-from weft.ir.size_definitions import first_definitions, sizes_defined, sizes_of, sizes_used
+from weft.ir.order import first_definitions, needed_nodes, sizes_defined, sizes_of, sizes_used
 from weft.ops.call import call
 from weft.passes.base import graph_pass
 from weft.passes.loops import BRANCHES, Loop, as_loop, remade, with_inputs

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from weft.ir.graph import Graph, Node, Value
+from weft.ir.order import with_own_sizes
 from weft.ir.rewrite import Draft, sweep
-from weft.ir.size_definitions import with_own_sizes
 from weft.ops.control import scan
 from weft.ops.view.primitives import join, reshape
 from weft.ops.view.slices import slice_axes

@@ -21,13 +21,12 @@ from weft.schedule.copy_elision import elide_copies
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan_checks import lower_with_checks
-from weft.schedule.order import order_units
+from weft.schedule.order import form_waves, order_units
 from weft.schedule.origins import kernel_name
 from weft.schedule.pointwise.rules import has_pointwise_rule
 from weft.schedule.region import Scope, run_on_host
 from weft.schedule.target import Target
 from weft.schedule.use_def import UseDef
-from weft.schedule.waves import form_waves
 from weft.schedule.writer import Writer, over
 
 IN_REGISTERS = 4  # elements: temporaries as small as this are on the stack, for the optimiser to remove

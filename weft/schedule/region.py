@@ -16,7 +16,7 @@ from weft.base.sizes import is_known, named_size
 from weft.errors import WeftError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.interpret import placed
-from weft.ir.size_definitions import sizes_defined, sizes_of, sizes_used
+from weft.ir.order import sizes_defined, sizes_of, sizes_used
 from weft.ir.types import TensorType
 from weft.loop.ir import Const
 from weft.ops.classes import class_error

@@ -15,7 +15,7 @@ from typing import Any
 from weft.base.sizes import Size, bind, named_size
 from weft.ir.graph import Attrs, Node, Value, bind_attr, has_sizes
 from weft.ir.interpret import solve
-from weft.ir.size_definitions import TRIPS, sizes_defined, sizes_of
+from weft.ir.order import TRIPS, sizes_defined, sizes_of
 from weft.tensor.mode import thread
 
 

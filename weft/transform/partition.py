@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from weft.base.sizes import Size, bind, size_names
 from weft.ir.graph import Array, Node, Value
-from weft.ir.size_definitions import first_definitions, sizes_defined, sizes_of, sizes_used
+from weft.ir.order import first_definitions, sizes_defined, sizes_of, sizes_used
 from weft.ops.contract import matrix_multiply as matmul
 from weft.transform.maxflow import Network
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.base.dtypes import bool_, int64
 from weft.ir.graph import Graph, Value
-from weft.ir.size_definitions import sizes_needed, sizes_of
+from weft.ir.order import sizes_needed, sizes_of
 from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.op import Op
