@@ -23,13 +23,9 @@ def to_tensor(op: str, x: object, place: str) -> Tensor:
         as_dtype(x.dtype)
         return wrap(np.asarray(x))
     if isinstance(x, bool | int | float | complex):
-        return wrap(_scalar_array(x))
+        dtype = default_float() if isinstance(x, float) else as_dtype(type(x))
+        return wrap(np.asarray(x, dtype))
     raise ArgumentError(op, f"{place} must be a tensor, got {type(x).__name__}")
-
-
-def _scalar_array(x: complex) -> Any:
-    dtype = default_float() if isinstance(x, float) else as_dtype(type(x))
-    return np.asarray(x, dtype)
 
 
 def differentiable(op: str, x: object, place: str) -> Tensor:

@@ -67,7 +67,8 @@ def split_joint(
     needed = _needed(nodes, late, results)
     made = {v: i for i, n in enumerate(nodes) if n not in late for v in n.outputs}
     available = set(constants).union(inputs if recompute else free)
-    barriers = _effects(nodes, forward) if recompute else _barriers(nodes, forward)
+    effects = (n for n in nodes[:forward] if not n.is_pure)
+    barriers = set(effects) if recompute else _barriers(nodes, forward)
     # What is run again may need sizes that only a loop knows; an array that tells them changes the cut.
     loops, tellers = first_definitions(nodes), list[Value]()
     while True:
@@ -131,10 +132,6 @@ def _needed(nodes: Sequence[Node], late: Collection[Node], results: Sequence[Val
             wanted.update(node.inputs)
             needed.update(dict.fromkeys(v for v in node.inputs if v not in own))
     return needed
-
-
-def _effects(nodes: Sequence[Node], forward: int) -> set[Node]:
-    return {n for n in nodes[:forward] if not n.is_pure}
 
 
 def _barriers(nodes: Sequence[Node], forward: int) -> set[Node]:

@@ -183,14 +183,12 @@ class RowKernel:
             count = max(1, min(rows, MOST_BLOCKS, rows * width // (2 * BLOCK)))
         else:
             work = rows * width * 4 // BLOCK
-            dear = min(FEW_BLOCKS, rows * width * 4 * self._weight() // BLOCK)
+            # How much longer an element takes than one that is only read, added and written, about.
+            weight = 1 + 2 * sum(bool(node.op.cost > CHEAP) for node in self.nodes)
+            dear = min(FEW_BLOCKS, rows * width * 4 * weight // BLOCK)
             count = max(1, min(rows, max(work, dear)))
         each = -(-rows // count)
         return -(-rows // each), each
-
-    def _weight(self) -> int:
-        """How much longer an element takes than one that is only read, added and written, about."""
-        return 1 + 2 * sum(bool(node.op.cost > CHEAP) for node in self.nodes)
 
     def _target(self, value: Value, blocks: Any) -> Array:
         """Where a value that is used outside is written: in its place, or partial results in theirs."""

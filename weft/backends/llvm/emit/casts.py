@@ -210,9 +210,5 @@ def float16_of_bits(e: Scalars, bits: Value) -> Value:
 
 
 def _as_bits(e: Scalars, x: Value) -> Value:
-    return e.cast(e.bitcast(_as_float(x), int32), uint32)
-
-
-def _as_float(x: Value) -> Value:
-    """A half precision number, which is held in a float, as that float."""
-    return Value(float32, x.parts, x.lanes, x.scope)
+    held = Value(float32, x.parts, x.lanes, x.scope)  # a half is held in a float
+    return e.cast(e.bitcast(held, int32), uint32)

@@ -146,7 +146,8 @@ class Runtime:
         self._pool()
         self._default_memory()
         self.host = self._host()
-        self._life()
+        self._create()
+        self._free()
 
     def api(self, name: str, result: ir.Type, *parameters: ir.Type) -> Code:
         """A function that a C program calls."""
@@ -243,10 +244,6 @@ class Runtime:
         c.call("snprintf", I32, place, word(MESSAGE_BYTES), c.unit.text(message.text), more=values)
 
     # The life of a handle
-
-    def _life(self) -> None:
-        self._create()
-        self._free()
 
     def _create(self) -> None:
         c = self.api("create", I32, PTR, PTR)
