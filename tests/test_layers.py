@@ -41,8 +41,7 @@ BY_TABLE = {  # modules that import what a table names: modules of their own lay
     "weft.ops.table": "all modules of ops",
     "weft.onnx.loading": "all operators",
     "weft.onnx.writers.registry": "all writers",
-    "weft.schedule.lowerings": "all lowerings",
-    "weft.schedule.target": "targets",
+    "weft.schedule.target": "targets and their lowerings",
     "weft.schedule.pointwise.rules": "all rules",
 }
 FORWARD = {("weft.ops.op", "weft.tensor.tensor")}  # only type checkers follow it: what ops give is a Tensor

@@ -216,8 +216,7 @@ from weft.transform.control.loops import fori_loop as fori_loop, scan as scan, w
 from weft.transform.jacobian import (
     hessian as hessian, jacfwd as jacfwd, jacobian as jacobian, jacrev as jacrev,
 )
-from weft.transform.jvp import jvp as jvp
-from weft.transform.linearize import linearize as linearize
+from weft.transform.jvp import jvp as jvp, linearize as linearize
 from weft.transform.reverse import grad as grad, value_and_grad as value_and_grad, vjp as vjp
 from weft.transform.vmap import vmap as vmap
 from weft.viewer.page import view as view

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
-from weft.backends import builder
+from weft.backends import Build, builder
 from weft.base.public import public
 from weft.capture.arguments import as_function, flatten
 from weft.capture.convert import converted_source
@@ -30,7 +30,9 @@ __all__ = [
 
 
 @public
-def trace(function: Callable[P, R], *examples: Any, **keywords: Any) -> GraphFunction[P, R]:
+def trace(
+    function: Callable[P, R], *examples: Any, disable: Iterable[str] = (), **keywords: Any
+) -> GraphFunction[P, R]:
     """Run a function or module on examples, and record what it does as a graph.
 
     What depended on the value of a tensor (``if t``, ``int(t)``, the shape of ``nonzero``) is a guard in the
@@ -40,7 +42,8 @@ def trace(function: Callable[P, R], *examples: Any, **keywords: Any) -> GraphFun
     Args:
         function: to trace.
         examples: arguments to run it on.
-        keywords: likewise.
+        disable: names of passes of ``weft.passes.LOWERING`` to leave out, and of choices of the schedule.
+        keywords: arguments to run it on, by name.
 
     >>> import weft
     >>> f = weft.jit.trace(lambda x: x.relu() + 1.0, weft.ones(2))
@@ -48,7 +51,7 @@ def trace(function: Callable[P, R], *examples: Any, **keywords: Any) -> GraphFun
     tensor([1., 2.])
     """
     function = as_function("trace", function)
-    traced = GraphFunction(function, builder("trace"), staged=False, looks=True, grows=False)
+    traced = GraphFunction(function, _build("trace", disable), staged=False, looks=True, grows=False)
     arguments = flatten(examples, keywords)
     own = None if arguments.converted else (examples, keywords)
     traced.capture(arguments, own, full_key(arguments))
@@ -71,5 +74,8 @@ def script(function: Callable[P, R], *, disable: Iterable[str] = ()) -> GraphFun
     tensor([2., 2.])
     """
     function = as_function("script", function)
-    build = builder("script", hints={"disable": check_disabled("script", disable) or None})
-    return GraphFunction(function, build, staged=True, looks=True, grows=True)
+    return GraphFunction(function, _build("script", disable), staged=True, looks=True, grows=True)
+
+
+def _build(op: str, disable: Iterable[str]) -> Build:
+    return builder(op, hints={"disable": check_disabled(op, disable) or None})

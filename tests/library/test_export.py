@@ -14,8 +14,8 @@ import weft
 from tests.library.harness import BAD_PROCESSOR, NO_WEIGHTS, OK, Library, build, exported, same
 from weft import nn
 from weft.backends.llvm.export import processor
+from weft.backends.llvm.export.processor import is_arm
 from weft.backends.llvm.export.sizes import allowed_sizes
-from weft.backends.llvm.export.target import is_arm
 from weft.backends.llvm.target import host_target
 from weft.errors import ArgumentError, DeviceError, DomainError, ShapeError
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft.loop.builder import Builder
-from weft.loop.signs import sign_of
+from weft.loop.known import sign_of
 
 CASES: dict[str, tuple[int, Callable[[Builder, Any, Any], Any]]] = {
     "anything": (0, lambda b, x, y: x),

@@ -14,7 +14,7 @@ from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.loop.ir import Program
 from weft.loop.verify import verify_program
-from weft.schedule.accesses import blocks_of
+from weft.loop.walk import blocks_of
 
 
 def graph_of(function: Any, *args: Any) -> Graph:

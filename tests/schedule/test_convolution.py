@@ -19,8 +19,8 @@ from weft.ops.conv.primitive import conv
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.convolution.lowering import lower_conv
 from weft.schedule.cpu.convolution.plan import Convolution, prefers_positions
+from weft.schedule.cpu.epilogues import Epilogue
 from weft.schedule.cpu.machine import Machine
-from weft.schedule.cpu.matmul.epilogue import Epilogue
 from weft.schedule.writer import Writer
 
 SAMPLES = conv.samples()

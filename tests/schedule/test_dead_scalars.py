@@ -7,7 +7,7 @@ import numpy as np
 from weft.loop.builder import Builder
 from weft.loop.ir import Scalar
 from weft.loop.text import format_function
-from weft.schedule.dead_scalars import drop_unused
+from weft.schedule.bodies import drop_unused
 
 F32 = np.dtype("f4")
 

@@ -18,8 +18,8 @@ from weft.loop.interpret import run_function
 from weft.loop.ir import Buffer, Function, Launch
 from weft.ops.contract import matrix_multiply
 from weft.schedule.arrays import Array
+from weft.schedule.cpu.epilogues import Epilogue
 from weft.schedule.cpu.machine import Machine
-from weft.schedule.cpu.matmul.epilogue import Epilogue
 from weft.schedule.cpu.matmul.lowering import lower_matmul
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, FEW_WORK, Matrices, tile
 from weft.schedule.cpu.target import Cpu

@@ -15,7 +15,7 @@ from tests.schedule.lowered import program_of
 from weft.ir.interpret import interpret
 from weft.loop.interpret import run_program
 from weft.loop.ir import Block, Buffer, Copy, Loop, Program, While
-from weft.schedule.accesses import accesses, blocks_of
+from weft.loop.walk import accesses, blocks_of
 from weft.schedule.memory import plan_arena
 
 F32 = np.dtype("f4")

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.loop.builder import Builder
 from weft.schedule.arrays import as_progression
-from weft.schedule.reuse import find_reuses
+from weft.schedule.bodies import find_reuses
 
 F32 = np.dtype(np.float32)
 

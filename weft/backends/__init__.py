@@ -98,10 +98,7 @@ def _missing(name: str) -> list[str]:
 
 
 def builder(
-    op: str,
-    backend: Chosen | None = None,
-    options: Mapping[str, Option] = {},
-    hints: Mapping[str, Any] = {},
+    op: str, backend: Chosen | None = None, options: Mapping[str, Option] = {}, hints: Mapping[str, Any] = {}
 ) -> Build:
     """What makes executables of graphs by a backend, with options that are on.
 

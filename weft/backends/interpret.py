@@ -1,24 +1,66 @@
 """The reference backend: the interpreter of ``weft.ir``, with everything that calls share prepared once.
 
 The order of the nodes, where each value is kept and when it is last used are found when the graph is built.
-A graph with sizes that only a call tells is left to the interpreter itself until its shapes come again.
+A graph with sizes that only a call tells is left to the interpreter itself until its shapes come again. With
+``check_nan`` every node, in regions too, raises an error where a result of it is wrong (``weft.ops.nan``).
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.backends.backend import Array, Arrays, Backend, Executable, Option
-from weft.backends.checked import checked
 from weft.base.sizes import Size
 from weft.errors import WeftError
 from weft.ir.graph import Graph, Node, Value, has_sizes, substitute_sizes
 from weft.ir.interpret import interpret, placed, solve_sizes
 from weft.ir.naming import explain_error
 from weft.ir.order import kahn_order, needed_nodes
+from weft.ir.rewrite import map_regions
+from weft.ops.nan import non_finite_error
+from weft.ops.op import Op
+
+
+def checked(graph: Graph, check: Option = True) -> Graph:
+    """A graph that raises an error at the first node that gives a NaN; or an infinity, if asked for "all".
+
+    >>> import numpy as np, weft
+    >>> from weft.backends.interpret import checked
+    >>> from weft.ir.interpret import interpret
+    >>> graph = checked(weft.make_graph(lambda x: weft.log(x))(weft.ones(2)))
+    >>> interpret(graph, [np.array([1, -1], np.float32)])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.NonFiniteError: log: results must not be NaN, got 1 in f32[2], from f32[2] in -1..1
+    ...
+    """
+    return graph.replace(nodes=[_checked_node(node, check) for node in graph.nodes])
+
+
+def _checked_node(node: Node, check: Option) -> Node:
+    node = map_regions(node, lambda region: checked(region, check))
+    return Node(_checked_op(node.op, check), node.inputs, node.attrs, node.outputs, node.location)
+
+
+@cache
+def _checked_op(op: Op, check: Option) -> Op:
+    evaluate, out = op.eval, copy.copy(op)
+
+    def run(*arrays: Any, **attrs: Any) -> Any:
+        result = evaluate(*arrays, **attrs)
+        for array in (result,) if op.outputs == 1 else result:
+            error = non_finite_error(op.name, np.asarray(array), arrays, attrs, check)
+            if error is not None:
+                raise error
+        return result
+
+    out.eval = run
+    return out
+
 
 ndarray = np.ndarray
 _MOST_KNOWN = 256
@@ -129,9 +171,8 @@ build = BACKEND.build
 def _has_open_sizes(graph: Graph) -> bool:
     nodes = list(graph.walk())
     values = (*graph.inputs, *[v for node in nodes for v in node.outputs])
-    return any(isinstance(size, Size) for v in values for size in v.type.shape) or any(
-        has_sizes(node.attrs) for node in nodes
-    )
+    named = any(isinstance(size, Size) for v in values for size in v.type.shape)
+    return named or any(has_sizes(node.attrs) for node in nodes)
 
 
 def _steps(nodes: Sequence[Node], places: dict[Value, int], keep: set[Value]) -> list[_Step]:

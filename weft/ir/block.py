@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -24,29 +25,21 @@ class Definition(NamedTuple):
     at: int
 
 
+@dataclass(eq=False, slots=True)
 class Line:
     """What a line says: outputs, op, arguments (name or "", what is given, where), and what follows them."""
 
-    def __init__(
-        self,
-        start: int,
-        at: int,
-        outputs: list[Definition],
-        op: str,
-        called: bool,
-        arguments: list[tuple[str, Any, int]],
-    ) -> None:
-        self.start = start
-        self.at = at
-        self.outputs = outputs
-        self.op = op
-        self.called = called
-        self.arguments = arguments
-        self.regions: list[tuple[str, int | None, Graph, int]] = []
-        self.uses: list[Ref | Literal] = []
-        self.only: tuple[int, ...] | None = None
-        self.keep: tuple[int, ...] = ()
-        self.location: Location | None = None
+    start: int
+    at: int
+    outputs: list[Definition]
+    op: str
+    called: bool
+    arguments: list[tuple[str, Any, int]]
+    regions: list[tuple[str, int | None, Graph, int]] = field(default_factory=list)
+    uses: list[Ref | Literal] = field(default_factory=list)
+    only: tuple[int, ...] | None = None
+    keep: tuple[int, ...] = ()
+    location: Location | None = None
 
 
 class Block:
@@ -80,9 +73,8 @@ class Block:
 
     def define(self, definition: Definition) -> Value:
         """The new value of a label."""
-        return self._enter(
-            definition.label, Value(definition.type, _name_of(definition.label)), definition.at
-        )
+        value = Value(definition.type, _name_of(definition.label))
+        return self._enter(definition.label, value, definition.at)
 
     def _enter(self, label: str, value: Value, at: int) -> Value:
         if label in self._values:
@@ -149,9 +141,8 @@ class Block:
     def operands(self, line: Line) -> tuple[list[Value], dict[str, Any]]:
         """The operands and attributes of an op."""
         if line.uses or line.keep or line.only is not None:
-            raise self.reader.wrong(
-                f"only calls have 'uses', 'only' and 'keep', got one after {line.op}", line.at
-            )
+            message = f"only calls have 'uses', 'only' and 'keep', got one after {line.op}"
+            raise self.reader.wrong(message, line.at)
         inputs: list[Value] = []
         attrs: dict[str, Any] = {}
         for name, x, at in line.arguments:
@@ -235,9 +226,8 @@ class Block:
         body = hooks.composite_body(line.op, attrs["arguments"], types, line.only, line.keep, line.location)
         if body is None:
             given = ", ".join(map(str, types)) or "none"
-            raise self.reader.wrong(
-                f"{line.op}: arguments must fit it, got operands of the types {given}", line.at
-            )
+            message = f"{line.op}: arguments must fit it, got operands of the types {given}"
+            raise self.reader.wrong(message, line.at)
         attrs["body"] = body
 
 

@@ -8,7 +8,7 @@ they can run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -70,6 +70,13 @@ def operands_of(arguments: object) -> Iterator[int]:
     elif isinstance(arguments, tuple):
         for item in arguments:
             yield from operands_of(item)
+
+
+def map_operands(arguments: object, function: Callable[[int], Any]) -> Any:
+    """Arguments with something for each operand that stands in them, by its number."""
+    if isinstance(arguments, Operand):
+        return function(arguments.index)
+    return tuple([map_operands(x, function) for x in arguments]) if type(arguments) is tuple else arguments
 
 
 class Node(_Frozen):
@@ -252,23 +259,11 @@ def substitute_sizes(graph: Graph, sizes: Mapping[str, Any]) -> Graph:
             fresh[v] = v if shape == v.type.shape else Value(TensorType(shape, v.type.dtype), v.name)
         return fresh[v]
 
-    def attr(x: object) -> Any:
-        if type(x) is Graph:
-            return substitute_sizes(x, sizes)
-        if type(x) is tuple and x and type(x[0]) is Graph:
-            return tuple(substitute_sizes(g, sizes) for g in x)
-        return bind(x, sizes)
-
-    nodes = [
-        Node(
-            n.op,
-            [value(v) for v in n.inputs],
-            {k: attr(a) for k, a in n.attrs.items()},
-            [value(v) for v in n.outputs],
-            n.location,
-        )
-        for n in graph.nodes
-    ]
+    nodes = []
+    for n in graph.nodes:
+        attrs = {k: bind_attr(a, sizes) for k, a in n.attrs.items()}
+        inputs, outputs = ([value(v) for v in values] for values in (n.inputs, n.outputs))
+        nodes.append(Node(n.op, inputs, attrs, outputs, n.location))
     return graph.replace(
         inputs=[value(v) for v in graph.inputs],
         nodes=nodes,
@@ -276,6 +271,15 @@ def substitute_sizes(graph: Graph, sizes: Mapping[str, Any]) -> Graph:
         constants={value(v): a for v, a in graph.constants.items()},
         updates=[(value(a), value(b)) for a, b in graph.updates],
     )
+
+
+def bind_attr(x: object, sizes: Mapping[str, Any]) -> Any:
+    """An attribute with values for named sizes, in regions too."""
+    if type(x) is Graph:
+        return substitute_sizes(x, sizes)
+    if type(x) is tuple and x and type(x[0]) is Graph:
+        return tuple([substitute_sizes(g, sizes) for g in x])
+    return bind(x, sizes)
 
 
 def has_sizes(attrs: Attrs) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from weft.base.sizes import Size, bind
 from weft.base.sizes import solve as solve
 from weft.errors import GraphError, ShapeError, WeftError
-from weft.ir.graph import Array, Graph, Node, Value, has_sizes, substitute_sizes
+from weft.ir.graph import Array, Graph, Node, Value, bind_attr, has_sizes
 from weft.ir.naming import explain_error
 from weft.ir.order import kahn_order, needed_nodes
 from weft.ir.types import TensorType
@@ -156,9 +156,8 @@ class Run:
             if isinstance(known, Size):
                 solve(known, actual, self.sizes)
             elif known != actual:
-                raise ShapeError(
-                    self.graph.name, f"{what} must be {wanted} with {self._named()}, got {list(array.shape)}"
-                )
+                message = f"{what} must be {wanted} with {self._named()}, got {list(array.shape)}"
+                raise ShapeError(self.graph.name, message)
         self.values[value] = array
 
     def _named(self) -> str:
@@ -192,12 +191,9 @@ class Run:
 
     def attrs_of(self, node: Node) -> Mapping[str, Any]:
         """The attributes of a node with numbers for sizes, in regions too."""
-        attrs = node.attrs
-        if has_sizes(attrs):
-            attrs = {k: bind(a, self.sizes) for k, a in attrs.items()}
-        if not node.regions:
-            return attrs
-        return {k: _region(a, self.sizes) for k, a in attrs.items()}
+        if not node.regions and not has_sizes(node.attrs):
+            return node.attrs
+        return {k: bind_attr(a, self.sizes) for k, a in node.attrs.items()}
 
 
 def placed(error: WeftError, node: Node) -> WeftError:
@@ -215,11 +211,3 @@ def _check_types(node: Node, arrays: Sequence[Array], attrs: Mapping[str, Any]) 
     """Let the type rule decide what it could not while sizes had names only."""
     if not node.op.accepts and not node.regions:
         node.op.type_rule(*[TensorType(a.shape, a.dtype) for a in arrays], **attrs)
-
-
-def _region(x: object, sizes: Mapping[str, int]) -> Any:
-    if type(x) is Graph:
-        return substitute_sizes(x, sizes)
-    if type(x) is tuple and x and type(x[0]) is Graph:
-        return tuple(substitute_sizes(g, sizes) for g in x)
-    return x

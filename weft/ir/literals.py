@@ -45,11 +45,9 @@ def format_literal(x: object) -> str:
     for kinds, write in _WRITERS:
         if isinstance(x, kinds):
             return str(write(x))
-    raise GraphError(
-        "text",
-        f"an attribute must be a literal, got {type(x).__name__}",
-        hint="attributes are numbers, strings, bytes, None, dtypes, sizes and tuples of these",
-    )
+    message = f"an attribute must be a literal, got {type(x).__name__}"
+    hint = "attributes are numbers, strings, bytes, None, dtypes, sizes and tuples of these"
+    raise GraphError("text", message, hint=hint)
 
 
 def _format_size(x: Size) -> str:

@@ -117,9 +117,7 @@ class _Parser(Reader):
         if not self.peek("%"):
             raise self.expected("a value, such as %0: f32[2]")
         label = self.label()
-        self.blank()
-        self.expect(":")
-        self.blank()
+        self.sign(":")
         return Definition(label, self.type(), start)
 
     def at_end(self) -> bool:
@@ -146,9 +144,7 @@ class _Parser(Reader):
         elif self.keyword("update"):
             self.blank()
             old = self.value()
-            self.blank()
-            self.expect("=")
-            self.blank()
+            self.sign("=")
             block.updates.append((start, old, self.value()))
         elif self.keyword("return"):
             block.outputs = self.values()
@@ -179,9 +175,8 @@ class _Parser(Reader):
         """The data of a constant that is beside the text."""
         array = self.constants.get(key)
         if array is None:
-            raise self.wrong(
-                f"no data for the constant {key}", start, hint="pass constants=graph.constant_data()"
-            )
+            message = f"no data for the constant {key}"
+            raise self.wrong(message, start, hint="pass constants=graph.constant_data()")
         if not isinstance(array, np.ndarray):
             raise self.wrong(f"the constant {key} must be an array, got {array.__class__.__name__}", start)
         if array.dtype != type.dtype or array.shape != type.shape:
@@ -327,9 +322,7 @@ class _Parser(Reader):
             self.name("the name of a file", FILE)
             self.match(_TILDE)
             label = self.text[start : self.at]
-            self.blank()
-            self.expect("=")
-            self.blank()
+            self.sign("=")
             files[label] = self.string()
             self.space()
         self.space()

@@ -77,14 +77,8 @@ class Reader:
     def expected(self, what: str) -> ParseError:
         """The error that something else must stand here."""
         found = _WORD.match(self.text, self.at)
-        got = (
-            found[0][:40]
-            if found
-            else "the end of the line"
-            if self.at < len(self.text)
-            else "the end of the text"
-        )
-        return self.wrong(f"expected {what}, got {got}")
+        end = "the end of the line" if self.at < len(self.text) else "the end of the text"
+        return self.wrong(f"expected {what}, got {found[0][:40] if found else end}")
 
     # Space and words
 
@@ -111,6 +105,12 @@ class Reader:
         """Read a symbol."""
         if not self.take(symbol):
             raise self.expected(repr(symbol))
+
+    def sign(self, symbol: str) -> None:
+        """Read a symbol, with blanks around it."""
+        self.blank()
+        self.expect(symbol)
+        self.blank()
 
     def match(self, pattern: re.Pattern[str]) -> str | None:
         """Read what a pattern matches here, if anything."""
@@ -311,11 +311,9 @@ class Reader:
         second = None if first.endswith("j") else self.match(_IMAGINARY)
         if len(first) + len(second or "") > _DIGITS:
             raise self.wrong(f"a number must have at most {_DIGITS} digits", start)
-        return (
-            Number("0.0", first[:-1])
-            if first.endswith("j")
-            else Number(first, second[:-1] if second else None)
-        )
+        if first.endswith("j"):
+            return Number("0.0", first[:-1])
+        return Number(first, second[:-1] if second else None)
 
     def array(self, dtype: DType) -> Literal:
         """Read the rest of an array that is written out, after its dtype."""
@@ -353,6 +351,5 @@ class Reader:
         try:
             return number.data(dtype)
         except (ValueError, OverflowError):
-            raise self.wrong(
-                f"expected a number of {dtype.name}, got {self.text[start : self.at]}", start
-            ) from None
+            message = f"expected a number of {dtype.name}, got {self.text[start : self.at]}"
+            raise self.wrong(message, start) from None

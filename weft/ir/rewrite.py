@@ -113,9 +113,8 @@ class Draft:
         if value.type == wanted:
             return value
         shape, given = wanted.shape, value.type.shape
-        fits = len(given) <= len(shape) and all(
-            a in (1, b) for a, b in zip(reversed(given), reversed(shape), strict=False)
-        )
+        pairs = zip(reversed(given), reversed(shape), strict=False)
+        fits = len(given) <= len(shape) and all(a in (1, b) for a, b in pairs)
         if value.type.dtype != wanted.dtype or not fits:
             raise GraphError(rule, f"the replacement must be of type {wanted}, got {value.type}")
         return self.emit(broadcast, [value], shape=shape)[0]
@@ -163,11 +162,9 @@ class Draft:
         self._depth += 1
         if self._depth > _DEPTH:
             owner = getattr(rule, "__self__", rule)
-            raise GraphError(
-                getattr(owner, "__name__", repr(owner)),
-                f"a rule must come to an end, got {_DEPTH} replacements that set each other off",
-                hint="its replacement, or that of another rule, holds its pattern again",
-            )
+            message = f"a rule must come to an end, got {_DEPTH} replacements that set each other off"
+            hint = "its replacement, or that of another rule, holds its pattern again"
+            raise GraphError(getattr(owner, "__name__", repr(owner)), message, hint=hint)
 
     def append(self, node: Node) -> None:
         """Put a node at the end as it is."""
@@ -317,6 +314,19 @@ def map_regions(node: Node, function: Callable[[Graph], Graph]) -> Node:
         return node
     attrs: Attrs = {**node.attrs, **changed}
     return Node(node.op, node.inputs, attrs, node.outputs, node.location)
+
+
+def reading(node: Node, now: Mapping[Value, Value]) -> Node:
+    """A node with the values that stand for its inputs; the same object where none does."""
+    if now.keys().isdisjoint(node.inputs):
+        return node
+    return Node(node.op, [now.get(v, v) for v in node.inputs], node.attrs, node.outputs, node.location)
+
+
+def giving(graph: Graph, now: Mapping[Value, Value], **changes: Any) -> Graph:
+    """A graph with other parts, which gives the values that stand for its results."""
+    updates = [(old, now.get(v, v)) for old, v in graph.updates]
+    return graph.replace(outputs=[now.get(v, v) for v in graph.outputs], updates=updates, **changes)
 
 
 def _located(node: Node, location: Location | None) -> Node:

@@ -128,9 +128,8 @@ class Walk:
                 return frame, value
         if known:
             return known[0]  # which has no array yet
-        raise GraphError(
-            "value", f"must be in the graph {self.graph.name} or a region that runs, got {key!r}"
-        )
+        message = f"must be in the graph {self.graph.name} or a region that runs, got {key!r}"
+        raise GraphError("value", message)
 
     def _value_in(self, frame: Frame, key: object) -> Value | None:
         graph = frame.graph

@@ -14,6 +14,7 @@ from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.labels import ConstantNames, Labels
 from weft.ir.order import kahn_order
+from weft.ir.rewrite import giving, reading
 
 Named = Value | str
 
@@ -29,9 +30,8 @@ def value(graph: Graph, name: Named) -> Value:
     labels = _labels(graph)
     if isinstance(name, Value):
         if name not in labels.values():
-            raise GraphError(
-                "value", f"must be a value of the graph {graph.name}, got {name!r} of another one"
-            )
+            message = f"must be a value of the graph {graph.name}, got {name!r} of another one"
+            raise GraphError("value", message)
         return name
     if not isinstance(name, str):
         raise ArgumentError("value", f"must be a value or a name, got {type(name).__name__}")
@@ -90,10 +90,7 @@ def _cloned(x: object) -> Any:
 
 
 def extract(
-    graph: Graph,
-    inputs: Named | Iterable[Named],
-    outputs: Named | Iterable[Named],
-    name: str | None = None,
+    graph: Graph, inputs: Named | Iterable[Named], outputs: Named | Iterable[Named], name: str | None = None
 ) -> Graph:
     """The part of a graph that computes outputs from inputs, which may be any of its values.
 
@@ -111,11 +108,8 @@ def extract(
     missing = [v for v in graph.inputs if v in sources]
     if missing:
         shown = Labels(graph, ConstantNames()).listed(missing)
-        raise GraphError(
-            "extract",
-            f"outputs must follow from the inputs, got none for {shown}",
-            hint=f"add {shown} to inputs",
-        )
+        message = f"outputs must follow from the inputs, got none for {shown}"
+        raise GraphError("extract", message, hint=f"add {shown} to inputs")
     roles = dict(zip(graph.inputs, graph.roles, strict=True))
     part = [roles.get(v, "arg") if roles.get(v) != "state" else "param" for v in given]
     return _part(graph, name or graph.name, given, part, nodes, wanted, ())
@@ -197,11 +191,4 @@ def replace_values(graph: Graph, new: Mapping[Named, Named]) -> Graph:
     for old, other in by.items():
         if old.type != other.type:
             raise GraphError("replace_values", f"types must agree, got {old!r} and {other!r}")
-    nodes = [
-        Node(n.op, [by.get(v, v) for v in n.inputs], n.attrs, n.outputs, n.location) for n in graph.nodes
-    ]
-    return graph.replace(
-        nodes=kahn_order(nodes),
-        outputs=[by.get(v, v) for v in graph.outputs],
-        updates=[(old, by.get(made, made)) for old, made in graph.updates],
-    )
+    return giving(graph, by, nodes=kahn_order([reading(n, by) for n in graph.nodes]))

@@ -58,11 +58,7 @@ def format_graph(graph: Graph, *, locations: bool = True, expand: bool = False) 
 
 
 def to_text(
-    graph: Graph,
-    *,
-    locations: bool = True,
-    expand: bool = False,
-    names: Mapping[str, str] | None = None,
+    graph: Graph, *, locations: bool = True, expand: bool = False, names: Mapping[str, str] | None = None
 ) -> str:
     """A graph as text that ``weft.parse_graph`` reads back to the same graph.
 

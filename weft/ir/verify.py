@@ -79,11 +79,7 @@ def _named(graph: Graph, node: Node) -> str:
     labels = Labels(graph, ConstantNames())
     made = labels.listed(node.outputs)
     call = f"{node.op.name}({labels.listed(node.inputs)})"
-    return (
-        f"node {graph.nodes.index(node)}, {made} = {call}"
-        if made
-        else f"node {graph.nodes.index(node)}, {call}"
-    )
+    return f"node {graph.nodes.index(node)}, {f'{made} = ' if made else ''}{call}"
 
 
 # The graph as a whole

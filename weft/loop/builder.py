@@ -9,49 +9,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from weft.base.dtypes import DType, bool_, complex64, complex128, float32, float64, int64, kind
 from weft.base.sizes import Size
+from weft.loop import ir
 from weft.loop.index import Extent, Index, Variable, divided
-from weft.loop.ir import (
-    Accumulate,
-    Allocate,
-    Barrier,
-    Bind,
-    Block,
-    Buffer,
-    Const,
-    Copy,
-    Declare,
-    Epilogue,
-    Fail,
-    Free,
-    Function,
-    Get,
-    Host,
-    If,
-    Launch,
-    Leave,
-    Load,
-    Local,
-    Loop,
-    LoopKind,
-    Matmul,
-    Measure,
-    Scalar,
-    Set,
-    Space,
-    Statement,
-    Store,
-    Value,
-    Wave,
-    While,
-)
-from weft.loop.known import NUMBERS, Operand, compared, index_of, ordered, with_known
-from weft.loop.signs import sign_of
+from weft.loop.ir import Block, Buffer, Const, Function, Local, Space, Statement, Value
+from weft.loop.known import NUMBERS, Operand, compared, index_of, ordered, sign_of, with_known
 from weft.ops.scalar import Number, ScalarEmitter
 
 S = TypeVar("S", bound=Statement)
@@ -71,6 +38,14 @@ def _one(name: str) -> Callable[[Builder, Operand], Value]:
 
 def _two(name: str) -> Callable[[Builder, Operand, Operand], Value]:
     return lambda self, x, y: self.instruction(name, x, y)
+
+
+def _known(name: str, find: Callable[[Operand, Operand], Value | None]) -> Callable[..., Value]:
+    return lambda self, x, y: find(x, y) or self.instruction(name, x, y)
+
+
+def _extreme(name: str, place: int) -> Callable[..., Value]:
+    return lambda self, x, y: found[place] if (found := ordered(x, y)) else self.instruction(name, x, y)
 
 
 class Builder:
@@ -141,7 +116,7 @@ class Builder:
         key = (instruction, dtype, *map(_identity, args))
         found: Value | None = self.recall(key)
         if found is None:
-            found = self.add_statement(Scalar(instruction, tuple(args), dtype))
+            found = self.add_statement(ir.Scalar(instruction, tuple(args), dtype))
             self.remember(key, found)
         return found
 
@@ -156,13 +131,20 @@ class Builder:
         """Keep something until the open block ends."""
         self._known[-1][key] = value
 
-    # Instructions that nothing is known about beforehand
+    # Instructions; what is known of some at once, of indices by their bounds, is not computed
 
     sqrt, floor, trunc, round = _one("sqrt"), _one("floor"), _one("trunc"), _one("round")
     exp, log, sin, cos, tanh = _one("exp"), _one("log"), _one("sin"), _one("cos"), _one("tanh")
     neg, abs, not_, real, imag = _one("neg"), _one("abs"), _one("not_"), _one("real"), _one("imag")
     mul, div, rem, pow, atan2 = _two("mul"), _two("div"), _two("rem"), _two("pow"), _two("atan2")
     eq, xor, shl, shr = _two("eq"), _two("xor"), _two("shl"), _two("shr")
+    add = _known("add", lambda x, y: index_of(operator.add, x, y))
+    sub = _known("sub", lambda x, y: index_of(operator.sub, x, y))
+    lt = _known("lt", lambda x, y: compared(x, y, strict=True))
+    le = _known("le", lambda x, y: compared(x, y, strict=False))
+    and_ = _known("and_", lambda x, y: with_known(x, y, False))
+    or_ = _known("or_", lambda x, y: with_known(x, y, True))
+    max, min = _extreme("max", 1), _extreme("min", 0)
 
     def select(self, condition: Operand, x: Operand, y: Operand) -> Value:
         """x where the condition holds, else y."""
@@ -170,40 +152,6 @@ class Builder:
         if isinstance(condition, Const):
             return x if condition.value else y
         return self.scalar("select", (self._operand(condition, bool_), x, y), x.dtype)
-
-    def add(self, x: Operand, y: Operand) -> Value:
-        """x + y."""
-        return index_of(operator.add, x, y) or self.instruction("add", x, y)
-
-    def sub(self, x: Operand, y: Operand) -> Value:
-        """x - y."""
-        return index_of(operator.sub, x, y) or self.instruction("sub", x, y)
-
-    def max(self, x: Operand, y: Operand) -> Value:
-        """The larger one; known at once for indices whose bounds tell it."""
-        found = ordered(x, y)
-        return found[1] if found else self.instruction("max", x, y)
-
-    def min(self, x: Operand, y: Operand) -> Value:
-        """The smaller one; known at once for indices whose bounds tell it."""
-        found = ordered(x, y)
-        return found[0] if found else self.instruction("min", x, y)
-
-    def lt(self, x: Operand, y: Operand) -> Value:
-        """x < y; known at once for indices whose bounds tell it."""
-        return compared(x, y, strict=True) or self.instruction("lt", x, y)
-
-    def le(self, x: Operand, y: Operand) -> Value:
-        """x <= y; known at once for indices whose bounds tell it."""
-        return compared(x, y, strict=False) or self.instruction("le", x, y)
-
-    def and_(self, x: Operand, y: Operand) -> Value:
-        """Bitwise and; of a truth that is known at once."""
-        return with_known(x, y, False) or self.instruction("and_", x, y)
-
-    def or_(self, x: Operand, y: Operand) -> Value:
-        """Bitwise or; of a truth that is known at once."""
-        return with_known(x, y, True) or self.instruction("or_", x, y)
 
     def cast(self, x: Operand, dtype: DType) -> Value:
         """x converted to dtype."""
@@ -279,23 +227,19 @@ class Builder:
         remainder = Index.of(Variable(self._name("t"), by, rest, (index, by, quotient)))
         return quotient, remainder
 
-    def measure(self, size: Extent) -> Value:
-        """The value of a number of elements."""
-        return Index.of(size)
-
     # Memory
 
     def load(self, buffer: Buffer, index: At, mask: Value | None = None) -> Value:
         """The element at an index."""
-        return self.add_statement(Load(buffer, Index.of(index), buffer.dtype, mask))
+        return self.add_statement(ir.Load(buffer, Index.of(index), buffer.dtype, mask))
 
     def store(self, buffer: Buffer, index: At, value: Operand, mask: Value | None = None) -> None:
         """The element at an index becomes a value; a number is converted."""
-        self.add_statement(Store(buffer, Index.of(index), self._operand(value, buffer.dtype), mask))
+        self.add_statement(ir.Store(buffer, Index.of(index), self._operand(value, buffer.dtype), mask))
 
     def copy(self, target: Buffer, at: At, source: Buffer, start: At, count: At) -> None:
         """Elements from one place to another."""
-        self.add_statement(Copy(target, Index.of(at), source, Index.of(start), Index.of(count)))
+        self.add_statement(ir.Copy(target, Index.of(at), source, Index.of(start), Index.of(count)))
 
     # Locals
 
@@ -305,20 +249,20 @@ class Builder:
             assert dtype is not None
             value = self.constant(value, dtype)
         local = Local(value.dtype, self._name("v"))
-        self.add_statement(Declare(local, value))
+        self.add_statement(ir.Declare(local, value))
         return local
 
     def get(self, local: Local) -> Value:
         """What a local holds now."""
-        return self.add_statement(Get(local, local.dtype))
+        return self.add_statement(ir.Get(local, local.dtype))
 
     def set(self, local: Local, value: Operand) -> None:
         """Give a local another value."""
-        self.add_statement(Set(local, self._operand(value, local.dtype)))
+        self.add_statement(ir.Set(local, self._operand(value, local.dtype)))
 
     def accumulate(self, local: Local, instruction: str, value: Value) -> None:
         """``local = instruction(local, value)``, in a fixed order."""
-        self.add_statement(Accumulate(local, instruction, value))
+        self.add_statement(ir.Accumulate(local, instruction, value))
 
     # Structure
 
@@ -338,7 +282,7 @@ class Builder:
             self.block = outer
 
     @contextmanager
-    def _loop(self, start: At, stop: At, kind: LoopKind, lanes: int = 0) -> Iterator[Index]:
+    def _loop(self, start: At, stop: At, kind: ir.LoopKind, lanes: int = 0) -> Iterator[Index]:
         bound = stop if isinstance(stop, int | Size) else None
         if isinstance(stop, Index):
             bound = stop.offset if stop.is_fixed else (stop.bounds() or (None, None))[1]
@@ -348,7 +292,7 @@ class Builder:
         body = Block()
         with self.inside(body):
             yield Index.of(variable)
-        self.add_statement(Loop(variable, Index.of(start), Index.of(stop), body, kind, lanes))
+        self.add_statement(ir.Loop(variable, Index.of(start), Index.of(stop), body, kind, lanes))
 
     def loop(self, stop: At, start: At = 0) -> AbstractContextManager[Index]:
         """A serial loop: ``with b.loop(n) as i``."""
@@ -368,7 +312,7 @@ class Builder:
 
     def barrier(self) -> None:
         """Here the threads of a block wait for each other."""
-        self.add_statement(Barrier())
+        self.add_statement(ir.Barrier())
 
     @contextmanager
     def if_(self, condition: Value) -> Iterator[Block]:
@@ -379,7 +323,7 @@ class Builder:
         then, otherwise = Block(), Block()
         with self.inside(then):
             yield otherwise
-        self.add_statement(If(condition, then, otherwise))
+        self.add_statement(ir.If(condition, then, otherwise))
 
     @contextmanager
     def while_(self, test: Callable[[], Value]) -> Iterator[None]:
@@ -389,7 +333,7 @@ class Builder:
             condition = test()
         with self.inside(body):
             yield
-        self.add_statement(While(before, condition, body))
+        self.add_statement(ir.While(before, condition, body))
 
     def sign(self, x: Value) -> int:
         """See ``weft.ops.elementary.known_sign``."""
@@ -401,7 +345,7 @@ class Builder:
         """Note a failure where a condition holds."""
         if isinstance(condition, Const) and not condition.value:
             return
-        self.add_statement(Fail(condition, number, values))
+        self.add_statement(ir.Fail(condition, number, values))
 
     def matmul(
         self,
@@ -425,14 +369,14 @@ class Builder:
         places = ((a[0], of(a[1])), (b[0], of(b[1])), (c[0], of(c[1])))
         distances = (of(rows[0]), of(rows[1]), of(rows[2]))
         then = None if epilogue is None else self._epilogue(epilogue, c[0].dtype)
-        self.add_statement(Matmul(*places, of(m), of(n), of(k), distances, transposed, add, then))
+        self.add_statement(ir.Matmul(*places, of(m), of(n), of(k), distances, transposed, add, then))
 
-    def _epilogue(self, code: Callable[[Value, Index, Index], Value], dtype: DType) -> Epilogue:
+    def _epilogue(self, code: Callable[[Value, Index, Index], Value], dtype: DType) -> ir.Epilogue:
         element, body = Local(dtype, self._name("v")), Block()
         row, column = Variable(self._name("i")), Variable(self._name("i"))
         with self.inside(body):
             self.set(element, code(self.get(element), Index.of(row), Index.of(column)))
-        return Epilogue(element, row, column, body)
+        return ir.Epilogue(element, row, column, body)
 
 
 def _result(name: str, dtype: DType) -> DType:
@@ -452,10 +396,4 @@ def _identity(x: Value) -> Hashable:
     return id(x)
 
 
-if TYPE_CHECKING:
-
-    def _as_emitter(builder: Builder) -> ScalarEmitter[Value]:
-        return builder  # it has every instruction, or this does not check
-
-
-__all__ = ["Allocate", "Bind", "Builder", "Free", "Host", "Launch", "Leave", "Measure", "Wave"]
+_EMITTER: Callable[[], ScalarEmitter[Value]] = Builder  # it has every instruction, or this does not check

@@ -4,14 +4,14 @@ What must hold: a scalar is computed once, before its uses, in a block around th
 locals, variables and sizes are known where they are used; only buffers that are said to be written are. In a
 vector loop lanes do not part ways: what decides about control flow is the same for all of them, and they
 meet in ``Accumulate`` alone. A parallel loop ends its function, and what stands before it only computes
-scalars, since every thread does it. What threads of a block must keep to is in ``weft.loop.threads``.
+scalars, since every thread does it. What threads of a block must keep to is in ``weft.loop.verify``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from weft.base.dtypes import DTYPES, DType, bool_, complex64, complex128, float32, float64, int64, kind
 from weft.base.sizes import Size
@@ -21,7 +21,7 @@ from weft.loop.index import Extent, Index
 from weft.loop.ir import Block, Buffer, Function, Local, Program, Statement, Value
 from weft.loop.signatures import ACCUMULATES, SIGNATURES, dtype_names, signature_problem
 from weft.loop.text import statement_lines
-from weft.loop.walk import blocks_of, written_buffer
+from weft.loop.walk import own_accesses, statements
 
 BLAS_DTYPES = (float32, float64, complex64, complex128)
 MAIN_ONLY = (ir.Launch, ir.Wave, ir.Host, ir.Allocate, ir.Free, ir.Bind, ir.Leave)
@@ -72,9 +72,8 @@ class Checker:
         for buffer in function.written - {*function.buffers}:
             raise self.error(f"what is written must be a parameter, got {buffer.name}")
         for buffer in (b for b in self.buffers if b not in function.scratch):
-            self.require(
-                buffer.space == "global", f"memory of others must be global, got {buffer.space} {buffer!r}"
-            )
+            told = f"memory of others must be global, got {buffer.space} {buffer!r}"
+            self.require(buffer.space == "global", told)
         for buffer in function.scratch:
             fixed = isinstance(buffer.size, int) and buffer not in function.buffers
             self.require(fixed, f"scratch must be the function's own, of a fixed size, got {buffer!r}")
@@ -99,11 +98,9 @@ class Checker:
 
     def refuse(self, block: Block, kinds: tuple[type, ...], message: str) -> None:
         """Raise an error for statements of some kinds, inner ones too."""
-        for s in block.statements:
+        for s in statements(block):
             self.statement = s
             self.require(not isinstance(s, kinds), f"{type(s).__name__} {message}")
-            for inner in blocks_of(s):
-                self.refuse(inner, kinds, message)
 
     # Blocks
 
@@ -122,13 +119,10 @@ class Checker:
 
     def prologue(self, block: Block) -> None:
         """What stands before a parallel loop, which every thread does: only its own scratch is written."""
-        for s in block.statements:
+        for s in statements(block):
             self.statement = s
-            target = written_buffer(s)
-            own = target is None or target in self.function.scratch
+            own = all(a.buffer in self.function.scratch for a in own_accesses(s) if a.written)
             self.require(own, "what stands before a parallel loop must not write to memory")
-            for inner in blocks_of(s):
-                self.prologue(inner)
 
     def placed(self, s: Statement, last: bool) -> None:
         """Whether a statement may stand where it does."""
@@ -254,9 +248,8 @@ class Checker:
             self.index(at)
         dtypes = [buffer.dtype for buffer, _ in (s.a, s.b, s.c)]
         fits = len({*dtypes}) == 1 and dtypes[0] in BLAS_DTYPES
-        self.require(
-            fits, f"matrices must be of one dtype of {dtype_names(*BLAS_DTYPES)}, got {dtype_names(*dtypes)}"
-        )
+        told = f"matrices must be of one dtype of {dtype_names(*BLAS_DTYPES)}, got {dtype_names(*dtypes)}"
+        self.require(fits, told)
         for index in (s.m, s.n, s.k, *s.rows):
             self.index(index)
         if s.epilogue is not None:
@@ -307,9 +300,8 @@ class Checker:
     def _accumulate(self, s: ir.Accumulate) -> None:
         self.declared(s.local)
         self.use(s.value, s.local.dtype, "what is accumulated")
-        told = (
-            f"an instruction that accumulates must be one of {', '.join(ACCUMULATES)}, got {s.instruction!r}"
-        )
+        known = ", ".join(ACCUMULATES)
+        told = f"an instruction that accumulates must be one of {known}, got {s.instruction!r}"
         self.require(s.instruction in ACCUMULATES, told)
         fits = kind(s.local.dtype) in SIGNATURES[s.instruction][1]
         self.require(fits, f"{s.instruction} must not be of {dtype_names(s.local.dtype)}")
@@ -357,12 +349,12 @@ class Checker:
         self._loop_body(s)
         self.vector, self.varying = None, set()
 
-    def _if_(self, s: ir.If) -> None:
+    def _if(self, s: ir.If) -> None:
         self.uniform(self.use(s.condition, bool_, "a condition"), "a condition")
         self.block(s.then)
         self.block(s.otherwise)
 
-    def _while_(self, s: ir.While) -> None:
+    def _while(self, s: ir.While) -> None:
         with self.inside():
             self.statements(s.test)
             self.statement = s
@@ -379,8 +371,10 @@ class Checker:
         known = s.number >= 0 and (self.failures is None or s.number < self.failures)
         self.require(known, f"the number of a failure must be in the table, got {s.number}")
 
-    def _nothing(self, s: ir.Leave | ir.Barrier) -> None:
+    def _leave(self, s: ir.Leave | ir.Barrier) -> None:
         pass
+
+    _barrier = _leave
 
     def _launch(self, s: ir.Launch) -> None:
         f = s.function
@@ -440,12 +434,11 @@ def _can_reuse(function: Function, read: int, written: int) -> bool:
     if not (0 <= read < len(function.buffers) and 0 <= written < len(function.buffers)):
         return False
     source, target = function.buffers[read], function.buffers[written]
-    return (
-        source is not target and target in function.written and source.dtype.itemsize == target.dtype.itemsize
-    )
+    same_size = source.dtype.itemsize == target.dtype.itemsize
+    return source is not target and target in function.written and same_size
 
 
-class _Vector:
+class _Vector(NamedTuple):
     """The vector loop around a statement.
 
     Attributes:
@@ -453,44 +446,19 @@ class _Vector:
         accumulated: of these the ones that it accumulates, each with the first instruction that does.
     """
 
-    __slots__ = ("accumulated", "outside")
-
-    def __init__(self, outside: frozenset[Local], accumulated: dict[Local, str]) -> None:
-        self.outside = outside
-        self.accumulated = accumulated
+    outside: frozenset[Local]
+    accumulated: dict[Local, str]
 
 
 def _accumulated(block: Block, outside: frozenset[Local]) -> dict[Local, str]:
     out: dict[Local, str] = {}
-    for s in block.statements:
+    for s in statements(block):
         if isinstance(s, ir.Accumulate) and s.local in outside:
             out.setdefault(s.local, s.instruction)
-        for inner in blocks_of(s):
-            out = _accumulated(inner, outside) | out
     return out
 
 
+# Each class of statements has the method of its name.
 _CHECKS: dict[type, Callable[[Checker, Any], None]] = {
-    ir.Scalar: Checker._scalar,
-    ir.Load: Checker._load,
-    ir.Get: Checker._get,
-    ir.Measure: Checker._measure,
-    ir.Declare: Checker._declare,
-    ir.Set: Checker._set,
-    ir.Accumulate: Checker._accumulate,
-    ir.Store: Checker._store,
-    ir.Loop: Checker._loop,
-    ir.If: Checker._if_,
-    ir.While: Checker._while_,
-    ir.Barrier: Checker._nothing,
-    ir.Copy: Checker._copy,
-    ir.Matmul: Checker._matmul,
-    ir.Fail: Checker._fail,
-    ir.Leave: Checker._nothing,
-    ir.Launch: Checker._launch,
-    ir.Wave: Checker._wave,
-    ir.Host: Checker._host,
-    ir.Allocate: Checker._allocate,
-    ir.Free: Checker._free,
-    ir.Bind: Checker._bind,
+    kind: getattr(Checker, f"_{kind.__name__.lower()}") for kind in ir.STATEMENTS
 }

@@ -1,16 +1,21 @@
-"""The threads of a block, as the interpreter runs them: from one barrier to the next, in any order."""
+"""The threads of a block, as the interpreter runs them: from one barrier to the next, in any order.
+
+Two threads that meet at one element, and nothing keeps them apart, are a race. Threads of one block are kept
+apart by barriers: what was done before one, and what after it, have an order. Blocks of a launch have none.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from weft.errors import GraphError
 from weft.loop import ir
 from weft.loop.index import Variable
 from weft.loop.ir import Block, Statement, Value
-from weft.loop.walk import blocks_of
+from weft.loop.walk import statements
 
 if TYPE_CHECKING:
     from weft.loop.interpret import Frame
@@ -73,5 +78,59 @@ class Threads:
 
 
 def _has_barrier(s: Statement) -> bool:
-    inner = (x for block in blocks_of(s) for x in block.statements)
-    return isinstance(s, ir.Barrier) or any(map(_has_barrier, inner))
+    return any(isinstance(x, ir.Barrier) for x in statements(Block([s])))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access to an element.
+
+    Attributes:
+        block: number of the block that did it, -1 for what each of them does before its own work.
+        thread: number of the thread in the block.
+        barriers: how many it had passed.
+        statement: which did it.
+    """
+
+    block: int
+    thread: int
+    barriers: int
+    statement: Statement
+
+    def is_apart(self, other: Access) -> bool:
+        """Whether the order of two accesses is known, so that a write among them does no harm."""
+        if self.block != other.block:
+            return False
+        return self.thread == other.thread or self.barriers != other.barriers
+
+
+class Races:
+    """The accesses of one launch, by the block whose memory it is (-1 for that of all), and the address.
+
+    The last write says enough, for one before it would have been a race with it. Of reads, the last of each
+    thread does.
+
+    >>> from weft.loop.ir import Leave
+    >>> from weft.loop.grid import Access, Races
+    >>> races = Races()
+    >>> races.add((-1, 64), Access(0, 0, 0, Leave()), write=True)
+    >>> races.add((-1, 64), Access(0, 1, 1, Leave()), write=False)
+    >>> races.add((-1, 64), Access(0, 0, 1, Leave()), write=True).thread
+    1
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[tuple[int, int], Access] = {}
+        self._read: dict[tuple[int, int], dict[tuple[int, int], Access]] = {}
+
+    def add(self, address: tuple[int, int], access: Access, *, write: bool) -> Access | None:
+        """Note an access to an element; gives another one that it races with, if there is one."""
+        last = self._written.get(address)
+        if last is not None and not access.is_apart(last):
+            return last
+        readers = self._read.setdefault(address, {})
+        if write:
+            self._written[address] = access
+            return next((r for r in readers.values() if not access.is_apart(r)), None)
+        readers[access.block, access.thread] = access
+        return None

@@ -7,7 +7,7 @@ goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
 from weft.base.dtypes import DType, int64
@@ -78,6 +78,11 @@ class Index:
         """Whether no variable is in it."""
         return not self.terms
 
+    @property
+    def key(self) -> Hashable:
+        """The same for two indices that are always equal, as far as their terms show."""
+        return (frozenset(self.terms.items()), self.offset) if self.terms else self.offset
+
     def stride(self, variable: Variable) -> Extent:
         """How far it goes when a variable grows by one; other variables may hide it in their value."""
         return self.terms.get(variable, 0)
@@ -112,7 +117,9 @@ class Index:
     def __mul__(self, factor: Index | Extent) -> Index:
         if isinstance(factor, Index):
             if not factor.is_fixed:
-                return factor * self.offset if self.is_fixed else _not_affine()
+                if not self.is_fixed:
+                    raise TypeError("a product of two indices is no index; compute it with Builder.mul")
+                return factor * self.offset
             factor = factor.offset
         if type(factor) is int and factor == 1:
             return self
@@ -154,7 +161,7 @@ class Index:
         """A bound that it stays below, or None; it is at least its offset where all strides are positive."""
         total: Extent = self.offset + 1
         for v, s in self.terms.items():
-            if v.stop is None or not _is_positive(s):
+            if v.stop is None or not (isinstance(s, Size) or s > 0):
                 return None
             total = total + (v.stop - 1) * s
         return total
@@ -179,14 +186,6 @@ def _is_one(s: Extent) -> bool:
 
 def _factor(s: Extent) -> str:
     return f"({s})" if isinstance(s, Size) else str(s)
-
-
-def _is_positive(s: Extent) -> bool:
-    return isinstance(s, Size) or s > 0
-
-
-def _not_affine() -> Index:
-    raise TypeError("a product of two indices is no index; compute it with Builder.mul")
 
 
 def divided(index: Index, by: Extent) -> tuple[Index, Index] | None:

@@ -20,10 +20,9 @@ from weft.base.sizes import bind
 from weft.errors import ArgumentError, BoundsError, GraphError, WeftError
 from weft.ir.types import TensorType
 from weft.loop import ir
-from weft.loop.grid import Threads
+from weft.loop.grid import Access, Races, Threads
 from weft.loop.index import Index, Variable
 from weft.loop.ir import Block, Buffer, Function, Place, Program, Statement, Value
-from weft.loop.races import Access, Races
 from weft.loop.text import statement_lines
 from weft.ops.scalar import NUMPY
 
@@ -124,9 +123,8 @@ def _memory(program: Program, inputs: Sequence[Array], sizes: Mapping[str, int])
     for b, at in program.arena.items():
         begin, length = bind(at, sizes), bind(b.size, sizes) * b.dtype.itemsize
         if begin < 0 or begin + length > arena.size:
-            raise BoundsError(
-                "interpret", f"{b!r} must be inside the arena of {arena.size} bytes, got {begin}"
-            )
+            message = f"{b!r} must be inside the arena of {arena.size} bytes, got {begin}"
+            raise BoundsError("interpret", message)
         memory[b] = arena[begin : begin + length].view(b.dtype)
     return memory
 
@@ -312,12 +310,12 @@ class Frame:
     def _matmul(self, s: ir.Matmul) -> None:
         m, n, k = (self.index(x) for x in (s.m, s.n, s.k))
         rows = [self.index(x) for x in s.rows]
-        a = self.matrix(s.a, m, k, rows[0], s.transposed[0])
-        b = self.matrix(s.b, k, n, rows[1], s.transposed[1])
-        c = self.matrix(s.c, m, n, rows[2], False, write=True)
-        product = a.array[a.places] @ b.array[b.places]
-        product = c.array[c.places] + product if s.add else product
-        c.array[c.places] = product if s.epilogue is None else self.epilogue(s.epilogue, product)
+        a, a_places = self.matrix(s.a, m, k, rows[0], s.transposed[0])
+        b, b_places = self.matrix(s.b, k, n, rows[1], s.transposed[1])
+        c, places = self.matrix(s.c, m, n, rows[2], False, write=True)
+        product = a[a_places] @ b[b_places]
+        product = c[places] + product if s.add else product
+        c[places] = product if s.epilogue is None else self.epilogue(s.epilogue, product)
 
     def epilogue(self, epilogue: ir.Epilogue, product: Array) -> Array:
         """What an epilogue makes of each element of a product."""
@@ -331,20 +329,22 @@ class Frame:
 
     def matrix(
         self, place: Place, m: int, n: int, rows: int, transposed: bool, *, write: bool = False
-    ) -> _Matrix:
-        """A matrix in a buffer."""
+    ) -> tuple[Array, Array]:
+        """The array that a matrix lies in, and the places of its elements there."""
         i, j = np.arange(m)[:, None], np.arange(n)[None, :]
         places = self.index(place[1]) + (rows * j + i if transposed else rows * i + j)
         if places.size:
             self.part(place[0], int(places.min()), 1)
             self.part(place[0], int(places.max()), 1)
             self.note(place[0], places.ravel().tolist(), write)
-        return _Matrix(self.memory[place[0]], places)
+        return self.memory[place[0]], places
 
     # Locals
 
     def _declare(self, s: ir.Declare | ir.Set) -> None:
         self.values[s.local] = self.value(s.value)
+
+    _set = _declare
 
     def _get(self, s: ir.Get) -> None:
         self.values[s] = self.values[s.local]
@@ -441,36 +441,7 @@ def _is_launched(function: Function) -> bool:
     return isinstance(last, ir.Loop) and last.kind == "parallel"
 
 
-class _Matrix:
-    """A matrix in an array: the places of its elements."""
-
-    __slots__ = ("array", "places")
-
-    def __init__(self, array: Array, places: Array) -> None:
-        self.array = array
-        self.places = places
-
-
+# Each class of statements has the method of its name; barriers are met by ``Threads``.
 _RUN: dict[type, Callable[[Frame, Any], None]] = {
-    ir.Scalar: Frame._scalar,
-    ir.Load: Frame._load,
-    ir.Get: Frame._get,
-    ir.Measure: Frame._measure,
-    ir.Declare: Frame._declare,
-    ir.Set: Frame._declare,
-    ir.Accumulate: Frame._accumulate,
-    ir.Store: Frame._store,
-    ir.Loop: Frame._loop,
-    ir.If: Frame._if,
-    ir.While: Frame._while,
-    ir.Copy: Frame._copy,
-    ir.Matmul: Frame._matmul,
-    ir.Fail: Frame._fail,
-    ir.Leave: Frame._leave,
-    ir.Launch: Frame._launch,
-    ir.Wave: Frame._wave,
-    ir.Host: Frame._host,
-    ir.Allocate: Frame._allocate,
-    ir.Free: Frame._free,
-    ir.Bind: Frame._bind,
+    kind: getattr(Frame, f"_{kind.__name__.lower()}") for kind in ir.STATEMENTS if kind is not ir.Barrier
 }

@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from weft.base.dtypes import DType, int64
 from weft.loop.index import Extent, Index, Variable
@@ -391,6 +391,7 @@ Statement = (
     Scalar | Load | Get | Measure | Declare | Set | Accumulate | Store | Loop | If | While | Barrier
     | Copy | Matmul | Fail | Leave | Launch | Wave | Host | Allocate | Free | Bind
 )  # fmt: skip
+STATEMENTS: tuple[type, ...] = get_args(Statement)
 
 
 @dataclass(eq=False, slots=True)

@@ -64,11 +64,8 @@ def signature_problem(s: Scalar) -> str | None:
     special = _SPECIAL.get(s.instruction)
     if special is not None:
         holds, told = special
-        return (
-            None
-            if holds(dtypes, s.dtype)
-            else f"{told}, got {dtype_names(*dtypes)} to {dtype_names(s.dtype)}"
-        )
+        got = f"got {dtype_names(*dtypes)} to {dtype_names(s.dtype)}"
+        return None if holds(dtypes, s.dtype) else f"{told}, {got}"
     if s.instruction not in SIGNATURES:
         return f"an instruction must be one of weft.ops.scalar, got {s.instruction!r}"
     count, kinds, result = SIGNATURES[s.instruction]
@@ -77,11 +74,9 @@ def signature_problem(s: Scalar) -> str | None:
     if len({*dtypes}) > 1 or kind(dtypes[0]) not in kinds:
         return f"operands must have one dtype of a kind in {kinds!r}, got {dtype_names(*dtypes)}"
     expected = {"same": dtypes[0], "bool": bool_, "real": real_dtype(dtypes[0])}[result]
-    return None if s.dtype == expected else _wrong_result(expected, s.dtype)
-
-
-def _wrong_result(expected: DType, got: DType) -> str:
-    return f"the result must be {dtype_names(expected)}, got {dtype_names(got)}"
+    if s.dtype == expected:
+        return None
+    return f"the result must be {dtype_names(expected)}, got {dtype_names(s.dtype)}"
 
 
 Dtypes = tuple[DType, ...]

@@ -1,8 +1,9 @@
-"""Walks through Loop IR: the blocks of a statement, the functions that are launched."""
+"""Walks through Loop IR: blocks of a statement, functions that are launched, buffers read and written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from weft.loop import ir
 from weft.loop.ir import Block, Buffer, Function, Statement
@@ -20,13 +21,11 @@ def launched_functions(block: Block) -> dict[Function, None]:
     ['f']
     """
     out: dict[Function, None] = {}
-    for s in block.statements:
+    for s in statements(block):
         if isinstance(s, ir.Launch):
             out[s.function] = None
         elif isinstance(s, ir.Wave):
             out |= dict.fromkeys(launch.function for launch in s.launches)
-        for inner in blocks_of(s):
-            out |= launched_functions(inner)
     return out
 
 
@@ -63,16 +62,36 @@ def statements(block: Block) -> Iterator[Statement]:
             yield from statements(inner)
 
 
-def written_buffer(statement: Statement) -> Buffer | None:
-    """The buffer that a statement itself writes elements of, or None; those of launches and hosts are many.
+class Access(NamedTuple):
+    """One access: the buffer, and whether it is written."""
 
-    >>> from weft.loop.ir import Leave
-    >>> from weft.loop.walk import written_buffer
-    >>> written_buffer(Leave()) is None
-    True
-    """
-    if isinstance(statement, ir.Store):
-        return statement.buffer
-    if isinstance(statement, ir.Copy):
-        return statement.target
-    return statement.c[0] if isinstance(statement, ir.Matmul) else None
+    buffer: Buffer
+    written: bool
+
+
+def accesses(statement: Statement) -> Iterator[Access]:
+    """All accesses of a statement, those of the blocks in it included."""
+    for s in statements(Block([statement])):
+        yield from own_accesses(s)
+
+
+def own_accesses(statement: Statement) -> Iterator[Access]:
+    """The accesses of a statement itself."""
+    if isinstance(statement, ir.Load):
+        yield Access(statement.buffer, False)
+    elif isinstance(statement, ir.Store | ir.Allocate | ir.Free):
+        yield Access(statement.buffer, True)
+    elif isinstance(statement, ir.Copy):
+        yield from (Access(statement.source, False), Access(statement.target, True))
+    elif isinstance(statement, ir.Launch):
+        for (buffer, _), parameter in zip(statement.buffers, statement.function.buffers, strict=True):
+            yield Access(buffer, parameter in statement.function.written)
+    elif isinstance(statement, ir.Wave):
+        for launch in statement.launches:
+            yield from own_accesses(launch)
+    elif isinstance(statement, ir.Host):
+        yield from (Access(b, False) for b, _ in statement.inputs)
+        yield from (Access(b, True) for b, _ in statement.outputs)
+    elif isinstance(statement, ir.Matmul):
+        matrices = (statement.a, statement.b, statement.c)
+        yield from (Access(place[0], place is statement.c) for place in matrices)

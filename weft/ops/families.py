@@ -119,6 +119,7 @@ class Properties(TypedDict, total=False):
     outputs: int
     effect: bool
     masks: bool
+    cheap_again: bool
     moves: bool
     total: bool
     defaults: Defaults | None

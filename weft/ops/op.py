@@ -143,6 +143,8 @@ class Op:
             left out, merged with another, or moved across one like it.
         masks: whether its gradient is 0 where an input was not chosen, as that of ``where`` is: what comes
             before then keeps these zeros, even times an infinite slope.
+        cheap_again: whether a gradient rather runs it again than keeps what it gives, though its elements
+            depend on many.
         moves: whether it only moves elements: each of its output is one of an input, or a fixed value.
         commutative: "bits" if its two inputs may be swapped, "value" if a zero may then have the other
             sign, else "".
@@ -189,6 +191,7 @@ class Op:
     variadic: str = ""
     effect: bool = False
     masks: bool = False
+    cheap_again: bool = False
     moves: bool = False
     commutative: str = ""
     total: bool = False

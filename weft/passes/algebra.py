@@ -1,6 +1,8 @@
-"""Identities of numbers and truth values that keep every bit of the result, as pairs of plain expressions.
+"""Identities of numbers and truth values, as pairs of plain expressions.
 
-What is not here is so because it is not exact: ``x + 0`` is 0 for -0, ``x - x`` is NaN for infinities.
+Those in ``ALGEBRA`` keep every bit of the result. What is not there is so because it is not exact: ``x + 0``
+is 0 for -0, ``x - x`` is NaN for infinities. Those in ``FAST_MATH`` are true of real numbers: rounding,
+overflow, signs of zeros, infinities and NaN may differ.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import numpy as np
 
 from weft.base.dtypes import DType, kind
 from weft.ir.types import TensorType
-from weft.ops.arithmetic import maximum, minimum, neg, positive, square
+from weft.ops.arithmetic import maximum, minimum, neg, positive, pow, reciprocal, square
 from weft.ops.compare import bitwise_invert, logical_and, logical_not, logical_or
 from weft.ops.complex import absolute, conjugate
+from weft.ops.exponential import exp, log, sqrt
+from weft.ops.reduce import reduce_sum
 from weft.ops.select import cast, select
 from weft.passes.rules import RewriteRule, any_attr, rewrite
 
@@ -88,11 +92,7 @@ ALGEBRA = [
         *(B, F, F),
         where=of_kinds("b"),
     ),
-    rule(
-        "where_where",
-        lambda c, x, y, z: (select(c, select(c, x, y), z), select(c, x, z)),
-        *(B, F, F, F),
-    ),
+    rule("where_where", lambda c, x, y, z: (select(c, select(c, x, y), z), select(c, x, z)), *(B, F, F, F)),
     rule(
         "cast_to_same",
         lambda x, dtype=any_attr: (cast(x, dtype=dtype), lambda: x),
@@ -130,3 +130,36 @@ def holds_all(narrow: DType, wide: DType) -> bool:
     if a == "i":
         return b == "i" and narrow.itemsize <= wide.itemsize
     return narrow.itemsize < wide.itemsize if b == "i" else narrow.itemsize <= wide.itemsize
+
+
+def _both(first: tuple[int, ...], second: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """The axes of two sums one after another."""
+    kept = [a for a in range(rank) if a not in first]
+    return tuple(sorted({*first, *[kept[a] for a in second]}))
+
+
+FAST_MATH = [
+    rule("add_zero", lambda x: (x + 0, x), F),
+    rule("mul_zero", lambda x: (x * 0, 0), F),
+    rule("sub_itself", lambda x: (x - x, 0), F),
+    rule("div_itself", lambda x: (x / x, 1), F),
+    rule("neg_of_sub", lambda x, y: (neg(x - y), y - x), F, F),
+    rule("div_by_reciprocal", lambda x, y: (x / reciprocal(y), x * y), F, F),
+    rule("common_factor", lambda x, y, z: (x * y + x * z, x * (y + z)), F, F, F),
+    rule("log_of_exp", lambda x: (log(exp(x)), x), F),
+    rule("exp_of_log", lambda x: (exp(log(x)), x), F),
+    rule("sqrt_of_square", lambda x: (sqrt(square(x)), absolute(x)), F, where=of_kinds("f")),
+    rule("square_of_sqrt", lambda x: (square(sqrt(x)), x), F),
+    rule("pow_one", lambda x: (pow(x, 1.0), x), F),
+    rule("pow_two", lambda x: (pow(x, 2.0), square(x)), F),
+    rule("pow_half", lambda x: (pow(x, 0.5), sqrt(x)), F),
+    rule("pow_minus_one", lambda x: (pow(x, -1.0), reciprocal(x)), F),
+    rule(
+        "sum_of_sum",
+        lambda x, first=any_attr, second=any_attr: (
+            reduce_sum(reduce_sum(x, axes=first, keepdims=False), axes=second, keepdims=False),
+            lambda: reduce_sum(x, axes=_both(first, second, x.ndim), keepdims=False),
+        ),
+        F,
+    ),
+]

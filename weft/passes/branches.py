@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.base.dtypes import bool_
+from weft.base.shapes import size_of
 from weft.base.sizes import is_known
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, Results, Rule
@@ -42,7 +43,7 @@ def _chosen(draft: Draft, node: Node, i: int) -> Value | None:
         return None
     if ends[0] is ends[1] and isinstance(ends[0], Value):
         return ends[0]
-    if not is_known(shape) or _count(shape) > LIMIT:
+    if not is_known(shape) or size_of(shape) > LIMIT:
         return None
     predicate = node.inputs[0]
     if node.outputs[i].type.dtype == bool_ and not shape and not any(isinstance(e, Value) for e in ends):
@@ -58,13 +59,6 @@ def _end(node: Node, branch: Graph, value: Value) -> Any:
     if value in branch.constants:
         return branch.constants[value]
     return node.inputs[1 + branch.inputs.index(value)] if value in branch.inputs else None
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 BRANCHES: list[tuple[Any, Rule]] = [(cond, choose_without_branches)]

@@ -120,9 +120,8 @@ class _Check:
             call = f"{labels.listed(node.outputs)} = {node.op.name}({labels.listed(node.inputs)})"
             where += f"; the first node that differs is {call}, which {_difference(before, after)}"
             location = None if node.location is None else node.location.place
-        return GraphError(
-            "check_passes", f"results must be the same after {record.name}, got {where}", location=location
-        )
+        message = f"results must be the same after {record.name}, got {where}"
+        return GraphError("check_passes", message, location=location)
 
     def _first_node(self, record: Record, arrays: Sequence[Array]) -> tuple[Node | None, Any, Any]:
         """The first node after a pass that computes something else for a value of the graph before."""

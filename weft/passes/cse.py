@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.ir.graph import Graph, Node, Value
-from weft.ir.rewrite import map_regions
+from weft.ir.rewrite import giving, map_regions, reading
 from weft.passes.base import graph_pass
 from weft.passes.loops import BRANCHES, as_loop
 from weft.passes.numbering import Numbering
@@ -48,20 +48,11 @@ class _Merger:
         nodes = [new for node in graph.nodes if (new := self.visit(node)) is not None]
         if not self.now and all(a is b for a, b in zip(nodes, graph.nodes, strict=False)):
             return graph
-        now = self.now
-        return graph.replace(
-            nodes=nodes,
-            outputs=[now.get(v, v) for v in graph.outputs],
-            updates=[(old, now.get(v, v)) for old, v in graph.updates],
-            constants=constants,
-        )
+        return giving(graph, self.now, nodes=nodes, constants=constants)
 
     def visit(self, node: Node) -> Node | None:
         """A node with its inputs as they are now; None if all it gives is there already."""
-        now = self.now
-        if now and not now.keys().isdisjoint(node.inputs):
-            inputs = [now.get(v, v) for v in node.inputs]
-            node = Node(node.op, inputs, node.attrs, node.outputs, node.location)
+        node = reading(node, self.now) if self.now else node
         if node.attrs:
             node = _merge_operands(node)
         return node if self.keep(node.outputs, self.numbering.of_node(node, self.numbers)) else None
@@ -100,7 +91,4 @@ def _take_from(region: Graph, places: Sequence[int]) -> Graph:
     used = {v for node in region.nodes for v in node.inputs}.union(region.outputs)
     if now.keys().isdisjoint(used):
         return region
-    nodes = [
-        Node(n.op, [now.get(v, v) for v in n.inputs], n.attrs, n.outputs, n.location) for n in region.nodes
-    ]
-    return region.replace(nodes=nodes, outputs=[now.get(v, v) for v in region.outputs])
+    return giving(region, now, nodes=[reading(n, now) for n in region.nodes])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
-from weft.ir.graph import Graph, Node, Operand, Value
-from weft.ir.order import needed_nodes
-from weft.ir.size_definitions import first_definitions, sizes_defined, sizes_of, sizes_used
+from weft.ir.graph import Graph, Node, Operand, Value, map_operands, operands_of
+from weft.ir.order import first_definitions, needed_nodes, sizes_defined, sizes_of, sizes_used
 from weft.ops.call import call
 from weft.passes.base import graph_pass
-from weft.passes.loops import BRANCHES, Loop, as_loop, loop_node, with_inputs
+from weft.passes.loops import BRANCHES, Loop, as_loop, remade, with_inputs
 
 T = TypeVar("T")
 
@@ -91,31 +90,17 @@ def _shrink_call(node: Node, wanted: set[Value]) -> Node:
     keep = [v in wanted for v in node.outputs]
     before = node.attrs["body"]
     body = clean(before, pick(before.outputs, keep))
-    named = set(_operands(node.attrs["arguments"]))
+    named = set(operands_of(node.attrs["arguments"]))
     used = [u or i in named for i, u in enumerate(used_inputs([body]))]
     if all(keep) and all(used) and body is before:
         return node
     numbers = {i: k for k, i in enumerate(i for i, u in enumerate(used) if u)}
     attrs = {
         "function": node.attrs["function"],
-        "arguments": _renumber(node.attrs["arguments"], numbers),
+        "arguments": map_operands(node.attrs["arguments"], lambda i: Operand(numbers[i])),
         "body": with_inputs(body, pick(body.inputs, used), body.outputs),
     }
     return Node(node.op, pick(node.inputs, used), attrs, pick(node.outputs, keep), node.location)
-
-
-def _operands(x: object) -> Iterator[int]:
-    if isinstance(x, Operand):
-        yield x.index
-    elif isinstance(x, tuple):
-        for i in x:
-            yield from _operands(i)
-
-
-def _renumber(x: object, numbers: dict[int, int]) -> Any:
-    if isinstance(x, Operand):
-        return Operand(numbers[x.index])
-    return tuple(_renumber(i, numbers) for i in x) if type(x) is tuple else x
 
 
 def _shrink_branches(node: Node, wanted: set[Value]) -> Node:
@@ -145,15 +130,15 @@ def _shrink_loop(loop: Loop, wanted: set[Value]) -> Node:
     outputs = [*pick(loop.outs, carried), *pick(loop.stacks, stacked)]
     outputs += loop.trips if counted or any(stacked) else ()
     inside = [*carried, *rows, *fixed]
-    return loop_node(
+    return remade(
         loop,
+        outputs,
         inits=pick(loop.inits, carried),
         rows=pick(loop.rows, rows),
         fixed=pick(loop.fixed, fixed),
         body=with_inputs(body, pick(body.inputs, inside), body.outputs),
         test=None if test is None else with_inputs(test, pick(test.inputs, [*carried, *fixed]), test.outputs),
-        outputs=outputs,
-    )
+    ).node
 
 
 def _needed_carries(loop: Loop, wanted: set[Value]) -> list[bool]:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from weft.base.sizes import Size
-from weft.ir.graph import Array, Graph, Node, Value, has_sizes
+from weft.ir.graph import Graph, Node, Value, has_sizes
 from weft.ir.rewrite import Draft, sweep
 from weft.ops.control import cond, switch
 from weft.passes.base import graph_pass
@@ -67,7 +67,8 @@ def _compute(draft: Draft, node: Node, limit: int) -> Sequence[Value] | None:
         a.dtype != v.type.dtype or a.shape != v.type.shape for a, v in zip(arrays, node.outputs, strict=True)
     ):
         return None
-    return [draft.constant(_own(a)) for a in arrays]
+    # A constant shares no memory, so that nobody can change it from outside.
+    return [draft.constant(a if a.base is None else np.array(a)) for a in arrays]
 
 
 def _may_compute(draft: Draft, node: Node, limit: int) -> bool:
@@ -78,8 +79,3 @@ def _may_compute(draft: Draft, node: Node, limit: int) -> bool:
         return False
     made = sum(int(np.prod(shape)) for shape in shapes)
     return made <= limit or made <= sum(draft.constants[v].size for v in node.inputs)
-
-
-def _own(array: Array) -> Array:
-    """An array that shares no memory, which nobody can change from outside."""
-    return array if array.base is None else np.array(array)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from weft.base.sizes import Size
 from weft.ir.graph import Array, Graph, Node, Value
+from weft.ir.rewrite import giving, reading
 from weft.ops.control import while_loop
 from weft.ops.view.primitives import broadcast_to
 from weft.passes.base import graph_pass
 from weft.passes.dce import pick
-from weft.passes.loops import Loop, as_loop, loop_node, new_value, with_inputs
+from weft.passes.loops import Loop, as_loop, new_value, remade, with_inputs
 
 
 @graph_pass(regions=True)
@@ -32,10 +33,7 @@ def licm(graph: Graph) -> Graph:
     nodes: list[Node] = []
     changed = False
     for node in graph.nodes:
-        if now and not now.keys().isdisjoint(node.inputs):
-            node = Node(
-                node.op, [now.get(v, v) for v in node.inputs], node.attrs, node.outputs, node.location
-            )
+        node = reading(node, now) if now else node
         loop = as_loop(node)
         if loop is not None:
             loop = _fix_carries(loop, now)
@@ -45,12 +43,7 @@ def licm(graph: Graph) -> Graph:
         nodes.append(node)
     if not changed and not now:
         return graph
-    return graph.replace(
-        nodes=nodes,
-        outputs=[now.get(v, v) for v in graph.outputs],
-        updates=[(old, now.get(v, v)) for old, v in graph.updates],
-        constants={**graph.constants, **constants},
-    )
+    return giving(graph, now, nodes=nodes, constants={**graph.constants, **constants})
 
 
 # Carries that never change
@@ -69,20 +62,15 @@ def _fix_carries(loop: Loop, now: dict[Value, Value]) -> Loop:
     moves = [not s for s in stays]
     now.update(zip(pick(loop.outs, stays), pick(loop.inits, stays), strict=True))
     outputs = [*pick(body.outputs[: len(moves)], moves), *loop.collected]
-    node = loop_node(
+    test = loop.test and loop.test.replace(inputs=_reordered(loop, loop.test, moves, stays))
+    return remade(
         loop,
+        [*pick(loop.outs, moves), *loop.node.outputs[len(moves) :]],
         inits=pick(loop.inits, moves),
-        rows=loop.rows,
         fixed=[*loop.fixed, *pick(loop.inits, stays)],
         body=with_inputs(body, _reordered(loop, body, moves, stays), outputs),
-        test=None
-        if loop.test is None
-        else loop.test.replace(inputs=_reordered(loop, loop.test, moves, stays)),
-        outputs=[*pick(loop.outs, moves), *loop.node.outputs[len(moves) :]],
+        test=test,
     )
-    fixed = as_loop(node)
-    assert fixed is not None
-    return fixed
 
 
 def _reordered(loop: Loop, region: Graph, moves: Sequence[bool], stays: Sequence[bool]) -> list[Value]:
@@ -119,18 +107,8 @@ def _hoist(loop: Loop, nodes: list[Node], constants: dict[Value, Array]) -> Loop
     if len(fixed) == len(loop.fixed):
         return loop
     regions = [with_inputs(r, [*r.inputs, *more], r.outputs) for r, more in zip(regions, added, strict=True)]
-    node = loop_node(
-        loop,
-        inits=loop.inits,
-        rows=loop.rows,
-        fixed=fixed,
-        body=regions[0],
-        test=regions[1] if loop.test is not None else None,
-        outputs=loop.node.outputs,
-    )
-    moved = as_loop(node)
-    assert moved is not None
-    return moved
+    test = None if loop.test is None else regions[1]
+    return remade(loop, loop.node.outputs, fixed=fixed, body=regions[0], test=test)
 
 
 def _emit(

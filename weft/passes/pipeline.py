@@ -26,16 +26,7 @@ from weft.passes.share_loops import share_loops
 from weft.passes.simplify import simplify
 from weft.passes.unroll import unroll
 
-PIPELINE: list[Pass] = [
-    inline,
-    unroll.using(limit=1),
-    fold,
-    simplify,
-    cse,
-    share_loops,
-    dce,
-    licm,
-]
+PIPELINE: list[Pass] = [inline, unroll.using(limit=1), fold, simplify, cse, share_loops, dce, licm]
 BUILTIN: dict[str, Pass] = {p.name: p for p in (*PIPELINE, unroll, *LOWERING)}
 _pipeline: list[Pass] = list(PIPELINE)  # with what was registered
 _ROUNDS = 10
@@ -96,11 +87,7 @@ def optimize(
 
 
 def lower(
-    graph: Graph,
-    passes: Sequence[Step] | None = None,
-    *,
-    disable: Collection[str] = (),
-    debug: bool = False,
+    graph: Graph, passes: Sequence[Step] | None = None, *, disable: Collection[str] = (), debug: bool = False
 ) -> Graph:
     """The graph as kernels are made of it: after the passes of ``LOWERING``, or others, each once.
 

@@ -63,6 +63,5 @@ def _check_parameters(
         signature.bind(*tensors, **dict.fromkeys(attributes))
     except TypeError:
         wanted = ", ".join([*tensors, *attributes])
-        raise ArgumentError(
-            name, f"the replacement must take the parameters of the pattern, ({wanted}), got {signature}"
-        ) from None
+        message = f"the replacement must take the parameters of the pattern, ({wanted}), got {signature}"
+        raise ArgumentError(name, message) from None

@@ -118,9 +118,8 @@ class RewriteRule:
 
     def _replace(self, draft: Draft, node: Node, skeleton: Pattern, bound: Bound) -> Results | None:
         if not bound.keys() >= set(skeleton.graph.inputs):
-            raise ArgumentError(
-                self.name, "the pattern must use all of its parameters, got one that it does not"
-            )
+            message = "the pattern must use all of its parameters, got one that it does not"
+            raise ArgumentError(self.name, message)
         inputs = [bound[v] for v in skeleton.graph.inputs]
         outs = [bound[v] for v in skeleton.graph.outputs]
         wild = read_wildcards(draft, skeleton, bound)

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value, substitute_sizes
+from weft.ir.rewrite import giving, reading
 from weft.passes.base import graph_pass
 from weft.passes.loops import CONTROL
 from weft.passes.numbering import Numbering
@@ -80,16 +81,10 @@ def _merge(graph: Graph, twin: Node, kept: Node, now: dict[Value, Value]) -> Gra
             return graph
         rest = [n for n in nodes[place : last + 1] if n not in before]
         nodes[place : last + 1] = [*[n for n in nodes[place : last + 1] if n in before], *rest]
-        shown = Node(
-            kept.op, kept.inputs, kept.attrs, kept.outputs, twin.location
-        )  # the line that came first
+        first = twin.location  # the line that is shown
+        shown = Node(kept.op, kept.inputs, kept.attrs, kept.outputs, first)
         nodes = [shown if n is kept else n for n in nodes]
-    nodes = [_renamed(n, now) for n in nodes if n is not twin]
-    merged = graph.replace(
-        nodes=nodes,
-        outputs=[now.get(v, v) for v in graph.outputs],
-        updates=[(old, now.get(v, v)) for old, v in graph.updates],
-    )
+    merged = giving(graph, now, nodes=[reading(n, now) for n in nodes if n is not twin])
     sizes = _sizes(now)
     return substitute_sizes(merged, sizes) if sizes else merged
 
@@ -103,12 +98,6 @@ def _ancestors(nodes: Sequence[Node], node: Node) -> set[Node]:
             wanted.update(other.inputs)
             found.add(other)
     return found
-
-
-def _renamed(node: Node, now: dict[Value, Value]) -> Node:
-    if now.keys().isdisjoint(node.inputs):
-        return node
-    return Node(node.op, [now.get(v, v) for v in node.inputs], node.attrs, node.outputs, node.location)
 
 
 def _sizes(now: dict[Value, Value]) -> dict[str, Any]:

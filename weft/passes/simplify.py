@@ -1,7 +1,6 @@
 """Algebraic simplification: rules that keep every bit of the result, and with ``fast_math`` some that do not.
 
-The rules are in ``weft.passes.algebra`` (numbers), ``weft.passes.views`` (shapes), ``weft.passes.branches``
-and ``weft.passes.fast_math``.
+The rules are in ``weft.passes.algebra`` (numbers), ``views`` (shapes) and ``branches``.
 """
 
 from __future__ import annotations
@@ -37,16 +36,12 @@ def load_rules() -> None:
 
 @cache
 def _rules(*, fast_math: bool) -> Rules:
-    from weft.passes.algebra import ALGEBRA
+    from weft.passes.algebra import ALGEBRA, FAST_MATH
     from weft.passes.branches import BRANCHES
     from weft.passes.rules import by_op
     from weft.passes.views import VIEWS
 
-    rules = list(ALGEBRA)
-    if fast_math:
-        from weft.passes.fast_math import FAST_MATH
-
-        rules += FAST_MATH
+    rules = [*ALGEBRA, *FAST_MATH] if fast_math else ALGEBRA
     table = {op: list(found) for op, found in by_op(rules).items()}
     for op, rule in [*VIEWS, *BRANCHES]:
         table.setdefault(op, []).append(rule)

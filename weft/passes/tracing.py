@@ -69,9 +69,8 @@ def trace_sides(
             replacement = pattern if wild is None else _computed(name, replacement)
         put = _listed(replacement)
         if len(put) != len(wanted):
-            raise ArgumentError(
-                name, f"both sides must give as many tensors, got {len(wanted)} and {len(put)}"
-            )
+            message = f"both sides must give as many tensors, got {len(wanted)} and {len(put)}"
+            raise ArgumentError(name, message)
         results = [_as_value(capture, t, w) for t, w in zip(put, wanted, strict=True)]
         del pattern, replacement, put, given
     for external, tensor in capture.settle():

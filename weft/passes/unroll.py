@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from weft.ir.graph import Graph, Node, Value
+from weft.ir.order import with_own_sizes
 from weft.ir.rewrite import Draft, sweep
-from weft.ir.size_definitions import with_own_sizes
 from weft.ops.control import scan
 from weft.ops.view.primitives import join, reshape
 from weft.ops.view.slices import slice_axes
@@ -42,7 +42,7 @@ def _unroll(draft: Draft, node: Node, limit: int) -> Sequence[Value] | None:
     state: list[Value] = list(loop.inits)
     columns: list[list[Value]] = [[] for _ in loop.stacks]
     for i in range(steps - 1, -1, -1) if node.attrs["reverse"] else range(steps):
-        rows = [_row(draft, x, i) for x in loop.rows]
+        rows = [take_row(draft, x, i) for x in loop.rows]
         outs = draft.expand(with_own_sizes(loop.body, f"_{i}"), [*state, *rows, *loop.fixed])
         state = outs[: len(state)]
         for column, value in zip(columns, outs[len(state) :], strict=True):
@@ -61,14 +61,11 @@ def _steps(draft: Draft, loop: Loop) -> int | None:
     return None if array is None else int(array)
 
 
-def _row(draft: Draft, x: Value, i: int) -> Value:
+def take_row(draft: Draft, x: Value, i: int) -> Value:
+    """Row i of a value."""
     shape = x.type.shape
-    bounds = {
-        "starts": (i, *[0] * (len(shape) - 1)),
-        "stops": (i + 1, *shape[1:]),
-        "steps": (1,) * len(shape),
-    }
-    (part,) = draft.emit(slice_axes, [x], **bounds)
+    starts, stops = (i, *[0] * (len(shape) - 1)), (i + 1, *shape[1:])
+    (part,) = draft.emit(slice_axes, [x], starts=starts, stops=stops, steps=(1,) * len(shape))
     return draft.emit(reshape, [part], shape=shape[1:])[0]
 
 

@@ -1,4 +1,4 @@
-"""Branches and effects in the main function, and which ops are control flow at all."""
+"""Branches, effects and changes of single elements in the main function; which ops are control flow."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from weft.base.dtypes import bool_, int64
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Bind, Block, If, Leave
+from weft.ops.index import scatter_add_nd, scatter_nd
 from weft.schedule.arrays import Array
 from weft.schedule.loops import lower_scan, lower_while
-from weft.schedule.nested import Lower, lower_region, put
-from weft.schedule.region import Scope, run_on_host
+from weft.schedule.pointwise.views import bounds_values, place_on_axis
+from weft.schedule.region import Failure, Lower, Scope, lower_region, put, run_on_host
 
 
 def lower_control(scope: Scope, node: Node, lower: Callable[[Scope], None]) -> None:
@@ -161,3 +162,34 @@ _RULES: dict[str, Callable[[Scope, Node, Lower], None]] = {
     "check": _check,
     "guard": _guard,
 }
+
+
+# One element of an array changed, as in ``x[i, j] = v``: the copy of the array goes away where it can
+
+
+def changes_element(node: Node) -> bool:
+    """Whether a node changes one element of an array."""
+    if node.op not in (scatter_nd, scatter_add_nd):
+        return False
+    x, v, *indices = node.inputs
+    return v.type.shape == () and len(indices) == len(x.type.shape) > 0
+
+
+def change_element(scope: Scope, node: Node) -> None:
+    """Write the change into the main function."""
+    x, v, *indices = node.inputs
+    b = scope.writer.main
+    value = scope.scalar(v)
+    places = []
+    for axis, index in enumerate(indices):
+        number, size = scope.scalar(index), x.type.shape[axis]
+        place, outside = place_on_axis(b, number, size)
+        failure = scope.writer.failure(Failure(node, "bounds"))
+        b.fail(outside, failure, *bounds_values(b, axis, size, number))
+        places.append(place)
+    source, out = scope.array(x), scope.output(node.outputs[0])
+    scope.writer.copy(source, out)
+    at = Array(out.buffer, out.shape, out.strides, out.offset).at(*places)
+    if node.op is scatter_add_nd:
+        value = b.add(b.load(out.buffer, at), value)
+    b.store(out.buffer, at, value)

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from weft.loop import ir
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop, Statement
-from weft.schedule.accesses import accesses, blocks_of, redirect
-from weft.schedule.index_keys import index_key
-from weft.schedule.reuse import reads_first
+from weft.loop.ir import Block, Buffer, Copy, If, Launch, Loop, Place, Statement
+from weft.loop.walk import accesses, blocks_of
+from weft.schedule.bodies import reads_first
 
 
 def elide_copies(block: Block, temporaries: list[Buffer]) -> None:
@@ -58,7 +58,7 @@ class _Elision:
         if entries is None:
             return False
         for s in statements[first:j]:
-            redirect(s, old, new, copy.target_index)
+            _redirect(s, old, new, copy.target_index)
         _delete(statements, copy)
         for block, entry in entries:
             _delete(block, entry)
@@ -104,7 +104,7 @@ def _touches(statement: Statement, buffer: Buffer) -> bool:
 
 def _is_whole(copy: Copy) -> bool:
     whole = copy.count.is_fixed and copy.count.offset == copy.source.size
-    return whole and index_key(copy.source_index) == 0
+    return whole and copy.source_index.key == 0
 
 
 def _is_inverse(statement: Statement, copy: Copy) -> bool:
@@ -113,15 +113,15 @@ def _is_inverse(statement: Statement, copy: Copy) -> bool:
         isinstance(statement, Copy)
         and statement.source is copy.target
         and statement.target is copy.source
-        and index_key(statement.source_index) == index_key(copy.target_index)
-        and index_key(statement.target_index) == index_key(copy.source_index)
+        and statement.source_index.key == copy.target_index.key
+        and statement.target_index.key == copy.source_index.key
     )
 
 
 def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> bool:
     """Whether a launch or a loop that makes old may write to the memory of new, which it reads."""
     if isinstance(statement, Loop):
-        return index_key(start) == 0 and reads_first(statement, new, old)
+        return start.key == 0 and reads_first(statement, new, old)
     if not isinstance(statement, Launch):
         return False
     places = statement.buffers
@@ -129,13 +129,45 @@ def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> b
     target = [n for n, (b, _) in enumerate(places) if b is old]
     if len(target) != 1:
         return False
-    return all(
-        index_key(places[n][1]) == index_key(start) and (n, target[0]) in statement.function.reuses
-        for n in mentions
-    )
+    reuses = statement.function.reuses
+    return all(places[n][1].key == start.key and (n, target[0]) in reuses for n in mentions)
 
 
 def _is_known_at(index: Index, statements: Sequence[Any], position: int) -> bool:
     """Whether the scalars in an index are computed before a position, or outside the block."""
     later = {id(s) for s in statements[position:]}
     return all(v.value is None or id(v.value) not in later for v in index.terms)
+
+
+_FIELDS = {
+    ir.Load: (("buffer", "index"),),
+    ir.Store: (("buffer", "index"),),
+    Copy: (("target", "target_index"), ("source", "source_index")),
+}
+_set = object.__setattr__  # statements are frozen for all but the redirection of a buffer that is no more
+
+
+def _redirect(statement: Statement, old: Buffer, new: Buffer, start: Index) -> None:
+    """Let a statement, and all in it, use another buffer, from an index on, instead of one that goes away."""
+    for block in blocks_of(statement):
+        for inner in block.statements:
+            _redirect(inner, old, new, start)
+
+    def moved(place: Place) -> Place:
+        return (new, place[1] + start) if place[0] is old else place
+
+    for buffer, index in _FIELDS.get(type(statement), ()):
+        if getattr(statement, buffer) is old:
+            _set(statement, buffer, new)
+            _set(statement, index, getattr(statement, index) + start)
+    if isinstance(statement, Launch):
+        _set(statement, "buffers", tuple(map(moved, statement.buffers)))
+    elif isinstance(statement, ir.Wave):
+        for launch in statement.launches:
+            _redirect(launch, old, new, start)
+    elif isinstance(statement, ir.Host):
+        _set(statement, "inputs", tuple(map(moved, statement.inputs)))
+        _set(statement, "outputs", tuple(map(moved, statement.outputs)))
+    elif isinstance(statement, ir.Matmul):
+        for name in ("a", "b", "c"):
+            _set(statement, name, moved(getattr(statement, name)))

@@ -2,28 +2,98 @@
 
 A scalar that a loop carries is a local; an array is a buffer that holds the newest value. The copies that
 this writes at the end of an iteration are removed by ``copy_elision`` where the new value can be made
-in place.
+in place. What a loop collects of its carries, as the gradient of a loop keeps what each iteration began with,
+is one row after another, with a row more than the loop has iterations: an iteration reads a row and writes
+the next, and nothing is copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.base.dtypes import int64
+from weft.base.shapes import size_of
+from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Bind, Block, Const, If, Leave, While
+from weft.passes.loops import Counter, find_counter
 from weft.schedule.arrays import Array, Progression
-from weft.schedule.counters import Counter, find_counter
-from weft.schedule.histories import History, find_histories
-from weft.schedule.nested import Lower, is_same, lower_region, put
 from weft.schedule.pointwise.rules import as_constant
-from weft.schedule.region import Scope
+from weft.schedule.region import Lower, Scope, is_same, lower_region, put
+
+SMALL = 64  # elements of an array that is rather copied than read from memory in each iteration
+
+
+class History(NamedTuple):
+    """An array that a loop carries, before each iteration and after the last.
+
+    Attributes:
+        rows: all of them, in order, or from the last to the first where the loop goes backward.
+        length: the number of iterations.
+        reverse: whether the loop goes backward.
+    """
+
+    rows: Array
+    length: Any
+    reverse: bool
+
+    @property
+    def first(self) -> Array:
+        """What the loop begins with."""
+        return self.rows.row(self.length if self.reverse else 0)
+
+    @property
+    def last(self) -> Array:
+        """What the loop ends with."""
+        return self.rows.row(0 if self.reverse else self.length)
+
+    @property
+    def stack(self) -> Array:
+        """What each iteration begins with, at the place of its row."""
+        rows = self.rows
+        offset = rows.row(1).offset if self.reverse else rows.offset
+        return Array(rows.buffer, (self.length, *rows.shape[1:]), rows.strides, offset)
+
+    def before(self, row: Index) -> Array:
+        """What the iteration of a row begins with."""
+        return self.stack.row(row)
+
+    def after(self, row: Index) -> Array:
+        """What the iteration of a row ends with."""
+        return self.rows.row(row if self.reverse else row + 1)
+
+
+def find_histories(scope: Scope, node: Node, inits: Sequence[Value]) -> dict[int, History]:
+    """By the number of a stack that a scan gives, the history of the carry that is collected in it."""
+    attrs = node.attrs
+    body, length, count = attrs["body"], attrs["length"], attrs["carries"]
+    if attrs["counted"]:
+        return {}
+    carried = dict(zip(body.inputs[:count], inits, strict=True))
+    found: dict[int, History] = {}
+    for k, value in enumerate(body.outputs[count:]):
+        stack = node.outputs[count + k]
+        is_free = stack not in scope.wanted and stack not in scope.layouts
+        if is_free and value in carried and not _is_small(value):
+            del carried[value]  # once is enough
+            rows = scope.writer.temporary((length + 1, *value.type.shape), value.type.dtype)
+            held = scope.writer.origins.buffers
+            held[rows.buffer] = held[rows.buffer]._replace(value=stack)
+            found[k] = History(rows, length, attrs["reverse"])
+            scope.places[stack] = found[k].stack
+    return found
+
+
+def _is_small(value: Value) -> bool:
+    size = size_of(value.type.shape)
+    return not isinstance(size, Size) and size < SMALL
+
 
 _ROWS = 16  # that a loop which collects has room for at first
 
@@ -74,6 +144,7 @@ class _Carries:
         ]
         moved = []
         for holder, place in zip(next_places, outs, strict=True):
+            # Two carries may change places: neither may be overwritten before the other was read.
             swapped = isinstance(place, Array) and place.buffer in buffers and not is_same(place, holder)
             moved.append(self.scope.writer.copied(place) if swapped else place)
         for holder, place in zip(next_places, moved, strict=True):

@@ -6,27 +6,15 @@ them is in a loop and another outside, all through the loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from weft.base.sizes import Size
+from weft.loop import ir
 from weft.loop.index import Extent
-from weft.loop.ir import (
-    Block,
-    Buffer,
-    Fail,
-    Function,
-    Host,
-    Launch,
-    Leave,
-    Loop,
-    Statement,
-    Wave,
-    While,
-)
-from weft.schedule.accesses import accesses, blocks_of, own_accesses
-from weft.schedule.index_keys import index_key
+from weft.loop.ir import Block, Buffer, Function, Statement
+from weft.loop.walk import accesses, blocks_of, own_accesses, statements
 
 ALIGNMENT = 64
 
@@ -69,7 +57,7 @@ class _Walk:
             here = self.count
             for access in own_accesses(statement):
                 self._touch(access.buffer, here, path)
-            is_loop = isinstance(statement, Loop | While)
+            is_loop = isinstance(statement, ir.Loop | ir.While)
             for inner in blocks_of(statement):
                 self.visit(inner, (*path, here) if is_loop else path)
             if is_loop:
@@ -138,9 +126,9 @@ def _in_place(block: Block, candidates: set[Buffer], lives: dict[Buffer, Life]) 
     taken: set[Buffer] = set()
     position: dict[int, int] = {}
     number_statements(block, position, [0])
-    for statement in _walk(block):
-        for launch in statement.launches if isinstance(statement, Wave) else (statement,):
-            if not isinstance(launch, Launch):
+    for statement in statements(block):
+        for launch in statement.launches if isinstance(statement, ir.Wave) else (statement,):
+            if not isinstance(launch, ir.Launch):
                 continue
             here = position[id(statement)]
             for i, j in launch.function.reuses:
@@ -151,7 +139,7 @@ def _in_place(block: Block, candidates: set[Buffer], lives: dict[Buffer, Life]) 
                     continue
                 # The kernel says for each element that it is read before it is written, so old and new must
                 # begin at the same place, and no other argument may look at old from somewhere else.
-                same = index_key(start) == 0 and index_key(begin) == 0 and _bytes(old) == _bytes(new)
+                same = start.key == 0 and begin.key == 0 and _bytes(old) == _bytes(new)
                 alone = sum(a.buffer is old for a in own_accesses(statement)) == 1
                 if same and alone and lives[old].last == here and lives[new].first == here:
                     found[new] = old
@@ -172,15 +160,8 @@ def number_statements(block: Block, position: dict[int, int], count: list[int]) 
         position[id(statement)] = count[0]
         for inner in blocks_of(statement):
             number_statements(inner, position, count)
-        if isinstance(statement, Loop | While):
+        if isinstance(statement, ir.Loop | ir.While):
             count[0] += 1
-
-
-def _walk(block: Block) -> Iterator[Any]:
-    for statement in block.statements:
-        yield statement
-        for inner in blocks_of(statement):
-            yield from _walk(inner)
 
 
 def _bytes(buffer: Buffer) -> Any:
@@ -283,15 +264,15 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
 
 def _can_fail(statement: Statement, known: dict[Block, bool]) -> bool:
     """Whether a statement, or one inside, may note a failure; what is known of bodies is kept."""
-    if isinstance(statement, Launch):
+    if isinstance(statement, ir.Launch):
         body = statement.function.body  # which copies of a kernel share
         if body not in known:
-            known[body] = any(isinstance(s, Fail) for s in _walk(body))
+            known[body] = any(isinstance(s, ir.Fail) for s in statements(body))
         return known[body]
-    if isinstance(statement, Wave):
+    if isinstance(statement, ir.Wave):
         return any(_can_fail(launch, known) for launch in statement.launches)
     inside = any(_can_fail(s, known) for block in blocks_of(statement) for s in block.statements)
-    return inside or isinstance(statement, Fail | Host)
+    return inside or isinstance(statement, ir.Fail | ir.Host)
 
 
 def _is_safe(
@@ -308,14 +289,14 @@ def _is_safe(
 
 
 def _reads_before_writing(statement: Statement, old: Buffer, new: Buffer) -> bool:
-    if isinstance(statement, Wave):
+    if isinstance(statement, ir.Wave):
         touching = [s for s in statement.launches if any(b is old or b is new for b, _ in s.buffers)]
         return len(touching) == 1 and _reads_before_writing(touching[0], old, new)
-    if not isinstance(statement, Launch):
+    if not isinstance(statement, ir.Launch):
         return False
     reads = [n for n, (b, _) in enumerate(statement.buffers) if b is old]
     writes = [n for n, (b, _) in enumerate(statement.buffers) if b is new]
-    starts = [index_key(statement.buffers[n][1]) for n in (*reads, *writes)]
+    starts = [statement.buffers[n][1].key for n in (*reads, *writes)]
     pairs = statement.function.reuses
     return all(s == 0 for s in starts) and all((r, w) in pairs for r in reads for w in writes)
 
@@ -327,5 +308,5 @@ def _leave_before(block: Block, outputs: Sequence[Buffer], failing: int) -> None
     wanted = set(outputs)
     for i, s in enumerate(block.statements):
         if any(a.written and a.buffer in wanted for a in accesses(s)):
-            block.statements.insert(i, Leave())
+            block.statements.insert(i, ir.Leave())
             return

@@ -1,7 +1,8 @@
-"""The order of units: Kahn's algorithm, taking first what frees as much memory as it takes.
+"""The order of units, and which may run at the same time.
 
-Among the others the program's own order decides. What overwrites state comes after everything that may fail,
-so that a run that fails changes nothing and state can be overwritten in place.
+It is Kahn's algorithm, taking first what frees as much memory as it takes. Among the others the program's own
+order decides. What overwrites state comes after everything that may fail, so that a run that fails changes
+nothing and state can be overwritten in place.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import Any
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
+from weft.loop.ir import Block, Buffer, Launch, Wave
+from weft.loop.walk import blocks_of, own_accesses
 from weft.schedule.fusion import Group
 from weft.schedule.use_def import UseDef, is_view
 
 _UNKNOWN = 64  # what a named size is taken for
+_LONGEST = 64  # launches of a wave
 
 
 def order_units(use_def: UseDef, groups: Mapping[int, Group]) -> list[Group | int]:
@@ -158,3 +162,35 @@ def _may_fail(node: Node) -> bool:
 def _bytes(value: Value) -> float:
     size: Any = size_of(tuple(_UNKNOWN if isinstance(s, Size) else s for s in value.type.shape))
     return float(size * value.type.dtype.itemsize)
+
+
+def form_waves(block: Block) -> None:
+    """Put independent neighbours of a block, and of those inside, into waves."""
+    out: list[Any] = []
+    wave: list[Launch] = []
+    read: set[Buffer] = set()
+    written: set[Buffer] = set()
+
+    def end() -> None:
+        if wave:
+            out.append(wave[0] if len(wave) == 1 else Wave(tuple(wave)))
+        wave.clear()
+        read.clear()
+        written.clear()
+
+    for statement in block.statements:
+        for inner in blocks_of(statement):
+            form_waves(inner)
+        if not isinstance(statement, Launch):
+            end()
+            out.append(statement)
+            continue
+        reads = {a.buffer for a in own_accesses(statement) if not a.written}
+        writes = {a.buffer for a in own_accesses(statement) if a.written}
+        if len(wave) >= _LONGEST or writes & (read | written) or reads & written:
+            end()
+        wave.append(statement)
+        read |= reads
+        written |= writes
+    end()
+    block.statements[:] = out

@@ -12,22 +12,9 @@ from typing import Any, NamedTuple
 
 from weft.errors import format_location
 from weft.ir.graph import Graph, Node, Value
-from weft.loop.ir import (
-    Block,
-    Buffer,
-    Copy,
-    Function,
-    Host,
-    If,
-    Launch,
-    Loop,
-    Matmul,
-    Program,
-    Statement,
-    Wave,
-    While,
-)
-from weft.schedule.accesses import blocks_of
+from weft.loop import ir
+from weft.loop.ir import Block, Buffer, Function, Program, Statement
+from weft.loop.walk import blocks_of
 from weft.schedule.memory import number_statements
 
 
@@ -92,8 +79,8 @@ class Step(NamedTuple):
     is_alternative: bool = False
 
 
-_STEPS = (Launch, Host, Copy, Matmul)
-_HEADS = (Loop, While, If)
+_STEPS = (ir.Launch, ir.Host, ir.Copy, ir.Matmul)
+_HEADS = (ir.Loop, ir.While, ir.If)
 
 
 def steps_of(program: Program) -> list[Step]:
@@ -119,7 +106,7 @@ class _Numbering:
     def visit(self, block: Block, depth: int) -> Iterator[Step]:
         for s in block.statements:
             here = self.position[id(s)]
-            if isinstance(s, Wave):
+            if isinstance(s, ir.Wave):
                 for launch in s.launches:
                     yield self._step(launch, depth, here)
             elif isinstance(s, _STEPS):
@@ -137,7 +124,7 @@ class _Numbering:
             return
         yield Step(0, depth, s, here)
         for i, part in enumerate(parts):
-            if part and i and isinstance(s, If):
+            if part and i and isinstance(s, ir.If):
                 yield Step(0, depth, s, here, is_alternative=True)
             yield from part
 

@@ -16,19 +16,17 @@ from weft.loop.ir import Buffer, Const, Function, Program
 from weft.ops.size import iota
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.choices import enabled
-from weft.schedule.control import is_control, lower_control
+from weft.schedule.control import change_element, changes_element, is_control, lower_control
 from weft.schedule.copy_elision import elide_copies
-from weft.schedule.elements import change_element, changes_element
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.memory import find_donated, plan_arena
 from weft.schedule.nan_checks import lower_with_checks
-from weft.schedule.order import order_units
+from weft.schedule.order import form_waves, order_units
 from weft.schedule.origins import kernel_name
 from weft.schedule.pointwise.rules import has_pointwise_rule
 from weft.schedule.region import Scope, run_on_host
 from weft.schedule.target import Target
 from weft.schedule.use_def import UseDef
-from weft.schedule.waves import form_waves
 from weft.schedule.writer import Writer, over
 
 IN_REGISTERS = 4  # elements: temporaries as small as this are on the stack, for the optimiser to remove
@@ -232,8 +230,5 @@ def _write_pointwise(scope: Scope, node: Node, out: Value) -> None:
     with scope.writer.kernel(node.op.name, reads, [scope.output(out)]) as k:
         reader = scope.reader(k.builder, places | dict(zip(memory, k.reads, strict=True)), {out: node})
         (target,) = k.writes
-        over(
-            k.builder,
-            target.shape,
-            lambda *i: k.builder.store(target.buffer, target.at(*i), reader.read(out, i)),
-        )
+        store = k.builder.store
+        over(k.builder, target.shape, lambda *i: store(target.buffer, target.at(*i), reader.read(out, i)))

@@ -10,15 +10,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.base.sizes import Size, size_names
+import numpy as np
+
+from weft.base.sizes import is_known, named_size
+from weft.errors import WeftError
 from weft.ir.graph import Graph, Node, Value
+from weft.ir.interpret import placed
+from weft.ir.order import sizes_defined, sizes_of, sizes_used
 from weft.ir.types import TensorType
 from weft.loop.ir import Const
-from weft.schedule.arrays import Array, Progression, as_progression
+from weft.ops.classes import class_error
+from weft.ops.index import bounds_error
+from weft.ops.linalg.common import singular_error
+from weft.schedule.arrays import Array, Progression, as_progression, view_of
 from weft.schedule.pointwise.rules import Reader, as_constant
-from weft.schedule.strides import view_of
 from weft.schedule.use_def import is_view
-from weft.schedule.writer import Writer
+from weft.schedule.writer import Writer, over
 
 Place = Any  # an Array, or a scalar of the main function; a Const fills an array of any shape
 
@@ -52,8 +59,6 @@ class Failure:
 
     def error(self, values: Sequence[int]) -> Exception:
         """The error that a run raises, with the values that the code noted."""
-        from weft.schedule.failures import failure_error
-
         return failure_error(self.node, self.kind, values)
 
 
@@ -185,28 +190,83 @@ def run_on_host(scope: Scope, node: Node) -> None:
     """Have Python run a node."""
     inputs = [scope.dense(v) for v in node.inputs]
     types = tuple(v.type for v in node.inputs), tuple(v.type for v in node.outputs)
-    names = sorted(size_names(s for t in (*types[0], *types[1]) for s in t.shape) | _attr_names(node))
-    sizes = tuple(_named(name) for name in names)
-    entry = HostCall(node, *types, sizes)
+    names = sizes_of((*node.inputs, *node.outputs)) | sizes_used(node) | sizes_defined(node)
+    entry = HostCall(node, *types, tuple(map(named_size, sorted(names))))
     scope.writer.host(entry, inputs, [scope.output(v) for v in node.outputs])
 
 
-def _attr_names(node: Node) -> set[str]:
-    found: set[str] = set()
-
-    def collect(x: Any) -> None:
-        if isinstance(x, Size):
-            found.update(x.names())
-        elif isinstance(x, tuple):
-            for item in x:
-                collect(item)
-
-    for attr in node.attrs.values():
-        collect(attr)
-    return found
+# Regions of control flow, in the place where they run
 
 
-def _named(name: str) -> Size:
-    from weft.base.sizes import named_size
+Lower = Callable[[Scope], None]
 
-    return named_size(name)
+
+def lower_region(
+    scope: Scope, graph: Graph, inputs: Sequence[Any], wanted: Sequence[Array | None], lower: Lower
+) -> list[Any]:
+    """Lower a region here; gives the places of its outputs, which are the wanted ones where that is easy."""
+    inner = Scope(scope.writer, graph, inputs)
+    given = {*graph.inputs, *graph.constants}
+    for value, array in zip(graph.outputs, wanted, strict=True):
+        if array is not None and value not in given:
+            inner.wanted.setdefault(value, array)
+    lower(inner)
+    return [_place(inner, v) for v in graph.outputs]
+
+
+def _place(scope: Scope, value: Value) -> Any:
+    """Where an output is: a scalar where it is one element, else an array."""
+    if value.type.shape == ():
+        return scope.scalar(value)
+    place = scope.place(value)
+    return place if isinstance(place, Const) else scope.array(value)
+
+
+def put(scope: Scope, place: Any, target: Array) -> None:
+    """Make an array hold a value, unless it does already."""
+    if isinstance(place, Array):
+        if not is_same(place, target):
+            scope.writer.copy(place, target)
+    elif target.shape == ():
+        scope.writer.main.store(target.buffer, target.offset, place)
+    else:
+        with scope.writer.kernel("fill", [], [target]) as k:
+            (out,) = k.writes
+            over(k.builder, out.shape, lambda *i: k.builder.store(out.buffer, out.at(*i), place))
+
+
+def is_same(a: Array, b: Array) -> bool:
+    """Whether two arrays are one in memory."""
+    same_start = a.offset is b.offset or repr(a.offset) == repr(b.offset)
+    return a.buffer is b.buffer and same_start and a.strides == b.strides
+
+
+def failure_error(node: Node, kind: str, values: Sequence[int]) -> Exception:
+    """The error of a node that failed in a way that its lowering names, with the values it noted.
+
+    >>> import weft
+    >>> from weft.schedule.region import failure_error
+    >>> graph = weft.make_graph(lambda x, i: x[i])(weft.ones(3), weft.tensor(0))
+    >>> node = next(n for n in graph.nodes if n.op.name == "gather")
+    >>> print(str(failure_error(node, "bounds", [0, 3, 7])).splitlines()[0])
+    gather: index must be in -3..2 for axis 0 of size 3, got 7
+    """
+    count, error = _ERRORS[kind]
+    return placed(error(node, *values[:count]), node)
+
+
+def _singular(node: Node, number: int) -> WeftError:
+    a = node.inputs[0].type
+    lead = a.shape[:-2]
+    if not lead:
+        return singular_error(node.op.name, str(a))
+    index = np.unravel_index(number, lead) if is_known(lead) else (number,)
+    return singular_error(node.op.name, f"matrix {', '.join(map(str, index))} of {a}")
+
+
+# By kind of failure, how many values are noted, and the error that they make.
+_ERRORS: dict[str, tuple[int, Callable[..., WeftError]]] = {
+    "bounds": (3, lambda node, axis, size, index: bounds_error(node.op.name, axis, size, index)),
+    "class": (3, lambda node, classes, ignore, got: class_error(classes, ignore, got)),
+    "singular": (1, _singular),
+}

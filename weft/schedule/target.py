@@ -2,25 +2,79 @@
 
 Units, fusion, order and memory are planned alike for every target. A target has lowerings, the shape of the
 kernel of a group, and what pays on its machines alone: epilogues, layouts, vectors.
+
+A lowering is a function ``lower(writer, node, inputs, outputs)``, of an op that is more than a rule for one
+element: it opens kernels on the arrays of the node's inputs and outputs and writes loops. Inputs may have any
+strides; outputs are dense, unless it takes any layout. Ops with a fold share a lowering. An op with neither a
+pointwise rule nor a lowering is run by Python, through its reference kernel; ``Op.host`` says where that is
+meant.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Block
+from weft.ops.op import Op
+from weft.schedule.arrays import Array
 
 if TYPE_CHECKING:
     from weft.schedule.fusion import Group, Grouping
-    from weft.schedule.lowerings import Lowering
     from weft.schedule.region import Place, Scope
     from weft.schedule.use_def import UseDef
+    from weft.schedule.writer import Writer
 
+Lower = Callable[["Writer", Node, Sequence[Array], Sequence[Array]], None]
+ANY_TARGET = ""
+
+
+class Lowering(NamedTuple):
+    """How an op is written for a target.
+
+    Attributes:
+        lower: writes its kernels.
+        any_layout: whether its outputs may have any strides; else they are dense.
+    """
+
+    lower: Lower
+    any_layout: bool = False
+
+
+_BY_NAME: dict[tuple[str, str], Lowering] = {}
+_BY_FOLD: dict[tuple[str, str], Lowering] = {}
+_loaded: set[str] = set()
 _CLASSES = {"cpu": ("weft.schedule.cpu.target", "Cpu")}
+
+
+def lowers(
+    *names: str, target: str = ANY_TARGET, fold_over: str = "", any_layout: bool = False
+) -> Callable[[Lower], Lower]:
+    """Enter the lowering of ops, or of all ops with a fold, for a target.
+
+    One for ``ANY_TARGET`` serves those that have none of their own.
+    """
+
+    def enter(lower: Lower) -> Lower:
+        for name in names:
+            _BY_NAME[name, target] = Lowering(lower, any_layout)
+        if fold_over:
+            _BY_FOLD[fold_over, target] = Lowering(lower, any_layout)
+        return lower
+
+    return enter
+
+
+def find_lowering(op: Op, target: str) -> Lowering | None:
+    """The lowering of an op for a target whose modules are loaded, or None."""
+    return (
+        _BY_NAME.get((op.name, target))
+        or _BY_NAME.get((op.name, ANY_TARGET))
+        or _BY_FOLD.get((op.fold_over, target))
+    )
 
 
 class Plan(NamedTuple):
@@ -49,15 +103,14 @@ class Target(ABC):
     machine: object
 
     def load(self) -> None:
-        """Import its lowerings."""
-        from weft.schedule.lowerings import load_lowerings  # which build on the writer
-
-        load_lowerings(self.name, self.modules)
+        """Import its lowerings, once."""
+        if self.name not in _loaded:
+            for module in self.modules:
+                import_module(module)
+            _loaded.add(self.name)
 
     def lowering_of(self, node: Node) -> Lowering | None:
         """The lowering of a node's op, or None."""
-        from weft.schedule.lowerings import find_lowering
-
         self.load()
         return find_lowering(node.op, self.name)
 

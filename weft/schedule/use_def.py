@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.ir.graph import Graph, Node, Value
-from weft.ir.order import needed_nodes
-from weft.ir.size_definitions import first_definitions, sizes_used
+from weft.ir.order import first_definitions, needed_nodes, sizes_used
 
 
 def is_view(node: Node) -> bool:

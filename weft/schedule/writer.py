@@ -17,13 +17,12 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
-from weft.loop.ir import Block, Buffer, Const, Function, Host, Launch, Space
+from weft.loop.ir import Allocate, Block, Buffer, Const, Function, Host, Launch, Space
 from weft.schedule.arrays import Array, Progression, Shape
-from weft.schedule.dead_scalars import drop_unused
-from weft.schedule.names import names_in_block
+from weft.schedule.bodies import drop_unused, find_reuses, names_in_block
 from weft.schedule.origins import Held, Origins
-from weft.schedule.reuse import find_reuses
 from weft.schedule.target import Target, default_target
+from weft.schedule.work import iteration_cost
 
 SMALL = 64  # elements: inside a loop, work on so few is written into the main function
 
@@ -122,8 +121,6 @@ class Writer:
 
     def allocate(self, buffer: Buffer, count: Any) -> None:
         """Memory from the heap, for a size that only the run tells."""
-        from weft.loop.ir import Allocate
-
         if buffer not in self.heap:
             self.heap.append(buffer)
         self.main.add_statement(Allocate(buffer, Index.of(count)))
@@ -229,7 +226,7 @@ class Writer:
         self.origins.kernels[function] = self._nodes
         if self.written is not None:
             self.written(function)
-        launch = Launch(function, tuple(places), cost_of(function))
+        launch = Launch(function, tuple(places), iteration_cost(function))
         self.main.add_statement(launch)
         return launch
 
@@ -300,10 +297,3 @@ def _fill(b: Builder, out: Array, number: Const) -> None:
 def _parameter(builder: Builder, number: int, array: Array) -> Array:
     size = array.span if not isinstance(array.size, int) or array.size else 0
     return array.on(builder.buffer(f"b{number}", array.dtype, size))
-
-
-def cost_of(function: Function) -> float:
-    """An estimate of one iteration of the parallel loop of a function, in nanoseconds."""
-    from weft.schedule.cost import iteration_cost
-
-    return iteration_cost(function)

@@ -23,24 +23,18 @@ def to_tensor(op: str, x: object, place: str) -> Tensor:
         as_dtype(x.dtype)
         return wrap(np.asarray(x))
     if isinstance(x, bool | int | float | complex):
-        return wrap(_scalar_array(x))
+        dtype = default_float() if isinstance(x, float) else as_dtype(type(x))
+        return wrap(np.asarray(x, dtype))
     raise ArgumentError(op, f"{place} must be a tensor, got {type(x).__name__}")
-
-
-def _scalar_array(x: complex) -> Any:
-    dtype = default_float() if isinstance(x, float) else as_dtype(type(x))
-    return np.asarray(x, dtype)
 
 
 def differentiable(op: str, x: object, place: str) -> Tensor:
     """x as a tensor of a dtype that has gradients, or an error that names its place."""
     tensor = to_tensor(op, x, place)
     if kind(tensor.dtype) not in "fc":
-        raise DtypeError(
-            op,
-            f"{place} must be floating or complex to be differentiated, got {type_of(tensor)}",
-            hint="cast it with .astype(weft.float32), or leave it out of the differentiated arguments",
-        )
+        message = f"{place} must be floating or complex to be differentiated, got {type_of(tensor)}"
+        hint = "cast it with .astype(weft.float32), or leave it out of the differentiated arguments"
+        raise DtypeError(op, message, hint=hint)
     return tensor
 
 
@@ -99,9 +93,8 @@ def split_aux(op: str, result: object, has_aux: bool) -> tuple[Any, Any]:
     if not has_aux:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
-        raise ArgumentError(
-            op, f"the function must return (output, aux) with has_aux=True, got {type(result).__name__}"
-        )
+        message = f"the function must return (output, aux) with has_aux=True, got {type(result).__name__}"
+        raise ArgumentError(op, message)
     return result
 
 

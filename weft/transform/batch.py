@@ -107,11 +107,9 @@ class Batched(Traced):
 
     def concrete(self, op: str) -> Any:
         """Raise: there is not one array but one for each example."""
-        raise GradientError(
-            op,
-            "needs a concrete tensor, got one inside vmap, which has a value for each example",
-            hint="use tensor operations, such as weft.where, instead of Python values",
-        )
+        message = "needs a concrete tensor, got one inside vmap, which has a value for each example"
+        hint = "use tensor operations, such as weft.where, instead of Python values"
+        raise GradientError(op, message, hint=hint)
 
 
 def loop_over_batch(
@@ -131,10 +129,8 @@ def loop_over_batch(
 
 def _stacked(op: Op, results: Sequence[Tensor]) -> Any:
     if any(r.shape != results[0].shape for r in results):
-        raise ShapeError(
-            op.name,
-            "the shape of the result must not depend on values inside vmap, got one that does",
-        )
+        message = "the shape of the result must not depend on values inside vmap, got one that does"
+        raise ShapeError(op.name, message)
     return stack(results)
 
 

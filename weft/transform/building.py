@@ -97,9 +97,8 @@ class Capture:
 
     def rename(self, value: Value, name: str) -> None:
         """Give a value a name."""
-        raise GraphError(
-            "name", "must be set in the block of a graph that is written by hand, got another capture"
-        )
+        message = "must be set in the block of a graph that is written by hand, got another capture"
+        raise GraphError("name", message)
 
     def has_lent(self, tensor: Tensor) -> bool:
         """Whether a tensor from outside stands for its value in this root."""
@@ -108,9 +107,8 @@ class Capture:
 
     def wait(self) -> None:
         """Called by another thread that met a tensor of this root: returns when it has its data back."""
-        raise CaptureError(
-            self.name, "a tensor that one thread captures must not be used in another, got one"
-        )
+        message = "a tensor that one thread captures must not be used in another, got one"
+        raise CaptureError(self.name, message)
 
     @property
     def root(self) -> Capture:

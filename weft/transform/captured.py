@@ -85,11 +85,8 @@ class Captured(Traced):
         """The error where a value is used after its capture, naming the line that made it."""
         made = self.capture.location_of(self.value)
         where = "" if made is None else f", made at {errors.format_location(made.place)}"
-        return CaptureError(
-            op,
-            f"tensors of a capture must not be used after it ended, got one that escaped{where}",
-            hint=self.capture.escape_hint,
-        )
+        message = f"tensors of a capture must not be used after it ended, got one that escaped{where}"
+        return CaptureError(op, message, hint=self.capture.escape_hint)
 
     def lift(self, constant: Tensor) -> Tensor:
         """A constant as a value of the running capture."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from weft.base.shapes import size_of
 from weft.ir.compare import same, same_array, same_literal
-from weft.ir.graph import Array, Graph, Node, Operand, Value
+from weft.ir.graph import Array, Graph, Node, Value, map_operands
 from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.ops.call import call
@@ -120,16 +120,10 @@ def _bound(
     kwargs: dict[str, Any] = {}
     for i, (name, x) in enumerate(arguments):
         if not kwargs and (not name or (i < len(names) and name == names[i])):
-            args.append(_filled(x, given))
+            args.append(map_operands(x, given.__getitem__))
         else:
-            kwargs[name] = _filled(x, given)
+            kwargs[name] = map_operands(x, given.__getitem__)
     return args, kwargs
-
-
-def _filled(x: object, given: Sequence[Any]) -> Any:
-    if isinstance(x, Operand):
-        return given[x.index]
-    return tuple([_filled(i, given) for i in x]) if isinstance(x, tuple) else x
 
 
 def _defaults(trace: Trace) -> list[Value]:

@@ -86,9 +86,8 @@ class Dual(Traced):
     def concrete(self, op: str) -> Any:
         """The array, which is known, though its derivative is lost where Python takes it."""
         if op == "numpy" and recording():
-            raise GradientError(
-                op, "the tensor must not be differentiated, got one inside jvp", hint="use .detach().numpy()"
-            )
+            message = "the tensor must not be differentiated, got one inside jvp"
+            raise GradientError(op, message, hint="use .detach().numpy()")
         return self.primal._array(op)
 
 
@@ -107,9 +106,11 @@ def push_forward(
     if op.linear == "joint":
         return [op(*_or_zeros(primals, tangents), **attrs)]
     if op.linear == "each":
-        return [_sum(_linear_terms(op, primals, tangents, attrs))]
+        given = [(i, t) for i, t in enumerate(tangents) if t is not None]
+        return [_sum([op(*primals[:i], t, *primals[i + 1 :], **attrs) for i, t in given])]
     if op.partials is not None:
-        total = _sum(_partial_terms(op, primals, tangents, outs[0]))
+        pushes, values = zip(_pushes(op), tangents, strict=True), (*primals, outs[0])
+        total = _sum([push(t, values) for push, t in pushes if t is not None])
         assert outs[0] is not None
         return [total if total.shape == outs[0].shape else broadcast_to(total, shape=outs[0].shape)]
     return [transposed_vjp(op, primals, tangents, outs, attrs, k) for k in range(len(outs))]
@@ -128,15 +129,6 @@ def _or_zeros(primals: list[Tensor], tangents: Tangents) -> list[Any]:
         t if t is not None else filled_like(p, 0) if kind(p.dtype) in "fc" else p
         for p, t in zip(primals, tangents, strict=True)
     ]
-
-
-def _linear_terms(op: Op, primals: list[Tensor], tangents: Tangents, attrs: dict[str, Any]) -> list[Any]:
-    return [op(*primals[:i], t, *primals[i + 1 :], **attrs) for i, t in enumerate(tangents) if t is not None]
-
-
-def _partial_terms(op: Op, primals: list[Tensor], tangents: Tangents, out: object) -> list[Any]:
-    values = (*primals, out)
-    return [push(t, values) for push, t in zip(_pushes(op), tangents, strict=True) if t is not None]
 
 
 @cache

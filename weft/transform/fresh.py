@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.base.sizes import Size, bind, named_size
-from weft.ir.graph import Attrs, Graph, Node, Value, has_sizes, substitute_sizes
+from weft.ir.graph import Attrs, Node, Value, bind_attr, has_sizes
 from weft.ir.interpret import solve
-from weft.ir.size_definitions import TRIPS, sizes_defined, sizes_of
+from weft.ir.order import TRIPS, sizes_defined, sizes_of
 from weft.tensor.mode import thread
 
 
@@ -65,16 +65,8 @@ def replayed_attrs(node: Node, sizes: Mapping[str, Any]) -> Attrs:
     inside = {name: fresh_size() for region in regions for n in region.walk() for name in sizes_defined(n)}
     if inside or (sizes and (regions or has_sizes(attrs))):
         known = {**sizes, **inside}
-        attrs = {k: _bound(a, known) for k, a in attrs.items()}
+        attrs = {k: bind_attr(a, known) for k, a in attrs.items()}
     trips = attrs.get(TRIPS)
     if isinstance(trips, Size) and trips == node.attrs[TRIPS]:  # the first node that tells this size
         attrs = {**attrs, TRIPS: fresh_size()}
     return attrs
-
-
-def _bound(x: object, sizes: Mapping[str, Any]) -> Any:
-    if type(x) is Graph:
-        return substitute_sizes(x, sizes)
-    if type(x) is tuple and x and type(x[0]) is Graph:
-        return tuple(substitute_sizes(g, sizes) for g in x)
-    return bind(x, sizes)

@@ -13,8 +13,7 @@ from weft.ops.function import function as function_op
 from weft.ops.op import TensorLike, type_of
 from weft.tensor.call import Call, run_forward
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.control.derivatives import split_groups
-from weft.transform.control.regions import zeros
+from weft.transform.control.regions import split_groups, zeros
 from weft.transform.tracing import replay, trace_graph
 
 

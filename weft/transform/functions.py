@@ -70,9 +70,8 @@ def _push(made: Call, primals: list[Tensor], tangents: list[Any], outs: list[Ten
     pushed = made.function.jvp(ctx, *given)
     listed = list(pushed) if isinstance(pushed, tuple | list) else [pushed]
     if len(listed) != len(made.outs):
-        raise ArgumentError(
-            made.name, f"jvp must return one tangent for each of {len(made.outs)} outputs, got {len(listed)}"
-        )
+        message = f"jvp must return one tangent for each of {len(made.outs)} outputs, got {len(listed)}"
+        raise ArgumentError(made.name, message)
     tensors = [t for t, k in zip(listed, made.outs, strict=True) if k is not None]
     for t, out in zip(tensors, outs, strict=True):
         if t is not None and (not isinstance(t, Tensor) or type_of(t) != type_of(out)):
@@ -112,11 +111,9 @@ def _check_linked(made: Call, grad: Tensor, leaves: set[Any]) -> None:
         if useful is None or node_of(edge) in useful:
             return
     if not is_concrete(grad._data) or grad._data.any():
-        raise GradientError(
-            made.name,
-            "forward mode needs a backward written in weft's functions, got one that leaves the graph",
-            hint="write it so, or define a static method jvp(ctx, *tangents)",
-        )
+        message = "forward mode needs a backward written in weft's functions, got one that leaves the graph"
+        hint = "write it so, or define a static method jvp(ctx, *tangents)"
+        raise GradientError(made.name, message, hint=hint)
 
 
 # Batches
@@ -161,36 +158,24 @@ def _mapped(function: type[Function], size: int, axes: list[int | None]) -> type
         results: list[Any] = [None] * len(axes)
         with new_level() as level:
             given = [_at(level, g, a) for g, a in zip(grads, ctx.out_axes, strict=True)]
-            needs = [ctx.needs_input_grad[place] for place in made.places]
-            for place, g in zip(
-                made.places, run_on_tensors(made, given, kept_at(level, ctx), needs), strict=True
-            ):
+            needs = _at_places(made, ctx.needs_input_grad)
+            found = run_on_tensors(made, given, _kept_at(level, ctx, axes), needs)
+            for place, g in zip(made.places, found, strict=True):
                 results[place] = None if g is None else _summed(level, g, axes[place], size)
         return tuple(results)
 
     def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
         made = ctx.made
         with new_level() as level:
-            inner = made.context(kept_at(level, ctx), [t is not None for t in _at_places(made, tangents)])
-            pushed = made.function.jvp(
-                inner, *[_at(level, t, a) for t, a in zip(tangents, axes, strict=True)]
-            )
+            needs = [t is not None for t in _at_places(made, tangents)]
+            inner = made.context(_kept_at(level, ctx, axes), needs)
+            given = [_at(level, t, a) for t, a in zip(tangents, axes, strict=True)]
+            pushed = made.function.jvp(inner, *given)
             tensors = [t for t, k in zip(_listed(made, pushed), made.outs, strict=True) if k is not None]
             return tuple(
                 t if t is None or a is None else _stacked(level, t, a, size)
                 for t, a in zip(tensors, ctx.out_axes, strict=True)
             )
-
-    def kept_at(level: int, ctx: Any) -> list[Any]:
-        """What the call on one example kept, at another level."""
-        made = ctx.made
-        places = [*[axes[p] for p in made.places], *ctx.out_axes, *ctx.kept_axes]
-        tensors = [_at(level, v, a) for v, a in zip(ctx.saved_tensors, places, strict=True)]
-        inputs, outs = len(made.places), len(ctx.out_axes)
-        return [
-            tensors[inputs + outs + i] if slot is None else tensors[slot if slot >= 0 else inputs + ~slot]
-            for i, slot in enumerate(made.slots)
-        ]
 
     if getattr(function.backward, "once_differentiable", False):
         backward = once_differentiable(backward)
@@ -198,6 +183,18 @@ def _mapped(function: type[Function], size: int, axes: list[int | None]) -> type
     if function.jvp is not None:
         members["jvp"] = staticmethod(jvp)
     return type(function.__name__, (Function,), members)
+
+
+def _kept_at(level: int, ctx: Any, axes: list[int | None]) -> list[Any]:
+    """What the call on one example kept, at another level."""
+    made = ctx.made
+    places = [*[axes[p] for p in made.places], *ctx.out_axes, *ctx.kept_axes]
+    tensors = [_at(level, v, a) for v, a in zip(ctx.saved_tensors, places, strict=True)]
+    inputs, outs = len(made.places), len(ctx.out_axes)
+    return [
+        tensors[inputs + outs + i] if slot is None else tensors[slot if slot >= 0 else inputs + ~slot]
+        for i, slot in enumerate(made.slots)
+    ]
 
 
 def _at_places(made: Call, items: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from weft.base.dtypes import kind
 from weft.base.sizes import Size
 from weft.errors import DtypeError
 from weft.ir.graph import Graph, Value
-from weft.ir.size_definitions import sizes_defined, sizes_of, sizes_used
+from weft.ir.order import sizes_defined, sizes_of, sizes_used
 from weft.ops.view.primitives import broadcast_to
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.engine import run_backward

@@ -1,18 +1,19 @@
-"""``jvp``: the derivative of a function along a direction, by forward mode."""
+"""``jvp`` and ``linearize``: the derivative of a function along a direction, or as a function of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
+from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.op import type_of
+from weft.tensor.autograd import seed_gradient
 from weft.tensor.dispatch import filled_like, recording
 from weft.tensor.mode import call_user, enable_grad
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform import functions as _functions  # noqa: F401 - enters the rules of weft.Function
 from weft.transform.arguments import (
     Places,
     argument_names,
@@ -24,6 +25,7 @@ from weft.transform.arguments import (
 )
 from weft.transform.forward import Dual
 from weft.transform.levels import new_level
+from weft.transform.reverse import Tape, record
 
 R = TypeVar("R")
 
@@ -82,15 +84,11 @@ def check_tangents(op: str, primals: Any, tangents: Any) -> tuple[list[Tensor], 
     """The tensors in primals, the structure of these, and the tensors in tangents, which must be alike."""
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
-            raise ArgumentError(
-                op,
-                f"{name} must be a tuple with one item an argument, got {type(given).__name__}",
-                hint="write jvp(f, (x,), (v,)) for a function of one argument",
-            )
+            told = f"{name} must be a tuple with one item an argument, got {type(given).__name__}"
+            raise ArgumentError(op, told, hint="write jvp(f, (x,), (v,)) for a function of one argument")
     if len(primals) != len(tangents):
-        raise ArgumentError(
-            op, f"there must be as many tangents as primals, got {len(tangents)} and {len(primals)}"
-        )
+        message = f"there must be as many tangents as primals, got {len(tangents)} and {len(primals)}"
+        raise ArgumentError(op, message)
     names = argument_names(len(primals))
     inputs, structure = flatten_differentiable(op, primals, names)
     given = flatten_like(op, structure, tuple(tangents), "tangents")
@@ -107,3 +105,35 @@ def _direction(op: str, primal: Tensor, tangent: object, place: str) -> Tensor:
     if out.shape != primal.shape:
         raise ShapeError(op, f"the tangent of {place} must be of type {type_of(primal)}, got {type_of(out)}")
     return out if out.dtype == primal.dtype else out.astype(primal.dtype)
+
+
+@public
+def linearize(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
+    """The value of f, and the function from tangents of its arguments to tangents of its outputs.
+
+    f runs once; the function can be called for many directions, each at the cost of a backward.
+
+    >>> import weft
+    >>> y, push = weft.linearize(lambda x: x * x, weft.tensor([1.0, 2.0]))
+    >>> push(weft.tensor([1.0, 0.0])), push(weft.tensor([0.0, 1.0]))
+    (tensor([2., 0.]), tensor([0., 4.]))
+    """
+    check_function("linearize", f)
+    tape, _, out, aux = record("linearize", f, primals, has_aux=has_aux)
+    outputs, out_structure = flatten_outputs("linearize", out)
+    # A vjp is linear in the gradients it is given, so its own vjp, by these, is the jvp.
+    smooth = [o for o in outputs if kind(o.dtype) in "fc"]
+    transposed = Tape(
+        "linearize", [seed_gradient("linearize", o, filled_like(o, 1)) for o in smooth], known=tape
+    )
+    with enable_grad():
+        grads = tape.pull(smooth, transposed.aliases, again=True)
+
+    def jvp_function(*tangents: object) -> Any:
+        _, _, directions = check_tangents("linearize", primals, tangents)
+        found = iter(transposed.pull(grads, directions, again=True))
+        pushed = [next(found) if kind(o.dtype) in "fc" else filled_like(o, 0) for o in outputs]
+        return tree_unflatten(out_structure, pushed)
+
+    value = tree_unflatten(out_structure, [tape.settle(o) for o in outputs])
+    return (value, jvp_function, aux) if has_aux else (value, jvp_function)

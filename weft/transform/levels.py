@@ -40,8 +40,6 @@ class Traced:
 
     def escaped(self, op: str) -> WeftError:
         """The error to raise where the transform this belongs to is not running any more."""
-        return GradientError(
-            op,
-            f"tensors of a {self.place} must not be used after it ended, got one that escaped",
-            hint=f"return it from the function that {self.place} runs, instead of storing it outside",
-        )
+        message = f"tensors of a {self.place} must not be used after it ended, got one that escaped"
+        hint = f"return it from the function that {self.place} runs, instead of storing it outside"
+        return GradientError(op, message, hint=hint)

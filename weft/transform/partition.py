@@ -3,8 +3,8 @@
 It is a minimum cut. Each value is an edge that costs its bytes, between what only the forward pass can give
 (results of ops that are not run twice, and inputs) and what gradients need. What is cut is saved. Ops that
 work element by element or only move elements are cheap: the backward graph may run them again, but chains of
-them only up to a limit. So are products that are much larger than their factors, and softmax: the weights of
-attention on a long sequence are not saved.
+them only up to a limit. So are products that are much larger than their factors, and ops that say so, such as
+softmax: the weights of attention on a long sequence are not saved.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from weft.base.sizes import Size, bind, size_names
 from weft.ir.graph import Array, Node, Value
-from weft.ir.size_definitions import first_definitions, sizes_defined, sizes_of, sizes_used
+from weft.ir.order import first_definitions, sizes_defined, sizes_of, sizes_used
 from weft.ops.contract import matrix_multiply as matmul
-from weft.ops.softmax import softmax_op
 from weft.transform.maxflow import Network
 
 LONGEST_CHAIN = 16  # of ops that are run again one after another
@@ -68,7 +67,9 @@ def split_joint(
     needed = _needed(nodes, late, results)
     made = {v: i for i, n in enumerate(nodes) if n not in late for v in n.outputs}
     available = set(constants).union(inputs if recompute else free)
-    barriers = _effects(nodes, forward) if recompute else _barriers(nodes, forward)
+    effects = (n for n in nodes[:forward] if not n.is_pure)
+    barriers = set(effects) if recompute else _barriers(nodes, forward)
+    # What is run again may need sizes that only a loop knows; an array that tells them changes the cut.
     loops, tellers = first_definitions(nodes), list[Value]()
     while True:
         wanted = [v for v in (*needed, *tellers) if v not in available and v not in seeds]
@@ -94,7 +95,8 @@ def bytes_of(value: Value) -> int:
 
 def is_cheap(node: Node) -> bool:
     """Whether running a node twice costs less than keeping what it gives."""
-    return bool(node.op.accepts or node.op.scalar or node.op.moves or node.op is softmax_op) or _grows(node)
+    op = node.op
+    return bool(op.accepts or op.scalar or op.moves or op.cheap_again) or _grows(node)
 
 
 def _grows(node: Node) -> bool:
@@ -130,10 +132,6 @@ def _needed(nodes: Sequence[Node], late: Collection[Node], results: Sequence[Val
             wanted.update(node.inputs)
             needed.update(dict.fromkeys(v for v in node.inputs if v not in own))
     return needed
-
-
-def _effects(nodes: Sequence[Node], forward: int) -> set[Node]:
-    return {n for n in nodes[:forward] if not n.is_pure}
 
 
 def _barriers(nodes: Sequence[Node], forward: int) -> set[Node]:
@@ -179,6 +177,7 @@ def _cut(
     waiting = [v for v in wanted if v not in saved]
     for value in waiting:
         enter(value)
+        # An endless edge is never cut: only the bytes of values can be.
         network.edge(before[value] + 1, sink, inf)
     while waiting:
         value = waiting.pop()
@@ -191,8 +190,10 @@ def _cut(
             if v not in before:
                 enter(v)
                 waiting.append(v)
+            # To run an op again all of its inputs must be there, so each of them leads to the value.
             network.edge(before[v] + 1, before[value], inf)
     network.push(source, sink)
+    # Of cuts that cost the same this is the last, where the fewest ops run again.
     near = network.leading_to(sink)
     return saved | {v for v, at in before.items() if at not in near and at + 1 in near}
 

@@ -14,7 +14,7 @@ import numpy as np
 from weft.base.public import parameters
 from weft.base.sizes import Size
 from weft.ir.compare import same_literal
-from weft.ir.graph import Array, Graph, Node, Operand, Value
+from weft.ir.graph import Array, Graph, Node, Operand, Value, map_operands
 from weft.ir.order import needed_nodes
 from weft.ops.call import call
 from weft.ops.op import Composite, Container, TensorLike
@@ -192,7 +192,7 @@ class _Folding:
         inputs = list(dict.fromkeys([*scope.operands, *used]))
         body_nodes = self.nodes_between(scope.start, scope.stop, nested.inner)
         body = copy_graph(scope.name, inputs, body_nodes, outs, self.constants, names=False)
-        arguments = _renumber(scope.arguments, [inputs.index(v) for v in scope.operands])
+        arguments = map_operands(scope.arguments, lambda i: Operand(inputs.index(scope.operands[i])))
         attrs = {"function": scope.name, "arguments": arguments, "body": body}
         return [Node(call, inputs, attrs, outs, own[0].location)]
 
@@ -204,12 +204,6 @@ class _Folding:
         for v in outs:
             self.last_use[v] = max(self.last_use[v], scope.stop)  # the calls inside must give it too
         return outs
-
-
-def _renumber(x: object, numbers: Sequence[int]) -> Any:
-    if isinstance(x, Operand):
-        return Operand(numbers[x.index])
-    return tuple(_renumber(i, numbers) for i in x) if isinstance(x, tuple) else x
 
 
 def copy_graph(

@@ -50,9 +50,8 @@ def trace_graph(
         del out, listed, given
         if capture.journal:
             slot = next(iter(capture.journal.values()))[0]
-            raise CaptureError(
-                name, f"the function must not change what is outside of it, got {slot.describe()}"
-            )
+            message = f"the function must not change what is outside of it, got {slot.describe()}"
+            raise CaptureError(name, message)
     imports = capture.settle()
     inputs = [*capture.inputs, *[e.value for e, _ in imports]]
     return capture.graph(inputs, values), [t for _, t in imports if t is not None]

@@ -89,11 +89,9 @@ def _drawing(randomness: str, level: int, size: int) -> AbstractContextManager[N
 
     def rule(key: Tensor) -> Tensor:
         if randomness == "error":
-            raise DomainError(
-                "vmap",
-                "what a random draw does for each example must be said, got one with randomness='error'",
-                hint="pass randomness='same' or 'different' to vmap, or draw from a key that is an argument",
-            )
+            message = "what a random draw does for each example must be said, got one with randomness='error'"
+            hint = "pass randomness='same' or 'different' to vmap, or draw from a key that is an argument"
+            raise DomainError("vmap", message, hint=hint)
         if randomness == "same":
             return key
         keys, data = split(key, size), key._data
@@ -141,9 +139,8 @@ def input_axes(in_axes: object, args: tuple[Any, ...]) -> list[Any]:
     """The batch axis of each leaf of the arguments."""
     if isinstance(in_axes, tuple | list):
         if len(in_axes) != len(args):
-            raise ArgumentError(
-                "vmap", f"in_axes must have one item for each argument, got {len(in_axes)} for {len(args)}"
-            )
+            message = f"in_axes must have one item for each argument, got {len(in_axes)} for {len(args)}"
+            raise ArgumentError("vmap", message)
         in_axes = tuple(in_axes)
     axes = spread_prefix("vmap", in_axes, args, "arguments", _is_axis)
     for axis in axes:
@@ -172,9 +169,8 @@ def _examples(leaves: Sequence[Any], axes: Sequence[Any], args: Any) -> tuple[in
             raise ShapeError("vmap", f"all arguments must have as many examples, got {' and '.join(listed)}")
         out[i] = move_axis(x, axis % x.ndim, 0)
     if size < 0:
-        raise ArgumentError(
-            "vmap", "there must be an argument with an axis of examples, got none", hint="see in_axes"
-        )
+        message = "there must be an argument with an axis of examples, got none"
+        raise ArgumentError("vmap", message, hint="see in_axes")
     return size, out
 
 
@@ -182,11 +178,9 @@ def _mappable(x: object, place: str) -> Tensor:
     """x as a tensor with at least one axis, or an error that names its place."""
     tensor = to_tensor("vmap", x, place)
     if tensor.ndim == 0:
-        raise ShapeError(
-            "vmap",
-            f"{place} must have an axis of examples, got {type_of(tensor)}",
-            hint="give None for it in in_axes if it is the same for all examples",
-        )
+        message = f"{place} must have an axis of examples, got {type_of(tensor)}"
+        hint = "give None for it in in_axes if it is the same for all examples"
+        raise ShapeError("vmap", message, hint=hint)
     return tensor
 
 

@@ -19,13 +19,12 @@ import numpy as np
 import weft
 from tests.backends.llvm.matrix import Case, case_of, cases, graph_of, rows
 from tests.schedule.lowered import variants
-from weft.backends.llvm.compilation import defined_names, merged
-from weft.backends.llvm.compiler import Compiler, Source
+from weft.backends.llvm.compiler import Compiler, Source, defined_names, merged
 from weft.backends.llvm.driver import kernel_symbol
 from weft.backends.llvm.emit.kernel import emit_kernel
 from weft.backends.llvm.emit.main import emit_main
 from weft.backends.llvm.entry import enter_source
-from weft.backends.llvm.export.target import is_arm, target_named
+from weft.backends.llvm.export.processor import is_arm, target_named
 from weft.backends.llvm.pool import pool_text
 from weft.backends.llvm.target import Target, host_target
 from weft.base.dtypes import DTYPES, kind

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.backends.llvm.blas import provide_blas
+from weft.backends.llvm.blas import NAMES as BLAS
+from weft.backends.llvm.blas import blas_address
 from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.emit.kernel import emit_kernel
 from weft.backends.llvm.emit.main import emit_main
 from weft.backends.llvm.engine import default_engine
-from weft.backends.llvm.pool import provide_pool
+from weft.backends.llvm.pool import FUNCTIONS as POOL
+from weft.backends.llvm.pool import pool_address
 from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import Size, bind
 from weft.loop.ir import Function, Loop, Program
@@ -34,7 +36,7 @@ class Kernel:
         self.function = function
         self.text = emit_kernel(function, "kernel", target, debug=debug)
         engine = default_engine(target)
-        provide_blas(engine)
+        engine.provide(BLAS, blas_address)
         self.code = engine.load([Source(self.text)], verify=True)["kernel"]
         self.native = _KERNEL(self.code.address)
 
@@ -75,8 +77,8 @@ class Main:
         optimise: bool = True, host: Callable[..., None] | None = None,
     ) -> None:  # fmt: skip
         engine = default_engine(target)
-        provide_pool(engine)
-        provide_blas(engine)
+        engine.provide(POOL, pool_address)
+        engine.provide(BLAS, blas_address)
         self.program = program
         self.text = emit_main(program, "main", symbol_of, engine.target, debug=debug, profile=profile)
         kernels = launched_functions(program.main.body)

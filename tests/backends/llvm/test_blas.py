@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weft.backends.llvm import blas
-from weft.backends.llvm.blas import blas_address, load_blas, provide_blas
+from weft.backends.llvm.blas import NAMES, blas_address, load_blas
 from weft.backends.llvm.cache import Cache
 from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.engine import Engine
@@ -63,7 +63,7 @@ def test_products_at_the_same_time_are_the_same_as_one_after_the_other() -> None
 
 def test_text_calls_the_library() -> None:
     engine = Engine(host_target(), Cache(None))
-    provide_blas(engine)
+    engine.provide(NAMES, blas_address)
     text = (
         "declare void @scipy_cblas_sscal(i32, float, ptr, i32)\n"
         "define void @f(ptr %x) {\n"

@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from weft.backends.llvm import compilation as module
-from weft.backends.llvm.compilation import Compilation
-from weft.backends.llvm.compiler import Source
+from weft.backends.llvm import compiler as module
+from weft.backends.llvm.compiler import Compilation, Source
 
 
 def text_of(name: str, length: int = 0) -> str:

@@ -17,7 +17,7 @@ from weft.backends.llvm import build, driver, pool
 from weft.backends.llvm.cache import Cache
 from weft.backends.llvm.compiler import Compiler
 from weft.backends.llvm.driver import compile_program
-from weft.backends.llvm.emit.records import RECORD, recorded_statements
+from weft.backends.llvm.emit.launches import RECORD, recorded_statements
 from weft.backends.llvm.engine import Engine
 from weft.backends.llvm.entry import make_enter
 from weft.backends.llvm.run import NativeExecutable

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.backends.llvm.harness import Main
-from weft.backends.llvm.emit.failures import OUT_OF_MEMORY
-from weft.backends.llvm.emit.records import RECORD, recorded_statements
+from weft.backends.llvm.emit.launches import RECORD, recorded_statements
+from weft.backends.llvm.emit.places import OUT_OF_MEMORY
 from weft.base.dtypes import DType, complex64, complex128, float16, float32, float64, int64
 from weft.base.sizes import named_size
 from weft.errors import DtypeError

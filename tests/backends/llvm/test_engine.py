@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weft.backends.llvm import compilation
+from weft.backends.llvm import compiler
 from weft.backends.llvm.cache import Cache
 from weft.backends.llvm.compiler import Compiler, Source
 from weft.backends.llvm.engine import Code, Engine, default_engine
@@ -57,7 +57,7 @@ def test_text_calls_code_of_an_earlier_load(engine: Engine) -> None:
 def test_text_calls_what_was_provided(engine: Engine) -> None:
     other = Engine(host_target(), Cache(None)).load([constant("anything", 5)])["anything"]
     asked: list[int] = []
-    engine.provide("one", lambda: asked.append(1) or other.address)  # type: ignore[func-returns-value]
+    engine.provide(["one"], lambda name: asked.append(1) or other.address)  # type: ignore[func-returns-value]
     assert asked == []
     assert call(engine.load([Source(CALLER)])["caller"]) == 5
     assert asked == [1]
@@ -80,7 +80,7 @@ def test_text_that_is_none_of_llvm_is_an_error(engine: Engine) -> None:
 
 
 def test_error_in_one_of_many_texts_is_raised(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "_LEAST_BATCH", 1)
+    monkeypatch.setattr(compiler, "_LEAST_BATCH", 1)
     sources = [constant(f"f{i}", i) for i in range(20)]
     with pytest.raises(GraphError, match="the text must be LLVM's"):
         engine.load([*sources, Source("define nonsense")])
@@ -183,7 +183,7 @@ def test_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
 
 
 def test_threads_load_at_the_same_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "_LEAST_BATCH", 1)
+    monkeypatch.setattr(compiler, "_LEAST_BATCH", 1)
     found: dict[int, list[int]] = {}
 
     def work(number: int) -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import weft
 from weft.backends.llvm.compiler import Source
 from weft.backends.llvm.engine import default_engine
-from weft.backends.llvm.pool import default_pool, provide_pool
+from weft.backends.llvm.pool import FUNCTIONS, default_pool, pool_address
 
 ROOT = Path(__file__).parents[3]
 
@@ -91,7 +91,7 @@ class Waves:
     """Runs waves of the kernels above."""
 
     def __init__(self) -> None:
-        provide_pool(default_engine())
+        default_engine().provide(FUNCTIONS, pool_address)
         self.codes = default_engine().load([Source(TEXT)])
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self.repeat = kind(self.codes["repeat"].address)

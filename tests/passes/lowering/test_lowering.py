@@ -292,6 +292,8 @@ def test_unknown_names_are_errors_that_list_the_known_ones() -> None:
         weft.make_graph(lambda x: x * 1.0)(weft.ones(2)).optimize(disable=["fuson"])
     with pytest.raises(ArgumentError, match="script: disable must be among"):
         weft.jit.script(lambda x: x, disable=["fuson"])
+    with pytest.raises(ArgumentError, match="trace: disable must be among"):
+        weft.jit.trace(lambda x: x, weft.ones(2), disable=["fuson"])
     graph = weft.make_graph(lambda x: x * 1.0)(weft.ones(2))
     with pytest.raises(ArgumentError, match="Session: disable must be among"):
         weft.Session(graph, disable="fuson")
@@ -309,12 +311,15 @@ def test_name_of_a_pass_of_ones_own_can_be_disabled() -> None:
         assert function.lowered.name == name
 
 
-def test_script_and_sessions_leave_passes_out() -> None:
+def test_script_trace_and_sessions_leave_passes_out() -> None:
     x = random(3, 4)
-    f = weft.jit.script(lambda x: weft.softmax(x), disable=["decompose"])
     expected = weft.softmax(x).numpy()
-    np.testing.assert_array_equal(f(x).numpy(), expected)
-    assert [node.op.name for node in f.lowered.nodes] == ["softmax"]
+    for f in (
+        weft.jit.script(lambda x: weft.softmax(x), disable=["decompose"]),
+        weft.jit.trace(lambda x: weft.softmax(x), x, disable=["decompose"]),
+    ):
+        np.testing.assert_array_equal(f(x).numpy(), expected)
+        assert [node.op.name for node in f.lowered.nodes] == ["softmax"]
     with weft.Graph("g") as graph:
         given = weft.placeholder("x", (3, 4))
         out = weft.softmax(given)

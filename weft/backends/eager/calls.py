@@ -17,13 +17,16 @@ from weft.backends.eager.graphs import (
     EXACT_KERNELS,
     MISSING,
     MOST_KERNELS,
+    Order,
+    build_in_order,
     has_product,
     only_moves,
     open_first,
+    order_of,
     recorder,
     trace,
+    without_gaps,
 )
-from weft.backends.eager.layouts import Order, build_in_order, order_of, without_gaps
 from weft.base.dtypes import float32, float64, kind
 from weft.base.public import parameters
 from weft.ir.graph import Graph

@@ -15,8 +15,7 @@ from typing import Any
 
 from weft.backends.backend import Array, Arrays, Run
 from weft.backends.eager.calls import call_whole
-from weft.backends.eager.graphs import ANY
-from weft.backends.eager.native import build, empty
+from weft.backends.eager.graphs import ANY, build, empty
 from weft.backends.eager.rules import pull_large
 from weft.base.dtypes import DType, float32, float64
 from weft.base.shapes import size_of

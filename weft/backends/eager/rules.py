@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.backends.eager.graphs import ANY, MISSING, MOST_KERNELS, open_first, trace
-from weft.backends.eager.native import build
+from weft.backends.eager.graphs import ANY, MISSING, MOST_KERNELS, build, open_first, trace
 from weft.base.dtypes import float32, float64
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
@@ -82,9 +81,8 @@ def _find(rule: Backward, call: tuple[Any, ...], arrays: Arrays, needed: Needed,
     """What runs calls like this one: for rows of any length, for any batch, or for these sizes alone."""
     exact = [type_of(x) for x in arrays]
     if flat:
-        return _kernel(
-            rule, call, needed, tuple([TensorType((ANY,) * min(t.ndim, 1), t.dtype) for t in exact])
-        )
+        rows = tuple([TensorType((ANY,) * min(t.ndim, 1), t.dtype) for t in exact])
+        return _kernel(rule, call, needed, rows)
     size = exact[0].shape[0] if exact[0].shape else 0
     opened = tuple([open_first(t, size) for t in exact])
     for types in (opened, tuple(exact)):
@@ -125,10 +123,9 @@ def _make(rule: Backward, call: tuple[Any, ...], needed: Needed, types: tuple[Te
     def function(*tensors: Any) -> list[Any]:
         rest = iter(tensors)
         given = _filled(call, rest)
+        edges = tuple([True if n else None for n in needed])
         g = given[0] if rule.outputs == 1 else list(given[: rule.outputs])
-        grads = rule.run(
-            g, given[1 if rule.outputs == 1 else rule.outputs :], tuple([True if n else None for n in needed])
-        )
+        grads = rule.run(g, given[rule.outputs :], edges)
         missing[:] = [x is None for x in grads]
         return [x for x in grads if x is not None]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from weft.errors import DeviceError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.backends.llvm.engine import Engine
 
 NAMES = tuple(f"scipy_cblas_{letter}{name}" for letter in "sdcz" for name in ("gemm", "gemv", "axpy", "scal"))
 _THREADS = "OPENBLAS_NUM_THREADS"
@@ -49,12 +47,6 @@ def blas_file() -> Path:
     from pathlib import Path
 
     return Path(_find())
-
-
-def provide_blas(engine: Engine) -> None:
-    """Let texts declare functions of the library; it is loaded when the first one does."""
-    for name in NAMES:
-        engine.provide(name, partial(blas_address, name))
 
 
 def _load() -> Any:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from string import Template
 from typing import Any, NamedTuple
 
+MAIN = "weft_main"  # the function of a whole program
+
 lock = threading.RLock()  # of who compiles or loads code: whoever compiles uses all processors anyway
 early = threading.RLock()  # held by who compiles before anybody has asked for it
 

@@ -7,16 +7,18 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from weft.backends.backend import Option
-from weft.backends.llvm.blas import provide_blas
-from weft.backends.llvm.compilation import Compilation
-from weft.backends.llvm.compiler import Source
+from weft.backends.llvm.blas import NAMES as BLAS
+from weft.backends.llvm.blas import blas_address
+from weft.backends.llvm.code import MAIN
+from weft.backends.llvm.compiler import Compilation, Source
 from weft.backends.llvm.emit.kernel import emit_kernel
 from weft.backends.llvm.emit.lanes import statements
+from weft.backends.llvm.emit.launches import RECORD, recorded_statements
 from weft.backends.llvm.emit.main import emit_main
-from weft.backends.llvm.emit.records import RECORD, recorded_statements
 from weft.backends.llvm.engine import Code, Engine, default_engine
 from weft.backends.llvm.entry import enter_source, make_enter
-from weft.backends.llvm.pool import default_pool, pool_source, provide_pool
+from weft.backends.llvm.pool import FUNCTIONS as POOL
+from weft.backends.llvm.pool import default_pool, pool_address, pool_source
 from weft.backends.llvm.run import NativeExecutable
 from weft.base.threads import get_num_threads
 from weft.config import settings
@@ -32,7 +34,6 @@ from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
-_MAIN = "weft_main"
 _LONG = 10_000  # characters of a main function from which on code that comes soon is better than good code
 
 _begun: list[threading.Thread] = []
@@ -71,7 +72,7 @@ def build_executable(
     passes = [inline] if check_nan and lowering is None else lowering  # checks are of each op by itself
     with engine.lock, engine.compilation(verify=debug) as compilation:
         engine.prepare(enter_source(), compilation)
-        kernels = _Kernels(engine, compilation, debug, alone=bool(keep))
+        kernels = Kernels(engine, compilation, debug, alone=bool(keep))
         program = lower_graph(
             lower(graph, passes, disable=disable, debug=debug),
             debug=debug,
@@ -101,18 +102,18 @@ def compile_program(
     """
     engine = engine or default_engine()
     with engine.lock, engine.compilation(verify=debug) as compilation:
-        return _Kernels(engine, compilation, debug).link(program, profile)
+        return Kernels(engine, compilation, debug).link(program, profile)
 
 
-class _Kernels:
+class Kernels:
     """The kernels of a program: each is compiled from when it is written, unless it is known.
 
     To be used under the lock of the engine, so that what is known stays so.
     """
 
     def __init__(self, engine: Engine, compilation: Compilation, debug: bool, *, alone: bool = False) -> None:
-        provide_pool(engine)
-        provide_blas(engine)
+        engine.provide(POOL, pool_address)
+        engine.provide(BLAS, blas_address)
         self._engine = engine
         self._compilation = compilation
         self._debug = debug
@@ -145,12 +146,12 @@ class _Kernels:
         for function in launched_functions(program.main.body):
             self.add(function)
         check_supported(program.main, "llvm")
-        main = emit_main(program, _MAIN, self.add, self._engine.target, debug=self._debug, profile=profile)
+        main = emit_main(program, MAIN, self.add, self._engine.target, debug=self._debug, profile=profile)
         body = program.main.body
         computes = _computes_in_loops(body)
         self._compilation.add(Source(main, optimise=computes, quick=len(main) > _LONG and not computes))
         codes = self._engine.link(self._compilation, known=self._known.values())
-        return [codes[_MAIN], *[codes[symbol] for symbol in self._new], *self._known.values()]
+        return [codes[MAIN], *[codes[symbol] for symbol in self._new], *self._known.values()]
 
 
 def _computes_in_loops(block: Block) -> bool:

@@ -18,21 +18,19 @@ import llvmlite.binding as llvm
 
 from weft.backends.llvm.cache import Cache, default_cache
 from weft.backends.llvm.code import Code, early, lock
-from weft.backends.llvm.compilation import Compilation, declared_names, defined_names
-from weft.backends.llvm.compiler import PIPELINE, Compiler, Source, machine_for
+from weft.backends.llvm.compiler import (
+    PIPELINE,
+    Compilation,
+    Compiler,
+    Source,
+    declared_names,
+    defined_names,
+    machine_for,
+)
 from weft.backends.llvm.target import Target, host_target
 from weft.errors import GraphError
 
-__all__ = ["Code", "Engine", "Library", "default_engine"]
-
-
-class Library:
-    """Machine code that was linked together; it stays in memory as long as this object."""
-
-    __slots__ = ("__weakref__", "_tracker")
-
-    def __init__(self, tracker: Any) -> None:
-        self._tracker = tracker
+__all__ = ["Code", "Engine", "default_engine"]
 
 
 class Engine:
@@ -51,7 +49,7 @@ class Engine:
         self.cache = cache
         self.lock = lock
         self._known: WeakValueDictionary[str, Code] = WeakValueDictionary()
-        self._symbols: dict[str, Callable[[], int]] = {}
+        self._symbols: dict[str, Callable[[str], int]] = {}
         self._prepared: dict[tuple[str, ...], bytes] = {}
         self._expected: set[tuple[str, ...]] = set()
         self._compilers: list[Compiler] = []
@@ -62,9 +60,9 @@ class Engine:
         """The code of a function that was loaded before, if it is still there."""
         return self._known.get(symbol)
 
-    def provide(self, symbol: str, address: Callable[[], int]) -> None:
-        """Tell where a function is that texts may declare; asked for when the first one does."""
-        self._symbols[symbol] = address
+    def provide(self, symbols: Iterable[str], address: Callable[[str], int]) -> None:
+        """Tell where functions are that texts may declare; each is asked for when the first one does."""
+        self._symbols.update(dict.fromkeys(symbols, address))
 
     def load(
         self, sources: Sequence[Source], *, known: Iterable[Code] = (), verify: bool = False
@@ -148,14 +146,13 @@ class Engine:
             builder.export_symbol(name)
         open_names = _declared(sources).difference(defined)
         for name in open_names & {*known, *self._symbols}:
-            builder.import_symbol(name, known[name] if name in known else self._symbols[name]())
+            builder.import_symbol(name, known[name] if name in known else self._symbols[name](name))
         try:
             tracker = builder.link(self._jit(), f"weft{next(self._numbers)}")
         except RuntimeError as error:
             missing = ", ".join(sorted(open_names.difference(known, self._symbols)))
             raise GraphError("llvm", f"the code must link, got {error} with {missing} from outside") from None
-        library = Library(tracker)
-        codes = {name: Code(name, tracker[name], library) for name in defined}
+        codes = {name: Code(name, tracker[name], tracker) for name in defined}
         self._known.update(codes)
         return codes
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from weft.backends.backend import Array, Arrays
 from weft.backends.llvm.code import Code, Source, llvm_text, shared
 
 if TYPE_CHECKING:
-    from weft.backends.llvm.engine import Engine
     from weft.base.dtypes import DType
 
 # Words of a frame: what one call of a program needs. After the context comes the table of buffers.
@@ -104,14 +103,8 @@ def _compiled() -> Code:
     from weft.backends.llvm.engine import default_engine
 
     engine = default_engine()
-    provide_python(engine)
+    engine.provide(PYTHON, python_address)
     return engine.load([enter_source()])["weft_enter"]
-
-
-def provide_python(engine: Engine) -> None:
-    """Let texts declare the functions of the interpreter that they need here."""
-    for name in PYTHON:
-        engine.provide(name, partial(python_address, name))
 
 
 def python_address(name: str) -> int:

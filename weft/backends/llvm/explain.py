@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.backends.backend import Array, Arrays
 from weft.backends.llvm.driver import build_executable, compile_program
-from weft.backends.llvm.emit.records import RECORD, recorded_statements
+from weft.backends.llvm.emit.launches import RECORD, recorded_statements
 from weft.backends.llvm.run import NativeExecutable
 from weft.base.dtypes import DType, kind
 from weft.base.sizes import bind
@@ -20,7 +20,7 @@ from weft.base.threads import get_num_threads
 from weft.ir.graph import Graph
 from weft.ir.interpret import solve_sizes
 from weft.ir.parse import parse_graph
-from weft.loop.ir import Block, Function, If, Loop, Program, Statement, Wave, While
+from weft.loop.ir import Block, If, Loop, Program, Statement, Wave, While
 from weft.schedule.explanation import ExplainedStep, Explanation, Limits, Measured, explain_program
 from weft.schedule.origins import steps_of
 
@@ -44,7 +44,9 @@ def explain_executable(run: NativeExecutable, arrays: Arrays | None = None) -> E
     ('tanh, mul', 32768, 1)
     """
     sizes = run.known_sizes() if arrays is None else solve_sizes(run.graph, [np.asarray(a) for a in arrays])
-    program = dataclasses.replace(run.program, main=_one_by_one(run.program))
+    # No two kernels run at the same time, so that each has a time of its own.
+    main = dataclasses.replace(run.program.main, body=_without_waves(run.program.main.body))
+    program = dataclasses.replace(run.program, main=main)
     note = ""
     if arrays is None:
         arrays, note = _made_up(run.graph, sizes)
@@ -85,11 +87,6 @@ def _measure(graph: Graph, program: Program, arrays: Arrays) -> tuple[float, lis
     found = {id(s): Measured(int(n), int(t) * 1e-9) for s, n, t in zip(recorded, counts, best, strict=True)}
     steps = [s for s in steps_of(program) if s.number]
     return min(seconds for seconds, _ in runs), [found.get(id(s.statement), Measured(0, 0.0)) for s in steps]
-
-
-def _one_by_one(program: Program) -> Function:
-    """The main function with no two kernels at the same time, so that each has a time of its own."""
-    return dataclasses.replace(program.main, body=_without_waves(program.main.body))
 
 
 def _without_waves(block: Block) -> Block:

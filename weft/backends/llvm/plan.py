@@ -9,23 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.backends.backend import Array
+from weft.backends.llvm import entry
 from weft.backends.llvm.buffer_pool import LARGE, pooled_array
-from weft.backends.llvm.entry import (
-    ARENA,
-    BUFFERS,
-    CHECKS,
-    CONTEXT,
-    CONTEXT_WORDS,
-    HOST,
-    INPUTS,
-    MAIN,
-    OUTPUTS,
-    PROFILE,
-    PROGRAM,
-    SIZES,
-    check_words,
-    recipe_words,
-)
 from weft.base.dtypes import DType
 from weft.base.sizes import Size, bind, is_known
 
@@ -92,7 +77,7 @@ class Plan:
         self.told = [name for name in program.sizes if name not in sizes]
         bound = [(bind(tuple(shape), sizes), dtype) for shape, dtype in results]
         self.checks = np.array(
-            [word for shape, dtype in inputs for word in check_words(bind(tuple(shape), sizes), dtype)],
+            [word for shape, dtype in inputs for word in entry.check_words(bind(tuple(shape), sizes), dtype)],
             np.int64,
         )
         self.shapes = [shape if is_known(shape) else (0,) * len(shape) for shape, _ in bound]
@@ -135,7 +120,7 @@ class Recipe:
         self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[DType], donors: Mapping[int, int]
     ) -> None:
         specs = [(i, shape, dtype) for i, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))]
-        words = [recipe_words(donors.get(i, -1), shape, dtype) for i, shape, dtype in specs]
+        words = [entry.recipe_words(donors.get(i, -1), shape, dtype) for i, shape, dtype in specs]
         self.words = np.array([word for row in words for word in row], np.int64)
         self.large = [
             (i, shape, dtype)
@@ -171,15 +156,15 @@ class Frame:
         self.plan = plan
         self.records = plan.records if records is None else records
         self.arena: Array | None = None
-        self.words = np.zeros(BUFFERS + program.buffers, np.int64)
+        self.words = np.zeros(entry.BUFFERS + program.buffers, np.int64)
         self.sizes = np.array([plan.sizes.get(name, 0) for name in program.sizes], np.int64)
-        context = self.words[CONTEXT : CONTEXT + CONTEXT_WORDS]
+        context = self.words[entry.CONTEXT : entry.CONTEXT + entry.CONTEXT_WORDS]
         self.host = _host_frame(program.hosts, context) if program.hosts else None
-        context[PROFILE] = self.records.ctypes.data
-        self.words[MAIN] = plan.main
-        self.words[INPUTS], self.words[OUTPUTS] = program.inputs, program.outputs
-        self.words[CHECKS], self.words[SIZES] = plan.checks.ctypes.data, self.sizes.ctypes.data
-        first = BUFFERS + program.inputs + program.outputs
+        context[entry.PROFILE] = self.records.ctypes.data
+        self.words[entry.MAIN] = plan.main
+        self.words[entry.INPUTS], self.words[entry.OUTPUTS] = program.inputs, program.outputs
+        self.words[entry.CHECKS], self.words[entry.SIZES] = plan.checks.ctypes.data, self.sizes.ctypes.data
+        first = entry.BUFFERS + program.inputs + program.outputs
         for i, constant in enumerate(plan.constants):
             self.words[first + i] = constant.ctypes.data
         if plan.keeps_arena:
@@ -192,7 +177,7 @@ class Frame:
 
     def _place_arena(self, memory: Array) -> None:
         self.arena = memory
-        self.words[ARENA] = memory.ctypes.data
+        self.words[entry.ARENA] = memory.ctypes.data
 
     def told_sizes(self) -> dict[str, int]:
         """The values of all named sizes, after a run that told some."""
@@ -200,14 +185,14 @@ class Frame:
 
     def output_address(self, number: int) -> int:
         """Where the run has put a result."""
-        return int(self.words[BUFFERS + self.plan.program.inputs + number])
+        return int(self.words[entry.BUFFERS + self.plan.program.inputs + number])
 
 
 def _host_frame(hosts: Sequence[Any], context: Array) -> Any:
     from weft.backends.llvm.host import HostFrame, host_address
 
     frame = HostFrame(hosts, context)
-    context[HOST], context[PROGRAM] = host_address(), frame.number
+    context[entry.HOST], context[entry.PROGRAM] = host_address(), frame.number
     return frame
 
 

@@ -15,14 +15,14 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from weft.backends.llvm.code import Code, Source, llvm_text, lock, shared
 from weft.base.threads import get_num_threads, on_change, usable_processors
 
 if TYPE_CHECKING:
-    from weft.backends.llvm.engine import Engine
+    pass
 
 FUNCTIONS = (
     "weft_wave",
@@ -107,11 +107,6 @@ def _compiled() -> dict[str, Code]:
     return default_engine().load([pool_source()])
 
 
-def provide_pool(engine: Engine) -> None:
-    """Let texts declare what the pool defines."""
-    for name in FUNCTIONS:
-        engine.provide(name, partial(_address, name))
-
-
-def _address(name: str) -> int:
+def pool_address(name: str) -> int:
+    """Where a function of the pool is."""
     return default_pool().codes[name].address

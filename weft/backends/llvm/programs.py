@@ -18,12 +18,12 @@ from weft.backends.backend import Array, Arrays, Executable
 from weft.backends.llvm.blas import NAMES as BLAS
 from weft.backends.llvm.blas import blas_address
 from weft.backends.llvm.cache import Cache, default_cache, digest
-from weft.backends.llvm.code import Code, lock, shared
+from weft.backends.llvm.code import MAIN, Code, lock, shared
 from weft.backends.llvm.entry import PYTHON, make_enter, python_address
 from weft.backends.llvm.image import Image, load_image, process_address
 from weft.backends.llvm.plan import Facts, Frame, Plan
 from weft.backends.llvm.pool import FUNCTIONS as POOL
-from weft.backends.llvm.pool import default_pool
+from weft.backends.llvm.pool import pool_address
 from weft.base.dtypes import DTYPES
 from weft.errors import DeviceError
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from weft.backends.capabilities import Key, Note, Shapes, StoredProgram
     from weft.backends.llvm.run import NativeExecutable
 
-MAIN = "weft_main"
 _SHARED = "shared"  # the key of the entry and the pool
 _DTYPES = {d.name: d for d in DTYPES}
 _NO_RECORDS = np.zeros(0, np.int64)
@@ -87,7 +86,12 @@ class Programs:
 
     def find(self, key: Key) -> NativeProgram | None:
         """The program that was kept under a key, ready to run."""
-        return stored_program(key)
+        cache = default_cache()
+        data = cache.get(key)
+        try:
+            return None if data is None else _loaded(data, cache)
+        except (ValueError, TypeError, KeyError, IndexError, DeviceError):  # other content, or no library
+            return None
 
     def shapes(self, run: Executable) -> list[Shapes]:
         """The shapes that a program has run on; none of one that cannot be kept."""
@@ -97,32 +101,15 @@ class Programs:
 
     def keep(self, key: Key, run: Executable, note: Note, before: StoredProgram | None) -> bool:
         """Keep a program that has been run, with what was kept for other shapes; whether it could be."""
-        plans = None if before is None else before.plans
-        return store_program(key, cast("NativeExecutable", run), note, plans)
+        return _store(key, cast("NativeExecutable", run), note, {} if before is None else before.plans)
 
 
 # Storing
 
 
-def store_program(
-    key: Sequence[str],
-    run: NativeExecutable,
-    note: Note,
-    before: Mapping[Shapes, Plan] | None = None,
-    cache: Cache | None = None,
-) -> bool:
-    """Keep a program that has been run; whether it could be.
-
-    Args:
-        key: everything that the program depends on.
-        run: the program, whose object code was kept.
-        note: JSON to store with it.
-        before: what was kept for calls with other shapes.
-        cache: where to keep it; that of this process by default.
-    """
-    cache = cache or default_cache()
-    program = run.program
-    plans = {**(before or {}), **dict(run.known_plans())}
+def _store(key: Key, run: NativeExecutable, note: Note, before: Mapping[Shapes, Plan]) -> bool:
+    cache, program = default_cache(), run.program
+    plans = {**before, **dict(run.known_plans())}
     told = any(plan.told for plan in plans.values())
     if not run.objects or program.hosts or program.heap or not plans or told:
         return False
@@ -185,16 +172,6 @@ def _packed(image: Image, described: Mapping[str, Any], constants: Sequence[Arra
 
 
 # Reading
-
-
-def stored_program(key: Sequence[str], cache: Cache | None = None) -> NativeProgram | None:
-    """A program that was kept, ready to run; None if there is none, or it cannot run here."""
-    cache = cache or default_cache()
-    data = cache.get(key)
-    try:
-        return None if data is None else _loaded(data, cache)
-    except (ValueError, TypeError, KeyError, IndexError, DeviceError):  # other content, or no library for it
-        return None
 
 
 def _loaded(data: bytes, cache: Cache) -> NativeProgram | None:
@@ -263,5 +240,5 @@ def _address(name: str) -> int | None:
     if name in BLAS:
         return blas_address(name)
     if name in POOL:
-        return default_pool().codes[name].address
+        return pool_address(name)
     return process_address(name)

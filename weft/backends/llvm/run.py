@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.backends.backend import Array, Arrays, Executable
-from weft.backends.llvm.emit.failures import OUT_OF_BOUNDS, OUT_OF_MEMORY
-from weft.backends.llvm.emit.launches import ENDED
-from weft.backends.llvm.emit.records import RECORD, recorded_statements
+from weft.backends.llvm.emit.launches import ENDED, RECORD, recorded_statements
+from weft.backends.llvm.emit.places import OUT_OF_BOUNDS, OUT_OF_MEMORY
 from weft.backends.llvm.engine import Code
 from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, is_unfit, make_enter
 from weft.backends.llvm.host import HOST_FAILED

@@ -48,9 +48,8 @@ def host_target(vector_bytes: int | None = None) -> Target:
     if vector_bytes is None or vector_bytes == host.vector_bytes:
         return host
     if vector_bytes > host.vector_bytes or vector_bytes not in _NARROWER:
-        raise DomainError(
-            "target", f"vectors here have at most {host.vector_bytes} bytes, got {vector_bytes}"
-        )
+        message = f"vectors here have at most {host.vector_bytes} bytes, got {vector_bytes}"
+        raise DomainError("target", message)
     return Target(host.triple, _NARROWER[vector_bytes], "", vector_bytes, registers=16)
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from weft.backends.backend import Array, Arrays
 from weft.backends.capabilities import Call, Timed, Watcher
-from weft.backends.llvm.emit.records import RECORD
+from weft.backends.llvm.emit.launches import RECORD
 from weft.backends.llvm.plan import Plan, Recipe
 from weft.backends.llvm.programs import NativeProgram
 from weft.backends.llvm.run import NativeExecutable

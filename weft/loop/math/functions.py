@@ -13,9 +13,8 @@ from typing import Any
 
 from weft.base.dtypes import kind
 from weft.loop.math import complex as math_complex
-from weft.loop.math.angle import atan2
 from weft.loop.math.power import pow
-from weft.loop.math.trigonometric import cos, sin
+from weft.loop.math.trigonometric import atan2, cos, sin
 from weft.ops.exponent import exp, tanh
 from weft.ops.logarithm import log
 from weft.ops.scalar import ScalarEmitter, Value

@@ -10,8 +10,7 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.ir.graph import Graph, Node, Operand, Value
-from weft.ir.order import kahn_order, needed_nodes
-from weft.ir.size_definitions import sizes_defined
+from weft.ir.order import kahn_order, needed_nodes, sizes_defined
 from weft.ir.types import TensorType
 from weft.onnx.writers.prepare import Sealed, prepared
 from weft.onnx.writers.registry import COMPOSITES, HINTS, OPS

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.order import kahn_order
-from weft.ir.rewrite import is_uniform
+from weft.ir.rewrite import giving, is_uniform, reading
 from weft.ops.arithmetic import add
 from weft.ops.control import scan
 from weft.ops.index import scatter_add_nd
@@ -70,26 +70,12 @@ _Origin = Value | Callable[[], _Start | None]
 
 def _begin_at(graph: Graph, total: Node, part: Value, start: _Start, base: Value) -> Graph:
     """The graph where a sum begins at a base, so that what comes of it is the total."""
-    (out,) = total.outputs
-
-    def now(v: Value) -> Value:
-        return part if v is out else v
-
-    nodes = []
-    for node in graph.nodes:
-        if node is start.node:
-            node = start.taking(base)
-        if node is not total:
-            inputs = [now(v) for v in node.inputs]
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            nodes.append(node if same else Node(node.op, inputs, node.attrs, node.outputs, node.location))
-    used = {v for node in nodes for v in node.inputs} | {now(v) for v in graph.results}
-    return graph.replace(
-        nodes=kahn_order(nodes),
-        outputs=[now(v) for v in graph.outputs],
-        updates=[(old, now(v)) for old, v in graph.updates],
-        constants={v: a for v, a in graph.constants.items() if v in used},
-    )
+    now = {total.outputs[0]: part}
+    taking = [start.taking(base) if node is start.node else node for node in graph.nodes if node is not total]
+    nodes = [reading(node, now) for node in taking]
+    used = {v for node in nodes for v in node.inputs} | {now.get(v, v) for v in graph.results}
+    constants = {v: a for v, a in graph.constants.items() if v in used}
+    return giving(graph, now, nodes=kahn_order(nodes), constants=constants)
 
 
 class _Uses:

@@ -19,7 +19,7 @@ from weft.ops.size import iota
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import slice_axes
 from weft.passes.dce import pick
-from weft.passes.loops import Loop, as_loop, loop_node, with_inputs
+from weft.passes.loops import Loop, as_loop, remade, with_inputs
 from weft.transform.partition import bytes_of
 
 ROOM = 32 << 20  # bytes that a loop may keep, however little it goes along
@@ -50,36 +50,10 @@ class Around:
         self.add(Node(op, inputs, attrs, [out], like.location))
         return out
 
-    def renamed(self, node: Node) -> Node:
-        """A node with its inputs as they are now."""
-        if self.now.keys().isdisjoint(node.inputs):
-            return node
-        inputs = [self.now.get(v, v) for v in node.inputs]
-        return Node(node.op, inputs, node.attrs, node.outputs, node.location)
-
-    def finish(self) -> Graph:
-        """The graph."""
-        graph, now = self.graph, self.now
-        return graph.replace(
-            nodes=self.nodes,
-            outputs=[now.get(v, v) for v in graph.outputs],
-            updates=[(old, now.get(v, v)) for old, v in graph.updates],
-        )
-
 
 def as_scan(node: Node) -> Loop | None:
     """A node as a loop along all rows, if it is one."""
     return as_loop(node) if node.op is scan and not node.attrs["counted"] else None
-
-
-def changed(loop: Loop, *, rows: Sequence[Value], body: Graph, outputs: Sequence[Value]) -> Loop:
-    """A scan with the same carries and fixed operands, that goes along other rows and gives other stacks."""
-    node = loop_node(
-        loop, inits=loop.inits, rows=rows, fixed=loop.fixed, body=body, test=None, outputs=outputs
-    )
-    out = as_loop(node)
-    assert out is not None
-    return out
 
 
 def is_view(node: Node) -> bool:
@@ -194,7 +168,7 @@ def follow_rows(around: Around, loop: Loop) -> Loop:
         return loop
     inputs = [*body.inputs[:n], *inner, *rows, *loop.same(body)]
     new = with_inputs(body.replace(nodes=nodes), inputs, body.outputs)
-    return changed(loop, rows=[*loop.rows, *rows.values()], body=new, outputs=loop.node.outputs)
+    return remade(loop, loop.node.outputs, rows=[*loop.rows, *rows.values()], body=new)
 
 
 def _taken(around: Around, like: Node, table: Value, numbers: _Numbers) -> Value:
@@ -204,14 +178,8 @@ def _taken(around: Around, like: Node, table: Value, numbers: _Numbers) -> Value
         return table
     stop = numbers.start + numbers.step * (numbers.count - 1) + 1
     rest = shape[1:]
-    return around.emit(
-        like,
-        slice_axes,
-        table,
-        starts=(numbers.start, *[0] * len(rest)),
-        stops=(stop, *rest),
-        steps=(numbers.step, *[1] * len(rest)),
-    )
+    starts, steps = (numbers.start, *[0] * len(rest)), (numbers.step, *[1] * len(rest))
+    return around.emit(like, slice_axes, table, starts=starts, stops=(stop, *rest), steps=steps)
 
 
 # Stacks
@@ -228,4 +196,4 @@ def share_stacks(around: Around, loop: Loop) -> Loop:
     around.now.update((stack, given[v]) for stack, v in pairs if v in given)
     outputs = [*loop.outs, *pick(loop.stacks, kept)]
     new = with_inputs(body, body.inputs, [*body.outputs[:n], *pick(loop.collected, kept)])
-    return changed(loop, rows=loop.rows, body=new, outputs=outputs)
+    return remade(loop, outputs, body=new)

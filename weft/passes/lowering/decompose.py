@@ -12,9 +12,8 @@ from weft.ir.types import TensorType
 from weft.ops.function import function
 from weft.ops.op import Op
 from weft.ops.rows import rows
-from weft.ops.view.primitives import reshape
-from weft.ops.view.slices import slice_axes
 from weft.passes.base import graph_pass
+from weft.passes.unroll import take_row
 from weft.tensor.autocast import not_casting
 from weft.transform.building import Capture, not_capturing
 from weft.transform.tracing import trace_graph
@@ -60,14 +59,7 @@ def _traced(op: Op, types: tuple[TensorType, ...], attrs: tuple[tuple[str, Any],
 
 
 def _rows(draft: Draft, node: Node) -> Sequence[Value]:
-    (x,) = node.inputs
-    shape = x.type.shape
-    out: list[Value] = []
-    for i in range(node.attrs["count"]):
-        starts, stops = (i, *[0] * (len(shape) - 1)), (i + 1, *shape[1:])
-        row = draft.emit(slice_axes, [x], starts=starts, stops=stops, steps=(1,) * len(shape))[0]
-        out += draft.emit(reshape, [row], shape=shape[1:])
-    return out
+    return [take_row(draft, node.inputs[0], i) for i in range(node.attrs["count"])]
 
 
 def _function(draft: Draft, node: Node) -> Sequence[Value]:

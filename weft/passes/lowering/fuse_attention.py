@@ -229,11 +229,7 @@ class _Attention:
         ]
         others = (*self.chain.others, *gradient.slope.others)
         inputs = [*forward.inputs[:3], g, sums, total, *others]
-        attrs = {
-            "scores": self.chain.region,
-            "slope": gradient.slope.region,
-            "causal": self.causal,
-        }
+        attrs = {"scores": self.chain.region, "slope": gradient.slope.region, "causal": self.causal}
         outs = [Value(t) for t in attention_gradient.type_rule(*[v.type for v in inputs], **attrs)]
         turned = []
         for i, name in enumerate(("query", "keys", "values")):

@@ -7,8 +7,6 @@ more often than there are elements, the function and the look-up change places.
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
@@ -17,7 +15,7 @@ from weft.ops.index import gather_nd
 from weft.passes.base import graph_pass
 from weft.passes.cse import cse
 from weft.passes.licm import licm
-from weft.passes.loops import Loop, as_loop
+from weft.passes.loops import as_loop
 
 HEAVY = 4  # instructions from which on a function is worth a table
 _UNKNOWN = 16  # iterations of a loop whose length is not known
@@ -80,15 +78,11 @@ def _swap_loop(node: Node, runs: dict[Value, float]) -> Node:
     loop = as_loop(node)
     if loop is None:
         return node
-    steps = _steps(loop)
+    length = loop.node.attrs.get("length")
+    steps = float(length) if isinstance(length, int) else _UNKNOWN
 
     def swapped(region: Graph) -> Graph:
         pairs = zip(loop.same(region), loop.fixed, strict=True)
         return _swap(region, {inner: steps * runs.get(outer, 1.0) for inner, outer in pairs})
 
     return map_regions(node, swapped)
-
-
-def _steps(loop: Loop) -> float:
-    length: Any = loop.node.attrs.get("length")
-    return float(length) if isinstance(length, int) else _UNKNOWN

@@ -3,24 +3,35 @@
 A network over time multiplies a few rows by the same weights in every step, ``x[t] @ w``, and its gradient
 adds up ``x[t].T @ g[t]``: many small products, and large sums read and written in each step. Where ``x`` is
 what the loop goes along, ``x @ w`` is one product before it; where the loop keeps each ``g[t]``, the sum is
-one product after it (see ``product_sums``). Only the order of additions is another one.
+one product after it. Only the order of additions is another one. What the loop goes along, or collects
+anyhow, is there; the rest it must keep, which takes memory and pays only if that is less than to add to the
+total each time.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.base.dtypes import kind
 from weft.ir.graph import Graph, Node, Value
+from weft.ir.order import needed_nodes
+from weft.ir.rewrite import giving, is_uniform, reading
+from weft.ir.types import TensorType
+from weft.ops.arithmetic import add, mul
 from weft.ops.contract import matrix_multiply as matmul
-from weft.ops.view.primitives import permute, reshape
+from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.passes.base import graph_pass
-from weft.passes.dce import dce
-from weft.passes.loops import Loop, with_inputs
-from weft.passes.lowering.along import Around, Stacks, as_scan, changed, follow_rows, has_room, share_stacks
-from weft.passes.lowering.product_sums import take_sums
+from weft.passes.dce import dce, pick
+from weft.passes.loops import Loop, remade, with_inputs
+from weft.passes.lowering.along import Around, Stacks, as_scan, follow_rows, has_room, is_view, share_stacks
 from weft.transform.partition import bytes_of
 
 FEW = 64  # rows of a product that by itself does not keep the machine busy
-SMALL = 4096  # bytes of a product that is not worth it
 STEPS = 4  # iterations from which on it pays
+SMALL = 4096  # bytes of a product or a sum that is not worth it: it stays near
 
 
 @graph_pass(regions=True, once=True)
@@ -38,7 +49,7 @@ def take_products(graph: Graph) -> Graph:
         return graph
     around, same = Around(graph), True
     for node in graph.nodes:
-        node = around.renamed(node)
+        node = reading(node, around.now)
         loop = as_scan(node)
         if loop is None or _is_short(loop):
             around.add(node)
@@ -46,7 +57,7 @@ def take_products(graph: Graph) -> Graph:
         loop = share_stacks(around, _take_before(around, follow_rows(around, loop)))
         taken = take_sums(around, loop)
         same = same and not taken and loop.node is node
-    return graph if same else dce(around.finish())
+    return graph if same else dce(giving(graph, around.now, nodes=around.nodes))
 
 
 def _is_short(loop: Loop) -> bool:
@@ -73,7 +84,7 @@ def _take_before(around: Around, loop: Loop) -> Loop:
     inputs = [*body.inputs[:n], *[v for node in found for v in node.outputs], *body.inputs[n:]]
     nodes = [node for node in body.nodes if node not in found]
     new = with_inputs(body.replace(nodes=nodes), inputs, body.outputs)
-    return changed(loop, rows=[*loop.rows, *rows], body=new, outputs=loop.node.outputs)
+    return remade(loop, loop.node.outputs, rows=[*loop.rows, *rows], body=new)
 
 
 def _is_turned(node: Node, outside: dict[Value, Value], stacks: Stacks) -> bool | None:
@@ -110,3 +121,184 @@ def _swapped(around: Around, like: Node, x: Value) -> Value:
     """A value with its last two axes the other way round."""
     lead = x.type.ndim - 2
     return around.emit(like, permute, x, axes=(*range(lead), lead + 1, lead))
+
+
+# Sums of products over the iterations, as one product after the loop
+
+
+class _Product(NamedTuple):
+    """A product that an iteration adds to a sum.
+
+    Attributes:
+        part: what is added.
+        node: that makes it.
+        views: that it goes through before it is added, in order.
+        sides: whose product it is: (m, k) and (k, n), or what is broadcast from (m, 1) and (n,).
+    """
+
+    part: Value
+    node: Node
+    views: tuple[Node, ...]
+    sides: tuple[Value, Value]
+
+
+class _Plan(NamedTuple):
+    """What is taken out of a loop.
+
+    Attributes:
+        products: by the number of a carry, those that are added after the loop.
+        left: by the number of such a carry, what is still added in the loop.
+        kept: what the loop collects for them.
+    """
+
+    products: dict[int, list[_Product]]
+    left: dict[int, list[Value]]
+    kept: list[Value]
+
+
+def take_sums(around: Around, loop: Loop) -> bool:
+    """Put a loop in place, and after it the products that it need not add up; whether there are any."""
+    plan = _plan(around, loop)
+    if not plan.products:
+        around.add(loop.node)
+        return False
+    new = _without(loop, plan)
+    around.add(new.node)
+    stacks = Stacks(around, loop, collected=True)
+    stacks.known |= zip(new.collected, new.stacks, strict=True)
+    outs = iter(new.outs)
+    for k, out in enumerate(loop.outs):
+        total = next(outs) if plan.left.get(k, True) else loop.inits[k]
+        for product in plan.products.get(k, ()):
+            whole = _at_once(around, stacks, product)
+            total = whole if _is_zero(around, total) else around.emit(product.node, add, total, whole)
+        if total is not out:
+            around.now[out] = total
+    return True
+
+
+def _is_zero(around: Around, value: Value) -> bool:
+    node = around.makers.get(value)
+    if node is not None and node.op is broadcast_to:
+        (value,) = node.inputs
+    array = around.graph.constants.get(value)
+    return array is not None and is_uniform(array, np.zeros((), array.dtype))
+
+
+# What to take
+
+
+def _plan(around: Around, loop: Loop) -> _Plan:
+    """The products that pay, in the order of the carries."""
+    stacks, body = Stacks(around, loop, collected=True), loop.body
+    fixed = {*loop.same(body), *body.constants}
+    plan, sums = _Plan({}, {}, []), _Sums(loop)
+    for k in range(len(loop.inits)):
+        parts = sums.parts(k)
+        whole = [v for v in parts if v.type == body.inputs[k].type]
+        for product in [p for v in whole if (p := sums.product(v)) is not None]:
+            bases = dict.fromkeys(stacks.base(v) for v in product.sides)
+            more = [v for v in bases if v not in stacks.known and v not in plan.kept]
+            cheap = sum(map(bytes_of, more)) <= bytes_of(product.part)
+            if cheap and fixed.isdisjoint(bases) and has_room(loop, [*plan.kept, *more]):
+                plan.products.setdefault(k, []).append(product)
+                plan.kept.extend(more)
+        if k in plan.products:
+            gone = {product.part for product in plan.products[k]}
+            plan.left[k] = [v for v in parts if v not in gone]
+    return plan
+
+
+class _Sums:
+    """What the body of a loop does nothing with but add to it."""
+
+    def __init__(self, loop: Loop) -> None:
+        body = self.body = loop.body
+        self.makers = {v: node for node in body.nodes for v in node.outputs}
+        self.users = {v: node for node in body.nodes for v in node.inputs}
+        self.uses = Counter([v for node in body.nodes for v in node.inputs])
+        self.uses.update(body.outputs)
+
+    def parts(self, k: int) -> list[Value]:
+        """What is added to a carry, if nothing else is done with it."""
+        value, parts = self.body.inputs[k], list[Value]()
+        while value is not self.body.outputs[k]:
+            node = self.users.get(value)
+            if node is None or self.uses[value] != 1 or node.op is not add:
+                return []
+            (part,) = [v for v in node.inputs if v is not value]
+            if node.outputs[0].type != value.type:
+                return []
+            parts.append(part)
+            (value,) = node.outputs
+        return parts if self.uses[value] == 1 else []
+
+    def product(self, part: Value) -> _Product | None:
+        """What is added as a product, if it is a large one that nobody else sees."""
+        value, views = part, list[Node]()
+        while (node := self.makers.get(value)) is not None and self.uses[value] == 1 and is_view(node):
+            views.insert(0, node)
+            (value,) = node.inputs
+        if node is None or self.uses[value] != 1 or kind(part.type.dtype) not in "fc":
+            return None
+        sides = _sides(node) if value.type.ndim == 2 and bytes_of(part) >= SMALL else None
+        return None if sides is None else _Product(part, node, tuple(views), sides)
+
+
+def _sides(node: Node) -> tuple[Value, Value] | None:
+    """Two matrices whose product a node gives; or a column and a row that are multiplied elementwise."""
+    if node.op is matmul:
+        left, right = node.inputs
+        return left, right
+    if node.op is mul:
+        m, n = node.outputs[0].type.shape
+        for column, row in (node.inputs, node.inputs[::-1]):
+            if column.type.shape == (m, 1) and row.type.shape in ((n,), (1, n)):
+                return column, row
+    return None
+
+
+# What is put there
+
+
+def _without(loop: Loop, plan: _Plan) -> Loop:
+    """The loop that does not add products up, and collects what they are made of."""
+    body, n = loop.body, len(loop.inits)
+    nodes, after, outs = list(body.nodes), list(body.outputs[:n]), list(loop.outs)
+    for k, parts in plan.left.items():
+        value, outs[k] = body.inputs[k], Value(loop.outs[k].type)
+        for part in parts:
+            value, before = Value(value.type), value
+            nodes.append(Node(add, [before, part], {}, [value], loop.node.location))
+        after[k] = value
+    stay = [bool(plan.left.get(k, True)) for k in range(n)]
+    length = loop.node.attrs["length"]
+    stacks = [Value(TensorType((length, *v.type.shape), v.type.dtype)) for v in plan.kept]
+    inputs = [*pick(body.inputs[:n], stay), *body.inputs[n:]]
+    outputs = [*pick(after, stay), *loop.collected, *plan.kept]
+    inner = with_inputs(body.replace(nodes=needed_nodes(nodes, outputs), outputs=outputs), inputs, outputs)
+    given = [*pick(outs, stay), *loop.stacks, *stacks]
+    return remade(loop, given, inits=pick(loop.inits, stay), body=inner)
+
+
+def _at_once(around: Around, stacks: Stacks, product: _Product) -> Value:
+    """The sum of a product over all iterations, as it is added."""
+    node = product.node
+    left, right = _turned(around, stacks, product), stacks.of(product.sides[1])
+    length, k, m = left.type.shape
+    above = around.emit(node, reshape, left, shape=(length * k, m))
+    beside = around.emit(node, permute, above, axes=(1, 0))
+    below = around.emit(node, reshape, right, shape=(length * k, right.type.shape[-1]))
+    value = around.emit(node, matmul, beside, below)
+    for view in product.views:
+        value = around.emit(view, view.op, value, **view.attrs)
+    return value
+
+
+def _turned(around: Around, stacks: Stacks, product: _Product) -> Value:
+    """The left sides of all iterations, (m, k), as (k, m)."""
+    value = product.sides[0]
+    maker = stacks.makers.get(value)
+    if maker is not None and maker.op is permute and value not in stacks.known:
+        return stacks.of(maker.inputs[0])  # which turns rows and columns, as there are two axes
+    return around.emit(product.node, permute, stacks.of(value), axes=(0, 2, 1))

@@ -1,25 +1,100 @@
 """Products with what follows them: elementwise ops on a matrix product or a convolution, in its own kernel.
 
-Each element is still in a register when a bias is added to it, an activation applied, a residual added.
+A lowering of products computes elements in registers and hands each to an ``Epilogue``, which writes the code
+that uses it: so a bias, an activation or a residual costs no pass over memory of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from weft.base.dtypes import DType
 from weft.base.shapes import size_of
-from weft.ir.graph import Value
+from weft.ir.graph import Node, Value
+from weft.loop import ir
 from weft.loop.builder import Builder
-from weft.loop.ir import Buffer
-from weft.schedule.arrays import Array
-from weft.schedule.cpu.matmul.epilogue import ANCHORS, Epilogue, Finish
+from weft.schedule.arrays import Array, reshape_index
 from weft.schedule.cpu.row_kernel import RowKernel
+from weft.schedule.extents import sum_instruction
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.pointwise.rules import Indices
 from weft.schedule.region import Scope
-from weft.schedule.strides import reshape_index
+from weft.schedule.target import lowers
 from weft.schedule.use_def import UseDef
+from weft.schedule.writer import Writer, unflattened
+
+Anchor = Callable[[Writer, Node, Sequence[Array], Array, "Epilogue | None"], None]
+Finish = Callable[[Builder, Sequence[Array], Sequence[Array], Indices, ir.Value], None]
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """Code for each element of a product.
+
+    A product that is stored with a bias added:
+
+    >>> from weft.schedule.cpu.epilogues import Epilogue
+    >>> def biased(out, bias):
+    ...     def finish(b, reads, writes, index, value):
+    ...         value = b.add(value, b.load(reads[0].buffer, reads[0].at(index[-1])))
+    ...         b.store(writes[0].buffer, writes[0].at(*index), value)
+    ...     return Epilogue([bias], [out], finish)
+
+    Attributes:
+        reads, writes: arrays that it uses; the kernel of the product gets them as parameters.
+        finish: ``finish(builder, reads, writes, index, value)`` writes the code for one element: it gets the
+            arrays as they are in the kernel, the index of the element in the product's result, one term for
+            each axis, and its value, of the result's dtype. One of the axes, mostly the last, may go by the
+            variable of a vector loop.
+    """
+
+    reads: Sequence[Array]
+    writes: Sequence[Array]
+    finish: Finish
+
+
+ANCHORS: dict[str, Anchor] = {}
+
+
+def anchors(name: str) -> Callable[[Anchor], Anchor]:
+    """Enter the lowering of an op whose elements an epilogue may take; without one they are stored."""
+
+    def enter(anchor: Anchor) -> Anchor:
+        ANCHORS[name] = anchor
+        lowers(name, target="cpu", any_layout=True)(
+            lambda writer, node, inputs, outputs: anchor(writer, node, inputs, outputs[0], None)
+        )
+        return anchor
+
+    return enter
+
+
+def storing(out: Array) -> Epilogue:
+    """The epilogue that stores the product."""
+
+    def finish(
+        b: Builder, reads: Sequence[Array], writes: Sequence[Array], index: Indices, value: ir.Value
+    ) -> None:
+        b.store(writes[0].buffer, writes[0].at(*index), value)
+
+    return Epilogue([], [out], finish)
+
+
+def add_parts(writer: Writer, parts: Array, epilogue: Epilogue, dtype: DType) -> None:
+    """Add parts of a product, which lie along the first axis, in order; an epilogue gets the sums."""
+    count, shape = parts.shape[0], parts.shape[1:]
+    with writer.kernel("add_parts", [parts, *epilogue.reads], epilogue.writes) as kernel:
+        b, source = kernel.builder, kernel.reads[0]
+        with b.parallel(size_of(shape[:-1])) as row, b.vector(shape[-1]) as j:
+            index = (*unflattened(b, row, shape[:-1]), j)
+            total = b.local(0, source.dtype)
+            with b.loop(count) as c:
+                part = b.load(source.buffer, source.at(c, *index))
+                b.set(total, getattr(b, sum_instruction(part.dtype))(b.get(total), part))
+            epilogue.finish(b, kernel.reads[1:], kernel.writes, index, b.cast(b.get(total), dtype))
+
 
 MOST_NODES = 24  # that go on with a product
 
@@ -50,9 +125,8 @@ def _fits(grouping: Grouping, group: Group, j: int) -> bool:
         return False
     if not use_def.needs[j].isdisjoint(group.members):
         return False
-    return grouping.is_aligned_with([j, *group.members], group.frame, out) and grouping.merge(
-        j, group.members[0]
-    )
+    aligned = grouping.is_aligned_with([j, *group.members], group.frame, out)
+    return aligned and grouping.merge(j, group.members[0])
 
 
 def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group) -> None:
@@ -63,7 +137,7 @@ def lower_with_epilogue(scope: Scope, use_def: UseDef, group: Group) -> None:
     inputs = [scope.array(v) for v in node.inputs]
     outputs, reads, finish = following(scope, use_def, group, product)
     writes = [scope.output(v) for v in outputs]
-    out = Array(Buffer("product", product.type.dtype, size_of(product.type.shape)), product.type.shape)
+    out = Array(ir.Buffer("product", product.type.dtype, size_of(product.type.shape)), product.type.shape)
     ANCHORS[node.op.name](scope.writer, node, inputs, out, Epilogue(reads, writes, finish))
 
 
@@ -71,9 +145,8 @@ def following(
     scope: Scope, use_def: UseDef, group: Group, product: Value
 ) -> tuple[list[Value], list[Array], Finish]:
     """What a group makes of the elements of a product, what it reads for it, and the code for an element."""
-    row_kernel = RowKernel(
-        scope, use_def, Group([i for i in group.members if i != group.anchor], group.frame), anchor=product
-    )
+    others = Group([i for i in group.members if i != group.anchor], group.frame)
+    row_kernel = RowKernel(scope, use_def, others, anchor=product)
     memory = row_kernel.memory()
     outputs = [*row_kernel.outputs, *[v for v in use_def.used_outside(group.members) if v is product]]
 

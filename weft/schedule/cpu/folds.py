@@ -20,8 +20,7 @@ from weft.base.shapes import size_of
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
-from weft.schedule.accumulation import identity, sum_dtype
-from weft.schedule.extents import block_of, ceil_div, is_number, weight
+from weft.schedule.extents import block_of, ceil_div, identity, is_number, sum_dtype, weight
 from weft.schedule.writer import unflattened
 
 Indices = tuple[Index, ...]
@@ -177,17 +176,14 @@ class Reduction:
 
     def _is_short(self) -> bool:
         """Whether all that is folded into one element is handled one by one in the code."""
-        return self.split is None and all(is_number(self.shape[i]) for i in self.axes) and (
-            self._size(self.axes) <= FEW
-        )  # fmt: skip
+        known = all(is_number(self.shape[i]) for i in self.axes)
+        return self.split is None and known and self._size(self.axes) <= FEW
 
     def _element(self, b: Builder, part: _Part, kept: Sequence[Any], folded: Sequence[Any]) -> Value:
-        places = dict(zip(self.kept, kept, strict=True)) | {
-            i: part.ranges[i][0] + place for i, place in zip(self.axes, folded, strict=True)
-        }
-        return b.cast(
-            part.read(b, tuple(Index.of(places[i]) for i in range(len(self.shape)))), self.fold.dtype
-        )
+        places = dict(zip(self.kept, kept, strict=True))
+        places |= {i: part.ranges[i][0] + at for i, at in zip(self.axes, folded, strict=True)}
+        index = tuple(Index.of(places[i]) for i in range(len(self.shape)))
+        return b.cast(part.read(b, index), self.fold.dtype)
 
     @contextmanager
     def _outer(self, b: Builder, part: _Part) -> Iterator[list[Index]]:

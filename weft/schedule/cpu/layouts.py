@@ -2,22 +2,30 @@
 
 A reshape of a permuted value would have to copy it; if it is written in the permuted order, it is a view. And
 a large convolution that only pools read is written with its channels last: in that order it is computed
-fastest, and pools bring them back into theirs (``pooling_channels``).
+fastest, and pools bring them back into theirs (``convolution.pooled``).
+
+And weights of products in loops are brought once into the order in which every iteration reads them: the
+gradient of ``x @ w`` is a product with the transpose of ``w``, whose neighbours in a row lie apart, so that
+each product would have to pack them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 from weft.base.sizes import Size
-from weft.ir.graph import Node, Value
+from weft.ir.graph import Graph, Node, Value
+from weft.ops.contract import matrix_multiply as matmul
 from weft.ops.conv.primitive import conv
 from weft.ops.view.primitives import permute
-from weft.schedule.accumulation import sum_dtype
+from weft.schedule.arrays import Array
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.cpu.matmul.plan import known
+from weft.schedule.extents import sum_dtype
 from weft.schedule.fusion import Group, is_reduction
+from weft.schedule.region import Scope
 from weft.schedule.target import Target
 from weft.schedule.use_def import UseDef
 
@@ -96,3 +104,38 @@ def _can_choose(node: Node, group: Group | None, target: Target) -> bool:
     if lowering is not None and lowering.any_layout:
         return True
     return group is not None and not is_reduction(node)
+
+
+STRIP = 16  # columns of a matrix that are copied together
+WEIGHTS = 4 << 20  # bytes of a matrix that a loop gets in another order
+
+
+def order_weights(scope: Scope, body: Graph, values: Sequence[Value]) -> list[Any]:
+    """What stays the same in a loop; the weights of products in the order in which these read them."""
+    inner = body.inputs[len(body.inputs) - len(values) :]
+    weights = {n.inputs[1] for n in body.nodes if n.op is matmul and n.inputs[1].type.ndim == 2}
+    places = [scope.place(v) for v in values]
+    return [
+        _turned(scope, place) if v in weights and _is_turned(place) else place
+        for v, place in zip(inner, places, strict=True)
+    ]
+
+
+def _turned(scope: Scope, matrix: Array) -> Array:
+    """A dense copy, a few columns at a time: these are read from lines that stay in the nearest cache."""
+    out = scope.writer.temporary(matrix.shape, matrix.dtype)
+    rows, columns = matrix.shape
+    strips = columns // STRIP if columns % STRIP == 0 else 1
+    with scope.writer.kernel("turn", [matrix], [out]) as k:
+        b, (source,), (target,) = k.builder, k.reads, k.writes
+        with b.parallel(strips) as s, b.loop(rows) as i, b.vector(columns // strips) as j:
+            column = s * (columns // strips) + j
+            b.store(target.buffer, target.at(i, column), b.load(source.buffer, source.at(i, column)))
+    return out
+
+
+def _is_turned(place: Any) -> bool:
+    """Whether neighbours in a row of a matrix lie apart, so that each product would have to pack it."""
+    if not isinstance(place, Array) or isinstance(place.size, Size) or isinstance(place.strides[1], Size):
+        return False
+    return bool(place.strides[1] > 1 and place.size * place.dtype.itemsize <= WEIGHTS)

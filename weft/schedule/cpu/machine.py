@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.base.dtypes import DType
-from weft.schedule.accumulation import sum_dtype
+from weft.schedule.extents import sum_dtype
 
 if TYPE_CHECKING:
     from weft.schedule.writer import Writer

@@ -1,22 +1,23 @@
-"""Reductions of arrays: sum, prod, max, min, any, all, argmax, argmin."""
+"""Reductions of arrays (sum, prod, max, min, any, all, argmax, argmin), and running sums and extremes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from weft.base.dtypes import bool_, int8, int64, kind
+from weft.base.dtypes import DType, bool_, int8, int64, kind
+from weft.base.shapes import size_of
 from weft.base.sizes import is_known
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
-from weft.loop.ir import Value
+from weft.loop.ir import Buffer, Value
 from weft.ops.scalar import is_nan
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.folds import Fold, Indices, Reduction, fold_of
-from weft.schedule.extents import is_number
-from weft.schedule.lowerings import lowers
-from weft.schedule.writer import Kernel, Writer
+from weft.schedule.cpu.folds import COLUMNS, FEW, Fold, Indices, Reduction, fold_of
+from weft.schedule.extents import block_of, ceil_div, is_number
+from weft.schedule.target import lowers
+from weft.schedule.writer import Kernel, Writer, unflattened
 
 
 @lowers(target="cpu", fold_over="axes")
@@ -66,6 +67,7 @@ def by_stride(x: Array, out: Array, axes: Sequence[int]) -> tuple[Array, Array, 
 
     Axes along which nothing moves come first, so that vectors do not go along them.
     """
+    # Open strides cannot be compared, so the order stays.
     if not (is_known(x.shape) and is_known(x.strides)):
         return x, out, tuple(axes)
     order = sorted(range(x.ndim), key=lambda i: (x.strides[i] != 0, -x.strides[i]))
@@ -116,6 +118,7 @@ def _place(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequenc
 
 def _find(writer: Writer, x: Array, best: Array, out: Array, axis: int, name: str) -> None:
     """The first place along an axis where an array has the value of another."""
+    # The least index of a hit, so that parts may be folded in any order.
     fold = Fold("min", 2**63 - 1, int64)
     _, out, _ = by_stride(x, out, [axis])
     x, best, (axis,) = by_stride(x, best, [axis])
@@ -138,3 +141,112 @@ def _find(writer: Writer, x: Array, best: Array, out: Array, axis: int, name: st
         reduction.write(k.builder, read, store_in(k))
     if shape is not None:
         _combine(writer, target, out, fold, name)
+
+
+# Running results: parallel over the other axes, in vectors along the last of them
+
+
+States = tuple[Value, ...]
+
+
+class Scan(NamedTuple):
+    """A recurrence along an axis.
+
+    Attributes:
+        starts: what each part of the state begins with.
+        dtypes: of the parts.
+        step: ``step(b, place, states, element)`` gives the new states; the last of them is the result.
+        reverse: whether it goes from the end to the beginning.
+    """
+
+    starts: tuple[Any, ...]
+    dtypes: tuple[DType, ...]
+    step: Callable[[Builder, Index, States, Value], States]
+    reverse: bool = False
+
+
+@lowers(target="cpu", fold_over="prefix")
+def _running(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    fold = fold_of(node.op.fold, inputs[0].dtype)
+
+    def step(b: Builder, place: Index, states: States, x: Value) -> States:
+        return (fold(b, states[0], b.cast(x, fold.dtype)),)
+
+    scan = Scan((fold.start,), (fold.dtype,), step, node.attrs.get("reverse", False))
+    _write_scan(writer, node.op.name, inputs[0], outputs[0], node.attrs["axis"], scan)
+
+
+@lowers("cummax_index", target="cpu")
+def _running_place(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """The newest place of the extreme, or of a NaN once there was one."""
+    (x,) = inputs
+    largest = node.attrs["largest"]
+    fold = fold_of("max" if largest else "min", int8 if x.dtype == bool_ else x.dtype)
+
+    def step(b: Builder, place: Index, states: States, x: Value) -> States:
+        x = b.cast(x, fold.dtype)
+        best = fold(b, states[0], x)
+        hit = b.eq(x, best)
+        if kind(fold.dtype) == "f":
+            hit = b.or_(hit, is_nan(b, x))
+        return best, b.select(hit, place, states[1])
+
+    scan = Scan((fold.start, 0), (fold.dtype, int64), step)
+    _write_scan(writer, node.op.name, x, outputs[0], node.attrs["axis"], scan)
+
+
+def _write_scan(writer: Writer, name: str, x: Array, out: Array, axis: int, scan: Scan) -> None:
+    last = x.ndim - 1
+    # Short rows fill no vector, and then states are better held in registers.
+    narrow = axis == last or (is_number(x.shape[last]) and x.shape[last] < FEW)
+    with writer.kernel(name, [x], [out], inline=None if narrow else False) as k:
+        if narrow:
+            _scan_lines(k, axis, scan)
+        else:
+            _scan_rows(k, axis, scan)
+
+
+def _scan_lines(k: Kernel, axis: int, scan: Scan) -> None:
+    """One line after the other, its state in registers."""
+    b, (x,), (out,) = k
+    others = (*x.shape[:axis], *x.shape[axis + 1 :])
+    with b.parallel(size_of(others)) as line:
+        place = unflattened(b, line, others)
+        states = [b.local(s, d) for s, d in zip(scan.starts, scan.dtypes, strict=True)]
+        with b.loop(x.shape[axis]) as n:
+            i = Index.of(x.shape[axis]) - 1 - n if scan.reverse else n
+            whole = [*place[:axis], i, *place[axis:]]
+            element = b.load(x.buffer, x.at(*whole))
+            new = scan.step(b, i, tuple(b.get(s) for s in states), element)
+            for state, value in zip(states, new, strict=True):
+                b.set(state, value)
+            b.store(out.buffer, out.at(*whole), b.cast(new[-1], out.dtype))
+
+
+def _scan_rows(k: Kernel, axis: int, scan: Scan) -> None:
+    """Many lines side by side, their states in rows of scratch memory."""
+    b, (x,), (out,) = k
+    width, others = x.shape[-1], (*x.shape[:axis], *x.shape[axis + 1 : -1])
+    columns = min(COLUMNS // 4, width) if is_number(width) else COLUMNS // 4
+    tasks = (*others, ceil_div(width, columns))
+    rows = [b.scratch("state", dtype, columns) for dtype in scan.dtypes]
+    with b.parallel(size_of(tasks)) as task:
+        *place, chunk = unflattened(b, task, tasks)
+        first, count = block_of(b, chunk, width, columns)
+        with b.vector(count) as j:
+            for row, start in zip(rows, scan.starts, strict=True):
+                b.store(row, j, start)
+        with b.loop(x.shape[axis]) as n:
+            i = Index.of(x.shape[axis]) - 1 - n if scan.reverse else n
+            with b.vector(count) as j:
+                whole = [*place[:axis], i, *place[axis:], first + j]
+                _advance(b, scan, rows, i, j, b.load(x.buffer, x.at(*whole)), out, out.at(*whole))
+
+
+def _advance(
+    b: Builder, scan: Scan, rows: Sequence[Buffer], i: Index, j: Index, x: Value, out: Array, at: Index
+) -> None:
+    new = scan.step(b, i, tuple(b.load(row, j) for row in rows), x)
+    for row, value in zip(rows, new, strict=True):
+        b.store(row, j, value)
+    b.store(out.buffer, at, b.cast(new[-1], out.dtype))

@@ -7,22 +7,24 @@ number of blocks depends on the shape alone, so results do not depend on the num
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from weft.base.shapes import size_of
 from weft.base.sizes import Size, is_known
 from weft.ir.graph import Node, Value
+from weft.ir.literals import format_literal
 from weft.loop.ir import Const
 from weft.ops.view.primitives import join
 from weft.ops.view.slices import pad_axes
-from weft.schedule.arrays import Array
-from weft.schedule.cpu.kernel_keys import row_kernel_key
-from weft.schedule.cpu.partials import accumulator, combine
-from weft.schedule.cpu.row_sweeps import CHEAP, Sweeps
+from weft.schedule.arrays import Array, Progression
+from weft.schedule.cpu.row_sweeps import CHEAP, Sweeps, accumulator, clipped
 from weft.schedule.fusion import Frame, Group, is_reduction, reduction
 from weft.schedule.region import Scope
 from weft.schedule.use_def import UseDef
-from weft.schedule.writer import even_block
+from weft.schedule.writer import Kernel, even_block
 
 BLOCK = 16384  # elements that one iteration of a parallel loop works on, about
 FEW_BLOCKS = 8  # of small arrays whose elements take long to compute
@@ -149,7 +151,7 @@ class RowKernel:
         blocks, rows_each = self._blocks()
         targets = {v: self._target(v, blocks) for v in self.outputs}
         writes = list(targets.values())
-        key = row_kernel_key(self, dict(zip(memory, reads, strict=True)), targets)
+        key = _key_of(self, dict(zip(memory, reads, strict=True)), targets)
         if not self.scope.writer.launch_again(key, [*reads, *writes]):
             with self.scope.writer.kernel(name, reads, writes, key=key) as k:
                 sources = {v: self.scope.place(v) for v in self.external}
@@ -181,14 +183,12 @@ class RowKernel:
             count = max(1, min(rows, MOST_BLOCKS, rows * width // (2 * BLOCK)))
         else:
             work = rows * width * 4 // BLOCK
-            dear = min(FEW_BLOCKS, rows * width * 4 * self._weight() // BLOCK)
+            # How much longer an element takes than one that is only read, added and written, about.
+            weight = 1 + 2 * sum(bool(node.op.cost > CHEAP) for node in self.nodes)
+            dear = min(FEW_BLOCKS, rows * width * 4 * weight // BLOCK)
             count = max(1, min(rows, max(work, dear)))
         each = -(-rows // count)
         return -(-rows // each), each
-
-    def _weight(self) -> int:
-        """How much longer an element takes than one that is only read, added and written, about."""
-        return 1 + 2 * sum(bool(node.op.cost > CHEAP) for node in self.nodes)
 
     def _target(self, value: Value, blocks: Any) -> Array:
         """Where a value that is used outside is written: in its place, or partial results in theirs."""
@@ -205,7 +205,7 @@ class RowKernel:
         out = self.scope.output(value)
         instruction = self.made[value].op.fold
         with self.scope.writer.kernel("combine", [partial], [out]) as k:
-            combine(k, instruction)
+            _combine(k, instruction)
 
 
 def _even_axes(x: Array, shape: tuple[Any, ...]) -> int:
@@ -224,3 +224,69 @@ def _even_axes(x: Array, shape: tuple[Any, ...]) -> int:
             strides[axis - 1] = strides[axis] * size
         axis -= 1
     return 0
+
+
+def _key_of(row_kernel: RowKernel, reads: Mapping[Value, Array], writes: Mapping[Value, Array]) -> Any:
+    """What the code of a group depends on; None where that cannot be told.
+
+    The layers of a network have groups that differ in nothing but the arrays they work on: with equal keys
+    the kernel is written once, and launched for each of them.
+
+    Args:
+        row_kernel: the group.
+        reads, writes: the arrays of its values that are in memory; the kernel is launched on them.
+    """
+    values = [*row_kernel.external, *row_kernel.inlined]
+    numbers = {v: i for i, v in enumerate(values)}
+    if row_kernel.anchor is not None:
+        numbers[row_kernel.anchor] = -1
+    if any(node.regions for node in row_kernel.inlined.values()):
+        return None
+    sources = [
+        _array_key(reads[v]) if v in reads else _number_key(row_kernel.scope.place(v))
+        for v in row_kernel.external
+    ]
+    if None in sources:
+        return None
+    nodes = [_node_key(node, numbers) for node in row_kernel.inlined.values()]
+    targets = [(numbers[v], _array_key(array)) for v, array in writes.items()]
+    frame, in_loop = row_kernel.frame, row_kernel.scope.writer.depth > 0
+    form = (frame.shape, frame.split, row_kernel.flat, tuple(row_kernel.breaks), in_loop)
+    order = tuple(numbers[v] for v in (*row_kernel.made, *reads))
+    return ("row_kernel", form, tuple(sources), tuple(nodes), tuple(targets), order)
+
+
+def _array_key(array: Array) -> Any:
+    """What code that uses an array depends on."""
+    return array.dtype, array.shape, array.strides
+
+
+def _number_key(place: Any) -> Any:
+    """What code depends on that has a number, or numbers, in it; None for what it would have to be given."""
+    if isinstance(place, Const):
+        return place.dtype, np.asarray(place.value, place.dtype).tobytes()
+    if isinstance(place, Progression):
+        return place.dtype, place.start, place.step, place.shape
+    return None
+
+
+def _node_key(node: Node, numbers: Mapping[Value, int]) -> Any:
+    attrs = tuple([(name, format_literal(value)) for name, value in node.attrs.items()])
+    types = tuple([(v.type.dtype, v.type.shape) for v in node.outputs])
+    return node.op, attrs, tuple([numbers[v] for v in node.inputs]), types
+
+
+def _combine(k: Kernel, instruction: str) -> None:
+    """Combine the rows of an array, from the first to the last."""
+    b = k.builder
+    (x,), (out,) = k.reads, k.writes
+    count, width = x.shape
+    lanes = 256
+    tasks = 1 if isinstance(width, Size) or width <= lanes else -(-width // lanes)
+    with b.parallel(tasks) as t:
+        stop: Any = width if tasks == 1 else clipped(b, (t + 1) * lanes, width)
+        with b.vector(stop, t * lanes if tasks > 1 else 0) as c:
+            total = b.local(b.load(x.buffer, x.at(0, c)))
+            with b.loop(count, 1) as i:
+                b.set(total, getattr(b, instruction)(b.get(total), b.load(x.buffer, x.at(i, c))))
+            b.store(out.buffer, out.flat(c), b.cast(b.get(total), out.dtype))

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from weft.base.dtypes import DType
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
+from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Load, Loop, Store
-from weft.schedule.accumulation import identity
-from weft.schedule.arrays import Array
-from weft.schedule.cpu.partials import accumulator, clipped
+from weft.schedule.arrays import Array, reshape_index
+from weft.schedule.extents import identity, sum_dtype
 from weft.schedule.fusion import is_reduction
 from weft.schedule.pointwise.rules import Reader
-from weft.schedule.strides import reshape_index
 from weft.schedule.writer import Kernel, unflattened
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Sweeps:
         blocks: Any,
         each: Any,
     ) -> None:
-        self.row_kernel = row_kernel
+        self.row_kernel, self.use_def, self.frame = row_kernel, row_kernel.use_def, row_kernel.frame
+        self.made, self.kinds, self.levels = row_kernel.made, row_kernel.kinds, row_kernel.levels
         self.b = k.builder
         self.sources = sources
         self.targets = targets
@@ -66,7 +67,7 @@ class Sweeps:
 
     def _write_flat(self, block: Index) -> None:
         """One long row: a block of its columns."""
-        total = size_of(self.row_kernel.frame.shape)
+        total = size_of(self.frame.shape)
         if not isinstance(total, Size) and total == 0:
             return
         start = block * self.each
@@ -76,10 +77,11 @@ class Sweeps:
         if fits:
             start, stop, offset = Index.of(0), self.each, start
         with self.b.vector(stop, start) as c:
-            self._at_column(block, 0, (offset + c,), flat=True)
+            index = tuple(unflattened(self.b, offset + c, self.frame.shape))
+            self._at(block, (), index, self._work(0), {})
 
     def _write_rows(self, block: Index) -> None:
-        rows = self.row_kernel.frame.rows
+        rows = self.frame.rows
         if not isinstance(rows, Size) and rows == 0:
             return
         if not isinstance(self.each, Size) and self.each == 1:
@@ -96,7 +98,7 @@ class Sweeps:
 
     def _row(self, block: Index, row: Index) -> None:
         """All sweeps over one row."""
-        frame = self.row_kernel.frame
+        frame = self.frame
         split = frame.split or 0
         index = tuple(unflattened(self.b, row, frame.shape[:split])) if split else ()
         kept = dict(self.sources)  # what was found for one row is not true of the next
@@ -110,9 +112,8 @@ class Sweeps:
 
     def _row_values(self, level: int, index: tuple[Index, ...]) -> None:
         """What is computed once for the row, from what it was reduced to."""
-        row_kernel = self.row_kernel
-        for v, node in row_kernel.made.items():
-            if row_kernel.kinds[v] != "row" or row_kernel.levels[v] != level:
+        for v, node in self.made.items():
+            if self.kinds[v] != "row" or self.levels[v] != level:
                 continue
             at = self._index_of(v.type.shape, index, None)
             if not is_reduction(node):
@@ -123,7 +124,7 @@ class Sweeps:
 
     def _index_of(self, shape: tuple[Any, ...], row: tuple[Index, ...], columns: Any) -> tuple[Index, ...]:
         """The index into an array of a shape, at a row and a column (None: of what a row is reduced to)."""
-        frame = self.row_kernel.frame
+        frame = self.frame
         split = frame.split or 0
         own = frame.shape[:split] if columns is None else frame.shape
         at = row if columns is None else (*row, *columns)
@@ -133,24 +134,19 @@ class Sweeps:
 
     def _work(self, level: int) -> list[Value]:
         """What a sweep must do: values to reduce and values to write; in order."""
-        row_kernel = self.row_kernel
         found = []
-        for v, node in row_kernel.made.items():
+        for v, node in self.made.items():
             if is_reduction(node):
-                source = row_kernel.use_def.root(node.inputs[0])
-                if row_kernel.levels.get(source, 0) == level:
+                source = self.use_def.root(node.inputs[0])
+                if self.levels.get(source, 0) == level:
                     found.append(v)
-            elif (
-                row_kernel.kinds[v] == "full"
-                and row_kernel.levels[v] == level
-                and (v in self.targets or self._kept(v))
-            ):
+            elif self.kinds[v] == "full" and self.levels[v] == level and (v in self.targets or self._kept(v)):
                 found.append(v)
         return found
 
     def _kept(self, value: Value) -> bool:
         """Whether a later sweep needs a value that is too dear to be computed again."""
-        columns, level = self.row_kernel.frame.columns, self.row_kernel.levels[value]
+        columns, level = self.frame.columns, self.levels[value]
         if isinstance(columns, Size) or columns > SCRATCH or not self._is_needed_later(value, level):
             return False
         return self._price(value) > CHEAP
@@ -158,46 +154,40 @@ class Sweeps:
     def _sweep_of(self, node: Node) -> int:
         """The sweep in which a node reads its inputs."""
         out = node.outputs[0]
-        reduces_row = is_reduction(node) and self.row_kernel.kinds[out] == "row"
-        return self.row_kernel.levels[out] - (1 if reduces_row else 0)
+        reduces_row = is_reduction(node) and self.kinds[out] == "row"
+        return self.levels[out] - (1 if reduces_row else 0)
 
     def _price(self, value: Value) -> int:
         """About how many instructions it takes to compute a value from memory and from what rows gave."""
-        node = self.row_kernel.made.get(value)
-        if node is None or self.row_kernel.kinds[value] != "full" or value in self.targets:
+        node = self.made.get(value)
+        if node is None or self.kinds[value] != "full" or value in self.targets:
             return 0
         own: int = node.op.cost
-        return own + sum(self._price(self.row_kernel.use_def.root(x)) for x in node.inputs)
+        return own + sum(self._price(self.use_def.root(x)) for x in node.inputs)
 
     def _sweep(self, block: Index, level: int, row: tuple[Index, ...], work: Sequence[Value]) -> None:
-        row_kernel = self.row_kernel
-        reduced = [v for v in work if row_kernel.kinds[v] == "row"]
+        reduced = [v for v in work if self.kinds[v] == "row"]
         for v in reduced:
-            instruction = row_kernel.made[v].op.fold
+            instruction = self.made[v].op.fold
             dtype = accumulator(v)
             self.totals[v] = self.b.local(self.b.constant(identity(instruction, dtype), dtype))
-        scratch = {
-            v: self._scratch(v) for v in work if row_kernel.kinds[v] == "full" and v not in self.targets
-        }
+        scratch = {v: self._scratch(v) for v in work if self.kinds[v] == "full" and v not in self.targets}
         self._over_columns(lambda columns: self._at(block, row, columns, work, scratch))
         for v in reduced:
             self.sources[v] = self.b.cast(self.b.get(self.totals[v]), v.type.dtype)
         self.sources.update(scratch)
         for v in work:
             # What is written anyway is read back, whatever it cost: it is still in the nearest cache.
-            if row_kernel.kinds[v] == "full" and v in self.targets and self._is_needed_later(v, level):
+            if self.kinds[v] == "full" and v in self.targets and self._is_needed_later(v, level):
                 self.sources[v] = self.targets[v]
 
     def _is_needed_later(self, value: Value, level: int) -> bool:
-        row_kernel = self.row_kernel
-        users = [
-            row_kernel.use_def.nodes[u] for u in row_kernel.use_def.users[row_kernel.use_def.producer[value]]
-        ]
-        return any(n.outputs[0] in row_kernel.made and self._sweep_of(n) > level for n in users)
+        users = [self.use_def.nodes[u] for u in self.use_def.users[self.use_def.producer[value]]]
+        return any(n.outputs[0] in self.made and self._sweep_of(n) > level for n in users)
 
     def _scratch(self, value: Value) -> Array:
         """A row on the stack for a value, addressed like the value itself."""
-        frame = self.row_kernel.frame
+        frame = self.frame
         buffer = self.b.scratch(f"row{len(self.b.scratches)}", value.type.dtype, frame.columns)
         shape = value.type.shape
         split = next(i for i in range(len(shape) + 1) if size_of(shape[i:]) == frame.columns)
@@ -206,7 +196,7 @@ class Sweeps:
 
     def _over_columns(self, body: Callable[[tuple[Index, ...]], None]) -> None:
         """A loop over the columns: all in one where every access walks evenly, else one for each axis."""
-        axes = self.row_kernel.frame.shape[self.row_kernel.frame.split or 0 :]
+        axes = self.frame.shape[self.frame.split or 0 :]
         if self.row_kernel.breaks:
             self._over_axes(axes, (), body)
             return
@@ -230,11 +220,6 @@ class Sweeps:
         with self.b.loop(axes[0]) as i:
             self._over_axes(axes[1:], (*done, i), body)
 
-    def _at_column(self, block: Index, level: int, columns: tuple[Index, ...], *, flat: bool) -> None:
-        """One column of one long row."""
-        index = tuple(unflattened(self.b, columns[0], self.row_kernel.frame.shape))
-        self._at(block, (), index, self._work(level), {})
-
     def _at(
         self,
         block: Index,
@@ -244,9 +229,8 @@ class Sweeps:
         scratch: dict[Value, Array],
     ) -> None:
         """What is done for one element."""
-        row_kernel = self.row_kernel
         for v in work:
-            node = row_kernel.made[v]
+            node = self.made[v]
             if is_reduction(node):
                 self._reduce(v, node, block, row, columns)
                 continue
@@ -261,7 +245,7 @@ class Sweeps:
         element = self.reader.read(x, self._index_of(x.type.shape, row, columns))
         element = self.b.cast(element, accumulator(value))
         instruction = node.op.fold
-        if self.row_kernel.kinds[value] != "column":
+        if self.kinds[value] != "column":
             self.b.accumulate(self.totals[value], instruction, element)
             return
         target = self.targets[value]
@@ -271,9 +255,7 @@ class Sweeps:
 
     def _column_number(self, columns: tuple[Index, ...]) -> Index:
         flat = Index.of(0)
-        for i, size in zip(
-            columns, self.row_kernel.frame.shape[self.row_kernel.frame.split or 0 :], strict=True
-        ):
+        for i, size in zip(columns, self.frame.shape[self.frame.split or 0 :], strict=True):
             flat = flat * size + i
         return flat.folded()
 
@@ -287,20 +269,30 @@ class Sweeps:
 
     def _begin(self, block: Index) -> None:
         for v, target in self.targets.items():
-            how, instruction = self.row_kernel.kinds[v], self.row_kernel.made[v].op.fold
+            how, instruction = self.kinds[v], self.made[v].op.fold
             if how == "all":
                 self.totals[v] = self.b.local(
                     self.b.constant(identity(instruction, target.dtype), target.dtype)
                 )
             elif how == "column":
                 start = self.b.constant(identity(instruction, target.dtype), target.dtype)
-                with self.b.vector(self.row_kernel.frame.columns) as c:
+                with self.b.vector(self.frame.columns) as c:
                     self.b.store(target.buffer, self._partial(target, block, c), start)
 
     def _end(self, block: Index) -> None:
         for v, target in self.targets.items():
-            if self.row_kernel.kinds[v] == "all":
+            if self.kinds[v] == "all":
                 self.b.store(target.buffer, self._partial(target, block, 0), self.b.get(self.totals[v]))
+
+
+def clipped(b: Builder, index: Index, stop: Any) -> Index:
+    """An index, or the end that it must not go beyond."""
+    return b.term(b.min(index, Index.of(stop)))
+
+
+def accumulator(value: Value) -> DType:
+    """What a reduction is accumulated in: half precision in float32."""
+    return sum_dtype(value.type.dtype)
 
 
 def is_uneven(loop: Any) -> bool:

@@ -18,11 +18,10 @@ from weft.loop.ir import Value
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.folds import TASK, fold_of
 from weft.schedule.extents import block_of, ceil_div, is_number, weight
-from weft.schedule.lowerings import lowers
-from weft.schedule.pointwise.lookups import bounds_values, place_on_axis
 from weft.schedule.pointwise.rules import broadcast_index
-from weft.schedule.pointwise.views import both
+from weft.schedule.pointwise.views import both, bounds_values, place_on_axis
 from weft.schedule.region import Failure
+from weft.schedule.target import lowers
 from weft.schedule.writer import SMALL, Kernel, Writer, over, unflattened
 
 _NARROW = 64  # columns that are not worth sharing out

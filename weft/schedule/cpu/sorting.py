@@ -22,7 +22,7 @@ from weft.loop.ir import Buffer, Local, Value
 from weft.ops.scalar import integer_of_size, is_nan
 from weft.schedule.arrays import Array, Shape
 from weft.schedule.extents import block_of, ceil_div, is_number
-from weft.schedule.lowerings import lowers
+from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, over, unflattened
 
 FEW = 64  # so many keys are inserted one by one
@@ -34,9 +34,8 @@ _DIGITS = 256
 def _sort(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     axis, descending = node.attrs["axis"], node.attrs["descending"]
     (x,) = inputs
-    _write_sort(
-        writer, node.op.name, x, outputs[0], Order(axis, descending, x.shape[axis], node.op.name == "sort")
-    )
+    order = Order(axis, descending, x.shape[axis], node.op.name == "sort")
+    _write_sort(writer, node.op.name, x, outputs[0], order)
 
 
 @lowers("topk_index", target="cpu")

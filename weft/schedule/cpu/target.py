@@ -6,15 +6,12 @@ from collections.abc import Collection, Sequence
 
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Block
-from weft.schedule.cpu.convolution.pooled import find_pooled, lower_conv_pool
-from weft.schedule.cpu.epilogues import attach_epilogues, lower_with_epilogue
-from weft.schedule.cpu.layouts import find_layouts, is_pool
+from weft.schedule.cpu.convolution.pooled import find_pooled, lower_conv_pool, lower_pool_by_channels
+from weft.schedule.cpu.epilogues import ANCHORS, attach_epilogues, lower_with_epilogue, storing
+from weft.schedule.cpu.layouts import find_layouts, is_pool, order_weights
 from weft.schedule.cpu.machine import Machine
-from weft.schedule.cpu.matmul.epilogue import ANCHORS, storing
-from weft.schedule.cpu.pooling_channels import lower_pool_by_channels
 from weft.schedule.cpu.row_kernel import RowKernel
 from weft.schedule.cpu.vectorisation import vectorise
-from weft.schedule.cpu.weights import order_weights
 from weft.schedule.fusion import Group, Grouping
 from weft.schedule.region import Place, Scope
 from weft.schedule.target import Plan, Target
@@ -38,7 +35,6 @@ class Cpu(Target):
         "weft.schedule.cpu.attention.backward",
         "weft.schedule.cpu.convolution.lowering",
         "weft.schedule.cpu.sorting",
-        "weft.schedule.cpu.scans",
         "weft.schedule.cpu.scattering",
         "weft.schedule.cpu.triangular",
         "weft.schedule.pointwise.random",

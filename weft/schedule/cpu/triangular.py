@@ -12,9 +12,9 @@ from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.arrays import Array
 from weft.schedule.extents import block_of, ceil_div, is_number
-from weft.schedule.lowerings import lowers
 from weft.schedule.pointwise.rules import broadcast_index
 from weft.schedule.region import Failure
+from weft.schedule.target import lowers
 from weft.schedule.writer import Writer, unflattened
 
 _COLUMNS = 64  # of the solution that one task computes
@@ -92,9 +92,8 @@ def _dot(b: Builder, s: _System, i: Index, column: Index, begin: Index, end: Ind
     """Row i of the matrix times a column of the solution, as far as it is known."""
     total = b.local(0, s.x.dtype)
     with b.vector(end, begin) as k:
-        b.accumulate(
-            total, "add", b.mul(b.load(s.a.buffer, s.a.at(i, k)), b.load(s.x.buffer, s.x.at(k, column)))
-        )
+        term = b.mul(b.load(s.a.buffer, s.a.at(i, k)), b.load(s.x.buffer, s.x.at(k, column)))
+        b.accumulate(total, "add", term)
     return b.get(total)
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from weft.loop.index import Index, Variable
 from weft.loop.ir import Block, If, Load, Loop, LoopKind, Scalar, Store
-from weft.schedule.accesses import blocks_of
-from weft.schedule.index_keys import index_key
+from weft.loop.walk import blocks_of
 
 LEAST = 32  # iterations: shorter loops are left to LLVM
 _TRAPS = frozenset({"div", "rem"})  # of whole numbers by 0: not to be computed where nobody asked
@@ -78,7 +77,7 @@ def _last_read(statements: Sequence[Any]) -> dict[Any, Load]:
     found: dict[Any, Load] = {}
     for s in statements:
         if isinstance(s, Load):
-            found[s.buffer, index_key(s.index)] = s
+            found[s.buffer, s.index.key] = s
         elif isinstance(s, Store):
             found = {place: load for place, load in found.items() if place[0] is not s.buffer}
     return found
@@ -93,7 +92,7 @@ def _blended(s: If, read: dict[Any, Load]) -> list[Any] | None:
             out.append(inner)
             continue
         is_access = isinstance(inner, Load | Store) and inner.mask is None
-        old = read.get((inner.buffer, index_key(inner.index))) if is_access else None
+        old = read.get((inner.buffer, inner.index.key)) if is_access else None
         if old is None or any(isinstance(made, Store) for made in out):
             return None
         if isinstance(inner, Store):
@@ -139,7 +138,7 @@ def _find_cuts(loop: Loop, touches: Sequence[Any], length: int) -> list[Index] |
             at = distance.without(loop.variable) * step
             if other.index.stride(loop.variable) != 0 or not _is_inside(at, loop):
                 return None
-            found[index_key(at)] = at
+            found[at.key] = at
     return list(found.values())
 
 

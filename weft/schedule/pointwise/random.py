@@ -14,8 +14,8 @@ from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.arrays import Array
 from weft.schedule.extents import block_of, ceil_div, is_number
-from weft.schedule.lowerings import lowers
 from weft.schedule.pointwise.rules import Indices, Reader, broadcast_index, pointwise
+from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 _TASK = 1024  # blocks of four words that one task draws

@@ -2,12 +2,13 @@
 
 Most ops have such a rule: elementwise ops by their scalar code, views by where an element comes from. A value
 with a rule need not lie in memory: whoever reads it computes it at the index it wants. The rules of the ops
-that move elements are in ``views``, those that look elements up in ``lookups``.
+that move elements, or look them up, are in ``views``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -21,9 +22,7 @@ from weft.ir.rewrite import uniform
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Const, Value
-from weft.schedule.arrays import Array, Progression
-from weft.schedule.index_keys import index_key
-from weft.schedule.strides import reshape_index, source_index
+from weft.schedule.arrays import Array, Progression, reshape_index, source_index
 
 Indices = tuple[Index, ...]
 PointwiseRule = Callable[["Reader", Node, Indices, Value | None], Value]
@@ -32,7 +31,6 @@ POINTWISE: dict[str, PointwiseRule] = {}
 _SUITS: dict[str, Callable[[Node], bool]] = {}
 _MODULES = (
     "weft.schedule.pointwise.views",
-    "weft.schedule.pointwise.lookups",
     "weft.schedule.pointwise.random",
     "weft.schedule.pointwise.windows",
 )
@@ -73,6 +71,7 @@ def _load_rules() -> None:
         import_module(module)
 
 
+@dataclass(eq=False, slots=True)
 class Reader:
     """Reads elements of graph values inside a kernel: from memory, or by computing them.
 
@@ -80,20 +79,13 @@ class Reader:
         builder: of the kernel.
         sources: by value, the array it lies in, or the scalar it is.
         nodes: by value, the node to compute it by where it is in no array.
-        failures: numbers that a rule asked for with ``fail``: (node, kind) -> number.
+        number: of the failure of a node, of a kind; None where none can be told.
     """
 
-    def __init__(
-        self,
-        builder: Builder,
-        sources: Mapping[GraphValue, Any],
-        nodes: Mapping[GraphValue, Node],
-        fail: Callable[[Node, Any], int] | None = None,
-    ) -> None:
-        self.builder = builder
-        self.sources = sources
-        self.nodes = nodes
-        self._fail = fail
+    builder: Builder
+    sources: Mapping[GraphValue, Any]
+    nodes: Mapping[GraphValue, Node]
+    number: Callable[[Node, Any], int] | None = None
 
     def read(self, value: GraphValue, index: Indices, mask: Value | None = None) -> Value:
         """The element of a value at an index; computed once for each index in a block."""
@@ -101,7 +93,7 @@ class Reader:
             if not mask.value:
                 return Const(np.zeros((), value.type.dtype)[()], value.type.dtype)
             mask = None
-        key = ("read", id(value), tuple(map(index_key, index)), None if mask is None else id(mask))
+        key = ("read", id(value), tuple([i.key for i in index]), None if mask is None else id(mask))
         found = self.builder.recall(key)
         if found is None:
             found = self._find(value, index, mask)
@@ -140,8 +132,8 @@ class Reader:
 
     def fail(self, node: Node, condition: Value, kind: Any, *values: Any) -> None:
         """Note a failure of a node where a condition holds; values are int64."""
-        assert self._fail is not None, f"{node.op.name} can fail, and nobody says how it is told"
-        self.builder.fail(condition, self._fail(node, kind), *values)
+        assert self.number is not None, f"{node.op.name} can fail, and nobody says how it is told"
+        self.builder.fail(condition, self.number(node, kind), *values)
 
 
 def broadcast_index(index: Indices, shape: tuple[Any, ...]) -> Indices:

@@ -19,7 +19,7 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.ops.scalar import is_nan
-from weft.schedule.accumulation import identity, sum_dtype, sum_instruction
+from weft.schedule.extents import identity, sum_dtype, sum_instruction
 from weft.schedule.pointwise.rules import Indices, Reader, pointwise
 from weft.schedule.pointwise.views import both
 
@@ -50,10 +50,8 @@ class Axis(NamedTuple):
         """Whether every tap of every window is an element."""
         if isinstance(self.size, Size) or isinstance(self.count, Size):
             return False
-        return (
-            self.low <= 0
-            and (self.count - 1) * self.stride + (self.taps - 1) * self.dilation < self.size + self.low
-        )
+        reached = (self.count - 1) * self.stride + (self.taps - 1) * self.dilation
+        return self.low <= 0 and reached < self.size + self.low
 
 
 def _axes(sizes: Sequence[Any], counts: Sequence[Any], attrs: Any) -> list[Axis]:

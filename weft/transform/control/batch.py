@@ -24,8 +24,7 @@ from weft.ops.stop import stop_gradient
 from weft.ops.view.primitives import broadcast_to, concat, reshape
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.batch import Batched
-from weft.transform.control.derivatives import trace_closed, types_of
-from weft.transform.control.regions import zeros
+from weft.transform.control.regions import trace_closed, types_of, zeros
 from weft.transform.levels import new_level
 from weft.transform.tracing import replay
 
@@ -70,10 +69,6 @@ def _example_first(level: int, out: Tensor) -> tuple[Any, bool]:
     return out, False
 
 
-def _fronted(values: Sequence[Tensor], axes: Axes) -> list[Any]:
-    return [v if a is None else move_axis(v, a, 0) for v, a in zip(values, axes, strict=True)]
-
-
 def _result(outs: Sequence[Any], axes: Axes, size: int) -> Result:
     """Outputs with their axes; one that is not batched is repeated if it hangs in a graph."""
     alone = [a is None and o._node is not None for o, a in zip(outs, axes, strict=True)]
@@ -114,7 +109,8 @@ def _borrowed(mask: Any, values: Sequence[Any], batched: Flags) -> list[Any]:
 def branch_batch(op: Op, size: int, values: Sequence[Tensor], axes: Axes, attrs: dict[str, Any]) -> Result:
     """``cond``, ``switch``: one branch if examples share the predicate, else each that some example takes."""
     branches = attrs["branches"]
-    xs, batched = _fronted(values[1:], axes[1:]), [a is not None for a in axes[1:]]
+    xs = [v if a is None else move_axis(v, a, 0) for v, a in zip(values[1:], axes[1:], strict=True)]
+    batched = [a is not None for a in axes[1:]]
     if axes[0] is not None:
         return _all_branches(op, size, move_axis(values[0], axes[0], 0), xs, batched, branches)
     flags = [any(fs) for fs in zip(*[_BatchedGraph(b, batched, size).flags for b in branches], strict=True)]

@@ -8,7 +8,7 @@ functions, on trees, are in ``branches`` and ``loops``; captured Python code use
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,13 +116,12 @@ def _check_branches(op: str, regions: Sequence[Region]) -> None:
                 raise CarryMismatch(op, k, a.type, b.type, f"branch {i}")
 
 
-class _Merged:
+class _Merged(NamedTuple):
     """A slot that some branch changed: for each branch the value it then holds."""
 
-    def __init__(self, slot: Slot, values: list[Value], constant: bool) -> None:
-        self.slot = slot
-        self.values = values
-        self.constant = constant
+    slot: Slot
+    values: list[Value]
+    constant: bool
 
 
 def _merge_changes(op: str, regions: Sequence[Region]) -> list[_Merged]:
@@ -161,14 +160,11 @@ def _content(op: str, region: Region, change: Change, wanted: TensorType) -> Val
     if change.held is None and isinstance(change.slot, GradSlot):
         return _zeros(region.capture, wanted)
     if not isinstance(change.held, Tensor):
-        raise CaptureError(
-            op,
-            f"{change.slot.describe()} must hold a tensor on every way, got {change.held!r}",
-        )
+        message = f"{change.slot.describe()} must hold a tensor on every way, got {change.held!r}"
+        raise CaptureError(op, message)
     if type_of(change.held) != wanted:
-        raise CaptureError(
-            op, f"{change.slot.describe()} must keep its type {wanted}, got {type_of(change.held)}"
-        )
+        told = f"{change.slot.describe()} must keep its type {wanted}, got {type_of(change.held)}"
+        raise CaptureError(op, told)
     if change.value is not None:
         return change.value
     value = Value(wanted, name_of(change.held))
@@ -229,9 +225,7 @@ def run_while(
     count = len(carry)
     results = loop.results()
     graphs, shared = freeze_regions(
-        [tested, loop.region],
-        [tested.capture.inputs, loop.inputs()],
-        [tested.outputs, results],
+        [tested, loop.region], [tested.capture.inputs, loop.inputs()], [tested.outputs, results]
     )
     carries = count + len(loop.slots)
     trips = fresh_size() if len(results) > carries else None

@@ -11,8 +11,14 @@ from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.op import Op, type_of
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.control.derivatives import Values, active_inputs, reached_outputs, trace_closed, types_of
-from weft.transform.control.regions import zeros
+from weft.transform.control.regions import (
+    Values,
+    active_inputs,
+    reached_outputs,
+    trace_closed,
+    types_of,
+    zeros,
+)
 from weft.transform.forward import Dual
 from weft.transform.levels import new_level
 from weft.transform.tracing import replay
@@ -97,57 +103,32 @@ class _Pushed:
         return found
 
 
-def scan_jvp(
-    primals: Values,
-    tangents: Values,
-    outs: object,
-    *,
-    body: Graph,
-    carries: int,
-    mapped: int,
-    length: object,
-    reverse: bool,
-    counted: bool,
-) -> list[Any]:
+def scan_jvp(primals: Values, tangents: Values, outs: object, **attrs: Any) -> list[Any]:
     """The tangents of the outputs of a scan."""
-    first = int(counted)
-    pushed = _Pushed(body, carries, mapped, tangents[first:])
-    found = control.scan(
-        *primals[:first],
-        *pushed.operands(primals[first:], tangents[first:]),
-        body=pushed.graph(),
-        carries=carries + len(pushed.moving),
-        mapped=mapped + sum(i in pushed.active for i in range(carries, carries + mapped)),
-        length=length,
-        reverse=reverse,
-        counted=counted,
-    )
-    return pushed.results(found)  # type: ignore[arg-type]
+    first, carries, mapped = int(attrs["counted"]), attrs["carries"], attrs["mapped"]
+    pushed = _Pushed(attrs["body"], carries, mapped, tangents[first:])
+    changed = {
+        **attrs,
+        "body": pushed.graph(),
+        "carries": carries + len(pushed.moving),
+        "mapped": mapped + sum(i in pushed.active for i in range(carries, carries + mapped)),
+    }
+    operands = pushed.operands(primals[first:], tangents[first:])
+    return pushed.results(control.scan(*primals[:first], *operands, **changed))  # type: ignore[arg-type]
 
 
-def while_jvp(
-    primals: Values,
-    tangents: Values,
-    outs: object,
-    *,
-    test: Graph,
-    body: Graph,
-    carries: int,
-    trips: object,
-    checkpoint_every: int | None,
-) -> list[Any]:
+def while_jvp(primals: Values, tangents: Values, outs: object, **attrs: Any) -> list[Any]:
     """The tangents of the outputs of a while loop."""
-    pushed = _Pushed(body, carries, 0, tangents)
-    found = control.while_loop(
-        *pushed.operands(primals, tangents),
-        test=trace_closed(lambda *given: replay(test, pushed.split(given)[0]), pushed.types(), "test"),
-        body=pushed.graph(),
-        carries=carries + len(pushed.moving),
-        trips=trips,
-        checkpoint_every=checkpoint_every,
-    )
+    pushed, test = _Pushed(attrs["body"], attrs["carries"], 0, tangents), attrs["test"]
+    changed = {
+        **attrs,
+        "test": trace_closed(lambda *given: replay(test, pushed.split(given)[0]), pushed.types(), "test"),
+        "body": pushed.graph(),
+        "carries": attrs["carries"] + len(pushed.moving),
+    }
+    found = control.while_loop(*pushed.operands(primals, tangents), **changed)
     results = pushed.results(found)  # type: ignore[arg-type]
-    return results if trips is None else [*results, None]
+    return results if attrs["trips"] is None else [*results, None]
 
 
 def branch_jvp(op: Op, primals: Values, tangents: Values, branches: Sequence[Graph]) -> list[Any]:

@@ -8,7 +8,7 @@ around them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,22 +67,14 @@ def while_loop(
     return form.tree(loop.run(carry))
 
 
-class _While:
+class _While(NamedTuple):
     """A while loop on the leaves of its tree."""
 
-    def __init__(
-        self,
-        cond_fn: Callable[[Any], Any],
-        body_fn: Callable[[Any], Any],
-        form: Tree,
-        every: int | None,
-        limit: int | None,
-    ) -> None:
-        self.cond_fn = cond_fn
-        self.body_fn = body_fn
-        self.form = form
-        self.every = every
-        self.limit = limit
+    cond_fn: Callable[[Any], Any]
+    body_fn: Callable[[Any], Any]
+    form: Tree
+    every: int | None
+    limit: int | None
 
     def test(self, carry: Sequence[Tensor]) -> Tensor:
         found = self.cond_fn(self.form.tree(carry))

@@ -6,16 +6,18 @@ value of a tensor, its gradient, an attribute), which become outputs of the node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.dtypes import kind
 from weft.errors import CaptureError
 from weft.ir.graph import Graph, Value
 from weft.ir.types import TensorType
-from weft.ops.op import type_of
+from weft.ops.call import call
+from weft.ops.op import NoGradient, type_of
 from weft.ops.view.primitives import broadcast_to
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.engine import node_of
@@ -26,6 +28,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture, capturing
 from weft.transform.captured import Captured, is_cut, name_of
 from weft.transform.slots import DataSlot, Slot
+from weft.transform.tracing import trace_graph
 
 
 class Change(NamedTuple):
@@ -97,11 +100,8 @@ def _drawing(capture: Capture, name: str) -> AbstractContextManager[None]:
 
 
 def _refuse_draw(key: Tensor) -> Tensor:
-    raise CaptureError(
-        "while_loop",
-        "a draw in a loop whose end each example decides must have a key, got one without",
-        hint="carry a key, and split it with weft.random.split",
-    )
+    message = "a draw in a loop whose end each example decides must have a key, got one without"
+    raise CaptureError("while_loop", message, hint="carry a key, and split it with weft.random.split")
 
 
 def _check_hooks(capture: Capture, results: Sequence[Tensor]) -> None:
@@ -202,3 +202,52 @@ def attempt(capture: Capture) -> Iterator[None]:
     finally:
         for c in chain:
             c._attempts.pop()
+
+
+Values = Sequence[Any]  # arrays or tensors; None where there is none
+
+
+# What the rules of control flow share
+
+
+def is_smooth(value: Value) -> bool:
+    """Whether a value can have a derivative."""
+    return kind(value.type.dtype) in "fc"
+
+
+def reached_outputs(graph: Graph, inputs: Collection[int]) -> set[int]:
+    """The outputs of a graph that may have a derivative by some of its inputs."""
+    reached = {graph.inputs[i] for i in inputs}
+    for node in graph.nodes:
+        stops = isinstance(node.op.vjp, NoGradient) and node.op is not call
+        if not stops and not reached.isdisjoint(node.inputs):
+            reached.update(v for v in node.outputs if is_smooth(v))
+    return {k for k, v in enumerate(graph.outputs) if v in reached}
+
+
+def active_inputs(body: Graph, carries: int, inputs: Iterable[int]) -> set[int]:
+    """Some inputs of the body of a loop, and the carries that come to depend on them."""
+    active = set(inputs)
+    while True:
+        carried = {k for k in reached_outputs(body, active) if k < carries}
+        if carried <= active:
+            return active
+        active |= carried
+
+
+def trace_closed(function: Callable[..., Sequence[Any]], types: Sequence[TensorType], name: str) -> Graph:
+    """The graph of a function that uses nothing from around it."""
+    graph, imports = trace_graph(function, types, name, closed=True)
+    assert not imports, "a rule makes closed regions"
+    return graph
+
+
+def types_of(values: Iterable[Value]) -> list[TensorType]:
+    """The types of values."""
+    return [v.type for v in values]
+
+
+def split_groups(items: Sequence[Any], groups: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Items in groups as long as these."""
+    rest = iter(items)
+    return [[next(rest) for _ in group] for group in groups]

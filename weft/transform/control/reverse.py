@@ -14,13 +14,13 @@ import numpy as np
 
 from weft.base.dtypes import bool_, int64
 from weft.ir.graph import Graph, Value
-from weft.ir.size_definitions import sizes_needed, sizes_of
+from weft.ir.order import sizes_needed, sizes_of
 from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.op import Op
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.tensor import Tensor
-from weft.transform.control.derivatives import (
+from weft.transform.control.regions import (
     Values,
     active_inputs,
     is_smooth,
@@ -28,8 +28,8 @@ from weft.transform.control.derivatives import (
     split_groups,
     trace_closed,
     types_of,
+    zeros,
 )
-from weft.transform.control.regions import zeros
 from weft.transform.fresh import fresh_size
 from weft.transform.joint import Derivative, differentiate
 from weft.transform.tracing import replay

@@ -1,6 +1,6 @@
 """The Loop IR as LLVM text: objects that each know one thing and ask the others.
 
-    Writer <- Registers <- Reals, Casts <- Scalars        one element, or lanes of them
+    Writer <- Registers <- Reals <- Scalars, Casts        one element, or lanes of them
                            Indices <- Places <- Rows <- Memory      where elements are
                            Failures, Flow, Loops <- Statements      what happens
                            Kernel, Main                   functions, with their parameters

@@ -1,32 +1,16 @@
-"""Conversions between dtypes on LLVM values, and the rounding of half precision."""
+"""Conversions between dtypes on LLVM values, and the rounding of half precision.
+
+bfloat16, and float16 where no instruction has it, are converted by their bits, in scalar instructions, so
+that it runs in lanes.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.backends.llvm.emit.halves import (
-    bfloat16_of_bits,
-    bits_of_bfloat16,
-    bits_of_float16,
-    float16_of_bits,
-)
 from weft.backends.llvm.emit.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector
-from weft.base.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int16,
-    int32,
-    int64,
-    kind,
-    uint8,
-    uint16,
-)
+from weft.base.dtypes import DType, bfloat16, bool_, float32, float64, int32, int64, kind, uint16, uint32
+from weft.ops.scalar import integer_of_size
 
 if TYPE_CHECKING:
     from weft.backends.llvm.emit.scalars import Scalars
@@ -40,7 +24,7 @@ class Casts:
         self._machine = scalars.machine
         self.writer = scalars.writer
         self.instruction, self.convert = scalars.registers.instruction, scalars.registers.convert
-        self.arithmetic, self.in_lanes = scalars.reals.arithmetic, scalars.registers.in_lanes
+        self.arithmetic, self.in_lanes = scalars.arithmetic, scalars.registers.in_lanes
 
     def cast(self, x: Value, dtype: DType) -> Value:
         """x converted to dtype: floats to integers towards zero, anything to bool by x != 0."""
@@ -128,7 +112,7 @@ class Casts:
             return bits_of_bfloat16(self._scalars, x)
         if not self._machine.converts_half:
             return bits_of_float16(self._scalars, x)
-        half = self.convert("fptrunc", x, float16, "half")
+        half = self.convert("fptrunc", x, x.dtype, "half")
         text = f"bitcast {vector(x.lanes, 'half')} {half.parts[0]} to {vector(x.lanes, 'i16')}"
         return Value(uint16, (self.writer.pure(text, half.scope),), x.lanes, half.scope)
 
@@ -142,9 +126,8 @@ class Casts:
             text = f"bitcast {vector(bits.lanes, 'i16')} {bits.parts[0]} to {vector(bits.lanes, 'half')}"
             half = self.writer.pure(text, bits.scope)
             text = f"fpext {vector(bits.lanes, 'half')} {half} to {vector(bits.lanes, 'float')}"
-            out = Value(
-                dtype, (self.writer.pure(text, bits.scope),), bits.lanes, self.writer.home(bits.scope)
-            )
+            name = self.writer.pure(text, bits.scope)
+            out = Value(dtype, (name,), bits.lanes, self.writer.home(bits.scope))
         return Value(dtype, out.parts, out.lanes, out.scope, None, True)
 
     def bitcast(self, x: Value, dtype: DType) -> Value:
@@ -156,8 +139,8 @@ class Casts:
             return self.from_bits(bits, dtype)
         if dtype == bool_:
             return self.truth(bits)
-        if dtype == complex64:
-            return self._complex_of_bits(bits)
+        if dtype in PARTS:
+            return self._complex_of_bits(bits, dtype)
         if kind(dtype) == "f":
             return self.convert("bitcast", bits, dtype)
         return Value(dtype, bits.parts, bits.lanes, bits.scope, bits.number)
@@ -167,26 +150,65 @@ class Casts:
         if x.dtype in HALVES:
             return self.to_bits(x)
         if x.dtype == bool_:
-            return self.cast(x, _INTEGERS[1])
-        if x.dtype in (complex64, complex128):
+            return self.cast(x, integer_of_size(x.dtype))
+        if x.dtype in PARTS:
             return self._bits_of_complex(x)
-        return self.convert("bitcast", x, _INTEGERS[x.dtype.itemsize]) if kind(x.dtype) == "f" else x
+        return self.convert("bitcast", x, integer_of_size(x.dtype)) if kind(x.dtype) == "f" else x
 
     def _bits_of_complex(self, x: Value) -> Value:
-        low, high = (
-            self.convert(
-                "zext", self.convert("bitcast", Value(float32, (p,), x.lanes, x.scope), int32), int64
-            )
-            for p in x.parts
-        )
+        parts = [Value(float32, (part,), x.lanes, x.scope) for part in x.parts]
+        low, high = (self.convert("zext", self.convert("bitcast", p, int32), int64) for p in parts)
         return self.arithmetic("or_", low, self.instruction("shl", int64, high, constant(32, int64)))
 
-    def _complex_of_bits(self, bits: Value) -> Value:
+    def _complex_of_bits(self, bits: Value, dtype: DType) -> Value:
         high = self.instruction("lshr", int64, bits, constant(32, int64))
-        re, im = (
-            self.convert("bitcast", self.convert("trunc", half, int32), float32) for half in (bits, high)
-        )
-        return Value(complex64, (*re.parts, *im.parts), bits.lanes, bits.scope)
+        halves = (self.convert("trunc", x, int32) for x in (bits, high))
+        re, im = (self.convert("bitcast", half, float32) for half in halves)
+        return Value(dtype, (*re.parts, *im.parts), bits.lanes, bits.scope)
 
 
-_INTEGERS: dict[int, DType] = {1: uint8, 2: int16, 4: int32, 8: int64}
+_INFINITY = 0x7F800000  # of float
+_LARGEST = 0x47800000  # 2**16, where float16 is infinite
+_SMALLEST = 0x38800000  # 2**-14, its smallest normal number
+_ALIGN = 0.5  # its last bit is that of the smallest float16 number: a sum with it rounds there
+
+
+def bits_of_bfloat16(e: Scalars, x: Value) -> Value:
+    """A float rounded to bfloat16, the even one of two, as bits in uint16."""
+    bits = _as_bits(e, x)
+    high = e.shr(bits, 16)
+    number = e.shr(e.add(bits, e.add(e.and_(high, 1), 0x7FFF)), 16)
+    is_nan = e.lt(_INFINITY, e.and_(bits, 0x7FFFFFFF))
+    return e.cast(e.select(is_nan, e.or_(high, 0x40), number), uint16)
+
+
+def bfloat16_of_bits(e: Scalars, bits: Value) -> Value:
+    """A bfloat16 number as float."""
+    return e.bitcast(e.shl(e.cast(bits, uint32), 16), float32)
+
+
+def bits_of_float16(e: Scalars, x: Value) -> Value:
+    """A float rounded to float16, the even one of two, as bits in uint16."""
+    bits = _as_bits(e, x)
+    size = e.and_(bits, 0x7FFFFFFF)
+    special = e.select(e.lt(_INFINITY, size), 0x7E00, e.constant(0x7C00, uint32))
+    small = e.sub(e.bitcast(e.add(e.bitcast(size, float32), _ALIGN), uint32), 0x3F000000)
+    odd = e.and_(e.shr(size, 13), 1)
+    normal = e.shr(e.add(e.add(size, odd), (0xFFF - (112 << 23)) % 2**32), 13)
+    finite = e.select(e.lt(size, _SMALLEST), small, normal)
+    number = e.select(e.lt(size, _LARGEST), finite, special)
+    return e.cast(e.or_(number, e.and_(e.shr(bits, 16), 0x8000)), uint16)
+
+
+def float16_of_bits(e: Scalars, bits: Value) -> Value:
+    """A float16 number as float."""
+    wide = e.cast(bits, uint32)
+    size = e.shl(e.and_(wide, 0x7FFF), 13)
+    number = e.bitcast(e.mul(e.bitcast(size, float32), 2.0**112), uint32)
+    number = e.select(e.lt(size, 0x7C00 << 13), number, e.or_(size, _INFINITY))
+    return e.bitcast(e.or_(number, e.shl(e.and_(wide, 0x8000), 16)), float32)
+
+
+def _as_bits(e: Scalars, x: Value) -> Value:
+    held = Value(float32, x.parts, x.lanes, x.scope)  # a half is held in a float
+    return e.cast(e.bitcast(held, int32), uint32)

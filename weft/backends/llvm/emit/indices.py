@@ -12,6 +12,7 @@ from weft.base.sizes import Atom, Positive, Quotient, Size
 from weft.loop.index import Extent, Index, Variable
 from weft.loop.ir import Const, Get, Load, Measure, Scalar
 from weft.loop.ir import Value as Expression
+from weft.loop.known import bounds_of
 
 _NARROW = 1 << 31
 ZERO, ONE = whole(0), whole(1)
@@ -109,12 +110,12 @@ class Indices:
 
     def narrow(self, x: Expression) -> Value | None:
         """An index or a constant in 32 bits, where it surely fits, unsigned where it is not negative."""
-        low, high = value_range(x)
-        if low is None or high is None or not isinstance(x, Const | Index):
+        if not isinstance(x, Const | Index):
             return None
-        if not -_NARROW <= low <= high < _NARROW:
+        bounds = bounds_of(x)
+        if bounds is None or not -_NARROW <= bounds[0] <= bounds[1] < _NARROW:
             return None
-        dtype = int32 if low < 0 else uint32
+        dtype = int32 if bounds[0] < 0 else uint32
         if isinstance(x, Const):
             return constant(x.value, dtype)
         total, stride, others = self.walk(x)
@@ -155,24 +156,3 @@ class Indices:
         """0, 1, 2, ... in lanes."""
         numbers = ", ".join([f"{REGISTER[dtype]} {n}" for n in range(self.lanes.count)])
         return Value(dtype, (f"<{numbers}>",), self.lanes.count, 0)
-
-
-def value_range(x: Expression) -> tuple[int | None, int | None]:
-    """The least and the largest value of an index or a constant, where they are known.
-
-    >>> from weft.backends.llvm.emit.indices import value_range
-    >>> from weft.loop.index import Index, Variable
-    >>> value_range(Index.of(Variable("i", 10)) * -2 + 5)
-    (-13, 5)
-    """
-    if isinstance(x, Const):
-        return int(x.value), int(x.value)
-    if not isinstance(x, Index) or not isinstance(x.offset, int):
-        return None, None
-    low = high = x.offset
-    for variable, stride in x.terms.items():
-        if not (isinstance(stride, int) and isinstance(variable.stop, int)):
-            return None, None
-        last = stride * max(variable.stop - 1, 0)
-        low, high = low + min(last, 0), high + max(last, 0)
-    return low, high

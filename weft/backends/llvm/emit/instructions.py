@@ -116,10 +116,8 @@ class X86(InstructionSet):
             operands = [_piece(writer, v, i * lanes, lanes, scope) for v in (x, n, keep)]
             pieces.append(_scalef(writer, REGISTER[x.dtype], lanes, operands, scope))
         while len(pieces) > 1:
-            pieces = [
-                _joined(writer, vector(lanes, REGISTER[x.dtype]), lanes, pieces[i : i + 2], scope)
-                for i in range(0, len(pieces), 2)
-            ]
+            type_, pairs = vector(lanes, REGISTER[x.dtype]), zip(pieces[::2], pieces[1::2], strict=True)
+            pieces = [_joined(writer, type_, lanes, pair, scope) for pair in pairs]
             lanes *= 2
         return Value(x.dtype, (pieces[0],), x.lanes, writer.home(scope))
 
@@ -151,7 +149,7 @@ def _piece(writer: Writer, x: Value, first: int, lanes: int, scope: int) -> str:
     return writer.pure(text, scope)
 
 
-def _joined(writer: Writer, type_: str, lanes: int, pair: list[str], scope: int) -> str:
+def _joined(writer: Writer, type_: str, lanes: int, pair: tuple[str, str], scope: int) -> str:
     order = ", ".join([f"i32 {i}" for i in range(2 * lanes)])
     text = f"shufflevector {type_} {pair[0]}, {type_} {pair[1]}, <{2 * lanes} x i32> <{order}>"
     return writer.pure(text, scope)

@@ -10,26 +10,10 @@ from weft.backends.llvm.emit.types import HALVES, PARTS, Value
 from weft.backends.llvm.target import Target
 from weft.base.dtypes import DType, bool_
 from weft.base.sizes import Size
+from weft.loop import ir
 from weft.loop.index import Index, Variable
-from weft.loop.ir import (
-    Accumulate,
-    Block,
-    Declare,
-    Fail,
-    Get,
-    If,
-    Load,
-    Local,
-    Loop,
-    Measure,
-    Scalar,
-    Set,
-    Statement,
-    Store,
-    While,
-)
+from weft.loop.ir import Accumulate, Block, Declare, Load, Local, Loop, Scalar, Set, Statement, Store
 from weft.loop.ir import Value as Expression
-from weft.loop.walk import NESTED, blocks_of
 from weft.loop.walk import statements as statements
 from weft.ops.cost import is_function
 
@@ -47,7 +31,7 @@ class Varying:
     def __init__(self, loop: Loop) -> None:
         self.possible = True
         self.reductions: dict[Local, str] = {}
-        self._found: set[Variable | Local | Scalar | Load | Get] = {loop.variable}
+        self._found: set[Variable | Local | Scalar | Load | ir.Get] = {loop.variable}
         self._declared: set[Local] = set()
         self._walk(loop.body, masked=False)
         count = 0
@@ -82,11 +66,11 @@ class Varying:
                     self._found.add(s)
             elif isinstance(s, ASSIGNING):
                 self._assign(s, masked)
-            elif isinstance(s, Get):
+            elif isinstance(s, ir.Get):
                 if s.local in self._found:
                     self._found.add(s)
                 self._require(s.local not in self.reductions)
-            elif not isinstance(s, Measure | Fail):
+            elif not isinstance(s, ir.Measure | ir.Fail):
                 self._walk_inside(s, masked)
 
     def _assign(self, s: Declare | Set | Accumulate, masked: bool) -> None:
@@ -106,11 +90,11 @@ class Varying:
         elif isinstance(s, Loop):
             self._require(s.start not in self and s.stop not in self)
             self._walk(s.body, masked)
-        elif isinstance(s, If):
+        elif isinstance(s, ir.If):
             inside = masked or s.condition in self
             self._walk(s.then, inside)
             self._walk(s.otherwise, inside)
-        elif isinstance(s, While):
+        elif isinstance(s, ir.While):
             self._walk(s.test, masked)
             self._require(s.condition not in self and not masked)
             self._walk(s.body, masked)
@@ -243,20 +227,6 @@ def uses(s: Statement) -> tuple[Expression, ...]:
 
 def assigned(*blocks: Block) -> list[Local]:
     """The locals that blocks set, in order, but for those that are declared in them."""
-    found: dict[Local, None] = {}
-    declared: set[Local] = set()
-    for block in blocks:
-        _find_assigned(block, found, declared)
-    return [local for local in found if local not in declared]
-
-
-def _find_assigned(block: Block, found: dict[Local, None], declared: set[Local]) -> None:
-    for s in block.statements:
-        if isinstance(s, ASSIGNING):
-            if isinstance(s, Declare):
-                declared.add(s.local)
-            else:
-                found[s.local] = None
-        elif isinstance(s, NESTED):
-            for inner in blocks_of(s):
-                _find_assigned(inner, found, declared)
+    inside = [s for block in blocks for s in statements(block) if isinstance(s, ASSIGNING)]
+    declared = {s.local for s in inside if isinstance(s, Declare)}
+    return list(dict.fromkeys([s.local for s in inside if s.local not in declared]))

@@ -1,20 +1,24 @@
 """Launches of kernels from a main function: by the pool if there is work enough to share, else by a call.
 
+And the records of a profile: how often the parts of a main function ran, and how long that took.
+
 Words of the context, the array of sixteen that each call has, are numbered here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import ceil
 
 from weft.backends.llvm.emit.indices import ONE
+from weft.backends.llvm.emit.lanes import statements
 from weft.backends.llvm.emit.statements import Statements
 from weft.backends.llvm.emit.types import Value, constant
 from weft.backends.llvm.emit.writer import Writer
 from weft.base.dtypes import int64
 from weft.loop.index import Extent, Index
-from weft.loop.ir import Buffer, Function, Launch, Loop, Wave
+from weft.loop.ir import Buffer, Copy, Function, Host, Launch, Loop, Matmul, Program, Statement, Wave
 
 HOST, PROGRAM, PROFILE = 5, 6, 7  # words of the context: host callback, id of the program, profile records
 ENDED = 8  # and, of code that takes down times, when it ended in ns
@@ -123,3 +127,63 @@ def context_word(writer: Writer, number: int, type_: str) -> str:
     """A word of the context that stays as it is."""
     at = writer.pure(f"getelementptr i64, ptr %context, i64 {number}", 0, cheap=True)
     return writer.pure(f"load {type_}, ptr {at}, !invariant.load !{{}}", 0, cheap=True)
+
+
+RECORD = ("count", "total", "first", "last")  # words of a record: runs, ns in all, begin and end in ns
+RECORDED = (Launch, Wave, Host, Copy, Matmul)
+
+
+class Recorder:
+    """Writes what fills the records of a profile, one for each statement that is recorded."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._count = 0
+
+    def recorded(self, way: Callable[[Statement], None]) -> Callable[[Statement], None]:
+        """A way to write statements, with the time that they take put down in a record of their own."""
+
+        def write(s: Statement) -> None:
+            with self._record():
+                way(s)
+
+        return write
+
+    def end(self) -> None:
+        """Put down when the code ended."""
+        w = self._writer
+        w.line(f"store i64 {self._now()}, ptr {w.here(f'getelementptr i64, ptr %context, i64 {ENDED}')}")
+
+    def _now(self) -> str:
+        self._writer.declare("i64 @weft_now()")
+        return self._writer.here("call i64 @weft_now()")
+
+    @contextmanager
+    def _record(self) -> Iterator[None]:
+        w = self._writer
+        base, number = context_word(w, PROFILE, "ptr"), self._count
+        self._count += 1
+        begin = self._now()
+        yield
+        end = self._now()
+        words = range(number * len(RECORD), (number + 1) * len(RECORD))
+        places = [w.here(f"getelementptr i64, ptr {base}, i64 {word}") for word in words]
+        count, total, first = (w.here(f"load i64, ptr {place}") for place in places[:3])
+        w.line(f"store i64 {w.here(f'add i64 {count}, 1')}, ptr {places[0]}")
+        taken = w.here(f"sub i64 {end}, {begin}")
+        w.line(f"store i64 {w.here(f'add i64 {total}, {taken}')}, ptr {places[1]}")
+        begun = w.here(f"icmp ne i64 {count}, 0")
+        w.line(f"store i64 {w.here(f'select i1 {begun}, i64 {first}, i64 {begin}')}, ptr {places[2]}")
+        w.line(f"store i64 {end}, ptr {places[3]}")
+
+
+def recorded_statements(program: Program) -> list[Statement]:
+    """The statements whose time a profile tells, in the order of its records.
+
+    >>> from weft.backends.llvm.emit.launches import recorded_statements
+    >>> from weft.loop.ir import Block, Function, Leave, Program
+    >>> main = Function("f", (), (), Block([Leave()]))
+    >>> recorded_statements(Program(main, 0, 0, (), {}, 0, (), (), ()))
+    []
+    """
+    return [s for s in statements(program.main.body) if isinstance(s, RECORDED)]

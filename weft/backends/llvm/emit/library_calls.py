@@ -51,9 +51,8 @@ class LibraryCalls:
         """By BLAS."""
         dtype = s.c[0].dtype
         if dtype not in _GEMM:
-            raise DtypeError(
-                "matmul", f"a matrix product by BLAS must be of floats of 4 or 8 bytes, got {dtype.name}"
-            )
+            message = f"a matrix product by BLAS must be of floats of 4 or 8 bytes, got {dtype.name}"
+            raise DtypeError("matmul", message)
         m, n, k = (self._indices.index_value(x) for x in (s.m, s.n, s.k))
         if self._places.debug:
             m = self._checked_matrices(s, m, n, k)
@@ -63,20 +62,8 @@ class LibraryCalls:
         ways = [f"i32 {_TRANSPOSED if t else _AS_IT_IS}" for t in s.transposed]
         sizes = [self._int(x) for x in (m, n, k)]
         one, zero = self._factor(1, dtype), self._factor(int(s.add), dtype)
-        a, b, c = matrices
-        args = [
-            f"i32 {_ROW_MAJOR}",
-            *ways,
-            *sizes,
-            one,
-            a,
-            distances[0],
-            b,
-            distances[1],
-            zero,
-            c,
-            distances[2],
-        ]
+        (a, b, c), (a_rows, b_rows, c_rows) = matrices, distances
+        args = [f"i32 {_ROW_MAJOR}", *ways, *sizes, one, a, a_rows, b, b_rows, zero, c, c_rows]
         name = f"@scipy_cblas_{_GEMM[dtype]}"
         self._writer.declare(f"void {name}({', '.join([arg.split()[0] for arg in args])})")
         self._writer.line(f"call void {name}({', '.join(args)})")

@@ -1,22 +1,241 @@
-"""Loops: one iteration after the other, or several at a time in lanes.
+"""Control flow: if, while, and loops, one iteration after the other, or several at a time in lanes.
+
+Locals are values, joined by phi nodes where ways meet, so no stack is used. A loop tests at its end whether
+to go on; where it may not run at all, a branch leads around it.
 
 A vector loop runs whole vectors first, then what is left over. What it accumulates is kept in lanes, and
 combined at the end in a fixed tree.
+
+Before a line of memory is written, the processor must have it. A row kernel such as that of softmax computes
+for long without memory, and then waits for the lines of its results; so a vector loop asks meanwhile for what
+a later one will write.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from weft.backends.llvm.emit.indices import ZERO
 from weft.backends.llvm.emit.lanes import Varying, assigned, lane_count
-from weft.backends.llvm.emit.prefetch import Place
-from weft.backends.llvm.emit.types import Value, constant, identity
+from weft.backends.llvm.emit.types import REGISTER, Value, constant, identity, vector
+from weft.backends.llvm.emit.writer import Lines
 from weft.base.dtypes import int64
-from weft.loop.ir import Loop
+from weft.base.sizes import Size
+from weft.loop.index import Index, Variable
+from weft.loop.ir import Block, Buffer, If, Load, Local, Loop, Scalar, Store, While
+from weft.ops.cost import is_function
 
 if TYPE_CHECKING:
     from weft.backends.llvm.emit.statements import Statements
+
+Phis = list[tuple[Value, list[Lines]]]  # values, and the places of the lines that will define them
+
+
+class Flow:
+    """Writes control flow around the statements of a function."""
+
+    def __init__(self, code: Statements) -> None:
+        self._writer, self._registers, self._scalars = code.writer, code.scalars.registers, code.scalars
+        self._indices, self._lanes, self._locals = code.indices, code.lanes, code.locals
+        self._block = code.block
+
+    def _held(self, found: Sequence[Local]) -> list[Value]:
+        """What locals hold at this place."""
+        return [self._locals[local] for local in found]
+
+    # Loops
+
+    def counted(
+        self, variable: Variable, start: Value, stop: Value, step: int, body: Callable[[], None],
+        carried: Sequence[Local],
+    ) -> None:  # fmt: skip
+        """A loop that counts, around what ``body`` writes; the locals it sets go from turn to turn."""
+        if start.number is not None and stop.number is not None and stop.number - start.number <= step:
+            if stop.number > start.number:
+                self._indices.variables[variable] = start
+                body()
+            return
+        w = self._writer
+        w.room()
+        if start.number is not None and stop.number is not None:
+            self._turns(variable, start, stop, step, body, carried)
+            return
+        before, old = w.block, self._held(carried)
+        inside, end = w.label("some"), w.label("end")
+        w.branch(w.here(f"icmp slt i64 {start.parts[0]}, {stop.parts[0]}"), inside, end)
+        with w.scope(is_loop=True, surely=False):
+            w.begin(inside)
+            w.room()
+            self._turns(variable, start, stop, step, body, carried)
+            after, new = w.block, self._held(carried)
+            w.jump(end)
+        w.begin(end)
+        for local, x, y in zip(carried, old, new, strict=True):
+            self._locals[local] = self._registers.joined(x, before, y, after)
+
+    def _turns(
+        self, variable: Variable, start: Value, stop: Value, step: int, body: Callable[[], None],
+        carried: Sequence[Local],
+    ) -> None:  # fmt: skip
+        """The turns of a loop that has at least one."""
+        w = self._writer
+        before, old = w.block, self._held(carried)
+        head, end = w.label("loop"), w.label("end")
+        w.jump(head)
+        with w.scope(is_loop=True, surely=True):
+            w.begin(head)
+            phis = self._phis(carried)
+            counter, cell = self._cell()
+            self._indices.variables[variable] = Value(int64, (counter,), 0, w.depth)
+            body()
+            following = w.here(f"add nsw i64 {counter}, {step}")
+            cell.append(f"  {counter} = phi i64 [ {start.parts[0]}, %{before} ], [ {following}, %{w.block} ]")
+            new = self._held(carried)
+            self._fill(phis, before, old, w.block, new)
+            w.branch(w.here(f"icmp slt i64 {following}, {stop.parts[0]}"), head, end)
+        w.begin(end)
+        self._locals.update(zip(carried, map(self._registers.moved, new), strict=True))
+
+    def while_(self, s: While) -> None:
+        """A loop that tests at its beginning whether to go on."""
+        w = self._writer
+        head, inside, end = w.label("while"), w.label("do"), w.label("end")
+        carried = assigned(s.test, s.body)
+        w.room()
+        before, old = w.block, self._held(carried)
+        w.jump(head)
+        with w.scope(is_loop=True, surely=True):
+            w.begin(head)
+            phis = self._phis(carried)
+            self._block(s.test)
+            condition = self._indices.value(s.condition).parts[0]
+            final = self._held(carried)
+            w.room()
+            w.branch(condition, inside, end)
+            with w.scope(is_loop=True, surely=False):
+                w.begin(inside)
+                self._block(s.body)
+                self._fill(phis, before, old, w.block, self._held(carried))
+                w.jump(head)
+        w.begin(end)
+        self._locals.update(zip(carried, map(self._registers.moved, final), strict=True))
+
+    # Values where ways meet
+
+    def _cell(self) -> tuple[str, Lines]:
+        """A name, and the place where the line that defines it will go."""
+        cell: Lines = []
+        self._writer.lines.append(cell)
+        return self._writer.fresh("p"), cell
+
+    def _phis(self, carried: Sequence[Local]) -> Phis:
+        """Make locals stand for phi nodes, which are filled in later."""
+        out = []
+        for local in carried:
+            old = self._locals[local]
+            cells = [self._cell() for _ in old.parts]
+            value = Value(old.dtype, tuple([name for name, _ in cells]), old.lanes, self._writer.depth)
+            self._locals[local] = value
+            out.append((value, [cell for _, cell in cells]))
+        return out
+
+    def _fill(self, phis: Phis, before: str, old: list[Value], after: str, new: list[Value]) -> None:
+        for (phi, cells), x, y in zip(phis, old, new, strict=True):
+            type_ = vector(phi.lanes, REGISTER[phi.dtype])
+            for name, cell, a, b in zip(phi.parts, cells, x.parts, y.parts, strict=True):
+                cell.append(f"  {name} = phi {type_} [ {a}, %{before} ], [ {b}, %{after} ]")
+
+    # Branches
+
+    def if_(self, s: If) -> None:
+        """A branch; or both blocks, where lanes part."""
+        condition = self._indices.value(s.condition)
+        if condition.lanes:
+            self._masked(s, condition)
+            return
+        w = self._writer
+        then, otherwise, end = w.label("then"), w.label("else"), w.label("end")
+        changed, before = assigned(s.then, s.otherwise), dict(self._locals)
+        w.room()
+        w.branch(condition.parts[0], then, otherwise)
+        ends = []
+        for label, block in ((then, s.then), (otherwise, s.otherwise)):
+            self._locals.update(before)
+            with w.scope(is_loop=False, surely=False):
+                w.begin(label)
+                self._block(block)
+                ends.append((w.block, self._held(changed)))
+                w.jump(end)
+        w.begin(end)
+        (first, xs), (second, ys) = ends
+        for local, x, y in zip(changed, xs, ys, strict=True):
+            self._locals[local] = self._registers.joined(x, first, y, second)
+
+    def _masked(self, s: If, condition: Value) -> None:
+        """Both blocks, each in the lanes where it is meant."""
+        outer = self._lanes.mask
+        for block, active in ((s.then, condition), (s.otherwise, self._scalars.not_(condition))):
+            self._lanes.mask = active if outer is None else self._scalars.and_(outer, active)
+            self._block(block)
+        self._lanes.mask = outer
+
+
+LINE = 64  # bytes
+_LEAST = 1024  # bytes of a row, for what is shorter overlaps anyway
+Place = tuple[Buffer, Index]
+
+
+def prefetches(block: Block) -> dict[Loop, list[Place]]:
+    """For loops of a block, the places that the lanes which are computed will be written to.
+
+    >>> import numpy as np
+    >>> from weft.backends.llvm.emit.loops import prefetches
+    >>> from weft.loop.builder import Builder
+    >>> b = Builder()
+    >>> x, y = b.buffer("x", np.dtype("f4"), 4096), b.buffer("y", np.dtype("f4"), 9999)
+    >>> with b.vector(4096) as i:
+    ...     b.store(x, i, b.exp(b.load(x, i)))
+    >>> with b.vector(4096) as j:
+    ...     b.store(y, j + 7, b.neg(b.load(x, j)))
+    >>> [buffer for places in prefetches(b.block).values() for buffer, index in places]
+    [y: float32[9999]]
+    """
+    loops = [s for s in block.statements if type(s) is Loop and s.kind == "vector"]
+    found: dict[Loop, list[Place]] = {}
+    if len(loops) < 2:
+        return found
+    touched: set[Buffer] = set()
+    busy: Loop | None = None
+    for loop in loops:
+        if busy is not None and _alike(busy, loop):
+            variable = busy.variable
+            places = [(b, i.without(loop.variable) + Index.of(variable)) for b, i in _rows(loop, touched)]
+            found[busy] = found.get(busy, []) + places
+        touched |= {s.buffer for s in loop.body.statements if isinstance(s, Load | Store)}
+        busy = loop if _has_functions(loop) else busy
+    return found
+
+
+def _has_functions(loop: Loop) -> bool:
+    return any(isinstance(s, Scalar) and is_function(s.instruction) for s in loop.body.statements)
+
+
+def _alike(first: Loop, second: Loop) -> bool:
+    """Whether two loops count alike."""
+    ends = (first.start, first.stop, second.start, second.stop)
+    return all(i.is_fixed for i in ends) and [i.offset for i in ends[:2]] == [i.offset for i in ends[2:]]
+
+
+def _rows(loop: Loop, touched: set[Buffer]) -> Iterator[Place]:
+    """The rows of memory that a loop writes, and that no loop before has touched."""
+    extent = (loop.stop - loop.start).offset
+    for s in loop.body.statements:
+        if not isinstance(s, Store) or s.buffer in touched or s.index.stride(loop.variable) != 1:
+            continue
+        long = not isinstance(extent, Size) and extent * s.buffer.dtype.itemsize >= _LEAST
+        if long and s.buffer.size != extent and all(v.value is None for v in s.index.terms):
+            yield s.buffer, s.index
 
 
 class Loops:

@@ -14,16 +14,7 @@ from weft.base.dtypes import bool_, kind
 
 _FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract"}  # may be fused
 _INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "and_": "and", "or_": "or", "xor": "xor"}
-_BOOL = {
-    "add": "or",
-    "mul": "and",
-    "min": "and",
-    "max": "or",
-    "sub": "xor",
-    "and_": "and",
-    "or_": "or",
-    "xor": "xor",
-}
+_BOOL = {**_INTEGER, "add": "or", "mul": "and", "min": "and", "max": "or", "sub": "xor"}
 _COMPARE = {"eq": ("oeq", "eq", "eq"), "lt": ("olt", "slt", "ult"), "le": ("ole", "sle", "ule")}
 _INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "trunc": "trunc", "round": "rint"}
 
@@ -32,9 +23,8 @@ class Reals:
     """The instructions on bools, integers and real floating numbers."""
 
     def __init__(self, registers: Registers, machine: InstructionSet) -> None:
+        self.registers, self.machine = registers, machine
         self.instruction, self.intrinsic = registers.instruction, registers.intrinsic
-        self.select = registers.select
-        self._machine = machine
 
     def arithmetic(self, name: str, x: Value, y: Value) -> Value:
         """Add, sub, mul, and the bit operations."""
@@ -54,7 +44,7 @@ class Reals:
             return self.instruction("fdiv", x.dtype, x, y)
         safe, zero = self._divisor(x, y)
         out = self.instruction("sdiv" if kind(x.dtype) == "i" else "udiv", x.dtype, x, safe)
-        return out if zero is None else self.select(zero, constant(0, x.dtype), out)
+        return out if zero is None else self.registers.select(zero, constant(0, x.dtype), out)
 
     def remainder(self, x: Value, y: Value) -> Value:
         """What is left of x / y of reals."""
@@ -73,7 +63,7 @@ class Reals:
             smallest = self.compare("eq", x, constant(np.iinfo(x.dtype).min, x.dtype))
             wraps = self.arithmetic("and_", smallest, self.compare("eq", y, constant(-1, y.dtype)))
             bad = self.arithmetic("or_", zero, wraps)
-        return self.select(bad, constant(1, y.dtype), y), zero
+        return self.registers.select(bad, constant(1, y.dtype), y), zero
 
     def extreme(self, name: str, x: Value, y: Value) -> Value:
         """The smaller or larger one of reals, NaN if either is."""
@@ -82,25 +72,17 @@ class Reals:
             return self.arithmetic(name, x, y)
         if k != "f":
             return self.intrinsic(("s" if k == "i" else "u") + name, x.dtype, x, y)
-        if self._machine.has_minimum:
+        if self.machine.has_minimum:
             return self.intrinsic("minimum" if name == "min" else "maximum", x.dtype, x, y)
         if x.number is not None:
             x, y = y, x
         code = "fcmp olt" if name == "min" else "fcmp ogt"
-        out = self.select(self.instruction(code, bool_, y, x), y, x)  # x, where either is NaN
+        out = self.registers.select(self.instruction(code, bool_, y, x), y, x)  # x, where either is NaN
         if y.number is not None and y.number == y.number:
             return out
-        return self.select(self.instruction("fcmp uno", bool_, y, y), y, out)
+        return self.registers.select(self.instruction("fcmp uno", bool_, y, y), y, out)
 
-    def shift_left(self, x: Value, y: Value) -> Value:
-        """x shifted left."""
-        return self._shift("shl", x, y)
-
-    def shift_right(self, x: Value, y: Value) -> Value:
-        """x shifted right, keeping the sign."""
-        return self._shift("ashr" if kind(x.dtype) == "i" else "lshr", x, y)
-
-    def _shift(self, opcode: str, x: Value, y: Value) -> Value:
+    def shift(self, opcode: str, x: Value, y: Value) -> Value:
         """A shift; only the bits of the distance that matter count."""
         bits = x.dtype.itemsize * 8
         if y.number is None or not 0 <= y.number < bits:

@@ -6,6 +6,7 @@ Reals are in ``reals``, conversions in ``casts``, functions in ``weft.loop.math.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -21,7 +22,19 @@ from weft.loop.math.functions import EXPANSIONS
 _HUGE, _TINY, _SCALE = 2.0**500, 2.0**-500, 2.0**600  # squares stay in range between the first two
 
 
-class Scalars:
+One = Callable[["Scalars", Value], Value]
+Two = Callable[["Scalars", Operand, Operand], Value]
+
+
+def _one(way: Callable[..., Value], name: str) -> One:
+    return lambda self, x: way(self, name, x)
+
+
+def _two(way: Callable[..., Value], name: str) -> Two:
+    return lambda self, x, y: way(self, name, *pair(x, y))
+
+
+class Scalars(Reals):
     """The scalar instruction set on LLVM values: a ``ScalarEmitter``.
 
     Attributes:
@@ -29,10 +42,8 @@ class Scalars:
     """
 
     def __init__(self, writer: Writer, machine: InstructionSet) -> None:
+        super().__init__(Registers(writer), machine)
         self.writer = writer
-        self.machine = machine
-        self.registers = Registers(writer)
-        self.reals = Reals(self.registers, machine)
         self.casts = Casts(self)
         self.cast, self.bitcast = self.casts.cast, self.casts.bitcast
         self.falling: set[str] = set()
@@ -52,32 +63,38 @@ class Scalars:
 
     # Arithmetic of reals and complex numbers
 
-    def add(self, x: Operand, y: Operand) -> Value:
-        """x + y."""
-        return self._by_parts("add", *pair(x, y))
+    def rem(self, x: Operand, y: Operand) -> Value:
+        """What is left of x / y rounded towards zero; of integers 0 where y is 0."""
+        return self.remainder(*pair(x, y))
 
-    def sub(self, x: Operand, y: Operand) -> Value:
-        """x - y."""
-        return self._by_parts("sub", *pair(x, y))
+    def shl(self, x: Operand, y: Operand) -> Value:
+        """x shifted left."""
+        return self.shift("shl", *pair(x, y))
 
-    def _by_parts(self, name: str, x: Value, y: Value) -> Value:
+    def shr(self, x: Operand, y: Operand) -> Value:
+        """x shifted right, keeping the sign."""
+        x, y = pair(x, y)
+        return self.shift("ashr" if kind(x.dtype) == "i" else "lshr", x, y)
+
+    def by_parts(self, name: str, x: Value, y: Value) -> Value:
+        """An instruction on a real, or on both parts of a complex number."""
         if x.dtype not in PARTS:
-            return self.reals.arithmetic(name, x, y)
+            return self.arithmetic(name, x, y)
         a, b = self._split(x), self._split(y)
-        return self._join(self.reals.arithmetic(name, a[0], b[0]), self.reals.arithmetic(name, a[1], b[1]))
+        return self._join(self.arithmetic(name, a[0], b[0]), self.arithmetic(name, a[1], b[1]))
 
     def mul(self, x: Operand, y: Operand) -> Value:
         """x * y."""
         x, y = pair(x, y)
         if x.dtype not in PARTS:
-            return self.reals.arithmetic("mul", x, y)
+            return self.arithmetic("mul", x, y)
         (a, b), (c, d) = self._split(x), self._split(y)
         return self._join(self.sub(self.mul(a, c), self.mul(b, d)), self.add(self.mul(a, d), self.mul(b, c)))
 
     def div(self, x: Operand, y: Operand) -> Value:
         """x / y; of integers rounded towards zero, and 0 where y is 0."""
         x, y = pair(x, y)
-        return self._complex_quotient(x, y) if x.dtype in PARTS else self.reals.quotient(x, y)
+        return self._complex_quotient(x, y) if x.dtype in PARTS else self.quotient(x, y)
 
     def _complex_quotient(self, x: Value, y: Value) -> Value:
         """By Smith's method (1962): the larger part of y is divided by first, so nothing overflows."""
@@ -93,27 +110,15 @@ class Scalars:
         im = self.sub(second, self.mul(first, ratio))
         return self._join(self.mul(re, scale), self.mul(self.select(wide, im, self.neg(im)), scale))
 
-    def rem(self, x: Operand, y: Operand) -> Value:
-        """What is left of x / y rounded towards zero; of integers 0 where y is 0."""
-        return self.reals.remainder(*pair(x, y))
-
     def neg(self, x: Value) -> Value:
         """-x."""
         if x.dtype not in PARTS:
-            return self.reals.negative(x)
-        return self._join(*[self.reals.negative(part) for part in self._split(x)])
+            return self.negative(x)
+        return self._join(*[self.negative(part) for part in self._split(x)])
 
     def abs(self, x: Value) -> Value:
         """|x|; real for a complex x."""
-        return self._modulus(x) if x.dtype in PARTS else self.reals.size(x)
-
-    def min(self, x: Operand, y: Operand) -> Value:
-        """The smaller one; NaN if either is NaN."""
-        return self.reals.extreme("min", *pair(x, y))
-
-    def max(self, x: Operand, y: Operand) -> Value:
-        """The larger one; NaN if either is NaN."""
-        return self.reals.extreme("max", *pair(x, y))
+        return self._modulus(x) if x.dtype in PARTS else self.size(x)
 
     def _modulus(self, x: Value) -> Value:
         """The size of a complex number; in between nothing overflows or vanishes."""
@@ -134,39 +139,7 @@ class Scalars:
 
     def sqrt(self, x: Value) -> Value:
         """The square root, correctly rounded for reals."""
-        return self.function("sqrt", x) if x.dtype in PARTS else self.reals.rounding("sqrt", x)
-
-    def floor(self, x: Value) -> Value:
-        """The largest integer not above x."""
-        return self.reals.rounding("floor", x)
-
-    def trunc(self, x: Value) -> Value:
-        """x rounded towards zero."""
-        return self.reals.rounding("trunc", x)
-
-    def round(self, x: Value) -> Value:
-        """The nearest integer, the even one of two."""
-        return self.reals.rounding("round", x)
-
-    def exp(self, x: Value) -> Value:
-        """e to the power of x."""
-        return self.function("exp", x)
-
-    def log(self, x: Value) -> Value:
-        """The natural logarithm."""
-        return self.function("log", x)
-
-    def sin(self, x: Value) -> Value:
-        """The sine."""
-        return self.function("sin", x)
-
-    def cos(self, x: Value) -> Value:
-        """The cosine."""
-        return self.function("cos", x)
-
-    def tanh(self, x: Value) -> Value:
-        """The hyperbolic tangent."""
-        return self.function("tanh", x)
+        return self.function("sqrt", x) if x.dtype in PARTS else self.rounding("sqrt", x)
 
     def atan2(self, y: Operand, x: Operand) -> Value:
         """The angle of the point (x, y), reals only."""
@@ -235,41 +208,9 @@ class Scalars:
         """x == y."""
         x, y = pair(x, y)
         if x.dtype not in PARTS:
-            return self.reals.compare("eq", x, y)
+            return self.compare("eq", x, y)
         a, b = self._split(x), self._split(y)
-        return self.and_(self.reals.compare("eq", a[0], b[0]), self.reals.compare("eq", a[1], b[1]))
-
-    def lt(self, x: Operand, y: Operand) -> Value:
-        """x < y, reals only."""
-        return self.reals.compare("lt", *pair(x, y))
-
-    def le(self, x: Operand, y: Operand) -> Value:
-        """x <= y, reals only."""
-        return self.reals.compare("le", *pair(x, y))
-
-    def and_(self, x: Operand, y: Operand) -> Value:
-        """Bitwise and."""
-        return self.reals.arithmetic("and_", *pair(x, y))
-
-    def or_(self, x: Operand, y: Operand) -> Value:
-        """Bitwise or."""
-        return self.reals.arithmetic("or_", *pair(x, y))
-
-    def xor(self, x: Operand, y: Operand) -> Value:
-        """Bitwise exclusive or."""
-        return self.reals.arithmetic("xor", *pair(x, y))
-
-    def not_(self, x: Value) -> Value:
-        """Each bit flipped."""
-        return self.reals.not_(x)
-
-    def shl(self, x: Operand, y: Operand) -> Value:
-        """x shifted left."""
-        return self.reals.shift_left(*pair(x, y))
-
-    def shr(self, x: Operand, y: Operand) -> Value:
-        """x shifted right, keeping the sign."""
-        return self.reals.shift_right(*pair(x, y))
+        return self.and_(self.compare("eq", a[0], b[0]), self.compare("eq", a[1], b[1]))
 
     def select(self, condition: Value, x: Operand, y: Operand) -> Value:
         """x where the condition holds, else y."""
@@ -300,3 +241,12 @@ class Scalars:
         parts = self.registers.wide(re, lanes) + self.registers.wide(im, lanes)
         number = None if re.number is None or im.number is None else complex(re.number, im.number)
         return Value(WHOLES[re.dtype], parts, lanes, max(re.scope, im.scope), number)
+
+    # Instructions that their kind alone describes; ``weft.ops.scalar`` says what they do
+
+    exp, log, sin, cos, tanh = map(partial(_one, function), ("exp", "log", "sin", "cos", "tanh"))
+    floor, trunc, round = map(partial(_one, Reals.rounding), ("floor", "trunc", "round"))
+    and_, or_, xor = map(partial(_two, Reals.arithmetic), ("and_", "or_", "xor"))
+    lt, le = map(partial(_two, Reals.compare), ("lt", "le"))
+    min, max = map(partial(_two, Reals.extreme), ("min", "max"))
+    add, sub = map(partial(_two, by_parts), ("add", "sub"))

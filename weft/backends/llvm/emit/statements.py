@@ -5,41 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.backends.llvm.emit.failures import Failures
-from weft.backends.llvm.emit.flow import Flow
 from weft.backends.llvm.emit.indices import Indices
 from weft.backends.llvm.emit.instructions import InstructionSet
 from weft.backends.llvm.emit.lanes import Lanes
 from weft.backends.llvm.emit.library_calls import LibraryCalls
-from weft.backends.llvm.emit.loops import Loops
+from weft.backends.llvm.emit.loops import Flow, Loops, prefetches
 from weft.backends.llvm.emit.memory import Memory
-from weft.backends.llvm.emit.places import Places
-from weft.backends.llvm.emit.prefetch import prefetches
+from weft.backends.llvm.emit.places import Failures, Places
 from weft.backends.llvm.emit.scalars import Scalars
 from weft.backends.llvm.emit.types import Value, identity
 from weft.backends.llvm.emit.writer import Writer
 from weft.base.dtypes import int32, uint32
+from weft.loop import ir
 from weft.loop.index import Index
-from weft.loop.ir import (
-    Accumulate,
-    Block,
-    Buffer,
-    Copy,
-    Declare,
-    Fail,
-    Get,
-    If,
-    Load,
-    Local,
-    Loop,
-    Matmul,
-    Measure,
-    Scalar,
-    Set,
-    Store,
-    While,
-)
-from weft.loop.signs import sign_of
+from weft.loop.ir import Block, Buffer, Local, Scalar
+from weft.loop.known import sign_of
 
 _NARROWED = frozenset({"lt", "le", "eq", "div", "rem", "cast"})  # gain where indices take 32 bits
 Way = Callable[[Any], None]  # of one class of statements
@@ -79,20 +59,20 @@ class Statements:
         self.loops = loops(self)
         library = LibraryCalls(self)
         self.ways: dict[type, Way] = {
-            If: self.flow.if_,
-            While: self.flow.while_,
-            Loop: self.loops.loop,
-            Fail: self._fail,
+            ir.If: self.flow.if_,
+            ir.While: self.flow.while_,
+            ir.Loop: self.loops.loop,
+            ir.Fail: self._fail,
             Scalar: self._scalar,
-            Load: self._load,
-            Store: self.memory.store,
-            Get: self._get,
-            Measure: self._measure,
-            Declare: self._declare,
-            Set: self._set,
-            Accumulate: self._accumulate,
-            Copy: library.copy,
-            Matmul: library.matmul,
+            ir.Load: self._load,
+            ir.Store: self.memory.store,
+            ir.Get: self._get,
+            ir.Measure: self._measure,
+            ir.Declare: self._declare,
+            ir.Set: self._set,
+            ir.Accumulate: self._accumulate,
+            ir.Copy: library.copy,
+            ir.Matmul: library.matmul,
         }
 
     def block(self, block: Block) -> None:
@@ -130,13 +110,13 @@ class Statements:
         out = self.scalars.apply(s.instruction, *[self.scalars.cast(x, common) for x in args])
         return out if out.dtype == s.dtype else self.scalars.cast(out, s.dtype)
 
-    def _load(self, s: Load) -> None:
+    def _load(self, s: ir.Load) -> None:
         self.indices.values[s] = self.memory.load(s)
 
-    def _get(self, s: Get) -> None:
+    def _get(self, s: ir.Get) -> None:
         self.indices.values[s] = self.locals[s.local]
 
-    def _measure(self, s: Measure) -> None:
+    def _measure(self, s: ir.Measure) -> None:
         self.indices.values[s] = self.indices.number(s.size)
 
     # Locals
@@ -146,10 +126,10 @@ class Statements:
         varies = self.lanes.count and self.lanes.varying is not None and local in self.lanes.varying
         return self.scalars.registers.in_lanes(value, self.lanes.count) if varies else value
 
-    def _declare(self, s: Declare) -> None:
+    def _declare(self, s: ir.Declare) -> None:
         self.locals[s.local] = self._in_lanes_of(s.local, self.indices.value(s.value))
 
-    def _set(self, s: Set) -> None:
+    def _set(self, s: ir.Set) -> None:
         self._assign(s.local, self._in_lanes_of(s.local, self.indices.value(s.value)))
 
     def _assign(self, local: Local, value: Value) -> None:
@@ -157,7 +137,7 @@ class Statements:
             value = self.scalars.select(self.lanes.mask, value, self.locals[local])
         self.locals[local] = value
 
-    def _accumulate(self, s: Accumulate) -> None:
+    def _accumulate(self, s: ir.Accumulate) -> None:
         value, registers = self.indices.value(s.value), self.scalars.registers
         held = self.locals[s.local]
         if not self.lanes.count or s.local not in self.lanes.reductions:
@@ -170,7 +150,7 @@ class Statements:
         value = registers.padded(registers.in_lanes(value, self.lanes.count), held.lanes, neutral)
         self.locals[s.local] = self.scalars.apply(s.instruction, held, value)
 
-    def _fail(self, s: Fail) -> None:
+    def _fail(self, s: ir.Fail) -> None:
         condition = self.indices.value(s.condition)
         if self.lanes.mask is not None:
             condition = self.scalars.and_(self.lanes.mask, condition)

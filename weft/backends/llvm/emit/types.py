@@ -7,41 +7,30 @@ vector of lanes. bool is i1 in a register and a byte in memory; float16 and bflo
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    kind,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from weft.base.dtypes import DTYPES, DType, bfloat16, bool_, float16, int64, kind, real_dtype
 
-REGISTER: dict[DType, str] = {
-    bool_: "i1", int8: "i8", int16: "i16", int32: "i32", int64: "i64", uint8: "i8", uint16: "i16",
-    uint32: "i32", uint64: "i64", float16: "float", bfloat16: "float", float32: "float", float64: "double",
-    complex64: "float", complex128: "double",
-}  # fmt: skip
-PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
-WHOLES: dict[DType, DType] = {float32: complex64, float64: complex128}
 HALVES = frozenset({float16, bfloat16})
+PARTS: dict[DType, DType] = {d: real_dtype(d) for d in DTYPES if kind(d) == "c"}
+WHOLES: dict[DType, DType] = {part: d for d, part in PARTS.items()}
 
 
+def _register(dtype: DType) -> str:
+    """The type of a number, or of its parts, in a register."""
+    if kind(dtype) in "iu":
+        return f"i{8 * dtype.itemsize}"
+    return "i1" if dtype == bool_ else "double" if real_dtype(dtype).itemsize == 8 else "float"
+
+
+REGISTER: dict[DType, str] = {dtype: _register(dtype) for dtype in DTYPES}
+
+
+@dataclass(eq=False, slots=True)
 class Value:
     """A scalar or a vector in registers.
 
@@ -54,23 +43,12 @@ class Value:
         rounded: for a half-precision dtype, whether the number in the register fits the dtype.
     """
 
-    __slots__ = ("dtype", "lanes", "number", "parts", "rounded", "scope")
-
-    def __init__(
-        self,
-        dtype: DType,
-        parts: tuple[str, ...],
-        lanes: int,
-        scope: int,
-        number: Any = None,
-        rounded: bool = False,
-    ) -> None:
-        self.dtype = dtype
-        self.parts = parts
-        self.lanes = lanes
-        self.scope = scope
-        self.number = number
-        self.rounded = rounded
+    dtype: DType
+    parts: tuple[str, ...]
+    lanes: int
+    scope: int
+    number: Any = None
+    rounded: bool = False
 
 
 Operand = Value | complex | np.generic  # a number stands for a constant of the other operand's dtype

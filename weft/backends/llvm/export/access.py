@@ -9,7 +9,7 @@ from llvmlite import ir
 from weft.backends.library import BAD_ARGUMENT, OK, OUT_OF_MEMORY, STATUS, Tensor, dtype_number
 from weft.backends.llvm.export.code import I32, I64, NULL, PTR, VOID, Code, word
 from weft.backends.llvm.export.layout import MUTEX
-from weft.backends.llvm.export.running import refuse
+from weft.backends.llvm.export.running import named_sizes, refuse
 from weft.backends.llvm.export.runtime import Runtime
 from weft.backends.llvm.export.sizes import write_count, write_size
 from weft.base.sizes import Size
@@ -50,17 +50,8 @@ def _row(c: Code, tensor: Tensor) -> tuple[ir.Value, ...]:
 
 
 def _named(runtime: Runtime, c: Code, sizes: ir.Value) -> dict[str, ir.Value]:
-    """The values of the sizes that were given; where they do not fit, the function ends."""
     wrong = word(-1) if c.function.ftype.return_type == I64 else BAD_ARGUMENT
-    if runtime.parts.allowed:
-        with c.unlikely(c.is_null(sizes)):
-            c.give(wrong)
-    values: dict[str, ir.Value] = {}
-    for i, (name, least, most) in enumerate(runtime.parts.allowed):
-        values[name] = c.word(sizes, i)
-        with c.unlikely(c.b.or_(c.compare("<", values[name], least), c.compare(">", values[name], most))):
-            c.give(wrong)
-    return values
+    return named_sizes(runtime, c, sizes, lambda *_: c.give(wrong))
 
 
 def _shape(runtime: Runtime, what: str, tensors: Sequence[Tensor]) -> None:

@@ -4,20 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+import llvmlite.binding as llvm
 
 from weft.backends.backend import Array, Option
 from weft.backends.library import Exported, Model, Storage
 from weft.backends.llvm.blas import blas_file
+from weft.backends.llvm.code import MAIN
+from weft.backends.llvm.compiler import Compiler, Source, declared_names
+from weft.backends.llvm.driver import Kernels
+from weft.backends.llvm.emit.main import emit_main
+from weft.backends.llvm.engine import default_engine
 from weft.backends.llvm.export.access import write_access
 from weft.backends.llvm.export.layout import layout_of
 from weft.backends.llvm.export.messages import failure_messages
-from weft.backends.llvm.export.processor import plain_machine
-from weft.backends.llvm.export.program import compile_graph, compile_text
+from weft.backends.llvm.export.processor import is_arm, is_here, plain_machine, target_named
 from weft.backends.llvm.export.running import write_run
 from weft.backends.llvm.export.runtime import Parts, Runtime
 from weft.backends.llvm.export.sizes import allowed_sizes
-from weft.backends.llvm.export.target import is_arm, is_here, target_named
-from weft.errors import DeviceError, DomainError
+from weft.backends.llvm.pool import pool_text
+from weft.backends.llvm.target import Target
+from weft.errors import ArgumentError, DeviceError, DomainError
+from weft.ir.graph import Graph
+from weft.loop.ir import Program
+from weft.loop.walk import launched_functions
+from weft.passes.inline import inline
+from weft.passes.pipeline import lower
+from weft.schedule.cpu.machine import Machine
+from weft.schedule.cpu.target import Cpu
+from weft.schedule.program import lower_graph
+
+
+class Compiled(NamedTuple):
+    """A program with its machine code.
+
+    Attributes:
+        program: that it was made of.
+        objects: what a linker takes.
+        calls: the functions from outside that it calls.
+    """
+
+    program: Program
+    objects: list[bytes]
+    calls: frozenset[str]
+
+
+def compile_graph(graph: Graph, target: Target, *, fast_math: bool, check_nan: bool | str) -> Compiled:
+    """Compile a graph for a machine; nothing is loaded."""
+    engine = default_engine(target)
+    machine = Machine(target.vector_bytes, target.registers)
+    with engine.lock, engine.compilation() as compilation:
+        kernels = Kernels(engine, compilation, debug=False, alone=True)
+        program = lower_graph(
+            lower(graph, [inline] if check_nan else None),
+            check_nan=check_nan,
+            fast_math=fast_math,
+            target=Cpu(machine),
+            written=kernels.add,
+        )
+        _check(program)
+        for function in launched_functions(program.main.body):
+            kernels.add(function)
+        main = emit_main(program, MAIN, kernels.add, target)
+        compilation.add(Source(main, optimise=True))
+        compilation.add(Source(pool_text(arm=is_arm(target), mac=False), quick=True))
+        objects = compilation.finish()
+    calls = {name for source in compilation.sources for name in declared_names(source.text)}
+    return Compiled(program, objects, frozenset(calls))
+
+
+def compile_text(text: str, target: Target) -> bytes:
+    """The object code of other text."""
+    llvm.initialize_native_asmparser()
+    return Compiler(target).compile(Source(text), verify=True)
+
+
+def _check(program: Program) -> None:
+    """Raise if the size of a result is known only when a run has ended."""
+    results = program.main.buffers[program.inputs : program.inputs + program.outputs]
+    for number, buffer in enumerate(results):
+        if buffer in program.heap:
+            message = (
+                f"the sizes of results must follow from those of inputs, got {buffer.size} of result {number}"
+            )
+            raise ArgumentError("export_library", message, hint="leave out results that a loop makes longer")
 
 
 class NativeExporter:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from llvmlite import ir
 
 from weft.backends.library import ALIGNMENT, BAD_ARGUMENT, FAILED, OK, OUT_OF_MEMORY, Tensor
-from weft.backends.llvm.emit.failures import OUT_OF_MEMORY as HEAP_REFUSED
-from weft.backends.llvm.emit.rows import alignment
+from weft.backends.llvm.code import MAIN
+from weft.backends.llvm.emit.memory import alignment
+from weft.backends.llvm.emit.places import OUT_OF_MEMORY as HEAP_REFUSED
 from weft.backends.llvm.entry import FAILED as FAILED_WORD
 from weft.backends.llvm.entry import VALUES
 from weft.backends.llvm.export.code import DOUBLE, I8, I32, I64, PTR, Code, word
 from weft.backends.llvm.export.layout import ARENA, ARENA_BYTES, CONTEXT, MESSAGE_BYTES, MUTEX, SIZES
 from weft.backends.llvm.export.messages import MOST_NUMBERS, numbers_row
-from weft.backends.llvm.export.program import MAIN
 from weft.backends.llvm.export.runtime import Runtime
 from weft.backends.llvm.export.sizes import write_estimate, write_size
 
@@ -70,19 +70,29 @@ def refuse(runtime: Runtime, c: Code, handle: ir.Value, status: int, text: str, 
 
 def _check_sizes(runtime: Runtime, c: Code, handle: ir.Value, sizes: ir.Value) -> dict[str, ir.Value]:
     """The values of the named sizes; those that fit are where the program finds them."""
-    parts = runtime.parts
-    if parts.allowed:
+
+    def wrong(text: str, *numbers: ir.Value) -> None:
+        refuse(runtime, c, handle, BAD_ARGUMENT, f"{runtime.name}: {text}", *numbers)
+
+    values = named_sizes(runtime, c, sizes, wrong)
+    for i, name in enumerate(runtime.parts.program.main.sizes):
+        c.put(handle, SIZES + i, values.get(name, 0))
+    return values
+
+
+def named_sizes(
+    runtime: Runtime, c: Code, sizes: ir.Value, wrong: Callable[..., None]
+) -> dict[str, ir.Value]:
+    """The values of sizes that were given; where they do not fit, ``wrong(text, ...)`` ends the function."""
+    if runtime.parts.allowed:
         with c.unlikely(c.is_null(sizes)):
-            refuse(runtime, c, handle, BAD_ARGUMENT, f"{runtime.name}: sizes must be given, got NULL")
+            wrong("sizes must be given, got NULL")
     values: dict[str, ir.Value] = {}
-    for i, allowed in enumerate(parts.allowed):
+    for i, allowed in enumerate(runtime.parts.allowed):
         value = values[allowed.name] = c.word(sizes, i)
         outside = c.b.or_(c.compare("<", value, allowed.least), c.compare(">", value, allowed.most))
         with c.unlikely(outside):
-            text = f"{runtime.name}: {str(allowed).replace('%', '%%')}, got %lld"
-            refuse(runtime, c, handle, BAD_ARGUMENT, text, value)
-    for i, name in enumerate(parts.program.main.sizes):
-        c.put(handle, SIZES + i, values.get(name, 0))
+            wrong(f"{str(allowed).replace('%', '%%')}, got %lld", value)
     return values
 
 

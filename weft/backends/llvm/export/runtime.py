@@ -10,43 +10,94 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from weft.backends.library import (
-    ALIGNMENT,
-    BAD_ARGUMENT,
-    BAD_PROCESSOR,
-    NO_WEIGHTS,
-    OK,
-    OUT_OF_MEMORY,
-    Model,
-    Storage,
-)
+from weft.backends import library
+from weft.backends.library import ALIGNMENT, Model, Storage
 from weft.backends.llvm.entry import HOST, PROGRAM
-from weft.backends.llvm.export.code import I32, I64, NULL, PTR, VOID, Code, Unit, word
-from weft.backends.llvm.export.layout import (
-    ALLOCATE,
-    ARENA,
-    BASE,
-    CONTEXT,
-    MESSAGE_BYTES,
-    MUTEX,
-    OPTION_SIZE,
-    OPTION_WORDS,
-    OWN_ALLOCATE,
-    OWN_RELEASE,
-    OWN_USER,
-    RELEASE,
-    SEED,
-    USER,
-    WEIGHTS_PATH,
-    Layout,
-)
-from weft.backends.llvm.export.mapping import write_mapping, write_unmap
+from weft.backends.llvm.export import layout as words
+from weft.backends.llvm.export.code import DOUBLE, I8, I32, I64, NULL, PTR, VOID, Code, Unit, half, word
+from weft.backends.llvm.export.layout import CONTEXT, MESSAGE_BYTES, MUTEX, Layout
 from weft.backends.llvm.export.messages import Message
-from weft.backends.llvm.export.operands import write_operand
 from weft.backends.llvm.export.processor import write_question
 from weft.backends.llvm.export.sizes import Allowed
 from weft.backends.llvm.target import Target
+from weft.base.dtypes import DType, float32, kind
 from weft.loop.ir import Program
+
+_PATH_BYTES = 4096
+_READ_ONLY, _TO_END = 0, 2  # of open and lseek
+_PROT_READ, _MAP_PRIVATE = 1, 2
+_SLASH = 47
+
+
+def write_mapping(unit: Unit, storage: Storage, name: str) -> ir.Value:
+    """A function of a handle and a path, NULL for that beside the library; it gives whether all is well."""
+    c = unit.function("map_weights", I64, PTR, PTR)
+    handle, given = c.args
+    path = c.room(1)
+    c.put(path, 0, given)
+    with c.when(c.is_null(given)):
+        c.put(path, 0, _path_beside(c, f"{name}.weft"))
+    file = c.call("open", I32, c.pointer(path, 0), half(_READ_ONLY), more=[half(0)])
+    with c.unlikely(c.compare("<", file, 0)):
+        c.give(word(0))
+    size = c.call("lseek", I64, file, word(0), half(_TO_END))
+    with c.unlikely(c.compare("!=", size, storage.size)):
+        c.call("close", I32, file)
+        c.give(word(0))
+    found = c.call("mmap", PTR, NULL, size, half(_PROT_READ), half(_MAP_PRIVATE), file, word(0))
+    c.call("close", I32, file)
+    with c.unlikely(c.compare("==", c.b.ptrtoint(found, I64), -1)):
+        c.give(word(0))
+    c.put(handle, words.BASE, found)
+    c.put(handle, words.MAPPED, size)
+    _compare_header(c, handle, found, storage.header or b"")
+    c.give(word(1))
+    return c.function
+
+
+def _path_beside(c: Code, name: str) -> ir.Value:
+    """The path of a file in the folder of this library."""
+    info = c.room(4)
+    path = c.room(_PATH_BYTES // 8)
+    known = c.call("dladdr", I32, c.function, info)
+    with c.unlikely(c.compare("==", known, 0)):
+        c.give(word(0))
+    own = c.pointer(info, 0)  # the path of the library, as the loader has it
+    slash = c.call("strrchr", PTR, own, half(_SLASH))
+    begin = c.b.ptrtoint(own, I64)
+    length = c.b.add(c.b.sub(c.b.ptrtoint(slash, I64), begin), word(1))
+    length = c.b.select(c.is_null(slash), word(0), length)
+    with c.unlikely(c.compare(">", length, _PATH_BYTES - len(name.encode()) - 1)):
+        c.give(word(0))
+    c.copy(path, own, length)
+    c.copy(c.byte(path, length), c.unit.text(name), word(len(name.encode()) + 1))
+    return path
+
+
+def _compare_header(c: Code, handle: ir.Value, found: ir.Value, header: bytes) -> None:
+    data = ir.Constant(ir.ArrayType(I8, len(header)), bytearray(header))
+    differs = c.call("memcmp", I32, found, c.unit.constant(data), word(len(header)))
+    with c.unlikely(c.compare("!=", differs, 0)):
+        write_unmap(c, handle)
+        c.give(word(0))
+
+
+def write_unmap(c: Code, handle: ir.Value) -> None:
+    """Give the mapping of a handle back."""
+    c.call("munmap", I32, c.pointer(handle, words.BASE), c.word(handle, words.MAPPED))
+
+
+def write_operand(c: Code, address: ir.Value, dtype: DType) -> ir.Value:
+    """The number at an address: 64 bits of an int, a double, or the name of a bool."""
+    letter = kind(dtype)
+    if letter == "f":
+        found = c.b.load(address, typ=ir.FloatType() if dtype == float32 else DOUBLE)
+        return c.b.fpext(found, DOUBLE) if dtype == float32 else found
+    found = c.b.load(address, typ=ir.IntType(8 * dtype.itemsize))
+    if letter == "b":
+        return c.b.select(c.compare("!=", found, 0), c.unit.text("True"), c.unit.text("False"))
+    return c.b.sext(found, I64) if letter == "i" else c.b.zext(found, I64)
+
 
 _SPIN = 40_000  # nanoseconds that an idle worker spins before it sleeps
 _MOST_THREADS = 256
@@ -95,7 +146,8 @@ class Runtime:
         self._pool()
         self._default_memory()
         self.host = self._host()
-        self._life()
+        self._create()
+        self._free()
 
     def api(self, name: str, result: ir.Type, *parameters: ir.Type) -> Code:
         """A function that a C program calls."""
@@ -158,13 +210,15 @@ class Runtime:
     def take(self, c: Code, handle: ir.Value, size: ir.Value) -> ir.Value:
         """Memory from the allocator of a handle."""
         kind = ir.FunctionType(PTR, (I64, I64, PTR))
-        return c.call_at(c.pointer(handle, ALLOCATE), kind, size, word(ALIGNMENT), c.pointer(handle, USER))
+        return c.call_at(
+            c.pointer(handle, words.ALLOCATE), kind, size, word(ALIGNMENT), c.pointer(handle, words.USER)
+        )
 
     def let_go(self, c: Code, handle: ir.Value, memory: ir.Value) -> None:
         """Give memory back to the allocator of a handle."""
         with c.when(c.b.not_(c.is_null(memory))):
             kind = ir.FunctionType(VOID, (PTR, PTR))
-            c.call_at(c.pointer(handle, RELEASE), kind, memory, c.pointer(handle, USER))
+            c.call_at(c.pointer(handle, words.RELEASE), kind, memory, c.pointer(handle, words.USER))
 
     # Failures
 
@@ -191,69 +245,65 @@ class Runtime:
 
     # The life of a handle
 
-    def _life(self) -> None:
-        self._create()
-        self._free()
-
     def _create(self) -> None:
         c = self.api("create", I32, PTR, PTR)
         given, out = c.args
         with c.unlikely(c.is_null(out)):
-            c.give(BAD_ARGUMENT)
+            c.give(library.BAD_ARGUMENT)
         c.put(out, 0, NULL)
         question = write_question(self.unit, self.parts.target)
         with c.unlikely(c.compare("==", c.do(question), 0)):
-            c.give(BAD_PROCESSOR)
+            c.give(library.BAD_PROCESSOR)
         options = self._options(c, given)
-        allocate, release = c.pointer(options, OWN_ALLOCATE), c.pointer(options, OWN_RELEASE)
+        allocate, release = c.pointer(options, words.OWN_ALLOCATE), c.pointer(options, words.OWN_RELEASE)
         with c.unlikely(c.b.xor(c.is_null(allocate), c.is_null(release))):
-            c.give(BAD_ARGUMENT)
+            c.give(library.BAD_ARGUMENT)
         own = c.is_null(allocate)
         allocate = c.b.select(own, self.allocate, allocate)
         release = c.b.select(own, self.release, release)
-        user, size = c.pointer(options, OWN_USER), word(self.parts.layout.size)
+        user, size = c.pointer(options, words.OWN_USER), word(self.parts.layout.size)
         handle = c.call_at(allocate, ir.FunctionType(PTR, (I64, I64, PTR)), size, word(ALIGNMENT), user)
         with c.unlikely(c.is_null(handle)):
-            c.give(OUT_OF_MEMORY)
+            c.give(library.OUT_OF_MEMORY)
         c.call("memset", PTR, handle, ir.Constant(I32, 0), word(self.parts.layout.state))
-        c.put(handle, ALLOCATE, allocate)
-        c.put(handle, RELEASE, release)
-        c.put(handle, USER, user)
+        c.put(handle, words.ALLOCATE, allocate)
+        c.put(handle, words.RELEASE, release)
+        c.put(handle, words.USER, user)
         c.call("pthread_mutex_init", I32, c.place(handle, MUTEX), NULL)
-        self._find_data(c, handle, c.pointer(options, WEIGHTS_PATH))
-        self._fill(c, handle, c.word(options, SEED))
+        self._find_data(c, handle, c.pointer(options, words.WEIGHTS_PATH))
+        self._fill(c, handle, c.word(options, words.SEED))
         c.do(self.ready)
         c.put(out, 0, handle)
-        c.give(OK)
+        c.give(library.OK)
 
     def _options(self, c: Code, given: ir.Value) -> ir.Value:
         """The options that were given, and zeros for those that were not."""
-        options = c.room(OPTION_WORDS)
-        c.call("memset", PTR, options, ir.Constant(I32, 0), word(8 * OPTION_WORDS))
+        options = c.room(words.OPTION_WORDS)
+        c.call("memset", PTR, options, ir.Constant(I32, 0), word(8 * words.OPTION_WORDS))
         with c.when(c.b.not_(c.is_null(given))):
-            size = c.word(given, OPTION_SIZE)
-            known = c.b.icmp_unsigned("<", size, word(8 * OPTION_WORDS))
-            c.copy(options, given, c.b.select(known, size, word(8 * OPTION_WORDS)))
+            size = c.word(given, words.OPTION_SIZE)
+            known = c.b.icmp_unsigned("<", size, word(8 * words.OPTION_WORDS))
+            c.copy(options, given, c.b.select(known, size, word(8 * words.OPTION_WORDS)))
         return options
 
     def _find_data(self, c: Code, handle: ir.Value, path: ir.Value) -> None:
         """Note where the data of the library is."""
         storage = self.parts.storage
         if storage.symbol is not None:
-            c.put(handle, BASE, self.unit.outside(storage.symbol))
+            c.put(handle, words.BASE, self.unit.outside(storage.symbol))
             return
         if storage.header is None:
             return
         found = write_mapping(self.unit, storage, self.name)
         with c.unlikely(c.compare("==", c.do(found, handle, path), 0)):
             self.let_go(c, handle, handle)
-            c.give(NO_WEIGHTS)
+            c.give(library.NO_WEIGHTS)
 
     def _fill(self, c: Code, handle: ir.Value, seed: ir.Value) -> None:
         """Place all buffers that are not given to a run, with what they hold at first."""
         layout = self.parts.layout
         table = self.unit.rows([I64] * 4, layout.starts)
-        base = c.pointer(handle, BASE)
+        base = c.pointer(handle, words.BASE)
         with c.each(len(layout.starts)) as i:
             row = c.place(table, c.b.mul(i, word(4)))
             slot, source, size, state = (c.word(row, k) for k in range(4))
@@ -277,7 +327,7 @@ class Runtime:
         layout = self.parts.layout
         with c.each(len(self.parts.model.weights)) as i:
             self.let_go(c, handle, c.pointer(handle, c.b.add(i, word(layout.owned))))
-        self.let_go(c, handle, c.pointer(handle, ARENA))
+        self.let_go(c, handle, c.pointer(handle, words.ARENA))
         if self.parts.storage.header is not None:
             write_unmap(c, handle)
         c.call("pthread_mutex_destroy", I32, c.place(handle, MUTEX))

@@ -21,27 +21,7 @@ from weft.ir.interpret import check_sizes, regions_fit
 from weft.loop.index import Extent
 
 LARGEST = 2**31 - 1  # so that products of sizes stay far from what a word can hold
-_PROBES = (
-    *range(10),
-    15,
-    16,
-    17,
-    31,
-    32,
-    33,
-    64,
-    65,
-    100,
-    127,
-    128,
-    255,
-    256,
-    1000,
-    1024,
-    4096,
-    65536,
-    2**20,
-)
+_TRIED = (*range(10), 15, 16, 17, 31, 32, 33, 64, 65, 100, 127, 128, 255, 256, 1000, 1024, 4096, 65536, 2**20)
 _COMBINATIONS = 16
 
 
@@ -82,7 +62,7 @@ def _fits(graph: Graph, sizes: Mapping[str, int]) -> bool:
 
 
 def _some_that_fit(graph: Graph, names: Sequence[str]) -> dict[str, int]:
-    for value in sorted(_PROBES, key=lambda n: abs(n - 8)):
+    for value in sorted(_TRIED, key=lambda n: abs(n - 8)):
         if _fits(graph, sizes := dict.fromkeys(names, value)):
             return sizes
     raise _too_complicated(graph, names)
@@ -94,12 +74,12 @@ def _allowed(graph: Graph, name: str, base: Mapping[str, int]) -> Allowed:
     def fits(n: int) -> bool:
         return _fits(graph, {**base, name: n})
 
-    fitting = [n for n in _PROBES if fits(n)]
+    fitting = [n for n in _TRIED if fits(n)]
     first, last = fitting[0], fitting[-1]
-    if fitting != [n for n in _PROBES if first <= n <= last]:
+    if fitting != [n for n in _TRIED if first <= n <= last]:
         raise _too_complicated(graph, [name])
-    before = [n for n in _PROBES if n < first]
-    after = [n for n in _PROBES if n > last]
+    before = [n for n in _TRIED if n < first]
+    after = [n for n in _TRIED if n > last]
     least = _border(fits, before[-1], first) if before else 0
     return Allowed(name, least, _border(fits, after[0], last) if after else LARGEST)
 
@@ -118,18 +98,15 @@ def _border(fits: Callable[[int], bool], outside: int, inside: int) -> int:
 def _check_together(graph: Graph, found: Sequence[Allowed]) -> None:
     """Raise if sizes that fit one by one do not fit together."""
     draw = random.Random(0)
-    choices = [[n for n in _PROBES if a.least <= n <= a.most] for a in found]
+    choices = [[n for n in _TRIED if a.least <= n <= a.most] for a in found]
     for _ in range(_COMBINATIONS if len(found) > 1 else 0):
         if not _fits(graph, {a.name: draw.choice(c) for a, c in zip(found, choices, strict=True)}):
             raise _too_complicated(graph, [a.name for a in found])
 
 
 def _too_complicated(graph: Graph, names: Sequence[str]) -> ShapeError:
-    return ShapeError(
-        "export_library",
-        f"the values that {', '.join(names)} may have must be a range, got others in {graph.name}",
-        hint="give the example a fixed size",
-    )
+    message = f"the values that {', '.join(names)} may have must be a range, got others in {graph.name}"
+    return ShapeError("export_library", message, hint="give the example a fixed size")
 
 
 # In code

@@ -13,30 +13,16 @@ from typing import Any
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node
-from weft.loop.builder import Builder
 from weft.loop.index import Index
-from weft.loop.ir import Buffer
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.attention.tile import (
-    LANES,
-    Axis,
-    blocks_of,
-    element,
-    fill,
-    inside,
-    matrix_side,
-    multiply,
-    number,
-    there,
-    transposed,
-    turn_in,
-)
+from weft.schedule.cpu.attention.tile import LANES, Axis, Direction
+from weft.schedule.cpu.epilogues import add_parts, storing
 from weft.schedule.cpu.machine import Machine, machine_of
-from weft.schedule.cpu.matmul.epilogue import add_parts, storing
 from weft.schedule.cpu.matmul.lowering import broadcast_batch
 from weft.schedule.cpu.matmul.plan import TASKS, known
 from weft.schedule.cpu.matmul.tile import Side, Step
-from weft.schedule.lowerings import lowers
+from weft.schedule.extents import ceil_div
+from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 ROWS = 64  # queries of which scores are held at a time
@@ -48,10 +34,10 @@ def _attention_gradient(
 ) -> None:
     batch = outputs[0].shape[:-2]
     matrices = [broadcast_batch(x, batch) for x in inputs[:6]]
-    blocks, parts = blocks_of(outputs[1].shape[-2], LANES), blocks_of(TASKS, known(size_of(batch)))
-    each = blocks_of(blocks, parts)
+    blocks, parts = ceil_div(outputs[1].shape[-2], LANES), ceil_div(TASKS, known(size_of(batch)))
+    each = ceil_div(blocks, parts)
     if not isinstance(blocks, Size):
-        parts = blocks_of(blocks, each)
+        parts = ceil_div(blocks, each)
     query, keys, values = outputs
     target = Array(query.buffer, (1, *query.shape), (0, *query.strides), query.offset)
     if parts > 1:
@@ -63,37 +49,26 @@ def _attention_gradient(
         add_parts(writer, target, storing(query), query.dtype)
 
 
-class _Backward:
-    """Writes the kernel."""
-
+class _Backward(Direction):
     def __init__(self, kernel: Kernel, node: Node, machine: Machine, cut: tuple[int, Any]) -> None:
-        self.b: Builder = kernel.builder
-        self.query, keys, self.values, self.g, self.sums, self.total, *others = kernel.reads
-        self.keys = transposed(keys)
+        query, keys, values, self.g, self.sums, self.total, *others = kernel.reads
+        super().__init__(kernel, machine, query, keys, values)
         self.parts, self.by_keys, self.by_values = kernel.writes
         self.chain, self.slope, self.causal = (node.attrs[n] for n in ("scores", "slope", "causal"))
         count = len(self.chain.inputs) - 1
         self.others = others[:count], others[count:]
-        self.machine, self.cut = machine, cut
-        self.at: Sequence[Index] = ()
+        self.cut = cut
         self.part = Index.of(0)
-        self.rows, self.features = self.query.shape[-2:]
-        self.count, self.width = self.values.shape[-2:]
-        self.dtype = self.query.dtype
-        self._take_scratch()
-
-    def _take_scratch(self) -> None:
-        def scratch(name: str, rows: int) -> Buffer:
-            return self.b.scratch(name, self.dtype, rows * LANES)
-
-        self.turned_keys, self.turned_values = scratch("keys", self.features), scratch("values", self.width)
-        self.held_keys, self.held_values = scratch("by_keys", self.features), scratch("by_values", self.width)
-        self.weights, self.slopes = scratch("weights", ROWS), scratch("slopes", ROWS)
+        self.turned_keys = self.scratch("keys", self.features)
+        self.turned_values = self.scratch("values", self.width)
+        self.held_keys = self.scratch("by_keys", self.features)
+        self.held_values = self.scratch("by_values", self.width)
+        self.weights, self.slopes = self.scratch("weights", ROWS), self.scratch("slopes", ROWS)
 
     def write(self) -> None:
         """Write everything."""
         b, (parts, each) = self.b, self.cut
-        blocks = blocks_of(self.count, LANES)
+        blocks = ceil_div(self.count, LANES)
         tasks = (*self.g.shape[:-2], parts)
         with b.parallel(size_of(tasks)) as task:
             *self.at, self.part = unflattened(b, task, tasks)
@@ -109,10 +84,10 @@ class _Backward:
     def _block(self, key: Index) -> None:
         """The gradients by some keys and values, and what these add to that by queries."""
         b = self.b
-        turn_in(b, self.turned_keys, self.keys, self.at, key, LANES)
-        turn_in(b, self.turned_values, self.values, self.at, key, LANES)
-        fill(b, self.held_keys, 0)
-        fill(b, self.held_values, 0)
+        self.turn_in(self.turned_keys, self.keys, key)
+        self.turn_in(self.turned_values, self.values, key)
+        self.fill(self.held_keys, 0)
+        self.fill(self.held_values, 0)
         blocks, rest = self.rows // ROWS, self.rows % ROWS
         start: Any = 0
         if self.causal:
@@ -121,7 +96,7 @@ class _Backward:
             self._queries(key, i * ROWS, ROWS)
         if isinstance(rest, Size) or rest:
             self._queries(key, Index.of(blocks * ROWS), rest)
-        with b.loop(there(b, key, self.count, LANES)) as lane:
+        with b.loop(self.there(key, self.count)) as lane:
             for target, held in ((self.by_keys, self.held_keys), (self.by_values, self.held_values)):
                 with b.vector(target.shape[-1]) as c:
                     x = b.load(held, c * LANES + lane)
@@ -129,21 +104,12 @@ class _Backward:
 
     def _queries(self, key: Index, row: Index, count: Any) -> None:
         """What a block of queries adds."""
-        self._scores(self.query, self.turned_keys, self.weights, row, count)
-        self._scores(self.g, self.turned_values, self.slopes, row, count)
+        self.score(self.query, row, count, self.turned_keys, self.weights)
+        self.score(self.g, row, count, self.turned_values, self.slopes)
         self._weights(key, row, count)
-        self._add_rows(self.g, self.weights, self.held_values, row, count)
-        self._add_rows(self.query, self.slopes, self.held_keys, row, count)
+        self.add_rows(self.g, row, count, self.weights, self.held_values)
+        self.add_rows(self.query, row, count, self.slopes, self.held_keys)
         self._add_queries(key, row, count)
-
-    def _scores(self, array: Array, turned: Buffer, target: Buffer, row: Index, count: Any) -> None:
-        """Products of rows of an array with what is turned."""
-        apart, along = array.strides[-2:]
-        axes = Axis(count, apart), Step(array.shape[-1], along, LANES), Axis(LANES, 1)
-        multiply(
-            self.b, self.machine, matrix_side(array, self.at, row), Side(turned, Index.of(0)), axes,
-            lambda i, lane, x: self.b.store(target, i * LANES + lane, x),
-        )  # fmt: skip
 
     def _weights(self, key: Index, row: Index, count: Any) -> None:
         """Scores become weights, and the gradient of weights becomes that of scores."""
@@ -153,36 +119,26 @@ class _Backward:
             sums, total = (b.load(x.buffer, x.at(*self.at, query, 0)) for x in (self.sums, self.total))
             with b.vector(LANES) as lane:
                 index, place = (*self.at, query, key + lane), i * LANES + lane
-                mask = inside(b, key + lane, self.count, LANES)
-                x = element(b, self.chain, [b.load(self.weights, place), *self.others[0]], index, mask)
+                mask = self.inside(key + lane, self.count)
+                x = self.element(self.chain, [b.load(self.weights, place), *self.others[0]], index, mask)
                 weight = b.exp(b.sub(x, sums))
                 if self.causal:
-                    weight = b.select(b.le(key + lane, query), weight, number(0, self.dtype))
+                    weight = b.select(b.le(key + lane, query), weight, self.number(0))
                 b.store(self.weights, place, weight)
                 slope = b.mul(weight, b.sub(b.load(self.slopes, place), total))
-                b.store(self.slopes, place, element(b, self.slope, [slope, *self.others[1]], index, mask))
-
-    def _add_rows(self, array: Array, scores: Buffer, held: Buffer, row: Index, count: Any) -> None:
-        """Add rows of an array, weighted for each key."""
-        apart, along = array.strides[-2:]
-        axes = Axis(array.shape[-1], along), Step(count, apart, LANES), Axis(LANES, 1)
-        multiply(
-            self.b, self.machine, matrix_side(array, self.at, row), Side(scores, Index.of(0)), axes,
-            lambda i, lane, x: self.b.store(held, i * LANES + lane, x),
-            lambda i, lane: self.b.load(held, i * LANES + lane),
-        )  # fmt: skip
+                b.store(self.slopes, place, self.element(self.slope, [slope, *self.others[1]], index, mask))
 
     def _add_queries(self, key: Index, row: Index, count: Any) -> None:
         """Add keys, weighted for each query."""
         b, (apart, along) = self.b, self.keys.strides[-2:]
-        keys = there(b, key, self.count, LANES)
+        keys = self.there(key, self.count)
         axes = Axis(count, LANES), Step(keys, 1, apart), Axis(self.features, along)
 
         def place(i: Index, c: Index) -> Index:
             return self.parts.at(self.part, *self.at, row + i, c)
 
-        multiply(
-            b, self.machine, Side(self.slopes, Index.of(0)), matrix_side(self.keys, self.at, key), axes,
+        self.multiply(
+            Side(self.slopes, Index.of(0)), self.side(self.keys, key), axes,
             lambda i, c, x: b.store(self.parts.buffer, place(i, c), x),
             lambda i, c: b.load(self.parts.buffer, place(i, c)),
         )  # fmt: skip

@@ -16,29 +16,14 @@ import numpy as np
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node
-from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.attention.tile import (
-    BLOCK,
-    LANES,
-    Axis,
-    blocks_of,
-    element,
-    fill,
-    inside,
-    matrix_side,
-    multiply,
-    number,
-    there,
-    transposed,
-    turn_in,
-)
+from weft.schedule.cpu.attention.tile import BLOCK, LANES, Direction
 from weft.schedule.cpu.machine import Machine, machine_of
 from weft.schedule.cpu.matmul.lowering import broadcast_batch
-from weft.schedule.cpu.matmul.tile import Side, Step
-from weft.schedule.lowerings import lowers
+from weft.schedule.extents import ceil_div
+from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 
@@ -50,37 +35,26 @@ def _attention(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Seq
         _Forward(kernel, node.attrs["scores"], node.attrs["causal"], machine_of(writer)).write()
 
 
-class _Forward:
-    """Writes the kernel."""
-
+class _Forward(Direction):
     def __init__(self, kernel: Kernel, chain: Graph, causal: bool, machine: Machine) -> None:
-        self.b: Builder = kernel.builder
-        self.query, keys, self.values, *self.others = kernel.reads
-        self.keys = transposed(keys)
+        query, keys, values, *self.others = kernel.reads
+        super().__init__(kernel, machine, query, keys, values)
         self.out, self.sums = kernel.writes
-        self.chain, self.causal, self.machine = chain, causal, machine
-        self.rows, self.features = self.query.shape[-2:]
-        self.count, self.width = self.values.shape[-2:]
-        self.dtype = self.query.dtype
-        self.at: Sequence[Index] = ()
-        scratch = self.b.scratch
-        self.turned = scratch("turned", self.dtype, self.features * LANES)
-        self.scores = scratch("scores", self.dtype, BLOCK * LANES)
-        self.held = scratch("held", self.dtype, self.width * LANES)
-        self.top, self.total, self.factor = (
-            scratch(n, self.dtype, LANES) for n in ("top", "total", "factor")
-        )
+        self.chain, self.causal = chain, causal
+        self.turned, self.scores = self.scratch("turned", self.features), self.scratch("scores", BLOCK)
+        self.held = self.scratch("held", self.width)
+        self.top, self.total, self.factor = (self.scratch(n, 1) for n in ("top", "total", "factor"))
 
     def write(self) -> None:
         """Write everything."""
-        tasks = (*self.out.shape[:-2], blocks_of(self.rows, LANES))
+        tasks = (*self.out.shape[:-2], ceil_div(self.rows, LANES))
         with self.b.parallel(size_of(tasks)) as task:
             *self.at, block = unflattened(self.b, task, tasks)
             first = block * LANES
-            turn_in(self.b, self.turned, self.query, self.at, first, LANES)
-            fill(self.b, self.top, -np.inf)
-            fill(self.b, self.total, 0)
-            fill(self.b, self.held, 0)
+            self.turn_in(self.turned, self.query, first)
+            self.fill(self.top, -np.inf)
+            self.fill(self.total, 0)
+            self.fill(self.held, 0)
             self._over_keys(first)
             self._finish(first)
 
@@ -103,20 +77,9 @@ class _Forward:
 
     def _block(self, first: Index, key: Index, count: Any) -> None:
         """What a block of keys adds."""
-        b, (apart, along) = self.b, self.keys.strides[-2:]
-        axes = Axis(count, apart), Step(self.features, along, LANES), Axis(LANES, 1)
-        multiply(
-            b, self.machine, matrix_side(self.keys, self.at, key), Side(self.turned, Index.of(0)), axes,
-            lambda row, lane, x: b.store(self.scores, row * LANES + lane, x),
-        )  # fmt: skip
+        self.score(self.keys, key, count, self.turned, self.scores)
         self._powers(first, key, count)
-        apart, along = self.values.strides[-2:]
-        axes = Axis(self.width, along), Step(count, apart, LANES), Axis(LANES, 1)
-        multiply(
-            b, self.machine, matrix_side(self.values, self.at, key), Side(self.scores, Index.of(0)), axes,
-            lambda row, lane, x: b.store(self.held, row * LANES + lane, x),
-            lambda row, lane: b.mul(b.load(self.held, row * LANES + lane), b.load(self.factor, lane)),
-        )  # fmt: skip
+        self.add_rows(self.values, key, count, self.scores, self.held, self.factor)
 
     def _powers(self, first: Index, key: Index, count: Any) -> None:
         """Scores become their powers; the largest, the sums and the factor for earlier ones follow."""
@@ -128,9 +91,9 @@ class _Forward:
                 x = self._score(first + lane, key + j, b.load(self.scores, j * LANES + lane))
                 b.store(self.scores, j * LANES + lane, x)
                 b.set(top, b.max(b.get(top), x))
-            least = number(-np.inf, self.dtype)
+            least = self.number(-np.inf)
             now = b.get(top)
-            base = b.select(b.eq(now, least), number(0, self.dtype), now)
+            base = b.select(b.eq(now, least), self.number(0), now)
             total = b.local(0, self.dtype)
             with b.loop(count) as j:
                 power = b.exp(b.sub(b.load(self.scores, j * LANES + lane), base))
@@ -143,23 +106,20 @@ class _Forward:
 
     def _score(self, query: Index, key: Index, x: Value) -> Value:
         """A score as softmax sees it."""
-        mask = inside(self.b, query, self.rows, LANES) if self.others else None
-        x = element(self.b, self.chain, [x, *self.others], (*self.at, query, key), mask)
+        mask = self.inside(query, self.rows) if self.others else None
+        x = self.element(self.chain, [x, *self.others], (*self.at, query, key), mask)
         if self.causal:
-            x = self.b.select(self.b.le(key, query), x, number(-np.inf, self.dtype))
+            x = self.b.select(self.b.le(key, query), x, self.number(-np.inf))
         return x
 
     def _finish(self, first: Index) -> None:
         b = self.b
-        with b.loop(there(b, first, self.rows, LANES)) as i:
+        with b.loop(self.there(first, self.rows)) as i:
             total = b.load(self.total, i)
             if isinstance(self.count, Size):  # of no keys the mean of values is 0
-                total = b.select(b.eq(Index.of(self.count), 0), number(1, self.dtype), total)
+                total = b.select(b.eq(Index.of(self.count), 0), self.number(1), total)
             with b.vector(self.width) as c:
                 x = b.div(b.load(self.held, c * LANES + i), total)
                 b.store(self.out.buffer, self.out.at(*self.at, first + i, c), x)
-            b.store(
-                self.sums.buffer,
-                self.sums.at(*self.at, first + i, 0),
-                b.add(b.load(self.top, i), b.log(total)),
-            )
+            sums = b.add(b.load(self.top, i), b.log(total))
+            b.store(self.sums.buffer, self.sums.at(*self.at, first + i, 0), sums)

@@ -9,15 +9,14 @@ from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.loop.index import Index
 from weft.loop.ir import Value
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.convolution.padding import padded
-from weft.schedule.cpu.convolution.plan import Convolution
+from weft.schedule.cpu.convolution.plan import Convolution, padded
+from weft.schedule.cpu.epilogues import Epilogue, add_parts
 from weft.schedule.cpu.machine import machine_of
-from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import PANEL_BYTES, Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import UNROLLED, Side, Step
+from weft.schedule.extents import sum_dtype
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 FEW = 1 << 17  # elements of a result of which several parts are added
@@ -32,6 +31,7 @@ def lower_by_channels(writer: Writer, conv: Convolution, epilogue: Epilogue, *, 
     x = padded(writer, conv)
     cut = _parts(writer, conv)
     if cut is None:
+        # Without a panel lanes read the weight itself, which must have them side by side.
         w = turned_weight(writer, conv)
         with writer.kernel("conv", [x, w, *epilogue.reads], epilogue.writes, inline=False) as kernel:
             reads, writes = kernel.reads[2:], kernel.writes
@@ -66,6 +66,7 @@ def _rows_of_a_line(writer: Writer, conv: Convolution, tiling: Tiling) -> int:
         return tiling.rows
     vectors = max(1, tiling.lanes // machine_of(writer).lanes(sum_dtype(conv.x.dtype)))
     apart = (taps - 1) * conv.dilation[-1] + 1
+    # Fewer than four rows use a loaded weight too seldom, however well the line is used.
     for rows in range(tiling.rows, 3, -1):
         numbers = min(rows * taps, (rows - 1) * conv.stride[-1] + apart)
         held = (rows + 1) * vectors + numbers
@@ -77,6 +78,7 @@ def _rows_of_a_line(writer: Writer, conv: Convolution, tiling: Tiling) -> int:
 def _parts(writer: Writer, conv: Convolution) -> tuple[int, int] | None:
     """Into how many parts channels and the first axis of taps are cut, so that a panel of each is small."""
     sizes = (*conv.shape, conv.channels, *conv.taps)
+    # Each part writes a whole result, which pays only where results are small.
     if any(isinstance(s, Size) for s in sizes) or prod(conv.shape) > FEW or conv.rank == 0:
         return None
     one = prod(conv.taps) * channel_tiling(writer, conv).lanes * conv.x.dtype.itemsize
@@ -89,6 +91,7 @@ def _parts(writer: Writer, conv: Convolution) -> tuple[int, int] | None:
 
 def _cut(size: int, most: int) -> int:
     """The fewest equal parts of a size that are not larger than the most."""
+    # Equal ones, so that all parts are done by the same code.
     return next(parts for parts in range(1, size + 1) if size % parts == 0 and size // parts <= most)
 
 
@@ -130,7 +133,7 @@ class _Channels:
 
     def _contraction(self, group: Index, channels: Index, taps: Index, finish: Any) -> Contraction:
         conv, x, w, b = self.conv, self.x, self.w, self.b
-        steps = self._steps()
+        steps = summed(conv, x, w, self.cut)
         moved = (group * conv.channels + channels * steps[0].extent) * x.strides[1]
         across = group * (conv.outputs * w.strides[0]) + channels * (steps[0].extent * w.strides[1])
         if len(steps) > 1:
@@ -144,26 +147,18 @@ class _Channels:
             part = channels * self.cut[1] + taps
             finish((i, group * conv.outputs + column, *at), part, value)
 
+        left, right = Side(x.buffer, x.offset + moved), Side(w.buffer, w.offset + across)
+        columns, tile = (conv.outputs, w.strides[0]), (self.tiling.rows, self.tiling.lanes)
+        left_rows = (rows, (x.strides[0], *strides))
         return Contraction(
-            b,
-            Side(x.buffer, x.offset + moved),
-            Side(w.buffer, w.offset + across),
-            (rows, (x.strides[0], *strides)),
-            (conv.outputs, w.strides[0]),
-            steps,
-            (self.tiling.rows, self.tiling.lanes),
-            finish_element,
-            self.panel,
-            stage=self.stage,
+            b, left, right, left_rows, columns, steps, tile, finish_element, self.panel, self.stage
         )
 
-    def _steps(self) -> list[Step]:
-        """What is summed over: channels, then the axes of taps."""
-        conv = self.conv
-        steps = [Step(conv.channels // self.cut[0], self.x.strides[1], self.w.strides[1])]
-        for axis, taps in enumerate(conv.taps):
-            extent = taps // self.cut[1] if axis == 0 else taps
-            steps.append(
-                Step(extent, self.x.strides[2 + axis] * conv.dilation[axis], self.w.strides[2 + axis])
-            )
-        return steps
+
+def summed(conv: Convolution, x: Array, w: Array, cut: tuple[int, int] = (1, 1)) -> list[Step]:
+    """What is summed over: channels, then the axes of taps; of a part, where they are cut."""
+    steps = [Step(conv.channels // cut[0], x.strides[1], w.strides[1])]
+    for axis, taps in enumerate(conv.taps):
+        extent = taps // cut[1] if axis == 0 else taps
+        steps.append(Step(extent, x.strides[2 + axis] * conv.dilation[axis], w.strides[2 + axis]))
+    return steps

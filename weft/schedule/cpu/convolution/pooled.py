@@ -6,7 +6,7 @@ by side, and what follows the convolution (a bias, an activation); then it takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.base.shapes import size_of
@@ -14,18 +14,16 @@ from weft.ir.graph import Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.convolution.channels import channel_tiling, turned_weight
-from weft.schedule.cpu.convolution.padding import padded
-from weft.schedule.cpu.convolution.plan import Convolution
-from weft.schedule.cpu.epilogues import following
+from weft.schedule.cpu.convolution.channels import channel_tiling, summed, turned_weight
+from weft.schedule.cpu.convolution.plan import Convolution, padded
+from weft.schedule.cpu.epilogues import Epilogue, following, storing
 from weft.schedule.cpu.layouts import LINE_BYTES, is_pool
-from weft.schedule.cpu.matmul.epilogue import Epilogue, storing
 from weft.schedule.cpu.matmul.loops import Contraction
-from weft.schedule.cpu.matmul.tile import Side, Step
-from weft.schedule.cpu.pooling_channels import turn_line, write_line
+from weft.schedule.cpu.matmul.tile import Side
+from weft.schedule.extents import sum_dtype
 from weft.schedule.fusion import Group
+from weft.schedule.pointwise.rules import Reader
 from weft.schedule.region import Scope
 from weft.schedule.use_def import UseDef
 from weft.schedule.writer import Kernel, unflattened
@@ -52,12 +50,8 @@ def _suits(pool: Node) -> bool:
     (value,), attrs = pool.inputs, pool.attrs
     lines, line = attrs["kernel"][0], value.type.shape[1] * value.type.shape[-1] * value.type.dtype.itemsize
     whole = all(low == high == 0 for low, high in attrs["padding"]) and attrs["dilation"][0] == 1
-    return bool(
-        len(attrs["kernel"]) == value.type.ndim - 2 == 2
-        and whole
-        and lines <= attrs["stride"][0]
-        and lines * line <= LINE_BYTES
-    )
+    flat = len(attrs["kernel"]) == value.type.ndim - 2 == 2
+    return bool(flat and whole and lines <= attrs["stride"][0] and lines * line <= LINE_BYTES)
 
 
 def lower_conv_pool(scope: Scope, use_def: UseDef, unit: Group | int, pool: Node) -> None:
@@ -77,9 +71,8 @@ def lower_conv_pool(scope: Scope, use_def: UseDef, unit: Group | int, pool: Node
     x, w = padded(scope.writer, conv), turned_weight(scope.writer, conv)
     target = scope.output(pool.outputs[0])
     with scope.writer.kernel("conv_pool", [x, w, *epilogue.reads], [target], inline=False) as kernel:
-        _ConvPool(
-            scope, kernel, conv, epilogue, pool, staged=isinstance(unit, Group) and len(unit.members) > SHORT
-        ).write()
+        staged = isinstance(unit, Group) and len(unit.members) > SHORT
+        _ConvPool(scope, kernel, conv, epilogue, pool, staged=staged).write()
 
 
 class _ConvPool:
@@ -110,7 +103,7 @@ class _ConvPool:
     def write(self) -> None:
         """Write a task for each line of windows."""
         (value,), (result,) = self.pool.inputs, self.pool.outputs
-        n, channels, count, width = result.type.shape
+        n, _, count, _ = result.type.shape
         (target,) = self.kernel.writes
         with self.b.parallel(size_of((n, count))) as task:
             i, line = unflattened(self.b, task, (n, count))
@@ -118,8 +111,7 @@ class _ConvPool:
             image = self._image(value, first)
             self._contraction(i, first, image).write(Index.of(0), 1, Index.of(0), 1)
             reader = self.scope.reader(self.b, {value: image}, {result: self.pool})
-            write_line(self.b, reader, self.pool, self.aside, (i, line), (channels, width))
-            turn_line(self.b, target, self.aside, (i, line))
+            _pool_line(self.b, reader, result, self.aside, target, (i, line))
 
     def _image(self, value: Value, first: Index) -> Array:
         """The convolution as if all of it were in memory; a task uses the lines that it has."""
@@ -136,17 +128,36 @@ class _ConvPool:
             index = (i, column, first + h, at)
             self.epilogue.finish(b, reads, [image], index, b.cast(value, conv.x.dtype))
 
-        steps = [Step(conv.channels, x.strides[1], w.strides[1])]
-        for axis, taps in enumerate(conv.taps):
-            steps.append(Step(taps, x.strides[2 + axis] * conv.dilation[axis], w.strides[2 + axis]))
-        return Contraction(
-            b,
-            Side(x.buffer, x.offset + i * x.strides[0] + first * down),
-            Side(w.buffer, w.offset),
-            ((self.reached, self.width), (down, right)),
-            (conv.outputs, w.strides[0]),
-            steps,
-            (self.tiling.rows, self.tiling.lanes),
-            finish,
-            stage=self.stage,
-        )
+        left = Side(x.buffer, x.offset + i * x.strides[0] + first * down)
+        rows, columns = ((self.reached, self.width), (down, right)), (conv.outputs, w.strides[0])
+        steps, tile = summed(conv, x, w), (self.tiling.rows, self.tiling.lanes)
+        right_side = Side(w.buffer, w.offset)
+        return Contraction(b, left, right_side, rows, columns, steps, tile, finish, stage=self.stage)
+
+
+# Pools of convolutions whose channels lie side by side (see ``layouts``): those go in lanes
+
+
+def lower_pool_by_channels(scope: Scope, node: Node) -> None:
+    """Write a pool whose input has its channels last; a task takes a line of windows."""
+    (value,), (out,) = node.inputs, node.outputs
+    with scope.writer.kernel(node.op.name, [scope.array(value)], [scope.output(out)]) as k:
+        b, (target,) = k.builder, k.writes
+        reader = scope.reader(b, {value: k.reads[0]}, {out: node})
+        n, channels, *lines, width = target.shape
+        aside = b.scratch("line", out.type.dtype, width * channels)
+        tasks = (n, *lines)
+        with b.parallel(size_of(tasks)) as task:
+            _pool_line(b, reader, out, aside, target, unflattened(b, task, tasks))
+
+
+def _pool_line(
+    b: Builder, reader: Reader, result: Value, aside: Buffer, target: Array, at: Sequence[Index]
+) -> None:
+    """Compute a line of results with channels side by side, then turn it into the usual order."""
+    channels, width = target.shape[1], target.shape[-1]
+    i, *lines = at
+    with b.loop(width) as w, b.vector(channels) as c:
+        b.store(aside, w * channels + c, reader.read(result, (i, c, *lines, w)))
+    with b.loop(channels) as c, b.loop(width) as w:
+        b.store(target.buffer, target.at(i, c, *lines, w), b.load(aside, w * channels + c))

@@ -12,7 +12,7 @@ from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.schedule.arrays import Array, Shape
-from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts, storing
+from weft.schedule.cpu.epilogues import Epilogue, add_parts, storing
 from weft.schedule.cpu.matmul.plan import TASKS, Matrices, known
 from weft.schedule.writer import Writer, unflattened
 

@@ -14,10 +14,9 @@ from typing import Any
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.cpu.matmul.plan import Matrices, Tiling
 from weft.schedule.cpu.matmul.tile import Side, Step, add_tile, load_wide, pack
-from weft.schedule.extents import block_of, ceil_div
+from weft.schedule.extents import block_of, ceil_div, sum_dtype
 
 ACROSS = 64  # rows that are handed on together column by column, so that they stay in the nearest cache
 
@@ -67,6 +66,7 @@ class Blocks:
         steps = self.p.k // self.tiling.chunks
         with b.loop(steps // depth) as block:
             self._add_block(left, right, group, block * depth, depth)
+        # Unrolled loops want a depth that is known, so what is left is a block of its own.
         if steps % depth:
             self._add_block(left, right, group, Index.of(steps - steps % depth), steps % depth)
         first, count = block_of(b, group[0], self.p.m, rows * height)
@@ -91,6 +91,7 @@ class Blocks:
         top, count = block_of(b, group[0], ceil_div(self.p.m, self.tiling.rows), rows)
         start, panels = block_of(b, group[1], ceil_div(self.p.n, self.tiling.lanes), columns)
         if self.strip is not None:
+            # Once for all panels, which each read these rows again.
             self._pack_rows(left, top, count, depth)
         with b.loop(panels) as j:
             self._pack_columns(right, start + j, depth)
@@ -115,6 +116,7 @@ class Blocks:
         """Copy the block of a group's rows, tile by tile; line by line where a line has rows side by side."""
         assert self.strip is not None
         strip, height, apart = self.strip, self.tiling.rows, self.p.left[0]
+        # Either way reads follow memory: along the rows where they lie apart, else across them.
         if apart != 1:
             with self.b.loop(tiles) as t:
                 source = Side(side.buffer, side.start + (first + t) * (height * apart))
@@ -149,6 +151,7 @@ class Blocks:
         """Add the products of some steps to the sums of a tile."""
         height, apart = self.tiling.rows, self.p.left[0]
         if self.strip is not None:
+            # A strip has room for whole tiles: rows beyond the end are added up too, and never handed on.
             packed = [Side(self.strip, i * _pitch(self.tiling) + r) for r in range(height)]
             self._add_rows(packed, i, j, Step(depth, height, self.tiling.lanes))
             return

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -73,6 +74,7 @@ class Contraction:
         each = count // lanes // column_groups
         with self.b.loop(each) as i:
             self._panel((columns * each + i) * lanes, lanes, rows, row_groups)
+        # Columns that fill no tile get code of their own: masked lanes would slow down every tile.
         rest = count - count // lanes * lanes
 
         def write(start: Index, size: Any) -> None:
@@ -107,13 +109,14 @@ class Contraction:
             if not isinstance(rows, Size):
                 self._tile(start, rows, column, lanes, right, steps, apart)
                 return
+            # An open rest may be nearly a whole tile, and row by row would read the panel as often as that.
             some = rows // FEW * FEW if self.tile[0] > FEW else 0
             for first, count, each in ((0, some, FEW), (some, rows - some, 1)):
                 if isinstance(count, Size):
                     with self.b.loop(count // each) as i:
                         self._tile(start + first + i * each, each, column, lanes, right, steps, apart)
 
-        count, height = _product(self.rows[0]), self.tile[0]
+        count, height = size_of(self.rows[0]), self.tile[0]
         each = count // height // groups
         with self.b.loop(each) as i:
             write((group * each + i) * height, height)
@@ -123,6 +126,7 @@ class Contraction:
         """Where some columns of the right side are read, with which steps, and how far apart they are."""
         _, apart = self.columns
         side = Side(self.right.buffer, self.right.start + column * apart)
+        # The panel is as wide as a tile, so an open number of lanes cannot be packed.
         if self.panel is None or isinstance(lanes, Size):
             return side, self.steps, apart
         width = self.tile[1]
@@ -136,6 +140,7 @@ class Contraction:
     ) -> None:
         """The sums of some rows and columns."""
         left = [Side(self.left.buffer, self.left.start + place) for place in self._rows(row, rows)]
+        # Only lanes whose number is known are sure to fit into the stage.
         stage = None if isinstance(lanes, Size) else self.stage
 
         def finished(r: int, lane: Any, value: Value) -> None:
@@ -148,9 +153,8 @@ class Contraction:
             sides = [Side(right.buffer, right.start + j * apart) for j in range(lanes)]
             add_dots(self.b, left, sides, steps[0].extent, finished, self.vector)
         else:
-            add_tile(
-                self.b, lanes, left, right, steps, finished, lane_stride=apart, begin=self._begin(row, column)
-            )
+            begin = self._begin(row, column)
+            add_tile(self.b, lanes, left, right, steps, finished, lane_stride=apart, begin=begin)
         if stage is not None:
             self._hand_on(stage, row, rows, column, lanes)
 
@@ -200,10 +204,3 @@ def _pieces(size: Any, lanes: int) -> list[Any]:
             out.append(lanes)
             size -= lanes
     return [*out, size] if size else out
-
-
-def _product(shape: Shape) -> Any:
-    total: Any = 1
-    for size in shape:
-        total = total * size
-    return total

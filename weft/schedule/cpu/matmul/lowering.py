@@ -16,15 +16,15 @@ from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.index import Index
 from weft.loop.ir import Value
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.arrays import Array, Shape
+from weft.schedule.cpu.epilogues import Epilogue, add_parts, anchors, storing
 from weft.schedule.cpu.machine import machine_of
 from weft.schedule.cpu.matmul.blas import lower_large, suits_blas
 from weft.schedule.cpu.matmul.blocks import Blocks
-from weft.schedule.cpu.matmul.epilogue import Epilogue, add_parts, anchors, storing
 from weft.schedule.cpu.matmul.loops import Contraction
 from weft.schedule.cpu.matmul.plan import FEW_ROWS, Matrices, Tiling, tile
 from weft.schedule.cpu.matmul.tile import Side, Step
+from weft.schedule.extents import sum_dtype
 from weft.schedule.pointwise.rules import Indices
 from weft.schedule.writer import Kernel, Writer, unflattened
 
@@ -72,20 +72,11 @@ def _folded(batch: Shape, a: Array, b: Array) -> tuple[Shape, Array, Array]:
     a, b = (broadcast_batch(x, batch) for x in (a, b))
     axes = len(batch)
     while axes and _is_still(b, axes - 1) and a.strides[axes - 1] == a.strides[axes] * a.shape[axes]:
-        rows = a.shape[axes - 1] * a.shape[axes]
-        a = Array(
-            a.buffer,
-            (*a.shape[: axes - 1], rows, a.shape[-1]),
-            (*a.strides[: axes - 1], *a.strides[axes:]),
-            a.offset,
-        )
-        b = Array(
-            b.buffer,
-            (*b.shape[: axes - 1], *b.shape[axes:]),
-            (*b.strides[: axes - 1], *b.strides[axes:]),
-            b.offset,
-        )
-        axes -= 1
+        lead, rows = axes - 1, a.shape[axes - 1] * a.shape[axes]
+        strides = [(*x.strides[:lead], *x.strides[axes:]) for x in (a, b)]
+        a = Array(a.buffer, (*a.shape[:lead], rows, a.shape[-1]), strides[0], a.offset)
+        b = Array(b.buffer, (*b.shape[:lead], *b.shape[axes:]), strides[1], b.offset)
+        axes = lead
     return batch[:axes], a, b
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from weft.base.dtypes import DType
 from weft.base.sizes import Size
-from weft.schedule.accumulation import sum_dtype
 from weft.schedule.cpu.machine import Machine
+from weft.schedule.extents import is_number, sum_dtype
 
 UNKNOWN = 64  # what a named size is taken for
 TASK = 1.5e6  # operations that are worth a thread's attention
@@ -123,7 +123,7 @@ def tile(
     else:
         pack = pack and q.k // chunks * lanes * _bytes(q) <= 4 * PANEL_BYTES
         pack_left = False
-        groups = _groups(q, rows, lanes, want, few if pack and not _is_one(q.right[1]) else want)
+        groups = _groups(q, rows, lanes, want, few if pack and not is_number(q.right[1], 1) else want)
         if in_loop and not (pack or turned):
             groups = _groups_of_rows(q, rows, groups)
     few_tile = _few_tile(q, machine) if pack and not depth and may_turn else None
@@ -140,15 +140,11 @@ def _cost(p: Matrices, machine: Machine) -> float:
         return float("inf") if not isinstance(p.m, Size) else 0.0
     # Two vectors of products a cycle.
     compute = m * ceil(n / width) * k / 2
-    if not _is_one(p.right[1]) and m > 4:
+    if not is_number(p.right[1], 1) and m > 4:
         compute += k * n * TURN
-    elif not _is_one(p.right[1]):
+    elif not is_number(p.right[1], 1):
         compute += m * n * k * GATHER
     return compute + (m * k * TURN if _packs_left(p) else 0)
-
-
-def _is_one(stride: Any) -> bool:
-    return not isinstance(stride, Size) and stride == 1
 
 
 def _is_half(p: Matrices) -> bool:
@@ -163,7 +159,7 @@ def _bytes(p: Matrices) -> int:
 
 def _prefers_dots(p: Matrices, machine: Machine) -> bool:
     """Whether both sides lie in order along k, and sums are so long that adding lanes up costs little."""
-    if not (_is_one(p.left[1]) and _is_one(p.right[0])) or _is_one(p.right[1]):
+    if not (is_number(p.left[1], 1) and is_number(p.right[0], 1)) or is_number(p.right[1], 1):
         return False
     few = min(known(p.m), known(p.n))
     width = machine.lanes(sum_dtype(p.dtype))
@@ -174,7 +170,7 @@ def _few_tile(p: Matrices, machine: Machine) -> tuple[int, int] | None:
     """The tile for few rows, of a number that is open: along k, so that nothing is packed."""
     if not isinstance(p.m, Size) or isinstance(p.n, Size) or known(p.k) * p.n < FEW_WORK:
         return None
-    in_order = _is_one(p.left[1]) and _is_one(p.right[0]) and not _is_one(p.right[1])
+    in_order = is_number(p.left[1], 1) and is_number(p.right[0], 1) and not is_number(p.right[1], 1)
     return _dot_tile(p, machine) if in_order and p.k >= machine.lanes(sum_dtype(p.dtype)) else None
 
 
@@ -210,7 +206,7 @@ def _packs(p: Matrices) -> bool:
     """Whether packing pays: where lanes are apart, or panels are used by many rows."""
     if isinstance(p.k, Size):
         return False
-    if not _is_one(p.right[1]) or _is_half(p):
+    if not is_number(p.right[1], 1) or _is_half(p):
         return known(p.m) > 4
     return known(p.m) >= 48 and known(p.k) >= 96
 
@@ -281,8 +277,8 @@ def _block_groups(
     """Groups of rows and of columns that are small enough for scratch memory, with the least packing."""
     tiles, panels = ceil(p.m / rows), ceil(p.n / lanes)
     most, depth = PANEL_BYTES // (_bytes(p) * rows), depth if pack_left else 0
-    right = COPY if _is_one(p.right[1]) else TURN
-    left = READ if not pack_left else COPY if _is_one(p.left[0]) else TURN
+    right = COPY if is_number(p.right[1], 1) else TURN
+    left = READ if not pack_left else COPY if is_number(p.left[0], 1) else TURN
 
     def cost(group: tuple[int, int]) -> float:
         """Cycles for each step, as if all groups were as large as the largest."""

@@ -15,7 +15,7 @@ from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Local, Value
-from weft.schedule.accumulation import sum_dtype, sum_instruction
+from weft.schedule.extents import is_number, sum_dtype, sum_instruction
 
 
 class Step(NamedTuple):
@@ -131,7 +131,7 @@ def pack(
     """
     (extent, stride), *outer = steps[::-1]
     # Where the source lies in order along the sum, reading it so is better than gathering lanes.
-    turns = _is_one(stride) and not _is_one(lane_stride)
+    turns = is_number(stride, 1) and not is_number(lane_stride, 1)
 
     def copy(rest: Sequence[tuple[Any, Any]], at: Index, place: Index) -> None:
         if rest:
@@ -175,7 +175,3 @@ def _turn(
         turn(i * TURNED, TURNED)
     if lanes % TURNED:
         turn(Index.of(lanes - lanes % TURNED), lanes % TURNED)
-
-
-def _is_one(stride: Any) -> bool:
-    return not isinstance(stride, Size) and stride == 1
