@@ -105,7 +105,7 @@ class Runner:
         attributes = attributes_of(
             node, scope.attributes, where, lambda graph: Body(self, graph, scope, where)
         )
-        call = Call(node.op_type, domain, version, title, attributes, used, self.facts)
+        call = Call(node.op_type, domain, version, title, tuple(used), attributes, self.facts)
         inputs = [self._look_up(name, scope, where) if name else None for name in node.input]
         path = ".".join(filter(None, title.split("/")))
         with self._told(call), placed(Location(self.file, number, node.op_type, path)):
@@ -181,16 +181,14 @@ class Runner:
         """The outputs of a node whose inputs are known, as constants."""
         with not_capturing(), np.errstate(all="ignore"):
             given = [self.tensor(self._value(x)) for x in inputs]
-            results = _as_list(entry.handler(call, *given))
-            return [self.kept(self._moved(entry, call, given, x)) for x in results]
+            return [self.kept(self._moved(entry, given, x)) for x in entry.run(call, given)]
 
     def _emitted(
         self, entry: Entry, call: Call, inputs: Sequence[Any], sources: frozenset[str], later: Any = None
     ) -> list[Any]:
         """The outputs of a node as values of the graph."""
         given = [self.tensor(x) for x in inputs]
-        results = _as_list(entry.handler(call, *given))
-        made = [self._moved(entry, call, given, x) for x in results]
+        made = [self._moved(entry, given, x) for x in entry.run(call, given)]
         for i, x in enumerate(made):
             for tensor in x if isinstance(x, list) else [x]:
                 self._note(tensor, sources, None if later is None or isinstance(x, list) else (later, i))
@@ -205,7 +203,7 @@ class Runner:
             compute = None if later is None else lambda: _constant_or_none(later[0]()[later[1]])
             self.facts.note(Fact(tensor, None, compute, fact.narrow, sources))
 
-    def _moved(self, entry: Entry, call: Call, given: Sequence[Any], x: Any) -> Any:
+    def _moved(self, entry: Entry, given: Sequence[Any], x: Any) -> Any:
         """A result of an operator that merely moves elements: it has the narrow type of the first input."""
         if not entry.moves or not given:
             return x
@@ -297,7 +295,3 @@ def _folds(x: Any) -> bool:
     if isinstance(x, list):
         return all(map(_folds, x))
     return x.folds if isinstance(x, Constant) else not isinstance(x, Tensor)
-
-
-def _as_list(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, tuple) else [result]

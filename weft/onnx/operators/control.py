@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import weft
@@ -10,22 +11,20 @@ from weft import Tensor
 from weft.base.sizes import Size
 from weft.errors import WeftError
 from weft.interop.forms.control import scanned
-from weft.onnx.operators.registry import Call, Subgraph, UnknownValueError, operator
+from weft.onnx.operators.registry import Call, Subgraph, UnknownValueError, enter_handlers, operator
 from weft.transform.control.flat import run_while
 
 _MOST_ROUNDS = 1000  # of a loop that is written out
 
 
 @operator("If", folds=False)
-def branch(call: Call, condition: Tensor) -> tuple[Any, ...]:
+def branch(call: Call, condition: Tensor, *, then_branch: Subgraph, else_branch: Subgraph) -> tuple[Any, ...]:
     """One of two graphs, as a condition says."""
-    yes: Subgraph = call.attribute("then_branch")
-    no: Subgraph = call.attribute("else_branch")
     known = call.known(condition)
     if known is not None:
-        return tuple((yes if known.reshape(-1)[0] else no)())
+        return tuple((then_branch if known.reshape(-1)[0] else else_branch)())
     try:
-        return tuple(weft.cond(condition.reshape(()), lambda: yes(), lambda: no()))
+        return tuple(weft.cond(condition.reshape(()), lambda: then_branch(), lambda: else_branch()))
     except UnknownValueError:
         raise
     except WeftError as error:  # of different structure or types: only one of them can be imported
@@ -36,57 +35,50 @@ def branch(call: Call, condition: Tensor) -> tuple[Any, ...]:
 
 
 @operator("Loop", folds=False)
-def loop(call: Call, most: Tensor | None, going: Tensor | None, *states: Any) -> tuple[Any, ...]:
+def loop(
+    call: Call, most: Tensor | None, going: Tensor | None, *states: Any, body: Subgraph
+) -> tuple[Any, ...]:
     """A graph run again and again, up to a number of times, as long as a condition holds."""
-    body: Subgraph = call.attribute("body")
-    kept = _Loop(call, body, most, going, list(states))
-    return tuple(kept.run())
+    return tuple(_Loop(call, body, most, going, list(states)).run())
 
 
+@dataclass
 class _Loop:
-    def __init__(
-        self, call: Call, body: Subgraph, most: Tensor | None, going: Tensor | None, states: list[Any]
-    ) -> None:
-        self.call = call
-        self.body = body
-        self.most = most
-        self.going = going
-        self.states = states
-        self.collected = len(body.output_names) - 1 - len(states)
+    call: Call
+    body: Subgraph
+    most: Tensor | None
+    going: Tensor | None
+    states: list[Any]
+
+    @property
+    def collected(self) -> int:
+        """How many results of the body are stacked."""
+        return len(self.body.output_names) - 1 - len(self.states)
 
     def run(self) -> list[Any]:
         """As a node of the graph where that can be, else written out, round by round."""
-        if self._holds_sequences():
+        if any(not isinstance(s, Tensor) for s in self.states):  # a sequence
             return self._written_out()
         try:
             return self._as_node()
         except WeftError as error:  # a state that changes its shape, or a number that must be known
-            if self._rounds() is None:
-                raise self._unknown(error.message) from error
-        return self._written_out()
+            reason = error.message
+        return self._written_out(reason)
 
-    def _holds_sequences(self) -> bool:
-        return any(not isinstance(s, Tensor) for s in self.states)
-
-    def _rounds(self) -> int | None:
-        """How often the body may run, if that is known."""
-        known = None if self.most is None else self.call.known(self.most)
+    def _rounds(self, reason: str) -> int:
+        """How often the body may run; an error with a reason if that is not known."""
         if self.most is None:
             return _MOST_ROUNDS
-        return None if known is None else int(known.reshape(-1)[0])
-
-    def _unknown(self, reason: str) -> WeftError:
-        return self.call.unknown(self.most, "M", because=reason)
+        known = self.call.known(self.most)
+        if known is None:
+            raise self.call.unknown(self.most, "M", because=reason)
+        return int(known.reshape(-1)[0])
 
     # Written out
 
-    def _written_out(self) -> list[Any]:
-        most = self._rounds()
-        if most is None:
-            raise self._unknown("the states of the loop do not keep their types")
-        states, rows = self.states, list[list[Any]]()
-        going = self.going
-        for i in range(most):
+    def _written_out(self, reason: str = "the states of the loop do not keep their types") -> list[Any]:
+        states, rows, going = self.states, list[list[Any]](), self.going
+        for i in range(self._rounds(reason)):
             if going is not None and not self.call.values(going, "cond").reshape(-1)[0]:
                 break
             if i >= _MOST_ROUNDS:
@@ -111,16 +103,10 @@ class _Loop:
     def _as_node(self) -> list[Any]:
         known = None if self.going is None else self.call.known(self.going)
         always = self.going is None or (known is not None and bool(known.reshape(-1)[0]))
-        if always and self.body.passes_on(1, 0):
-            length = self._length()
-            if length is not None:
-                return self._as_scan(length)
+        length = self.call.sizes(self.most)
+        if always and length is not None and self.body.passes_on(1, 0):
+            return self._as_scan(length.reshape(-1)[0])
         return self._as_while()
-
-    def _length(self) -> Any:
-        """The number of rounds as an int or a size, if it is known."""
-        sizes = None if self.most is None else self.call.sizes(self.most)
-        return None if sizes is None else sizes.reshape(-1)[0]
 
     def _as_scan(self, length: Any) -> list[Any]:
         def step(states: list[Tensor], i: Tensor) -> tuple[list[Tensor], list[Tensor]]:
@@ -153,12 +139,6 @@ class _Loop:
 # Scan
 
 
-@operator("Scan", since=9, folds=False)
-def scan(call: Call, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """A graph run along axes of tensors, whose states go from step to step."""
-    return tuple(_scan(call, list(inputs)))
-
-
 @operator("Scan", until=8, folds=False)
 def scan_batches(call: Call, lengths: Tensor | None, *inputs: Tensor) -> tuple[Tensor, ...]:
     """As in later versions, for each example of a batch."""
@@ -168,7 +148,8 @@ def scan_batches(call: Call, lengths: Tensor | None, *inputs: Tensor) -> tuple[T
     return tuple([weft.stack(list(column)) for column in zip(*examples, strict=True)])
 
 
-def _scan(call: Call, inputs: list[Tensor], *, old: bool = False) -> list[Tensor]:
+def _scan(call: Call, inputs: Sequence[Tensor], *, old: bool = False) -> list[Tensor]:
+    """A graph run along axes of tensors, whose states go from step to step."""
     body: Subgraph = call.attribute("body")
     rows = call.attribute("num_scan_inputs")
     states, xs = inputs[: len(inputs) - rows], inputs[len(inputs) - rows :]
@@ -184,3 +165,6 @@ def _scan(call: Call, inputs: list[Tensor], *, old: bool = False) -> list[Tensor
     last, stacked = outs[: len(states)], outs[len(states) :]
     stacked = [weft.flip(x, axis=0) if d else x for x, d in zip(stacked, backwards, strict=True)]
     return [*last, *[weft.moveaxis(x, 0, axis) for x, axis in zip(stacked, out_axes, strict=True)]]
+
+
+enter_handlers({"Scan": lambda call, *inputs: tuple(_scan(call, inputs))}, since=9, folds=False)

@@ -33,11 +33,10 @@ def _saturated(x: Tensor, zero: Any, low: int, high: int) -> Any:
 @operator("QuantizeLinear")
 def quantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     """``x / scale + zero``, rounded and kept within the limits of the type of zero."""
-    code = call.attribute("output_dtype", 0)
+    code, precision = call.attribute("output_dtype", 0), call.attribute("precision", 0)
     narrow = call.narrow(zero) if zero is not None else call.narrow_type(code) if code else None
     dtype = zero.dtype if zero is not None else call.dtype(code) if code else weft.uint8
     factor = decode(scale, call.narrow(scale))
-    precision = call.attribute("precision", 0)
     work = call.dtype(precision) if precision else factor.dtype
     work = work if weft.isdtype(work, "real floating") else weft.float32
     ratio = x.astype(work) / _spread(call, x, factor.astype(work))
@@ -55,8 +54,7 @@ def quantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = 
 def dequantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Any:
     """``(x - zero) * scale``."""
     factor = decode(scale, call.narrow(scale))
-    code = call.attribute("output_dtype", 0)
-    dtype = call.dtype(code) if code else factor.dtype
+    dtype = call.dtype(call.attribute("output_dtype")) if call.attribute("output_dtype") else factor.dtype
     numbers = decode(x, call.narrow(x))
     if zero is not None:
         start = _spread(call, x, decode(zero, call.narrow(zero)))
@@ -64,17 +62,6 @@ def dequantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None 
             numbers, start = numbers.astype(weft.int32), start.astype(weft.int32)
         numbers = numbers - start
     return numbers.astype(dtype) * _spread(call, x, factor).astype(dtype)
-
-
-@operator("DynamicQuantizeLinear")
-def dynamic_quantize_linear(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """x as uint8 by a scale and zero point that fit its largest and least element; also these two."""
-    low, high = weft.minimum(weft.min(x), 0.0), weft.maximum(weft.max(x), 0.0)
-    scale = (high - low) / 255.0
-    safe = weft.where(scale == 0, 1.0, scale)
-    zero = weft.round(weft.clip(-low / safe, 0.0, 255.0))
-    out = _saturated(x / safe, zero, 0, 255)
-    return out.astype(weft.uint8), scale, zero.astype(weft.uint8)
 
 
 def requantize(total: Tensor, factor: Tensor, zero: Tensor) -> Any:
@@ -108,18 +95,9 @@ def matmul_integer(
 
 
 @operator("QLinearMatMul")
-def qlinear_matmul(
-    call: Call,
-    a: Tensor,
-    a_scale: Tensor,
-    a_zero: Tensor,
-    b: Tensor,
-    b_scale: Tensor,
-    b_zero: Tensor,
-    y_scale: Tensor,
-    y_zero: Tensor,
-) -> Any:
+def qlinear_matmul(call: Call, *given: Tensor) -> Any:
     """A product of quantised numbers, quantised again; the sums in between are exact."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = given
     total = _centred(a, a_zero, rows=True) @ _centred(b, b_zero, rows=False)
     factor = _along(a_scale, rows=True) * _along(b_scale, rows=False) / _along(y_scale, rows=True)
     return requantize(total, factor, y_zero)

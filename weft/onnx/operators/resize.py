@@ -16,9 +16,8 @@ import numpy as np
 import weft
 from weft import Tensor
 from weft.base.sizes import Size
-from weft.onnx.operators.interpolation import Axis, Taps, coordinates, nearest_places, taps_of
+from weft.onnx.operators.interpolation import Axis, Taps, coordinates, inside, nearest_places, taps_of, within
 from weft.onnx.operators.registry import Call, operator
-from weft.onnx.operators.sampling import inside, within
 
 _ALIGNED = ("align_corners", "tf_crop_and_resize")  # where outputs lie depends on the size
 
@@ -31,20 +30,11 @@ def upsample(call: Call, x: Tensor, scales: Tensor | None = None) -> Any:
     return _resize(call, x, list(enumerate(axes)), "asymmetric", "floor")
 
 
-@operator("Resize", until=10)
-def resize_10(call: Call, x: Tensor, scales: Tensor) -> Tensor:
-    """x resized by scales, from the corner on."""
-    return upsample(call, x, scales)  # type: ignore[no-any-return]
+operator("Resize", until=10)(upsample)
 
 
 @operator("Resize", since=11)
-def resize(
-    call: Call,
-    x: Tensor,
-    roi: Tensor | None = None,
-    scales: Tensor | None = None,
-    sizes: Tensor | None = None,
-) -> Any:
+def resize(call: Call, x: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     """x resized by scales, or to sizes."""
     chosen = [a % x.ndim for a in call.attribute("axes", range(x.ndim))]
     transform = call.attribute("coordinate_transformation_mode", "half_pixel")
@@ -57,9 +47,7 @@ def resize(
         axes = _to_sizes(call, lengths, call.ints(sizes, "sizes"))
     else:
         factors = call.values(scales, "scales").tolist()
-        axes = [
-            _scaled(n, f, end - start) for n, f, (start, end) in zip(lengths, factors, crops, strict=True)
-        ]
+        axes = [_scaled(n, f, end - low) for n, f, (low, end) in zip(lengths, factors, crops, strict=True)]
     axes = [replace(axis, start=s, end=e) for axis, (s, e) in zip(axes, crops, strict=True)]
     nearest = call.attribute("nearest_mode", "round_prefer_floor")
     return _resize(call, x, list(zip(chosen, axes, strict=True)), transform, nearest)
@@ -146,11 +134,8 @@ def _interpolated(call: Call, x: Tensor, number: int, axis: Axis, transform: str
         return _between(call, x, number, axis, transform)
     xp = np if axis.known else weft
     taps = taps_of(xp, call, coordinates(xp, transform, axis), axis)
-    out = (
-        _multiply(x, number, axis, taps)
-        if axis.known and len(taps) > 4
-        else _gather(xp, x, number, axis, taps)
-    )
+    many = axis.known and len(taps) > 4
+    out = _multiply(x, number, axis, taps) if many else _gather(xp, x, number, axis, taps)
     return _extrapolated(call, out, number, axis, transform)
 
 
@@ -195,8 +180,6 @@ def _extrapolated(call: Call, x: Tensor, number: int, axis: Axis, transform: str
     if transform != "tf_crop_and_resize":
         return x
     xp = np if axis.known else weft
-    outside = ~inside(xp, coordinates(xp, transform, axis), axis.size)
-    shape = (-1, *(1,) * (x.ndim - number - 1))
-    return weft.where(
-        _constant(outside, weft.bool).reshape(shape), call.attribute("extrapolation_value", 0.0), x
-    )
+    outside = _constant(~inside(xp, coordinates(xp, transform, axis), axis.size), weft.bool)
+    outside = outside.reshape((-1, *(1,) * (x.ndim - number - 1)))
+    return weft.where(outside, call.attribute("extrapolation_value", 0.0), x)

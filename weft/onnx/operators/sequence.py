@@ -38,15 +38,17 @@ def erase(call: Call, items: list[Tensor], position: Tensor | None = None) -> li
 
 
 @operator("SplitToSequence", moves=True)
-def split_to_sequence(call: Call, x: Tensor, parts: Tensor | None = None) -> list[Tensor]:
+def split_to_sequence(
+    call: Call, x: Tensor, parts: Tensor | None = None, *, axis: int = 0, keepdims: int = 1
+) -> list[Tensor]:
     """Cut along an axis, into parts of a size, of several sizes, or of one element."""
-    axis = call.attribute("axis", 0) % x.ndim
+    axis %= x.ndim
     total = x.shape[axis]
     if isinstance(total, Size):
         raise call.error(f"the size of axis {axis} must be known, got {total}", "fix it with sizes=")
     if parts is None:
         pieces = cut(x, axis, (1,) * total)
-        return pieces if call.attribute("keepdims", 1) else [weft.squeeze(p, axis=axis) for p in pieces]
+        return pieces if keepdims else [weft.squeeze(p, axis=axis) for p in pieces]
     sizes = call.ints(parts, "split")
     if parts.ndim == 0:
         step = sizes[0]
@@ -54,17 +56,9 @@ def split_to_sequence(call: Call, x: Tensor, parts: Tensor | None = None) -> lis
     return cut(x, axis, sizes)
 
 
-@operator("ConcatFromSequence", moves=True)
-def concat_from_sequence(call: Call, items: list[Tensor]) -> Any:
-    """All tensors joined along an axis, or along a new one."""
-    axis = call.attribute("axis")
-    return weft.stack(items, axis=axis) if call.attribute("new_axis", 0) else weft.concat(items, axis=axis)
-
-
 @operator("SequenceMap", folds=False)
-def sequence_map(call: Call, items: Any, *others: Any) -> tuple[list[Any], ...]:
+def sequence_map(call: Call, items: Any, *others: Any, body: Subgraph) -> tuple[list[Any], ...]:
     """What a graph gives for each tensor."""
-    body: Subgraph = call.attribute("body")
     rows = [body(x, *[o[i] if isinstance(o, list) else o for o in others]) for i, x in enumerate(items)]
     return tuple([list(column) for column in zip(*rows, strict=True)] or [[] for _ in call.outputs])
 
@@ -77,7 +71,15 @@ def get_element(call: Call, x: Any) -> Any:
     return x
 
 
-enter_handlers({"SequenceConstruct": lambda call, *inputs: list(inputs)}, moves=True)
+enter_handlers(
+    {
+        "SequenceConstruct": lambda call, *inputs: list(inputs),
+        "ConcatFromSequence": lambda call, items, *, axis, new_axis=0: (
+            weft.stack(items, axis=axis) if new_axis else weft.concat(items, axis=axis)
+        ),
+    },
+    moves=True,
+)
 enter_handlers(
     {
         "SequenceEmpty": lambda call: [],

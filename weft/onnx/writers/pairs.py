@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.base.dtypes import bool_, int64
 from weft.interop.forms.elements import highest, lowest
-from weft.onnx.writers.compare import is_finite, write_signbit
+from weft.onnx.writers.elementwise import is_finite, write_signbit
 from weft.onnx.writers.registry import Write, emitted, enter_writers, writer
 from weft.onnx.writers.writer import Ref, Writer, is_float
 
