@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.backends import builder
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, bind, solve
 from weft.base.trees import flatten_like, tree_flatten, tree_map
@@ -14,14 +16,18 @@ from weft.capture.guards import StandIn, same
 from weft.capture.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update
 from weft.capture.slots import GeneratorSlot
 from weft.capture.sources import Argument, Fixed, Source, State
+from weft.capture.version import Version
 from weft.errors import ArgumentError, DtypeError, ShapeError, WeftError
-from weft.io.saved import Saved
+from weft.io.saved import Saved, tensors_of
 from weft.io.trees import Mark
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
+from weft.passes.pipeline import optimize
 from weft.tensor.convert import from_ndarray
 from weft.tensor.creation import asarray
+from weft.tensor.dispatch import recording
 from weft.tensor.generator import Generator, default_generator
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
 _LEAF = tree_flatten(0)[1]
@@ -191,3 +197,40 @@ def marks_in(tree: Any) -> list[Mark]:
     found: list[Mark] = []
     tree_map(found.append, tree, is_leaf=lambda x: isinstance(x, Mark))
     return [mark for mark in found if isinstance(mark, Mark)]
+
+
+# A graph with all that compiles it and finds out what is wrong with a call
+
+
+class Opened:
+    """A graph that is compiled at its first call.
+
+    Attributes:
+        saved: what the file holds.
+        weights: a tensor for each weight.
+        binder: finds the tensors among the arguments of a call.
+        version: what runs it; None before the first call.
+    """
+
+    def __init__(self, saved: Saved, backend: Any = None, weights: dict[str, Any] | None = None) -> None:
+        self.saved = saved
+        build = builder("load_graph", backend, hints={"keep": True})
+        self._build = lambda graph: build(optimize(graph))
+        self.weights: dict[str, Tensor] = tensors_of(saved) if weights is None else weights
+        self.binder = Binder(saved.graph.name, saved)
+        self._program = program_of(saved, self.weights)
+        self.version: Version | None = None
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a call gives."""
+        tensors = self.binder.tensors(args, kwargs)
+        if self.version is None:
+            self.version = Version(self._program, self._build)
+        if thread.capture is not None or any(map(_is_followed, (*tensors, *self.weights.values()))):
+            return self.version.replay(tensors)
+        return self.version(tensors)
+
+
+def _is_followed(x: Tensor) -> bool:
+    """Whether something follows what is computed from a tensor: the tape, or a transform."""
+    return not is_concrete(x._data) or (x._node is not None and recording())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import inspect
 
     from weft.capture.version import Version
-    from weft.io.opened import Opened
+    from weft.io.calls import Opened
     from weft.io.saved import Saved
     from weft.ir.graph import Graph
     from weft.tensor.tensor import Tensor
@@ -119,7 +119,7 @@ class LoadedGraph:
     _backend: Any
 
     def __init__(self, saved: Saved, backend: Any = None) -> None:
-        from weft.io.opened import Opened
+        from weft.io.calls import Opened
 
         self._cached: CachedProgram | None = None
         self._opened: Opened | None = Opened(saved, backend)
@@ -138,7 +138,7 @@ class LoadedGraph:
     def _open(self) -> Opened:
         """All of it."""
         if self._opened is None:
-            from weft.io.opened import Opened
+            from weft.io.calls import Opened
 
             self._opened = Opened(self._read(), self._backend, self.weights)
         return self._opened

@@ -25,11 +25,10 @@ from weft.io.atomic import checked_path
 from weft.io.model import LoadedGraph
 from weft.io.saved import Saved, saved_graph, saved_version, with_weights
 from weft.ir.graph import Graph
-from weft.library.example import example_text
+from weft.library.example import example_text, makefile_text, readme_text
 from weft.library.header import header_text
 from weft.library.linking import find_linker, link
 from weft.library.model import described, model_of
-from weft.library.readme import makefile_text, readme_text
 from weft.library.storage import choose_place, store_beside, store_inside
 from weft.passes.pipeline import optimize
 from weft.passes.simplify import load_rules

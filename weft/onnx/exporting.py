@@ -22,7 +22,7 @@ from weft.io.model import LoadedGraph
 from weft.io.saved import Saved, saved_graph, saved_version, with_weights
 from weft.io.trees import Mark
 from weft.ir.graph import Graph
-from weft.onnx.package import onnx_package
+from weft.onnx.model import onnx_package
 from weft.tensor.autocast import not_casting
 
 _OP = "onnx.export"
@@ -72,8 +72,7 @@ def export(
     ['Gemm']
     """
     onnx_package(_OP)
-    from weft.onnx.export_file import write_model
-    from weft.onnx.export_model import model_of
+    from weft.onnx.export_model import model_of, write_model
 
     where = checked_path(_OP, path)
     _check_settings(opset, updates)

@@ -90,28 +90,30 @@ def _divided(x: Any, y: Any) -> Any:
     return x // y
 
 
-def _arithmetic(name: str, function: Callable[[Any, Any], Any]) -> None:
+def _arithmetic(function: Callable[[Any, Any], Any]) -> Rule:
     def compute(x: Any, y: Any) -> Any:
         return function(_whole(x), _whole(y)) if _integral(x) and _integral(y) else None
 
-    _rules[name] = lambda call, a, b: _each(compute, a, b)
+    return lambda call, a, b: _each(compute, a, b)
 
 
-_arithmetic("Add", operators.add)
-_arithmetic("Sub", operators.sub)
-_arithmetic("Mul", operators.mul)
-_arithmetic("Mod", lambda x, y: None if isinstance(y, Size) or y <= 0 else x % y)
-_arithmetic("Div", _divided)
-_arithmetic("exact Div", lambda x, y: out if (out := _divided(x, y)) is not None and out * y == x else None)
+def _extreme(choose: Callable[[Any, Any], Any]) -> Rule:
+    return lambda call, *arrays: _each(lambda *items: reduce(choose, map(_whole, items)), *arrays)
 
 
-@_rule("Max", "Min")
-def _extreme(call: Call, *arrays: Array) -> Array | None:
-    choose = size_max if call.op == "Max" else size_min
-    return _each(lambda *items: reduce(choose, map(_whole, items)), *arrays)
-
-
-_rules["Neg"] = lambda call, a: _each(operators.neg, a)
+_rules |= {
+    "Add": _arithmetic(operators.add),
+    "Sub": _arithmetic(operators.sub),
+    "Mul": _arithmetic(operators.mul),
+    "Mod": _arithmetic(lambda x, y: None if isinstance(y, Size) or y <= 0 else x % y),
+    "Div": _arithmetic(_divided),
+    "exact Div": _arithmetic(
+        lambda x, y: out if (out := _divided(x, y)) is not None and out * y == x else None
+    ),
+    "Max": _extreme(size_max),
+    "Min": _extreme(size_min),
+    "Neg": lambda call, a: _each(operators.neg, a),
+}
 
 
 @_rule("Identity", "Floor", "Ceil", "Round", "Abs")
@@ -157,13 +159,6 @@ def _compare(call: Call, a: Array, b: Array) -> Array | None:
     return _each(compute, a, b)
 
 
-@_rule("Where")
-def _where(call: Call, test: Array, a: Array, b: Array) -> Array | None:
-    if _holds_sizes(test):
-        return None
-    return _each(lambda t, x, y: x if t else y, test, a, b)
-
-
 # Moving
 
 
@@ -203,14 +198,16 @@ def _slice(call: Call, a: Array, *rest: Array) -> Array | None:
     return a[start:stop:step]
 
 
-@_rule("Concat")
-def _concat(call: Call, *arrays: Array) -> Array:
-    return np.concatenate(arrays, axis=call.attribute("axis", 0))
-
-
-@_rule("Unsqueeze")
-def _unsqueeze(call: Call, a: Array, axes: Array | None = None) -> Array:
-    return np.expand_dims(a, tuple(_told(call, "axes", axes) or ()))
+_rules |= {
+    "Where": lambda call, test, a, b: (
+        None if _holds_sizes(test) else _each(lambda t, x, y: x if t else y, test, a, b)
+    ),
+    "Concat": lambda call, *arrays: np.concatenate(arrays, axis=call.attribute("axis", 0)),
+    "Unsqueeze": lambda call, a, axes=None: np.expand_dims(a, tuple(_told(call, "axes", axes) or ())),
+    "Flatten": lambda call, a: (
+        a.reshape(1, -1) if a.ndim < 2 and call.attribute("axis", 1) in (0, -a.ndim) else None
+    ),
+}
 
 
 @_rule("Squeeze")
@@ -224,11 +221,6 @@ def _reshape(call: Call, a: Array, shape: Array) -> Array | None:
     if any(isinstance(x, Size) or x == 0 for x in shape.reshape(-1)):
         return None
     return a.reshape([int(x) for x in shape.reshape(-1)])
-
-
-@_rule("Flatten")
-def _flatten(call: Call, a: Array) -> Array | None:
-    return a.reshape(1, -1) if a.ndim < 2 and call.attribute("axis", 1) in (0, -a.ndim) else None
 
 
 @_rule("Expand")

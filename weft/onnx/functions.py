@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.errors import GraphError
-from weft.onnx.attributes import Attributes
-from weft.onnx.model import versions_of
+from weft.onnx.model import onnx_package, versions_of
 from weft.onnx.operators.registry import Call
-from weft.onnx.package import onnx_package
+from weft.onnx.scope import Attributes
 from weft.onnx.types import code_of
 from weft.tensor.tensor import Tensor
 

@@ -12,8 +12,7 @@ from weft.errors import ArgumentError, GradientError
 from weft.ops.op import OPS, NoGradient, Op, Sample, type_of
 from weft.tensor.tensor import Tensor, wrap
 from weft.testing.compare import assert_close
-from weft.testing.gradcheck import gradcheck, gradgradcheck
-from weft.testing.vmapcheck import check_vmap
+from weft.testing.gradcheck import check_vmap, gradcheck, gradgradcheck
 
 
 def check_op(

@@ -1,14 +1,48 @@
-"""The runner: takes steps on the batches of a feed, and knows whether one is half done."""
+"""The runner: takes steps on the batches of a feed, knows whether one is half done, and notes Ctrl-C."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from types import FrameType
 from typing import Any
 
 from weft.train.feed import Feed, batch_size
 from weft.train.metrics import Means
 from weft.train.step import Compiled, Recipe
+
+
+class Interrupt:
+    """Notes Ctrl-C inside a ``with`` block; outside the main thread it leaves signals alone.
+
+    Attributes:
+        asked: whether there was one.
+
+    >>> from weft.train.runner import Interrupt
+    >>> with Interrupt() as interrupt:
+    ...     interrupt.asked
+    False
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
 
 
 class Runner:

@@ -16,14 +16,20 @@ import weft
 from weft.base.tracebacks import edge
 from weft.errors import ArgumentError, DomainError
 from weft.train.callbacks import Best, Callback, monitored
-from weft.train.checkpoints import Checkpoints
+from weft.train.checkpoints import (
+    FORMAT,
+    Checkpoints,
+    check_parts,
+    load_parts,
+    parts_state,
+    random_state,
+    set_random_state,
+)
 from weft.train.feed import Feed
-from weft.train.interrupt import Interrupt
 from weft.train.logs import Log, check_kinds, open_logs
 from weft.train.metrics import Means, Metric, named_metrics
 from weft.train.progress import Progress, Silent, as_text, make_progress
-from weft.train.runner import Runner
-from weft.train.state import FORMAT, check_parts, load_parts, parts_state, random_state, set_random_state
+from weft.train.runner import Interrupt, Runner
 from weft.train.step import Recipe, split_batch
 
 Row = dict[str, Any]

@@ -1,6 +1,6 @@
 """What a picture shows: boxes, arrows between them, and clusters of boxes by module and region.
 
-A diagram is made from a captured graph or from a tensor's dynamic graph; ``weft.viewer.dot_text`` and
+A diagram is made from a captured graph or from a tensor's dynamic graph; ``weft.viewer.drawing`` and
 ``weft.viewer.drawing`` know nothing but diagrams.
 """
 

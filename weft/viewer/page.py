@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
+import linecache
+import os
 import tempfile
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -21,7 +23,6 @@ from weft.errors import ArgumentError
 from weft.viewer.costs import list_kernels, memory_timeline, take_profile
 from weft.viewer.dynamic import add_dynamic
 from weft.viewer.play import play_graph
-from weft.viewer.sources import read_sources
 from weft.viewer.subject import Args, Subject, subject_of
 from weft.viewer.table import Table
 
@@ -136,3 +137,25 @@ def _address(code: str) -> str:
 def _script_text(data: Any) -> str:
     """JSON that may stand in an element of a page: nothing in it ends the element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+AROUND = 60  # lines that are kept before and after those that are needed, where a file is long
+WHOLE = 1500  # lines of a file that is kept as a whole
+
+
+def read_sources(files: Sequence[str], records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each file its name, path, and the lines that are needed, from the number ``first`` on."""
+    used: dict[int, set[int]] = {}
+    for record in records:
+        if "at" in record:
+            used.setdefault(record["at"][0], set()).add(record["at"][1])
+    return [_read(path, used.get(i, set())) for i, path in enumerate(files)]
+
+
+def _read(path: str, used: set[int]) -> dict[str, Any]:
+    lines = [line.rstrip("\n") for line in linecache.getlines(path)]
+    first = 1
+    if len(lines) > WHOLE and used:
+        first = max(1, min(used) - AROUND)
+        lines = lines[first - 1 : max(used) + AROUND]
+    return {"name": os.path.basename(path), "path": path, "first": first, "lines": lines}

@@ -9,8 +9,7 @@ from typing import Any
 from weft.errors import ArgumentError
 from weft.ops.products import dot as inner_product
 from weft.viewer.diagram import Diagram, diagram_of
-from weft.viewer.dot_text import dot_text, has_graphviz, run_graphviz
-from weft.viewer.drawing import draw_svg
+from weft.viewer.drawing import dot_text, draw_svg, has_graphviz, run_graphviz
 
 FORMS = ("dot", "svg", "png", "pdf")
 

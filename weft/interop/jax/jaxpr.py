@@ -14,14 +14,14 @@ from weft.capture.importing import Importer, placed
 from weft.errors import ArgumentError
 from weft.interop.forms.elements import astype
 from weft.interop.jax.calls import Call, is_key, lax, type_of_aval
-from weft.interop.jax.lax import control, elementwise, index, linalg, random, reduce, shape, window
+from weft.interop.jax.lax import control, elementwise, index, linalg, random, reduce, shape
 from weft.interop.optional import need
 from weft.ir.graph import Graph
 from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.tensor.tensor import Tensor
 
-FAMILIES = (control, elementwise, index, linalg, random, reduce, shape, window)  # they fill the table
+FAMILIES = (control, elementwise, index, linalg, random, reduce, shape)  # they fill the table
 
 
 @public

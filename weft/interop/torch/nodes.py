@@ -10,16 +10,16 @@ import weft
 from weft.base.size_bounds import positive
 from weft.capture.importing import placed
 from weft.errors import CaptureError
-from weft.interop.forms.control import repeated, scanned
 from weft.interop.forms.elements import astype
-from weft.interop.torch.aten import backward, elementwise, index, making, network, recurrent, reduce, shape
+from weft.interop.forms.loops import repeated, scanned
+from weft.interop.torch.aten import backward, elementwise, index, network, reduce, shape
 from weft.interop.torch.calls import Call, aten, rule_name
 from weft.interop.torch.places import location_of, package_folder
 from weft.interop.torch.tensors import from_torch, weft_dtype
 from weft.ir.location import Location
 from weft.tensor.tensor import Tensor
 
-FAMILIES = (backward, elementwise, index, making, network, recurrent, reduce, shape)  # they fill the table
+FAMILIES = (backward, elementwise, index, network, reduce, shape)  # they fill the table
 
 _MEMORY = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 

@@ -10,7 +10,7 @@ import weft
 from weft import Tensor
 from weft.base.sizes import Size
 from weft.errors import WeftError
-from weft.interop.forms.control import scanned
+from weft.interop.forms.loops import scanned
 from weft.onnx.operators.registry import Call, Subgraph, UnknownValueError, enter_handlers, operator
 from weft.transform.control.flat import run_while
 

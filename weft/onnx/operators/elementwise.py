@@ -18,22 +18,10 @@ _UNARY = (
     "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor HardSwish IsNaN Log Mish Neg Reciprocal"
     " Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh"
 )
-_BINARY = {
-    "Add": weft.add,
-    "And": weft.logical_and,
-    "BitwiseAnd": weft.bitwise_and,
-    "BitwiseOr": weft.bitwise_or,
-    "BitwiseXor": weft.bitwise_xor,
-    "Equal": weft.equal,
-    "Greater": weft.greater,
-    "GreaterOrEqual": weft.greater_equal,
-    "Less": weft.less,
-    "LessOrEqual": weft.less_equal,
-    "Mul": weft.mul,
-    "Or": weft.logical_or,
-    "Sub": weft.sub,
-    "Xor": weft.logical_xor,
-}
+_BINARY = {name: name.lower() for name in ("Add", "Sub", "Mul", "Equal", "Greater", "Less")}
+_BINARY |= {"GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal"}
+_BINARY |= {name: f"logical_{name.lower()}" for name in ("And", "Or", "Xor")}
+_BINARY |= {f"Bitwise{name}": f"bitwise_{name.lower()}" for name in ("And", "Or", "Xor")}
 
 
 def _unary(function: Callable[[Any], Any]) -> Handler:
@@ -89,7 +77,7 @@ def is_infinite(call: Call, x: Tensor, *, detect_positive: int = 1, detect_negat
 
 
 enter_handlers({name: _unary(getattr(weft, name.lower())) for name in _UNARY.split()})
-enter_handlers({name: _binary(function) for name, function in _BINARY.items()})
+enter_handlers({name: _binary(getattr(weft, own)) for name, own in _BINARY.items()})
 enter_handlers({"Identity": lambda call, x: x}, moves=True)
 enter_handlers(
     {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import weft
 from weft import Tensor
-from weft.interop.forms.recurrent import State, Step, product, steps_along
+from weft.interop.forms.loops import State, Step, product, steps_along
 from weft.onnx.operators.registry import Call, operator
 
 Activation = Callable[[Any], Any]

@@ -8,8 +8,7 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.interop.forms.elements import floating
-from weft.interop.forms.reduce import reduced, running
-from weft.interop.forms.statistics import moments
+from weft.interop.forms.reduce import moments, reduced, running
 from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 Reduce = Callable[[str, Tensor], Tensor]  # along the axes of a call

@@ -11,27 +11,9 @@ from weft.onnx.writers.registry import OPS
 from weft.onnx.writers.writer import Ref, Writer, is_float
 from weft.ops.op import Op
 
-_OPERATORS = {
-    "add": "Add",
-    "sub": "Sub",
-    "mul": "Mul",
-    "abs": "Abs",
-    "min": "Min",
-    "max": "Max",
-    "sqrt": "Sqrt",
-    "floor": "Floor",
-    "round": "Round",
-    "exp": "Exp",
-    "log": "Log",
-    "sin": "Sin",
-    "cos": "Cos",
-    "tanh": "Tanh",
-    "pow": "Pow",
-    "eq": "Equal",
-    "lt": "Less",
-    "le": "LessOrEqual",
-    "select": "Where",
-}
+_SAME = "add sub mul abs min max sqrt floor round exp log sin cos tanh pow"
+_OPERATORS = {name: name.capitalize() for name in _SAME.split()}
+_OPERATORS |= {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "select": "Where"}
 _WRITERS = {
     "rem": "fmod",
     "neg": "neg",
@@ -64,6 +46,8 @@ class Emitter:
         self.w = w
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("constant", "cast"):
+            return getattr(self.w, name)
         if name in _OPERATORS:
             return lambda *xs: self.w.emit(_OPERATORS[name], *xs)
         if name in _WRITERS:
@@ -82,14 +66,6 @@ class Emitter:
     def dtype(self, x: Ref) -> DType:
         """The dtype of a value."""
         return x.dtype
-
-    def constant(self, value: Any, dtype: DType) -> Ref:
-        """A constant."""
-        return self.w.constant(value, dtype)
-
-    def cast(self, x: Ref, dtype: DType) -> Ref:
-        """x in another dtype."""
-        return self.w.cast(x, dtype)
 
     def div(self, x: Any, y: Any) -> Any:
         """x / y; of integers towards zero."""
