@@ -9,18 +9,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from weft.cli.arguments import Commands, add_sizes, chosen_sizes, signature
+from weft.cli.arguments import Commands, add_command, add_sizes, chosen_sizes, signature
 
 
 def add(commands: Commands) -> None:
     """Describe the command."""
-    parser = commands.add_parser("info", help="tell what a file holds")
-    parser.add_argument("file", help="a graph (.weft), or an ONNX model (.onnx)")
+    parser = add_command(commands, "info", "tell what a file holds", run)
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--graph", action="store_true", help="print the text of the graph")
     parser.add_argument("--verify", action="store_true", help="read all data, and compare its checksums")
     add_sizes(parser, "values of named sizes, for bytes and operations")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

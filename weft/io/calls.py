@@ -95,11 +95,11 @@ class Binder:
         parameters = saved.signature.parameters.values()
         positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         plain = all(isinstance(x, Mark) for x in saved.arguments.values())
-        self._is_plain = plain and list(saved.arguments) == positional[: len(self.leaves)]
+        self.is_plain = plain and list(saved.arguments) == positional[: len(self.leaves)]
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors in the order of the graph's arguments."""
-        if self._is_plain and not kwargs and len(args) == len(self.leaves):
+        if self.is_plain and not kwargs and len(args) == len(self.leaves):
             given: Sequence[Any] = args
         else:
             given = self._bound(args, kwargs)

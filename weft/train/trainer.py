@@ -28,7 +28,7 @@ from weft.train.checkpoints import (
 from weft.train.feed import Feed
 from weft.train.logs import Log, check_kinds, open_logs
 from weft.train.metrics import Means, Metric, named_metrics
-from weft.train.progress import Progress, Silent, as_text, make_progress
+from weft.train.progress import Progress, as_text, make_progress
 from weft.train.runner import Interrupt, Runner
 from weft.train.step import Recipe, split_batch
 
@@ -123,19 +123,8 @@ class Trainer:
         if scheduler_every not in ("epoch", "step"):
             message = f'scheduler_every must be "epoch" or "step", got {scheduler_every!r}'
             raise DomainError("Trainer", message)
-        recipe = Recipe(
-            model=model,
-            loss=loss,
-            optimizer=optimizer,
-            forward=forward,
-            metrics=named_metrics(metrics),
-            clip_norm=clip_norm,
-            clip_value=clip_value,
-            accumulate=accumulate,
-            autocast=autocast,
-            scaler=scaler,
-            ema=ema,
-        )
+        parts = model, loss, optimizer, forward, named_metrics(metrics)
+        recipe = Recipe(*parts, clip_norm, clip_value, accumulate, autocast, scaler, ema)
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler
@@ -162,7 +151,7 @@ class Trainer:
         self._means = Means()  # of this epoch
         self._lately = Means()  # since the last row of the logs
         self._logs: list[Log] = []
-        self._progress: Progress = Silent()
+        self._progress = Progress()
         self._interrupt = Interrupt()
         self._mark: Row | None = None  # what the state was before something that has not ended yet
         self._saved = -1  # the step of the last checkpoint
