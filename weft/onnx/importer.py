@@ -19,7 +19,7 @@ from weft.capture.importing import Importer, placed
 from weft.errors import GraphError, ShapeError, WeftError
 from weft.ir.location import Location
 from weft.onnx.facts import NOTHING, Array, Constant, Fact, Facts, constant_of_sizes
-from weft.onnx.following import follow
+from weft.onnx.following import follow, follow_moves
 from weft.onnx.functions import Functions
 from weft.onnx.model import array_of, dense_of
 from weft.onnx.operators.registry import Call, Entry, find_handler
@@ -165,9 +165,11 @@ class Runner:
     def _run_handler(self, entry: Entry, call: Call, inputs: Sequence[Any]) -> list[Any]:
         sources = NOTHING.union(*[self._sources(x) for x in inputs])
         if any(isinstance(x, Constant) and x.holds_sizes for x in inputs):
-            followed = follow(call, inputs) if all(map(_is_single, inputs)) else None
-            if followed is not None:
-                return list(followed)
+            if all(map(_is_single, inputs)):
+                followed = follow(call, inputs)
+                followed = followed or follow_moves(call, inputs, lambda xs: self._folded(entry, call, xs))
+                if followed is not None:
+                    return list(followed)
         elif entry.folds and all(map(self._is_known, inputs)):
             if all(map(_folds, inputs)):
                 return self._folded(entry, call, inputs)

@@ -113,19 +113,15 @@ def write_conv_transpose(
     """The transpose of a convolution."""
     if not _is_plain(x, weight, bias):
         return None
-    rank = x.ndim - 2
-    strides, pads, extra, dilations = (
-        per_axis("onnx.export", name, settings[name], rank, 0)
-        for name in ("stride", "padding", "output_padding", "dilation")
-    )
+    names = {
+        "stride": "strides",
+        "padding": "pads",
+        "output_padding": "output_padding",
+        "dilation": "dilations",
+    }
+    attrs: dict[str, Any] = {
+        own: per_axis("onnx.export", n, settings[n], x.ndim - 2, 0) for n, own in names.items()
+    }
+    attrs["pads"] = (*attrs["pads"], *attrs["pads"])
     inputs = (x, weight) if bias is None else (x, weight, bias)
-    return w.emit(
-        "ConvTranspose",
-        *inputs,
-        kernel_shape=weight.shape[2:],
-        strides=strides,
-        pads=(*pads, *pads),
-        output_padding=extra,
-        dilations=dilations,
-        group=groups,
-    )
+    return w.emit("ConvTranspose", *inputs, kernel_shape=weight.shape[2:], group=groups, **attrs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log, pi, sqrt
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
@@ -64,13 +64,6 @@ def write_log1p(w: Writer, x: Ref) -> Any:
     return w.emit("Where", w.emit("Less", w.emit("Abs", x), 0.5), near, far)
 
 
-@writer("angle")
-def write_angle(w: Writer, x: Ref) -> Any:
-    """0 for positive numbers, pi for negative ones."""
-    side = w.emit("Where", w.emit("Less", x, 0), w.constant(pi, x.dtype), w.constant(0, x.dtype))
-    return w.emit("Where", w.emit("IsNaN", x), x, side)
-
-
 enter_writers(
     {
         "floor": _of_floats("Floor"),
@@ -80,7 +73,6 @@ enter_writers(
         "log10": _logarithm(10),
         "positive stop_gradient": lambda w, x: x,
         "neg": lambda w, x: w.emit("Sub", 0, x) if kind(x.dtype) == "u" else w.emit("Neg", x),
-        "square": lambda w, x: w.emit("Mul", x, x),
         "rsqrt": lambda w, x: w.emit("Reciprocal", w.emit("Sqrt", x)),
         "relu": lambda w, x: w.emit("Relu", x) if is_float(x) else w.emit("Max", x, 0),
         "exp2": lambda w, x: w.emit("Pow", w.constant(2, x.dtype), x),

@@ -12,7 +12,7 @@ from weft.onnx.writers.writer import Ref, Writer, is_float, same_dtype
 # Activations
 
 
-def _activation(operator: str, *, since: int = 13, **attrs: float) -> Write:
+def _activation(operator: str, *, since: int = 13, **attrs: Any) -> Write:
     """One operator on floats, from an opset on."""
     return lambda w, x: w.emit(operator, x, **attrs) if w.opset >= since and is_float(x) else None
 
@@ -27,13 +27,13 @@ composite_writer("mish")(_activation("Mish", since=18))
 @composite_writer("gelu")
 def write_gelu(w: Writer, x: Ref, approximate: str) -> Any:
     """One operator from opset 20 on."""
-    return w.emit("Gelu", x, approximate=approximate) if w.opset >= 20 and is_float(x) else None
+    return _activation("Gelu", since=20, approximate=approximate)(w, x)
 
 
 @composite_writer("leaky_relu")
 def write_leaky_relu(w: Writer, x: Ref, negative_slope: float) -> Any:
     """x, times a slope where it is negative."""
-    return w.emit("LeakyRelu", x, alpha=negative_slope) if is_float(x) else None
+    return _activation("LeakyRelu", alpha=negative_slope)(w, x)
 
 
 # Attention
@@ -84,32 +84,21 @@ _RESIZES = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bi
 
 
 @composite_writer("interpolate")
-def write_interpolate(
-    w: Writer,
-    x: Ref,
-    size: Any,
-    scale_factor: Any,
-    mode: str,
-    align_corners: bool | None,
-    recompute_scale_factor: bool,
-    antialias: bool,
-) -> Any:
+def write_interpolate(w: Writer, x: Ref, size: Any, scale_factor: Any, mode: str, **settings: Any) -> Any:
     """An image in another size, where sizes and scale are one thing and ONNX rounds alike."""
-    shape = w.type.shape
-    if mode not in _RESIZES or antialias or x.dtype != float32 or not is_known((*x.shape[2:], *shape[2:])):
+    shape, same = w.type.shape, size is not None or settings["recompute_scale_factor"]
+    known = x.dtype == float32 and is_known((*x.shape[2:], *shape[2:]))
+    if mode not in _RESIZES or settings["antialias"] or not known:
         return None
-    if size is None and not recompute_scale_factor and not _is_exact(x.shape[2:], shape[2:], scale_factor):
+    if not same and not _is_exact(x.shape[2:], shape[2:], scale_factor):
         return None
-    return w.emit(
-        "Resize",
-        x,
-        None,
-        None,
-        w.ints(shape),
-        mode=_RESIZES[mode],
-        coordinate_transformation_mode="align_corners" if align_corners else "pytorch_half_pixel",
-        cubic_coeff_a=-0.75,
-    )
+    where = "align_corners" if settings["align_corners"] else "pytorch_half_pixel"
+    attrs: dict[str, Any] = {
+        "mode": _RESIZES[mode],
+        "coordinate_transformation_mode": where,
+        "cubic_coeff_a": -0.75,
+    }
+    return w.emit("Resize", x, None, None, w.ints(shape), **attrs)
 
 
 def _is_exact(sizes: Any, counts: Any, factor: Any) -> bool:

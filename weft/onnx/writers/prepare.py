@@ -7,13 +7,19 @@ and variance nobody asks for, and loops of recurrent layers (``recurrent``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from typing import Any
 
+import weft
+from weft.base.dtypes import float32
 from weft.base.hooks import hooks
 from weft.base.sizes import is_known
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.interpret import run_nodes
+from weft.ir.pattern import Pattern
+from weft.ir.rewrite import Draft
 from weft.ir.types import TensorType
 from weft.onnx.writers.recurrent import recurrent_node
 from weft.onnx.writers.registry import COMPOSITES, stand_in, writer
@@ -114,30 +120,22 @@ def write_batch_norm(w: Writer, x: Ref, *statistics: Ref, given: tuple[str, ...]
     return w.emit("BatchNormalization", x, weight, bias, found["mean"], found["variance"], epsilon=eps)
 
 
-# Finding it: x * scale + shift, with scale = rsqrt(variance + eps) * weight and shift = bias - mean * scale
-
-
-class _Norm(NamedTuple):
-    x: Value
-    statistics: Mapping[str, Value]
-    eps: float
-
-
 def fused(graph: Graph) -> Graph:
     """The graph with a node for each of them."""
-    finder = _Finder(graph)
+    draft = Draft(graph, {})
+    draft.made.update({out: node for node in graph.nodes for out in node.outputs})
     used = {v for node in graph.nodes for v in node.inputs}.union(graph.results)
     nodes = []
     for node in graph.nodes:
-        norm, layer = finder.norm(node), recurrent_node(graph, finder.made, node)
-        if layer is not None:
-            node = layer
-        elif norm is not None:
-            attrs = {"given": tuple(norm.statistics), "eps": norm.eps}
-            node = Node(_NORM, (norm.x, *norm.statistics.values()), attrs, node.outputs, node.location)
-        elif node.op.name == "standardize" and used.isdisjoint(node.outputs[1:]) and _is_last(node):
-            node = Node(_PLAIN, node.inputs, node.attrs, node.outputs[:1], node.location)
-        nodes.append(node)
+        found = recurrent_node(graph, draft.made, node) or _batch_norm(draft, node)
+        if (
+            found is None
+            and node.op.name == "standardize"
+            and used.isdisjoint(node.outputs[1:])
+            and _is_last(node)
+        ):
+            found = Node(_PLAIN, node.inputs, node.attrs, node.outputs[:1], node.location)
+        nodes.append(found or node)
     return graph.replace(nodes=nodes)
 
 
@@ -147,80 +145,44 @@ def _is_last(node: Node) -> bool:
     return bool(axes) and axes == tuple(range(rank - len(axes), rank))
 
 
-class _Finder:
-    """Looks at the nodes that made a value."""
+@cache
+def _norm_patterns() -> list[tuple[tuple[str, ...], Pattern]]:
+    """What ``batch_norm`` is by given statistics, with those that it takes; of a matrix without new axes."""
+    found = []
+    for rank, more in product((3, 2), (("weight", "bias"), ("weight",), ("bias",), ())):
+        names = ("mean", "variance", *more)
+        types = [TensorType((4,) * rank, float32), *[TensorType((4,), float32)] * len(names)]
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.made = {out: node for node in graph.nodes for out in node.outputs}
+        def norm(x: Any, mean: Any, variance: Any, *rest: Any, more: tuple[str, ...] = more) -> Any:
+            return weft.batch_norm(x, mean, variance, **dict(zip(more, rest, strict=True)))
 
-    def norm(self, node: Node) -> _Norm | None:
-        """What a node computes, if it ends a batch normalisation."""
-        if node.op.name != "add" or node.outputs[0].type.ndim < 2:
-            return None
-        for scaled, shift in self._operands(node.outputs[0], "add"):
-            for x, scale in self._operands(scaled, "mul"):
-                found = self._statistics(x, scale, shift)
-                if found is not None and x.type == node.outputs[0].type:
-                    return found
+        graph = optimize(weft.make_graph(norm)(*types), passes=_PASSES)
+        found.append((names, Pattern(graph, loose=True)))
+    return found
+
+
+def _batch_norm(draft: Draft, node: Node) -> Node | None:
+    """The node of a batch normalisation that ends with a node, or None."""
+    if node.op.name != "add" or node.outputs[0].type.ndim < 2:
         return None
+    for names, pattern in _norm_patterns():
+        for bound in pattern.matches(draft, [(pattern.graph.outputs[0], node.outputs[0])], {}):
+            x, *statistics = [bound[v] for v in pattern.graph.inputs]
+            reshaped = [bound[n.outputs[0]] for n in pattern.graph.nodes if n.op.name == "reshape"]
+            eps = [draft.constants[bound[v]] for v in pattern.graph.constants]
+            if (
+                x.type == node.outputs[0].type
+                and _are_of_channels(x, statistics, reshaped)
+                and eps[0].shape == ()
+            ):
+                attrs = {"given": names, "eps": float(eps[0])}
+                return Node(_NORM, (x, *statistics), attrs, node.outputs, node.location)
+    return None
 
-    def _statistics(self, x: Value, scale: Value, shift: Value) -> _Norm | None:
-        found: dict[str, Value | None] = {}
-        for root, weight in [*self._operands(scale, "mul"), (scale, None)]:
-            eps = self._variance(root, found)
-            if eps is None or (weight is not None and not self._channel(weight, "weight", x, found)):
-                continue
-            for centre, bias in [*self._operands(shift, "add"), (shift, None)]:
-                if not self._mean(centre, scale, x, found):
-                    continue
-                if bias is not None and not self._channel(bias, "bias", x, found):
-                    continue
-                statistics = {k: v for k, v in found.items() if v is not None}
-                wanted = TensorType((x.type.shape[1],), x.type.dtype)
-                same = all(v.type == wanted for v in statistics.values())
-                return _Norm(x, statistics, eps) if same and "variance" in statistics else None
-        return None
 
-    def _variance(self, root: Value, found: dict[str, Value | None]) -> float | None:
-        """The eps of rsqrt(variance + eps)."""
-        for (inside,) in self._inputs(root, "rsqrt"):
-            for variance, eps in self._operands(inside, "add"):
-                array = self.graph.constants.get(eps)
-                source = self._reshaped(variance)
-                if array is not None and array.shape == () and source is not None:
-                    found["variance"] = source
-                    return float(array)
-        return None
-
-    def _mean(self, centre: Value, scale: Value, x: Value, found: dict[str, Value | None]) -> bool:
-        """Whether a value is -mean * scale."""
-        for negative, factor in self._operands(centre, "mul"):
-            if factor is scale:
-                for (mean,) in self._inputs(negative, "neg"):
-                    return self._channel(mean, "mean", x, found)
-        return False
-
-    def _channel(self, value: Value, name: str, x: Value, found: dict[str, Value | None]) -> bool:
-        source = self._reshaped(value)
-        fits = source is not None and value.type.shape == (x.type.shape[1], *(1,) * (x.type.ndim - 2))
-        if fits:
-            found[name] = source
-        return fits
-
-    def _reshaped(self, value: Value) -> Value | None:
-        """The vector that a value is, with axes of size 1 after it."""
-        if value.type.ndim == 1:
-            return value
-        for (source,) in self._inputs(value, "reshape"):
-            if source.type.ndim == 1 and is_known(source.type.shape):
-                return source
-        return None
-
-    def _inputs(self, value: Value, op: str) -> list[tuple[Value, ...]]:
-        node = self.made.get(value)
-        return [node.inputs] if node is not None and node.op.name == op else []
-
-    def _operands(self, value: Value, op: str) -> list[tuple[Value, Value]]:
-        """Both orders of the operands of the op that made a value."""
-        return [pair for a, b in self._inputs(value, op) for pair in ((a, b), (b, a))]
+def _are_of_channels(x: Value, vectors: Sequence[Value], reshaped: Sequence[Value]) -> bool:
+    """Whether vectors have an element for each channel of x, and stand there as these do."""
+    channels, dtype = x.type.shape[1], x.type.dtype
+    wanted, spread = TensorType((channels,), dtype), (channels, *(1,) * (x.type.ndim - 2))
+    known = all(v.type == wanted for v in vectors) and (not reshaped or is_known((channels,)))
+    return known and all(v.type.shape == spread for v in reshaped)

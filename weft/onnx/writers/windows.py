@@ -80,24 +80,16 @@ def _with_lead(w: Writer, x: Ref, shape: tuple[Any, ...]) -> Ref:
 
 
 @composite_writer("avg_pool1d", "avg_pool2d", "avg_pool3d")
-def write_avg_pool(
-    w: Writer,
-    x: Ref,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None = None,
-) -> Any:
+def write_avg_pool(w: Writer, x: Ref, stride: Any, count_include_pad: bool, **given: Any) -> Any:
     """The average of each window."""
     assert w.node is not None
     rank = int(w.node.attrs["function"][-2])
-    if x.ndim != rank + 2 or ceil_mode or divisor_override is not None or not is_float(x):
+    plain = not given["ceil_mode"] and given.get("divisor_override") is None
+    if x.ndim != rank + 2 or not plain or not is_float(x):
         return None
-    kernel = per_axis("onnx.export", "kernel_size", kernel_size, rank, 1)
+    kernel = per_axis("onnx.export", "kernel_size", given["kernel_size"], rank, 1)
     steps = kernel if stride is None else per_axis("onnx.export", "stride", stride, rank, 1)
-    pads = per_axis("onnx.export", "padding", padding, rank, 0)
+    pads = per_axis("onnx.export", "padding", given["padding"], rank, 0)
     include = int(count_include_pad and any(pads))
     attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": steps, "pads": (*pads, *pads)}
     return w.emit("AveragePool", x, **attrs, count_include_pad=include)
