@@ -33,39 +33,23 @@ def convolution(call: Call, x: Any, weight: Any, bias: Any, *settings: Any) -> A
 # Pooling
 
 
-def _max_pool(rank: int) -> Rule:
+def _pool(name: str, rank: int, **more: Any) -> Rule:
     def rule(call: Call, x: Any, kernel: Any, stride: Any = (), *settings: Any) -> Any:
         given = [as_tuple(v) for v in (kernel, stride or kernel, *settings)]
-        return tuple(of_rank("max_pool", rank)(x, *given, return_indices=True))
+        return of_rank(name, rank)(x, *given, **more)
 
     return rule
 
 
-def _avg_pool(rank: int) -> Rule:
-    def rule(call: Call, x: Any, kernel: Any, stride: Any = (), *settings: Any) -> Any:
-        return of_rank("avg_pool", rank)(x, *[as_tuple(v) for v in (kernel, stride or kernel, *settings)])
-
-    return rule
-
-
-def _adaptive(name: str, rank: int, **settings: Any) -> Rule:
-    def rule(call: Call, x: Any, output_size: Any) -> Any:
-        return of_rank(f"adaptive_{name}", rank)(x, tuple(output_size), **settings)
-
-    return rule
+def _adaptive(name: str, rank: int, **more: Any) -> Rule:
+    return lambda call, x, output_size: of_rank(f"adaptive_{name}", rank)(x, tuple(output_size), **more)
 
 
 for _rank in (1, 2, 3):
-    aten(f"max_pool{_rank}d_with_indices")(_max_pool(_rank))
-    aten(f"avg_pool{_rank}d")(_avg_pool(_rank))
+    aten(f"max_pool{_rank}d_with_indices")(_pool("max_pool", _rank, return_indices=True))
+    aten(f"avg_pool{_rank}d")(_pool("avg_pool", _rank))
     aten(f"adaptive_max_pool{_rank}d")(_adaptive("max_pool", _rank, return_indices=True))
-aten.enter(
-    {
-        "adaptive_avg_pool1d": _adaptive("avg_pool", 1),
-        "_adaptive_avg_pool2d adaptive_avg_pool2d": _adaptive("avg_pool", 2),
-        "_adaptive_avg_pool3d": _adaptive("avg_pool", 3),
-    }
-)
+    aten(f"adaptive_avg_pool{_rank}d", f"_adaptive_avg_pool{_rank}d")(_adaptive("avg_pool", _rank))
 
 # Normalisation
 
@@ -113,24 +97,16 @@ def _by_batch(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any
     return x * _channels(x, scale) + _channels(x, shift), mean, rstd, variance
 
 
-@aten("native_layer_norm")
-def native_layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """Normalised along the last axes; with the means and the reciprocal deviations."""
-    axes = tuple(range(x.ndim - len(shape), x.ndim))
-    return weft.layer_norm(x, tuple(shape), weight, bias, eps), *moments(x, axes, eps)
-
-
-@aten("native_group_norm")
-def native_group_norm(
-    call: Call, x: Any, weight: Any, bias: Any, n: Any, c: Any, hw: Any, group: int, eps: float
-) -> Any:
-    """Normalised in groups of channels; with the means and the reciprocal deviations."""
-    rows = weft.reshape(x, (x.shape[0], group, -1))
-    return weft.group_norm(x, group, weight, bias, eps), *moments(rows, 2, eps, keepdims=False)
-
-
-aten.enter(
+aten.enter(  # the native ones give the means and the reciprocal deviations, too
     {
+        "native_layer_norm": lambda call, x, shape, weight, bias, eps: (
+            weft.layer_norm(x, tuple(shape), weight, bias, eps),
+            *moments(x, tuple(range(x.ndim - len(shape), x.ndim)), eps),
+        ),
+        "native_group_norm": lambda call, x, weight, bias, n, c, hw, group, eps: (
+            weft.group_norm(x, group, weight, bias, eps),
+            *moments(weft.reshape(x, (x.shape[0], group, -1)), 2, eps, keepdims=False),
+        ),
         "_native_batch_norm_legit.no_stats": lambda call, x, weight, bias, training, momentum, eps: _by_batch(
             x, weight, bias, eps
         )[:3],
@@ -147,14 +123,11 @@ aten.enter(
 # Attention and dropout
 
 
-@aten("native_dropout")
-def native_dropout(call: Call, x: Any, p: float, train: bool | None) -> Any:
-    """x with elements set to zero at random, and which ones stayed."""
-    return dropped(x, p) if train is not False and p else (x, weft.ones(x.shape, dtype=weft.bool))
-
-
 aten.enter(
     {
+        "native_dropout": lambda call, x, p, train: (
+            dropped(x, p) if train is not False and p else (x, weft.ones(x.shape, dtype=weft.bool))
+        ),
         "scaled_dot_product_attention": plain(weft.scaled_dot_product_attention),
         "dropout": plain(weft.dropout),
         "feature_dropout": lambda call, x, p, train: weft.dropout2d(x, p, train) if train else x,
@@ -180,13 +153,12 @@ for _name in ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "
     aten(f"upsample_{_name}", f"upsample_{_name}.vec")(_resized(_name[:-2]))
 
 
-@aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
-def grid_sampler(
-    call: Call, x: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
-    """x at places that a grid tells."""
-    mode = ("bilinear", "nearest", "bicubic")[interpolation_mode]
-    return weft.grid_sample(x, grid, mode, ("zeros", "border", "reflection")[padding_mode], align_corners)
+_BETWEEN, _OUTSIDE = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")(
+    lambda call, x, grid, between, outside, align_corners: weft.grid_sample(
+        x, grid, _BETWEEN[between], _OUTSIDE[outside], align_corners
+    )
+)
 
 
 # Recurrent networks: layers of loops along time, forwards or both ways

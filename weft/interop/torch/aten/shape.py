@@ -65,15 +65,12 @@ aten.enter(
 # Random numbers
 
 
-@aten("randint", "randint.low")
-def randint(call: Call, *args: Any, **options: Any) -> Any:
-    """Whole numbers within limits."""
-    low, high, size = (0, *args) if len(args) == 2 else args
-    return weft.randint(low, high, tuple(size), dtype=call.dtype)
-
-
 aten.enter(
     {
+        "randint": lambda call, high, size, **options: weft.randint(0, high, tuple(size), dtype=call.dtype),
+        "randint.low": lambda call, low, high, size, **options: weft.randint(
+            low, high, tuple(size), dtype=call.dtype
+        ),
         "rand": lambda call, size, **options: weft.rand(tuple(size), dtype=call.dtype),
         "randn": lambda call, size, **options: weft.randn(tuple(size), dtype=call.dtype),
         "rand_like": lambda call, x, **options: weft.rand(x.shape, dtype=call.dtype),
@@ -195,15 +192,11 @@ def _one(x: Any) -> Any:
     return items[0] if len(items) == 1 else items
 
 
-@aten("repeat", "tile")
-def repeat(call: Call, x: Any, repeats: Any) -> Any:
-    """Copies side by side."""
-    missing = len(repeats) - x.ndim
-    return weft.tile(weft.reshape(x, (*[1] * missing, *x.shape)), tuple(repeats))
-
-
 aten.enter(
     {
+        "repeat tile": lambda call, x, repeats: weft.tile(
+            weft.reshape(x, (*[1] * (len(repeats) - x.ndim), *x.shape)), tuple(repeats)
+        ),
         "stack": lambda call, tensors, dim=0: weft.stack([call.cast(x) for x in tensors], axis=dim),
         "split_with_sizes split.sizes": lambda call, x, sizes, dim=0: cut(x, dim, sizes),
         "split.Tensor": lambda call, x, size, dim=0: list(weft.split(x, size, axis=dim)),
@@ -228,10 +221,9 @@ aten.enter(
 
 
 def _padding(mode: str) -> Rule:
-    def rule(call: Call, x: Any, pad: Sequence[int], value: Any = 0) -> Any:
-        return padded(x, [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1], mode, value)
-
-    return rule
+    return lambda call, x, pad, value=0: padded(
+        x, [*zip(pad[::2], pad[1::2], strict=True)][::-1], mode, value
+    )
 
 
 aten.enter(
