@@ -14,11 +14,10 @@ from weft.capture.importing import Importer
 from weft.errors import FileError
 from weft.ir.graph import Graph
 from weft.onnx import operators
-from weft.onnx.functions import Functions
 from weft.onnx.importer import Runner
 from weft.onnx.inputs import Given, arguments
 from weft.onnx.model import check_names, onnx_package, read_model, versions_of
-from weft.onnx.scope import Scope
+from weft.onnx.scope import Functions, Scope
 from weft.tensor.tensor import Tensor
 
 

@@ -21,8 +21,7 @@ from weft.capture.donation import is_lease
 from weft.profiler.block import Block
 from weft.profiler.event import Line
 from weft.profiler.log import Place, here, now, threads, trackers
-from weft.profiler.tables import TOP, Table, show_line, way_of
-from weft.profiler.trace import trace_of, write_trace
+from weft.profiler.tables import TOP, Table, show_line, trace_of, way_of, write_trace
 from weft.schedule.memory_report import MemoryReport, report_memory
 from weft.schedule.origins import show_bytes
 

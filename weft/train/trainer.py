@@ -25,11 +25,10 @@ from weft.train.checkpoints import (
     random_state,
     set_random_state,
 )
-from weft.train.feed import Feed
 from weft.train.logs import Log, check_kinds, open_logs
 from weft.train.metrics import Means, Metric, named_metrics
 from weft.train.progress import Progress, as_text, make_progress
-from weft.train.runner import Interrupt, Runner
+from weft.train.runner import Feed, Interrupt, Runner
 from weft.train.step import Recipe, split_batch
 
 Row = dict[str, Any]

@@ -21,10 +21,9 @@ from typing import Any
 import weft
 from weft.errors import ArgumentError
 from weft.viewer.costs import list_kernels, memory_timeline, take_profile
-from weft.viewer.dynamic import add_dynamic
 from weft.viewer.play import play_graph
 from weft.viewer.subject import Args, Subject, subject_of
-from weft.viewer.table import Table
+from weft.viewer.table import Table, add_dynamic
 
 
 def view(

@@ -55,7 +55,7 @@ def cast_to(call: Call, x: Tensor, code: int) -> Tensor:
     if not isinstance(x, Tensor):
         raise call.error("text cannot become numbers")
     if call.narrow_type(code) or call.narrow(x):
-        from weft.onnx.operators.narrow import cast_narrow
+        from weft.onnx.operators.quantize import cast_narrow
 
         return cast_narrow(call, x, code)
     dtype = call.dtype(code)

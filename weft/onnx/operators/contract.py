@@ -13,10 +13,10 @@ from weft import Tensor
 from weft.base.sizes import is_known
 from weft.interop.forms.elements import along
 from weft.interop.forms.window import Ints, Sides, Windows, convolved, of_rank, padded
-from weft.onnx.operators.interpolation import corners
 from weft.onnx.operators.pooling import halves, need_rank, plain_windows, read_windows
 from weft.onnx.operators.quantize import requantize
 from weft.onnx.operators.registry import Call, enter_handlers, operator
+from weft.onnx.operators.resize import corners
 
 
 @operator("Gemm")

@@ -11,8 +11,8 @@ import weft
 from weft import Tensor
 from weft.base.shapes import size_of
 from weft.onnx.operators.index import places_of
-from weft.onnx.operators.interpolation import corners, within
 from weft.onnx.operators.registry import Call, enter_handlers, operator
+from weft.onnx.operators.resize import corners, within
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 
