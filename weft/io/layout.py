@@ -68,11 +68,7 @@ def write_file(path: str, arrays: Mapping[str, Array], kind: str, metadata: Mapp
     at = 0
     for (name, array), block in zip(ordered, blocks, strict=True):
         offsets = [at, at := at + len(block)]
-        entries[name] = {
-            "dtype": _CODES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": offsets,
-        }
+        entries[name] = {"dtype": _CODES[array.dtype], "shape": list(array.shape), "data_offsets": offsets}
     sums = {name: _checksum(block) for (name, _), block in zip(ordered, blocks, strict=True)}
     own = {
         "weft.version": str(VERSION),

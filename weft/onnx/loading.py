@@ -40,10 +40,7 @@ class Imported(NamedTuple):
 
 @public
 def load(
-    model: Any,
-    *,
-    known: Mapping[str, Any] | None = None,
-    sizes: Mapping[str, Any] | None = None,
+    model: Any, *, known: Mapping[str, Any] | None = None, sizes: Mapping[str, Any] | None = None
 ) -> Graph:
     """The graph of an ONNX model.
 

@@ -142,21 +142,10 @@ def _side_by_side(entry: Entry, steps: list[_Step], begin: int, total: int, coun
     work = list(accumulate(s.what.estimated for s in steps))
     ends = [begin + round(total * done / work[-1]) for done in work]
     for step, start, end in zip(steps, [begin, *ends], ends, strict=False):
-        yield Event(
-            "kernel",
-            step.name,
-            start,
-            end - start,
-            entry.thread,
-            step.parts[0].line if step.parts else None,
-            step.parts[0].module if step.parts else "",
-            step.shapes,
-            bytes=step.what.bytes * count,
-            flops=step.what.flops * count,
-            count=count,
-            parts=step.parts,
-            beside=len(steps) - 1,
-        )
+        line, module, *_ = step.parts[0] if step.parts else (None, "")
+        what = "kernel", step.name, start, end - start, entry.thread, line, module, step.shapes
+        work_done = step.what.bytes * count, step.what.flops * count
+        yield Event(*what, *work_done, count, step.parts, beside=len(steps) - 1)
 
 
 def _parts(nodes: Sequence[Node], sizes: Mapping[str, int]) -> Iterator[Part]:

@@ -196,27 +196,16 @@ Record = dict[str, Any]
 
 
 def trace_of(
-    events: Sequence[Event],
-    threads: Mapping[int, str],
-    first: int,
-    counters: Iterable[tuple[int, int]] = (),
+    events: Sequence[Event], threads: Mapping[int, str], first: int, counters: Iterable[tuple[int, int]] = ()
 ) -> Record:
     """What is written into the file: events, and the memory in use at some times (in ns)."""
     process = os.getpid()
     used = sorted({event.thread for event in events})
+    names = {(0, "process_name"): "weft"}
+    names |= {(number, "thread_name"): threads.get(number, f"thread {number}") for number in used}
     records: list[Record] = [
-        {"ph": "M", "ts": 0, "pid": process, "tid": 0, "name": "process_name", "args": {"name": "weft"}}
-    ]
-    records += [
-        {
-            "ph": "M",
-            "ts": 0,
-            "pid": process,
-            "tid": number,
-            "name": "thread_name",
-            "args": {"name": threads.get(number, f"thread {number}")},
-        }
-        for number in used
+        {"ph": "M", "ts": 0, "pid": process, "tid": number, "name": what, "args": {"name": name}}
+        for (number, what), name in names.items()
     ]
     records += [_record(event, process, first) for event in events]
     memory = {"ph": "C", "pid": process, "tid": 0, "name": "memory"}

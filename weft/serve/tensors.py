@@ -17,21 +17,12 @@ from weft.serve.settings import RefusedError
 
 Array = np.ndarray[Any, Any]
 
-DTYPES: dict[str, DType] = {
-    "BOOL": dtypes.bool_,
-    "UINT8": dtypes.uint8,
-    "UINT16": dtypes.uint16,
-    "UINT32": dtypes.uint32,
-    "UINT64": dtypes.uint64,
-    "INT8": dtypes.int8,
-    "INT16": dtypes.int16,
-    "INT32": dtypes.int32,
-    "INT64": dtypes.int64,
-    "FP16": dtypes.float16,
-    "FP32": dtypes.float32,
-    "FP64": dtypes.float64,
-    "BF16": dtypes.bfloat16,
-}
+_WIDTHS = {"uint": (8, 16, 32, 64), "int": (8, 16, 32, 64), "float": (16, 32, 64)}
+DTYPES: dict[str, DType] = {"BOOL": dtypes.bool_}
+for _name, _widths in _WIDTHS.items():
+    _word = _name.upper().replace("FLOAT", "FP")
+    DTYPES |= {f"{_word}{bits}": dtypes.as_dtype(f"{_name}{bits}") for bits in _widths}
+DTYPES["BF16"] = dtypes.bfloat16
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 
 _HIGHEST_RANK = 32

@@ -161,17 +161,9 @@ def _torch_gradients(torch: Any, ys: Any, xs: Any, grads: Any, follow: bool) -> 
     pairs = [(y, g) for y, g in zip(ys, grads, strict=True) if y.requires_grad]
     if not pairs:
         return [torch.zeros_like(x) for x in wanted]
-    return list(
-        torch.autograd.grad(
-            [y for y, _ in pairs],
-            wanted,
-            [g for _, g in pairs],
-            create_graph=follow,
-            retain_graph=True,
-            allow_unused=True,
-            materialize_grads=True,
-        )
-    )
+    outs, given = zip(*pairs, strict=True)
+    unused = {"allow_unused": True, "materialize_grads": True}
+    return list(torch.autograd.grad(outs, wanted, given, create_graph=follow, retain_graph=True, **unused))
 
 
 def _applied(flat: Any, tensors: Sequence[Tensor]) -> Sequence[Any]:

@@ -167,11 +167,7 @@ def _gradients(ctx: Any, grads: Sequence[Any]) -> list[Any]:
     followed = [(y, from_torch(g)) for y, g in pairs if y.requires_grad]
     wanted = [x for x, needed in zip(ctx.given, ctx.needs, strict=True) if needed]
     found = weft.autograd.grad(
-        [y for y, _ in followed],
-        wanted,
-        [g for _, g in followed],
-        retain_graph=True,
-        materialize_grads=True,
+        [y for y, _ in followed], wanted, [g for _, g in followed], retain_graph=True, materialize_grads=True
     )
     return [to_torch(g.detach()) for g in found]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.registry import Call, all_inputs, operator
 
 
 def _split_heads(x: Tensor, heads: int) -> Any:
@@ -31,17 +31,9 @@ def _share_heads(x: Tensor, heads: Any) -> Any:
 
 
 @operator("Attention")
-def attention(
-    call: Call,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    past_key: Tensor | None = None,
-    past_value: Tensor | None = None,
-    counts: Tensor | None = None,
-) -> tuple[Tensor, ...]:
+def attention(call: Call, *given: Any) -> tuple[Tensor, ...]:
     """Attention; also the keys and values with those of a cache before them, and the scores."""
+    q, k, v, mask, past_key, past_value, counts = all_inputs(given, 7)
     packed = q.ndim == 3
     if packed:
         q = _split_heads(q, call.attribute("q_num_heads"))

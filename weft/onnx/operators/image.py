@@ -11,7 +11,7 @@ import weft
 from weft import Tensor
 from weft.base.shapes import size_of
 from weft.onnx.operators.index import places_of
-from weft.onnx.operators.registry import Call, enter_handlers, operator
+from weft.onnx.operators.registry import Call, all_inputs, enter_handlers, operator
 from weft.onnx.operators.resize import corners, within
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
@@ -161,15 +161,9 @@ def _rounded(x: Tensor) -> Any:
 
 
 @operator("NonMaxSuppression")
-def non_max_suppression(
-    call: Call,
-    boxes: Tensor,
-    scores: Tensor,
-    most: Tensor | None = None,
-    overlap: Tensor | None = None,
-    lowest: Tensor | None = None,
-) -> Any:
+def non_max_suppression(call: Call, boxes: Tensor, scores: Tensor, *limits: Any) -> Any:
     """Rows of example, class and box, the best box of a class first; none overlaps a better one too much."""
+    most, overlap, lowest = all_inputs(limits, 3)
     classes, count = scores.shape[1:]
     order = weft.argsort(scores, axis=2, descending=True, stable=True)
     ranked = weft.gather(scores, 2, order)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import weft
 from weft import Tensor
 from weft.interop.forms.loops import State, Step, product, steps_along
-from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.registry import Call, all_inputs, operator
 
 Activation = Callable[[Any], Any]
 Layer = tuple[Callable[[Tensor], Any], Step]
@@ -109,18 +109,9 @@ class Weights(NamedTuple):
 
 
 @operator("RNN", "GRU", "LSTM")
-def recurrent(
-    call: Call,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    lengths: Tensor | None = None,
-    h: Tensor | None = None,
-    c: Tensor | None = None,
-    peepholes: Tensor | None = None,
-) -> tuple[Tensor, ...]:
+def recurrent(call: Call, *given: Any) -> tuple[Tensor, ...]:
     """A layer of a recurrent network."""
+    x, w, r, b, lengths, h, c, peepholes = all_inputs(given, 8)
     defaults, layer = _LAYERS[call.op]
     rows, steps = w.shape[1], []
     for d, activations in enumerate(_activations(call, defaults, r.shape[0])):

@@ -124,6 +124,11 @@ def enter_handlers(table: Mapping[str, Handler], **settings: Any) -> None:
         operator(*names.split(), **settings)(handler)
 
 
+def all_inputs(given: Sequence[Any], count: int) -> tuple[Any, ...]:
+    """Inputs of a node that may have so many: None for those that are left out at the end."""
+    return (*given, *(None,) * (count - len(given)))
+
+
 def find_handler(domain: str, name: str, version: int) -> Entry | None:
     """The handler of an operator in a version of its operator set, or None."""
     for entry in _handlers.get((domain, name), ()):

@@ -12,20 +12,14 @@ from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 
 @operator("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
-def class_loss(
-    call: Call,
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    reduction: str = "mean",
-    ignore_index: int = -(2**31),  # what no class is
-) -> Any:
+def class_loss(call: Call, x: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:
     """The loss of scores or log-probabilities (N, C, *S) of classes (N, *S); also the latter."""
+    ignored = call.attribute("ignore_index", -(2**31))  # what no class is
+    settings: dict[str, Any] = {"ignore_index": ignored, "reduction": call.attribute("reduction", "mean")}
     if call.op == "SoftmaxCrossEntropyLoss" and not any(call.outputs[1:]):
-        return weft.cross_entropy(x, target, weight, ignore_index=ignore_index, reduction=reduction)
+        return weft.cross_entropy(x, target, weight, **settings)
     logs = weft.log_softmax(x, axis=1) if call.op == "SoftmaxCrossEntropyLoss" else x
-    return weft.nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction), logs
+    return weft.nll_loss(logs, target, weight, **settings), logs
 
 
 enter_handlers({"Dropout": lambda call, x: _kept(x)}, until=11)  # these versions are for inference

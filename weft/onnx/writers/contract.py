@@ -54,18 +54,12 @@ def write_einsum(w: Writer, equation: str, operands: tuple[Ref, ...]) -> Any:
 
 @writer("conv")
 def write_conv(
-    w: Writer,
-    x: Ref,
-    weight: Ref,
-    bias: Ref | None = None,
-    *,
-    stride: Ints,
-    padding: Padding,
-    dilation: Ints,
-    input_dilation: Ints,
-    groups: int,
+    w: Writer, x: Ref, weight: Ref, bias: Ref | None = None, *, padding: Padding, **given: Any
 ) -> Any:
     """A convolution; zeros between the elements of x, and borders that cut, are made before it."""
+    stride, dilation, input_dilation, groups = (
+        given[name] for name in ("stride", "dilation", "input_dilation", "groups")
+    )
     if 0 in w.type.shape:  # the window does not fit, or there is nothing to fit it in
         return w.full(w.type.shape, 0, x.dtype)
     if x.ndim == 2:  # nothing to slide over: an axis of one element
@@ -159,6 +153,5 @@ def write_cross(w: Writer, x: Ref, y: Ref, *, axis: int) -> Any:
 
 
 cannot(
-    "it is made when a graph is lowered: export the graph as it was captured",
-    "attention attention_gradient",
+    "it is made when a graph is lowered: export the graph as it was captured", "attention attention_gradient"
 )

@@ -160,18 +160,9 @@ def body_graph(
 _SAME = "add sub mul abs min max sqrt floor round exp log sin cos tanh pow"
 _OPERATORS = {name: name.capitalize() for name in _SAME.split()}
 _OPERATORS |= {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "select": "Where"}
-_WRITERS = {
-    "rem": "fmod",
-    "neg": "neg",
-    "trunc": "trunc",
-    "atan2": "atan2",
-    "and_": "bitwise_and",
-    "or_": "bitwise_or",
-    "xor": "bitwise_xor",
-    "not_": "bitwise_invert",
-    "shl": "left_shift",
-    "shr": "right_shift",
-}
+_WRITERS = {"neg": "neg", "trunc": "trunc", "atan2": "atan2", "rem": "fmod"}
+_WRITERS |= {"and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "not_": "bitwise_invert"}
+_WRITERS |= {"shl": "left_shift", "shr": "right_shift"}
 
 
 def write_scalar(w: Writer, op: Op, inputs: Sequence[Ref]) -> Any:

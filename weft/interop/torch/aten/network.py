@@ -180,10 +180,7 @@ def _layers(
             bias_in, bias_state = biases or (None, None)
             step = partial(_step, cell, product(from_state, bias_state))
             state, ys = steps_along(
-                step,
-                tuple(s[place] for s in states),
-                weft.linear(x, to_gates, bias_in),
-                backwards=way == 1,
+                step, tuple(s[place] for s in states), weft.linear(x, to_gates, bias_in), backwards=way == 1
             )
             last.append(tuple(state))
             outputs.append(ys)
