@@ -139,17 +139,8 @@ def _parameter(p: inspect.Parameter) -> list[Any]:
 
 # Reading
 
-_P = inspect.Parameter
-_KINDS = {
-    kind.name: kind
-    for kind in (
-        _P.POSITIONAL_ONLY,
-        _P.POSITIONAL_OR_KEYWORD,
-        _P.VAR_POSITIONAL,
-        _P.KEYWORD_ONLY,
-        _P.VAR_KEYWORD,
-    )
-}
+_NAMES = "POSITIONAL_ONLY POSITIONAL_OR_KEYWORD VAR_POSITIONAL KEYWORD_ONLY VAR_KEYWORD"
+_KINDS = {name: getattr(inspect.Parameter, name) for name in _NAMES.split()}
 _WORDS = ("input", "float_input", "output", "number", "weight", "generator")
 
 

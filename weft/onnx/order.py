@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Container, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from weft.errors import GraphError
@@ -74,34 +74,8 @@ def ordered(
 
 
 def _sorted(nodes: Sequence[onnx.NodeProto], waits: Sequence[set[int]], where: str) -> list[int]:
-    """Kahn's algorithm."""
-    left = Counter({i: len(before) for i, before in enumerate(waits)})
-    after: dict[int, list[int]] = {}
-    for i, before in enumerate(waits):
-        for j in before:
-            after.setdefault(j, []).append(i)
-    ready = deque(i for i in range(len(nodes)) if not left[i])
-    out: list[int] = []
-    while ready:
-        out.append(i := ready.popleft())
-        for j in after.get(i, ()):
-            left[j] -= 1
-            if not left[j]:
-                ready.append(j)
-    if len(out) < len(nodes):
-        raise GraphError(
-            "onnx.load",
-            f"{where}: nodes must not form a cycle, got "
-            + " → ".join(title(nodes[i]) for i in _cycle(waits, {i for i in left if left[i]})),
-        )
-    return out
-
-
-def _cycle(waits: Sequence[set[int]], stuck: set[int]) -> list[int]:
-    """A cycle among nodes that each wait for another one of them."""
-    path: list[int] = [min(stuck)]
-    while True:
-        before = min(waits[path[-1]] & stuck)
-        if before in path:
-            return [*path[path.index(before) :], before][::-1]
-        path.append(before)
+    try:
+        return list(TopologicalSorter(dict(enumerate(waits))).static_order())
+    except CycleError as error:
+        told = " → ".join(title(nodes[i]) for i in error.args[1])
+        raise GraphError("onnx.load", f"{where}: nodes must not form a cycle, got {told}") from None

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from types import TracebackType
 from typing import Any, Self
 
 from weft.errors import ArgumentError
@@ -38,9 +37,7 @@ class Region(Scope):
     def __enter__(self) -> None:
         here.regions.append((self._name, now(), user_place(1)))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         name, begin, place = here.regions.pop()
         if switch.is_open:
             take_down("region", name, begin, now(), place)
@@ -65,9 +62,7 @@ class Block:
         self._begin = now()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         first, self._first = self._first, None
         if first is not None:
             self._end = now()

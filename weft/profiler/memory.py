@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -99,13 +98,11 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
         trackers.append(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         if self in trackers:
             trackers.remove(self)
         self._live = {}
-        super().__exit__(kind, error, trace)
+        super().__exit__(*reason)
 
     # What is taken down
 

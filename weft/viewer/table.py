@@ -7,6 +7,7 @@ nodes a pass left as they were, changed, added and took out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -308,7 +309,7 @@ def add_dynamic(table: Table, tensor: Any, params: Mapping[str, Any]) -> list[in
     for arrow in diagram.arrows:
         comes.setdefault(arrow.target, []).append(arrow.source)
     found = []
-    for i in reversed(_in_order(len(held), comes)):
+    for i in TopologicalSorter({i: comes.get(i, ()) for i in range(len(held))}).static_order():
         box = diagram.boxes[i]
         record = {
             "kind": box.kind,
@@ -321,20 +322,3 @@ def add_dynamic(table: Table, tensor: Any, params: Mapping[str, Any]) -> list[in
         }
         found.append(table.add(held[i], record))
     return found
-
-
-def _in_order(count: int, comes: Mapping[int, list[int]]) -> list[int]:
-    """Boxes in an order in which each comes before those it is computed from."""
-    users = [0] * count
-    for sources in comes.values():
-        for source in sources:
-            users[source] += 1
-    ready = [i for i in range(count) if not users[i]]
-    order = []
-    while ready:
-        order.append(i := ready.pop())
-        for source in comes.get(i, ()):
-            users[source] -= 1
-            if not users[source]:
-                ready.append(source)
-    return order

@@ -115,20 +115,20 @@ class Pulled:
         ]
         with weft.fork_rng(self.state):
             leaves, outputs = self.call.run(tensors[: self.count], self.needs)
-        followed = [(y, g) for y, g in zip(_differentiable(outputs), grads, strict=True) if y.requires_grad]
         with weft.enable_grad():
-            found = weft.autograd.grad(
-                [y for y, _ in followed],
-                [x for x, needed in zip(leaves, self.needs, strict=True) if needed],
-                [g for _, g in followed],
-                create_graph=any(needs),
-                materialize_grads=True,
-            )
-        return [*leaves, *grads], list(found)
+            found = _gradients(outputs, grads, leaves, self.needs, create_graph=any(needs))
+        return [*leaves, *grads], found
 
 
-def _differentiable(outputs: Sequence[Tensor]) -> list[Tensor]:
-    return [y for y in outputs if kind(y.dtype) in "fc"]
+def _gradients(
+    outputs: Sequence[Tensor], grads: Sequence[Tensor], leaves: Sequence[Tensor], needs: Any, **options: Any
+) -> list[Tensor]:
+    """The gradients of the leaves that need one, by weft's tape; there is one for each smooth output."""
+    smooth = [y for y in outputs if kind(y.dtype) in "fc"]
+    followed = [(y, g) for y, g in zip(smooth, grads, strict=True) if y.requires_grad]
+    wanted = [x for x, needed in zip(leaves, needs, strict=True) if needed]
+    outs, given = [y for y, _ in followed], [g for _, g in followed]
+    return list(weft.autograd.grad(outs, wanted, given, materialize_grads=True, **options))
 
 
 @cache
@@ -155,21 +155,12 @@ def bridge(torch: Any) -> Any:
             if torch.is_grad_enabled():
                 found = iter(Weft.apply(Pulled(ctx.call, ctx.needs), *tensors, *smooth))
             else:
-                found = iter(_gradients(ctx, smooth))
+                given = [from_torch(g) for g in smooth]
+                own = _gradients(ctx.made, given, ctx.given, ctx.needs, retain_graph=True)
+                found = iter([to_torch(g.detach()) for g in own])
             return (None, *[next(found) if needed else None for needed in ctx.needs])
 
     return Weft
-
-
-def _gradients(ctx: Any, grads: Sequence[Any]) -> list[Any]:
-    """The gradients of the tensors that need one, by weft's tape."""
-    pairs = zip(_differentiable(ctx.made), grads, strict=True)
-    followed = [(y, from_torch(g)) for y, g in pairs if y.requires_grad]
-    wanted = [x for x, needed in zip(ctx.given, ctx.needs, strict=True) if needed]
-    found = weft.autograd.grad(
-        [y for y, _ in followed], wanted, [g for _, g in followed], retain_graph=True, materialize_grads=True
-    )
-    return [to_torch(g.detach()) for g in found]
 
 
 # Modules, with the same parameters in the same memory
