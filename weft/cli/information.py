@@ -122,7 +122,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         ("constants", _bytes(found["constant_bytes"])),
         ("nodes", f"{found['nodes']}" + (f" and {n} in regions" if (n := found["inner_nodes"]) else "")),
         ("ops", ", ".join(f"{count} {op}" for op, count in found["ops"].items()) or "none"),
-        ("operations", _grouped(found["flops"])),
+        ("operations", f"{n:,}" if isinstance(n := found["flops"], int) else str(n)),
         ("values", f"{_bytes(found['value_bytes'])}, if none shared memory"),
         ("memory", f"{_bytes(found['arena_bytes'])} of plan, {_bytes(found['peak_bytes'])} in use at most"),
     ]
@@ -135,10 +135,6 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 def _many(title: str, ports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     texts = [f"{name}: {kind}" for name, kind in ports.items()] or ["none"]
     yield from zip((title, *[""] * (len(texts) - 1)), texts, strict=True)
-
-
-def _grouped(x: Any) -> str:
-    return f"{x:,}" if isinstance(x, int) else str(x)
 
 
 def _bytes(x: Any) -> str:

@@ -13,7 +13,8 @@ import linecache
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -154,7 +155,7 @@ def read_saved(contents: Contents, problem: Problem) -> Saved:
     names = {"parameters", "arguments", "returned", "sources", "weights", "constants"}
     if not isinstance(found, dict) or found.keys() != names:
         raise problem(f"the description of the program must have {', '.join(sorted(names))}, got others")
-    decoder = Decoder(arrays, problem, {word: _reader(word) for word in _WORDS})
+    decoder = Decoder(arrays, problem, {word: partial(Mark, word) for word in _WORDS})
     data = {name: _arrays(found[name], arrays, problem) for name in ("weights", "constants")}
     constants = {name.removeprefix("constant."): array for name, array in data["constants"].items()}
     if "weft.source" in metadata:
@@ -179,10 +180,6 @@ def read_saved(contents: Contents, problem: Problem) -> Saved:
         message = f"the description of the program must fit its graph, got one that does not ({error})"
         raise problem(message) from None
     return saved
-
-
-def _reader(word: str) -> Callable[[Any], Mark]:
-    return lambda value: Mark(word, value)
 
 
 def _arrays(found: Any, arrays: Mapping[str, Array], problem: Problem) -> dict[str, Array]:

@@ -88,14 +88,13 @@ class Interface:
         kept = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Mark)]
         paths = structure.paths()
         names = [_name(paths[i], "output") for i in kept]
-        own = [self._own_name(saved, leaves[i]) for i in kept]
+        outputs = saved.graph.outputs
+        marks = [leaves[i] for i in kept]
+        own = [str(outputs[m.value].name or "") if m.word == "output" else "" for m in marks]
         if all(own) and len(set(own)) == len(own):
             names = own
         types = [self._result_type(saved, leaves[i]) for i in kept]
         return tuple(map(Port, names, types)), kept
-
-    def _own_name(self, saved: Any, mark: Mark) -> str:
-        return str(saved.graph.outputs[mark.value].name or "") if mark.word == "output" else ""
 
     def _result_type(self, saved: Any, mark: Mark) -> TensorType:
         if mark.word == "number":

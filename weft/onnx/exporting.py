@@ -104,7 +104,9 @@ def saved_of(target: Any, examples: tuple[Any, ...], keywords: dict[str, Any]) -
         if examples or keywords:
             kind = "a graph" if isinstance(target, Graph) else "a loaded function"
             raise ArgumentError(_OP, f"{kind} must be given without examples, got some")
-        return _saved_graph(target) if isinstance(target, Graph) else _loaded(target)
+        if isinstance(target, LoadedGraph):
+            return with_weights(target._saved, target.weights)
+        return _saved_graph(target)
     if not isinstance(target, GraphFunction):
         if not examples and not keywords:
             hint = 'such as weft.TensorType(("batch", 3), weft.float32)'
@@ -136,7 +138,3 @@ def _saved_graph(graph: Graph) -> Saved:
     if not all(names) or len(set(names)) < len(names):
         return saved
     return saved._replace(returned={name: Mark("output", i) for i, name in enumerate(names)})
-
-
-def _loaded(loaded: LoadedGraph) -> Saved:
-    return with_weights(loaded._saved, loaded.weights)

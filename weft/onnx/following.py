@@ -113,14 +113,10 @@ _rules |= {
     "Max": _extreme(size_max),
     "Min": _extreme(size_min),
     "Neg": lambda call, a: _each(operators.neg, a),
-    "Where": lambda call, test, a, b: (
-        None if _holds_sizes(test) else _each(lambda t, x, y: x if t else y, test, a, b)
+    "Where": lambda call, test, a, b: _each(
+        lambda t, x, y: None if isinstance(t, Size) else x if t else y, test, a, b
     ),
 }
-
-
-def _holds_sizes(array: Array) -> bool:
-    return any(isinstance(x, Size) for x in array.reshape(-1))
 
 
 @_rule("Identity", "Floor", "Ceil", "Round", "Abs")

@@ -164,7 +164,7 @@ class Runner:
     def _run_handler(self, entry: Entry, call: Call, inputs: Sequence[Any]) -> list[Any]:
         sources = NOTHING.union(*[self._sources(x) for x in inputs])
         if any(isinstance(x, Constant) and x.holds_sizes for x in inputs):
-            if all(map(_is_single, inputs)):
+            if all(x is None or isinstance(x, Constant) for x in inputs):
                 followed = follow(call, inputs)
                 followed = followed or follow_moves(call, inputs, lambda xs: self._folded(entry, call, xs))
                 if followed is not None:
@@ -280,10 +280,6 @@ class Runner:
         if isinstance(x, list):
             return NOTHING.union(*[self._sources(item) for item in x])
         return self.facts.of(x).sources if isinstance(x, Tensor) else NOTHING
-
-
-def _is_single(x: Any) -> bool:
-    return x is None or isinstance(x, Constant)
 
 
 def _constant_or_none(x: Any) -> Constant | None:

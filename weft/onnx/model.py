@@ -70,7 +70,7 @@ def _first_line(error: Exception) -> str:
 
 def versions_of(imports: Iterable[Any], newest: int, what: str) -> dict[str, int]:
     """The version of each operator set that a model or a function uses."""
-    versions = {_domain(item.domain): int(item.version) for item in imports}
+    versions = {"" if item.domain == "ai.onnx" else item.domain: int(item.version) for item in imports}
     if versions.get("", 0) > newest:
         raise FileError(
             "onnx.load",
@@ -78,10 +78,6 @@ def versions_of(imports: Iterable[Any], newest: int, what: str) -> dict[str, int
             hint="convert it with onnx.version_converter, or install a newer onnx package",
         )
     return versions
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
 
 
 def array_of(tensor: onnx.TensorProto, where: str) -> Array:

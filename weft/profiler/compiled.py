@@ -99,11 +99,6 @@ class _Step(NamedTuple):
     shapes: tuple[str, ...]
 
 
-def _steps(run: Watched, sizes: Mapping[str, int]) -> list[list[_Step]]:
-    """The parts of a program for some sizes, by number of the record: several if they run side by side."""
-    return [[_step(what, sizes) for what in found] for found in run.recorded_steps(sizes)]
-
-
 def _step(what: ExplainedStep, sizes: Mapping[str, int]) -> _Step:
     shapes = shown_types([v for node in what.nodes[-1:] for v in node.outputs], sizes)
     return _Step(what.ops or what.name, what, tuple(_parts(what.nodes, sizes)), shapes)
@@ -121,7 +116,8 @@ def kernels_of(entry: Entry, known: dict[Any, list[list[_Step]]]) -> Iterator[Ev
         return
     key = (id(run), *sorted(sizes.items()))
     if key not in known:
-        known[key] = _steps(run, sizes)
+        steps = run.recorded_steps(sizes)  # by number of the record: several if they run side by side
+        known[key] = [[_step(what, sizes) for what in found] for found in steps]
     table = records.tolist()
     ran = [i for i, record in enumerate(table) if record[0]]
     cursor = entry.begin

@@ -193,7 +193,7 @@ class App:
         return answer
 
     async def _infer(self, model: Model, scope: Scope, receive: Receive, held: _Held) -> Answer:
-        headers = _headers(scope)
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise RefusedError(415, "the body must not be encoded, got a content-encoding")
         if model.batcher.waiting >= self.settings.max_queue:
@@ -259,7 +259,3 @@ class _Held:
 
     def release(self) -> None:
         self.app.let_go(self.count)
-
-
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    return dict(scope["headers"])

@@ -106,13 +106,11 @@ class Batcher:
 
     def _delay(self) -> float:
         """Seconds until the oldest request has waited long enough; 0 where there is a full batch."""
-        if not self.batched or any(self._is_full(group) for group in self._groups.values()):
+        rows = [sum(job.rows for job in group) for group in self._groups.values()]
+        if not self.batched or max(rows, default=0) >= self.settings.max_batch:
             return 0.0
         oldest = min(group[0].since for group in self._groups.values())
         return max(0.0, oldest + self.settings.max_delay - perf_counter())
-
-    def _is_full(self, group: deque[Job]) -> bool:
-        return sum(job.rows for job in group) >= self.settings.max_batch
 
     def _start(self) -> None:
         """Run what has waited longest, with all that fits it."""

@@ -194,17 +194,14 @@ class EventLog:
 
     def write(self, row: Row) -> None:
         """Add the numbers of a row; those of validation stand beside the others."""
-        numbers = {_tag(name): float(x) for name, x in row.items() if isinstance(x, float)}
+        numbers = {name: float(x) for name, x in row.items() if isinstance(x, float)}
+        tags = {n: f"{n[4:]}/validation" if n.startswith("val_") else f"{n}/train" for n in numbers}
         if numbers:
-            self._events.add(numbers, row["step"])
+            self._events.add({tags[name]: x for name, x in numbers.items()}, row["step"])
 
     def close(self) -> None:
         """End the file."""
         self._events.close()
-
-
-def _tag(name: str) -> str:
-    return f"{name[4:]}/validation" if name.startswith("val_") else f"{name}/train"
 
 
 KINDS = ("csv", "tensorboard")

@@ -110,7 +110,9 @@ def page_text(data: Mapping[str, Any]) -> str:
     """The page, with everything in it."""
     files = resources.files("weft.viewer") / "page"
     modules = {
-        f"weft/{f.name}": f.read_text("utf-8") for f in _sorted(files.iterdir()) if f.name.endswith(".js")
+        f"weft/{f.name}": f.read_text("utf-8")
+        for f in sorted(files.iterdir(), key=lambda f: f.name)
+        if f.name.endswith(".js")
     }
     parts = {
         "{{title}}": escape(f"{data['name']} · weft"),
@@ -123,10 +125,6 @@ def page_text(data: Mapping[str, Any]) -> str:
         before, _, after = text.partition(name)
         text = before + content + after
     return text
-
-
-def _sorted(files: Any) -> list[Any]:
-    return sorted(files, key=lambda f: str(f.name))
 
 
 def _address(code: str) -> str:

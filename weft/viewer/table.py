@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,7 @@ class _Graph:
         regions = node.regions
         module = "" if node.location is None else node.location.module
         for i, region in enumerate(regions):
-            own = (*inside, f"B{_region_name(region, i)}") if len(regions) > 1 else inside
+            own = (*inside, f"B{region.name or f'region {i}'}") if len(regions) > 1 else inside
             self._region(node, region, own, part, module)
 
     def _record(self, graph: Graph, node: Node, path: Path, part: str) -> Record:
@@ -240,14 +241,12 @@ def _modules_of(graph: Graph, parts: Mapping[Node, str]) -> dict[Node, str]:
     makers = {v: (i, n) for i, n in enumerate(graph.nodes) for v in n.outputs}
     for node in graph.nodes:
         own = "" if node.location is None else node.location.module
-        sources = [found[n] for _, n in sorted((makers[v] for v in node.inputs if v in makers), key=_first)]
+        sources = [
+            found[n] for _, n in sorted((makers[v] for v in node.inputs if v in makers), key=itemgetter(0))
+        ]
         is_sum = not own and parts.get(node) == BACKWARD and len(sources) > 1
         found[node] = _where_parted(sources) if is_sum else own
     return found
-
-
-def _first(pair: tuple[int, Node]) -> int:
-    return pair[0]
 
 
 def _where_parted(sources: Sequence[str]) -> str:
@@ -268,10 +267,6 @@ def _below(module: str, node: Node) -> str:
     """The path of a node's module, from another one on."""
     there = "" if node.location is None else node.location.module
     return there.removeprefix(module).strip(".") if there.startswith(module) else ""
-
-
-def _region_name(region: Graph, number: int) -> str:
-    return region.name or f"region {number}"
 
 
 def _is_shown(name: str, value: Any) -> bool:

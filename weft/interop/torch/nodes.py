@@ -161,10 +161,6 @@ def _scan(combine: Any, init: Any, xs: Any, more: Any = (), *rest: Any, **option
     return scanned(lambda given: combine([*given, *more]), init, xs, reverse=reverse)
 
 
-def _map(body: Any, xs: Any, more: Any = ()) -> Any:
-    return scanned(lambda row: body([*row, *more]), (), xs)
-
-
 def _associative_scan(combine: Any, xs: Any, more: Any = ()) -> Any:
     """All partial results along the first axis, one after the other."""
 
@@ -188,7 +184,7 @@ _HIGHER: dict[str, Callable[..., Any]] = {
     "wrap_with_autocast": lambda *args: args[4](args[5:]),
     "invoke_subgraph": lambda body, name, *args: body(args),
     "tag_activation_checkpoint": lambda body, *args, **options: body(args),
-    "map_impl": _map,
+    "map_impl": lambda body, xs, more=(): scanned(lambda row: body([*row, *more]), (), xs),
     "associative_scan": _associative_scan,
 }
 

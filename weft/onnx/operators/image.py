@@ -168,7 +168,8 @@ def non_max_suppression(call: Call, boxes: Tensor, scores: Tensor, *limits: Any)
     order = weft.argsort(scores, axis=2, descending=True, stable=True)
     ranked = weft.gather(scores, 2, order)
     corners = _corners(boxes, centered=bool(call.attribute("center_point_box", 0)))
-    rows = [_in_order(side, order) for side in corners]
+    wide = [weft.broadcast_to(side[:, None, :], order.shape) for side in corners]
+    rows = [weft.gather(side, 2, order) for side in wide]  # for each class in the order of its scores
     good = weft.ones_like(ranked, dtype=weft.bool) if lowest is None else ranked > lowest.reshape(())
     limit = weft.tensor(0) if most is None else most.reshape(())
     kept = _kept(rows, good, limit, weft.tensor(0.0) if overlap is None else overlap.reshape(()))
@@ -185,11 +186,6 @@ def _corners(boxes: Tensor, *, centered: bool) -> list[Tensor]:
     if centered:
         return [b - d / 2, a - c / 2, b + d / 2, a + c / 2]
     return [weft.minimum(a, c), weft.minimum(b, d), weft.maximum(a, c), weft.maximum(b, d)]
-
-
-def _in_order(side: Tensor, order: Tensor) -> Any:
-    """A number of each box, for each class in the order of its scores."""
-    return weft.gather(weft.broadcast_to(side[:, None, :], order.shape), 2, order)
 
 
 def _kept(sides: list[Tensor], good: Tensor, limit: Tensor, overlap: Tensor) -> Tensor:

@@ -75,15 +75,10 @@ def _sealed(graph: Graph) -> Graph:
 def _sealed_node(node: Node) -> Node:
     if node.op.name != "call" or isinstance(node.op, Sealed):
         return _with_regions(node, [_sealed(region) for region in node.regions])
-    if node.attrs["function"] in COMPOSITES and _is_whole(node):
+    if node.attrs["function"] in COMPOSITES and hooks.call_outputs(node) == (None, ()):  # all that it gives
         attrs = {name: node.attrs[name] for name in ("function", "arguments")}
         return Node(Sealed(node.attrs["body"]), node.inputs, attrs, node.outputs, node.location)
     return _with_regions(node, [_sealed(node.attrs["body"])])
-
-
-def _is_whole(node: Node) -> bool:
-    """Whether a call gives what its function does: no value from inside that a gradient keeps."""
-    return bool(hooks.call_outputs(node) == (None, ()))
 
 
 def _with_regions(node: Node, regions: Sequence[Graph]) -> Node:
