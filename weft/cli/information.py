@@ -31,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     sizes = chosen_sizes(options.sizes, interface.sizes)
     found = describe(interface, options.file, sizes)
-    found["checksums"] = _checksums(options)
+    found["checksums"] = "that of the header agrees; --verify compares those of the data"
+    if options.verify or options.file.endswith(".onnx"):
+        found["checksums"] = "none in this format" if options.file.endswith(".onnx") else "all agree"
     if options.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
@@ -48,22 +50,18 @@ def _open(path: str, verify: bool) -> Any:
     return load_graph(path, backend="interpret", mmap=True, verify=verify)
 
 
-def _checksums(options: argparse.Namespace) -> str:
-    if options.file.endswith(".onnx"):
-        return "none in this format"
-    return "all agree" if options.verify else "that of the header agrees; --verify compares those of the data"
-
-
 def describe(interface: Any, path: str, sizes: Mapping[str, int]) -> dict[str, Any]:
     """What there is to tell; numbers with named sizes in them are text."""
     from weft.base.sizes import bind
     from weft.ir.graph import substitute_sizes
+    from weft.ir.types import TensorType
 
     graph = interface.loaded.graph
     stats = graph.stats()
     optimized = substitute_sizes(graph, sizes).optimize() if sizes else graph.optimize()
     memory = optimized.memory()
-    weights = {name: f"{_type(tensor)}" for name, tensor in interface.loaded.weights.items()}
+    tensors = interface.loaded.weights
+    weights = {name: str(TensorType(tuple(t.shape), t.dtype)) for name, t in tensors.items()}
     return {
         "name": graph.name,
         "file": os.path.basename(path),
@@ -74,8 +72,8 @@ def describe(interface: Any, path: str, sizes: Mapping[str, int]) -> dict[str, A
         "sizes": interface.sizes,
         "changes": len(graph.updates),
         "weights": weights,
-        "parameters": sum(t.size for t in interface.loaded.weights.values()),
-        "weight_bytes": sum(t.size * t.dtype.itemsize for t in interface.loaded.weights.values()),
+        "parameters": sum(t.size for t in tensors.values()),
+        "weight_bytes": sum(t.size * t.dtype.itemsize for t in tensors.values()),
         "constant_bytes": stats.constant_bytes,
         "nodes": stats.nodes,
         "inner_nodes": stats.inner_nodes,
@@ -94,12 +92,6 @@ def _version(path: str) -> str:
     if path.endswith(".onnx"):
         return "onnx"
     return read_file("info", path, mmap=True, verify=False).metadata.get("weft.version", "")
-
-
-def _type(tensor: Any) -> str:
-    from weft.ir.types import TensorType
-
-    return str(TensorType(tuple(tensor.shape), tensor.dtype))
 
 
 def _plain(x: Any) -> Any:

@@ -54,13 +54,11 @@ def _source(mark: Mark, held: Mapping[str, Source]) -> Source:
         return Argument(mark.value)
     if mark.word == "weight":
         return held[mark.value]
-    return State(default_generator if mark.value == "global" else _generator(mark.value))
-
-
-def _generator(state: Sequence[int]) -> Generator:
+    if mark.value == "global":
+        return State(default_generator)
     generator = Generator()
-    generator._set_state_array(np.array(state, np.uint64))
-    return generator
+    generator._set_state_array(np.array(mark.value, np.uint64))
+    return State(generator)
 
 
 def _update(source: Source, result: int) -> Update:

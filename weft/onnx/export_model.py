@@ -123,7 +123,9 @@ def _inputs(saved: Saved, book: Book) -> dict[Value, Ref]:
     names = _argument_names(saved)
     refs: dict[Value, Ref] = {}
     for value, mark in zip(saved.graph.inputs, saved.sources, strict=True):
-        _need_real(value)
+        if kind(value.type.dtype) == "c":
+            hint = "hold real and imaginary parts in two tensors"
+            raise GraphError(_OP, f"inputs must be real, got {value}", hint=hint)
         if mark.word == "input":
             name = book.unique(names.get(mark.value) or value.name or "input")
         else:
@@ -132,12 +134,6 @@ def _inputs(saved: Saved, book: Book) -> dict[Value, Ref]:
         if mark.word == "weight":
             book.tensors[name] = saved.weights[mark.value]
     return refs
-
-
-def _need_real(value: Value) -> None:
-    if kind(value.type.dtype) == "c":
-        hint = "hold real and imaginary parts in two tensors"
-        raise GraphError(_OP, f"inputs must be real, got {value}", hint=hint)
 
 
 def _argument_names(saved: Saved) -> dict[int, str]:

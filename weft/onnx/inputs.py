@@ -150,7 +150,8 @@ class _Maker:
     def _own_name(self, text: str) -> str:
         """The name of a size: two texts never share one."""
         if text not in self._names:
-            own = _identifier(text)
+            own = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+            own = own if own and not own[0].isdigit() else f"size_{own}"
             while own in self._names.values():
                 own += "_"
             self._names[text] = own
@@ -160,11 +161,6 @@ class _Maker:
         """The number that the caller gave for a size, or the size itself."""
         given = self.given.sizes.get(text, self.given.sizes.get(name))
         return int(given) if _is_size(given) else named_size(name)
-
-
-def _identifier(text: str) -> str:
-    cleaned = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
-    return cleaned if cleaned and not cleaned[0].isdigit() else f"size_{cleaned}"
 
 
 def _is_size(x: Any) -> bool:

@@ -151,7 +151,8 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
     def at_peak(self) -> list[Allocation]:
         """What is there when most memory is in use, the largest first."""
         when = max(self._totals(), key=lambda pair: pair[1], default=(0, 0))[0]
-        there = [a for a in self.allocations if a.begin <= when and _is_there(a, when)]
+        made = [a for a in self.allocations if a.begin <= when]  # an arena is there for one moment
+        there = [a for a in made if a.end is None or a.end > when or a.begin == when]
         return sorted(there, key=lambda a: -a.bytes)
 
     @property
@@ -219,11 +220,6 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
         if self._entries is None:
             return "<memory profile: not run yet>"
         return f"<memory profile: {show_bytes(self.peak)} at the peak, {len(self.allocations)} arrays>"
-
-
-def _is_there(a: Allocation, when: int) -> bool:
-    """Whether what was made before is not gone yet; an arena is there for the one moment that it has."""
-    return a.end is None or a.end > when or a.begin == when
 
 
 def _root(array: Any) -> Any:

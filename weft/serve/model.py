@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,10 @@ class Model:
             )
         self.name = name
         self.interface = Interface(loaded)
-        _check_types(name, (*self.interface.inputs, *self.interface.outputs))
+        for port in (*self.interface.inputs, *self.interface.outputs):
+            if port.type.dtype not in DATATYPES:
+                message = f"inputs and outputs of {name} must be of {', '.join(DATATYPES.values())}"
+                raise ArgumentError("serve", f"{message}, got {port.name}: {port.type}")
         self.metrics = ModelMetrics(name)
         self.batch = self._find_batch(settings)
         ports = self.interface.inputs, self.interface.outputs
@@ -99,13 +102,6 @@ class Model:
         if self.batch:
             found["parameters"] = {"max_batch_size": self._max_batch}
         return found
-
-
-def _check_types(name: str, ports: Sequence[Port]) -> None:
-    for port in ports:
-        if port.type.dtype not in DATATYPES:
-            message = f"inputs and outputs of {name} must be of {', '.join(DATATYPES.values())}"
-            raise ArgumentError("serve", f"{message}, got {port.name}: {port.type}")
 
 
 def _described(port: Port) -> dict[str, Any]:

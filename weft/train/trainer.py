@@ -179,7 +179,8 @@ class Trainer:
             try:
                 while not self._is_done(epochs, steps):
                     self._run_epoch(epochs, steps)
-                self._end()
+                if self.checkpoints is not None and self._saved != self.step:
+                    self.save()
             except _InterruptedError:
                 self._rescue()
                 self.stopped = "interrupted"
@@ -407,11 +408,6 @@ class Trainer:
             return False
         self.load_state_dict(state)
         return True
-
-    def _end(self) -> None:
-        """Make a last checkpoint, if something has happened since."""
-        if self.checkpoints is not None and self._saved != self.step:
-            self.save()
 
     def _rescue(self) -> None:
         """After an error: a checkpoint of the last step that was complete, if none is there."""

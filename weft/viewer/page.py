@@ -114,10 +114,12 @@ def page_text(data: Mapping[str, Any]) -> str:
         for f in sorted(files.iterdir(), key=lambda f: f.name)
         if f.name.endswith(".js")
     }
+    start = "data:text/javascript;base64,"
+    addresses = {name: start + base64.b64encode(code.encode()).decode() for name, code in modules.items()}
     parts = {
         "{{title}}": escape(f"{data['name']} · weft"),
         "{{style}}": (files / "page.css").read_text("utf-8"),
-        "{{imports}}": _script_text({"imports": {name: _address(code) for name, code in modules.items()}}),
+        "{{imports}}": _script_text({"imports": addresses}),
         "{{data}}": _script_text(data),
     }
     text = (files / "page.html").read_text("utf-8")
@@ -125,10 +127,6 @@ def page_text(data: Mapping[str, Any]) -> str:
         before, _, after = text.partition(name)
         text = before + content + after
     return text
-
-
-def _address(code: str) -> str:
-    return "data:text/javascript;base64," + base64.b64encode(code.encode()).decode("ascii")
 
 
 def _script_text(data: Any) -> str:

@@ -114,13 +114,9 @@ class _Graph:
         return (f"P{part or FORWARD}",) if self.has_parts else ()
 
     def _path(self, node: Node) -> Path:
-        part = self.parts.get(node, "")
-        return (*self._top(part), *self._modules(node, part))
-
-    def _modules(self, node: Node, part: str) -> Path:
-        if part == OPTIMIZER:
-            return _words(self._without_root(self.served.get(node, "")))
-        return _words(self.places.get(node, ""))
+        part, own = self.parts.get(node, ""), self.places.get(node, "")
+        own = self._without_root(self.served.get(node, "")) if part == OPTIMIZER else own
+        return (*self._top(part), *_words(own))
 
     def _without_root(self, name: str) -> str:
         """A parameter's name as its model has it: without the variable that holds the model."""

@@ -156,11 +156,6 @@ def _while_loop(condition: Any, body: Any, carried: Any, more: Any = ()) -> Any:
     )
 
 
-def _scan(combine: Any, init: Any, xs: Any, more: Any = (), *rest: Any, **options: Any) -> Any:
-    reverse = bool(options.get("reverse", False))
-    return scanned(lambda given: combine([*given, *more]), init, xs, reverse=reverse)
-
-
 def _associative_scan(combine: Any, xs: Any, more: Any = ()) -> Any:
     """All partial results along the first axis, one after the other."""
 
@@ -179,7 +174,9 @@ def _as_tensor(x: Any) -> Any:
 _HIGHER: dict[str, Callable[..., Any]] = {
     "cond": _cond,
     "while_loop": _while_loop,
-    "scan": _scan,
+    "scan": lambda combine, init, xs, more=(), *rest, reverse=False, **options: scanned(
+        lambda given: combine([*given, *more]), init, xs, reverse=bool(reverse)
+    ),
     "wrap_with_set_grad_enabled": lambda enabled, body, *args: body(args),
     "wrap_with_autocast": lambda *args: args[4](args[5:]),
     "invoke_subgraph": lambda body, name, *args: body(args),

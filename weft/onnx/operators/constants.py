@@ -60,15 +60,9 @@ def cast_to(call: Call, x: Tensor, code: int) -> Tensor:
         return cast_narrow(call, x, code)
     dtype = call.dtype(code)
     if kind(x.dtype) == "f" and kind(dtype) in "iu":
-        return _whole(x, dtype)
+        small = dtype.itemsize < 4  # what is too large for it keeps its last bits, as C programs have it
+        return (x.astype(weft.int32) if small else x).astype(dtype)
     return x.astype(dtype, copy=False)
-
-
-def _whole(x: Tensor, dtype: Any) -> Tensor:
-    """Floats as integers; what is too large for a small type keeps its last bits, as C programs have it."""
-    if dtype.itemsize < 4:
-        return x.astype(weft.int32).astype(dtype)
-    return x.astype(dtype)
 
 
 # Random numbers

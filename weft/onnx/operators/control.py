@@ -87,16 +87,13 @@ class _Loop:
             now = self.call.constant(True) if going is None else going
             going, states, given = self._outputs(self.body(number, now, *states))
             rows.append(given)
-        return [*states, *self._stacked(rows)]
+        if not rows and self.collected:
+            raise self.call.error("a loop that runs not once cannot tell the types of what it collects")
+        return [*states, *[weft.stack(list(column)) for column in zip(*rows, strict=True)]]
 
     def _outputs(self, found: list[Any]) -> tuple[Any, list[Any], list[Any]]:
         count = len(self.states)
         return found[0], found[1 : 1 + count], found[1 + count :]
-
-    def _stacked(self, rows: list[list[Any]]) -> list[Tensor]:
-        if not rows and self.collected:
-            raise self.call.error("a loop that runs not once cannot tell the types of what it collects")
-        return [weft.stack(list(column)) for column in zip(*rows, strict=True)]
 
     # As a node
 

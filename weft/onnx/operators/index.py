@@ -137,7 +137,9 @@ def unique(call: Call, x: Tensor) -> tuple[Tensor, ...]:
     count = whole.shape[along]
     rows = weft.moveaxis(whole, along, 0).reshape((count, -1))
     order = _order(rows)
-    begins = _begins(weft.take(rows, order, axis=0))
+    sorted_rows = weft.take(rows, order, axis=0)
+    changed = weft.any(sorted_rows[1:] != sorted_rows[:-1], axis=1)
+    begins = weft.concat([weft.ones(1, dtype=weft.bool), changed])
     if call.attribute("sorted", 1):
         number = weft.cumsum(begins.astype(weft.int64), axis=0) - 1
         inverse = _placed(number, order)
@@ -158,12 +160,6 @@ def _order(rows: Tensor) -> Any:
     for column in range(int(rows.shape[1]) - 2, -1, -1):
         order = weft.take(order, weft.argsort(weft.take(rows[:, column], order, axis=0), stable=True), axis=0)
     return order
-
-
-def _begins(rows: Tensor) -> Any:
-    """Whether a row differs from the one before it."""
-    changed = weft.any(rows[1:] != rows[:-1], axis=1)
-    return weft.concat([weft.ones(1, dtype=weft.bool), changed])
 
 
 def _starts(order: Tensor, begins: Tensor) -> Any:

@@ -63,7 +63,8 @@ def write_conv(
     if 0 in w.type.shape:  # the window does not fit, or there is nothing to fit it in
         return w.full(w.type.shape, 0, x.dtype)
     if x.ndim == 2:  # nothing to slide over: an axis of one element
-        return _pointwise(w, x, weight, groups)
+        out = w.emit("Conv", w.unsqueeze(x, 2), w.unsqueeze(weight, 2), group=groups, kernel_shape=(1,))
+        return w.emit("Squeeze", out, w.ints((2,)))
     lows, highs = ((0, 0, *[p[i] for p in padding]) for i in (0, 1))
     own = is_known((*lows, *highs)) and min((*lows, *highs)) >= 0
     if any(d != 1 for d in input_dilation):
@@ -77,11 +78,6 @@ def write_conv(
     attrs: dict[str, Any] = {"strides": stride, "pads": pads, "dilations": dilation, "group": groups}
     taps = weight.shape[2:]
     return w.emit("Conv", *inputs, kernel_shape=taps if is_known(taps) else None, **attrs)
-
-
-def _pointwise(w: Writer, x: Ref, weight: Ref, groups: int) -> Any:
-    out = w.emit("Conv", w.unsqueeze(x, 2), w.unsqueeze(weight, 2), group=groups, kernel_shape=(1,))
-    return w.emit("Squeeze", out, w.ints((2,)))
 
 
 def _is_plain(x: Ref, weight: Ref, bias: Ref | None) -> bool:
