@@ -116,7 +116,8 @@ class Interface:
         if type(result) is Tensor:
             return [result._array("run")]
         found = tree_flatten(result)[0]
-        return [_as_array(found[i], port) for i, port in zip(self._kept, self.outputs, strict=True)]
+        pairs = [(found[i], port.type.dtype) for i, port in zip(self._kept, self.outputs, strict=True)]
+        return [x._array("run") if isinstance(x, Tensor) else np.asarray(x, dtype) for x, dtype in pairs]
 
     def check(self, arrays: Sequence[Array]) -> None:
         """Raise the error that a call with these arrays would raise for their types."""
@@ -168,10 +169,6 @@ def _name(path: str, root: str = "") -> str:
     steps = [text or number for text, number in _STEP.findall(path)]
     name = ".".join(steps)
     return root + name if not path.startswith("['") else name
-
-
-def _as_array(x: Any, port: Port) -> Array:
-    return x._array("run") if isinstance(x, Tensor) else np.asarray(x, port.type.dtype)
 
 
 def _converted(op: str, port: Port, given: Any) -> Array:

@@ -147,6 +147,8 @@ def readme_text(
     name = model.name
     listed = "\n".join([f"| `{file}` | {what} |" for file, what in files.items()])
     sizes = "".join([f"\n- {text}" for text in allowed])
+    tensors = (*model.inputs, *model.outputs)
+    arguments = ", ".join([*[c_name(n) for n in model.sizes], *[t.symbol for t in tensors]])
     return f"""# {name}
 
 A model as a shared library, written by weft {version} for the processor `{cpu}`. It needs the C library
@@ -166,7 +168,7 @@ of the system and what lies in this folder, nothing else.
 
 {name}_model *model;
 if ({name}_create(NULL, &model) != {name.upper()}_OK) return 1;
-if ({name}_call(model, {_arguments(model)}) != {name.upper()}_OK)
+if ({name}_call(model, {arguments}) != {name.upper()}_OK)
   fprintf(stderr, "%s\\n", {name}_error(model));
 {name}_free(model);
 ```
@@ -189,9 +191,3 @@ def _state(model: Model) -> str:
     shown = ", ".join([f"`{n}`" for n in changed[:8]]) + (", ..." if len(changed) > 8 else "")
     count = f"{len(changed)} of its {len(model.weights)} weights"
     return f"\nRuns change {count} ({shown}); each handle has its own.\n"
-
-
-def _arguments(model: Model) -> str:
-    return ", ".join(
-        [*[c_name(n) for n in model.sizes], *[t.symbol for t in (*model.inputs, *model.outputs)]]
-    )

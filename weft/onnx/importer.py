@@ -20,9 +20,8 @@ from weft.errors import GraphError, ShapeError, WeftError
 from weft.ir.location import Location
 from weft.onnx.facts import NOTHING, Array, Constant, Fact, Facts, constant_of_sizes
 from weft.onnx.following import follow, follow_moves
-from weft.onnx.model import array_of, dense_of
+from weft.onnx.model import array_of, dense_of, ordered, subgraphs
 from weft.onnx.operators.registry import Call, Entry, find_handler
-from weft.onnx.order import ordered, subgraphs
 from weft.onnx.scope import Body, Functions, Scope, attributes_of
 from weft.onnx.types import to_carried
 from weft.tensor.mode import thread

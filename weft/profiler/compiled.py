@@ -13,7 +13,7 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 from weft.backends import Array, Executable, known_backends
-from weft.backends.capabilities import Call, Watched
+from weft.backends.capabilities import Call
 from weft.base.shapes import size_of
 from weft.base.sizes import bind, is_known
 from weft.errors import DeviceError, user_frame
@@ -22,7 +22,6 @@ from weft.ir.types import TensorType
 from weft.profiler.event import Event, Part
 from weft.profiler.log import (
     Entry,
-    Place,
     _Switch,
     entries,
     here,
@@ -56,7 +55,9 @@ class _Watcher:
         place = user_frame(_CALLER)
         run, timing = call.run, bool(switch.timing)
         if timing and not run.has_recording:
-            _make_recording(run, place)
+            begin = now()
+            run.recording()
+            take_down("build", f"{run.graph.name}, to take down times", begin, now(), place)
         outs: list[Array] = []
         records, ended = None, 0
         begin = now()
@@ -79,12 +80,6 @@ class _Watcher:
             return build()
         finally:
             take_down("build", graph.name, begin, now(), user_place(2))
-
-
-def _make_recording(run: Watched, place: Place | None) -> None:
-    begin = now()
-    run.recording()
-    take_down("build", f"{run.graph.name}, to take down times", begin, now(), place)
 
 
 # From records to events

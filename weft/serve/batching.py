@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from weft.serve.metrics import ModelMetrics
+from weft.serve.protocol import Array
 from weft.serve.settings import RefusedError, Settings
-from weft.serve.tensors import Array
 
 INLINE = (
     0.0005  # seconds: what takes less is run in the loop's own thread, as going to another one costs that

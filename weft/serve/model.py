@@ -20,9 +20,8 @@ from weft.io.saved import saved_graph
 from weft.ir.graph import Graph
 from weft.serve.batching import Batcher
 from weft.serve.metrics import ModelMetrics
-from weft.serve.protocol import Codec
+from weft.serve.protocol import DATATYPES, Array, Codec
 from weft.serve.settings import Settings
-from weft.serve.tensors import DATATYPES, Array
 
 VERSION = "1"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -241,14 +241,10 @@ def _modules_of(graph: Graph, parts: Mapping[Node, str]) -> dict[Node, str]:
             found[n] for _, n in sorted((makers[v] for v in node.inputs if v in makers), key=itemgetter(0))
         ]
         is_sum = not own and parts.get(node) == BACKWARD and len(sources) > 1
-        found[node] = _where_parted(sources) if is_sum else own
+        if is_sum:  # around the one that a gradient came through last, if another came another way
+            own = sources[-1] if common_path(sources) == sources[-1] else sources[-1].rpartition(".")[0]
+        found[node] = own
     return found
-
-
-def _where_parted(sources: Sequence[str]) -> str:
-    """The module around the one that a gradient came through last, if another came another way."""
-    last = sources[-1]
-    return last if common_path(sources) == last else last.rpartition(".")[0]
 
 
 def _result_name(owner: Node, region: Graph, number: int) -> str:
