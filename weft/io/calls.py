@@ -224,11 +224,8 @@ class Opened:
         tensors = self.binder.tensors(args, kwargs)
         if self.version is None:
             self.version = Version(self._program, self._build)
-        if thread.capture is not None or any(map(_is_followed, (*tensors, *self.weights.values()))):
+        read, taped = (*tensors, *self.weights.values()), recording()
+        followed = any(not is_concrete(x._data) or (x._node is not None and taped) for x in read)
+        if thread.capture is not None or followed:  # by the tape, or a transform
             return self.version.replay(tensors)
         return self.version(tensors)
-
-
-def _is_followed(x: Tensor) -> bool:
-    """Whether something follows what is computed from a tensor: the tape, or a transform."""
-    return not is_concrete(x._data) or (x._node is not None and recording())

@@ -12,7 +12,7 @@ import os
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 
@@ -71,21 +71,6 @@ _GLOBAL_OBJECT, _HIDDEN = (1 << 4) | 1, 2
 _NAMES = b"\0.rodata\0.symtab\0.strtab\0.shstrtab\0.note.GNU-stack\0"
 
 
-class _Section(NamedTuple):
-    """What the table says of a section, in its order."""
-
-    name: int
-    kind: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    alignment: int
-    entry: int
-
-
 def write_data_object(path: Path, symbol: str, arrays: Sequence[Array], *, arm: bool) -> tuple[int, ...]:
     """Write arrays one after the other; gives where each begins, counted from the symbol.
 
@@ -104,13 +89,13 @@ def write_data_object(path: Path, symbol: str, arrays: Sequence[Array], *, arm: 
         symbols = _written(file, bytes(_SYMBOL) + object_of)
         texts = _written(file, names)
         titles = _written(file, _NAMES)
-        sections = [
-            _Section(0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-            _Section(_title(".rodata"), _PROGBITS, _ALLOCATED, 0, _HEADER, size, 0, 0, ALIGNMENT, 0),
-            _Section(_title(".symtab"), _SYMTAB, 0, 0, symbols, 2 * _SYMBOL, 3, 1, 8, _SYMBOL),
-            _Section(_title(".strtab"), _STRTAB, 0, 0, texts, len(names), 0, 0, 1, 0),
-            _Section(_title(".shstrtab"), _STRTAB, 0, 0, titles, len(_NAMES), 0, 0, 1, 0),
-            _Section(_title(".note.GNU-stack"), _PROGBITS, 0, 0, titles, 0, 0, 0, 1, 0),
+        sections = [  # name, kind, flags, address, offset, size, link, info, alignment, size of an entry
+            (0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+            (_title(".rodata"), _PROGBITS, _ALLOCATED, 0, _HEADER, size, 0, 0, ALIGNMENT, 0),
+            (_title(".symtab"), _SYMTAB, 0, 0, symbols, 2 * _SYMBOL, 3, 1, 8, _SYMBOL),
+            (_title(".strtab"), _STRTAB, 0, 0, texts, len(names), 0, 0, 1, 0),
+            (_title(".shstrtab"), _STRTAB, 0, 0, titles, len(_NAMES), 0, 0, 1, 0),
+            (_title(".note.GNU-stack"), _PROGBITS, 0, 0, titles, 0, 0, 0, 1, 0),
         ]
         table = _written(file, b"".join([struct.pack("<IIQQQQIIQQ", *s) for s in sections]))
         file.seek(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,28 +92,8 @@ class Table:
             show(self)
 
 
-Key = Callable[[Event], Iterator[tuple[str, str, float]]]  # rows that an event is in: name, text, share
-
-
 def _parts(event: Event) -> Sequence[Part]:
     return event.parts or (Part(event.line, event.module, "", 1.0),)
-
-
-def _by_op(event: Event) -> Iterator[tuple[str, str, float]]:
-    if event.kind not in _AROUND:
-        yield event.name, event.kind, 1.0
-
-
-def _by_line(event: Event) -> Iterator[tuple[str, str, float]]:
-    if event.kind not in _AROUND:
-        for part in _parts(event):
-            yield *show_line(part.line or event.line), part.share
-
-
-def _by_module(event: Event) -> Iterator[tuple[str, str, float]]:
-    if event.kind in ("op", "kernel", "call", "module"):
-        for part in _parts(event):
-            yield part.module or TOP, "", part.share
 
 
 def show_line(line: Line | None) -> tuple[str, str]:
@@ -125,16 +105,17 @@ def show_line(line: Line | None) -> tuple[str, str]:
 
 def time_rows(events: Iterable[Event], by: str, threads: dict[int, str]) -> list[Row]:
     """Events added up, the row that took longest first."""
-
-    def by_thread(event: Event) -> Iterator[tuple[str, str, float]]:
-        if event.kind not in _AROUND:
-            yield f"{event.thread} {threads.get(event.thread, '')}", "", 1.0
-
-    ways: dict[str, Key] = {"op": _by_op, "line": _by_line, "module": _by_module, "thread": by_thread}
-    way = way_of("table", ways, by)
+    ways: dict[str, Callable[[Event], list[tuple[str, str, float]]]] = {  # name, text and share of each row
+        "op": lambda e: [(e.name, e.kind, 1.0)],
+        "line": lambda e: [(*show_line(part.line or e.line), part.share) for part in _parts(e)],
+        "module": lambda e: [(part.module or TOP, "", part.share) for part in _parts(e)],
+        "thread": lambda e: [(f"{e.thread} {threads.get(e.thread, '')}", "", 1.0)],
+    }
+    way, in_modules = way_of("table", ways, by), ("op", "kernel", "call", "module")
     sums: dict[tuple[str, str], list[float]] = {}
     for event in events:
-        for name, text, share in way(event):
+        counts = event.kind in in_modules if by == "module" else event.kind not in _AROUND
+        for name, text, share in way(event) if counts else ():
             row = sums.setdefault((name, text), [0.0, 0, 0.0, 0.0])
             row[0] += event.own * 1e-9 * share
             row[1] += event.count

@@ -76,10 +76,6 @@ def _event(step: int, content: bytes) -> bytes:
     return b"\x09" + struct.pack("<d", time.time()) + _number(2, step) + content
 
 
-def _scalar(name: str, value: float) -> bytes:
-    return _bytes(1, _bytes(1, name.encode()) + b"\x15" + struct.pack("<f", value))
-
-
 class EventFile:
     """Writes scalars for TensorBoard.
 
@@ -103,7 +99,8 @@ class EventFile:
 
     def add(self, numbers: Mapping[str, float], step: int) -> None:
         """Write numbers of a step."""
-        self._write(_event(step, _bytes(5, b"".join(_scalar(k, v) for k, v in numbers.items()))))
+        scalars = [_bytes(1, k.encode()) + b"\x15" + struct.pack("<f", v) for k, v in numbers.items()]
+        self._write(_event(step, _bytes(5, b"".join(_bytes(1, scalar) for scalar in scalars))))
 
     def _write(self, data: bytes) -> None:
         length = struct.pack("<Q", len(data))

@@ -118,7 +118,8 @@ class _Pull:
     def __call__(self, *tensors: Any) -> list[Any]:
         follow = self.torch.is_grad_enabled()
         with self.torch.enable_grad():
-            xs = [_followed(x) for x in tensors[: self.count]]
+            given = tensors[: self.count]
+            xs = [x if x.requires_grad or not _is_smooth(x) else x.detach().requires_grad_() for x in given]
             return self._derivatives(xs, _smooth(self.flat(*xs)), tensors[self.count :], follow)
 
     def _derivatives(self, xs: list[Any], ys: list[Any], given: Sequence[Any], follow: bool) -> list[Any]:
@@ -149,10 +150,6 @@ def _smooth(tensors: Sequence[Any]) -> list[Any]:
 def _derived(kind: type[_Pull], flat: Any, count: int) -> Any:
     """The gradient or the tangents of a flat function, made once, so that graphs share its op."""
     return flat.derived.setdefault(kind, kind(flat, count))
-
-
-def _followed(x: Any) -> Any:
-    return x if x.requires_grad or not _is_smooth(x) else x.detach().requires_grad_()
 
 
 def _torch_gradients(torch: Any, ys: Any, xs: Any, grads: Any, follow: bool) -> list[Any]:

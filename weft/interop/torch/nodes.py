@@ -45,15 +45,9 @@ def _module_of(node: Any) -> str:
     """The path of the module that was running."""
     entries = list((node.meta.get("nn_module_stack") or {}).values())
     path = entries[-1][0] if entries else ""
-    return (
-        re.sub(r"\.?L__self__\.?|\[(?P<index>[^]]*)\]", r".\g<index>", path).strip(".")
-        if _plain(path)
-        else ""
-    )
-
-
-def _plain(path: Any) -> bool:
-    return isinstance(path, str) and not path.startswith("_empty")
+    if not isinstance(path, str) or path.startswith("_empty"):
+        return ""
+    return re.sub(r"\.?L__self__\.?|\[(?P<index>[^]]*)\]", r".\g<index>", path).strip(".")
 
 
 def package_folder(torch: Any) -> str:

@@ -15,13 +15,6 @@ from weft.onnx.operators.registry import Call, enter_handlers, operator
 _ML = "ai.onnx.ml"
 
 
-@operator("ArrayFeatureExtractor", domain=_ML)
-def array_feature_extractor(call: Call, x: Tensor, indices: Tensor) -> Any:
-    """Some places of the last axis; at least two axes come out."""
-    out = weft.take(x, indices.reshape(-1), axis=x.ndim - 1)
-    return out if x.ndim > 1 else out[None]
-
-
 @operator("Scaler", domain=_ML)
 def scaler(call: Call, x: Tensor) -> Tensor:
     """``(x - offset) * scale``, by feature."""
@@ -42,7 +35,13 @@ def linear_regressor(call: Call, x: Tensor) -> Any:
 
 
 enter_handlers(
-    {"Binarizer": lambda call, x: (x > call.attribute("threshold", 0.0)).astype(x.dtype)}, domain=_ML
+    {
+        "Binarizer": lambda call, x, *, threshold=0.0: (x > threshold).astype(x.dtype),
+        "ArrayFeatureExtractor": lambda call, x, indices: weft.take(
+            x if x.ndim > 1 else x[None], indices.reshape(-1), axis=max(x.ndim - 1, 1)
+        ),
+    },
+    domain=_ML,
 )
 
 # Labels

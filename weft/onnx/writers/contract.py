@@ -23,10 +23,9 @@ def write_matmul(w: Writer, x: Ref, y: Ref) -> Any:
     return w.emit("MatMul", x, y)
 
 
-@composite_writer("matmul_vectors", "mm", "bmm", "mv", "dot")
-def write_product(w: Writer, x1: Ref, x2: Ref) -> Any:
-    """The matrix product, where a vector is a row or a column."""
-    return write_matmul(w, x1, x2) if x1.dtype == x2.dtype else None
+composite_writer("matmul_vectors", "mm", "bmm", "mv", "dot")(
+    lambda w, x1, x2: write_matmul(w, x1, x2) if x1.dtype == x2.dtype else None
+)
 
 
 @composite_writer("linear")

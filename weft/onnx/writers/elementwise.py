@@ -27,21 +27,6 @@ def _logarithm(base: float) -> Write:
     return lambda w, x: w.emit("Mul", w.emit("Log", x), 1 / log(base))
 
 
-@writer("trunc")
-def write_trunc(w: Writer, x: Ref) -> Any:
-    """Rounded towards zero."""
-    if not is_float(x):
-        return x
-    return w.emit("Where", w.emit("Less", x, 0), w.emit("Ceil", x), w.emit("Floor", x))
-
-
-@writer("sign")
-def write_sign(w: Writer, x: Ref) -> Any:
-    """-1, 0 or 1; NaN stays."""
-    out = w.emit("Sign", x)
-    return w.emit("Where", w.emit("IsNaN", x), x, out) if is_float(x) else out
-
-
 @writer("expm1")
 def write_expm1(w: Writer, x: Ref) -> Any:
     """exp(x) - 1; near 0 by Kahan's quotient, which loses no digits."""
@@ -66,6 +51,12 @@ def write_log1p(w: Writer, x: Ref) -> Any:
 
 enter_writers(
     {
+        "trunc": lambda w, x: (
+            w.emit("Where", w.emit("Less", x, 0), w.emit("Ceil", x), w.emit("Floor", x)) if is_float(x) else x
+        ),
+        "sign": lambda w, x: (  # NaN stays
+            w.emit("Where", w.emit("IsNaN", x), x, w.emit("Sign", x)) if is_float(x) else w.emit("Sign", x)
+        ),
         "floor": _of_floats("Floor"),
         "ceil": _of_floats("Ceil"),
         "round": _of_floats("Round"),

@@ -71,14 +71,6 @@ enter_writers(
 # Running sums, products and extremes
 
 
-@writer("cumsum")
-def write_cumsum(w: Writer, x: Ref, *, axis: int, reverse: bool) -> Any:
-    """The sums of the first elements."""
-    return w.cast(
-        w.emit("CumSum", _counted(w, x), w.constant(axis, int64), reverse=int(reverse)), w.type.dtype
-    )
-
-
 @writer("cumprod")
 def write_cumprod(w: Writer, x: Ref, *, axis: int) -> Any:
     """The products of the first elements."""
@@ -123,17 +115,15 @@ def _top(w: Writer, x: Ref, axis: int, k: Any, largest: bool) -> list[Ref]:
 
 enter_writers(
     {
+        "cumsum": lambda w, x, *, axis, reverse: w.cast(
+            w.emit("CumSum", _counted(w, x), w.constant(axis, int64), reverse=int(reverse)), w.type.dtype
+        ),
         "sort": lambda w, x, *, axis, descending: _top(w, x, axis, x.shape[axis], descending)[0],
         "argsort": lambda w, x, *, axis, descending: _top(w, x, axis, x.shape[axis], descending)[1],
         "topk_index": lambda w, x, *, k, axis, largest: _top(w, x, axis, k, largest)[1],
     }
 )
-
-
-@composite_writer("topk")
-def write_topk(w: Writer, x: Ref, k: Any, axis: int, largest: bool, sorted: bool) -> list[Ref]:
-    """The largest elements, and where they are."""
-    return _top(w, x, axis % x.ndim, k, largest)
+composite_writer("topk")(lambda w, x, k, axis, largest, sorted: _top(w, x, axis % x.ndim, k, largest))
 
 
 # Normalisation: softmax, and what has mean 0 and variance 1

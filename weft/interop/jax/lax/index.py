@@ -187,9 +187,6 @@ _KINDS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 lax("scatter")(_scatter("set"))
 for _name, _how in _KINDS.items():
     lax(f"scatter-{_name}", f"scatter_{_name}")(_scatter(_how))
-
-
-@lax("scatter-sub", "scatter_sub")
-def scatter_sub(call: Call, x: Any, starts: Any, update: Any, **parameters: Any) -> Any:
-    """x with an update taken away at places."""
-    return _scatter("sum")(call, x, starts, -update, **parameters)
+lax("scatter-sub", "scatter_sub")(
+    lambda call, x, starts, update, **parameters: _scatter("sum")(call, x, starts, -update, **parameters)
+)
