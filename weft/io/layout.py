@@ -176,12 +176,11 @@ class Reading:
         return Contents(self._arrays, self.metadata, self.kind)
 
 
-class Problem:
+class Problem(NamedTuple):
     """Makes the errors about one file."""
 
-    def __init__(self, op: str, path: str) -> None:
-        self.op = op
-        self.path = path
+    op: str
+    path: str
 
     def __call__(self, message: str, hint: str | None = None) -> FileError:
         """An error that names the file."""

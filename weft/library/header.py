@@ -137,7 +137,7 @@ def header_text(model: Model, version: str) -> str:
         upper=upper,
         version=version,
         statuses=_statuses(upper),
-        dtypes=_dtypes(upper),
+        dtypes=",\n".join([f"  {upper}_{d.name.upper()} = {dtype_number(d)}" for d in DTYPES]),
         notes=_run_notes(model),
         call=_call(model),
     )
@@ -148,10 +148,6 @@ def _statuses(upper: str) -> str:
     notes = [f" /* {text} */" for _, text in STATUS.values()]
     commas = [","] * (len(rows) - 1) + [""]
     return "\n".join([row + comma + note for row, comma, note in zip(rows, commas, notes, strict=True)])
-
-
-def _dtypes(upper: str) -> str:
-    return ",\n".join([f"  {upper}_{d.name.upper()} = {dtype_number(d)}" for d in DTYPES])
 
 
 def _run_notes(model: Model) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from weft.backends.library import Generator, Model, Tensor, Weight
@@ -173,10 +172,5 @@ def described(model: Model) -> dict[str, Any]:
 
 
 def _described(tensor: Tensor) -> dict[str, Any]:
-    shape: Sequence[Any] = [s if isinstance(s, int) else str(s) for s in tensor.type.shape]
-    return {
-        "name": tensor.name,
-        "symbol": tensor.symbol,
-        "dtype": tensor.type.dtype.name,
-        "shape": list(shape),
-    }
+    shape, dtype = [s if isinstance(s, int) else str(s) for s in tensor.type.shape], tensor.type.dtype.name
+    return {"name": tensor.name, "symbol": tensor.symbol, "dtype": dtype, "shape": shape}

@@ -11,8 +11,7 @@ from typing import Any, Self
 from weft.errors import ArgumentError
 from weft.ir.types import TensorType
 from weft.profiler.compiled import kernels_of, shown_types
-from weft.profiler.event import Event
-from weft.profiler.log import Entry, here, now, switch, take_down, threads, user_place
+from weft.profiler.log import Entry, Event, here, now, switch, take_down, threads, user_place
 from weft.profiler.tables import Row, Table, time_rows, time_table, trace_of, write_trace
 from weft.schedule.explanation import show_seconds
 from weft.tensor.mode import Scope

@@ -19,9 +19,10 @@ from weft.base.sizes import bind, is_known
 from weft.errors import DeviceError, user_frame
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
-from weft.profiler.event import Event, Part
 from weft.profiler.log import (
     Entry,
+    Event,
+    Part,
     _Switch,
     entries,
     here,

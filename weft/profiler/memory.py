@@ -18,8 +18,7 @@ import numpy as np
 from weft.backends.capabilities import Call, Watched
 from weft.capture.donation import is_lease
 from weft.profiler.block import Block
-from weft.profiler.event import Line
-from weft.profiler.log import Place, here, now, threads, trackers
+from weft.profiler.log import Line, Place, here, now, threads, trackers
 from weft.profiler.tables import TOP, Table, show_line, trace_of, way_of, write_trace
 from weft.schedule.memory_report import MemoryReport, report_memory
 from weft.schedule.origins import show_bytes

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import ArgumentError
-from weft.profiler.event import Event, Line, Part
+from weft.profiler.log import Event, Line, Part
 from weft.schedule.explanation import show_seconds
 
 _AROUND = ("module", "region")  # kinds of events that only hold others

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -29,16 +30,14 @@ Run = Callable[[Sequence[Array]], list[Array]]
 Key = tuple[tuple[int, ...], ...]
 
 
+@dataclass(eq=False, slots=True)
 class Job:
     """A request that waits for its results."""
 
-    __slots__ = ("arrays", "future", "rows", "since")
-
-    def __init__(self, arrays: list[Array], rows: int, future: asyncio.Future[list[Array]]) -> None:
-        self.arrays = arrays
-        self.rows = rows
-        self.future = future
-        self.since = perf_counter()
+    arrays: list[Array]
+    rows: int
+    future: asyncio.Future[list[Array]]
+    since: float = field(default_factory=perf_counter)
 
 
 class Batcher:

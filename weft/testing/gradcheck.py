@@ -151,10 +151,8 @@ class _Check:
             rows = [_flat(pull(seeds)) for seeds in _directions(self.outputs)]
             yield "the reverse-mode derivative", _columns(rows, _flat(self.points).size).T
             if batched:
-                yield (
-                    "the batched reverse-mode derivative",
-                    self._batched(lambda seeds: pull(seeds), self.outputs).T,
-                )
+                batch = self._batched(lambda seeds: pull(seeds), self.outputs)
+                yield "the batched reverse-mode derivative", batch.T
         if forward:
             columns = [_flat(self._push(tangents)) for tangents in _directions(self.points)]
             yield "the forward-mode derivative", _columns(columns, _flat(self.outputs).size)

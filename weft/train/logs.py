@@ -14,7 +14,7 @@ import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from weft.errors import DomainError
 
@@ -123,16 +123,6 @@ class EventFile:
 Row = Mapping[str, Any]
 
 
-class Log(Protocol):
-    """Takes the numbers of steps."""
-
-    def write(self, row: Row) -> None:
-        """Add a row, which has a ``step``."""
-
-    def close(self) -> None:
-        """End the log."""
-
-
 class CsvLog:
     r"""A table in which a run goes on where it stopped: rows after its step are left out.
 
@@ -201,6 +191,7 @@ class EventLog:
         self._events.close()
 
 
+Log = CsvLog | EventLog
 KINDS = ("csv", "tensorboard")
 
 

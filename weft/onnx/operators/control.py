@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,14 +14,17 @@ from weft.base.sizes import Size
 from weft.errors import WeftError
 from weft.interop.forms.elements import cut
 from weft.interop.forms.loops import scanned
-from weft.onnx.operators.registry import Call, Subgraph, UnknownValueError, enter_handlers, operator
+from weft.onnx.operators.registry import Call, UnknownValueError, enter_handlers, operator
 from weft.transform.control.flat import run_while
+
+if TYPE_CHECKING:
+    from weft.onnx.scope import Body
 
 _MOST_ROUNDS = 1000  # of a loop that is written out
 
 
 @operator("If", folds=False)
-def branch(call: Call, condition: Tensor, *, then_branch: Subgraph, else_branch: Subgraph) -> tuple[Any, ...]:
+def branch(call: Call, condition: Tensor, *, then_branch: Body, else_branch: Body) -> tuple[Any, ...]:
     """One of two graphs, as a condition says."""
     known = call.known(condition)
     if known is not None:
@@ -38,9 +41,7 @@ def branch(call: Call, condition: Tensor, *, then_branch: Subgraph, else_branch:
 
 
 @operator("Loop", folds=False)
-def loop(
-    call: Call, most: Tensor | None, going: Tensor | None, *states: Any, body: Subgraph
-) -> tuple[Any, ...]:
+def loop(call: Call, most: Tensor | None, going: Tensor | None, *states: Any, body: Body) -> tuple[Any, ...]:
     """A graph run again and again, up to a number of times, as long as a condition holds."""
     return tuple(_Loop(call, body, most, going, list(states)).run())
 
@@ -48,7 +49,7 @@ def loop(
 @dataclass
 class _Loop:
     call: Call
-    body: Subgraph
+    body: Body
     most: Tensor | None
     going: Tensor | None
     states: list[Any]
@@ -150,7 +151,7 @@ def scan_batches(call: Call, lengths: Tensor | None, *inputs: Tensor) -> tuple[T
 
 def _scan(call: Call, inputs: Sequence[Tensor], *, old: bool = False) -> list[Tensor]:
     """A graph run along axes of tensors, whose states go from step to step."""
-    body: Subgraph = call.attribute("body")
+    body: Body = call.attribute("body")
     rows = call.attribute("num_scan_inputs")
     states, xs = inputs[: len(inputs) - rows], inputs[len(inputs) - rows :]
     count = len(body.output_names) - len(states)
@@ -217,7 +218,7 @@ def split_to_sequence(
 
 
 @operator("SequenceMap", folds=False)
-def sequence_map(call: Call, items: Any, *others: Any, body: Subgraph) -> tuple[list[Any], ...]:
+def sequence_map(call: Call, items: Any, *others: Any, body: Body) -> tuple[list[Any], ...]:
     """What a graph gives for each tensor."""
     rows = [body(x, *[o[i] if isinstance(o, list) else o for o in others]) for i, x in enumerate(items)]
     return tuple([list(column) for column in zip(*rows, strict=True)] or [[] for _ in call.outputs])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,21 +22,6 @@ from weft.tensor.tensor import Tensor
 Result = Any  # a Tensor, a list of them (a sequence), None, or a tuple of these for several outputs
 Handler = Callable[..., Result]
 _FIRST, _LAST = 1, 10_000
-
-
-class Subgraph(Protocol):
-    """A graph among the attributes of a node; called, it becomes part of what is captured now."""
-
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
-
-    def __call__(self, *inputs: Any) -> list[Any]:
-        """What it gives for inputs; it also sees the values around its node."""
-        ...
-
-    def passes_on(self, place: int, output: int) -> bool:
-        """Whether an output is an input as it is, or always true."""
-        ...
 
 
 class UnknownValueError(GraphError):
@@ -165,7 +150,7 @@ class Call:
     # Attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute: an int, float, str, tuple of these, array, ``Subgraph``, or the default."""
+        """An attribute: an int, float, str, tuple of these, array, graph to call, or the default."""
         return self._attributes.get(name, default)
 
     def has(self, name: str) -> bool:
