@@ -86,6 +86,11 @@ def test_a_tensor_that_is_given_twice_is_one_input(path: Path) -> None:
     assert found.run([ONES])[0].tolist() == [2.0, 2.0]
 
 
+def test_a_tensor_alone_in_a_tuple_is_given_in_it(path: Path) -> None:
+    found = interface_of(path, lambda pair: pair[0] * 2.0, (F2,))
+    assert found.run([ONES])[0].tolist() == [2.0, 2.0]
+
+
 def test_arrays_take_the_dtype_of_their_input(path: Path) -> None:
     found = interface_of(path, lambda x, i: x + i, F2, weft.TensorType((), weft.int8))
     arrays = found.arrays({"i": 3, "x": np.arange(2)})

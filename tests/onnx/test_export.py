@@ -15,8 +15,7 @@ import weft
 from tests.onnx.exports import Exported, assert_agrees, assert_same, export, leaves
 from weft import nn
 from weft.errors import ArgumentError, DomainError, GraphError
-from weft.onnx.export_file import write_model
-from weft.onnx.export_model import Made
+from weft.onnx.export_model import Made, write_model
 
 f32, i64 = weft.float32, weft.int64
 BATCH = weft.TensorType(("batch", 4), f32)
@@ -308,7 +307,7 @@ def test_large_weights_go_beside_the_model(tmp_path: Path) -> None:
 def test_weights_that_are_too_large_for_one_file_go_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.onnx.export_file._MOST", 10_000)
+    monkeypatch.setattr("weft.onnx.export_model._MOST", 10_000)
     model = nn.Linear(64, 64)
     exported = export(model, tmp_path, weft.ones((1, 64)))
     assert os.path.getsize(tmp_path / "model.onnx.data") == 64 * 64 * 4

@@ -261,11 +261,13 @@ def test_sequence_map_runs_its_graph_on_each_tensor() -> None:
     check(model, weft.onnx.load(model), {"x": floats(2)})
 
 
-def test_every_operator_has_a_handler_but_those_of_text_and_pictures() -> None:
+def test_every_operator_has_a_handler_or_a_definition_but_those_of_text_and_pictures() -> None:
     weft.onnx.load(MLP)
     newest = onnx.defs.onnx_opset_version()
-    names = {s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated}
-    missing = {name for name in names if find_handler("", name, newest) is None}
+    schemas = [s for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated]
+    ways = ("function_opset_versions", "context_dependent_function_opset_versions")
+    defined = {s.name for s in schemas if any(getattr(s, way) for way in ways)}
+    missing = {s.name for s in schemas if find_handler("", s.name, newest) is None} - defined
     text = {"RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"}
     assert missing == {"ImageDecoder", *text}
 

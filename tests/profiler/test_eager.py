@@ -13,7 +13,7 @@ import pytest
 import weft
 from weft import nn
 from weft.ops.op import intercepted
-from weft.profiler.event import Event
+from weft.profiler.log import Event
 from weft.tensor.watch import here, watching
 
 FILE = Path(__file__).name

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import weft
 from weft import data, nn
-from weft.profiler.decode import with_own_times
-from weft.profiler.event import Event
+from weft.profiler.block import with_own_times
+from weft.profiler.log import Event
 from weft.profiler.tables import show_rate
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.serve.tensors import DATATYPES
+from weft.serve.protocol import DATATYPES
 
 Array = np.ndarray[Any, Any]
 

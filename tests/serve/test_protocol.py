@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from tests.serve.common import arrays_of, asked, binary_request, infer, metric, request, tensor
-from weft.serve.tensors import DTYPES
+from weft.serve.protocol import DTYPES
 
 
 @pytest.fixture(scope="module")

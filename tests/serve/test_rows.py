@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft.io.interface import Interface
-from weft.serve.rows import fitting_sizes, row_size, rows_are_independent
+from weft.serve.model import fitting_sizes, row_size, rows_are_independent
 
 ROWS = weft.TensorType(("batch", 3), weft.float32)
 TABLE = weft.arange(4.0)

@@ -13,8 +13,7 @@ from rich.console import Console
 
 from tests.train.common import batches, trainer
 from weft.train import progress
-from weft.train.events import EventFile, crc32c
-from weft.train.logs import CsvLog
+from weft.train.logs import CsvLog, EventFile, crc32c
 
 
 def test_a_table_has_a_row_every_few_steps_and_one_an_epoch(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.viewer import dot_text
+from weft.viewer import picture
 from weft.viewer.diagram import diagram_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -69,8 +69,8 @@ def test_regions_and_modules_are_clusters() -> None:
 
 def test_gradients_have_a_colour_of_their_own() -> None:
     graph = weft.make_graph(weft.grad(lambda x: weft.tanh(x).sum()))(weft.ones(3))
-    fills = {dot_text.colours_of(box)[0] for box in diagram_of(graph).boxes if box.kind == "op"}
-    assert dot_text.COLOURS["backward"][0] in fills
+    fills = {picture.colours_of(box)[0] for box in diagram_of(graph).boxes if box.kind == "op"}
+    assert picture.COLOURS["backward"][0] in fills
 
 
 def test_text_in_labels_is_quoted() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import weft
 from weft.errors import ArgumentError
 
 Commands = Any  # what argparse calls _SubParsersAction
+Run = Callable[[argparse.Namespace], int]
+FILE = "a graph (.weft), or an ONNX model (.onnx)"
+FAST_MATH = "allow what changes results in the last bits"
 
 
 def positive(text: str) -> int:
@@ -66,6 +69,14 @@ def sizes(text: str) -> list[tuple[str, int]]:
     [('batch', 8), ('time', 3)]
     """
     return [size(part) for part in text.split(",")]
+
+
+def add_command(commands: Commands, name: str, told: str, run: Run, file: str = FILE) -> Any:
+    """A command that takes a file and is run by a function; gives its parser."""
+    parser = commands.add_parser(name, help=told)
+    parser.add_argument("file", help=file)
+    parser.set_defaults(run=run)
+    return parser
 
 
 def add_sizes(parser: argparse.ArgumentParser, told: str) -> None:

@@ -12,21 +12,19 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.cli.arguments import Commands, add_sizes, chosen_sizes, not_negative, several
+from weft.cli.arguments import Commands, add_command, add_sizes, chosen_sizes, not_negative, several
 
 _SHORTEST = 5  # calls
 
 
 def add(commands: Commands) -> None:
     """Describe the command."""
-    parser = commands.add_parser("bench", help="measure how long a saved graph takes, on random inputs")
-    parser.add_argument("file", help="a graph (.weft), or an ONNX model (.onnx)")
+    parser = add_command(commands, "bench", "measure how long a saved graph takes, on random inputs", run)
     parser.add_argument("--threads", type=several, metavar="N,...", help="numbers of threads to measure with")
     parser.add_argument("--seconds", type=not_negative, default=3.0, help="how long to measure each")
     parser.add_argument("--backend", help="what runs the graph (llvm, interpret)")
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_sizes(parser, "values of named sizes, 1 by default")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,16 +66,10 @@ def _measure(
         now = perf_counter()
         times.append(now - last)
         last = now
-    p50, p90, p99 = np.quantile(times, [0.5, 0.9, 0.99]).tolist()
     rate = len(times) / (last - begin)
-    found = {
-        "threads": threads,
-        "calls": len(times),
-        "p50": p50,
-        "p90": p90,
-        "p99": p99,
-        "calls_per_second": rate,
-    }
+    found: dict[str, Any] = {"threads": threads, "calls": len(times)}
+    found |= {f"p{share}": float(np.quantile(times, share / 100)) for share in (50, 90, 99)}
+    found["calls_per_second"] = rate
     rows = [size for name, size in sizes.items() if name.startswith("batch")]
     return found | ({"rows_per_second": rate * rows[0]} if rows else {})
 

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Sequence
 
 import weft
-from weft.cli import benchmark, diagnosis, exporting, information, optimization, running, serving, viewing
+from weft.cli import benchmark, diagnosis, information, running, serving, writing
 from weft.config import settings
 from weft.errors import WeftError
 
-_COMMANDS = (running, information, optimization, benchmark, serving, exporting, viewing, diagnosis)
+_FIRST = (running.add, information.add, writing.add_optimize, benchmark.add)
+_COMMANDS = (*_FIRST, serving.add, writing.add_library, writing.add_view, diagnosis.add)
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _EXPECTED = (WeftError, OSError, ImportError, MemoryError)
@@ -73,6 +74,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"weft {weft.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for module in _COMMANDS:
-        module.add(commands)
+    for add in _COMMANDS:
+        add(commands)
     return parser

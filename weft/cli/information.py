@@ -9,18 +9,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from weft.cli.arguments import Commands, add_sizes, chosen_sizes, signature
+from weft.cli.arguments import Commands, add_command, add_sizes, chosen_sizes, signature
 
 
 def add(commands: Commands) -> None:
     """Describe the command."""
-    parser = commands.add_parser("info", help="tell what a file holds")
-    parser.add_argument("file", help="a graph (.weft), or an ONNX model (.onnx)")
+    parser = add_command(commands, "info", "tell what a file holds", run)
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--graph", action="store_true", help="print the text of the graph")
     parser.add_argument("--verify", action="store_true", help="read all data, and compare its checksums")
     add_sizes(parser, "values of named sizes, for bytes and operations")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     sizes = chosen_sizes(options.sizes, interface.sizes)
     found = describe(interface, options.file, sizes)
-    found["checksums"] = _checksums(options)
+    found["checksums"] = "that of the header agrees; --verify compares those of the data"
+    if options.verify or options.file.endswith(".onnx"):
+        found["checksums"] = "none in this format" if options.file.endswith(".onnx") else "all agree"
     if options.json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
@@ -50,22 +50,18 @@ def _open(path: str, verify: bool) -> Any:
     return load_graph(path, backend="interpret", mmap=True, verify=verify)
 
 
-def _checksums(options: argparse.Namespace) -> str:
-    if options.file.endswith(".onnx"):
-        return "none in this format"
-    return "all agree" if options.verify else "that of the header agrees; --verify compares those of the data"
-
-
 def describe(interface: Any, path: str, sizes: Mapping[str, int]) -> dict[str, Any]:
     """What there is to tell; numbers with named sizes in them are text."""
     from weft.base.sizes import bind
     from weft.ir.graph import substitute_sizes
+    from weft.ir.types import TensorType
 
     graph = interface.loaded.graph
     stats = graph.stats()
     optimized = substitute_sizes(graph, sizes).optimize() if sizes else graph.optimize()
     memory = optimized.memory()
-    weights = {name: f"{_type(tensor)}" for name, tensor in interface.loaded.weights.items()}
+    tensors = interface.loaded.weights
+    weights = {name: str(TensorType(tuple(t.shape), t.dtype)) for name, t in tensors.items()}
     return {
         "name": graph.name,
         "file": os.path.basename(path),
@@ -76,8 +72,8 @@ def describe(interface: Any, path: str, sizes: Mapping[str, int]) -> dict[str, A
         "sizes": interface.sizes,
         "changes": len(graph.updates),
         "weights": weights,
-        "parameters": sum(t.size for t in interface.loaded.weights.values()),
-        "weight_bytes": sum(t.size * t.dtype.itemsize for t in interface.loaded.weights.values()),
+        "parameters": sum(t.size for t in tensors.values()),
+        "weight_bytes": sum(t.size * t.dtype.itemsize for t in tensors.values()),
         "constant_bytes": stats.constant_bytes,
         "nodes": stats.nodes,
         "inner_nodes": stats.inner_nodes,
@@ -96,12 +92,6 @@ def _version(path: str) -> str:
     if path.endswith(".onnx"):
         return "onnx"
     return read_file("info", path, mmap=True, verify=False).metadata.get("weft.version", "")
-
-
-def _type(tensor: Any) -> str:
-    from weft.ir.types import TensorType
-
-    return str(TensorType(tuple(tensor.shape), tensor.dtype))
 
 
 def _plain(x: Any) -> Any:
@@ -124,7 +114,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         ("constants", _bytes(found["constant_bytes"])),
         ("nodes", f"{found['nodes']}" + (f" and {n} in regions" if (n := found["inner_nodes"]) else "")),
         ("ops", ", ".join(f"{count} {op}" for op, count in found["ops"].items()) or "none"),
-        ("operations", _grouped(found["flops"])),
+        ("operations", f"{n:,}" if isinstance(n := found["flops"], int) else str(n)),
         ("values", f"{_bytes(found['value_bytes'])}, if none shared memory"),
         ("memory", f"{_bytes(found['arena_bytes'])} of plan, {_bytes(found['peak_bytes'])} in use at most"),
     ]
@@ -137,10 +127,6 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 def _many(title: str, ports: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     texts = [f"{name}: {kind}" for name, kind in ports.items()] or ["none"]
     yield from zip((title, *[""] * (len(texts) - 1)), texts, strict=True)
-
-
-def _grouped(x: Any) -> str:
-    return f"{x:,}" if isinstance(x, int) else str(x)
 
 
 def _bytes(x: Any) -> str:

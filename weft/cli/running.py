@@ -12,40 +12,33 @@ from typing import Any
 
 import numpy as np
 
-from weft.cli.arguments import Commands, positive, set_threads
+from weft.cli.arguments import Commands, add_command, positive, set_threads
 from weft.errors import ArgumentError, FileError
 
 Array = np.ndarray[Any, Any]
 
 
+_INPUT = (
+    "an input: x=a.npy, x=a.npz:key, x=- (a .npy file on the standard input), k=3, x=[1,2]; "
+    "or all of them: arrays.npz"
+)
+_OUTPUT = (
+    "where results go: y.npy, all.npz, logits=y.npy, - for a .npy file on the standard output; "
+    "by default they are printed"
+)
+
+
 def add(commands: Commands) -> None:
     """Describe the command."""
-    parser = commands.add_parser("run", help="run a saved graph on arrays from files")
-    parser.add_argument("file", help="a graph (.weft), or an ONNX model (.onnx)")
-    parser.add_argument(
-        "-i",
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an input: x=a.npy, x=a.npz:key, x=- (a .npy file on the standard input), k=3, x=[1,2]; "
-        "or all of them: arrays.npz",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help="where results go: y.npy, all.npz, logits=y.npy, - for a .npy file on the standard output; "
-        "by default they are printed",
-    )
+    parser = add_command(commands, "run", "run a saved graph on arrays from files", run)
+    several: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument("-i", "--input", metavar="NAME=VALUE", help=_INPUT, **several)
+    parser.add_argument("-o", "--output", metavar="[NAME=]FILE", help=_OUTPUT, **several)
     parser.add_argument(
         "--save", metavar="FILE", help="write the graph with the weights it has after the run"
     )
     parser.add_argument("--backend", help="what runs the graph (llvm, interpret)")
     parser.add_argument("--threads", type=positive, help="how many threads to use")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -51,21 +51,11 @@ def _port(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     set_threads(options.threads)
-    answered = weft.serve.run(
-        _models(options.models),
-        host=options.host,
-        port=options.port,
-        backend=options.backend,
-        told=_told,
-        max_batch=options.max_batch,
-        max_delay=options.max_delay_ms / 1000.0,
-        max_queue=options.max_queue,
-        max_body=max(1, round(options.max_body_mb * _MEGABYTE)),
-        timeout=options.timeout,
-        read_timeout=options.read_timeout,
-        drain=options.drain,
-        batch_size=options.batch_size,
-    )
+    same = "host port backend max_batch max_queue timeout read_timeout drain batch_size"
+    chosen = {name: getattr(options, name) for name in same.split()}
+    chosen["max_delay"] = options.max_delay_ms / 1000.0
+    chosen["max_body"] = max(1, round(options.max_body_mb * _MEGABYTE))
+    answered = weft.serve.run(_models(options.models), told=_told, **chosen)
     if not answered:
         sys.stdout.flush()
         os._exit(1)  # a second signal: what still runs is not waited for

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.backends import builder
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, bind, solve
 from weft.base.trees import flatten_like, tree_flatten, tree_map
@@ -14,14 +16,18 @@ from weft.capture.guards import StandIn, same
 from weft.capture.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update
 from weft.capture.slots import GeneratorSlot
 from weft.capture.sources import Argument, Fixed, Source, State
+from weft.capture.version import Version
 from weft.errors import ArgumentError, DtypeError, ShapeError, WeftError
-from weft.io.saved import Saved
+from weft.io.saved import Saved, tensors_of
 from weft.io.trees import Mark
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
+from weft.passes.pipeline import optimize
 from weft.tensor.convert import from_ndarray
 from weft.tensor.creation import asarray
+from weft.tensor.dispatch import recording
 from weft.tensor.generator import Generator, default_generator
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
 _LEAF = tree_flatten(0)[1]
@@ -48,13 +54,11 @@ def _source(mark: Mark, held: Mapping[str, Source]) -> Source:
         return Argument(mark.value)
     if mark.word == "weight":
         return held[mark.value]
-    return State(default_generator if mark.value == "global" else _generator(mark.value))
-
-
-def _generator(state: Sequence[int]) -> Generator:
+    if mark.value == "global":
+        return State(default_generator)
     generator = Generator()
-    generator._set_state_array(np.array(state, np.uint64))
-    return generator
+    generator._set_state_array(np.array(mark.value, np.uint64))
+    return State(generator)
 
 
 def _update(source: Source, result: int) -> Update:
@@ -89,11 +93,11 @@ class Binder:
         parameters = saved.signature.parameters.values()
         positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         plain = all(isinstance(x, Mark) for x in saved.arguments.values())
-        self._is_plain = plain and list(saved.arguments) == positional[: len(self.leaves)]
+        self.is_plain = plain and list(saved.arguments) == positional[: len(self.leaves)]
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors in the order of the graph's arguments."""
-        if self._is_plain and not kwargs and len(args) == len(self.leaves):
+        if self.is_plain and not kwargs and len(args) == len(self.leaves):
             given: Sequence[Any] = args
         else:
             given = self._bound(args, kwargs)
@@ -191,3 +195,37 @@ def marks_in(tree: Any) -> list[Mark]:
     found: list[Mark] = []
     tree_map(found.append, tree, is_leaf=lambda x: isinstance(x, Mark))
     return [mark for mark in found if isinstance(mark, Mark)]
+
+
+# A graph with all that compiles it and finds out what is wrong with a call
+
+
+class Opened:
+    """A graph that is compiled at its first call.
+
+    Attributes:
+        saved: what the file holds.
+        weights: a tensor for each weight.
+        binder: finds the tensors among the arguments of a call.
+        version: what runs it; None before the first call.
+    """
+
+    def __init__(self, saved: Saved, backend: Any = None, weights: dict[str, Any] | None = None) -> None:
+        self.saved = saved
+        build = builder("load_graph", backend, hints={"keep": True})
+        self._build = lambda graph: build(optimize(graph))
+        self.weights: dict[str, Tensor] = tensors_of(saved) if weights is None else weights
+        self.binder = Binder(saved.graph.name, saved)
+        self._program = program_of(saved, self.weights)
+        self.version: Version | None = None
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a call gives."""
+        tensors = self.binder.tensors(args, kwargs)
+        if self.version is None:
+            self.version = Version(self._program, self._build)
+        read, taped = (*tensors, *self.weights.values()), recording()
+        followed = any(not is_concrete(x._data) or (x._node is not None and taped) for x in read)
+        if thread.capture is not None or followed:  # by the tape, or a transform
+            return self.version.replay(tensors)
+        return self.version(tensors)

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.base.dtypes import bfloat16, canonical, complex128, float64, int64, kind
 from weft.base.dtypes import bool_ as bool_dtype
-from weft.base.sizes import Size, bind, size_names
+from weft.base.sizes import bind, size_names
 from weft.base.trees import tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, DtypeError
 from weft.io.calls import Binder
@@ -61,17 +61,12 @@ class Interface:
 
     def __init__(self, loaded: Any) -> None:
         self.loaded = loaded
-        saved = loaded._saved
-        self._binder = Binder(loaded.__name__, saved)
-        self._leaves, self._structure = tree_flatten(saved.arguments, is_leaf=_is_mark)
-        marks = zip(saved.sources, saved.graph.inputs, strict=True)
-        self._types = {mark.value: value.type for mark, value in marks if mark.word == "input"}
+        self._binder = Binder(loaded.__name__, loaded._saved)
         self._places: dict[int, int] = {}  # by number of a tensor among the arguments, its port
         self.inputs = self._find_inputs()
-        self._plans = [(port.type.dtype, tuple(map(_plain_size, port.type.shape))) for port in self.inputs]
-        self._signature: inspect.Signature = saved.signature
-        self._is_plain = self._takes_all_by_position()
-        self.outputs, self._kept = self._find_outputs(saved)
+        plans = self._binder.plans
+        self._plans = [(self._binder.types[n].dtype, plans[n]) for n in self._places]
+        self.outputs, self._kept = self._find_outputs(loaded._saved)
 
     @property
     def sizes(self) -> list[str]:
@@ -81,26 +76,25 @@ class Interface:
 
     def _find_inputs(self) -> tuple[Port, ...]:
         ports: list[Port] = []
-        for leaf, path in zip(self._leaves, self._structure.paths(), strict=True):
+        for leaf, path in zip(self._binder.leaves, self._binder.structure.paths(), strict=True):
             if isinstance(leaf, Mark) and leaf.value not in self._places:
                 self._places[leaf.value] = len(ports)
-                ports.append(Port(_name(path), self._types[leaf.value]))
+                ports.append(Port(_name(path), self._binder.types[leaf.value]))
         return tuple(ports)
 
     def _find_outputs(self, saved: Any) -> tuple[tuple[Port, ...], list[int]]:
         """The ports of what is returned, and which of its leaves they are; plain values are none."""
-        leaves, structure = tree_flatten(saved.returned, is_leaf=_is_mark)
+        leaves, structure = tree_flatten(saved.returned, is_leaf=lambda x: isinstance(x, Mark))
         kept = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Mark)]
         paths = structure.paths()
         names = [_name(paths[i], "output") for i in kept]
-        own = [self._own_name(saved, leaves[i]) for i in kept]
+        outputs = saved.graph.outputs
+        marks = [leaves[i] for i in kept]
+        own = [str(outputs[m.value].name or "") if m.word == "output" else "" for m in marks]
         if all(own) and len(set(own)) == len(own):
             names = own
         types = [self._result_type(saved, leaves[i]) for i in kept]
         return tuple(map(Port, names, types)), kept
-
-    def _own_name(self, saved: Any, mark: Mark) -> str:
-        return str(saved.graph.outputs[mark.value].name or "") if mark.word == "output" else ""
 
     def _result_type(self, saved: Any, mark: Mark) -> TensorType:
         if mark.word == "number":
@@ -111,47 +105,24 @@ class Interface:
         if mark.word == "output":
             found: TensorType = saved.graph.outputs[mark.value].type
             return found
-        argument: TensorType = self._types[mark.value]
-        return argument
-
-    def _takes_all_by_position(self) -> bool:
-        positional = [
-            p.name
-            for p in self._signature.parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        names = list(self.loaded._saved.arguments)
-        return all(isinstance(x, Mark) for x in self._leaves) and (
-            len(self._leaves) == len(names) and names == positional[: len(names)]
-        )
+        return self._binder.types[mark.value]
 
     # Calls
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """The results of a call, in the order of ``outputs``; arrays are in that of ``inputs``."""
-        tensors: list[Any] = [wrap(array) for array in arrays]
-        leaves = [self._argument(leaf, tensors) for leaf in self._leaves]
-        if self._is_plain:
-            result = self.loaded(*leaves)
-        else:
-            bound = inspect.BoundArguments(self._signature, tree_unflatten(self._structure, leaves))
-            result = self.loaded(*bound.args, **bound.kwargs)
+        args, kwargs = self._arguments(arrays)
+        result = self.loaded(*args, **kwargs)
         if type(result) is Tensor:
             return [result._array("run")]
         found = tree_flatten(result)[0]
-        return [_as_array(found[i], port) for i, port in zip(self._kept, self.outputs, strict=True)]
+        pairs = [(found[i], port.type.dtype) for i, port in zip(self._kept, self.outputs, strict=True)]
+        return [x._array("run") if isinstance(x, Tensor) else np.asarray(x, dtype) for x, dtype in pairs]
 
     def check(self, arrays: Sequence[Array]) -> None:
         """Raise the error that a call with these arrays would raise for their types."""
-        if self._fit(arrays):
-            return
-        tensors: list[Any] = [wrap(array) for array in arrays]
-        leaves = [self._argument(leaf, tensors) for leaf in self._leaves]
-        if self._is_plain:
-            self._binder.tensors(tuple(leaves), {})
-        else:
-            bound = inspect.BoundArguments(self._signature, tree_unflatten(self._structure, leaves))
-            self._binder.tensors(bound.args, bound.kwargs)
+        if not self._fit(arrays):
+            self._binder.tensors(*self._arguments(arrays))
 
     def _fit(self, arrays: Sequence[Array]) -> bool:
         """Whether arrays are plainly of the types of the inputs; if not, there is more to be asked."""
@@ -164,6 +135,16 @@ class Interface:
                 if wanted != size and not (type(wanted) is str and sizes.setdefault(wanted, size) == size):
                     return False
         return True
+
+    def _arguments(self, arrays: Sequence[Array]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, by position and by name."""
+        tensors = [wrap(array) for array in arrays]
+        leaves = [self._argument(leaf, tensors) for leaf in self._binder.leaves]
+        if self._binder.is_plain:
+            return tuple(leaves), {}
+        tree = tree_unflatten(self._binder.structure, leaves)
+        bound = inspect.BoundArguments(self._binder.signature, tree)
+        return bound.args, bound.kwargs
 
     def _argument(self, leaf: Any, tensors: Sequence[Any]) -> Any:
         if not isinstance(leaf, Mark):
@@ -183,24 +164,11 @@ class Interface:
         return [_converted(op, port, given[port.name]) for port in self.inputs]
 
 
-def _plain_size(size: Any) -> Any:
-    """A size as a number, or as its name where it is no more than that."""
-    return str(size) if isinstance(size, Size) and str(size).isidentifier() else size
-
-
-def _is_mark(x: Any) -> bool:
-    return isinstance(x, Mark)
-
-
 def _name(path: str, root: str = "") -> str:
     """The name of a path in a tree: ``x.0`` of ``['x'][0]``, and ``output0`` of ``[0]``."""
     steps = [text or number for text, number in _STEP.findall(path)]
     name = ".".join(steps)
     return root + name if not path.startswith("['") else name
-
-
-def _as_array(x: Any, port: Port) -> Array:
-    return x._array("run") if isinstance(x, Tensor) else np.asarray(x, port.type.dtype)
 
 
 def _converted(op: str, port: Port, given: Any) -> Array:

@@ -68,11 +68,7 @@ def write_file(path: str, arrays: Mapping[str, Array], kind: str, metadata: Mapp
     at = 0
     for (name, array), block in zip(ordered, blocks, strict=True):
         offsets = [at, at := at + len(block)]
-        entries[name] = {
-            "dtype": _CODES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": offsets,
-        }
+        entries[name] = {"dtype": _CODES[array.dtype], "shape": list(array.shape), "data_offsets": offsets}
     sums = {name: _checksum(block) for (name, _), block in zip(ordered, blocks, strict=True)}
     own = {
         "weft.version": str(VERSION),
@@ -180,12 +176,11 @@ class Reading:
         return Contents(self._arrays, self.metadata, self.kind)
 
 
-class Problem:
+class Problem(NamedTuple):
     """Makes the errors about one file."""
 
-    def __init__(self, op: str, path: str) -> None:
-        self.op = op
-        self.path = path
+    op: str
+    path: str
 
     def __call__(self, message: str, hint: str | None = None) -> FileError:
         """An error that names the file."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import inspect
 
     from weft.capture.version import Version
-    from weft.io.opened import Opened
+    from weft.io.calls import Opened
     from weft.io.saved import Saved
     from weft.ir.graph import Graph
     from weft.tensor.tensor import Tensor
@@ -35,8 +35,8 @@ Path = str | os.PathLike[str]
 
 def save_version(function: Callable[..., Any], version: Version, path: Path) -> None:
     """Write a version of a captured function; ``fn.save`` calls it."""
+    from weft.io.graph_files import write_saved
     from weft.io.saved import saved_version
-    from weft.io.writing import write_saved
 
     write_saved(saved_version(function, version), checked_path("save", path))
 
@@ -56,8 +56,8 @@ def save_graph(graph: Graph, path: Path) -> None:
     >>> weft.load_graph(path)(weft.ones(3))
     tensor([2., 2., 2.])
     """
+    from weft.io.graph_files import write_saved
     from weft.io.saved import saved_graph
-    from weft.io.writing import write_saved
     from weft.ir.graph import Graph
 
     if not isinstance(graph, Graph):
@@ -95,7 +95,7 @@ def load_graph(path: Path, *, backend: Any = None, mmap: bool = False, verify: b
     contents = reading.contents()
 
     def read() -> Saved:
-        from weft.io.reading import read_saved
+        from weft.io.graph_files import read_saved
 
         return read_saved(contents, problem)
 
@@ -119,7 +119,7 @@ class LoadedGraph:
     _backend: Any
 
     def __init__(self, saved: Saved, backend: Any = None) -> None:
-        from weft.io.opened import Opened
+        from weft.io.calls import Opened
 
         self._cached: CachedProgram | None = None
         self._opened: Opened | None = Opened(saved, backend)
@@ -138,7 +138,7 @@ class LoadedGraph:
     def _open(self) -> Opened:
         """All of it."""
         if self._opened is None:
-            from weft.io.opened import Opened
+            from weft.io.calls import Opened
 
             self._opened = Opened(self._read(), self._backend, self.weights)
         return self._opened
@@ -181,8 +181,8 @@ class LoadedGraph:
 
     def save(self, path: Path) -> None:
         """Write the graph with the weights it has now."""
+        from weft.io.graph_files import write_saved
         from weft.io.saved import with_weights
-        from weft.io.writing import write_saved
 
         write_saved(with_weights(self._saved, self.weights), checked_path("save", path))
 

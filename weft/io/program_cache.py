@@ -24,7 +24,7 @@ from weft.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from weft.backends.capabilities import Key, Note, ProgramStore, Shapes, StoredProgram
-    from weft.io.opened import Opened
+    from weft.io.calls import Opened
     from weft.io.saved import Saved
 
 MISS = object()

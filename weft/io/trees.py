@@ -252,14 +252,6 @@ def _read_items(decoder: Decoder, x: Any, depth: int) -> dict[Any, Any]:
     return dict(pairs)
 
 
-def _read_int(decoder: Decoder, x: Any, depth: int) -> int:
-    return int(x["int"], 16)
-
-
-def _read_float(decoder: Decoder, x: Any, depth: int) -> float:
-    return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[x["float"]]
-
-
 def _read_complex(decoder: Decoder, x: Any, depth: int) -> complex:
     real, imag = (decoder.decode(part, depth + 1) for part in x["complex"])
     return complex(float(real), float(imag))
@@ -279,8 +271,8 @@ _READERS: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "tuple": lambda decoder, x, depth: tuple([decoder.decode(item, depth + 1) for item in x["tuple"]]),
     "dict": lambda decoder, x, depth: {k: decoder.decode(v, depth + 1) for k, v in x["dict"].items()},
     "items": _read_items,
-    "int": _read_int,
-    "float": _read_float,
+    "int": lambda decoder, x, depth: int(x["int"], 16),
+    "float": lambda decoder, x, depth: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[x["float"]],
     "complex": _read_complex,
     "dtype": lambda decoder, x, depth: as_dtype(str(x["dtype"])),
     "sparse": _read_sparse,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.backends.library import Generator, Model, Tensor, Weight
@@ -51,7 +50,8 @@ def model_of(saved: Saved, name: str | None = None) -> Model:
             state = None if mark.value == "global" else (mark.value[0], mark.value[1])
             generators.append(Generator(i, updates.get(i), state))
     ordered = [inputs[i] for i in sorted(inputs)]
-    sizes = list(dict.fromkeys(n for _, i in ordered for n in _names_in_order(graph.inputs[i])))
+    open_sizes = [size for _, i in ordered for size in graph.inputs[i].type.shape]
+    sizes = list(dict.fromkeys(name for size in open_sizes for name in sorted(size_names([size]))))
     for size in sizes:
         symbols.take(c_name(size))
     given = tuple(Tensor(label, symbols(label), graph.inputs[i].type, i) for label, i in ordered)
@@ -105,11 +105,6 @@ def _library_name(name: str, *, given: bool) -> str:
             hint=f"use {plain!r}",
         )
     return plain
-
-
-def _names_in_order(value: Value) -> Iterable[str]:
-    for size in value.type.shape:
-        yield from sorted(size_names([size]))
 
 
 def _argument_names(saved: Saved) -> dict[int, str]:
@@ -177,10 +172,5 @@ def described(model: Model) -> dict[str, Any]:
 
 
 def _described(tensor: Tensor) -> dict[str, Any]:
-    shape: Sequence[Any] = [s if isinstance(s, int) else str(s) for s in tensor.type.shape]
-    return {
-        "name": tensor.name,
-        "symbol": tensor.symbol,
-        "dtype": tensor.type.dtype.name,
-        "shape": list(shape),
-    }
+    shape, dtype = [s if isinstance(s, int) else str(s) for s in tensor.type.shape], tensor.type.dtype.name
+    return {"name": tensor.name, "symbol": tensor.symbol, "dtype": dtype, "shape": shape}

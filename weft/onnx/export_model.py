@@ -1,21 +1,26 @@
-"""The model of a saved graph: names of inputs and outputs, weights, nodes."""
+"""The model of a saved graph, names, weights and nodes; and its file, checked before it takes its place."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 import weft
 from weft.base.dtypes import kind
 from weft.base.trees import tree_flatten
 from weft.capture.arguments import readable
 from weft.errors import GraphError
+from weft.io.atomic import replacing
 from weft.io.saved import Saved
 from weft.io.trees import Mark
 from weft.ir.graph import Array, Value
 from weft.ir.types import TensorType
+from weft.onnx.types import code_of
 from weft.onnx.writers.graphs import refuse, write_graph
 from weft.onnx.writers.prepare import prepared
 from weft.onnx.writers.registry import HINTS, load_writers
@@ -118,7 +123,9 @@ def _inputs(saved: Saved, book: Book) -> dict[Value, Ref]:
     names = _argument_names(saved)
     refs: dict[Value, Ref] = {}
     for value, mark in zip(saved.graph.inputs, saved.sources, strict=True):
-        _need_real(value)
+        if kind(value.type.dtype) == "c":
+            hint = "hold real and imaginary parts in two tensors"
+            raise GraphError(_OP, f"inputs must be real, got {value}", hint=hint)
         if mark.word == "input":
             name = book.unique(names.get(mark.value) or value.name or "input")
         else:
@@ -127,12 +134,6 @@ def _inputs(saved: Saved, book: Book) -> dict[Value, Ref]:
         if mark.word == "weight":
             book.tensors[name] = saved.weights[mark.value]
     return refs
-
-
-def _need_real(value: Value) -> None:
-    if kind(value.type.dtype) == "c":
-        hint = "hold real and imaginary parts in two tensors"
-        raise GraphError(_OP, f"inputs must be real, got {value}", hint=hint)
 
 
 def _argument_names(saved: Saved) -> dict[int, str]:
@@ -211,3 +212,69 @@ def _rename(nodes: Any, renamed: Mapping[str, str]) -> None:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _rename(attribute.g.node, renamed)
+
+
+# Files: weights in them or beside them
+
+_MOST = 2**31 - 2**24  # bytes that a file of protobuf can hold, less what nodes may take
+_SMALL = 1024  # bytes of a tensor that stays in the model: shapes and numbers
+_PAGE = 4096  # tensors of a data file begin at a multiple of this, so that they can be mapped
+
+
+def write_model(made: Made, path: str, *, external: bool) -> None:
+    """Write a model; its data goes beside it if that is asked for, or there is too much of it."""
+    total = sum(array.nbytes for array in made.tensors.values())
+    model = made.model
+    if external or total > _MOST:
+        _write_beside(made, path)
+    else:
+        tensors = [_tensor(name, array) for name, array in made.tensors.items()]
+        model.graph.initializer.extend(tensors)
+        _check(model)
+    with replacing(path) as file:
+        file.write(model.SerializeToString())
+
+
+def _tensor(name: str, array: Array) -> TensorProto:
+    return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+
+
+def _write_beside(made: Made, path: str) -> None:
+    data = f"{path}.data"
+    location = os.path.basename(data)
+    small = {n: a for n, a in made.tensors.items() if a.nbytes <= _SMALL}
+    large = {n: a for n, a in made.tensors.items() if a.nbytes > _SMALL}
+    made.model.graph.initializer.extend([_tensor(name, array) for name, array in small.items()])
+    _check(_with_inputs(made.model, large))
+    with replacing(data) as file:
+        for name, array in large.items():
+            file.write(bytes(-file.tell() % _PAGE))
+            made.model.graph.initializer.append(_external(name, array, location, file.tell()))
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def _external(name: str, array: Array, location: str, offset: int) -> TensorProto:
+    out = TensorProto(name=name, data_type=code_of(array.dtype), dims=array.shape)
+    out.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", array.nbytes)):
+        out.external_data.add(key=key, value=str(value))
+    return out
+
+
+def _with_inputs(model: ModelProto, tensors: dict[str, Array]) -> ModelProto:
+    """The model in which tensors that are not there yet are inputs, so that it can be checked."""
+    out = ModelProto()
+    out.CopyFrom(model)
+    for name, array in tensors.items():
+        out.graph.input.append(onnx.helper.make_tensor_value_info(name, code_of(array.dtype), array.shape))
+    return out
+
+
+def _check(model: ModelProto) -> None:
+    """Let the standard's own checker look at a model, its types and shapes included."""
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        reason: Any = str(error).strip().splitlines()[0]
+        hint = "this is a mistake of weft's writers; please report it"
+        raise GraphError("onnx.export", f"the model must be valid, got: {reason}", hint=hint) from error

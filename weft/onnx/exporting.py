@@ -22,7 +22,7 @@ from weft.io.model import LoadedGraph
 from weft.io.saved import Saved, saved_graph, saved_version, with_weights
 from weft.io.trees import Mark
 from weft.ir.graph import Graph
-from weft.onnx.package import onnx_package
+from weft.onnx.model import onnx_package
 from weft.tensor.autocast import not_casting
 
 _OP = "onnx.export"
@@ -72,8 +72,7 @@ def export(
     ['Gemm']
     """
     onnx_package(_OP)
-    from weft.onnx.export_file import write_model
-    from weft.onnx.export_model import model_of
+    from weft.onnx.export_model import model_of, write_model
 
     where = checked_path(_OP, path)
     _check_settings(opset, updates)
@@ -105,7 +104,9 @@ def saved_of(target: Any, examples: tuple[Any, ...], keywords: dict[str, Any]) -
         if examples or keywords:
             kind = "a graph" if isinstance(target, Graph) else "a loaded function"
             raise ArgumentError(_OP, f"{kind} must be given without examples, got some")
-        return _saved_graph(target) if isinstance(target, Graph) else _loaded(target)
+        if isinstance(target, LoadedGraph):
+            return with_weights(target._saved, target.weights)
+        return _saved_graph(target)
     if not isinstance(target, GraphFunction):
         if not examples and not keywords:
             hint = 'such as weft.TensorType(("batch", 3), weft.float32)'
@@ -137,7 +138,3 @@ def _saved_graph(graph: Graph) -> Saved:
     if not all(names) or len(set(names)) < len(names):
         return saved
     return saved._replace(returned={name: Mark("output", i) for i, name in enumerate(names)})
-
-
-def _loaded(loaded: LoadedGraph) -> Saved:
-    return with_weights(loaded._saved, loaded.weights)

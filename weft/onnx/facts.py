@@ -67,16 +67,11 @@ class Constant:
         if self.parameter is not None:
             return self.parameter()
         if self.holds_sizes:
-            return _of_sizes(self.array, self.dtype)
+            items = [weft.asarray(size_value(item, self.dtype)) for item in self.array.reshape(-1)]
+            return weft.reshape(weft.stack(items), self.array.shape)
         if self.array.size > _LARGE and not any(self.array.strides):  # one number everywhere
             return weft.broadcast_to(weft.asarray(self.array.reshape(-1)[0]), self.array.shape)
         return weft.asarray(self.array)
-
-
-def _of_sizes(array: Array, dtype: DType) -> Any:
-    """Ints and named sizes as a tensor."""
-    items = [weft.asarray(size_value(item, dtype)) for item in array.reshape(-1)]
-    return weft.reshape(weft.stack(items), array.shape)
 
 
 def constant_of_sizes(array: Any, dtype: Any = np.int64) -> Constant:

@@ -90,28 +90,33 @@ def _divided(x: Any, y: Any) -> Any:
     return x // y
 
 
-def _arithmetic(name: str, function: Callable[[Any, Any], Any]) -> None:
+def _arithmetic(function: Callable[[Any, Any], Any]) -> Rule:
     def compute(x: Any, y: Any) -> Any:
         return function(_whole(x), _whole(y)) if _integral(x) and _integral(y) else None
 
-    _rules[name] = lambda call, a, b: _each(compute, a, b)
+    return lambda call, a, b: _each(compute, a, b)
 
 
-_arithmetic("Add", operators.add)
-_arithmetic("Sub", operators.sub)
-_arithmetic("Mul", operators.mul)
-_arithmetic("Mod", lambda x, y: None if isinstance(y, Size) or y <= 0 else x % y)
-_arithmetic("Div", _divided)
-_arithmetic("exact Div", lambda x, y: out if (out := _divided(x, y)) is not None and out * y == x else None)
+def _extreme(choose: Callable[[Any, Any], Any]) -> Rule:
+    return lambda call, *arrays: _each(lambda *items: reduce(choose, map(_whole, items)), *arrays)
 
 
-@_rule("Max", "Min")
-def _extreme(call: Call, *arrays: Array) -> Array | None:
-    choose = size_max if call.op == "Max" else size_min
-    return _each(lambda *items: reduce(choose, map(_whole, items)), *arrays)
-
-
-_rules["Neg"] = lambda call, a: _each(operators.neg, a)
+_rules |= {
+    "Add": _arithmetic(operators.add),
+    "Sub": _arithmetic(operators.sub),
+    "Mul": _arithmetic(operators.mul),
+    "Mod": _arithmetic(lambda x, y: None if isinstance(y, Size) or y <= 0 else x % y),
+    "Div": _arithmetic(_divided),
+    "exact Div": _arithmetic(
+        lambda x, y: out if (out := _divided(x, y)) is not None and out * y == x else None
+    ),
+    "Max": _extreme(size_max),
+    "Min": _extreme(size_min),
+    "Neg": lambda call, a: _each(operators.neg, a),
+    "Where": lambda call, test, a, b: _each(
+        lambda t, x, y: None if isinstance(t, Size) else x if t else y, test, a, b
+    ),
+}
 
 
 @_rule("Identity", "Floor", "Ceil", "Round", "Abs")
@@ -157,102 +162,38 @@ def _compare(call: Call, a: Array, b: Array) -> Array | None:
     return _each(compute, a, b)
 
 
-@_rule("Where")
-def _where(call: Call, test: Array, a: Array, b: Array) -> Array | None:
-    if _holds_sizes(test):
-        return None
-    return _each(lambda t, x, y: x if t else y, test, a, b)
-
-
-# Moving
-
-
-def _holds_sizes(*arrays: Array | None) -> bool:
-    return any(isinstance(x, Size) for array in arrays if array is not None for x in array.reshape(-1))
-
-
-def _told(call: Call, name: str, given: Array | None) -> list[int] | None:
-    """Ints that are an input, or in earlier versions an attribute."""
-    found = call.attribute(name) if given is None else given.reshape(-1).tolist()
-    return None if found is None else [int(i) for i in found]
-
-
-@_rule("Gather")
-def _gather(call: Call, a: Array, index: Array) -> Array | None:
-    if _holds_sizes(index):
-        return None
-    out = np.take(a, index.astype(np.int64), axis=call.attribute("axis", 0))
-    return np.asarray(out, object) if isinstance(out, np.ndarray) else _one(out)
-
-
-def _one(x: Any) -> Array:
-    out = np.empty((), object)
-    out[()] = x
-    return out
-
-
-@_rule("Slice")
-def _slice(call: Call, a: Array, *rest: Array) -> Array | None:
-    if call.version < 10:
-        rest = tuple(np.array(call.attribute(n)) for n in ("starts", "ends", "axes") if call.has(n))
-    if a.ndim != 1 or _holds_sizes(*rest):
-        return None
-    start, end = int(rest[0].reshape(-1)[0]), int(rest[1].reshape(-1)[0])
-    step = int(rest[3].reshape(-1)[0]) if len(rest) > 3 and rest[3] is not None else 1
-    stop: int | None = None if step < 0 and end < -len(a) else end
-    return a[start:stop:step]
-
-
-@_rule("Concat")
-def _concat(call: Call, *arrays: Array) -> Array:
-    return np.concatenate(arrays, axis=call.attribute("axis", 0))
-
-
-@_rule("Unsqueeze")
-def _unsqueeze(call: Call, a: Array, axes: Array | None = None) -> Array:
-    return np.expand_dims(a, tuple(_told(call, "axes", axes) or ()))
-
-
-@_rule("Squeeze")
-def _squeeze(call: Call, a: Array, axes: Array | None = None) -> Array:
-    given = _told(call, "axes", axes)
-    return np.squeeze(a, None if given is None else tuple(given))
-
-
-@_rule("Reshape")
-def _reshape(call: Call, a: Array, shape: Array) -> Array | None:
-    if any(isinstance(x, Size) or x == 0 for x in shape.reshape(-1)):
-        return None
-    return a.reshape([int(x) for x in shape.reshape(-1)])
-
-
-@_rule("Flatten")
-def _flatten(call: Call, a: Array) -> Array | None:
-    return a.reshape(1, -1) if a.ndim < 2 and call.attribute("axis", 1) in (0, -a.ndim) else None
-
-
-@_rule("Expand")
-def _expand(call: Call, a: Array, shape: Array) -> Array | None:
-    if _holds_sizes(shape):
-        return None
-    return np.broadcast_to(a, np.broadcast_shapes(a.shape, tuple(int(x) for x in shape.reshape(-1))))
-
-
-@_rule("Split")
-def _split(call: Call, a: Array, sizes: Array | None = None) -> list[Array] | None:
-    given = _told(call, "split", sizes)
-    if a.ndim != 1 or (given is not None and sum(given) != len(a)):
-        return None
-    step = -(-len(a) // len(call.outputs))
-    ends = range(step, step * len(call.outputs), step) if given is None else np.cumsum(given)[:-1]
-    return np.split(a, [*ends])
+# Sums and moves
 
 
 @_rule("ReduceProd", "ReduceSum")
 def _reduce(call: Call, a: Array, axes: Array | None = None) -> Array | None:
-    given = _told(call, "axes", axes)
+    given = call.attribute("axes") if axes is None else axes.reshape(-1)
     if a.ndim != 1 or (given is not None and len(given) != 1):
         return None
     combine, start = (operators.mul, 1) if call.op == "ReduceProd" else (operators.add, 0)
-    out = _one(reduce(combine, map(_whole, a), start))
-    return out.reshape(1) if call.attribute("keepdims", 1) else out
+    out = np.empty(1, object)
+    out[0] = reduce(combine, map(_whole, a), start)
+    return out if call.attribute("keepdims", 1) else out.reshape(())
+
+
+_MOVING = "Concat Expand Flatten Gather Reshape Slice Split Squeeze Tile Transpose Unsqueeze"
+
+
+def follow_moves(
+    call: Call, inputs: Sequence[Constant | None], run: Callable[[list[Constant | None]], list[Any]]
+) -> list[Constant] | None:
+    """The outputs of an operator that merely moves sizes; None where it does more.
+
+    ``run`` runs its handler on constants: it moves the numbers of the elements, which then stand for these.
+    """
+    count = len(inputs) if call.op == "Concat" else 1
+    data = [c for c in inputs[:count] if c is not None]
+    if call.domain or call.op not in _MOVING.split() or any(c and c.holds_sizes for c in inputs[count:]):
+        return None
+    items = np.concatenate([c.array.astype(object).reshape(-1) for c in data])
+    ends = np.cumsum([c.array.size for c in data]).tolist()
+    numbers = [
+        np.arange(end - c.array.size, end).reshape(c.array.shape) for c, end in zip(data, ends, strict=True)
+    ]
+    moved = run([*[Constant(n, n.dtype) for n in numbers], *inputs[count:]])
+    return [constant_of_sizes(items[c.array], data[0].dtype) for c in moved]

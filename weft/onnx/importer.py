@@ -18,14 +18,11 @@ from weft.base.dtypes import DTYPES
 from weft.capture.importing import Importer, placed
 from weft.errors import GraphError, ShapeError, WeftError
 from weft.ir.location import Location
-from weft.onnx.attributes import attributes_of
 from weft.onnx.facts import NOTHING, Array, Constant, Fact, Facts, constant_of_sizes
-from weft.onnx.following import follow
-from weft.onnx.functions import Functions
-from weft.onnx.model import array_of, dense_of
+from weft.onnx.following import follow, follow_moves
+from weft.onnx.model import array_of, dense_of, ordered, subgraphs
 from weft.onnx.operators.registry import Call, Entry, find_handler
-from weft.onnx.order import ordered, subgraphs
-from weft.onnx.scope import Body, Scope
+from weft.onnx.scope import Body, Functions, Scope, attributes_of
 from weft.onnx.types import to_carried
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
@@ -105,7 +102,7 @@ class Runner:
         attributes = attributes_of(
             node, scope.attributes, where, lambda graph: Body(self, graph, scope, where)
         )
-        call = Call(node.op_type, domain, version, title, attributes, used, self.facts)
+        call = Call(node.op_type, domain, version, title, tuple(used), attributes, self.facts)
         inputs = [self._look_up(name, scope, where) if name else None for name in node.input]
         path = ".".join(filter(None, title.split("/")))
         with self._told(call), placed(Location(self.file, number, node.op_type, path)):
@@ -166,9 +163,11 @@ class Runner:
     def _run_handler(self, entry: Entry, call: Call, inputs: Sequence[Any]) -> list[Any]:
         sources = NOTHING.union(*[self._sources(x) for x in inputs])
         if any(isinstance(x, Constant) and x.holds_sizes for x in inputs):
-            followed = follow(call, inputs) if all(map(_is_single, inputs)) else None
-            if followed is not None:
-                return list(followed)
+            if all(x is None or isinstance(x, Constant) for x in inputs):
+                followed = follow(call, inputs)
+                followed = followed or follow_moves(call, inputs, lambda xs: self._folded(entry, call, xs))
+                if followed is not None:
+                    return list(followed)
         elif entry.folds and all(map(self._is_known, inputs)):
             if all(map(_folds, inputs)):
                 return self._folded(entry, call, inputs)
@@ -181,16 +180,14 @@ class Runner:
         """The outputs of a node whose inputs are known, as constants."""
         with not_capturing(), np.errstate(all="ignore"):
             given = [self.tensor(self._value(x)) for x in inputs]
-            results = _as_list(entry.handler(call, *given))
-            return [self.kept(self._moved(entry, call, given, x)) for x in results]
+            return [self.kept(self._moved(entry, given, x)) for x in entry.run(call, given)]
 
     def _emitted(
         self, entry: Entry, call: Call, inputs: Sequence[Any], sources: frozenset[str], later: Any = None
     ) -> list[Any]:
         """The outputs of a node as values of the graph."""
         given = [self.tensor(x) for x in inputs]
-        results = _as_list(entry.handler(call, *given))
-        made = [self._moved(entry, call, given, x) for x in results]
+        made = [self._moved(entry, given, x) for x in entry.run(call, given)]
         for i, x in enumerate(made):
             for tensor in x if isinstance(x, list) else [x]:
                 self._note(tensor, sources, None if later is None or isinstance(x, list) else (later, i))
@@ -205,7 +202,7 @@ class Runner:
             compute = None if later is None else lambda: _constant_or_none(later[0]()[later[1]])
             self.facts.note(Fact(tensor, None, compute, fact.narrow, sources))
 
-    def _moved(self, entry: Entry, call: Call, given: Sequence[Any], x: Any) -> Any:
+    def _moved(self, entry: Entry, given: Sequence[Any], x: Any) -> Any:
         """A result of an operator that merely moves elements: it has the narrow type of the first input."""
         if not entry.moves or not given:
             return x
@@ -284,10 +281,6 @@ class Runner:
         return self.facts.of(x).sources if isinstance(x, Tensor) else NOTHING
 
 
-def _is_single(x: Any) -> bool:
-    return x is None or isinstance(x, Constant)
-
-
 def _constant_or_none(x: Any) -> Constant | None:
     return x if isinstance(x, Constant) else None
 
@@ -297,7 +290,3 @@ def _folds(x: Any) -> bool:
     if isinstance(x, list):
         return all(map(_folds, x))
     return x.folds if isinstance(x, Constant) else not isinstance(x, Tensor)
-
-
-def _as_list(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, tuple) else [result]

@@ -32,6 +32,10 @@ class Given(NamedTuple):
 
 def arguments(graph: onnx.GraphProto, given: Given, runner: Runner) -> dict[str, Any]:
     """A value for each input of a model that is no initializer."""
+    names = [item.name for item in graph.input]
+    for name in given.known:
+        if name not in names:
+            raise ArgumentError("onnx.load", f"known must name inputs of the model, got {name!r} of {names}")
     stored = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     maker = _Maker(given, runner)
     out: dict[str, Any] = {}
@@ -40,7 +44,7 @@ def arguments(graph: onnx.GraphProto, given: Given, runner: Runner) -> dict[str,
             out[item.name] = maker.constant(item, given.known[item.name])
         elif item.name not in stored:
             out[item.name] = maker.argument(item.name, item.type, item.name)
-    maker.check_sizes([item.name for item in graph.input])
+    maker.check_sizes(names)
     return out
 
 
@@ -105,9 +109,8 @@ class _Maker:
     def _tensor(self, name: str, type: Any, source: str) -> Any:
         dtype = dtype_of(type.elem_type)
         if dtype is None:
-            raise FileError(
-                "onnx.load", f"input {name!r} must be of numbers, got {type_name(type.elem_type)}"
-            )
+            got = type_name(type.elem_type)
+            raise FileError("onnx.load", f"input {name!r} must be of numbers, got {got}")
         shape = self._shape(name, type)
         self.runner.open_sizes |= size_names(shape)
         tensor = self.runner.block.argument(name, shape, dtype)
@@ -127,11 +130,10 @@ class _Maker:
 
     def _size(self, name: str, axis: int, dim: Any) -> Any:
         if dim.WhichOneof("value") == "dim_value":
-            if dim.dim_value < 0:
-                raise FileError(
-                    "onnx.load", f"sizes of input {name!r} must not be negative, got {dim.dim_value}"
-                )
-            return int(dim.dim_value)
+            size = int(dim.dim_value)
+            if size < 0:
+                raise FileError("onnx.load", f"sizes of input {name!r} must not be negative, got {size}")
+            return size
         return self._named(dim.dim_param or f"{name}_{axis}", alone=not dim.dim_param)
 
     def _named(self, text: str, *, alone: bool = False) -> Any:
@@ -148,7 +150,8 @@ class _Maker:
     def _own_name(self, text: str) -> str:
         """The name of a size: two texts never share one."""
         if text not in self._names:
-            own = _identifier(text)
+            own = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+            own = own if own and not own[0].isdigit() else f"size_{own}"
             while own in self._names.values():
                 own += "_"
             self._names[text] = own
@@ -158,11 +161,6 @@ class _Maker:
         """The number that the caller gave for a size, or the size itself."""
         given = self.given.sizes.get(text, self.given.sizes.get(name))
         return int(given) if _is_size(given) else named_size(name)
-
-
-def _identifier(text: str) -> str:
-    cleaned = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
-    return cleaned if cleaned and not cleaned[0].isdigit() else f"size_{cleaned}"
 
 
 def _is_size(x: Any) -> bool:

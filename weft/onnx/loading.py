@@ -6,25 +6,19 @@ import functools
 from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import weft
 from weft.base.public import public
 from weft.capture.importing import Importer
-from weft.errors import ArgumentError, FileError
+from weft.errors import FileError
 from weft.ir.graph import Graph
 from weft.onnx import operators
-from weft.onnx.functions import Functions
 from weft.onnx.importer import Runner
 from weft.onnx.inputs import Given, arguments
-from weft.onnx.model import read_model, versions_of
-from weft.onnx.package import onnx_package
-from weft.onnx.scope import Scope
-from weft.onnx.text import check_names
+from weft.onnx.model import check_names, onnx_package, read_model, versions_of
+from weft.onnx.scope import Functions, Scope
 from weft.tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    import onnx
 
 
 class Imported(NamedTuple):
@@ -46,10 +40,7 @@ class Imported(NamedTuple):
 
 @public
 def load(
-    model: Any,
-    *,
-    known: Mapping[str, Any] | None = None,
-    sizes: Mapping[str, Any] | None = None,
+    model: Any, *, known: Mapping[str, Any] | None = None, sizes: Mapping[str, Any] | None = None
 ) -> Graph:
     """The graph of an ONNX model.
 
@@ -87,7 +78,6 @@ def import_model(
     versions = versions_of(model.opset_import, newest, name)
     _load_operators()
     given = Given(known or {}, sizes or {})
-    _check_names(model.graph, given)
     block = Importer(model.graph.name or "model")
     runner = Runner(block, Functions(model, newest), name)
     with block, weft.no_grad():
@@ -107,13 +97,6 @@ def _load_operators() -> None:
     """Import all handlers, which register themselves."""
     for module in iter_modules(operators.__path__):
         import_module(f"{operators.__name__}.{module.name}")
-
-
-def _check_names(graph: onnx.GraphProto, given: Given) -> None:
-    inputs = [item.name for item in graph.input]
-    for name in given.known:
-        if name not in inputs:
-            raise ArgumentError("onnx.load", f"known must name inputs of the model, got {name!r} of {inputs}")
 
 
 class _Ends:

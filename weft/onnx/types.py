@@ -13,25 +13,12 @@ import numpy as np
 
 from weft.base.dtypes import DTYPES, DType, int8, uint8
 
-_CODES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-    14: "complex64",
-    15: "complex128",
-    16: "bfloat16",
-}
+_NAMES = (  # by code, from 1 on
+    "float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64 complex64"
+    " complex128 bfloat16"
+)
+_CODES = dict(enumerate(_NAMES.split(), 1))
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
-STRING = 8
 NARROW = {  # by code, the name, the dtype it is carried in, and what arrays of it have
     17: ("float8e4m3fn", uint8, ml_dtypes.float8_e4m3fn),
     18: ("float8e4m3fnuz", uint8, ml_dtypes.float8_e4m3fnuz),
@@ -72,7 +59,7 @@ def carrier_of(name: str) -> DType:
 
 def type_name(code: int) -> str:
     """What an ONNX element type is called in errors."""
-    named = {STRING: "string", **_CODES} | {key: name for key, (name, _, _) in NARROW.items()}
+    named = _CODES | {key: name for key, (name, _, _) in NARROW.items()}
     return named.get(code, f"type {code}")
 
 

@@ -13,16 +13,16 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 from weft.backends import Array, Executable, known_backends
-from weft.backends.capabilities import Call, Watched
+from weft.backends.capabilities import Call
 from weft.base.shapes import size_of
 from weft.base.sizes import bind, is_known
 from weft.errors import DeviceError, user_frame
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
-from weft.profiler.event import Event, Part
 from weft.profiler.log import (
     Entry,
-    Place,
+    Event,
+    Part,
     _Switch,
     entries,
     here,
@@ -56,7 +56,9 @@ class _Watcher:
         place = user_frame(_CALLER)
         run, timing = call.run, bool(switch.timing)
         if timing and not run.has_recording:
-            _make_recording(run, place)
+            begin = now()
+            run.recording()
+            take_down("build", f"{run.graph.name}, to take down times", begin, now(), place)
         outs: list[Array] = []
         records, ended = None, 0
         begin = now()
@@ -81,12 +83,6 @@ class _Watcher:
             take_down("build", graph.name, begin, now(), user_place(2))
 
 
-def _make_recording(run: Watched, place: Place | None) -> None:
-    begin = now()
-    run.recording()
-    take_down("build", f"{run.graph.name}, to take down times", begin, now(), place)
-
-
 # From records to events
 
 
@@ -97,11 +93,6 @@ class _Step(NamedTuple):
     what: ExplainedStep
     parts: tuple[Part, ...]
     shapes: tuple[str, ...]
-
-
-def _steps(run: Watched, sizes: Mapping[str, int]) -> list[list[_Step]]:
-    """The parts of a program for some sizes, by number of the record: several if they run side by side."""
-    return [[_step(what, sizes) for what in found] for found in run.recorded_steps(sizes)]
 
 
 def _step(what: ExplainedStep, sizes: Mapping[str, int]) -> _Step:
@@ -121,7 +112,8 @@ def kernels_of(entry: Entry, known: dict[Any, list[list[_Step]]]) -> Iterator[Ev
         return
     key = (id(run), *sorted(sizes.items()))
     if key not in known:
-        known[key] = _steps(run, sizes)
+        steps = run.recorded_steps(sizes)  # by number of the record: several if they run side by side
+        known[key] = [[_step(what, sizes) for what in found] for found in steps]
     table = records.tolist()
     ran = [i for i, record in enumerate(table) if record[0]]
     cursor = entry.begin
@@ -142,21 +134,10 @@ def _side_by_side(entry: Entry, steps: list[_Step], begin: int, total: int, coun
     work = list(accumulate(s.what.estimated for s in steps))
     ends = [begin + round(total * done / work[-1]) for done in work]
     for step, start, end in zip(steps, [begin, *ends], ends, strict=False):
-        yield Event(
-            "kernel",
-            step.name,
-            start,
-            end - start,
-            entry.thread,
-            step.parts[0].line if step.parts else None,
-            step.parts[0].module if step.parts else "",
-            step.shapes,
-            bytes=step.what.bytes * count,
-            flops=step.what.flops * count,
-            count=count,
-            parts=step.parts,
-            beside=len(steps) - 1,
-        )
+        line, module, *_ = step.parts[0] if step.parts else (None, "")
+        what = "kernel", step.name, start, end - start, entry.thread, line, module, step.shapes
+        work_done = step.what.bytes * count, step.what.flops * count
+        yield Event(*what, *work_done, count, step.parts, beside=len(steps) - 1)
 
 
 def _parts(nodes: Sequence[Node], sizes: Mapping[str, int]) -> Iterator[Part]:

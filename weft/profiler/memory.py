@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -19,10 +18,8 @@ import numpy as np
 from weft.backends.capabilities import Call, Watched
 from weft.capture.donation import is_lease
 from weft.profiler.block import Block
-from weft.profiler.event import Line
-from weft.profiler.log import Place, here, now, threads, trackers
-from weft.profiler.tables import TOP, Table, show_line, way_of
-from weft.profiler.trace import trace_of, write_trace
+from weft.profiler.log import Line, Place, here, now, threads, trackers
+from weft.profiler.tables import TOP, Table, show_line, trace_of, way_of, write_trace
 from weft.schedule.memory_report import MemoryReport, report_memory
 from weft.schedule.origins import show_bytes
 
@@ -100,13 +97,11 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
         trackers.append(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         if self in trackers:
             trackers.remove(self)
         self._live = {}
-        super().__exit__(kind, error, trace)
+        super().__exit__(*reason)
 
     # What is taken down
 
@@ -155,7 +150,8 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
     def at_peak(self) -> list[Allocation]:
         """What is there when most memory is in use, the largest first."""
         when = max(self._totals(), key=lambda pair: pair[1], default=(0, 0))[0]
-        there = [a for a in self.allocations if a.begin <= when and _is_there(a, when)]
+        made = [a for a in self.allocations if a.begin <= when]  # an arena is there for one moment
+        there = [a for a in made if a.end is None or a.end > when or a.begin == when]
         return sorted(there, key=lambda a: -a.bytes)
 
     @property
@@ -223,11 +219,6 @@ class memory_profile(Block):  # noqa: N801 - used as a function, spelled like on
         if self._entries is None:
             return "<memory profile: not run yet>"
         return f"<memory profile: {show_bytes(self.peak)} at the peak, {len(self.allocations)} arrays>"
-
-
-def _is_there(a: Allocation, when: int) -> bool:
-    """Whether what was made before is not gone yet; an arena is there for the one moment that it has."""
-    return a.end is None or a.end > when or a.begin == when
 
 
 def _root(array: Any) -> Any:

@@ -1,15 +1,16 @@
-"""Events and allocations added up: by op, by line, by module, by thread; as text, or as a table of rich."""
+"""Events and allocations added up, by op, line, module or thread, as tables; files for trace viewers."""
 
 from __future__ import annotations
 
+import json
 import linecache
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import ArgumentError
-from weft.profiler.event import Event, Line, Part
+from weft.profiler.log import Event, Line, Part
 from weft.schedule.explanation import show_seconds
 
 _AROUND = ("module", "region")  # kinds of events that only hold others
@@ -91,28 +92,8 @@ class Table:
             show(self)
 
 
-Key = Callable[[Event], Iterator[tuple[str, str, float]]]  # rows that an event is in: name, text, share
-
-
 def _parts(event: Event) -> Sequence[Part]:
     return event.parts or (Part(event.line, event.module, "", 1.0),)
-
-
-def _by_op(event: Event) -> Iterator[tuple[str, str, float]]:
-    if event.kind not in _AROUND:
-        yield event.name, event.kind, 1.0
-
-
-def _by_line(event: Event) -> Iterator[tuple[str, str, float]]:
-    if event.kind not in _AROUND:
-        for part in _parts(event):
-            yield *show_line(part.line or event.line), part.share
-
-
-def _by_module(event: Event) -> Iterator[tuple[str, str, float]]:
-    if event.kind in ("op", "kernel", "call", "module"):
-        for part in _parts(event):
-            yield part.module or TOP, "", part.share
 
 
 def show_line(line: Line | None) -> tuple[str, str]:
@@ -124,16 +105,17 @@ def show_line(line: Line | None) -> tuple[str, str]:
 
 def time_rows(events: Iterable[Event], by: str, threads: dict[int, str]) -> list[Row]:
     """Events added up, the row that took longest first."""
-
-    def by_thread(event: Event) -> Iterator[tuple[str, str, float]]:
-        if event.kind not in _AROUND:
-            yield f"{event.thread} {threads.get(event.thread, '')}", "", 1.0
-
-    ways: dict[str, Key] = {"op": _by_op, "line": _by_line, "module": _by_module, "thread": by_thread}
-    way = way_of("table", ways, by)
+    ways: dict[str, Callable[[Event], list[tuple[str, str, float]]]] = {  # name, text and share of each row
+        "op": lambda e: [(e.name, e.kind, 1.0)],
+        "line": lambda e: [(*show_line(part.line or e.line), part.share) for part in _parts(e)],
+        "module": lambda e: [(part.module or TOP, "", part.share) for part in _parts(e)],
+        "thread": lambda e: [(f"{e.thread} {threads.get(e.thread, '')}", "", 1.0)],
+    }
+    way, in_modules = way_of("table", ways, by), ("op", "kernel", "call", "module")
     sums: dict[tuple[str, str], list[float]] = {}
     for event in events:
-        for name, text, share in way(event):
+        counts = event.kind in in_modules if by == "module" else event.kind not in _AROUND
+        for name, text, share in way(event) if counts else ():
             row = sums.setdefault((name, text), [0.0, 0, 0.0, 0.0])
             row[0] += event.own * 1e-9 * share
             row[1] += event.count
@@ -187,3 +169,55 @@ def show_rate(amount: float, seconds: float, unit: str) -> str:
         if rate >= size:
             return f"{rate / size:.1f} {letter}{unit}"
     return f"{rate:.0f} {unit}"
+
+
+# A file that trace viewers open: the Trace Event Format, times in microseconds from the beginning
+
+Record = dict[str, Any]
+
+
+def trace_of(
+    events: Sequence[Event], threads: Mapping[int, str], first: int, counters: Iterable[tuple[int, int]] = ()
+) -> Record:
+    """What is written into the file: events, and the memory in use at some times (in ns)."""
+    process = os.getpid()
+    used = sorted({event.thread for event in events})
+    names = {(0, "process_name"): "weft"}
+    names |= {(number, "thread_name"): threads.get(number, f"thread {number}") for number in used}
+    records: list[Record] = [
+        {"ph": "M", "ts": 0, "pid": process, "tid": number, "name": what, "args": {"name": name}}
+        for (number, what), name in names.items()
+    ]
+    records += [_record(event, process, first) for event in events]
+    memory = {"ph": "C", "pid": process, "tid": 0, "name": "memory"}
+    records += [memory | {"ts": (at - first) / 1e3, "args": {"bytes": total}} for at, total in counters]
+    return {"traceEvents": records, "displayTimeUnit": "ms"}
+
+
+def _record(event: Event, process: int, first: int) -> Record:
+    args: Record = {
+        "line": None if event.line is None else f"{event.line[0]}:{event.line[1]}",
+        "module": event.module,
+        "shapes": list(event.shapes),
+        "bytes": event.bytes,
+        "flops": event.flops,
+        "count": event.count if event.count > 1 else 0,
+        "lines": [f"{p.line[0]}:{p.line[1]}" for p in event.parts if p.line is not None][1:],
+        "beside": event.beside,
+    }
+    return {
+        "ph": "X",
+        "ts": (event.begin - first) / 1e3,
+        "dur": event.duration / 1e3,
+        "pid": process,
+        "tid": event.thread,
+        "name": event.name,
+        "cat": event.kind,
+        "args": {name: value for name, value in args.items() if value},
+    }
+
+
+def write_trace(path: Any, trace: Record) -> None:
+    """Write the file."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(trace, file)

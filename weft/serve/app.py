@@ -127,7 +127,8 @@ class App:
         reads = "GET, HEAD"
         match parts:
             case ["v2"]:
-                return reads, self._server
+                told = {"name": "weft", "version": weft.__version__, "extensions": ["binary_tensor_data"]}
+                return reads, lambda: as_json(told)
             case ["v2", "health", "live"]:
                 return reads, lambda: as_json({"live": True})
             case ["v2", "health", "ready"]:
@@ -158,9 +159,6 @@ class App:
             case ["infer"]:
                 return "POST", self._ready  # never asked: it is an inference then
         raise RefusedError(404, f"there is no path {'/'.join(rest)[:200]} of a model")
-
-    def _server(self) -> Answer:
-        return as_json({"name": "weft", "version": weft.__version__, "extensions": ["binary_tensor_data"]})
 
     def _ready(self) -> Answer:
         return as_json({"ready": self.is_ready}, 200 if self.is_ready else 503)
@@ -193,7 +191,7 @@ class App:
         return answer
 
     async def _infer(self, model: Model, scope: Scope, receive: Receive, held: _Held) -> Answer:
-        headers = _headers(scope)
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise RefusedError(415, "the body must not be encoded, got a content-encoding")
         if model.batcher.waiting >= self.settings.max_queue:
@@ -259,7 +257,3 @@ class _Held:
 
     def release(self) -> None:
         self.app.let_go(self.count)
-
-
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    return dict(scope["headers"])

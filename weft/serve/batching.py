@@ -11,14 +11,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from weft.serve.metrics import ModelMetrics
+from weft.serve.protocol import Array
 from weft.serve.settings import RefusedError, Settings
-from weft.serve.tensors import Array
 
 INLINE = (
     0.0005  # seconds: what takes less is run in the loop's own thread, as going to another one costs that
@@ -29,16 +30,14 @@ Run = Callable[[Sequence[Array]], list[Array]]
 Key = tuple[tuple[int, ...], ...]
 
 
+@dataclass(eq=False, slots=True)
 class Job:
     """A request that waits for its results."""
 
-    __slots__ = ("arrays", "future", "rows", "since")
-
-    def __init__(self, arrays: list[Array], rows: int, future: asyncio.Future[list[Array]]) -> None:
-        self.arrays = arrays
-        self.rows = rows
-        self.future = future
-        self.since = perf_counter()
+    arrays: list[Array]
+    rows: int
+    future: asyncio.Future[list[Array]]
+    since: float = field(default_factory=perf_counter)
 
 
 class Batcher:
@@ -106,13 +105,11 @@ class Batcher:
 
     def _delay(self) -> float:
         """Seconds until the oldest request has waited long enough; 0 where there is a full batch."""
-        if not self.batched or any(self._is_full(group) for group in self._groups.values()):
+        rows = [sum(job.rows for job in group) for group in self._groups.values()]
+        if not self.batched or max(rows, default=0) >= self.settings.max_batch:
             return 0.0
         oldest = min(group[0].since for group in self._groups.values())
         return max(0.0, oldest + self.settings.max_delay - perf_counter())
-
-    def _is_full(self, group: deque[Job]) -> bool:
-        return sum(job.rows for job in group) >= self.settings.max_batch
 
     def _start(self) -> None:
         """Run what has waited longest, with all that fits it."""

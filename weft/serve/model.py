@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.base.sizes import Size
-from weft.errors import ArgumentError
-from weft.io.interface import Interface, Port, open_model
+import numpy as np
+
+from weft.base.dtypes import kind
+from weft.base.sizes import Size, size_names
+from weft.errors import ArgumentError, WeftError
+from weft.io.interface import Interface, Port, open_model, random_array, random_inputs
 from weft.io.model import LoadedGraph
 from weft.io.saved import saved_graph
 from weft.ir.graph import Graph
 from weft.serve.batching import Batcher
 from weft.serve.metrics import ModelMetrics
-from weft.serve.protocol import Codec
-from weft.serve.rows import fitting_sizes, row_size, rows_are_independent, run_random
+from weft.serve.protocol import DATATYPES, Array, Codec
 from weft.serve.settings import Settings
-from weft.serve.tensors import DATATYPES
 
 VERSION = "1"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -47,7 +48,10 @@ class Model:
             )
         self.name = name
         self.interface = Interface(loaded)
-        _check_types(name, (*self.interface.inputs, *self.interface.outputs))
+        for port in (*self.interface.inputs, *self.interface.outputs):
+            if port.type.dtype not in DATATYPES:
+                message = f"inputs and outputs of {name} must be of {', '.join(DATATYPES.values())}"
+                raise ArgumentError("serve", f"{message}, got {port.name}: {port.type}")
         self.metrics = ModelMetrics(name)
         self.batch = self._find_batch(settings)
         ports = self.interface.inputs, self.interface.outputs
@@ -99,13 +103,6 @@ class Model:
         return found
 
 
-def _check_types(name: str, ports: Sequence[Port]) -> None:
-    for port in ports:
-        if port.type.dtype not in DATATYPES:
-            message = f"inputs and outputs of {name} must be of {', '.join(DATATYPES.values())}"
-            raise ArgumentError("serve", f"{message}, got {port.name}: {port.type}")
-
-
 def _described(port: Port) -> dict[str, Any]:
     shape = [-1 if isinstance(size, Size) else size for size in port.type.shape]
     return {"name": port.name, "datatype": DATATYPES[port.type.dtype], "shape": shape}
@@ -149,3 +146,87 @@ def _loaded(source: Any, backend: Any) -> Any:
     if isinstance(source, str | os.PathLike):
         return open_model(source, backend)
     raise ArgumentError("serve", f"models must be paths or loaded graphs, got {type(source).__name__}")
+
+
+# Rows: whether requests may be put together along a size, which is tried on random inputs
+
+_TRIED = (3, 8, 32, 1)  # that named sizes get, until the model takes one
+_ROWS = 4
+
+
+def row_size(interface: Interface, wanted: str = "") -> str:
+    """The name of the size that counts rows: first of all inputs and outputs, and nowhere else; "" if none.
+
+    Args:
+        interface: of a model.
+        wanted: the name; by default it must begin with "batch".
+    """
+    ports = (*interface.inputs, *interface.outputs)
+    graph = interface.loaded.graph
+    if not interface.inputs or any(not port.type.shape for port in ports) or graph.updates:
+        return ""
+    names = {str(port.type.shape[0]) for port in ports if isinstance(port.type.shape[0], Size)}
+    if len(names) != 1 or any(not isinstance(port.type.shape[0], Size) for port in ports):
+        return ""
+    (name,) = names
+    if any(name in size_names(port.type.shape[1:]) for port in ports):
+        return ""
+    return name if (name == wanted if wanted else name.startswith("batch")) else ""
+
+
+def fitting_sizes(interface: Interface) -> dict[str, int] | None:
+    """Values of the named sizes with which a model runs on random inputs; None if none were found."""
+    for size in _TRIED:
+        sizes = dict.fromkeys(interface.sizes, size)
+        try:
+            run_random(interface, sizes)
+        except WeftError:
+            continue
+        return sizes
+    return None
+
+
+def run_random(interface: Interface, sizes: Mapping[str, int]) -> list[Array]:
+    """What a model gives for random inputs."""
+    return interface.run(random_inputs(interface, sizes, np.random.default_rng(0)))
+
+
+def rows_are_independent(interface: Interface, name: str, sizes: Mapping[str, int]) -> bool:
+    """Whether rows of results depend on their own rows alone, as far as random numbers show it.
+
+    One row is changed, and all others must stay what they are; and a row by itself must give what it gives
+    among others, up to rounding. Where there are no floats, only the changed row is not 0, and then only it
+    is not 1, so that a maximum and a minimum show.
+    """
+    generator = np.random.default_rng(0)
+    for changed, others_are in ((0, None), (1, 0), (_ROWS - 1, 1)):
+        first = random_inputs(interface, {**sizes, name: _ROWS}, generator)
+        if others_are is not None:
+            first = [a if kind(a.dtype) == "f" else np.full_like(a, others_are) for a in first]
+        second = [_with_row(a, changed, generator) for a in first]
+        try:
+            results, others = interface.run(first), interface.run(second)
+            alone = interface.run([a[2:3] for a in first])
+        except WeftError:
+            return False
+        kept = [i for i in range(_ROWS) if i != changed]
+        if any(a[kept].tobytes() != b[kept].tobytes() for a, b in zip(results, others, strict=True)):
+            return False
+        if not all(map(_close, (a[2:3] for a in results), alone)):
+            return False
+    return True
+
+
+def _with_row(array: Array, row: int, generator: np.random.Generator) -> Array:
+    changed = array.copy()
+    other = random_array(array.shape[1:], array.dtype, generator)
+    changed[row] = other if kind(array.dtype) == "f" else 1 - array[row].astype(np.int64)
+    return changed
+
+
+def _close(a: Array, b: Array) -> bool:
+    if kind(a.dtype) != "f":
+        return bool((a == b).all())
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    limit = 64 * float(np.finfo(np.float16 if a.dtype.itemsize == 2 else np.float32).eps)
+    return bool(np.allclose(x, y, limit, limit * max(1.0, float(np.abs(x).max(initial=0.0))), equal_nan=True))

@@ -161,14 +161,13 @@ class Server(uvicorn.Server):
             server.close()  # at once: the system resets what it has connected since
         self._app.is_ending = True
         for accepted in waiting:
-            await loop.connect_accepted_socket(self._protocol, accepted)
+            await loop.connect_accepted_socket(
+                lambda: Connection(self.config, self.server_state, self.lifespan.state), accepted
+            )
         await super().shutdown(sockets)
         if self.force_exit:
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
-
-    def _protocol(self) -> Connection:
-        return Connection(self.config, self.server_state, self.lifespan.state)
 
 
 def _accept_all(sock: socket.socket) -> list[socket.socket]:

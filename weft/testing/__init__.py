@@ -2,8 +2,7 @@
 
 from weft.ops.op import Sample
 from weft.testing.compare import assert_close
-from weft.testing.gradcheck import gradcheck, gradgradcheck
+from weft.testing.gradcheck import check_vmap, gradcheck, gradgradcheck
 from weft.testing.ops import check_op
-from weft.testing.vmapcheck import check_vmap
 
 __all__ = ["Sample", "assert_close", "check_op", "check_vmap", "gradcheck", "gradgradcheck"]

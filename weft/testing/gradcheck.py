@@ -1,4 +1,4 @@
-"""Gradients against finite differences, in double precision.
+"""Gradients against finite differences, in double precision; and batches against loops.
 
 A function is seen as a map between real vectors: a complex number is two of their elements. So its
 derivative is one real matrix, whatever mixes real and complex, and need not be holomorphic.
@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import complex128, float64, kind
-from weft.base.trees import tree_flatten, tree_unflatten
-from weft.errors import DtypeError, GradientError
+from weft.base.trees import tree_flatten, tree_map, tree_unflatten
+from weft.errors import ArgumentError, DtypeError, GradientError
 from weft.ops.op import type_of
 from weft.tensor.tensor import Tensor, wrap
+from weft.testing.compare import as_array, assert_close
 from weft.transform.arguments import flatten_outputs
 from weft.transform.jvp import jvp
 from weft.transform.reverse import vjp
-from weft.transform.vmap import vmap
+from weft.transform.vmap import input_axes, vmap
 
 Array = Any
 
@@ -150,10 +151,8 @@ class _Check:
             rows = [_flat(pull(seeds)) for seeds in _directions(self.outputs)]
             yield "the reverse-mode derivative", _columns(rows, _flat(self.points).size).T
             if batched:
-                yield (
-                    "the batched reverse-mode derivative",
-                    self._batched(lambda seeds: pull(seeds), self.outputs).T,
-                )
+                batch = self._batched(lambda seeds: pull(seeds), self.outputs)
+                yield "the batched reverse-mode derivative", batch.T
         if forward:
             columns = [_flat(self._push(tangents)) for tangents in _directions(self.points)]
             yield "the forward-mode derivative", _columns(columns, _flat(self.outputs).size)
@@ -249,3 +248,34 @@ def _element(names: Sequence[str], tensors: Sequence[Tensor], k: int) -> str:
             return f"{part}{name} at {index}" if t.shape else f"{part}{name}"
         k -= width
     raise IndexError(k)
+
+
+def check_vmap(
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    in_axes: Any = 0,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> None:
+    """Raise an AssertionError unless ``vmap(f, in_axes)(*args)`` equals f run on each example.
+
+    >>> import weft
+    >>> weft.testing.check_vmap(lambda x: x.sum(), (weft.tensor([[1.0, 2.0], [3.0, 4.0]]),))
+    """
+    if not isinstance(args, tuple):
+        raise ArgumentError("check_vmap", f"args must be a tuple of arguments, got {type(args).__name__}")
+    leaves, structure = tree_flatten(args)
+    axes = input_axes(in_axes, args)
+    batched = vmap(f, in_axes)(*args)
+    size = next(x.shape[a] for x, a in zip(leaves, axes, strict=True) if a is not None)
+    runs = []
+    for i in range(size):
+        example = [
+            x if a is None else wrap(np.asarray(np.take(as_array(x), i, axis=a)))
+            for x, a in zip(leaves, axes, strict=True)
+        ]
+        runs.append(f(*tree_unflatten(structure, example)))
+    if runs:
+        looped = tree_map(lambda *xs: np.stack([as_array(x) for x in xs]), *runs)
+        assert_close(batched, looped, rtol=rtol, atol=atol)

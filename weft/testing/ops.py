@@ -12,8 +12,7 @@ from weft.errors import ArgumentError, GradientError
 from weft.ops.op import OPS, NoGradient, Op, Sample, type_of
 from weft.tensor.tensor import Tensor, wrap
 from weft.testing.compare import assert_close
-from weft.testing.gradcheck import gradcheck, gradgradcheck
-from weft.testing.vmapcheck import check_vmap
+from weft.testing.gradcheck import check_vmap, gradcheck, gradgradcheck
 
 
 def check_op(
@@ -36,9 +35,9 @@ def check_op(
     >>> weft.remove_custom_op("doc::cube")
     """
     found = _find(op)
-    listed = [
-        s if isinstance(s, Sample) else Sample(tuple(map(np.asarray, s))) for s in _samples(found, samples)
-    ]
+    own = () if found.samples is None else found.samples()
+    given = own if samples is None else samples
+    listed = [s if isinstance(s, Sample) else Sample(tuple(map(np.asarray, s))) for s in given]
     if not listed:
         raise ArgumentError("check_op", f"there must be samples to check {found.name} on, got none")
     for i, sample in enumerate(listed):
@@ -58,12 +57,6 @@ def _find(op: Any) -> Op:
     if not isinstance(found, Op):
         raise ArgumentError("check_op", f"must be given an op or its name, got {op!r}")
     return found
-
-
-def _samples(op: Op, samples: Iterable[Any] | None) -> Iterable[Any]:
-    if samples is not None:
-        return samples
-    return () if op.samples is None else op.samples()
 
 
 def _check(op: Op, sample: Sample, reference: Callable[..., Any] | None) -> None:

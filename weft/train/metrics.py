@@ -55,12 +55,8 @@ def mean_squared_error(output: Any, target: Any) -> Any:
     return (output - target).square().mean()
 
 
-_NAMED: dict[str, Metric] = {
-    "accuracy": accuracy,
-    "binary_accuracy": binary_accuracy,
-    "mean_absolute_error": mean_absolute_error,
-    "mean_squared_error": mean_squared_error,
-}
+_OWN = (accuracy, binary_accuracy, mean_absolute_error, mean_squared_error)
+_NAMED: dict[str, Metric] = {function.__name__: function for function in _OWN}
 
 
 def named_metrics(given: Mapping[str, Metric] | Sequence[str]) -> dict[str, Metric]:

@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 SECONDS = 10.0  # between plain lines inside an epoch
 
 
-class Progress(Protocol):
-    """Shows how far an epoch is."""
+class Progress:
+    """Shows how far an epoch is; this one shows nothing."""
 
     def begin(self, title: str, total: int | None, done: int, later: int) -> None:
         """An epoch begins, or goes on after some batches; epochs with so many batches are to follow."""
@@ -22,6 +22,7 @@ class Progress(Protocol):
 
     def end(self, line: str) -> None:
         """It has ended; a line sums it up."""
+        self.say(line)
 
     def say(self, text: str) -> None:
         """Show a line."""
@@ -30,26 +31,7 @@ class Progress(Protocol):
         """Leave the terminal as it was."""
 
 
-class Silent:
-    """Shows nothing."""
-
-    def begin(self, title: str, total: int | None, done: int, later: int) -> None:
-        """Nothing."""
-
-    def advance(self, done: int, numbers: Mapping[str, float]) -> None:
-        """Nothing."""
-
-    def end(self, line: str) -> None:
-        """Nothing."""
-
-    def say(self, text: str) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class Lines:
+class Lines(Progress):
     """Plain lines: one at the end of each epoch, and one every ten seconds of a long one.
 
     >>> import sys
@@ -78,23 +60,15 @@ class Lines:
         if time.monotonic() - self._shown >= SECONDS:
             self._shown = time.monotonic()
             of = "" if self._total is None else f"/{self._total}"
-            left = self._pace.left()
-            rest = "" if left is None else f", {as_time(left)} left"
-            self.say(f"{self._title}: {done}{of}, {self._pace.rate():.1f}/s, {as_text(numbers)}{rest}")
-
-    def end(self, line: str) -> None:
-        """Show the line."""
-        self.say(line)
+            shown = [f"{done}{of}", f"{self._pace.rate():.1f}/s", as_text(numbers), self._pace.left_text()]
+            self.say(f"{self._title}: {', '.join(filter(None, shown))}")
 
     def say(self, text: str) -> None:
         """Show a line at once."""
         print(text, file=self._file, flush=True)
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-
-class Bar:
+class Bar(Progress):
     """A bar of rich, with rate, numbers and time left."""
 
     def __init__(self) -> None:
@@ -126,18 +100,8 @@ class Bar:
     def advance(self, done: int, numbers: Mapping[str, float]) -> None:
         """Move the bar."""
         self._pace.note(done)
-        left = self._pace.left()
-        self._bar.update(
-            self._task,
-            completed=done,
-            rate=f"{self._pace.rate():.1f}/s",
-            numbers=as_text(numbers),
-            left="" if left is None else f"{as_time(left)} left",
-        )
-
-    def end(self, line: str) -> None:
-        """Put the line above the bar."""
-        self.say(line)
+        rate, left = f"{self._pace.rate():.1f}/s", self._pace.left_text()
+        self._bar.update(self._task, completed=done, rate=rate, numbers=as_text(numbers), left=left)
 
     def say(self, text: str) -> None:
         """Show a line above the bar."""
@@ -185,6 +149,11 @@ class Pace:
             return None
         return max(0, self._total - self._marks[-1][1]) / rate
 
+    def left_text(self) -> str:
+        """The time that is left, "" if it is not known."""
+        left = self.left()
+        return "" if left is None else f"{as_time(left)} left"
+
 
 def as_text(numbers: Mapping[str, float]) -> str:
     """Numbers in a line.
@@ -211,7 +180,7 @@ def as_time(seconds: float) -> str:
 def make_progress(shown: bool) -> Progress:
     """What fits the output: nothing, a bar, or lines."""
     if not shown:
-        return Silent()
+        return Progress()
     if sys.stdout.isatty() and find_spec("rich") is not None:
         return Bar()
     return Lines(sys.stdout)

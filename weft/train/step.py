@@ -7,7 +7,7 @@ state alone, and not on which batches came before: a run that was resumed gives 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,12 +49,9 @@ class Recipe:
     scaler: Any = None
     ema: Any = None
 
-    def _casting(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.autocast is None else weft.autocast(self.autocast)
-
     def evaluate(self, batch: Any) -> tuple[Any, Numbers]:
         """The loss, to be differentiated, and all numbers."""
-        with self._casting():
+        with nullcontext() if self.autocast is None else weft.autocast(self.autocast):
             output, target = _call(self.forward, self.model, batch)
             loss = _call(self.loss, output, target)
         _check_loss(loss)

@@ -16,14 +16,19 @@ import weft
 from weft.base.tracebacks import edge
 from weft.errors import ArgumentError, DomainError
 from weft.train.callbacks import Best, Callback, monitored
-from weft.train.checkpoints import Checkpoints
-from weft.train.feed import Feed
-from weft.train.interrupt import Interrupt
+from weft.train.checkpoints import (
+    FORMAT,
+    Checkpoints,
+    check_parts,
+    load_parts,
+    parts_state,
+    random_state,
+    set_random_state,
+)
 from weft.train.logs import Log, check_kinds, open_logs
 from weft.train.metrics import Means, Metric, named_metrics
-from weft.train.progress import Progress, Silent, as_text, make_progress
-from weft.train.runner import Runner
-from weft.train.state import FORMAT, check_parts, load_parts, parts_state, random_state, set_random_state
+from weft.train.progress import Progress, as_text, make_progress
+from weft.train.runner import Feed, Interrupt, Runner
 from weft.train.step import Recipe, split_batch
 
 Row = dict[str, Any]
@@ -117,19 +122,8 @@ class Trainer:
         if scheduler_every not in ("epoch", "step"):
             message = f'scheduler_every must be "epoch" or "step", got {scheduler_every!r}'
             raise DomainError("Trainer", message)
-        recipe = Recipe(
-            model=model,
-            loss=loss,
-            optimizer=optimizer,
-            forward=forward,
-            metrics=named_metrics(metrics),
-            clip_norm=clip_norm,
-            clip_value=clip_value,
-            accumulate=accumulate,
-            autocast=autocast,
-            scaler=scaler,
-            ema=ema,
-        )
+        parts = model, loss, optimizer, forward, named_metrics(metrics)
+        recipe = Recipe(*parts, clip_norm, clip_value, accumulate, autocast, scaler, ema)
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler
@@ -156,7 +150,7 @@ class Trainer:
         self._means = Means()  # of this epoch
         self._lately = Means()  # since the last row of the logs
         self._logs: list[Log] = []
-        self._progress: Progress = Silent()
+        self._progress = Progress()
         self._interrupt = Interrupt()
         self._mark: Row | None = None  # what the state was before something that has not ended yet
         self._saved = -1  # the step of the last checkpoint
@@ -185,7 +179,8 @@ class Trainer:
             try:
                 while not self._is_done(epochs, steps):
                     self._run_epoch(epochs, steps)
-                self._end()
+                if self.checkpoints is not None and self._saved != self.step:
+                    self.save()
             except _InterruptedError:
                 self._rescue()
                 self.stopped = "interrupted"
@@ -413,11 +408,6 @@ class Trainer:
             return False
         self.load_state_dict(state)
         return True
-
-    def _end(self) -> None:
-        """Make a last checkpoint, if something has happened since."""
-        if self.checkpoints is not None and self._saved != self.step:
-            self.save()
 
     def _rescue(self) -> None:
         """After an error: a checkpoint of the last step that was complete, if none is there."""

@@ -25,13 +25,9 @@ def list_kernels(table: Table, graph: Graph, steps: Sequence[ExplainedStep]) -> 
         graph: that the nodes of the steps stand in.
         steps: as ``explain`` gives them.
     """
-    kernels = [
+    kernels: list[dict[str, Any]] = [
         {
-            "number": s.number,
-            "name": s.name,
-            "ops": s.ops,
-            "bytes": s.bytes,
-            "flops": s.flops,
+            **{field: getattr(s, field) for field in ("number", "name", "ops", "bytes", "flops")},
             "seconds": None if s.measured is None else s.measured.seconds,
             "runs": 1 if s.measured is None else s.measured.runs,
             "values": [_number(table, n) for n in s.nodes],
@@ -119,26 +115,13 @@ def memory_timeline(table: Table, graph: Graph, program: Program, sizes: dict[st
 
     buffers = [
         {
-            "name": b.name,
-            "type": b.type,
-            "op": b.op,
-            "bytes": number(b.bytes),
-            "offset": number(b.offset),
-            "first": b.first,
-            "last": b.last,
+            **{field: getattr(b, field) for field in ("name", "type", "op", "first", "last")},
+            **{field: number(getattr(b, field)) for field in ("bytes", "offset")},
             "peak": b.at_peak,
             "value": None if b.node is None else _number(table, b.node),
         }
         for b in report.buffers
     ]
-    return {
-        "arena": number(report.arena),
-        "peak": number(report.peak),
-        "peakStep": report.peak_step,
-        "unshared": number(report.unshared),
-        "inputs": number(report.inputs),
-        "outputs": number(report.outputs),
-        "donated": number(report.donated),
-        "constants": number(report.constants),
-        "buffers": buffers,
-    }
+    fields = ("arena", "peak", "unshared", "inputs", "outputs", "donated", "constants")
+    found: dict[str, Any] = {field: number(getattr(report, field)) for field in fields}
+    return found | {"peakStep": report.peak_step, "buffers": buffers}

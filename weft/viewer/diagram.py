@@ -1,7 +1,7 @@
 """What a picture shows: boxes, arrows between them, and clusters of boxes by module and region.
 
-A diagram is made from a captured graph or from a tensor's dynamic graph; ``weft.viewer.dot_text`` and
-``weft.viewer.drawing`` know nothing but diagrams.
+A diagram is made from a captured graph or from a tensor's dynamic graph; ``weft.viewer.picture`` and
+``weft.viewer.picture`` know nothing but diagrams.
 """
 
 from __future__ import annotations

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
+import linecache
+import os
 import tempfile
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -19,11 +21,9 @@ from typing import Any
 import weft
 from weft.errors import ArgumentError
 from weft.viewer.costs import list_kernels, memory_timeline, take_profile
-from weft.viewer.dynamic import add_dynamic
 from weft.viewer.play import play_graph
-from weft.viewer.sources import read_sources
 from weft.viewer.subject import Args, Subject, subject_of
-from weft.viewer.table import Table
+from weft.viewer.table import Table, add_dynamic
 
 
 def view(
@@ -110,12 +110,16 @@ def page_text(data: Mapping[str, Any]) -> str:
     """The page, with everything in it."""
     files = resources.files("weft.viewer") / "page"
     modules = {
-        f"weft/{f.name}": f.read_text("utf-8") for f in _sorted(files.iterdir()) if f.name.endswith(".js")
+        f"weft/{f.name}": f.read_text("utf-8")
+        for f in sorted(files.iterdir(), key=lambda f: f.name)
+        if f.name.endswith(".js")
     }
+    start = "data:text/javascript;base64,"
+    addresses = {name: start + base64.b64encode(code.encode()).decode() for name, code in modules.items()}
     parts = {
         "{{title}}": escape(f"{data['name']} · weft"),
         "{{style}}": (files / "page.css").read_text("utf-8"),
-        "{{imports}}": _script_text({"imports": {name: _address(code) for name, code in modules.items()}}),
+        "{{imports}}": _script_text({"imports": addresses}),
         "{{data}}": _script_text(data),
     }
     text = (files / "page.html").read_text("utf-8")
@@ -125,14 +129,28 @@ def page_text(data: Mapping[str, Any]) -> str:
     return text
 
 
-def _sorted(files: Any) -> list[Any]:
-    return sorted(files, key=lambda f: str(f.name))
-
-
-def _address(code: str) -> str:
-    return "data:text/javascript;base64," + base64.b64encode(code.encode()).decode("ascii")
-
-
 def _script_text(data: Any) -> str:
     """JSON that may stand in an element of a page: nothing in it ends the element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+AROUND = 60  # lines that are kept before and after those that are needed, where a file is long
+WHOLE = 1500  # lines of a file that is kept as a whole
+
+
+def read_sources(files: Sequence[str], records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each file its name, path, and the lines that are needed, from the number ``first`` on."""
+    used: dict[int, set[int]] = {}
+    for record in records:
+        if "at" in record:
+            used.setdefault(record["at"][0], set()).add(record["at"][1])
+    return [_read(path, used.get(i, set())) for i, path in enumerate(files)]
+
+
+def _read(path: str, used: set[int]) -> dict[str, Any]:
+    lines = [line.rstrip("\n") for line in linecache.getlines(path)]
+    first = 1
+    if len(lines) > WHOLE and used:
+        first = max(1, min(used) - AROUND)
+        lines = lines[first - 1 : max(used) + AROUND]
+    return {"name": os.path.basename(path), "path": path, "first": first, "lines": lines}

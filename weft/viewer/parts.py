@@ -71,13 +71,10 @@ def _mark_optimizer(graph: Graph, parts: dict[Node, str], sure: set[Node]) -> No
         served = [u for v in node.outputs for u in users.get(v, ())]
         alone = bool(served) and all(parts[u] == OPTIMIZER for u in served)
         alone = alone and results.isdisjoint(node.outputs) and parts[node] == FORWARD
-        counts = not served and not _module(node) and not new.isdisjoint(node.outputs)
+        module = "" if node.location is None else node.location.module
+        counts = not served and not module and not new.isdisjoint(node.outputs)
         if node in sure or alone or (counts and parts[node] == FORWARD):
             parts[node] = OPTIMIZER
-
-
-def _module(node: Node) -> str:
-    return "" if node.location is None else node.location.module
 
 
 def parameters_served(graph: Graph, parts: Mapping[Node, str]) -> dict[Node, str]:

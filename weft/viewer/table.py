@@ -7,11 +7,14 @@ nodes a pass left as they were, changed, added and took out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import TopologicalSorter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from weft.ir.graph import Graph, Node, Value
+from weft.viewer.diagram import diagram_of
 from weft.viewer.parts import (
     BACKWARD,
     FORWARD,
@@ -111,13 +114,9 @@ class _Graph:
         return (f"P{part or FORWARD}",) if self.has_parts else ()
 
     def _path(self, node: Node) -> Path:
-        part = self.parts.get(node, "")
-        return (*self._top(part), *self._modules(node, part))
-
-    def _modules(self, node: Node, part: str) -> Path:
-        if part == OPTIMIZER:
-            return _words(self._without_root(self.served.get(node, "")))
-        return _words(self.places.get(node, ""))
+        part, own = self.parts.get(node, ""), self.places.get(node, "")
+        own = self._without_root(self.served.get(node, "")) if part == OPTIMIZER else own
+        return (*self._top(part), *_words(own))
 
     def _without_root(self, name: str) -> str:
         """A parameter's name as its model has it: without the variable that holds the model."""
@@ -185,7 +184,7 @@ class _Graph:
         regions = node.regions
         module = "" if node.location is None else node.location.module
         for i, region in enumerate(regions):
-            own = (*inside, f"B{_region_name(region, i)}") if len(regions) > 1 else inside
+            own = (*inside, f"B{region.name or f'region {i}'}") if len(regions) > 1 else inside
             self._region(node, region, own, part, module)
 
     def _record(self, graph: Graph, node: Node, path: Path, part: str) -> Record:
@@ -238,20 +237,14 @@ def _modules_of(graph: Graph, parts: Mapping[Node, str]) -> dict[Node, str]:
     makers = {v: (i, n) for i, n in enumerate(graph.nodes) for v in n.outputs}
     for node in graph.nodes:
         own = "" if node.location is None else node.location.module
-        sources = [found[n] for _, n in sorted((makers[v] for v in node.inputs if v in makers), key=_first)]
+        sources = [
+            found[n] for _, n in sorted((makers[v] for v in node.inputs if v in makers), key=itemgetter(0))
+        ]
         is_sum = not own and parts.get(node) == BACKWARD and len(sources) > 1
-        found[node] = _where_parted(sources) if is_sum else own
+        if is_sum:  # around the one that a gradient came through last, if another came another way
+            own = sources[-1] if common_path(sources) == sources[-1] else sources[-1].rpartition(".")[0]
+        found[node] = own
     return found
-
-
-def _first(pair: tuple[int, Node]) -> int:
-    return pair[0]
-
-
-def _where_parted(sources: Sequence[str]) -> str:
-    """The module around the one that a gradient came through last, if another came another way."""
-    last = sources[-1]
-    return last if common_path(sources) == last else last.rpartition(".")[0]
 
 
 def _result_name(owner: Node, region: Graph, number: int) -> str:
@@ -268,10 +261,6 @@ def _below(module: str, node: Node) -> str:
     return there.removeprefix(module).strip(".") if there.startswith(module) else ""
 
 
-def _region_name(region: Graph, number: int) -> str:
-    return region.name or f"region {number}"
-
-
 def _is_shown(name: str, value: Any) -> bool:
     graphs: Iterable[Any] = value if isinstance(value, tuple) else (value,)
     return value is not None and name != "function" and not any(isinstance(g, Graph) for g in graphs)
@@ -286,3 +275,37 @@ def _is_number(graph: Graph, value: Value) -> bool:
 def _short(array: Any) -> str:
     item = np.asarray(array).reshape(-1)[0]
     return f"{item:g}" if np.asarray(array).dtype.kind in "fiu" else str(item)
+
+
+# The dynamic graph behind a tensor
+
+
+def add_dynamic(table: Table, tensor: Any, params: Mapping[str, Any]) -> list[int]:
+    """The numbers of the records of a tensor's dynamic graph, leaves first.
+
+    >>> import weft
+    >>> from weft.viewer.table import Table
+    >>> x = weft.ones(2, requires_grad=True)
+    >>> table = Table()
+    >>> [table.records[i]["op"] for i in add_dynamic(table, weft.tanh(x), {"x": x})]
+    ['x', 'Tanh', 'tensor']
+    """
+    diagram = diagram_of(tensor, params)
+    held: list[Any] = [object() for _ in diagram.boxes]
+    comes: dict[int, list[int]] = {}
+    for arrow in diagram.arrows:
+        comes.setdefault(arrow.target, []).append(arrow.source)
+    found = []
+    for i in TopologicalSorter({i: comes.get(i, ()) for i in range(len(held))}).static_order():
+        box = diagram.boxes[i]
+        record = {
+            "kind": box.kind,
+            "op": box.label[0],
+            "values": [table.number(held[i])],
+            "inputs": [table.number(held[j]) for j in comes.get(i, ())],
+            "types": list(box.label[1:]),
+            "path": (),
+            "part": "",
+        }
+        found.append(table.add(held[i], record))
+    return found

@@ -1,4 +1,4 @@
-"""Reductions along axes, running ones, and order along an axis."""
+"""Reductions along axes, running ones, moments, and order along an axis."""
 
 from __future__ import annotations
 
@@ -110,3 +110,11 @@ def ranked(x: Tensor, axis: int, *, descending: bool = False, count: Any = None)
     if count is not None:
         places = places[along(axis % x.ndim, slice(0, count))]
     return weft.take_along_axis(x, places, axis=axis), places
+
+
+def moments(
+    x: Tensor, axes: int | Sequence[int], eps: float, *, keepdims: bool = True
+) -> tuple[Tensor, Tensor]:
+    """The mean along axes, and one over the deviation."""
+    variance = weft.var(x, axis=axes, keepdims=keepdims)
+    return weft.mean(x, axis=axes, keepdims=keepdims), weft.rsqrt(variance + eps)

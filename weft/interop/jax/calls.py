@@ -7,7 +7,7 @@ of the graph being made, and the parameters of the equation by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from weft.tensor.tensor import Tensor
 lax = Rules()  # by name of a primitive
 
 
-class Call:
+class Call(NamedTuple):
     """One equation, as its rule sees it.
 
     Attributes:
@@ -33,17 +33,10 @@ class Call:
         run: runs another jaxpr on tensors: ``run(closed_jaxpr, tensors)``.
     """
 
-    def __init__(
-        self,
-        primitive: str,
-        types: Sequence[TensorType],
-        known: Sequence[Any],
-        run: Callable[[Any, Sequence[Any]], list[Any]],
-    ) -> None:
-        self.primitive = primitive
-        self.types = tuple(types)
-        self.known = tuple(known)
-        self.run = run
+    primitive: str
+    types: Sequence[TensorType]
+    known: Sequence[Any]
+    run: Callable[[Any, Sequence[Any]], list[Any]]
 
     @property
     def type(self) -> TensorType:

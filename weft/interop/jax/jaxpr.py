@@ -14,14 +14,14 @@ from weft.capture.importing import Importer, placed
 from weft.errors import ArgumentError
 from weft.interop.forms.elements import astype
 from weft.interop.jax.calls import Call, is_key, lax, type_of_aval
-from weft.interop.jax.lax import control, elementwise, index, linalg, random, reduce, shape, window
+from weft.interop.jax.lax import control, elementwise, index, linalg, random, reduce, shape
 from weft.interop.optional import need
 from weft.ir.graph import Graph
 from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.tensor.tensor import Tensor
 
-FAMILIES = (control, elementwise, index, linalg, random, reduce, shape, window)  # they fill the table
+FAMILIES = (control, elementwise, index, linalg, random, reduce, shape)  # they fill the table
 
 
 @public
@@ -156,7 +156,8 @@ def _import(closed: Any, title: str, names: Sequence[str], data: Mapping[int, An
                 kind = type_of_aval(variable.aval)
                 inputs.append(importer.argument(name, kind.shape, kind.dtype))
         consts = [_constant(importer, i, c) for i, c in enumerate(closed.consts)]
-        importer.finish([_result(x) for x in _Runner()(closed.jaxpr, consts, inputs)])
+        found = _Runner()(closed.jaxpr, consts, inputs)
+        importer.finish([x if isinstance(x, Tensor) else weft.tensor(x) for x in found])
     return importer.graph
 
 
@@ -170,10 +171,6 @@ def _array(x: Any) -> Any:
 def _constant(importer: Importer, number: int, x: Any) -> Tensor:
     array = _array(x)
     return importer.parameter(f"const.{number}", array) if array.ndim else weft.tensor(array)
-
-
-def _result(x: Any) -> Tensor:
-    return x if isinstance(x, Tensor) else weft.tensor(x)
 
 
 class _Runner:

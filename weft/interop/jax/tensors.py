@@ -6,8 +6,7 @@ from typing import Any
 
 from weft.base.public import public
 from weft.errors import ArgumentError, DeviceError
-from weft.interop.optional import need
-from weft.interop.sharing import exported, imported
+from weft.interop.optional import exported, imported, need
 from weft.tensor.tensor import Tensor
 
 

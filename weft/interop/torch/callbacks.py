@@ -118,7 +118,8 @@ class _Pull:
     def __call__(self, *tensors: Any) -> list[Any]:
         follow = self.torch.is_grad_enabled()
         with self.torch.enable_grad():
-            xs = [_followed(x) for x in tensors[: self.count]]
+            given = tensors[: self.count]
+            xs = [x if x.requires_grad or not _is_smooth(x) else x._value().requires_grad_() for x in given]
             return self._derivatives(xs, _smooth(self.flat(*xs)), tensors[self.count :], follow)
 
     def _derivatives(self, xs: list[Any], ys: list[Any], given: Sequence[Any], follow: bool) -> list[Any]:
@@ -151,27 +152,15 @@ def _derived(kind: type[_Pull], flat: Any, count: int) -> Any:
     return flat.derived.setdefault(kind, kind(flat, count))
 
 
-def _followed(x: Any) -> Any:
-    return x if x.requires_grad or not _is_smooth(x) else x._value().requires_grad_()
-
-
 def _torch_gradients(torch: Any, ys: Any, xs: Any, grads: Any, follow: bool) -> list[Any]:
     """The gradients of the floating ones among xs, zeros where there is none."""
     wanted = [x for x in xs if x.requires_grad]
     pairs = [(y, g) for y, g in zip(ys, grads, strict=True) if y.requires_grad]
     if not pairs:
         return [torch.zeros_like(x) for x in wanted]
-    return list(
-        torch.autograd.grad(
-            [y for y, _ in pairs],
-            wanted,
-            [g for _, g in pairs],
-            create_graph=follow,
-            retain_graph=True,
-            allow_unused=True,
-            materialize_grads=True,
-        )
-    )
+    outs, given = zip(*pairs, strict=True)
+    unused = {"allow_unused": True, "materialize_grads": True}
+    return list(torch.autograd.grad(outs, wanted, given, create_graph=follow, retain_graph=True, **unused))
 
 
 def _applied(flat: Any, tensors: Sequence[Tensor]) -> Sequence[Any]:

@@ -7,7 +7,7 @@ tensors of the graph being made, ints and named sizes, numbers, dtypes of weft, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.base.dtypes import DType, kind
 from weft.errors import CaptureError
@@ -24,7 +24,7 @@ def rule_name(target: Any) -> str:
     return text.removeprefix("aten.").removesuffix(".default") if text.startswith("aten.") else text
 
 
-class Call:
+class Call(NamedTuple):
     """One node of a program, as its rule sees it.
 
     Attributes:
@@ -34,13 +34,10 @@ class Call:
         strides: of each tensor among the arguments, as PyTorch has it laid out, by its place.
     """
 
-    def __init__(
-        self, target: str, name: str, dtypes: Sequence[DType | None], strides: Sequence[Any]
-    ) -> None:
-        self.target = target
-        self.name = name
-        self.dtypes = tuple(dtypes)
-        self.strides = tuple(strides)
+    target: str
+    name: str
+    dtypes: Sequence[DType | None]
+    strides: Sequence[Any]
 
     @property
     def dtype(self) -> DType:

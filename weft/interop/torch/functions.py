@@ -40,9 +40,7 @@ def as_torch(function: Callable[..., Any]) -> Any:
     """
     torch = need("as_torch", "torch", "torch")
     if isinstance(function, nn.Module):
-        from weft.interop.torch.modules import torch_module
-
-        return torch_module(torch, function)
+        return _module_of(torch)(function)
     if not callable(function):
         raise ArgumentError(
             "as_torch", f"must be given a function or a module, got {type(function).__name__}"
@@ -117,20 +115,20 @@ class Pulled:
         ]
         with weft.fork_rng(self.state):
             leaves, outputs = self.call.run(tensors[: self.count], self.needs)
-        followed = [(y, g) for y, g in zip(_differentiable(outputs), grads, strict=True) if y.requires_grad]
         with weft.enable_grad():
-            found = weft.autograd.grad(
-                [y for y, _ in followed],
-                [x for x, needed in zip(leaves, self.needs, strict=True) if needed],
-                [g for _, g in followed],
-                create_graph=any(needs),
-                materialize_grads=True,
-            )
-        return [*leaves, *grads], list(found)
+            found = _gradients(outputs, grads, leaves, self.needs, create_graph=any(needs))
+        return [*leaves, *grads], found
 
 
-def _differentiable(outputs: Sequence[Tensor]) -> list[Tensor]:
-    return [y for y in outputs if kind(y.dtype) in "fc"]
+def _gradients(
+    outputs: Sequence[Tensor], grads: Sequence[Tensor], leaves: Sequence[Tensor], needs: Any, **options: Any
+) -> list[Tensor]:
+    """The gradients of the leaves that need one, by weft's tape; there is one for each smooth output."""
+    smooth = [y for y in outputs if kind(y.dtype) in "fc"]
+    followed = [(y, g) for y, g in zip(smooth, grads, strict=True) if y.requires_grad]
+    wanted = [x for x, needed in zip(leaves, needs, strict=True) if needed]
+    outs, given = [y for y, _ in followed], [g for _, g in followed]
+    return list(weft.autograd.grad(outs, wanted, given, materialize_grads=True, **options))
 
 
 @cache
@@ -157,22 +155,102 @@ def bridge(torch: Any) -> Any:
             if torch.is_grad_enabled():
                 found = iter(Weft.apply(Pulled(ctx.call, ctx.needs), *tensors, *smooth))
             else:
-                found = iter(_gradients(ctx, smooth))
+                given = [from_torch(g) for g in smooth]
+                own = _gradients(ctx.made, given, ctx.given, ctx.needs, retain_graph=True)
+                found = iter([to_torch(g._value()) for g in own])
             return (None, *[next(found) if needed else None for needed in ctx.needs])
 
     return Weft
 
 
-def _gradients(ctx: Any, grads: Sequence[Any]) -> list[Any]:
-    """The gradients of the tensors that need one, by weft's tape."""
-    pairs = zip(_differentiable(ctx.made), grads, strict=True)
-    followed = [(y, from_torch(g)) for y, g in pairs if y.requires_grad]
-    wanted = [x for x, needed in zip(ctx.given, ctx.needs, strict=True) if needed]
-    found = weft.autograd.grad(
-        [y for y, _ in followed],
-        wanted,
-        [g for _, g in followed],
-        retain_graph=True,
-        materialize_grads=True,
-    )
-    return [to_torch(g._value()) for g in found]
+# Modules, with the same parameters in the same memory
+
+
+@cache
+def _module_of(torch: Any) -> Any:
+    """The class of ``torch.nn.Module`` that modules of weft become."""
+
+    class WeftModule(torch.nn.Module):  # type: ignore[misc]
+        """A module of weft. Its parameters and buffers are those of this module; both may change them."""
+
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self.__dict__["weft_module"] = module
+            for path, parameter in module.named_parameters():
+                held = torch.nn.Parameter(to_torch(parameter._value()), requires_grad=parameter.requires_grad)
+                owner, name = _owner(torch, self, path)
+                owner.register_parameter(name, held)
+            for path, buffer in module.named_buffers():
+                owner, name = _owner(torch, self, path)
+                owner.register_buffer(name, to_torch(buffer._value()))
+            self.__dict__["places"] = {path: x.data_ptr() for path, x in self._held().items()}
+            super().train(module.training)
+
+        def _held(self) -> dict[str, Any]:
+            return {**dict(self.named_parameters()), **dict(self.named_buffers())}
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            module = self.weft_module
+            parameters = dict(self.named_parameters())
+            leaves, structure = tree_flatten((args, kwargs))
+            _share(module, self._held(), self.places)
+            call = _ModuleCall(torch, module, list(parameters), leaves, structure)
+            inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
+            out = call.apply([*parameters.values(), *inputs])
+            _share(module, self._held(), self.places)
+            return out
+
+        def train(self, mode: bool = True) -> Any:
+            self.weft_module.train(mode)
+            return super().train(mode)
+
+        def extra_repr(self) -> str:
+            return repr(self.weft_module)
+
+    return WeftModule
+
+
+def _owner(torch: Any, root: Any, path: str) -> tuple[Any, str]:
+    """The module that holds what a path names, made where it is missing, and its name there."""
+    *parts, name = path.split(".")
+    for part in parts:
+        if part not in root._modules:
+            root.add_module(part, torch.nn.Module())
+        root = root._modules[part]
+    return root, name
+
+
+def _share(module: nn.Module, held: dict[str, Any], places: dict[str, int]) -> None:
+    """Let both sides have one memory again, with the value of the side that has replaced its own since."""
+    shared: list[tuple[str, Tensor]] = [*module.named_parameters(), *module.named_buffers()]
+    for path, ours in shared:
+        theirs = held[path]
+        if ours._array("as_torch").__array_interface__["data"][0] == theirs.data_ptr():
+            continue
+        if theirs.data_ptr() == places[path]:
+            theirs.data = to_torch(ours._value())
+        else:
+            with weft.no_grad():
+                ours._rebind("as_torch", from_torch(theirs.detach()))
+        places[path] = theirs.data_ptr()
+
+
+class _ModuleCall(Call):
+    """A call of a module: the parameters come first among the tensors."""
+
+    def __init__(
+        self, torch: Any, module: nn.Module, names: Sequence[str], leaves: Any, structure: Any
+    ) -> None:
+        super().__init__(torch, module, leaves, structure)
+        self.module = module
+        self.names = names
+
+    def run(self, tensors: Sequence[Any], needs: Sequence[bool]) -> tuple[list[Tensor], list[Tensor]]:
+        """Run in weft; gradients are asked for the parameters themselves."""
+        count = len(self.names)
+        own = dict(self.module.named_parameters())
+        parameters = [own[name] for name in self.names]
+        for parameter, needed in zip(parameters, needs[:count], strict=True):
+            parameter.requires_grad_(needed)
+        given = [leaf_of(x, needed) for x, needed in zip(tensors[count:], needs[count:], strict=True)]
+        return [*parameters, *given], self.outputs(given, any(needs))

@@ -14,10 +14,9 @@ from weft.base.sizes import Size
 from weft.capture.importing import Importer
 from weft.errors import ArgumentError, CaptureError
 from weft.interop.optional import need
-from weft.interop.torch.aten.making import as_scalar
+from weft.interop.torch.aten.shape import as_scalar
 from weft.interop.torch.calls import aten, rule_name
-from weft.interop.torch.nodes import Runner
-from weft.interop.torch.places import as_size, size_names
+from weft.interop.torch.nodes import Runner, as_size, size_names
 from weft.interop.torch.tensors import from_torch, weft_dtype
 from weft.ir.graph import Graph
 from weft.tensor.tensor import Tensor

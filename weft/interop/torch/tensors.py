@@ -7,8 +7,7 @@ from typing import Any
 from weft.base.dtypes import DType, as_dtype
 from weft.base.public import public
 from weft.errors import DtypeError
-from weft.interop.optional import need
-from weft.interop.sharing import exported, imported
+from weft.interop.optional import exported, imported, need
 from weft.tensor.tensor import Tensor
 
 

@@ -1,4 +1,4 @@
-"""Attention of queries to keys, with masks, windows and caches, and attention that user graphs modify.
+"""Attention of queries to keys, with masks, windows and caches, also as user graphs modify it.
 
 What plain attention can say becomes one ``scaled_dot_product_attention``; soft caps, scores as an output
 and a softmax of another precision are written out.
@@ -12,22 +12,16 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.registry import Call, all_inputs, operator
 
 
-def split_heads(x: Tensor, heads: int) -> Any:
+def _split_heads(x: Tensor, heads: int) -> Any:
     """(N, L, heads * E) as (N, heads, L, E)."""
     parts = x.reshape((*x.shape[:2], heads, x.shape[2] // heads))
     return weft.permute_dims(parts, (0, 2, 1, 3))
 
 
-def join_heads(x: Tensor) -> Any:
-    """(N, heads, L, E) as (N, L, heads * E)."""
-    n, heads, length, features = x.shape
-    return weft.permute_dims(x, (0, 2, 1, 3)).reshape((n, length, heads * features))
-
-
-def share_heads(x: Tensor, heads: Any) -> Any:
+def _share_heads(x: Tensor, heads: Any) -> Any:
     """Keys or values (N, H, S, E), each head repeated for the queries that share it."""
     n, own, length, features = x.shape
     if own == heads:
@@ -37,21 +31,13 @@ def share_heads(x: Tensor, heads: Any) -> Any:
 
 
 @operator("Attention")
-def attention(
-    call: Call,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    past_key: Tensor | None = None,
-    past_value: Tensor | None = None,
-    counts: Tensor | None = None,
-) -> tuple[Tensor, ...]:
+def attention(call: Call, *given: Any) -> tuple[Tensor, ...]:
     """Attention; also the keys and values with those of a cache before them, and the scores."""
+    q, k, v, mask, past_key, past_value, counts = all_inputs(given, 7)
     packed = q.ndim == 3
     if packed:
-        own = call.attribute("kv_num_heads")
-        q, k, v = split_heads(q, call.attribute("q_num_heads")), split_heads(k, own), split_heads(v, own)
+        q = _split_heads(q, call.attribute("q_num_heads"))
+        k, v = (_split_heads(x, call.attribute("kv_num_heads")) for x in (k, v))
     offset: Any = None  # how many keys come before the first query
     if past_key is not None and past_value is not None:
         offset = past_key.shape[2]
@@ -60,7 +46,9 @@ def attention(
         offset = (counts - q.shape[2]).reshape((-1, 1, 1, 1))
     mask = _whole_mask(mask, k.shape[2])
     out, scores = _attend(call, q, k, v, mask, offset, counts)
-    out = join_heads(out) if packed else out
+    if packed:
+        n, heads, length, features = out.shape
+        out = weft.permute_dims(out, (0, 2, 1, 3)).reshape((n, length, heads * features))
     return (out, k, v) if scores is None else (out, k, v, scores)
 
 
@@ -118,7 +106,7 @@ def _bias(allowed: Any, mask: Tensor | None, dtype: Any) -> Any:
 def _written_out(
     call: Call, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, dtype: Any
 ) -> tuple[Tensor, Tensor]:
-    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    k, v = _share_heads(k, q.shape[1]), _share_heads(v, q.shape[1])
     mode, cap = call.attribute("qk_matmul_output_mode", 0), call.attribute("softcap", 0.0)
     scores = (q * sqrt(scale)) @ weft.matrix_transpose(k * sqrt(scale))
     shown = scores
@@ -142,17 +130,32 @@ def _guarded_softmax(scores: Tensor, bias: Tensor | None) -> Any:
 
 
 @operator("FlexAttention", domain="ai.onnx.preview")
-def flex_attention(call: Call, q: Tensor, k: Tensor, v: Tensor) -> Any:
+def flex_attention(
+    call: Call, q: Tensor, k: Tensor, v: Tensor, *, softmax_precision: int = 0, scale: float = 0.0
+) -> Any:
     """Attention whose scores and weights are changed by graphs."""
-    precision = call.attribute("softmax_precision", 0)
     wide = weft.float64 if q.dtype == weft.float64 else weft.float32
-    dtype = call.dtype(precision) if precision else wide
-    scale = call.attribute("scale", None) or 1 / sqrt(q.shape[3])
-    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
-    scores = (q.astype(dtype) @ weft.matrix_transpose(k.astype(dtype))) * scale
+    dtype = call.dtype(softmax_precision) if softmax_precision else wide
+    k, v = _share_heads(k, q.shape[1]), _share_heads(v, q.shape[1])
+    scores = (q.astype(dtype) @ weft.matrix_transpose(k.astype(dtype))) * (scale or 1 / sqrt(q.shape[3]))
     if call.has("score_mod"):
         (scores,) = call.attribute("score_mod")(scores)
     weights = weft.softmax(scores, axis=-1)
     if call.has("prob_mod"):
         (weights,) = call.attribute("prob_mod")(weights)
     return (weights @ v.astype(dtype)).astype(q.dtype)
+
+
+@operator("TensorScatter")
+def tensor_scatter(call: Call, cache: Tensor, update: Tensor, starts: Tensor | None = None) -> Any:
+    """A cache with an update written along an axis, for each example from a place of its own on."""
+    axis = call.attribute("axis", -2) % cache.ndim
+    places: Any = weft.arange(update.shape[axis])
+    if starts is not None:
+        places = places + starts[:, None]
+    if call.attribute("mode", "linear") == "circular":
+        places = places % cache.shape[axis]
+    shape = [1] * cache.ndim
+    shape[0], shape[axis] = (1 if starts is None else cache.shape[0]), update.shape[axis]
+    index = weft.broadcast_to(places.reshape(tuple(shape)), update.shape)
+    return weft.put_along_axis(cache, index, update, axis=axis)

@@ -12,7 +12,7 @@ from weft import Tensor
 from weft.base.dtypes import bool_, kind
 from weft.base.sizes import Size
 from weft.onnx.facts import Array
-from weft.onnx.operators.registry import Call, Handler, enter_handlers, operator
+from weft.onnx.operators.registry import Call, enter_handlers, operator
 from weft.onnx.types import code_of
 from weft.ops.bits import bitcast
 
@@ -42,22 +42,12 @@ def constant_of_shape(call: Call, shape: Tensor) -> Any:
 @operator("Range")
 def numbers(call: Call, start: Tensor, limit: Tensor, delta: Tensor) -> Any:
     """Numbers from one to another."""
-    first, end, step = (
-        call.scalar(x, name) for x, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
-    )
+    given = {"start": start, "limit": limit, "delta": delta}
+    first, end, step = (call.scalar(x, name) for name, x in given.items())
     if not any(isinstance(x, Size) for x in (first, end, step)):
         count = max(int(np.ceil((end - first) / step)), 0)
         return (weft.arange(count, dtype=weft.int64) * step + first).astype(start.dtype, copy=False)
     return weft.arange(first, end, step, dtype=start.dtype)
-
-
-@operator("EyeLike")
-def eye_like(call: Call, x: Tensor) -> Tensor:
-    """Ones on a diagonal, in the shape of a matrix."""
-    dtype = call.dtype(call.attribute("dtype")) if call.has("dtype") else x.dtype
-    rows, columns = x.shape
-    k = call.attribute("k", 0)
-    return weft.eye(rows, columns, k=k, dtype=dtype)
 
 
 def cast_to(call: Call, x: Tensor, code: int) -> Tensor:
@@ -65,20 +55,14 @@ def cast_to(call: Call, x: Tensor, code: int) -> Tensor:
     if not isinstance(x, Tensor):
         raise call.error("text cannot become numbers")
     if call.narrow_type(code) or call.narrow(x):
-        from weft.onnx.operators.narrow import cast_narrow
+        from weft.onnx.operators.quantize import cast_narrow
 
         return cast_narrow(call, x, code)
     dtype = call.dtype(code)
     if kind(x.dtype) == "f" and kind(dtype) in "iu":
-        return _whole(x, dtype)
+        small = dtype.itemsize < 4  # what is too large for it keeps its last bits, as C programs have it
+        return (x.astype(weft.int32) if small else x).astype(dtype)
     return x.astype(dtype, copy=False)
-
-
-def _whole(x: Tensor, dtype: Any) -> Tensor:
-    """Floats as integers; what is too large for a small type keeps its last bits, as C programs have it."""
-    if dtype.itemsize < 4:
-        return x.astype(weft.int32).astype(dtype)
-    return x.astype(dtype)
 
 
 # Random numbers
@@ -90,38 +74,23 @@ def _dtype(call: Call, like: Tensor | None) -> Any:
     return weft.float32 if like is None else like.dtype
 
 
-def _random(draw: Callable[..., Any], span: Callable[[Call], tuple[float, float]]) -> Handler:
-    """Numbers that are drawn, times the first and plus the second of a span."""
-
-    def handler(call: Call, like: Tensor | None = None) -> Any:
-        scale, start = span(call)
-        shape = call.attribute("shape") if like is None else like.shape
-        return (draw(*shape, dtype=weft.float32) * scale + start).astype(_dtype(call, like), copy=False)
-
-    return handler
-
-
-def _uniform(call: Call) -> tuple[float, float]:
-    low, high = call.attribute("low", 0.0), call.attribute("high", 1.0)
-    return high - low, low
-
-
-def _normal(call: Call) -> tuple[float, float]:
-    return call.attribute("scale", 1.0), call.attribute("mean", 0.0)
+def _drawn(call: Call, like: Tensor | None, draw: Callable[..., Any], scale: float, start: float) -> Any:
+    """Numbers that are drawn, times a scale and plus a start."""
+    shape = call.attribute("shape") if like is None else like.shape
+    return (draw(*shape, dtype=weft.float32) * scale + start).astype(_dtype(call, like), copy=False)
 
 
 @operator("Multinomial", folds=False)
-def multinomial(call: Call, x: Tensor) -> Tensor:
+def multinomial(call: Call, x: Tensor, *, dtype: int = 6, sample_size: int = 1) -> Tensor:
     """Classes drawn with the probabilities whose logarithms are the input."""
-    dtype = call.dtype(call.attribute("dtype", 6))
-    count = call.attribute("sample_size", 1)
-    return weft.multinomial(weft.softmax(x, axis=-1), count, replacement=True).astype(dtype, copy=False)
+    found = weft.multinomial(weft.softmax(x, axis=-1), sample_size, replacement=True)
+    return found.astype(call.dtype(dtype), copy=False)
 
 
 @operator("BitCast")
-def bit_cast(call: Call, x: Tensor) -> Tensor:
+def bit_cast(call: Call, x: Tensor, *, to: int) -> Tensor:
     """The bits of the numbers as others of the same size."""
-    dtype = call.dtype(call.attribute("to"))
+    dtype = call.dtype(to)
     if bool_ in (x.dtype, dtype) or x.dtype == dtype:
         return x.astype(dtype, copy=False)
     out: Tensor = bitcast.on_tensors(x, dtype=dtype)
@@ -130,14 +99,19 @@ def bit_cast(call: Call, x: Tensor) -> Tensor:
 
 enter_handlers(
     {
-        "Cast": lambda call, x: cast_to(call, x, call.attribute("to")),
+        "EyeLike": lambda call, x, *, k=0: weft.eye(*x.shape, k=k, dtype=_dtype(call, x)),
+        "Cast": lambda call, x, *, to: cast_to(call, x, to),
         "CastLike": lambda call, x, like: cast_to(call, x, code_of(like.dtype, call.narrow(like))),
     }
 )
 enter_handlers(
     {
-        "RandomNormal RandomNormalLike": _random(weft.randn, _normal),
-        "RandomUniform RandomUniformLike": _random(weft.rand, _uniform),
+        "RandomNormal RandomNormalLike": lambda call, like=None, *, scale=1.0, mean=0.0: _drawn(
+            call, like, weft.randn, scale, mean
+        ),
+        "RandomUniform RandomUniformLike": lambda call, like=None, *, low=0.0, high=1.0: _drawn(
+            call, like, weft.rand, high - low, low
+        ),
         "Bernoulli": lambda call, x: (weft.rand(*x.shape, dtype=x.dtype) < x).astype(_dtype(call, x)),
     },
     folds=False,

@@ -1,4 +1,4 @@
-"""Arithmetic, mathematical functions, comparison, logic and bits, element by element."""
+"""Arithmetic, mathematical functions, comparison, logic and bits, element by element; activations."""
 
 from __future__ import annotations
 
@@ -18,22 +18,10 @@ _UNARY = (
     "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor HardSwish IsNaN Log Mish Neg Reciprocal"
     " Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh"
 )
-_BINARY = {
-    "Add": weft.add,
-    "And": weft.logical_and,
-    "BitwiseAnd": weft.bitwise_and,
-    "BitwiseOr": weft.bitwise_or,
-    "BitwiseXor": weft.bitwise_xor,
-    "Equal": weft.equal,
-    "Greater": weft.greater,
-    "GreaterOrEqual": weft.greater_equal,
-    "Less": weft.less,
-    "LessOrEqual": weft.less_equal,
-    "Mul": weft.mul,
-    "Or": weft.logical_or,
-    "Sub": weft.sub,
-    "Xor": weft.logical_xor,
-}
+_BINARY = {name: name.lower() for name in ("Add", "Sub", "Mul", "Equal", "Greater", "Less")}
+_BINARY |= {"GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal"}
+_BINARY |= {name: f"logical_{name.lower()}" for name in ("And", "Or", "Xor")}
+_BINARY |= {f"Bitwise{name}": f"bitwise_{name.lower()}" for name in ("And", "Or", "Xor")}
 
 
 def _unary(function: Callable[[Any], Any]) -> Handler:
@@ -82,25 +70,14 @@ def clip(call: Call, x: Tensor, low: Any = None, high: Any = None) -> Any:
 
 
 @operator("IsInf")
-def is_infinite(call: Call, x: Tensor) -> Any:
+def is_infinite(call: Call, x: Tensor, *, detect_positive: int = 1, detect_negative: int = 1) -> Any:
     """Whether a number is infinite, of a sign that is asked for."""
-    out = weft.isinf(x)
-    if not call.attribute("detect_positive", 1):
-        out = weft.logical_and(out, x < 0)
-    if not call.attribute("detect_negative", 1):
-        out = weft.logical_and(out, x > 0)
-    return out
-
-
-@operator("BitShift")
-def shift(call: Call, x: Tensor, count: Tensor) -> Any:
-    """Bits moved to the left or to the right; those that fall out are lost."""
-    function = weft.bitwise_left_shift if call.attribute("direction") == "LEFT" else weft.bitwise_right_shift
-    return function(x, count)
+    out = weft.isinf(x) if detect_positive else weft.logical_and(weft.isinf(x), x < 0)
+    return out if detect_negative else weft.logical_and(out, x > 0)
 
 
 enter_handlers({name: _unary(getattr(weft, name.lower())) for name in _UNARY.split()})
-enter_handlers({name: _binary(function) for name, function in _BINARY.items()})
+enter_handlers({name: _binary(getattr(weft, own)) for name, own in _BINARY.items()})
 enter_handlers({"Identity": lambda call, x: x}, moves=True)
 enter_handlers(
     {
@@ -110,7 +87,73 @@ enter_handlers(
         "Min": _several(weft.minimum),
         "Sum": _several(weft.add),
         "Mean": lambda call, *inputs: reduce(weft.add, inputs) / len(inputs),
-        "Mod": lambda call, a, b: weft.fmod(a, b) if call.attribute("fmod", 0) else weft.remainder(a, b),
+        "Mod": lambda call, a, b, *, fmod=0: weft.fmod(a, b) if fmod else weft.remainder(a, b),
+        "BitShift": lambda call, x, count, *, direction: (
+            weft.bitwise_left_shift if direction == "LEFT" else weft.bitwise_right_shift
+        )(x, count),
         "Where": lambda call, condition, a, b: weft.where(condition, a, b),
+    }
+)
+
+
+# Activation functions that have settings
+
+
+@operator("PRelu")
+def prelu(call: Call, x: Tensor, slope: Tensor) -> Any:
+    """Negative numbers times slopes that are an input."""
+    if call.version < 7 and slope.ndim == 1 and x.ndim > 2:
+        slope = slope.reshape((-1, *(1,) * (x.ndim - 2)))
+    return weft.where(x < 0, x * slope, x)
+
+
+@operator("Shrink")
+def shrink(call: Call, x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
+    """0 around 0, and nearer to it elsewhere."""
+    bias = int(bias) if not weft.is_floating_point(x) and float(bias).is_integer() else bias
+    out = weft.where(x > lambd, x - bias, weft.zeros_like(x))
+    return weft.where(x < -lambd, x + bias, out).astype(x.dtype, copy=False)
+
+
+enter_handlers(
+    {
+        "LeakyRelu": lambda call, x, *, alpha=0.01: weft.leaky_relu(x, alpha),
+        "ThresholdedRelu": lambda call, x, *, alpha=1.0: weft.where(x > alpha, x, weft.zeros_like(x)),
+        "Elu": lambda call, x, *, alpha=1.0: weft.elu(x, alpha),
+        "Celu": lambda call, x, *, alpha=1.0: weft.celu(x, alpha),
+        "Selu": lambda call, x, *, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875: (
+            weft.where(x > 0, x, alpha * weft.expm1(weft.minimum(x, 0.0))) * gamma
+        ),
+        "Gelu": lambda call, x, *, approximate="none": weft.gelu(x, approximate=approximate),
+        "HardSigmoid": lambda call, x, *, alpha=0.2, beta=0.5: weft.clip(x * alpha + beta, 0.0, 1.0),
+        "Swish": lambda call, x, *, alpha=1.0: weft.silu(x) if alpha == 1.0 else x * weft.sigmoid(x * alpha),
+    }
+)
+
+# Along an axis; up to version 12 along all axes from one on, as one
+
+
+def _along(function: Callable[[Tensor, int], Any]) -> Handler:
+    def handler(call: Call, x: Tensor) -> Any:
+        if call.version >= 13:
+            return function(x, call.attribute("axis", -1))
+        axis = call.attribute("axis", 1)
+        rows = x.reshape((*x.shape[: axis + x.ndim if axis < 0 else axis], -1))
+        return function(rows, -1).reshape(x.shape)
+
+    return handler
+
+
+def _first_largest(x: Tensor, axis: int) -> Any:
+    """1 at the first of the largest elements, 0 elsewhere."""
+    places = weft.argmax(x, axis=axis)
+    return weft.moveaxis(weft.one_hot(places, x.shape[axis], dtype=x.dtype), -1, axis)
+
+
+enter_handlers(
+    {
+        "Softmax": _along(lambda x, axis: weft.softmax(x, axis=axis)),
+        "LogSoftmax": _along(lambda x, axis: weft.log_softmax(x, axis=axis)),
+        "Hardmax": _along(_first_largest),
     }
 )

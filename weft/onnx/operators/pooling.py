@@ -1,7 +1,7 @@
-"""Pools: over windows, over all of an image, and a max pool undone.
+"""Windows of convolutions and pools, as attributes tell them; pools over these and over all of an image.
 
-Pools whose windows weft's own functions do not know (uneven or named padding, the last windows of
-``ceil_mode``) run on an input that is padded first.
+Sizes of the input may be named; so may then be what "SAME" pads. Pools whose windows weft's own functions do
+not know (uneven or named padding, the last windows of ``ceil_mode``) run on an input that is padded first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,53 @@ from weft.base.sizes import is_known
 from weft.interop.forms.elements import lowest
 from weft.interop.forms.window import Ints, Sides, Windows, of_rank, padded, pooled
 from weft.onnx.operators.registry import Call, enter_handlers, operator
-from weft.onnx.operators.windows import need_rank, read_windows
+
+# Windows
+
+
+def read_windows(call: Call, x: Tensor, kernel: Ints | None = None) -> Windows:
+    """What the attributes of a call say of windows over the last axes of x (N, C, *S)."""
+    windows = plain_windows(call, tuple(call.attribute("kernel_shape", kernel)))
+    mode = call.attribute("auto_pad", "NOTSET")
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        return windows
+    axes = zip(x.shape[2:], windows.stride, windows.reach, strict=True)
+    return windows._replace(padding=tuple([halves(_missing(*axis), mode) for axis in axes]))
+
+
+def plain_windows(call: Call, kernel: Ints) -> Windows:
+    """The same where ``auto_pad`` is left to the caller; nothing is padded if it is "VALID"."""
+    rank = len(kernel)
+    ones, zeros = (1,) * rank, (0,) * 2 * rank
+    pads = zeros if call.attribute("auto_pad", "NOTSET") == "VALID" else call.attribute("pads", zeros)
+    sides = tuple(zip(pads[:rank], pads[rank:], strict=True))
+    strides, dilations = (tuple(call.attribute(name, ones)) for name in ("strides", "dilations"))
+    return Windows(kernel, strides, sides, dilations)
+
+
+def _missing(size: Any, stride: int, reach: int) -> Any:
+    """How much must be added so that one window starts at every stride-th element."""
+    if reach == 1:
+        return 0
+    total = ((size + stride - 1) // stride - 1) * stride + reach - size
+    if reach >= stride:
+        return total  # never negative, which a named size may not be able to tell
+    return size_max(total, 0)
+
+
+def halves(total: Any, mode: str) -> tuple[Any, Any]:
+    """What to pad on both sides; an odd one is at the end for "SAME_UPPER"."""
+    half = total // 2
+    return (half, total - half) if mode == "SAME_UPPER" else (total - half, half)
+
+
+def need_rank(call: Call, rank: int) -> None:
+    """Raise where weft has no function for a number of sizes."""
+    if not 1 <= rank <= 3:
+        raise call.error(f"the input must have 1 to 3 sizes after batch and channels, got {rank}")
+
+
+# Pools
 
 
 def _covered(call: Call, x: Tensor, windows: Windows) -> Sides:
@@ -134,9 +180,9 @@ def _counted(call: Call, x: Tensor, windows: Windows, sides: Sides, own: Sides) 
 
 
 @operator("LpPool")
-def lp_pool(call: Call, x: Tensor) -> Any:
+def lp_pool(call: Call, x: Tensor, *, p: int = 2) -> Any:
     """The p-norm of each window."""
-    windows, p = read_windows(call, x), call.attribute("p", 2)
+    windows = read_windows(call, x)
     powers = weft.abs(padded(x, _covered(call, x, windows))) ** p
     return _summed(call, powers, windows) ** (1 / p)
 
@@ -144,16 +190,14 @@ def lp_pool(call: Call, x: Tensor) -> Any:
 # Over all of a channel
 
 
-@operator("GlobalLpPool")
-def global_lp_pool(call: Call, x: Tensor) -> Any:
-    """The p-norm of each channel."""
-    p = call.attribute("p", 2)
-    return weft.sum(weft.abs(x) ** p, axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
+def _whole(function: Any, x: Tensor) -> Any:
+    return function(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
 enter_handlers(
     {
-        "GlobalAveragePool": lambda call, x: weft.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True),
-        "GlobalMaxPool": lambda call, x: weft.max(x, axis=tuple(range(2, x.ndim)), keepdims=True),
+        "GlobalAveragePool": lambda call, x: _whole(weft.mean, x),
+        "GlobalMaxPool": lambda call, x: _whole(weft.max, x),
+        "GlobalLpPool": lambda call, x, *, p=2: _whole(weft.sum, weft.abs(x) ** p) ** (1 / p),
     }
 )

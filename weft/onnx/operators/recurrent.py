@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import weft
 from weft import Tensor
-from weft.interop.forms.recurrent import State, Step, product, steps_along
-from weft.onnx.operators.registry import Call, operator
+from weft.interop.forms.loops import State, Step, product, steps_along
+from weft.onnx.operators.registry import Call, all_inputs, operator
 
 Activation = Callable[[Any], Any]
 Layer = tuple[Callable[[Tensor], Any], Step]
@@ -57,12 +57,6 @@ def _activation(call: Call, name: str, given: list[Iterator[float]], clipped: bo
 # The loop
 
 
-def _directions(call: Call) -> tuple[bool, ...]:
-    """For each direction whether it goes backwards."""
-    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-    return directions[call.attribute("direction", "forward")]
-
-
 def _recur(
     call: Call,
     x: Tensor,
@@ -78,7 +72,13 @@ def _recur(
         starts = [None if s is None else weft.swapaxes(s, 0, 1) for s in starts]
     mask = None if lengths is None else (weft.arange(x.shape[0])[:, None] < lengths)[:, :, None]
     outs, lasts = [], []
-    for d, (backwards, (from_x, step)) in enumerate(zip(_directions(call), steps, strict=True)):
+    ways = {
+        "forward": (False,),
+        "reverse": (True,),
+        "bidirectional": (False, True),
+    }  # backwards?
+    way = ways[call.attribute("direction", "forward")]
+    for d, (backwards, (from_x, step)) in enumerate(zip(way, steps, strict=True)):
         zeros = weft.zeros((x.shape[1], hidden), dtype=x.dtype)
         state = tuple(zeros if s is None else s[d] for s in starts)
         last, out = steps_along(step, state, from_x(x), backwards=backwards, mask=mask)
@@ -109,18 +109,9 @@ class Weights(NamedTuple):
 
 
 @operator("RNN", "GRU", "LSTM")
-def recurrent(
-    call: Call,
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    lengths: Tensor | None = None,
-    h: Tensor | None = None,
-    c: Tensor | None = None,
-    peepholes: Tensor | None = None,
-) -> tuple[Tensor, ...]:
+def recurrent(call: Call, *given: Any) -> tuple[Tensor, ...]:
     """A layer of a recurrent network."""
+    x, w, r, b, lengths, h, c, peepholes = all_inputs(given, 8)
     defaults, layer = _LAYERS[call.op]
     rows, steps = w.shape[1], []
     for d, activations in enumerate(_activations(call, defaults, r.shape[0])):

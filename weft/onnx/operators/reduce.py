@@ -1,4 +1,4 @@
-"""Reductions along axes, the places of extremes, and sums that go on."""
+"""Reductions along axes, sums that go on, and normalisation by statistics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.interop.forms.elements import floating
-from weft.interop.forms.reduce import reduced, running
-from weft.onnx.operators.registry import Call, operator
+from weft.interop.forms.reduce import moments, reduced, running
+from weft.onnx.operators.registry import Call, enter_handlers, operator
 
 Reduce = Callable[[str, Tensor], Tensor]  # along the axes of a call
 
@@ -30,14 +30,8 @@ _REDUCTIONS: dict[str, Callable[[Tensor, Reduce], Any]] = {
 @operator(*_REDUCTIONS)
 def reduction(call: Call, x: Tensor, axes: Tensor | None = None) -> Any:
     """A reduction along axes, which are an attribute up to version 17, or 12 for sums."""
-    if call.version >= (13 if call.op == "ReduceSum" else 18):
-        given = None if axes is None else call.ints(axes, "axes")
-    else:
-        given = call.attribute("axes")
-    if given:
-        along = tuple([int(a) % x.ndim for a in given])
-    else:
-        along = () if call.attribute("noop_with_empty_axes", 0) else tuple(range(x.ndim))
+    everything = () if call.attribute("noop_with_empty_axes", 0) else range(x.ndim)
+    along = tuple([int(a) % x.ndim for a in call.told(axes, "axes") or everything])
     keep = bool(call.attribute("keepdims", 1))
     out = _REDUCTIONS[call.op](x, lambda how, values: reduced(how, values, along, keep))
     return out.astype(x.dtype, copy=False)
@@ -56,9 +50,92 @@ def place(call: Call, x: Tensor) -> Any:
 
 
 @operator("CumSum", "CumProd")
-def cumulative(call: Call, x: Tensor, axis: Tensor) -> Tensor:
+def cumulative(call: Call, x: Tensor, axis: Tensor, *, reverse: int = 0, exclusive: int = 0) -> Tensor:
     """The sums or products of all elements up to each."""
-    reverse, exclusive = (bool(call.attribute(name, 0)) for name in ("reverse", "exclusive"))
-    along = int(call.scalar(axis, "axis")) % x.ndim
-    how = "sum" if call.op == "CumSum" else "prod"
-    return running(how, x, along, reverse=reverse, exclusive=exclusive)
+    how, along = "sum" if call.op == "CumSum" else "prod", int(call.scalar(axis, "axis")) % x.ndim
+    return running(how, x, along, reverse=bool(reverse), exclusive=bool(exclusive))
+
+
+# Normalisation: over batches, features, groups, channels and single examples
+
+_FLOAT = 1  # ONNX's code of float32
+
+
+@operator("BatchNormalization")
+def batch_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Any:
+    """Each channel by given statistics; in training by those of x, and the given ones moved towards them."""
+    eps = call.attribute("epsilon", 1e-5)
+    if not call.attribute("training_mode", 0):
+        return weft.batch_norm(x, mean, var, scale, bias, eps=eps)
+    keep, axes = call.attribute("momentum", 0.9), (0, *range(2, x.ndim))
+    wide = x.astype(mean.dtype)
+    own_mean, own_var = weft.mean(wide, axis=axes), weft.var(wide, axis=axes)
+    out = weft.batch_norm(x, own_mean, own_var, scale, bias, eps=eps)
+    return out, mean * keep + own_mean * (1 - keep), var * keep + own_var * (1 - keep)
+
+
+@operator("GroupNormalization")
+def group_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int) -> Any:
+    """Groups of channels of each example; before version 21 there is one scale for each group."""
+    if call.version < 21:
+        scale, bias = (weft.repeat(p, x.shape[1] // num_groups, axis=0) for p in (scale, bias))
+    wide, scale, bias = (t.astype(_stash(call, x)) for t in (x, scale, bias))
+    return weft.group_norm(wide, num_groups, scale, bias, call.attribute("epsilon", 1e-5)).astype(x.dtype)
+
+
+@operator("LayerNormalization")
+def layer_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Any:
+    """The axes from one on; also the mean and one over the spread, if they are used."""
+    first, eps = call.attribute("axis", -1) % x.ndim, call.attribute("epsilon", 1e-5)
+    sizes, dtype = x.shape[first:], _stash(call, x)
+    wide = x.astype(dtype)
+    if scale.shape == sizes and (bias is None or bias.shape == sizes) and dtype == x.dtype:
+        out = weft.layer_norm(x, sizes, scale, bias, eps)
+    else:
+        out = weft.layer_norm(wide, sizes, eps=eps).astype(x.dtype) * scale
+        out = out if bias is None else out + bias
+    if not any(call.outputs[1:]):
+        return out
+    return out, *moments(wide, tuple(range(first, x.ndim)), eps)
+
+
+@operator("RMSNormalization")
+def rms_normalization(call: Call, x: Tensor, scale: Tensor) -> Any:
+    """The axes from one on, divided by the root of their mean square."""
+    first, eps = call.attribute("axis", -1) % x.ndim, call.attribute("epsilon", 1e-5)
+    sizes, dtype = x.shape[first:], _stash(call, x)
+    if scale.shape == sizes and dtype == x.dtype:
+        return weft.rms_norm(x, sizes, scale, eps)
+    return weft.rms_norm(x.astype(dtype), sizes, eps=eps).astype(scale.dtype) * scale
+
+
+def _stash(call: Call, x: Tensor) -> Any:
+    """The dtype that statistics are computed in."""
+    asked = call.dtype(call.attribute("stash_type", _FLOAT))
+    return x.dtype if x.dtype == weft.float64 else asked
+
+
+@operator("LRN")
+def lrn(
+    call: Call, x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Any:
+    """Each element by the squares of neighbouring channels; of an even number one more after it."""
+    if size % 2:
+        return weft.local_response_norm(x, size, alpha, beta, bias)
+    return weft.flip(weft.local_response_norm(weft.flip(x, axis=1), size, alpha, beta, bias), axis=1)
+
+
+@operator("LpNormalization")
+def lp_normalization(call: Call, x: Tensor, *, axis: int = -1, p: int = 2) -> Any:
+    """x divided by its norm along an axis; 0 where that is 0."""
+    norm = weft.linalg.vector_norm(x, axis=axis, keepdims=True, ord=p)
+    return weft.where(norm == 0, 0.0, x / weft.where(norm == 0, 1.0, norm))
+
+
+enter_handlers(
+    {
+        "InstanceNormalization": lambda call, x, scale, bias, *, epsilon=1e-5: weft.group_norm(
+            x, x.shape[1], scale, bias, epsilon
+        )
+    }
+)

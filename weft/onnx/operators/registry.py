@@ -6,8 +6,10 @@ arrays where everything is known at import. ``Call`` is what it can ask about th
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,21 +24,6 @@ Handler = Callable[..., Result]
 _FIRST, _LAST = 1, 10_000
 
 
-class Subgraph(Protocol):
-    """A graph among the attributes of a node; called, it becomes part of what is captured now."""
-
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
-
-    def __call__(self, *inputs: Any) -> list[Any]:
-        """What it gives for inputs; it also sees the values around its node."""
-        ...
-
-    def passes_on(self, place: int, output: int) -> bool:
-        """Whether an output is an input as it is, or always true."""
-        ...
-
-
 class UnknownValueError(GraphError):
     """A value must be known while a model is imported, and is not.
 
@@ -48,13 +35,20 @@ class UnknownValueError(GraphError):
 
 
 class Entry(NamedTuple):
-    """A handler and the versions of the operator set that it is for."""
+    """A handler, the names of attributes that it takes, and the versions of the operator set it is for."""
 
     handler: Handler
+    attributes: tuple[str, ...]
     since: int
     until: int
     moves: bool
     folds: bool
+
+    def run(self, call: Call, inputs: Sequence[Any]) -> list[Result]:
+        """The outputs of a node."""
+        given = {name: call.attribute(name) for name in self.attributes if call.has(name)}
+        result = self.handler(call, *inputs, **given)
+        return list(result) if isinstance(result, tuple) else [result]
 
 
 _handlers: dict[tuple[str, str], list[Entry]] = {}
@@ -71,7 +65,8 @@ def operator(
     """Register a function as the handler of operators.
 
     It gets a ``Call`` and a tensor for each input (None for one that is left out, a list for a sequence), and
-    returns a tensor, a list, or a tuple for several outputs.
+    returns a tensor, a list, or a tuple for several outputs. Keyword-only parameters are attributes of the
+    node by name; one that the node lacks has its default.
 
     Args:
         names: of the operators.
@@ -84,8 +79,8 @@ def operator(
 
     >>> import onnx, weft
     >>> @weft.onnx.operator("Scaled", domain="example")
-    ... def scaled(call, x):
-    ...     return x * call.attribute("factor", 1.0)
+    ... def scaled(call, x, *, factor=1.0):
+    ...     return x * factor
     >>> text = "f (float[2] x) => (float[2] y) { y = example.Scaled <factor = 3.0> (x) }"
     >>> header = '<ir_version: 8, opset_import: ["": 18, "example": 1]>'
     >>> weft.onnx.load(onnx.parser.parse_model(header + text))(weft.ones(2))
@@ -93,11 +88,13 @@ def operator(
     """
 
     def register(handler: Handler) -> Handler:
+        parameters = inspect.signature(handler).parameters.values()
+        attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         for name in names:
             entries = _handlers.setdefault((domain, name), [])
             clash = [e for e in entries if e.since <= until and since <= e.until]
             assert not clash, f"{name} has two handlers for one version"
-            entries.append(Entry(handler, since, until, moves, folds))
+            entries.append(Entry(handler, attributes, since, until, moves, folds))
         return handler
 
     return register
@@ -110,6 +107,11 @@ def enter_handlers(table: Mapping[str, Handler], **settings: Any) -> None:
     """
     for names, handler in table.items():
         operator(*names.split(), **settings)(handler)
+
+
+def all_inputs(given: Sequence[Any], count: int) -> tuple[Any, ...]:
+    """Inputs of a node that may have so many: None for those that are left out at the end."""
+    return (*given, *(None,) * (count - len(given)))
 
 
 def find_handler(domain: str, name: str, version: int) -> Entry | None:
@@ -125,6 +127,7 @@ def operator_names(domain: str = "") -> list[str]:
     return sorted(name for own, name in _handlers if own == domain)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class Call:
     """One node of an ONNX model, as its handler sees it.
 
@@ -136,28 +139,18 @@ class Call:
         outputs: for each output of the node whether something uses it.
     """
 
-    def __init__(
-        self,
-        op: str,
-        domain: str,
-        version: int,
-        name: str,
-        attributes: Mapping[str, Any],
-        outputs: Sequence[bool],
-        facts: Facts,
-    ) -> None:
-        self.op = op
-        self.domain = domain
-        self.version = version
-        self.name = name
-        self.outputs = tuple(outputs)
-        self._attributes = attributes
-        self._facts = facts
+    op: str
+    domain: str
+    version: int
+    name: str
+    outputs: tuple[bool, ...]
+    _attributes: Mapping[str, Any]
+    _facts: Facts
 
     # Attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute: an int, float, str, tuple of these, array, ``Subgraph``, or the default."""
+        """An attribute: an int, float, str, tuple of these, array, graph to call, or the default."""
         return self._attributes.get(name, default)
 
     def has(self, name: str) -> bool:
@@ -187,18 +180,14 @@ class Call:
         array = None if x is None else self._facts.array(x)
         return None if array is None else array.astype(object)
 
-    def _array(self, x: Any, what: str) -> Array:
-        array = None if x is None else self._facts.array(x)
+    def _needed(self, array: Array | None, x: Any, what: str) -> Array:
         if array is None:
             raise self.unknown(x, what)
         return array
 
     def values(self, x: Any, what: str) -> Array:
         """The value of an input as numbers; an error that says how to give it if it is not known."""
-        array = self.known(x)
-        if array is None:
-            raise self.unknown(x, what)
-        return array
+        return self._needed(self.known(x), x, what)
 
     def ints(self, x: Any, what: str) -> tuple[Any, ...]:
         """The value of an input as ints and named sizes; an error if it is not known.
@@ -207,12 +196,16 @@ class Call:
             x: the input, of at most one axis.
             what: what the input is called in the definition of the operator.
         """
-        flat = self._array(x, what).reshape(-1).tolist()
+        flat = self._needed(self.sizes(x), x, what).reshape(-1).tolist()
         return tuple([int(v) if isinstance(v, float | bool) else v for v in flat])
+
+    def told(self, x: Any, name: str) -> Any:
+        """Ints that are an input, or in earlier versions an attribute; None where neither is given."""
+        return self.attribute(name) if x is None else self.ints(x, name)
 
     def scalar(self, x: Any, what: str) -> Any:
         """The one number (or size) that an input holds; an error if it is not known."""
-        array = self._array(x, what)
+        array = self._needed(self.sizes(x), x, what)
         if array.size != 1:
             raise self.error(f"{what} must be one number, got {array.size}")
         return array.reshape(-1).tolist()[0]

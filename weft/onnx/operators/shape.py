@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def objects(items: Any) -> Array:
 @operator("Reshape", moves=True)
 def reshape(call: Call, x: Tensor, to: Tensor | None = None) -> Any:
     """The same elements in another shape; 0 stands for a size that stays, -1 for what is left."""
-    sizes = call.attribute("shape") if to is None else call.ints(to, "shape")
+    sizes = call.told(to, "shape")
     if not call.attribute("allowzero", 0):
         sizes = tuple([x.shape[i] if _is(s, 0) else s for i, s in enumerate(sizes)])
     return weft.reshape(x, sizes)
@@ -37,9 +38,8 @@ def _is(size: Any, number: int) -> bool:
 
 
 @operator("Flatten", moves=True)
-def flatten(call: Call, x: Tensor) -> Any:
+def flatten(call: Call, x: Tensor, *, axis: int = 1) -> Any:
     """A matrix: the axes before one as rows, the others as columns."""
-    axis = call.attribute("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
     return weft.reshape(x, (size_of(x.shape[:axis]), size_of(x.shape[axis:])))
 
@@ -47,16 +47,15 @@ def flatten(call: Call, x: Tensor) -> Any:
 @operator("Squeeze", moves=True)
 def squeeze(call: Call, x: Tensor, axes: Tensor | None = None) -> Tensor:
     """Without axes of size 1."""
-    given = call.attribute("axes") if axes is None else call.ints(axes, "axes")
-    if given is None:
-        given = [i for i, s in enumerate(x.shape) if _is(s, 1)]
-    return weft.squeeze(x, axis=tuple(given)) if len(given) else x
+    given = call.told(axes, "axes")
+    single = [i for i, s in enumerate(x.shape) if _is(s, 1)] if given is None else given
+    return weft.squeeze(x, axis=tuple(single)) if single else x
 
 
 @operator("Unsqueeze", moves=True)
 def unsqueeze(call: Call, x: Tensor, axes: Tensor | None = None) -> Any:
     """With new axes of size 1."""
-    given = call.attribute("axes") if call.version < 13 else call.ints(axes, "axes")
+    given = call.told(axes, "axes")
     rank = x.ndim + len(given)
     places = {int(a) % rank for a in given}
     sizes = iter(x.shape)
@@ -73,22 +72,14 @@ def expand(call: Call, x: Tensor, to: Tensor) -> Any:
     return weft.broadcast_to(x, tuple([b if _is(a, 1) else a for a, b in zip(own, other, strict=True)]))
 
 
-def split_sizes(total: Any, count: int) -> tuple[Any, ...]:
-    """As many parts of equal size; the last may be smaller."""
-    step = -(-total // count)
-    return (*(step,) * (count - 1), total - step * (count - 1))
-
-
 @operator("Split", moves=True)
-def split(call: Call, x: Tensor, parts: Tensor | None = None) -> tuple[Tensor, ...]:
-    """Cut along an axis."""
-    axis = call.attribute("axis", 0) % x.ndim
-    if call.version < 13:
-        sizes = call.attribute("split")
-    else:
-        sizes = None if parts is None else call.ints(parts, "split")
+def split(call: Call, x: Tensor, parts: Tensor | None = None, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """Cut along an axis: into parts of sizes, or so many of equal size, of which the last may be smaller."""
+    sizes = call.told(parts, "split")
     if sizes is None:
-        sizes = split_sizes(x.shape[axis], call.attribute("num_outputs", len(call.outputs)))
+        total, before = x.shape[axis], call.attribute("num_outputs", len(call.outputs)) - 1
+        step = -(-total // (before + 1))
+        sizes = (*(step,) * before, total - step * before)
     return tuple(cut(x, axis, sizes))
 
 
@@ -98,13 +89,8 @@ _WHOLE = 2**31 - 1  # ends from here on mean all that there is
 @operator("Slice", moves=True)
 def slice_axes(call: Call, x: Tensor, *given: Tensor | None) -> Tensor:
     """A part along each of some axes, in steps."""
-    names = ("starts", "ends", "axes", "steps")
-    if call.version < 10:
-        parts = [call.attribute(name) for name in names]
-    else:
-        padded = (*given, *(None,) * (4 - len(given)))
-        parts = [None if t is None else call.ints(t, n) for t, n in zip(padded, names, strict=True)]
-    starts, ends, axes, steps = parts
+    names = zip_longest(("starts", "ends", "axes", "steps"), given)
+    starts, ends, axes, steps = [call.told(t, name) for name, t in names]
     index: list[Any] = [slice(None)] * x.ndim
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
         axis = int(axes[i]) % x.ndim if axes is not None else i
@@ -146,7 +132,7 @@ def pad(call: Call, x: Tensor, pads: Any = None, value: Any = None, axes: Any = 
 
 enter_handlers(
     {
-        "Shape": lambda call, x: objects(x.shape[call.attribute("start", 0) : call.attribute("end")]),
+        "Shape": lambda call, x, *, start=0, end=None: objects(x.shape[start:end]),
         "Size": lambda call, x: objects([size_of(x.shape)]).reshape(()),
     }
 )
@@ -155,9 +141,9 @@ enter_handlers(
 )
 enter_handlers(
     {
-        "Transpose": lambda call, x: weft.permute_dims(x, call.attribute("perm", tuple(range(x.ndim))[::-1])),
-        "Concat": lambda call, *inputs: weft.concat(
-            list(inputs), axis=call.attribute("axis", 1 if call.version < 4 else 0)
+        "Transpose": lambda call, x, *, perm=None: weft.permute_dims(x, perm or tuple(range(x.ndim))[::-1]),
+        "Concat": lambda call, *inputs, axis=None: weft.concat(
+            list(inputs), axis=(1 if call.version < 4 else 0) if axis is None else axis
         ),
     },
     moves=True,

@@ -1,4 +1,4 @@
-"""Signals: Fourier transforms, windows, the mel scale. The last axis holds real and imaginary parts."""
+"""Signals: Fourier transforms, the mel scale. The last axis holds real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 import weft
 from weft import Tensor
-from weft.onnx.operators.registry import Call, Handler, enter_handlers, operator
+from weft.onnx.operators.registry import Call, operator
 
 _FLOAT = 1  # ONNX's code of float32
 
@@ -22,77 +22,38 @@ def _as_pairs(x: Tensor, dtype: Any) -> Any:
     return weft.stack([weft.real(x), weft.imag(x)], axis=-1).astype(dtype)
 
 
-def _dft(call: Call, x: Tensor, length: Tensor | None, axis: int) -> Any:
-    axis, dtype = axis % x.ndim, x.dtype
+@operator("DFT")
+def dft(
+    call: Call, x: Tensor, length: Any = None, axis: Any = None, *, inverse: int = 0, onesided: int = 0
+) -> Any:
+    """A Fourier transform; its axis is an attribute up to version 19."""
+    default = call.attribute("axis", 1) if call.version < 20 else -2
+    along = (default if axis is None else call.scalar(axis, "axis")) % x.ndim
     count = None if length is None else call.scalar(length, "dft_length")
-    wide = x.astype(weft.float32) if dtype.itemsize < 4 else x
-    inverse, half = bool(call.attribute("inverse", 0)), bool(call.attribute("onesided", 0))
-    given = _as_complex(wide)
-    if inverse and half:
-        return weft.fft.irfft(given, n=count, axis=axis)[..., None].astype(dtype)
-    if half:
-        return _as_pairs(weft.fft.rfft(wide[..., 0], n=count, axis=axis), dtype)
+    wide = x.astype(weft.float32) if x.dtype.itemsize < 4 else x
+    if inverse and onesided:
+        return weft.fft.irfft(_as_complex(wide), n=count, axis=along)[..., None].astype(x.dtype)
+    if onesided:
+        return _as_pairs(weft.fft.rfft(wide[..., 0], n=count, axis=along), x.dtype)
     transform = weft.fft.ifft if inverse else weft.fft.fft
-    return _as_pairs(transform(given, n=count, axis=axis), dtype)
-
-
-enter_handlers(
-    {"DFT": lambda call, x, length=None: _dft(call, x, length, call.attribute("axis", 1))}, until=19
-)
-enter_handlers(
-    {
-        "DFT": lambda call, x, length=None, axis=None: _dft(
-            call, x, length, -2 if axis is None else call.scalar(axis, "axis")
-        )
-    },
-    since=20,
-)
+    return _as_pairs(transform(_as_complex(wide), n=count, axis=along), x.dtype)
 
 
 @operator("STFT")
 def stft(
-    call: Call, x: Tensor, step: Tensor, window: Tensor | None = None, length: Tensor | None = None
+    call: Call, x: Tensor, step: Tensor, window: Any = None, length: Any = None, *, onesided: int = 1
 ) -> Any:
     """The Fourier transforms (N, frames, frequencies, 2) of frames along a signal (N, L, 1 or 2)."""
-    hop = call.scalar(step, "frame_step")
-    size = x.shape[1]
-    if length is not None:
-        size = call.scalar(length, "frame_length")
-    elif window is not None:
-        size = window.shape[0]
+    hop, size = call.scalar(step, "frame_step"), x.shape[1] if window is None else window.shape[0]
+    size = size if length is None else call.scalar(length, "frame_length")
     frames = (x.shape[1] - size) // hop + 1
     places = weft.arange(frames)[:, None] * hop + weft.arange(size)
     parts = weft.take(x, places.reshape(-1), axis=1).reshape((x.shape[0], *places.shape, x.shape[2]))
     if window is not None:
         parts = parts * window[:, None]
-    if call.attribute("onesided", 1) and x.shape[2] == 1:
+    if onesided and x.shape[2] == 1:
         return _as_pairs(weft.fft.rfft(parts[..., 0], axis=2), x.dtype)
     return _as_pairs(weft.fft.fft(_as_complex(parts), axis=2), x.dtype)
-
-
-# Windows
-
-
-def _window(*weights: float) -> Handler:
-    """A sum of cosines of multiples of an angle that goes round once."""
-
-    def handler(call: Call, size: Tensor) -> Any:
-        count = call.scalar(size, "size")
-        around = count if call.attribute("periodic", 1) else count - 1
-        angle = weft.arange(count, dtype=weft.float64) * (2 * np.pi) / around
-        total: Any = sum(w * weft.cos(angle * k) for k, w in enumerate(weights))
-        return total.astype(call.dtype(call.attribute("output_datatype", _FLOAT)))
-
-    return handler
-
-
-enter_handlers(
-    {
-        "HannWindow": _window(0.5, -0.5),
-        "HammingWindow": _window(25 / 46, -21 / 46),
-        "BlackmanWindow": _window(0.42, -0.5, 0.08),
-    }
-)
 
 
 @operator("MelWeightMatrix")
@@ -109,7 +70,6 @@ def mel_weight_matrix(
     row = np.arange(size // 2 + 1)[:, None]
     rising = np.where(middle == low, 1.0, (row - low) / np.maximum(middle - low, 1))
     falling = (high - row) / np.maximum(high - middle, 1)
-    out = np.where(
-        (row >= low) & (row <= middle), rising, np.where((row > middle) & (row < high), falling, 0.0)
-    )
+    after = np.where((row > middle) & (row < high), falling, 0.0)
+    out = np.where((row >= low) & (row <= middle), rising, after)
     return weft.asarray(out).astype(call.dtype(call.attribute("output_datatype", _FLOAT)))

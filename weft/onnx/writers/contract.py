@@ -1,4 +1,4 @@
-"""Writers of products that sum: matrix products, linear layers, Einstein sums, convolutions."""
+"""Writers of products that sum, of a little linear algebra; and what ONNX has no words for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.base.dtypes import bool_, int32
 from weft.base.sizes import is_known
-from weft.onnx.writers.registry import composite_writer, writer
+from weft.onnx.writers.registry import cannot, composite_writer, emitted, enter_writers, writer
 from weft.onnx.writers.view import padded, write_pad
 from weft.onnx.writers.writer import Ref, Writer, is_float, same_dtype
 from weft.ops.conv.layers import per_axis
@@ -23,10 +23,9 @@ def write_matmul(w: Writer, x: Ref, y: Ref) -> Any:
     return w.emit("MatMul", x, y)
 
 
-@composite_writer("matmul_vectors", "mm", "bmm", "mv", "dot")
-def write_product(w: Writer, x1: Ref, x2: Ref) -> Any:
-    """The matrix product, where a vector is a row or a column."""
-    return write_matmul(w, x1, x2) if x1.dtype == x2.dtype else None
+composite_writer("matmul_vectors", "mm", "bmm", "mv", "dot")(
+    lambda w, x1, x2: write_matmul(w, x1, x2) if x1.dtype == x2.dtype else None
+)
 
 
 @composite_writer("linear")
@@ -54,22 +53,17 @@ def write_einsum(w: Writer, equation: str, operands: tuple[Ref, ...]) -> Any:
 
 @writer("conv")
 def write_conv(
-    w: Writer,
-    x: Ref,
-    weight: Ref,
-    bias: Ref | None = None,
-    *,
-    stride: Ints,
-    padding: Padding,
-    dilation: Ints,
-    input_dilation: Ints,
-    groups: int,
+    w: Writer, x: Ref, weight: Ref, bias: Ref | None = None, *, padding: Padding, **given: Any
 ) -> Any:
     """A convolution; zeros between the elements of x, and borders that cut, are made before it."""
+    stride, dilation, input_dilation, groups = (
+        given[name] for name in ("stride", "dilation", "input_dilation", "groups")
+    )
     if 0 in w.type.shape:  # the window does not fit, or there is nothing to fit it in
         return w.full(w.type.shape, 0, x.dtype)
     if x.ndim == 2:  # nothing to slide over: an axis of one element
-        return _pointwise(w, x, weight, groups)
+        out = w.emit("Conv", w.unsqueeze(x, 2), w.unsqueeze(weight, 2), group=groups, kernel_shape=(1,))
+        return w.emit("Squeeze", out, w.ints((2,)))
     lows, highs = ((0, 0, *[p[i] for p in padding]) for i in (0, 1))
     own = is_known((*lows, *highs)) and min((*lows, *highs)) >= 0
     if any(d != 1 for d in input_dilation):
@@ -83,11 +77,6 @@ def write_conv(
     attrs: dict[str, Any] = {"strides": stride, "pads": pads, "dilations": dilation, "group": groups}
     taps = weight.shape[2:]
     return w.emit("Conv", *inputs, kernel_shape=taps if is_known(taps) else None, **attrs)
-
-
-def _pointwise(w: Writer, x: Ref, weight: Ref, groups: int) -> Any:
-    out = w.emit("Conv", w.unsqueeze(x, 2), w.unsqueeze(weight, 2), group=groups, kernel_shape=(1,))
-    return w.emit("Squeeze", out, w.ints((2,)))
 
 
 def _is_plain(x: Ref, weight: Ref, bias: Ref | None) -> bool:
@@ -113,19 +102,51 @@ def write_conv_transpose(
     """The transpose of a convolution."""
     if not _is_plain(x, weight, bias):
         return None
-    rank = x.ndim - 2
-    strides, pads, extra, dilations = (
-        per_axis("onnx.export", name, settings[name], rank, 0)
-        for name in ("stride", "padding", "output_padding", "dilation")
-    )
+    names = {
+        "stride": "strides",
+        "padding": "pads",
+        "output_padding": "output_padding",
+        "dilation": "dilations",
+    }
+    attrs: dict[str, Any] = {
+        own: per_axis("onnx.export", n, settings[n], x.ndim - 2, 0) for n, own in names.items()
+    }
+    attrs["pads"] = (*attrs["pads"], *attrs["pads"])
     inputs = (x, weight) if bias is None else (x, weight, bias)
-    return w.emit(
-        "ConvTranspose",
-        *inputs,
-        kernel_shape=weight.shape[2:],
-        strides=strides,
-        pads=(*pads, *pads),
-        output_padding=extra,
-        dilations=dilations,
-        group=groups,
-    )
+    return w.emit("ConvTranspose", *inputs, kernel_shape=weight.shape[2:], group=groups, **attrs)
+
+
+# What ONNX has no words for, with what to do instead
+
+_RANDOM = "export model.eval(), or a function that takes the random numbers as an argument"
+_LINALG = "compute it outside of the exported function, and pass the result in"
+_FOURIER = "ONNX has no complex numbers; compute it outside of the exported function"
+
+cannot(_RANDOM, "random_bits derive_key")
+cannot(
+    _LINALG,
+    "solve solve_triangular inv cholesky qr svd svdvals cofactors slogdet eigh eigvalsh eig eigvals pinv"
+    " matrix_exp polygamma",
+)
+cannot(_FOURIER, "fft ifft rfft irfft complex real imag conj")
+cannot(
+    'a trace holds for one way through the code; use weft.jit.script, or weft.compile with capture="source"',
+    "guard",
+)
+enter_writers({"det": emitted("Det")})
+
+
+@writer("cross")
+def write_cross(w: Writer, x: Ref, y: Ref, *, axis: int) -> Any:
+    """The product of vectors of three elements: differences of products of turned ones."""
+
+    def turned(v: Ref, *order: int) -> Any:
+        return w.emit("Gather", v, w.ints(order), axis=axis)
+
+    left = w.emit("Mul", turned(x, 1, 2, 0), turned(y, 2, 0, 1))
+    return w.emit("Sub", left, w.emit("Mul", turned(x, 2, 0, 1), turned(y, 1, 2, 0)))
+
+
+cannot(
+    "it is made when a graph is lowered: export the graph as it was captured", "attention attention_gradient"
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.base.dtypes import int32, int64
 from weft.base.shapes import broadcast_shapes
-from weft.onnx.writers.registry import composite_writer, writer
+from weft.onnx.writers.registry import composite_writer, enter_writers, writer
 from weft.onnx.writers.view import count_to
 from weft.onnx.writers.writer import Ref, Writer
 
@@ -54,12 +54,6 @@ def write_take_along_axis(w: Writer, x: Ref, indices: Ref, axis: int) -> Any:
     return w.emit("GatherElements", x, _index(w, indices), axis=place)
 
 
-@writer("scatter")
-def write_scatter(w: Writer, x: Ref, v: Ref, *indices: Ref) -> Any:
-    """x with values at indices of its first axes."""
-    return w.emit("ScatterND", x, _stacked(w, indices), v) if indices else v
-
-
 @writer("scatter_add")
 def write_scatter_add(w: Writer, x: Ref, v: Ref, *indices: Ref) -> Any:
     """x with values added at indices of its first axes."""
@@ -98,12 +92,6 @@ def write_put_class(w: Writer, x: Ref, target: Ref, *, classes: int, axis: int, 
 # Places
 
 
-@writer("true_places")
-def write_true_places(w: Writer, mask: Ref, *, trips: Any) -> Any:
-    """The indices of true elements."""
-    return w.emit("Squeeze", w.emit("NonZero", mask), w.ints((0,)))
-
-
 @writer("searchsorted")
 def write_searchsorted(w: Writer, x1: Ref, x2: Ref, *, side: str) -> Any:
     """How many elements are before each key."""
@@ -111,3 +99,11 @@ def write_searchsorted(w: Writer, x1: Ref, x2: Ref, *, side: str) -> Any:
     known = x1 if x1.ndim == 1 else w.unsqueeze(x1, x1.ndim - 1)
     before = w.emit(operator, known, w.unsqueeze(x2, x2.ndim))
     return w.emit("ReduceSum", w.cast(before, int64), w.ints((x2.ndim,)), keepdims=0)
+
+
+enter_writers(
+    {
+        "scatter": lambda w, x, v, *at: w.emit("ScatterND", x, _stacked(w, at), v) if at else v,
+        "true_places": lambda w, mask, *, trips: w.emit("Squeeze", w.emit("NonZero", mask), w.ints((0,))),
+    }
+)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-import numpy as np
-
 from weft.base.dtypes import bool_, int64
 from weft.interop.forms.elements import highest, lowest
-from weft.onnx.writers.compare import is_finite, write_signbit
+from weft.onnx.writers.elementwise import is_finite, write_signbit
 from weft.onnx.writers.registry import Write, emitted, enter_writers, writer
 from weft.onnx.writers.writer import Ref, Writer, is_float
 
@@ -139,17 +137,6 @@ def write_atan2(w: Writer, x: Ref, y: Ref) -> Any:
     angle = w.emit("Where", origin, w.emit("Mul", x, 1), w.emit("Atan", slope))
     turned = w.emit("Add", angle, turn)
     return write_copysign(w, turned, x)
-
-
-@writer("hypot")
-def write_hypot(w: Writer, x: Ref, y: Ref) -> Any:
-    """The length of (x, y), without overflow."""
-    a, b = w.emit("Abs", x), w.emit("Abs", y)
-    large, small = w.emit("Max", a, b), w.emit("Min", a, b)
-    ratio = w.emit("Div", small, w.emit("Where", w.emit("Equal", large, 0), w.constant(1, x.dtype), large))
-    root = w.emit("Sqrt", w.emit("Add", w.emit("Mul", ratio, ratio), 1))
-    infinite = w.emit("Or", w.emit("IsInf", x), w.emit("IsInf", y))
-    return w.emit("Where", infinite, w.constant(np.inf, x.dtype), w.emit("Mul", large, root))
 
 
 @writer("copysign")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+from weft.onnx import writers
 from weft.ops.op import Op, no_gradient
 
 Write = Callable[..., Any]
@@ -14,7 +16,6 @@ Write = Callable[..., Any]
 OPS: dict[str, Write] = {}
 COMPOSITES: dict[str, Write] = {}
 HINTS: dict[str, str] = {}  # by name of an op that ONNX cannot say, what to do instead
-_complete: list[bool] = []
 
 
 def writer(*names: str) -> Callable[[Write], Write]:
@@ -65,14 +66,11 @@ def cannot(hint: str, names: str) -> None:
     HINTS.update(dict.fromkeys(names.split(), hint))
 
 
+@cache
 def load_writers() -> None:
     """Import every module of writers, so that the table is complete."""
-    if not _complete:
-        import weft.onnx.writers as package
-
-        for module in pkgutil.iter_modules(package.__path__):
-            import_module(f"{package.__name__}.{module.name}")
-        _complete[:] = [True]
+    for module in pkgutil.iter_modules(writers.__path__):
+        import_module(f"{writers.__name__}.{module.name}")
 
 
 def stand_in(name: str, *attrs: str, outputs: int = 1) -> Op:

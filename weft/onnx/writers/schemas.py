@@ -7,58 +7,35 @@ from typing import NamedTuple
 
 import onnx
 
-from weft.base.dtypes import (
-    DTYPES,
-    DType,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from weft.base.dtypes import DTYPES, DType, as_dtype, float32, float64
 
 _OTHER_NAMES = {float32: "float", float64: "double"}
 _DTYPES = {f"tensor({_OTHER_NAMES.get(d, d.name)})": d for d in DTYPES if d.kind != "c"}
 
-_SMALL = (int32, int64, float32, float64)
-WIDER: dict[DType, tuple[DType, ...]] = {  # where an operator does not take a dtype, those to compute in
-    bool_: (uint8, *_SMALL),
-    int8: _SMALL,
-    int16: _SMALL,
-    uint8: _SMALL,
-    uint16: _SMALL,
-    int32: (int64, float64),
-    uint32: (int64, float64),
-    uint64: (int64, float64),
-    int64: (float64,),
-    float16: (float32,),
-    bfloat16: (float32,),
+
+def _listed(table: dict[str, str]) -> dict[str, tuple[DType, ...]]:
+    """By name the dtypes of a table, whose keys and values are names with blanks between."""
+    return {key: tuple(map(as_dtype, names.split())) for keys, names in table.items() for key in keys.split()}
+
+
+_WIDER = {  # where an operator does not take a dtype, those to compute in
+    "bool": "uint8 int32 int64 float32 float64",
+    "int8 int16 uint8 uint16": "int32 int64 float32 float64",
+    "int32 uint32 uint64": "int64 float64",
+    "int64": "float64",
+    "float16 bfloat16": "float32",
 }
-_SHORT = frozenset((int16, uint16))
-_LONG = frozenset((uint32, uint64))
-RARE: dict[str, frozenset[DType]] = {  # dtypes that the standard allows, and runtimes have no kernels for
-    "Max": _SHORT,
-    "Min": _SHORT,
-    "Pad": _SHORT,
-    "Where": _SHORT | {uint64, bool_},
-    "ReduceSum": _LONG,
-    "ReduceProd": _LONG,
-    "ReduceMax": frozenset((uint32,)),
-    "ReduceMin": frozenset((uint32,)),
-    "CumSum": _LONG,
-    "TopK": frozenset((uint16, uint32)),
-    "ArgMax": _SHORT | {uint32},
-    "ArgMin": _SHORT | {uint32},
-    "Trilu": _SHORT | _LONG | {int8, uint8},
+_RARE = {  # dtypes that the standard allows, and runtimes have no kernels for
+    "Max Min Pad": "int16 uint16",
+    "Where": "int16 uint16 uint64 bool",
+    "ReduceSum ReduceProd CumSum": "uint32 uint64",
+    "ReduceMax ReduceMin": "uint32",
+    "TopK": "uint16 uint32",
+    "ArgMax ArgMin": "int16 uint16 uint32",
+    "Trilu": "int16 uint16 uint32 uint64 int8 uint8",
 }
+WIDER = {as_dtype(name): wider for name, wider in _listed(_WIDER).items()}
+RARE = {name: frozenset(dtypes) for name, dtypes in _listed(_RARE).items()}
 
 
 class Schema(NamedTuple):

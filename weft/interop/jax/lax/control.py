@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import weft
-from weft.interop.forms.control import repeated, scanned
+from weft.interop.forms.loops import repeated, scanned
 from weft.interop.jax.calls import Call, lax
 
 _CALLS = "jit pjit closed_call core_call call remat2 checkpoint remat xla_call"

@@ -19,23 +19,11 @@ _SAME = (
     " floor ge gt imag le lgamma log log1p lt mul ne neg nextafter pow real rsqrt sign sin sinh sqrt square"
     " stop_gradient sub tan tanh add"
 )
-_RENAMED = {
-    "add_any": "add",
-    "max": "maximum",
-    "min": "minimum",
-    "erf_inv": "erfinv",
-    "logistic": "sigmoid",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "not": "bitwise_not",
-    "is_finite": "isfinite",
-    "shift_left": "bitwise_left_shift",
-    "eq_to": "eq",
-    "le_to": "le",
-    "lt_to": "lt",
-    "rem": "fmod",
-}
+_RENAMED = (
+    "add_any add, max maximum, min minimum, erf_inv erfinv, logistic sigmoid, and bitwise_and, or bitwise_or,"
+    " xor bitwise_xor, not bitwise_not, is_finite isfinite, shift_left bitwise_left_shift, eq_to eq,"
+    " le_to le, lt_to lt, rem fmod"
+)
 
 
 def _renamed(function: Callable[..., Any]) -> Rule:
@@ -44,7 +32,7 @@ def _renamed(function: Callable[..., Any]) -> Rule:
 
 
 lax.enter({name: _renamed(getattr(weft, name)) for name in _SAME.split()})
-lax.enter({name: _renamed(getattr(weft, own)) for name, own in _RENAMED.items()})
+lax.enter({name: _renamed(getattr(weft, own)) for name, own in map(str.split, _RENAMED.split(","))})
 
 
 _HINTS = "copy copy_p device_put sharding_constraint name optimization_barrier reduce_precision pvary"

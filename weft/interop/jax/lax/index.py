@@ -97,26 +97,18 @@ def _inside(x: Any, firsts: dict[int, Any], sizes: Sequence[Any], mode: Any) -> 
 
 
 @lax("gather")
-def gather(
-    call: Call,
-    x: Any,
-    starts: Any,
-    *,
-    dimension_numbers: Any,
-    slice_sizes: Any,
-    mode: Any,
-    fill_value: Any,
-    **rest: Any,
-) -> Any:
+def gather(call: Call, x: Any, starts: Any, *, dimension_numbers: Any, mode: Any, **given: Any) -> Any:
     """Windows of x at places."""
     d = dimension_numbers
     batching = list(zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True))
     mode = "CLIP" if "PROMISE" in str(mode) else mode  # what XLA does with a promise that is not kept
-    plan = _plan(x, starts, sizes_of(slice_sizes), d.start_index_map, d.collapsed_slice_dims, batching, mode)
+    plan = _plan(
+        x, starts, sizes_of(given["slice_sizes"]), d.start_index_map, d.collapsed_slice_dims, batching, mode
+    )
     out = gather_nd(weft.permute_dims(x, (*plan.moved, *plan.whole)), *plan.indices) if plan.moved else x
     if plan.valid is not None:
         mask = weft.reshape(plan.valid, (*plan.batch, *[1] * (out.ndim - len(plan.batch))))
-        out = weft.where(mask, out, weft.full((), _fill(x.dtype, fill_value), dtype=x.dtype))
+        out = weft.where(mask, out, weft.full((), _fill(x.dtype, given["fill_value"]), dtype=x.dtype))
     return weft.permute_dims(out, _result_order(plan, d, out.ndim))
 
 
@@ -195,9 +187,6 @@ _KINDS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 lax("scatter")(_scatter("set"))
 for _name, _how in _KINDS.items():
     lax(f"scatter-{_name}", f"scatter_{_name}")(_scatter(_how))
-
-
-@lax("scatter-sub", "scatter_sub")
-def scatter_sub(call: Call, x: Any, starts: Any, update: Any, **parameters: Any) -> Any:
-    """x with an update taken away at places."""
-    return _scatter("sum")(call, x, starts, -update, **parameters)
+lax("scatter-sub", "scatter_sub")(
+    lambda call, x, starts, update, **parameters: _scatter("sum")(call, x, starts, -update, **parameters)
+)

@@ -24,15 +24,6 @@ def broadcast_in_dim(
     return weft.broadcast_to(weft.reshape(x, tuple(spread)), wanted)
 
 
-@lax("reshape")
-def reshape(
-    call: Call, x: Any, *sizes: Any, new_sizes: Any, dimensions: Any = None, **parameters: Any
-) -> Any:
-    """The elements in another shape."""
-    x = x if dimensions is None else weft.permute_dims(x, tuple(dimensions))
-    return weft.reshape(x, sizes_of(new_sizes))
-
-
 @lax("iota")
 def iota(call: Call, *sizes: Any, dtype: Any, shape: Any, dimension: int, **parameters: Any) -> Any:
     """The numbers of the places along an axis."""
@@ -43,6 +34,15 @@ def iota(call: Call, *sizes: Any, dtype: Any, shape: Any, dimension: int, **para
 
 lax.enter(
     {
+        "reshape": lambda call, x, *sizes, new_sizes, dimensions=None, **rest: weft.reshape(
+            x if dimensions is None else weft.permute_dims(x, tuple(dimensions)), sizes_of(new_sizes)
+        ),
+        "slice": lambda call, x, *, start_indices, limit_indices, strides=None: slice_axes(
+            x,
+            starts=sizes_of(start_indices),
+            stops=sizes_of(limit_indices),
+            steps=(1,) * x.ndim if strides is None else tuple(strides),
+        ),
         "transpose": lambda call, x, *, permutation: weft.permute_dims(x, tuple(permutation)),
         "squeeze": lambda call, x, *, dimensions: (
             weft.squeeze(x, axis=tuple(dimensions)) if dimensions else x
@@ -58,13 +58,6 @@ lax.enter(
         "dim_as_value": lambda call, *, dim: weft.zeros((), dtype=weft.int64) + size_of(dim),
     }
 )
-
-
-@lax("slice")
-def slice_(call: Call, x: Any, *, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
-    """A part of each axis."""
-    steps = (1,) * x.ndim if strides is None else tuple(strides)
-    return slice_axes(x, starts=sizes_of(start_indices), stops=sizes_of(limit_indices), steps=steps)
 
 
 @lax("pad")

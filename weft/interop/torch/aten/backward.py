@@ -79,20 +79,9 @@ def layer_norm_backward(
 
 
 @aten("native_group_norm_backward")
-def group_norm_backward(
-    call: Call,
-    g: Any,
-    x: Any,
-    mean: Any,
-    rstd: Any,
-    weight: Any,
-    n: Any,
-    c: Any,
-    hw: Any,
-    group: int,
-    mask: Any,
-) -> Any:
+def group_norm_backward(call: Call, g: Any, x: Any, *given: Any) -> Any:
     """The gradients of a normalisation in groups of channels by input, weight and bias."""
+    mean, rstd, weight, _, _, _, group, mask = given
     rows, spread = (x.shape[0], group, -1), (x.shape[0], group, 1)
     normal = (weft.reshape(x, rows) - weft.reshape(mean, spread)) * weft.reshape(rstd, spread)
     scaled = g if weight is None else g * weft.reshape(weight, (1, -1, *[1] * (x.ndim - 2)))

@@ -60,14 +60,6 @@ def _put_masked(call: Call, x: Any, indices: Sequence[Any], values: Any, accumul
 _REDUCE = {"sum": "sum", "prod": "prod", "mean": "mean", "amax": "max", "amin": "min"}
 
 
-@aten("scatter_reduce.two")
-def scatter_reduce(
-    call: Call, x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
-) -> Any:
-    """x reduced with elements at places along an axis."""
-    return scatter_along(x, dim, index, src, _REDUCE[reduce], include_self)
-
-
 @aten("scatter.src", "scatter.value")
 def scatter(call: Call, x: Any, dim: int, index: Any, src: Any) -> Any:
     """x with elements put at places along an axis."""
@@ -93,29 +85,16 @@ def nonzero(call: Call, *args: Any, **options: Any) -> Any:
     raise call.error(_UNKNOWN, _HINT)
 
 
+_BAG = ("scale_grad_by_freq", "mode", "sparse", "per_sample_weights", "include_last_offset", "padding_idx")
+
+
 @aten("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag.padding_idx")
-def embedding_bag(
-    call: Call,
-    weight: Any,
-    indices: Any,
-    offsets: Any,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Any = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = -1,
-) -> Any:
+def embedding_bag(call: Call, weight: Any, indices: Any, offsets: Any, *settings: Any, **named: Any) -> Any:
     """Sums, means or maxima of rows of a table, one for each bag; what else it gives only gradients use."""
-    out = weft.embedding_bag(
-        indices,
-        weight,
-        offsets,
-        mode=("sum", "mean", "max")[mode],
-        per_sample_weights=per_sample_weights,
-        include_last_offset=include_last_offset,
-        padding_idx=_row(padding_idx),
-    )
+    given: dict[str, Any] = {**dict(zip(_BAG, settings, strict=False)), **named}
+    kept = {name: given[name] for name in ("per_sample_weights", "include_last_offset") if name in given}
+    how, padding = ("sum", "mean", "max")[given.get("mode", 0)], _row(given.get("padding_idx", -1))
+    out = weft.embedding_bag(indices, weight, offsets, mode=how, padding_idx=padding, **kept)
     return out, None, None, None
 
 
@@ -135,6 +114,9 @@ aten.enter(
             weft.gather(x, dim, i) if x.ndim else weft.broadcast_to(x, i.shape)
         ),
         "scatter_add": lambda call, x, dim, i, src: scatter_along(x, dim, i, src, "sum"),
+        "scatter_reduce.two": lambda call, x, dim, i, src, reduce, *, include_self=True: scatter_along(
+            x, dim, i, src, _REDUCE[reduce], include_self
+        ),
         "index_add": lambda call, x, dim, i, source, *, alpha=1: weft.index_add(
             x, i, source, axis=dim, alpha=alpha
         ),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import weft
 from weft.base.shapes import size_of
 from weft.interop.forms.elements import astype, dropped
-from weft.interop.forms.statistics import moments
+from weft.interop.forms.loops import State, product, steps_along
+from weft.interop.forms.reduce import moments
 from weft.interop.forms.window import of_rank
 from weft.interop.rules import Rule, plain
 from weft.interop.torch.calls import Call, as_tuple, aten
+from weft.nn.recurrent_cells import gru_step, lstm_step, rnn_step
+from weft.tensor.tensor import Tensor
 
 # Convolution
 
@@ -28,39 +33,23 @@ def convolution(call: Call, x: Any, weight: Any, bias: Any, *settings: Any) -> A
 # Pooling
 
 
-def _max_pool(rank: int) -> Rule:
+def _pool(name: str, rank: int, **more: Any) -> Rule:
     def rule(call: Call, x: Any, kernel: Any, stride: Any = (), *settings: Any) -> Any:
         given = [as_tuple(v) for v in (kernel, stride or kernel, *settings)]
-        return tuple(of_rank("max_pool", rank)(x, *given, return_indices=True))
+        return of_rank(name, rank)(x, *given, **more)
 
     return rule
 
 
-def _avg_pool(rank: int) -> Rule:
-    def rule(call: Call, x: Any, kernel: Any, stride: Any = (), *settings: Any) -> Any:
-        return of_rank("avg_pool", rank)(x, *[as_tuple(v) for v in (kernel, stride or kernel, *settings)])
-
-    return rule
-
-
-def _adaptive(name: str, rank: int, **settings: Any) -> Rule:
-    def rule(call: Call, x: Any, output_size: Any) -> Any:
-        return of_rank(f"adaptive_{name}", rank)(x, tuple(output_size), **settings)
-
-    return rule
+def _adaptive(name: str, rank: int, **more: Any) -> Rule:
+    return lambda call, x, output_size: of_rank(f"adaptive_{name}", rank)(x, tuple(output_size), **more)
 
 
 for _rank in (1, 2, 3):
-    aten(f"max_pool{_rank}d_with_indices")(_max_pool(_rank))
-    aten(f"avg_pool{_rank}d")(_avg_pool(_rank))
+    aten(f"max_pool{_rank}d_with_indices")(_pool("max_pool", _rank, return_indices=True))
+    aten(f"avg_pool{_rank}d")(_pool("avg_pool", _rank))
     aten(f"adaptive_max_pool{_rank}d")(_adaptive("max_pool", _rank, return_indices=True))
-aten.enter(
-    {
-        "adaptive_avg_pool1d": _adaptive("avg_pool", 1),
-        "_adaptive_avg_pool2d adaptive_avg_pool2d": _adaptive("avg_pool", 2),
-        "_adaptive_avg_pool3d": _adaptive("avg_pool", 3),
-    }
-)
+    aten(f"adaptive_avg_pool{_rank}d", f"_adaptive_avg_pool{_rank}d")(_adaptive("avg_pool", _rank))
 
 # Normalisation
 
@@ -108,24 +97,16 @@ def _by_batch(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any
     return x * _channels(x, scale) + _channels(x, shift), mean, rstd, variance
 
 
-@aten("native_layer_norm")
-def native_layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """Normalised along the last axes; with the means and the reciprocal deviations."""
-    axes = tuple(range(x.ndim - len(shape), x.ndim))
-    return weft.layer_norm(x, tuple(shape), weight, bias, eps), *moments(x, axes, eps)
-
-
-@aten("native_group_norm")
-def native_group_norm(
-    call: Call, x: Any, weight: Any, bias: Any, n: Any, c: Any, hw: Any, group: int, eps: float
-) -> Any:
-    """Normalised in groups of channels; with the means and the reciprocal deviations."""
-    rows = weft.reshape(x, (x.shape[0], group, -1))
-    return weft.group_norm(x, group, weight, bias, eps), *moments(rows, 2, eps, keepdims=False)
-
-
-aten.enter(
+aten.enter(  # the native ones give the means and the reciprocal deviations, too
     {
+        "native_layer_norm": lambda call, x, shape, weight, bias, eps: (
+            weft.layer_norm(x, tuple(shape), weight, bias, eps),
+            *moments(x, tuple(range(x.ndim - len(shape), x.ndim)), eps),
+        ),
+        "native_group_norm": lambda call, x, weight, bias, n, c, hw, group, eps: (
+            weft.group_norm(x, group, weight, bias, eps),
+            *moments(weft.reshape(x, (x.shape[0], group, -1)), 2, eps, keepdims=False),
+        ),
         "_native_batch_norm_legit.no_stats": lambda call, x, weight, bias, training, momentum, eps: _by_batch(
             x, weight, bias, eps
         )[:3],
@@ -142,14 +123,11 @@ aten.enter(
 # Attention and dropout
 
 
-@aten("native_dropout")
-def native_dropout(call: Call, x: Any, p: float, train: bool | None) -> Any:
-    """x with elements set to zero at random, and which ones stayed."""
-    return dropped(x, p) if train is not False and p else (x, weft.ones(x.shape, dtype=weft.bool))
-
-
 aten.enter(
     {
+        "native_dropout": lambda call, x, p, train: (
+            dropped(x, p) if train is not False and p else (x, weft.ones(x.shape, dtype=weft.bool))
+        ),
         "scaled_dot_product_attention": plain(weft.scaled_dot_product_attention),
         "dropout": plain(weft.dropout),
         "feature_dropout": lambda call, x, p, train: weft.dropout2d(x, p, train) if train else x,
@@ -175,10 +153,71 @@ for _name in ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d", "
     aten(f"upsample_{_name}", f"upsample_{_name}.vec")(_resized(_name[:-2]))
 
 
-@aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
-def grid_sampler(
-    call: Call, x: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+_BETWEEN, _OUTSIDE = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")(
+    lambda call, x, grid, between, outside, align_corners: weft.grid_sample(
+        x, grid, _BETWEEN[between], _OUTSIDE[outside], align_corners
+    )
+)
+
+
+# Recurrent networks: layers of loops along time, forwards or both ways
+
+Cell = Callable[[Tensor, State, Callable[[Tensor], Any]], State]
+
+
+def _layers(
+    cell: Cell, x: Any, states: Sequence[Any], weights: Any, biased: bool, count: int, both: bool
 ) -> Any:
-    """x at places that a grid tells."""
-    mode = ("bilinear", "nearest", "bicubic")[interpolation_mode]
-    return weft.grid_sample(x, grid, mode, ("zeros", "border", "reflection")[padding_mode], align_corners)
+    """Layers of cells on (time, batch, features): the outputs of the last, and the last states of all."""
+    ways, each = (2 if both else 1), (4 if biased else 2)
+    last = []
+    for layer in range(count):
+        outputs = []
+        for way in range(ways):
+            place = layer * ways + way
+            to_gates, from_state, *biases = weights[place * each : (place + 1) * each]
+            bias_in, bias_state = biases or (None, None)
+            step = partial(_step, cell, product(from_state, bias_state))
+            state, ys = steps_along(
+                step, tuple(s[place] for s in states), weft.linear(x, to_gates, bias_in), backwards=way == 1
+            )
+            last.append(tuple(state))
+            outputs.append(ys)
+        x = weft.concat(outputs, axis=-1) if both else outputs[0]
+    return (x, *[weft.stack(list(column), axis=0) for column in zip(*last, strict=True)])
+
+
+def _step(cell: Cell, again: Callable[[Tensor], Any], x: Tensor, state: State) -> State:
+    return cell(x, state, again)
+
+
+def _recurrent(cell: Cell) -> Rule:
+    def rule(call: Call, x: Any, states: Any, weights: Any, biased: bool, count: int, *settings: Any) -> Any:
+        dropout, train, both, batch_first = settings
+        if dropout and train:
+            hint = "export the model after .eval()"
+            raise call.error("must have no dropout between layers in training", hint)
+        swapped = batch_first and x.ndim == 3
+        given = states if isinstance(states, list) else [states]
+        out, *last = _layers(
+            cell, weft.swapaxes(x, 0, 1) if swapped else x, given, weights, biased, count, both
+        )
+        return (weft.swapaxes(out, 0, 1) if swapped else out, *last)
+
+    return rule
+
+
+def _alone(step: Callable[[Any, Any, Any], Any]) -> Cell:
+    """A cell whose state is one tensor."""
+    return lambda x, state, again: (step(x, state[0], again),)
+
+
+aten.enter(
+    {
+        "lstm.input": _recurrent(lstm_step),
+        "gru.input": _recurrent(_alone(gru_step)),
+        "rnn_tanh.input": _recurrent(_alone(partial(rnn_step, nonlinearity="tanh"))),
+        "rnn_relu.input": _recurrent(_alone(partial(rnn_step, nonlinearity="relu"))),
+    }
+)

@@ -39,27 +39,6 @@ def _with_places(function: Callable[..., Any], place: Callable[..., Any]) -> Rul
     )
 
 
-@aten("var", "var.dim")
-def var_dim(call: Call, x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
-    """The variance along axes."""
-    return weft.var(x, axis=axes_of(dim), correction=float(unbiased), keepdims=keepdim)
-
-
-@aten("var_mean.correction")
-def var_mean(call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Variance and mean along axes."""
-    variance = _spread(weft.var)(call, x, dim, correction=correction, keepdim=keepdim)
-    return variance, weft.mean(x, axis=axes_of(dim), keepdims=keepdim)
-
-
-@aten("linalg_vector_norm")
-def vector_norm(
-    call: Call, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Any:
-    """The norm along axes."""
-    return weft.linalg.vector_norm(call.cast(x), axis=axes_of(dim), keepdims=keepdim, ord=float(ord))
-
-
 aten.enter(
     {
         "sum sum.dim_IntList": _reduction("sum"),
@@ -72,6 +51,16 @@ aten.enter(
         "logsumexp": _reduction("logsumexp"),
         "var.correction": _spread(weft.var),
         "std.correction": _spread(weft.std),
+        "var var.dim": lambda call, x, dim=None, unbiased=True, keepdim=False: weft.var(
+            x, axis=axes_of(dim), correction=float(unbiased), keepdims=keepdim
+        ),
+        "var_mean.correction": lambda call, x, dim=None, **options: (
+            _spread(weft.var)(call, x, dim, **options),
+            weft.mean(x, axis=axes_of(dim), keepdims=options.get("keepdim", False)),
+        ),
+        "linalg_vector_norm": lambda call, x, ord=2, dim=None, keepdim=False, dtype=None: (
+            weft.linalg.vector_norm(call.cast(x), axis=axes_of(dim), keepdims=keepdim, ord=float(ord))
+        ),
         "argmax": lambda call, x, dim=None, keepdim=False: weft.argmax(x, axis=dim, keepdims=keepdim),
         "argmin": lambda call, x, dim=None, keepdim=False: weft.argmin(x, axis=dim, keepdims=keepdim),
         "max.dim": _with_places(weft.amax, weft.argmax),
@@ -86,12 +75,6 @@ def _running(how: str) -> Rule:
     return lambda call, x, dim, *, dtype=None: running(how, call.cast(x), dim) if x.ndim else call.cast(x)
 
 
-@aten("sort", "sort.stable")
-def sort(call: Call, x: Any, dim: int = -1, descending: bool = False, **rest: Any) -> Any:
-    """The elements in order, and the places they had."""
-    return ranked(x, dim, descending=descending) if x.ndim else (x, weft.zeros((), dtype=int64))
-
-
 @aten("median.dim")
 def median_dim(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
     """The elements in the middle of an axis, the lower one of two, and their places."""
@@ -102,6 +85,9 @@ def median_dim(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
 
 aten.enter(
     {
+        "sort sort.stable": lambda call, x, dim=-1, descending=False, **rest: (
+            ranked(x, dim, descending=descending) if x.ndim else (x, weft.zeros((), dtype=int64))
+        ),
         "cumsum": _running("sum"),
         "cumprod": _running("prod"),
         "cummax": lambda call, x, dim: tuple(weft.cummax(x, axis=dim)),
@@ -157,22 +143,16 @@ def fft_real(call: Call, x: Any, dim: Any, normalization: int, onesided: bool) -
     return function(given, axes=tuple(dim), norm=_NORMS[normalization])
 
 
-@aten("_fft_c2r")
-def fft_to_real(call: Call, x: Any, dim: Any, normalization: int, last_dim_size: int) -> Any:
-    """The inverse transform to real numbers."""
-    sizes = (*[x.shape[d] for d in dim[:-1]], last_dim_size)
-    return weft.fft.irfftn(x, s=sizes, axes=tuple(dim), norm=_NORMS[2 - normalization])
-
-
-@aten("_fft_c2c")
-def fft_complex(call: Call, x: Any, dim: Any, normalization: int, forward: bool) -> Any:
-    """The transform of complex numbers, or its inverse."""
-    function = weft.fft.fftn if forward else weft.fft.ifftn
-    return function(x, axes=tuple(dim), norm=_NORMS[normalization if forward else 2 - normalization])
-
-
 aten.enter(
     {
+        "_fft_c2r": lambda call, x, dim, normalization, size: weft.fft.irfftn(
+            x, s=(*[x.shape[d] for d in dim[:-1]], size), axes=tuple(dim), norm=_NORMS[2 - normalization]
+        ),
+        "_fft_c2c": lambda call, x, dim, normalization, forward: (
+            weft.fft.fftn(x, axes=tuple(dim), norm=_NORMS[normalization])
+            if forward
+            else weft.fft.ifftn(x, axes=tuple(dim), norm=_NORMS[2 - normalization])
+        ),
         "view_as_complex": lambda call, x: weft.complex(x[..., 0], x[..., 1]),
         "view_as_real": lambda call, x: weft.stack([weft.real(x), weft.imag(x)], axis=-1),
     }

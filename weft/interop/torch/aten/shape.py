@@ -1,4 +1,7 @@
-"""ATen operators that arrange elements anew."""
+"""ATen operators that make tensors, random ones too, that tell their sizes, and that arrange elements anew.
+
+Random numbers come from weft's generator, so they are others than PyTorch draws.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,98 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft.base.dtypes import DType
+from weft.base.shapes import size_of
 from weft.base.sizes import Size
-from weft.interop.forms.elements import along, astype, cut
+from weft.interop.forms.elements import along, as_number, astype, cut
 from weft.interop.forms.window import padded
 from weft.interop.rules import Rule, plain
-from weft.interop.torch.aten.making import strides_of
 from weft.interop.torch.calls import Call, as_tuple, aten
 from weft.tensor.indexing import updated
+from weft.tensor.tensor import Tensor
+
+
+def _size(args: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape that is asked for; before it there may be a tensor that tells a dtype."""
+    return tuple(args[1] if isinstance(args[0], Tensor) else args[0])
+
+
+@aten("full", "new_full")
+def full(call: Call, *args: Any, **options: Any) -> Any:
+    """One number in a shape."""
+    size, value = args[-2:]
+    if isinstance(value, Tensor):
+        return weft.broadcast_to(call.cast(value), tuple(size))
+    return weft.full(tuple(size), value, dtype=call.dtype)
+
+
+def as_scalar(value: Any, dtype: DType) -> Tensor:
+    """A number, or a size that a run tells, as a tensor of one element."""
+    value = as_number(value)
+    return astype(value, dtype) if isinstance(value, Tensor) else weft.full((), value, dtype=dtype)
+
+
+# What PyTorch would leave as it is in memory is zeros, too
+_ZEROS = "zeros empty.memory_format new_zeros new_empty empty_strided new_empty_strided empty_permuted"
+aten.enter(
+    {
+        _ZEROS: lambda call, *args, **options: weft.zeros(_size(args), dtype=call.dtype),
+        "ones new_ones": lambda call, *args, **options: weft.ones(_size(args), dtype=call.dtype),
+        "zeros_like empty_like": lambda call, x, **options: weft.zeros(x.shape, dtype=call.dtype),
+        "ones_like": lambda call, x, **options: weft.ones(x.shape, dtype=call.dtype),
+        "full_like": lambda call, x, value, **options: weft.full(x.shape, value, dtype=call.dtype),
+        "scalar_tensor": lambda call, value, **options: as_scalar(value, call.dtype),
+        "arange arange.start arange.start_step": lambda call, *limits, **options: weft.arange(
+            *limits, dtype=call.dtype
+        ),
+        "linspace": lambda call, start, end, steps, **options: weft.linspace(
+            start, end, steps, dtype=call.dtype
+        ),
+        "eye eye.m": lambda call, n, m=None, **options: weft.eye(n, m, dtype=call.dtype),
+    }
+)
+
+# Random numbers
+
+
+aten.enter(
+    {
+        "randint": lambda call, high, size, **options: weft.randint(0, high, tuple(size), dtype=call.dtype),
+        "randint.low": lambda call, low, high, size, **options: weft.randint(
+            low, high, tuple(size), dtype=call.dtype
+        ),
+        "rand": lambda call, size, **options: weft.rand(tuple(size), dtype=call.dtype),
+        "randn": lambda call, size, **options: weft.randn(tuple(size), dtype=call.dtype),
+        "rand_like": lambda call, x, **options: weft.rand(x.shape, dtype=call.dtype),
+        "randn_like": lambda call, x, **options: weft.randn(x.shape, dtype=call.dtype),
+        "randperm": lambda call, n, **options: weft.randperm(n, dtype=call.dtype),
+        "bernoulli bernoulli.p": lambda call, x, p=None, **options: call.cast(
+            weft.rand(x.shape) < (x if p is None else p)
+        ),
+    }
+)
+
+# Sizes
+
+
+def strides_of(shape: Sequence[Any]) -> list[Any]:
+    """The distances of neighbours along each axis, where elements are in one row in their order."""
+    return [size_of(tuple(shape[i + 1 :])) for i in range(len(shape))]
+
+
+aten.enter(
+    {
+        "sym_size.int": lambda call, x, dim: x.shape[dim],
+        "sym_numel": lambda call, x: size_of(x.shape),
+        "sym_storage_offset": lambda call, x: 0,
+        "sym_is_contiguous": lambda call, x, *rest, **options: True,
+        "sym_stride.int": lambda call, x, dim: strides_of(x.shape)[dim],
+        "_local_scalar_dense item": lambda call, x: weft.reshape(x, ()),  # which a run tells
+    }
+)
+
+
+# Views
 
 _END = 2**63 - 1  # what PyTorch writes for "up to the end"
 
@@ -104,15 +192,11 @@ def _one(x: Any) -> Any:
     return items[0] if len(items) == 1 else items
 
 
-@aten("repeat", "tile")
-def repeat(call: Call, x: Any, repeats: Any) -> Any:
-    """Copies side by side."""
-    missing = len(repeats) - x.ndim
-    return weft.tile(weft.reshape(x, (*[1] * missing, *x.shape)), tuple(repeats))
-
-
 aten.enter(
     {
+        "repeat tile": lambda call, x, repeats: weft.tile(
+            weft.reshape(x, (*[1] * (len(repeats) - x.ndim), *x.shape)), tuple(repeats)
+        ),
         "stack": lambda call, tensors, dim=0: weft.stack([call.cast(x) for x in tensors], axis=dim),
         "split_with_sizes split.sizes": lambda call, x, sizes, dim=0: cut(x, dim, sizes),
         "split.Tensor": lambda call, x, size, dim=0: list(weft.split(x, size, axis=dim)),
@@ -137,10 +221,9 @@ aten.enter(
 
 
 def _padding(mode: str) -> Rule:
-    def rule(call: Call, x: Any, pad: Sequence[int], value: Any = 0) -> Any:
-        return padded(x, [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1], mode, value)
-
-    return rule
+    return lambda call, x, pad, value=0: padded(
+        x, [*zip(pad[::2], pad[1::2], strict=True)][::-1], mode, value
+    )
 
 
 aten.enter(
