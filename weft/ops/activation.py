@@ -20,7 +20,7 @@ from weft.ops.activation_ops import (
 from weft.ops.complex import absolute
 from weft.ops.exponential import sigmoid
 from weft.ops.op import Operand, Sample, Tensor, composite, type_of
-from weft.ops.samples import join, real_array, reals
+from weft.ops.samples import call, joined, real_array, reals
 from weft.ops.select import same_dtype, select
 from weft.ops.statistics import as_floating
 from weft.ops.trigonometric import tanh
@@ -47,7 +47,6 @@ def relu(x: Tensor, /) -> Tensor:
     return rectify(x)
 
 
-@public
 @composite(samples=reals(1, -10.0, 10.0))
 def relu6(x: Tensor, /) -> Tensor:
     """x cut to the range from 0 to 6.
@@ -59,7 +58,6 @@ def relu6(x: Tensor, /) -> Tensor:
     return hardtanh(x, 0.0, 6.0)
 
 
-@public
 @composite(samples=reals(1))
 def leaky_relu(x: Tensor, /, negative_slope: float = 0.01) -> Tensor:
     """x where it is above 0, else ``negative_slope`` times x.
@@ -72,7 +70,6 @@ def leaky_relu(x: Tensor, /, negative_slope: float = 0.01) -> Tensor:
     return leaky(x, np.asarray(_number("leaky_relu", "negative_slope", negative_slope), x.dtype))
 
 
-@public
 @composite(
     "prelu_channels",
     samples=lambda: [
@@ -100,8 +97,7 @@ def prelu(x: Tensor, weight: Tensor, /) -> Tensor:
     return leaky(x, reshape(weight, shape=()))
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((3, 4)),), {"threshold": 0.5, "value": -3.0})])
+@composite(samples=joined(call((3, 4), threshold=0.5, value=-3.0)))
 def threshold(x: Tensor, /, threshold: float, value: float) -> Tensor:
     """x where it is above a threshold, else a value.
 
@@ -146,7 +142,6 @@ _SELU_ALPHA = 1.6732632423543772848170429916717  # Klambauer et al., Self-Normal
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
-@public
 @composite(samples=reals(1))
 def selu(x: Tensor, /) -> Tensor:
     """The self-normalising ``scale * elu(x, alpha)``.
@@ -158,7 +153,6 @@ def selu(x: Tensor, /) -> Tensor:
     return elu(x, _SELU_ALPHA) * _SELU_SCALE
 
 
-@public
 @composite(samples=reals(1))
 def celu(x: Tensor, /, alpha: float = 1.0) -> Tensor:
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``: an elu whose slope is continuous for every alpha.
@@ -178,7 +172,6 @@ _TANH_SLOPE = 2 * sqrt(
 _TANH_CUBIC = 0.044715 * _TANH_SLOPE
 
 
-@public
 @composite(samples=lambda: [s if k == 0 else Sample(s.inputs, {"approximate": "tanh"}, s.smooth)
                             for s in reals(1)() for k in (0, 1)],
     whole=("x",),
@@ -198,7 +191,6 @@ def gelu(x: Tensor, /, approximate: str = "none") -> Tensor:
     return x * sigmoid(x * (x * x * _TANH_CUBIC + _TANH_SLOPE))
 
 
-@public
 @composite(samples=reals(1), whole=("x",))
 def silu(x: Tensor, /) -> Tensor:
     """``x * sigmoid(x)``, also known as swish.
@@ -214,10 +206,9 @@ def silu(x: Tensor, /) -> Tensor:
 _LINEAR_FROM = 20.0  # where log(1 + exp(x)) and x have been the same number in float32 for long
 
 
-@public
 @composite(
     "softplus_scaled",
-    samples=join(reals(1), lambda: [Sample((real_array((3, 4)),), {"beta": 2.0, "threshold": 1.0})]),
+    samples=joined(reals(1), joined(call((3, 4), beta=2.0, threshold=1.0))),
 )
 def softplus(x: Tensor, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above a threshold.
@@ -233,7 +224,6 @@ def softplus(x: Tensor, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor
     return out if threshold >= _LINEAR_FROM else select(x * beta > threshold, x, out)
 
 
-@public
 @composite(samples=reals(1))
 def logsigmoid(x: Tensor, /) -> Tensor:
     """The logarithm of ``sigmoid(x)``, without underflow.
@@ -245,7 +235,6 @@ def logsigmoid(x: Tensor, /) -> Tensor:
     return -soft_rectify(-as_floating(x))
 
 
-@public
 @composite(samples=reals(1), whole=("x",))
 def mish(x: Tensor, /) -> Tensor:
     """``x * tanh(softplus(x))``.
@@ -258,7 +247,6 @@ def mish(x: Tensor, /) -> Tensor:
     return x * tanh(soft_rectify(x))
 
 
-@public
 @composite(samples=reals(1, edges=False))
 def softsign(x: Tensor, /) -> Tensor:
     """``x / (1 + |x|)``.
@@ -271,7 +259,6 @@ def softsign(x: Tensor, /) -> Tensor:
     return x / (absolute(x) + 1)
 
 
-@public
 @composite(samples=reals(1))
 def tanhshrink(x: Tensor, /) -> Tensor:
     """``x - tanh(x)``.
@@ -287,7 +274,6 @@ def tanhshrink(x: Tensor, /) -> Tensor:
 # Piecewise linear
 
 
-@public
 @composite(samples=reals(1, -5.0, 5.0))
 def hardsigmoid(x: Tensor, /) -> Tensor:
     """A sigmoid of three straight pieces: ``relu6(x + 3) / 6``.
@@ -299,7 +285,6 @@ def hardsigmoid(x: Tensor, /) -> Tensor:
     return relu6(x + 3) * (1 / 6)
 
 
-@public
 @composite(samples=reals(1, -5.0, 5.0))
 def hardswish(x: Tensor, /) -> Tensor:
     """``x * hardsigmoid(x)``.
@@ -312,7 +297,6 @@ def hardswish(x: Tensor, /) -> Tensor:
     return x * hardsigmoid(x)
 
 
-@public
 @composite(samples=reals(1))
 def softshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``, and 0 where it is nearer than that.
@@ -326,7 +310,6 @@ def softshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
     return relu(x - lambd) - relu(-x - lambd)
 
 
-@public
 @composite(samples=reals(1))
 def hardshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
     """x, and 0 where it is nearer to 0 than ``lambd``.
@@ -341,14 +324,7 @@ def hardshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
 # Gates
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((3, 4)),)),
-        Sample((real_array((4, 3)),), {"axis": 0}),
-        Sample((real_array((2, 0)),)),
-    ]
-)
+@composite(samples=joined(call((3, 4)), call((4, 3), axis=0), call((2, 0))))
 def glu(x: Tensor, /, axis: int = -1) -> Tensor:
     """The first half along an axis times the sigmoid of the second.
 

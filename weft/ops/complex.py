@@ -18,7 +18,7 @@ from weft.ir.types import TensorType
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Op, Sample, Tensor
 from weft.ops.public import Public
-from weft.ops.samples import complex_array, integers, join, real_array, reals
+from weft.ops.samples import complex_array, integers, joined, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
 from weft.ops.select import select, zeros_like
 
@@ -152,7 +152,7 @@ absolute: Op = elementwise(
     vjp=(lambda g, x: g * sign(x),),
     jvp=lambda primals, tangents, out: real_part(conj(sign(primals[0])) * tangents[0]),
     result="real",
-    samples=join(reals(1), integers(1), _complexes),
+    samples=joined(reals(1), integers(1), _complexes),
     scalar=lambda e, x: x if kind(e.dtype(x)) == "u" else e.abs(x),
 )
 sign: Op = elementwise(
@@ -165,7 +165,7 @@ sign: Op = elementwise(
     partials=(0,),
     vjp=(lambda g, x: _tangential(x, g),),
     jvp=lambda primals, tangents, out: _tangential(primals[0], tangents[0]),
-    samples=join(reals(1), integers(1), _complexes),
+    samples=joined(reals(1), integers(1), _complexes),
     scalar=_sign_code,
 )
 
@@ -197,7 +197,7 @@ angle: Op = elementwise(
     jvp=lambda primals, tangents, out: real_part(conj(_turn(primals[0])) * tangents[0]),
     accepts="fc",
     result="real",
-    samples=join(reals(1), _complexes),
+    samples=joined(reals(1), _complexes),
     scalar=_angle_code,
 )
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, float64, kind
-from weft.base.public import public
 from weft.ops.compare import equal, isfinite, isnan, less_equal
 from weft.ops.complex import absolute, imaginary_part, make_complex, real_part
 from weft.ops.op import Sample, Tensor, composite
@@ -31,7 +30,6 @@ def _close_samples() -> list[Sample]:
 
 
 @composite(samples=_close_samples)
-@public
 def isclose(
     x1: Tensor, x2: Tensor, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
@@ -53,7 +51,6 @@ def _comparable(x1: Tensor, x2: Tensor) -> list[Tensor]:
 
 
 @composite(samples=_close_samples)
-@public
 def allclose(
     x1: Tensor, x2: Tensor, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
@@ -79,7 +76,6 @@ def _nan_samples() -> list[Sample]:
 
 
 @composite(samples=_nan_samples)
-@public
 def nan_to_num(
     x: Tensor, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -112,7 +108,6 @@ def _largest(dtype: DType) -> float:
 
 
 @composite(samples=reals(3, edges=False, complex=True))
-@public
 def lerp(start: Tensor, end: Tensor, weight: Tensor, /) -> Tensor:
     """The point that divides the way from ``start`` to ``end``: ``start + weight * (end - start)``.
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, float64, kind
-from weft.base.public import public
 from weft.base.shapes import broadcast_shapes, normalize_axis
 from weft.errors import ArgumentError, AxisError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -148,7 +147,6 @@ def _matmul_samples() -> list[Sample]:
     return [Sample((real_array(a), real_array(b, seed=1))) for a, b in shapes]
 
 
-@public
 @composite("matmul_vectors", samples=_matmul_samples, precision="low")
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The matrix product over the last two axes; a vector on either side is a row or a column.
@@ -188,7 +186,6 @@ def need_rank(op: str, rank: int, *inputs: Tensor) -> None:
             )
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3,)), real_array((4,), seed=1))),
@@ -223,7 +220,6 @@ def _vecdot_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_vecdot_samples, precision="low")
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The inner product along an axis; the first side is conjugated if it is complex.
@@ -268,7 +264,6 @@ def _contracted_axes(
     return left, right
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((2, 3, 4)), real_array((3, 4, 2), seed=1)), {"axes": 2}),

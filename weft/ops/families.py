@@ -8,6 +8,7 @@ primitive     everything is written
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -63,25 +64,13 @@ def elementwise(
         total: whether there is a result for all inputs.
     """
     count = eval.nin if isinstance(eval, np.ufunc) else arity or len(parameters(eval)[0])
-    inputs = _NAMES[:count]
-
-    def type_rule(*types: TensorType) -> TensorType:
-        shape = broadcast_shapes(name, [t.shape for t in types], types)
-        dtype = types[0].dtype
-        for t in types:
-            if kind(t.dtype) not in accepts:
-                raise DtypeError(name, f"dtype must be {describe_kinds(accepts)}, got {t.dtype.name}")
-            if t.dtype != dtype:
-                raise DtypeError(name, f"dtypes must be equal, got {dtype.name} and {t.dtype.name}")
-        return TensorType(shape, _result_dtype(dtype, result))
-
     return register(
         Op(
             name,
-            inputs=inputs,
+            inputs=_NAMES[:count],
             attrs=(),
             eval=eval,
-            type_rule=type_rule,
+            type_rule=_broadcasting(name, accepts, result),
             vjp=partials if isinstance(partials, NoGradient) else vjp,
             jvp=jvp,
             partials=None if isinstance(partials, NoGradient) else partials,
@@ -95,6 +84,22 @@ def elementwise(
             public=public,
         )
     )
+
+
+def _broadcasting(name: str, accepts: str, result: str) -> Callable[..., TensorType]:
+    """The type rule of an elementwise op."""
+
+    def type_rule(*types: TensorType) -> TensorType:
+        shape = broadcast_shapes(name, [t.shape for t in types], types)
+        dtype = types[0].dtype
+        for t in types:
+            if kind(t.dtype) not in accepts:
+                raise DtypeError(name, f"dtype must be {describe_kinds(accepts)}, got {t.dtype.name}")
+            if t.dtype != dtype:
+                raise DtypeError(name, f"dtypes must be equal, got {dtype.name} and {t.dtype.name}")
+        return TensorType(shape, _result_dtype(dtype, result))
+
+    return type_rule
 
 
 def _result_dtype(dtype: Any, result: str) -> Any:
@@ -178,9 +183,28 @@ def primitive(
 
     An op with a ``decomposition`` needs no kernel: on arrays the ops that it is made of evaluate.
     """
-    eval = eval or properties.get("decomposition")
-    assert eval is not None, f"{name} must have a kernel or a decomposition"
+    if eval is None:
+        decomposition = properties.get("decomposition")
+        assert isinstance(decomposition, FunctionType), f"{name} must have a kernel or a decomposition"
+        eval = _kernel_of(decomposition)
     return _declare(name, type_rule, eval, vjp, batch, samples, **properties)
+
+
+def _kernel_of(function: FunctionType) -> Callable[..., Any]:
+    """What a function of ops does to arrays: its code, with the kernels of ops in place of the ops.
+
+    An op looks for tensors among its inputs first, which takes as long as the kernel of a small array.
+    """
+    scope = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        value = scope.get(name)
+        if isinstance(value, Op):
+            scope[name] = value.eval
+        elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            scope[name] = _kernel_of(value)
+    made = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
 
 
 def _declare(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.base.dtypes import complex_dtype, default_float, kind
@@ -24,6 +24,7 @@ from weft.ops.fft import (
 from weft.ops.op import Op, Sample, Samples, Tensor, composite, type_of
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast
+from weft.ops.variants import example_text, variants
 from weft.ops.view.joining import roll
 from weft.ops.view.slices import pad_axes, slice_axis
 
@@ -118,34 +119,30 @@ def _as_floating(op: str, x: Tensor) -> Tensor:
 # Transforms of one axis
 
 
-def _complex_transform(op: str, direction: Op, x: Tensor, n: int | None, axis: int, norm: str) -> Tensor:
+def _complex_transform(
+    op: str,
+    direction: Op,
+    x: Tensor,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str = "backward",
+) -> Tensor:
     axis, norm = normalize_axis(op, axis, x.ndim), _norm(op, norm)
     x = _fit(_as_complex(op, x), axis, None if n is None else _length(op, n))
     return direction(x, axes=(axis,), norm=norm)
 
 
-@public
-def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The discrete Fourier transform along an axis, which is cut or filled with zeros to length n.
-
-    The norm "backward" divides the inverse by n, "forward" this transform, "ortho" both by sqrt(n).
-
-    >>> import weft
-    >>> weft.fft.fft(weft.tensor([1.0, 0.0, 0.0])).real
-    tensor([1., 1., 1.])
-    """
-    return _complex_transform("fft", transform, x, n, axis, norm)
-
-
-@public
-def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of ``fft``.
-
-    >>> import weft
-    >>> weft.fft.ifft(weft.tensor([1.0, 1.0, 1.0])).real
-    tensor([1., 0., 0.])
-    """
-    return _complex_transform("ifft", inverse_transform, x, n, axis, norm)
+fft, ifft = variants(
+    _complex_transform,
+    {"fft": transform, "ifft": inverse_transform},
+    "The discrete Fourier transform along an axis, which is cut or filled with zeros to length n.\n\n"
+    'The norm "backward" divides the inverse by n, "forward" this transform, "ortho" both by sqrt(n).'
+    + example_text("fft.fft(weft.tensor([1.0, 0.0, 0.0])).real -> tensor([1., 1., 1.])"),
+    "The inverse of ``fft``."
+    + example_text("fft.ifft(weft.tensor([1.0, 1.0, 1.0])).real -> tensor([1., 0., 0.])"),
+)
 
 
 @public
@@ -206,7 +203,14 @@ def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "ba
 
 
 def _complex_transforms(
-    op: str, direction: Op, x: Tensor, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str
+    op: str,
+    direction: Op,
+    x: Tensor,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
 ) -> Tensor:
     chosen, lengths = _lengths(op, x, s, axes)
     norm, x = _norm(op, norm), _as_complex(op, x)
@@ -215,32 +219,14 @@ def _complex_transforms(
     return direction(x, axes=chosen, norm=norm) if chosen else x
 
 
-@public
-def fftn(
-    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
-) -> Tensor:
-    """The Fourier transform over axes, all by default, cut or filled with zeros to the lengths s.
-
-    >>> import weft
-    >>> weft.fft.fftn(weft.tensor([[1.0, 2.0], [3.0, 4.0]])).real
-    tensor([[10., -2.],
-            [-4.,  0.]])
-    """
-    return _complex_transforms("fftn", transform, x, s, axes, norm)
-
-
-@public
-def ifftn(
-    x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
-) -> Tensor:
-    """The inverse of ``fftn``.
-
-    >>> import weft
-    >>> weft.fft.ifftn(weft.tensor([[4.0, 0.0], [0.0, 0.0]])).real
-    tensor([[1., 1.],
-            [1., 1.]])
-    """
-    return _complex_transforms("ifftn", inverse_transform, x, s, axes, norm)
+fftn, ifftn = variants(
+    _complex_transforms,
+    {"fftn": transform, "ifftn": inverse_transform},
+    "The Fourier transform over axes, all by default, cut or filled with zeros to the lengths s."
+    + example_text("fft.fftn(weft.ones((2, 2))).real.flatten() -> tensor([4., 0., 0., 0.])"),
+    "The inverse of ``fftn``."
+    + example_text("fft.ifftn(weft.ones((2, 2))).real.flatten() -> tensor([1., 0., 0., 0.])"),
+)
 
 
 def _nd_samples(make: Any) -> Samples:
@@ -253,7 +239,6 @@ def _nd_samples(make: Any) -> Samples:
 
 
 @composite(samples=_nd_samples(real_array))
-@public
 def rfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Tensor:
@@ -274,7 +259,6 @@ def rfftn(
 
 
 @composite(samples=_nd_samples(complex_array))
-@public
 def irfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Tensor:
@@ -295,8 +279,9 @@ def irfftn(
     return _half_to_real("irfftn", x, lengths[-1], chosen[-1], norm)
 
 
-@public
-def fft2(
+def _of_last_axes(
+    op: str,
+    function: Callable[..., Tensor],
     x: Tensor,
     /,
     *,
@@ -304,91 +289,33 @@ def fft2(
     axes: Sequence[int] | None = (-2, -1),
     norm: str = "backward",
 ) -> Tensor:
-    """``fftn`` over the last two axes.
-
-    >>> import weft
-    >>> weft.fft.fft2(weft.ones((5, 2, 2))).shape
-    (5, 2, 2)
-    """
-    return fftn(x, s=s, axes=axes, norm=norm)
+    return function(x, s=s, axes=axes, norm=norm)
 
 
-@public
-def ifft2(
-    x: Tensor,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = (-2, -1),
-    norm: str = "backward",
-) -> Tensor:
-    """``ifftn`` over the last two axes.
-
-    >>> import weft
-    >>> weft.fft.ifft2(weft.ones((5, 2, 2))).shape
-    (5, 2, 2)
-    """
-    return ifftn(x, s=s, axes=axes, norm=norm)
-
-
-@public
-def rfft2(
-    x: Tensor,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = (-2, -1),
-    norm: str = "backward",
-) -> Tensor:
-    """``rfftn`` over the last two axes.
-
-    >>> import weft
-    >>> weft.fft.rfft2(weft.ones((5, 4, 4))).shape
-    (5, 4, 3)
-    """
-    return rfftn(x, s=s, axes=axes, norm=norm)
-
-
-@public
-def irfft2(
-    x: Tensor,
-    /,
-    *,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = (-2, -1),
-    norm: str = "backward",
-) -> Tensor:
-    """``irfftn`` over the last two axes.
-
-    >>> import weft
-    >>> weft.fft.irfft2(weft.ones((5, 4, 3))).shape
-    (5, 4, 4)
-    """
-    return irfftn(x, s=s, axes=axes, norm=norm)
-
+_LAST: dict[str, Callable[..., Tensor]] = {"fft2": fftn, "ifft2": ifftn, "rfft2": rfftn, "irfft2": irfftn}
+fft2, ifft2, rfft2, irfft2 = variants(
+    _of_last_axes,
+    _LAST,
+    "``fftn`` over the last two axes." + example_text("fft.fft2(weft.ones((5, 2, 2))).shape -> (5, 2, 2)"),
+    "``ifftn`` over the last two axes." + example_text("fft.ifft2(weft.ones((5, 2, 2))).shape -> (5, 2, 2)"),
+    "``rfftn`` over the last two axes." + example_text("fft.rfft2(weft.ones((5, 4, 4))).shape -> (5, 4, 3)"),
+    "``irfftn`` over the last two axes."
+    + example_text("fft.irfft2(weft.ones((5, 4, 3))).shape -> (5, 4, 4)"),
+)
 
 # The order of frequencies
 
 
-@public
-def fftshift(x: Tensor, /, *, axes: Sequence[int] | None = None) -> Tensor:
-    """x with the frequency 0 moved from the beginning of axes to their middle.
-
-    >>> import weft
-    >>> weft.fft.fftshift(weft.tensor([0, 1, 2, -2, -1]))
-    tensor([-2, -1,  0,  1,  2])
-    """
-    chosen = normalize_axes("fftshift", axes, x.ndim)
-    return roll(x, tuple(x.shape[a] // 2 for a in chosen), chosen)
+def _shift(op: str, direction: int, x: Tensor, /, *, axes: Sequence[int] | None = None) -> Tensor:
+    chosen = normalize_axes(op, axes, x.ndim)
+    return roll(x, tuple(direction * (x.shape[a] // 2) for a in chosen), chosen)
 
 
-@public
-def ifftshift(x: Tensor, /, *, axes: Sequence[int] | None = None) -> Tensor:
-    """The inverse of ``fftshift``.
-
-    >>> import weft
-    >>> weft.fft.ifftshift(weft.tensor([-2, -1, 0, 1, 2]))
-    tensor([ 0,  1,  2, -2, -1])
-    """
-    chosen = normalize_axes("ifftshift", axes, x.ndim)
-    return roll(x, tuple(-(x.shape[a] // 2) for a in chosen), chosen)
+fftshift, ifftshift = variants(
+    _shift,
+    {"fftshift": 1, "ifftshift": -1},
+    "x with the frequency 0 moved from the beginning of axes to their middle."
+    + example_text("fft.fftshift(weft.tensor([0, 1, 2, -2, -1])) -> tensor([-2, -1,  0,  1,  2])"),
+    "The inverse of ``fftshift``."
+    + example_text("fft.ifftshift(weft.tensor([-2, -1, 0, 1, 2])) -> tensor([ 0,  1,  2, -2, -1])"),
+)

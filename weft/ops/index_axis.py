@@ -68,7 +68,6 @@ def _take_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_take_samples)
 def take(x: Tensor, indices: Tensor | Array | Sequence[int], /, axis: int | None = None) -> Tensor:
     """The elements of x at positions along an axis; without ``axis``, of the flattened x.
@@ -102,7 +101,6 @@ def index_select(x: Tensor, axis: int, index: Tensor, /) -> Tensor:
     return take(x, reshape(index, shape=(size_of(index.shape),)), axis=axis)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)), int_array((5,), 0, 4), real_array((3, 5), seed=1)), {"axis": 1}),
@@ -164,7 +162,6 @@ def _along_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(
     samples=lambda: [*_along_samples(), Sample((real_array((3, 4)), int_array((1, 2), 0, 4)), {"axis": 1})]
 )
@@ -254,7 +251,6 @@ composite("scatter_add_axis", samples=_put_samples)(
 )
 
 
-@public
 @composite(samples=lambda: [s for s in _put_samples() if s.inputs[1].shape != (5, 4)])
 def put_along_axis(x: Tensor, indices: Tensor, values: Any, axis: int = -1) -> Tensor:
     """x with ``values`` at the places that ``take_along_axis`` would take; of duplicates the last counts.
@@ -266,7 +262,6 @@ def put_along_axis(x: Tensor, indices: Tensor, values: Any, axis: int = -1) -> T
     return scatter(x, axis, indices, values)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)), real_array((3, 4), seed=1) > 0), {"value": 2.5}),
@@ -289,7 +284,6 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return select(mask, as_values("masked_fill", value, x, ()), x)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((int_array((2, 3), 0, 4),), {"num_classes": 4}),

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, bfloat16, float16, float32, kind
-from weft.base.public import public
 from weft.base.shapes import Axes, Shape, ShapeLike, normalize_shape, reduce_shape, size_of
 from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
@@ -25,7 +24,7 @@ from weft.ops.exponential import rsqrt, sqrt
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import in_dtype, in_single
 from weft.ops.softmax import as_real
 from weft.ops.statistics import as_floating
@@ -190,20 +189,17 @@ def _normalized_axes(op: str, x: Tensor, normalized_shape: ShapeLike, *parameter
 
 
 @composite(
-    samples=lambda: [
-        Sample(
-            (real_array((3, 4)), real_array((4,), seed=1), real_array((4,), seed=2)), {"normalized_shape": 4}
-        ),
-        Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
-        Sample((real_array((0, 4)), real_array((4,), seed=1)), {"normalized_shape": (4,)}),
-    ],
+    samples=joined(
+        call((3, 4), (4,), (4,), normalized_shape=4),
+        call((2, 3, 4), normalized_shape=(3, 4), eps=0.1),
+        call((0, 4), (4,), normalized_shape=(4,)),
+    ),
     sampled=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: layer_norm(  # type: ignore[has-type]
         x, normalized_shape, w, b, eps
     ),
     whole=("x",),
     precision="high",
 )
-@public
 def layer_norm(
     x: Tensor,
     normalized_shape: ShapeLike,
@@ -224,15 +220,11 @@ def layer_norm(
 
 
 @composite(
-    samples=lambda: [
-        Sample((real_array((3, 4)), real_array((4,), seed=1)), {"normalized_shape": 4}),
-        Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
-    ],
+    samples=joined(call((3, 4), (4,), normalized_shape=4), call((2, 3, 4), normalized_shape=(3, 4), eps=0.1)),
     sampled=lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
 )
-@public
 def rms_norm(
     x: Tensor, normalized_shape: ShapeLike, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -256,17 +248,11 @@ def _machine_eps(dtype: DType) -> float:
 
 
 @composite(
-    samples=lambda: [
-        Sample(
-            (real_array((2, 4, 3)), real_array((4,), seed=1), real_array((4,), seed=2)), {"num_groups": 2}
-        ),
-        Sample((real_array((2, 6)),), {"num_groups": 3, "eps": 0.1}),
-    ],
+    samples=joined(call((2, 4, 3), (4,), (4,), num_groups=2), call((2, 6), num_groups=3, eps=0.1)),
     sampled=lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
 )
-@public
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -296,7 +282,6 @@ def group_norm(
 # To unit length, and by neighbouring channels
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)),)),
@@ -317,12 +302,10 @@ def normalize(x: Tensor, p: float = 2.0, axis: Axes = 1, eps: float = 1e-12) -> 
     return x / maximum(norm, np.asarray(eps, norm.dtype))
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 5, 3)),), {"size": 3, "alpha": 0.5}),
-        Sample((real_array((2, 4, 3, 2)),), {"size": 2, "alpha": 0.1, "beta": 0.5, "k": 2.0}),
-    ],
+    samples=joined(
+        call((2, 5, 3), size=3, alpha=0.5), call((2, 4, 3, 2), size=2, alpha=0.1, beta=0.5, k=2.0)
+    ),
     precision="high",
 )
 def local_response_norm(

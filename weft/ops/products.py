@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from weft.base.public import public
 from weft.errors import ShapeError
 from weft.ops.contract import matmul, need_rank, tensordot, transpose_last
 from weft.ops.op import Sample, Tensor, composite, type_of
-from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.samples import call, complex_array, int_array, joined, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view.primitives import permute, reshape
 
 # Products of fixed rank
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((2, 3)), real_array((3, 4), seed=1)))])
+@composite(samples=joined(call((2, 3), (3, 4))))
 def mm(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The product of two matrices.
 
@@ -27,8 +25,7 @@ def mm(x1: Tensor, x2: Tensor, /) -> Tensor:
     return matmul(x1, x2)
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((5, 2, 3)), real_array((5, 3, 4), seed=1)))])
+@composite(samples=joined(call((5, 2, 3), (5, 3, 4))))
 def bmm(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The products of two batches of matrices, (B, n, k) and (B, k, m).
 
@@ -42,8 +39,7 @@ def bmm(x1: Tensor, x2: Tensor, /) -> Tensor:
     return matmul(x1, x2)
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((2, 3)), real_array((3,), seed=1)))])
+@composite(samples=joined(call((2, 3), (3,))))
 def mv(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The product of a matrix and a vector.
 
@@ -56,7 +52,6 @@ def mv(x1: Tensor, x2: Tensor, /) -> Tensor:
     return matmul(x1, x2)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4,)), real_array((4,), seed=1))),
@@ -76,14 +71,7 @@ def dot(x1: Tensor, x2: Tensor, /) -> Tensor:
     return matmul(x1, x2)
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)), real_array((4, 3), seed=1))),
-        Sample((real_array((3,)), real_array((3,), seed=1))),
-        Sample((real_array(()), real_array((2, 3), seed=1))),
-    ]
-)
+@composite(samples=joined(call((2, 3), (4, 3)), call((3,), (3,)), call((), (2, 3))))
 def inner(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The sum of products over the last axis of both sides; a 0-d side just scales the other.
 
@@ -96,13 +84,7 @@ def inner(x1: Tensor, x2: Tensor, /) -> Tensor:
     return tensordot(x1, x2, axes=((-1,), (-1,)))
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)), real_array((3, 2), seed=1))),
-        Sample((real_array((2,)), real_array((3, 2), seed=1))),
-    ]
-)
+@composite(samples=joined(call((2, 3), (3, 2)), call((2,), (3, 2))))
 def kron(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The Kronecker product: every element of one side times the whole of the other.
 
@@ -126,7 +108,6 @@ def _need_features(op: str, x: Tensor, size: int) -> None:
         raise ShapeError(op, f"the last axis must have {size} features as the weight says, got {type_of(x)}")
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((2, 3)), real_array((4, 3), seed=1), real_array((4,), seed=2))),
@@ -152,7 +133,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return out if bias is None else out + bias
 
 
-@public
 @composite(
     samples=lambda: [
         Sample(

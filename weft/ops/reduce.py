@@ -96,18 +96,22 @@ def widened(x: Tensor) -> Tensor:
 # Sums and products
 
 
-def _reduce(ufunc: np.ufunc, x: Array, axes: Ints, keepdims: bool) -> Any:
-    """Reduce by a ufunc, half precision in float32."""
-    dtype = x.dtype
-    if dtype is float16 or dtype is bfloat16:
-        return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=float32).astype(dtype)
-    return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
+def _reduction(ufunc: np.ufunc) -> Callable[..., Any]:
+    """The kernel that reduces by a ufunc, half precision in float32."""
+
+    def reduce(x: Array, *, axes: Ints, keepdims: bool) -> Any:
+        dtype = x.dtype
+        if dtype is float16 or dtype is bfloat16:
+            return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=float32).astype(dtype)
+        return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
+
+    return reduce
 
 
 reduce_sum: Op = linear(
     "sum",
     type_rule=reduction_type("sum", "add"),
-    eval=lambda x, *, axes, keepdims: _reduce(np.add, x, axes, keepdims),
+    eval=_reduction(np.add),
     transpose=(spread,),
     batch=batch_leading(shifted_axes),
     samples=_arithmetic_samples,
@@ -193,7 +197,7 @@ def _prod_samples() -> list[Sample]:
 reduce_prod: Op = primitive(
     "prod",
     type_rule=reduction_type("prod", "mul"),
-    eval=lambda x, *, axes, keepdims: _reduce(np.multiply, x, axes, keepdims),
+    eval=_reduction(np.multiply),
     vjp=(_prod_vjp,),
     batch=batch_leading(shifted_axes),
     samples=_prod_samples,

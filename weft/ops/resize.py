@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
-from weft.base.public import public
 from weft.base.shapes import PerAxis, Shape
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
@@ -22,7 +21,7 @@ from weft.ops.conv.layers import per_axis
 from weft.ops.index import gather_nd
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.pool.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 
 Taps = tuple[Array, Array]  # places (outputs, taps) and weights of the same shape
@@ -183,7 +182,6 @@ def _interpolate_samples() -> list[Sample]:
     return [Sample((real_array((2, 2, *(4, 5, 3)[:rank])),), settings) for rank, settings in cases]
 
 
-@public
 @composite(samples=_interpolate_samples)
 def interpolate(
     x: Tensor,
@@ -229,13 +227,7 @@ def interpolate(
 # Channels to pixels and back
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 8, 2, 3)),), {"upscale_factor": 2}),
-        Sample((real_array((9, 2, 2)),), {"upscale_factor": 3}),
-    ]
-)
+@composite(samples=joined(call((2, 8, 2, 3), upscale_factor=2), call((9, 2, 2), upscale_factor=3)))
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """Channels (..., C * r * r, H, W) laid out as pixels (..., C, H * r, W * r).
 
@@ -253,13 +245,7 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     return reshape(x, shape=(*lead, channels // (r * r), height * r, width * r))
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 2, 4, 6)),), {"downscale_factor": 2}),
-        Sample((real_array((1, 3, 6)),), {"downscale_factor": 3}),
-    ]
-)
+@composite(samples=joined(call((2, 2, 4, 6), downscale_factor=2), call((1, 3, 6), downscale_factor=3)))
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of ``pixel_shuffle``: pixels (..., C, H * r, W * r) as channels (..., C * r * r, H, W).
 
@@ -277,8 +263,7 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     return reshape(x, shape=(*lead, channels * r * r, height // r, width // r))
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((2, 6, 3)),), {"groups": 3})])
+@composite(samples=joined(call((2, 6, 3), groups=3)))
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """The channels of x (N, C, *S) dealt out anew, so that each group gets some of every old one.
 

@@ -11,8 +11,8 @@ from weft.errors import ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import move_axis
 from weft.ops.families import primitive
-from weft.ops.op import Array, Attrs, Op, Sample, Tensor
-from weft.ops.samples import real_array
+from weft.ops.op import Array, Attrs, Op, Tensor
+from weft.ops.samples import call, joined
 from weft.ops.size import filled
 from weft.ops.view.primitives import join, reshape
 
@@ -54,6 +54,6 @@ rows: Op = primitive(
     vjp=_stacked,
     jvp=_rows_tangent,
     batch=_batch_rows,
-    samples=lambda: [Sample((real_array((3, 2)),), {"count": 3}), Sample((real_array((2,)),), {"count": 2})],
+    samples=joined(call((3, 2), count=3), call((2,), count=2)),
     outputs=0,
 )

@@ -18,7 +18,7 @@ from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, composite, no_gradient, type_of
 from weft.ops.reduce import widened
-from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.samples import call, complex_array, int_array, joined, real_array
 from weft.ops.select import cast, need_real, same_dtype
 from weft.ops.size import filled, positions
 from weft.ops.view.primitives import join, reshape
@@ -216,7 +216,6 @@ def _running_extreme(op: str, x: Tensor, axis: int, largest: bool) -> tuple[Tens
     return take_along_axis(x, where, axis=index), where
 
 
-@public
 @composite(samples=lambda: [Sample((real_array((3, 5)),), {"axis": a}) for a in (0, 1)])
 def cummax(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
     """The largest of the first elements along an axis, and where each is (the last, if several are equal).
@@ -228,7 +227,6 @@ def cummax(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
     return _running_extreme("cummax", x, axis, largest=True)
 
 
-@public
 @composite(samples=lambda: [Sample((real_array((3, 5)),), {"axis": a}) for a in (0, 1)])
 def cummin(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
     """The smallest of the first elements along an axis, and where each is (the last, if several are equal).
@@ -243,14 +241,7 @@ def cummin(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
 # Differences
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((3, 5)),), {"axis": -1}),
-        Sample((real_array((3, 5)),), {"axis": 0, "n": 2}),
-        Sample((real_array((3, 1)),), {"axis": 1, "n": 3}),
-    ]
-)
+@composite(samples=joined(call((3, 5), axis=-1), call((3, 5), axis=0, n=2), call((3, 1), axis=1, n=3)))
 def diff(
     x: Tensor, /, n: int = 1, axis: int = -1, *, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:

@@ -104,14 +104,15 @@ def cast_array(x: Array, dtype: DType) -> Array:
     return x.astype(dtype)
 
 
-def in_dtype(x: Any, dtype: DType) -> Any:
+def in_dtype(x: Tensor, dtype: DType) -> Tensor:
     """An array or tensor in a dtype; itself if it has it."""
-    return x if x.dtype == dtype else cast(x, dtype=dtype)
+    return x if x.dtype is dtype or x.dtype == dtype else cast(x, dtype=dtype)
 
 
-def in_single(x: Any) -> Any:
+def in_single(x: Tensor) -> Tensor:
     """Half precision as float32, in which it is summed; anything else as it is."""
-    return cast(x, dtype=float32) if x.dtype in (float16, bfloat16) else x
+    is_half = x.dtype.itemsize == 2 and x.dtype in (float16, bfloat16)
+    return cast(x, dtype=float32) if is_half else x
 
 
 def cast_gradient(g: Tensor, dtype: DType) -> Tensor | None:

@@ -17,7 +17,7 @@ from weft.ops.exponential import exp, log
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite
 from weft.ops.reduce import reduce_max, reduce_sum
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast, in_dtype, in_single
 from weft.ops.statistics import as_floating
 
@@ -31,13 +31,13 @@ def _same_type(name: str) -> Callable[..., Any]:
     return type_rule
 
 
-def _shifted(x: Any, axis: int) -> Any:
+def _shifted(x: Tensor, axis: int) -> Tensor:
     """x minus its largest element along an axis, so that exponentials do not overflow."""
     wide = in_single(x)
     return wide - reduce_max(wide, axes=(axis,), keepdims=True)
 
 
-def _softmax(x: Any, *, axis: int) -> Any:
+def _softmax(x: Tensor, *, axis: int) -> Tensor:
     if 0 in x.shape:  # of no elements, none is the largest
         return x
     powers = exp(_shifted(x, axis))
@@ -45,7 +45,7 @@ def _softmax(x: Any, *, axis: int) -> Any:
     return in_dtype(powers * share, x.dtype)
 
 
-def _log_softmax(x: Any, *, axis: int) -> Any:
+def _log_softmax(x: Tensor, *, axis: int) -> Tensor:
     if 0 in x.shape:  # of no elements, none is the largest
         return x
     shifted = _shifted(x, axis)
@@ -143,8 +143,7 @@ def log_softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None)
     return log_softmax_op(x, axis=normalize_axis("log_softmax", axis, x.ndim))
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((3, 4)),)), Sample((real_array((3, 4)),), {"axis": 0})])
+@composite(samples=joined(call((3, 4)), call((3, 4), axis=0)))
 def softmin(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
     """The softmax of -x: the smallest elements get the largest shares.
 

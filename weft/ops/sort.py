@@ -19,7 +19,7 @@ from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
-from weft.ops.samples import int_array, real_array
+from weft.ops.samples import call, int_array, joined, real_array
 from weft.ops.select import need_real, same_dtype, select
 from weft.ops.view.primitives import reshape
 
@@ -181,14 +181,7 @@ places_of_top: Op = primitive(
 )
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((3, 5)),), {"k": 2}),
-        Sample((real_array((5, 3)),), {"k": 5, "axis": 0, "largest": False}),
-        Sample((real_array((3, 5)),), {"k": 0}),
-    ]
-)
+@composite(samples=joined(call((3, 5), k=2), call((5, 3), k=5, axis=0, largest=False), call((3, 5), k=0)))
 def topk(x: Tensor, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> TopK:
     """The k largest elements along an axis in order, and their indices; the smallest if not ``largest``.
 
@@ -274,7 +267,6 @@ def searchsorted(
     return search_sorted(x1, x2, side="right" if right else side)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((int_array((2, 3)), int_array((4,), seed=1)), {}),

@@ -11,7 +11,6 @@ from math import inf, log, pi
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, float64
-from weft.base.public import public
 from weft.ops import exponential as e
 from weft.ops.activation_ops import normal_cdf
 from weft.ops.complex import absolute
@@ -23,7 +22,6 @@ from weft.ops.statistics import as_floating
 from weft.ops.trigonometric import atanh, sin
 
 
-@public
 @composite(samples=reals(1, 0.05, 0.95))
 def logit(x: Tensor, /) -> Tensor:
     """The logarithm of the odds, ``log(x / (1 - x))``; the inverse of ``expit``.
@@ -39,7 +37,6 @@ def logit(x: Tensor, /) -> Tensor:
     return select(near, centre, e.log(outer) - e.log1p(-outer))
 
 
-@public
 @composite("ndtr", samples=reals(1))
 def ndtr(x: Tensor, /) -> Tensor:
     """The probability that a standard normal variable is below x.
@@ -51,7 +48,6 @@ def ndtr(x: Tensor, /) -> Tensor:
     return normal_cdf(as_floating(x))
 
 
-@public
 @composite(samples=reals(1, 0.05, 0.95))
 def ndtri(p: Tensor, /) -> Tensor:
     """The number that a standard normal variable is below with probability p; the inverse of ``ndtr``.
@@ -75,7 +71,6 @@ def _log_ndtr_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_log_ndtr_samples)
 def log_ndtr(x: Tensor, /) -> Tensor:
     """The logarithm of ``ndtr(x)``, precise in both tails.
@@ -104,7 +99,6 @@ def _log_series(x: Tensor) -> Tensor:
     return e.log(total)
 
 
-@public
 @composite(samples=reals(1, 0.1, 2.0))
 def entr(x: Tensor, /) -> Tensor:
     """What a probability adds to an entropy: ``-x * log(x)``; 0 at 0, as is its gradient, and -inf below.
@@ -118,7 +112,6 @@ def entr(x: Tensor, /) -> Tensor:
     return select(x < 0.0, -inf, select(x == 0.0, 0.0, found))
 
 
-@public
 @composite(samples=reals(2, 0.1, 2.0))
 def xlogy(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(y)``, and 0 where x is 0.
@@ -132,7 +125,6 @@ def xlogy(x: Tensor, y: Tensor, /) -> Tensor:
     return x * e.log(select(nothing, 1.0, y))
 
 
-@public
 @composite(samples=reals(2, 0.1, 2.0))
 def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(1 + y)``, and 0 where x is 0.
@@ -146,7 +138,6 @@ def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     return x * e.log1p(select(nothing, 0.0, y))
 
 
-@public
 @composite(samples=reals(1))
 def sinc(x: Tensor, /) -> Tensor:
     """``sin(pi x) / (pi x)``, and 1 at 0.

@@ -60,7 +60,6 @@ def _mean(x: Tensor, axes: Ints, keepdims: bool) -> Tensor:
     return total / count if count != 0 else total * _NAN
 
 
-@public
 @composite(samples=lambda: [*_samples(), Sample((complex_array((3, 2)),), {"axis": 0})], precision="high")
 def mean(
     x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False
@@ -75,7 +74,6 @@ def mean(
     return _narrow(_mean(_wide(x), normalize_axes("mean", axis, x.ndim), keepdims), x)
 
 
-@public
 @composite(
     samples=lambda: [*_samples(), *_samples(correction=1), Sample((complex_array((3, 2)),), {"axis": 0})],
     precision="high",
@@ -106,7 +104,6 @@ def _var(op: str, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> T
     return total / count if count > 0 else total * _NAN
 
 
-@public
 @composite(samples=lambda: [*_samples(), *_samples(correction=1)], precision="high")
 def std(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """The standard deviation over axes, the square root of ``var``.
@@ -187,7 +184,6 @@ def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Ten
 # Quantiles
 
 
-@public
 @composite(
     samples=lambda: [
         *_samples(q=0.3),
@@ -238,7 +234,6 @@ def _interpolate(rows: Tensor, position: Tensor) -> Tensor:
     return select(equal(part, np.zeros((), part.dtype)), a, a + (b - a) * part)
 
 
-@public
 @composite(samples=_samples)
 def median(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The middle element over axes, or the mean of the two in the middle.
@@ -261,7 +256,6 @@ def _nan_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_nan_samples, precision="high")
 def nansum(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The sum over axes of the elements that are not NaN.
@@ -275,7 +269,6 @@ def nansum(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor
     return reduce_sum(known, axes=normalize_axes("nansum", axis, x.ndim), keepdims=bool(keepdims))
 
 
-@public
 @composite(samples=_nan_samples, precision="high")
 def nanmean(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The mean over axes of the elements that are not NaN.

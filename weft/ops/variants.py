@@ -28,11 +28,18 @@ def example_text(example: str, module: str = "weft") -> str:
 
 
 def variants(
+    function: Callable[Concatenate[str, T, P], R], given: dict[str, T], *documents: str
+) -> tuple[Callable[P, R], ...]:
+    """A public function for each name, which gives its name and its value as the first two arguments."""
+    made = plain_variants(function, given, documents)
+    return tuple(public(variant) for variant in made)
+
+
+def plain_variants(
     function: Callable[Concatenate[str, T, P], R], given: dict[str, T], documents: Sequence[str]
 ) -> list[Callable[P, R]]:
-    """A function for each name, which gives itself as the first argument and its value as the second."""
-    make = _maker(function)
-    found = []
+    """The same, which are not public yet."""
+    make, found = _maker(function), []
     for (name, value), document in zip(given.items(), documents, strict=True):
         variant = make(function, name, value)
         variant.__name__ = variant.__qualname__ = name
@@ -85,6 +92,6 @@ def of_ranks(
         text.format(axes=_AXES[rank - 1], sizes=_SIZES[rank - 1]) + example_text(f"{base}{rank}d{example}")
         for rank, example in examples.items()
     ]
-    made = variants(function, {f"{base}{rank}d": rank for rank in examples}, documents)
+    made = plain_variants(function, {f"{base}{rank}d": rank for rank in examples}, documents)
     enter = [composite(samples=samples(rank), whole=whole, precision=precision) for rank in examples]
-    return tuple(public(e(variant)) for e, variant in zip(enter, made, strict=True))
+    return tuple(e(variant) for e, variant in zip(enter, made, strict=True))

@@ -93,7 +93,6 @@ cholesky_factor = primitive(
 @composite(
     "cholesky_upper", samples=lambda: [Sample((positive_definite((3, 3), complex=True),), {"upper": True})]
 )
-@public
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """The lower triangular L with ``x = L @ L^H``, or the upper triangular U with ``x = U^H @ U``.
 

@@ -146,7 +146,6 @@ def _rank_samples() -> list[Sample]:
 
 
 @composite(samples=_rank_samples)
-@public
 def matrix_rank(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
     """The number of singular values above ``rtol`` times the largest.
 
@@ -171,7 +170,6 @@ def _lstsq_samples() -> list[Sample]:
 
 
 @composite(samples=_lstsq_samples)
-@public
 def lstsq(a: Tensor, b: Tensor, /, *, rtol: float | None = None) -> LstsqResult:
     """The x that makes ``a @ x`` closest to b, the shortest one if there are several; b may be a vector.
 
@@ -206,7 +204,6 @@ def _power_samples() -> list[Sample]:
 
 
 @composite(samples=_power_samples)
-@public
 def matrix_power(x: Tensor, /, n: int) -> Tensor:
     """The product of n copies of a square matrix, or of its inverse if n is negative.
 

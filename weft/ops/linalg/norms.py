@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import float32
-from weft.base.public import public
 from weft.base.shapes import Axes, normalize_axis
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.complex import absolute
@@ -38,7 +37,6 @@ def _matrix_samples() -> list[Sample]:
 
 
 @composite(samples=_matrix_samples)
-@public
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of matrices: "fro" (Frobenius), "nuc" (nuclear), 1, -1, 2, -2, inf or -inf.
 
@@ -88,7 +86,6 @@ def _norm_samples() -> list[Sample]:
 
 
 @composite("linalg_norm", samples=_norm_samples)
-@public
 def norm(x: Tensor, /, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The norm of vectors, if ``axis`` is one axis, or of matrices, if it is two.
 
@@ -130,7 +127,6 @@ def _cond_samples() -> list[Sample]:
 
 
 @composite("linalg_cond", samples=_cond_samples)
-@public
 def cond(x: Tensor, /, p: Tensor | None = None) -> Tensor:
     """The condition number: the largest singular value over the smallest, infinite for a singular matrix.
 

@@ -82,7 +82,6 @@ def _trace_samples() -> list[Sample]:
 
 
 @composite(samples=_trace_samples)
-@public
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The sum along a diagonal; an offset above 0 is a diagonal above the main one.
 
@@ -99,7 +98,6 @@ def _multi_dot_samples() -> list[Sample]:
 
 
 @composite(samples=_multi_dot_samples, sampled=lambda *arrays: multi_dot(arrays))  # type: ignore[has-type]
-@public
 def multi_dot(arrays: Sequence[Any], /) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
 
@@ -156,7 +154,6 @@ def _tensorinv_samples() -> list[Sample]:
 
 
 @composite(samples=_tensorinv_samples)
-@public
 def tensorinv(x: Tensor, /, ind: int = 2) -> Tensor:
     """The inverse of x seen as a matrix from its last axes to its first ``ind`` axes.
 
@@ -175,7 +172,6 @@ def tensorinv(x: Tensor, /, ind: int = 2) -> Tensor:
 
 
 @composite(samples=lambda: [Sample((well_conditioned((6, 6)).reshape(2, 3, 6), real_array((2, 3))))])
-@public
 def tensorsolve(a: Tensor, b: Tensor, /) -> Tensor:
     """The x with ``tensordot(a, x, axes=x.ndim) = b``.
 

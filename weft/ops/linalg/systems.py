@@ -163,7 +163,6 @@ def _cholesky_solve_samples() -> list[Sample]:
 
 
 @composite(samples=_cholesky_solve_samples)
-@public
 def cholesky_solve(b: Tensor, factor: Tensor, /, *, upper: bool = False) -> Tensor:
     """The solution x of ``a @ x = b`` from the Cholesky factor of a.
 

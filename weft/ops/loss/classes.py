@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from weft.base.dtypes import DType, kind
-from weft.base.public import public
 from weft.errors import DomainError, ShapeError
 from weft.ops.classes import take_class
 from weft.ops.index import gather_nd
@@ -70,7 +69,6 @@ def _number_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_number_samples, whole=("x", "target"), precision="high")
 def nll_loss(
     x: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
@@ -115,7 +113,6 @@ def _entropy_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_entropy_samples, whole=("x", "target"), precision="high")
 def cross_entropy(
     x: Tensor,

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.public import public
 from weft.errors import DomainError, ShapeError
 from weft.ops.activation_ops import soft_rectify
 from weft.ops.arithmetic import maximum, minimum
@@ -70,7 +69,6 @@ def _pairs(low: float = -2.0, high: float = 2.0, **attrs: object) -> Callable[..
 # Differences
 
 
-@public
 @composite(samples=_pairs(), precision="high")
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The mean squared difference.
@@ -84,7 +82,6 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return reduced("mse_loss", gap * gap, reduction)
 
 
-@public
 @composite(samples=_pairs(), precision="high")
 def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The mean absolute difference.
@@ -104,7 +101,6 @@ def _bent(gap: Tensor, bend: float) -> Tensor:
     return inner * (size - inner * 0.5)
 
 
-@public
 @composite(samples=lambda: [*_pairs()(), *_pairs(delta=0.8)()], precision="high")
 def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """Half the squared difference up to ``delta``, from there on a line with the slope ``delta``.
@@ -119,7 +115,6 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     return reduced("huber_loss", _bent(x - target, delta), reduction)
 
 
-@public
 @composite(samples=lambda: [*_pairs()(), *_pairs(beta=0.8)(), *_pairs(beta=0.0)()], precision="high")
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """The absolute difference, rounded off below ``beta``: ``huber_loss / beta``.
@@ -182,7 +177,6 @@ def _probability_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite("binary_cross_entropy_weighted", samples=_probability_samples, precision="high")
 def binary_cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
@@ -215,7 +209,6 @@ def _logit_samples() -> list[Sample]:
     ),
     precision="high",
 )
-@public
 def binary_cross_entropy_with_logits(
     x: Tensor,
     target: Tensor,
@@ -238,7 +231,6 @@ def binary_cross_entropy_with_logits(
     return reduced("binary_cross_entropy_with_logits", losses, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         *(Sample((real_array((3, 4)), real_array((3, 4), 0.1, 1.0, seed=1)), {"reduction": r})
@@ -272,7 +264,6 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
 _HALF_LOG_TAU = 0.5 * _log(2 * pi)
 
 
-@public
 @composite(
     samples=lambda: [
         *_pairs(0.5, 2.0)(),
@@ -317,7 +308,6 @@ def poisson_nll_loss(
     ],
     precision="high",
 )
-@public
 def gaussian_nll_loss(
     x: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:

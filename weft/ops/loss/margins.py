@@ -20,7 +20,7 @@ from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.scan import cumulative_sum
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import filled
@@ -34,7 +34,6 @@ def _vectors(seed: int = 0) -> tuple[Array, Array]:
     return real_array((3, 4), seed=seed), real_array((3, 4), seed=seed + 1)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample(_vectors()),
@@ -57,7 +56,6 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
     return product / (lengths[0] * lengths[1])
 
 
-@public
 @composite(
     samples=lambda: [
         Sample(_vectors()),
@@ -79,7 +77,6 @@ def pairwise_distance(
     return vector_norm(x1 - x2 + eps, axis=-1, keepdims=keepdims, ord=p)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)), real_array((5, 4), seed=1))),
@@ -103,9 +100,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     return vector_norm(rows - columns, axis=-1, ord=p)
 
 
-@public
 @composite(
-    samples=lambda: [Sample((real_array((4, 3)),)), Sample((real_array((4, 3)),), {"p": 1.0})],
+    samples=joined(call((4, 3)), call((4, 3), p=1.0)),
     precision="high",
 )
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:
@@ -128,7 +124,6 @@ def _signs(n: int) -> Array:
     return np.where(np.arange(n) % 2 == 0, 1, -1)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((*_vectors(), _signs(3))),
@@ -151,7 +146,6 @@ def cosine_embedding_loss(
     return reduced("cosine_embedding_loss", losses, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4,)), real_array((4,), seed=1), _signs(4))),
@@ -171,7 +165,6 @@ def margin_ranking_loss(
     return reduced("margin_ranking_loss", relu((x2 - x1) * target + margin), reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((*_vectors(), real_array((3, 4), seed=2))),
@@ -238,7 +231,6 @@ def triplet_margin_with_distance_loss(
 # Margins of one input
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4,)), _signs(4))),
@@ -258,7 +250,6 @@ def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reducti
     return reduced("hinge_embedding_loss", losses, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4,)), _signs(4))),
@@ -288,7 +279,6 @@ def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tens
     sampled=lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w),  # type: ignore[has-type]
     precision="high",
 )
-@public
 def multi_margin_loss(
     x: Tensor,
     target: Tensor,
@@ -320,7 +310,6 @@ def multi_margin_loss(
     return reduced("multi_margin_loss", reduce_sum(losses, axes=(axis,), keepdims=False) / classes, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4, 3)), (real_array((4, 3), seed=1) > 0).astype(np.float64))),
@@ -347,7 +336,6 @@ def multilabel_soft_margin_loss(
     return reduced("multilabel_soft_margin_loss", mean, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)), np.array([[3, 0, -1, 1], [-1, 0, 0, 0], [0, 1, 2, 3]]))),

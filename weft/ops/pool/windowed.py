@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, kind
-from weft.base.public import public
 from weft.base.shapes import PerAxis, Shape
 from weft.base.sizes import is_known
 from weft.errors import DomainError, DtypeError, ShapeError
@@ -22,7 +21,7 @@ from weft.ops.conv.kernel import Ints, output_size
 from weft.ops.conv.layers import per_axis
 from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
 from weft.ops.pool.maximum import max_indices, max_values, separated, window_attrs
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast
 from weft.ops.size import positions
 from weft.ops.variants import of_ranks
@@ -239,7 +238,6 @@ lp_pool1d, lp_pool2d, lp_pool3d = of_ranks(
 )
 
 
-@public
 @composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED), whole=("x",))
 def avg_pool1d(
     x: Tensor,
@@ -270,12 +268,11 @@ def _column_attrs(op: str, kernel: PerAxis, stride: PerAxis, padding: PerAxis, d
     )
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 3, 4, 5)),), {"kernel_size": (2, 3)}),
-        Sample((real_array((3, 5, 5)),), {"kernel_size": 2, "dilation": 2, "padding": 1, "stride": (2, 1)}),
-    ]
+    samples=joined(
+        call((2, 3, 4, 5), kernel_size=(2, 3)),
+        call((3, 5, 5), kernel_size=2, dilation=2, padding=1, stride=(2, 1)),
+    )
 )
 def unfold(
     x: Tensor, kernel_size: PerAxis, dilation: PerAxis = 1, padding: PerAxis = 0, stride: PerAxis = 1
@@ -295,15 +292,11 @@ def unfold(
     return reshape(view, shape=(*x.shape[:lead], taps, positions))
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 18, 9)),), {"output_size": (4, 5), "kernel_size": (2, 3)}),
-        Sample(
-            (real_array((8, 15)),),
-            {"output_size": 5, "kernel_size": 2, "dilation": 2, "padding": 1, "stride": (2, 1)},
-        ),
-    ]
+    samples=joined(
+        call((2, 18, 9), output_size=(4, 5), kernel_size=(2, 3)),
+        call((8, 15), output_size=5, kernel_size=2, dilation=2, padding=1, stride=(2, 1)),
+    )
 )
 def fold(
     x: Tensor,

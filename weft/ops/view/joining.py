@@ -14,8 +14,8 @@ from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
-from weft.ops.op import Sample, Tensor, composite, type_of, whole
-from weft.ops.samples import real_array
+from weft.ops.op import Tensor, composite, type_of, whole
+from weft.ops.samples import call, joined
 from weft.ops.size import count_to
 from weft.ops.view.primitives import broadcast_to, join, reshape
 from weft.ops.view.slices import flip_axes, slice_axis
@@ -86,13 +86,10 @@ def chunk(x: Tensor, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     return parts
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"repetitions": (2, 1, 3)}),
-        Sample((real_array((2, 3)),), {"repetitions": (2,)}),
-        Sample((real_array(()),), {"repetitions": (2, 0)}),
-    ]
+    samples=joined(
+        call((2, 3), repetitions=(2, 1, 3)), call((2, 3), repetitions=(2,)), call((), repetitions=(2, 0))
+    )
 )
 def tile(x: Tensor, /, repetitions: object) -> Tensor:
     """x repeated as a whole along each axis.
@@ -113,14 +110,13 @@ def tile(x: Tensor, /, repetitions: object) -> Tensor:
     return reshape(wide, shape=tuple(c * s for c, s in zip(counts, shape, strict=True)))
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"repeats": 2, "axis": 1}),
-        Sample((real_array((2, 3)),), {"repeats": 3}),
-        Sample((real_array((2, 3)),), {"repeats": (2, 0, 1), "axis": -1}),
-        Sample((real_array((0, 3)),), {"repeats": 2, "axis": 0}),
-    ]
+    samples=joined(
+        call((2, 3), repeats=2, axis=1),
+        call((2, 3), repeats=3),
+        call((2, 3), repeats=(2, 0, 1), axis=-1),
+        call((0, 3), repeats=2, axis=0),
+    )
 )
 def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     """x with each element along an axis repeated, all as often or each its own number of times.
@@ -147,14 +143,7 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     return reshape(broadcast_to(spaced, shape=(*before, size, n, *after)), shape=(*before, size * n, *after))
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"axis": None}),
-        Sample((real_array((2, 3)),), {"axis": (0, -1)}),
-        Sample((real_array((0, 3)),), {"axis": 0}),
-    ]
-)
+@composite(samples=joined(call((2, 3), axis=None), call((2, 3), axis=(0, -1)), call((0, 3), axis=0)))
 def flip(x: Tensor, /, axis: Axes = None) -> Tensor:
     """x with the order of elements reversed along axes; along all without ``axis``.
 
@@ -165,14 +154,13 @@ def flip(x: Tensor, /, axis: Axes = None) -> Tensor:
     return flip_axes(x, normalize_axes("flip", axis, x.ndim))
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"shift": 2, "axis": 1}),
-        Sample((real_array((2, 3)),), {"shift": (1, -4), "axis": (0, 1)}),
-        Sample((real_array((2, 3)),), {"shift": -2, "axis": None}),
-        Sample((real_array((0, 3)),), {"shift": 2, "axis": 0}),
-    ]
+    samples=joined(
+        call((2, 3), shift=2, axis=1),
+        call((2, 3), shift=(1, -4), axis=(0, 1)),
+        call((2, 3), shift=-2, axis=None),
+        call((0, 3), shift=2, axis=0),
+    )
 )
 def roll(x: Tensor, /, shift: object, axis: Axes = None) -> Tensor:
     """x with its elements moved on along axes; those that fall off the end come in at the start.

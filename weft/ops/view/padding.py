@@ -17,7 +17,7 @@ from weft.ops.arithmetic import minimum, remainder
 from weft.ops.batching import move_axis
 from weft.ops.index import gather_nd
 from weft.ops.op import Number, Operand, Sample, Tensor, composite, type_of
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import select
 from weft.ops.size import count_to, triangle
 from weft.ops.view.primitives import broadcast_to, join, reshape
@@ -31,17 +31,16 @@ _MODE_NAMES = {"edge": "replicate", "wrap": "circular"} | {m: m for m in _MODES}
 
 @composite(
     "pad_mode",
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"pad_width": ((1, 0), (2, 2)), "mode": "reflect"}),
-        Sample((real_array((2, 3)),), {"pad_width": 7, "mode": "reflect"}),
-        Sample((real_array((2, 3)),), {"pad_width": (1, 4), "mode": "replicate"}),
-        Sample((real_array((2, 3)),), {"pad_width": ((0, 1), (2, 8)), "mode": "circular"}),
-        Sample((real_array((1, 3)),), {"pad_width": 2, "mode": "reflect"}),
-        Sample((real_array((0, 3)),), {"pad_width": ((0, 0), (2, 1)), "mode": "replicate"}),
-    ],
+    samples=joined(
+        call((2, 3), pad_width=((1, 0), (2, 2)), mode="reflect"),
+        call((2, 3), pad_width=7, mode="reflect"),
+        call((2, 3), pad_width=(1, 4), mode="replicate"),
+        call((2, 3), pad_width=((0, 1), (2, 8)), mode="circular"),
+        call((1, 3), pad_width=2, mode="reflect"),
+        call((0, 3), pad_width=((0, 0), (2, 1)), mode="replicate"),
+    ),
     sampled=lambda x, pad_width, mode: pad(x, pad_width, mode),  # type: ignore[has-type]
 )
-@public
 def pad(x: Tensor, /, pad_width: object, mode: str = "constant", value: Number = 0) -> Tensor:
     """x with a border around it.
 
@@ -149,13 +148,12 @@ def _circular(x: Tensor, axis: int, low: int, high: int) -> Tensor:
     return join(*before, x, *after, axis=axis)
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 4, 5)),), {"offset": (1, 2), "size": (3, 2)}),
-        Sample((real_array((4, 5)),), {"offset": (0,), "size": (0,)}),
-        Sample((real_array((4, 5)),), {"offset": None, "size": (2, 3)}),
-    ]
+    samples=joined(
+        call((2, 4, 5), offset=(1, 2), size=(3, 2)),
+        call((4, 5), offset=(0,), size=(0,)),
+        call((4, 5), offset=None, size=(2, 3)),
+    )
 )
 def crop(x: Tensor, /, offset: Sequence[int] | None = None, *, size: Sequence[int]) -> Tensor:
     """A block of the last axes of x: of ``size``, beginning at ``offset``, or in the middle without one.
@@ -191,7 +189,6 @@ def _triangle_samples() -> list[Sample]:
     return [Sample((real_array(s),), {"k": k}) for s in shapes for k in (0, 1, -2)]
 
 
-@public
 @composite(samples=_triangle_samples)
 def tril(x: Tensor, /, k: int = 0) -> Tensor:
     """x with zeros above the k-th diagonal of its last two axes.
@@ -204,7 +201,6 @@ def tril(x: Tensor, /, k: int = 0) -> Tensor:
     return _masked("tril", x, lambda n, m: triangle(n, m, k))
 
 
-@public
 @composite(samples=_triangle_samples)
 def triu(x: Tensor, /, k: int = 0) -> Tensor:
     """x with zeros below the k-th diagonal of its last two axes.
@@ -223,7 +219,6 @@ def _masked(op: str, x: Tensor, mask: Callable[..., Tensor]) -> Tensor:
     return select(mask(*x.shape[-2:]), x, np.zeros((), x.dtype))
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)),), {"offset": k}) for k in (0, 1, -2, 3, 4, -5)
@@ -267,7 +262,6 @@ def _diagonal_of_sizes(x: Tensor, offset: int) -> Tensor:
     return move_axis(gather_nd(front, here + below, here + right), 0, x.ndim - 2)
 
 
-@public
 @composite(
     samples=lambda: (
         [Sample((real_array((3,)),), {"offset": k}) for k in (0, 1, -2)]
