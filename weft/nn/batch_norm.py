@@ -10,11 +10,11 @@ from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
 from weft.errors import ShapeError
 from weft.nn import init
-from weft.nn.module import Module
 from weft.nn.parameter import new_parameter
+from weft.nn.variant import Variant
 
 
-class _Running(Module):
+class _Running(Variant):
     """A weight and a bias for each channel, and statistics that move from batch to batch."""
 
     ranks: tuple[int, ...] = ()
@@ -108,7 +108,7 @@ class _BatchNorm(_Running):
         )
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, ranks=(2, 3)):
     """Batch normalisation of x (N, C) or (N, C, L).
 
     In training, statistics are those of the batch, and the running ones move towards them by ``momentum``
@@ -133,29 +133,13 @@ class BatchNorm1d(_BatchNorm):
     tensor([0.2000])
     """
 
-    ranks = (2, 3)
+
+class BatchNorm2d(_BatchNorm, ranks=(4,), example="(3)(weft.randn(2, 3, 4, 4)).shape -> (2, 3, 4, 4)"):
+    """Batch normalisation of x (N, C, H, W); see ``BatchNorm1d``."""
 
 
-class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of x (N, C, H, W); see ``BatchNorm1d``.
-
-    >>> import weft
-    >>> weft.nn.BatchNorm2d(3)(weft.randn(2, 3, 4, 4)).shape
-    (2, 3, 4, 4)
-    """
-
-    ranks = (4,)
-
-
-class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of x (N, C, D, H, W); see ``BatchNorm1d``.
-
-    >>> import weft
-    >>> weft.nn.BatchNorm3d(3)(weft.randn(2, 3, 4, 4, 2)).shape
-    (2, 3, 4, 4, 2)
-    """
-
-    ranks = (5,)
+class BatchNorm3d(_BatchNorm, ranks=(5,), example="(3)(weft.randn(2, 3, 4, 4, 2)).shape -> (2, 3, 4, 4, 2)"):
+    """Batch normalisation of x (N, C, D, H, W); see ``BatchNorm1d``."""
 
 
 class _InstanceNorm(_Running):
@@ -193,7 +177,7 @@ class _InstanceNorm(_Running):
         return out.squeeze(0) if single else out
 
 
-class InstanceNorm1d(_InstanceNorm):
+class InstanceNorm1d(_InstanceNorm, ranks=(2, 3)):
     """Normalisation of each channel of each example of x (N, C, L) or (C, L).
 
     Args:
@@ -212,26 +196,14 @@ class InstanceNorm1d(_InstanceNorm):
             [-1.0000,  1.0000]])
     """
 
-    ranks = (2, 3)
+
+class InstanceNorm2d(
+    _InstanceNorm, ranks=(3, 4), example="(3, affine=True)(weft.randn(2, 3, 4, 4)).shape -> (2, 3, 4, 4)"
+):
+    """Normalisation of each channel of each example of x (N, C, H, W); see ``InstanceNorm1d``."""
 
 
-class InstanceNorm2d(_InstanceNorm):
-    """Normalisation of each channel of each example of x (N, C, H, W) or (C, H, W); see ``InstanceNorm1d``.
-
-    >>> import weft
-    >>> weft.nn.InstanceNorm2d(3, affine=True)(weft.randn(2, 3, 4, 4)).shape
-    (2, 3, 4, 4)
-    """
-
-    ranks = (3, 4)
-
-
-class InstanceNorm3d(_InstanceNorm):
-    """Normalisation of each channel of each example of x (N, C, D, H, W); see ``InstanceNorm1d``.
-
-    >>> import weft
-    >>> weft.nn.InstanceNorm3d(3)(weft.randn(2, 3, 4, 4, 2)).shape
-    (2, 3, 4, 4, 2)
-    """
-
-    ranks = (4, 5)
+class InstanceNorm3d(
+    _InstanceNorm, ranks=(4, 5), example="(3)(weft.randn(2, 3, 4, 4, 2)).shape -> (2, 3, 4, 4, 2)"
+):
+    """Normalisation of each channel of each example of x (N, C, D, H, W); see ``InstanceNorm1d``."""

@@ -12,8 +12,8 @@ from weft.base.dtypes import DTypeLike
 from weft.base.shapes import PerAxis
 from weft.errors import DomainError, ShapeError
 from weft.nn import init
-from weft.nn.module import Module
 from weft.nn.parameter import new_parameter
+from weft.nn.variant import Variant
 
 _MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
@@ -27,10 +27,9 @@ def numbers(value: Any, rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
-class _Conv(Module):
+class _Conv(Variant):
     """What convolutions and their transposes share: settings, parameters, and where these start."""
 
-    rank = 0
     is_transposed = False
     bias: Any
     padding: Any
@@ -138,7 +137,7 @@ class _Forward(_Conv):
         return [(p, p) for p in self.padding]
 
 
-class Conv1d(_Forward):
+class Conv1d(_Forward, rank=1):
     """A convolution of x (N, C, L), with a weight (out, in / groups, kernel).
 
     Args:
@@ -159,10 +158,8 @@ class Conv1d(_Forward):
     (2, 8, 9)
     """
 
-    rank = 1
 
-
-class Conv2d(_Forward):
+class Conv2d(_Forward, rank=2):
     """A convolution of x (N, C, H, W), with a weight (out, in / groups, *kernel).
 
     Args:
@@ -183,10 +180,8 @@ class Conv2d(_Forward):
     (2, 8, 5, 5)
     """
 
-    rank = 2
 
-
-class Conv3d(_Forward):
+class Conv3d(_Forward, rank=3):
     """A convolution of x (N, C, D, H, W), with a weight (out, in / groups, *kernel).
 
     The arguments are those of ``Conv2d``, with triples instead of pairs.
@@ -195,8 +190,6 @@ class Conv3d(_Forward):
     >>> weft.nn.Conv3d(2, 4, 3, stride=2)(weft.ones((1, 2, 5, 5, 7))).shape
     (1, 4, 2, 2, 3)
     """
-
-    rank = 3
 
 
 class _Transposed(_Conv):
@@ -247,7 +240,7 @@ class _Transposed(_Conv):
         return extra
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_Transposed, rank=1):
     """The transpose of ``Conv1d``, with a weight (in, out / groups, kernel).
 
     Args:
@@ -269,10 +262,8 @@ class ConvTranspose1d(_Transposed):
     (2, 4, 10)
     """
 
-    rank = 1
 
-
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_Transposed, rank=2):
     """The transpose of ``Conv2d``, with a weight (in, out / groups, *kernel); see ``ConvTranspose1d``.
 
     >>> import weft
@@ -281,15 +272,8 @@ class ConvTranspose2d(_Transposed):
     ((2, 4, 11, 11), (2, 4, 12, 12))
     """
 
-    rank = 2
 
-
-class ConvTranspose3d(_Transposed):
-    """The transpose of ``Conv3d``, with a weight (in, out / groups, *kernel); see ``ConvTranspose1d``.
-
-    >>> import weft
-    >>> weft.nn.ConvTranspose3d(2, 1, 2, stride=2)(weft.ones((1, 2, 3, 3, 3))).shape
-    (1, 1, 6, 6, 6)
-    """
-
-    rank = 3
+class ConvTranspose3d(
+    _Transposed, rank=3, example="(2, 1, 2, stride=2)(weft.ones((1, 2, 3, 3, 3))).shape -> (1, 1, 6, 6, 6)"
+):
+    """The transpose of ``Conv3d``, with a weight (in, out / groups, *kernel); see ``ConvTranspose1d``."""

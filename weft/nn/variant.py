@@ -1,0 +1,39 @@
+"""Layers that are alike: what one has of its own is said where its class begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft import Tensor
+from weft.nn.module import Module
+from weft.ops.variants import example_text
+
+
+class Variant(Module):
+    """A layer that is one of many alike.
+
+    >>> class Pad(Variant, rank=2, example="(1) -> Pad()"):
+    ...     '''A border.'''
+    >>> Pad.rank, Pad.__doc__.splitlines()
+    (2, ['A border.', '', '>>> import weft', '>>> weft.nn.Pad(1)', 'Pad()'])
+    """
+
+    rank = 0  # the number of axes it works on
+
+    def __init_subclass__(cls, example: str = "", **own: object) -> None:
+        """Set what a class has of its own, and add an example of a call to its documentation."""
+        super().__init_subclass__()
+        for name, value in own.items():
+            setattr(cls, name, staticmethod(value) if callable(value) else value)
+        if example:
+            cls.__doc__ = f"{cls.__doc__}{example_text(cls.__name__ + example, 'weft.nn')}"
+
+
+class Elementwise(Variant):
+    """A function of each element, without settings."""
+
+    function: Callable[[Tensor], Tensor]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return self.function(x)
