@@ -36,6 +36,15 @@ class Stream:
         """End the threads and processes that work for it."""
 
 
+class Derived(Stream):
+    """A stream that reads another one."""
+
+    _source: Stream
+
+    def close(self) -> None:
+        self._source.close()
+
+
 # Steps: what can be computed element by element, in step or ahead of time
 
 
@@ -183,7 +192,7 @@ class GeneratorStream(Stream):
             end()
 
 
-class FilterStream(Stream):
+class FilterStream(Derived):
     """The elements for which a function is true."""
 
     def __init__(self, stage: Filter, number: int, epoch: int, source: Stream, seen: int) -> None:
@@ -202,11 +211,8 @@ class FilterStream(Stream):
     def state(self) -> State:
         return {"seen": self._seen, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class FlattenStream(Stream):
+class FlattenStream(Derived):
     """The elements of each element."""
 
     def __init__(self, stage: Flatten, number: int, epoch: int, source: Stream, state: State | None) -> None:
@@ -240,11 +246,8 @@ class FlattenStream(Stream):
     def state(self) -> State:
         return {"taken": self._taken, "input": self._before}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class ShuffleStream(Stream):
+class ShuffleStream(Derived):
     """Elements in random order, through a buffer. To resume, the stream is read again from its start."""
 
     def __init__(self, source: Stream, key: Key, buffer: int | None, state: State | None) -> None:
@@ -285,11 +288,8 @@ class ShuffleStream(Stream):
     def state(self) -> State:
         return {"given": self._given}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class TakeStream(Stream):
+class TakeStream(Derived):
     """The elements from one number to another."""
 
     def __init__(self, source: Stream, first: int, count: int | None, state: State | None) -> None:
@@ -311,11 +311,8 @@ class TakeStream(Stream):
     def state(self) -> State:
         return {"taken": self._taken, "skip": self._skip, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class RepeatStream(Stream):
+class RepeatStream(Derived):
     """Several epochs of the input as one."""
 
     def __init__(self, open_: Open, times: int | None, epoch: int, state: State | None) -> None:
@@ -344,11 +341,8 @@ class RepeatStream(Stream):
     def state(self) -> State:
         return {"turn": self._turn, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class ConcatStream(Stream):
+class ConcatStream(Derived):
     """The elements of one input after those of another."""
 
     def __init__(self, opens: list[Open], epoch: int, state: State | None) -> None:
@@ -371,9 +365,6 @@ class ConcatStream(Stream):
     def state(self) -> State:
         return {"part": self._part, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
-
 
 class ZipStream(Stream):
     """Tuples of an element of each input."""
@@ -392,12 +383,12 @@ class ZipStream(Stream):
             source.close()
 
 
-class InterleaveStream(Stream):
+class InterleaveStream(ZipStream):
     """Elements of each input in turn; where one has ended, its turn is left out."""
 
     def __init__(self, stage: Interleave, sources: list[Stream], state: State | None) -> None:
+        super().__init__(sources)
         self._block = stage.block
-        self._sources = sources
         self._ended: list[bool] = list(state["ended"]) if state else [False] * len(sources)
         self._turn: int = state["turn"] if state else 0
         self._given: int = state["given"] if state else 0  # in this turn
@@ -417,9 +408,4 @@ class InterleaveStream(Stream):
         raise StopIteration
 
     def state(self) -> State:
-        inputs = [source.state() for source in self._sources]
-        return {"turn": self._turn, "given": self._given, "ended": list(self._ended), "inputs": inputs}
-
-    def close(self) -> None:
-        for source in self._sources:
-            source.close()
+        return {"turn": self._turn, "given": self._given, "ended": list(self._ended), **super().state()}
