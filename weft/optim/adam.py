@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import weft
 from weft.optim.counted import CountedOptimizer, one_minus_power
-from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, directed
+from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, arguments, directed
 
 LIMITS = {"lr": NOT_NEGATIVE, "betas": FRACTION, "eps": NOT_NEGATIVE, "weight_decay": NOT_NEGATIVE}
 
@@ -50,8 +50,7 @@ class Adam(CountedOptimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "amsgrad": amsgrad, "maximize": maximize})
+        super().__init__(params, arguments(locals()))
 
     def zeros(self, group: Group) -> tuple[str, ...]:
         """The averages, and the largest of the second if asked."""

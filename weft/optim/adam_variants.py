@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import weft
 from weft.optim.adam import LIMITS, averages, decayed
 from weft.optim.counted import CountedOptimizer, in_wide, one_minus_power
-from weft.optim.optimizer import NOT_NEGATIVE, Group, directed
+from weft.optim.optimizer import NOT_NEGATIVE, Group, arguments, directed
 
 
 class Adamax(CountedOptimizer):
@@ -46,8 +46,7 @@ class Adamax(CountedOptimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "maximize": maximize})
+        super().__init__(params, arguments(locals()))
 
     def zeros(self, group: Group) -> tuple[str, ...]:
         """The average, and the largest."""
@@ -116,9 +115,7 @@ class NAdam(_Decoupling):
         *,
         maximize: bool = False,
     ) -> None:
-        adam = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
-        own = {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, {**adam, **own, "maximize": maximize})
+        super().__init__(params, arguments(locals()))
 
     limits: ClassVar = {**LIMITS, "momentum_decay": NOT_NEGATIVE}
 
@@ -186,9 +183,7 @@ class RAdam(_Decoupling):
         *,
         maximize: bool = False,
     ) -> None:
-        adam = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
-        own = {"decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize}
-        super().__init__(params, {**adam, **own})
+        super().__init__(params, arguments(locals()))
 
     def factors(self, settings: Group, step: object) -> dict[str, Any]:
         """The size of a plain step, whether the squares count, and the size of a step where they do."""
