@@ -165,7 +165,7 @@ def concat(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor:
             )
     index = normalize_axis("concat", axis, xs[0].ndim)
     xs = same_dtype("concat", *xs)
-    return xs[0] if len(xs) == 1 else joined(*xs, axis=index)
+    return xs[0] if len(xs) == 1 else join(*xs, axis=index)
 
 
 cat = concat
@@ -202,4 +202,4 @@ def stack(arrays: Sequence[Tensor], /, axis: int = 0) -> Tensor:
             raise ShapeError("stack", f"shapes must be equal, got {type_of(xs[0])} and {type_of(x)}")
     index = normalize_axis("stack", axis, len(shape) + 1)
     rows = [reshape(x, shape=(*shape[:index], 1, *shape[index:])) for x in same_dtype("stack", *xs)]
-    return rows[0] if len(rows) == 1 else joined(*rows, axis=index)
+    return rows[0] if len(rows) == 1 else join(*rows, axis=index)
