@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from weft import Tensor
 from weft.nn.module import Module
-from weft.ops.variants import example_text
+from weft.ops.public import example_text
 
 
 class Variant(Module):
@@ -26,7 +26,7 @@ class Variant(Module):
         for name, value in own.items():
             setattr(cls, name, staticmethod(value) if callable(value) else value)
         if example:
-            cls.__doc__ = f"{cls.__doc__}{example_text(cls.__name__ + example, 'weft.nn')}"
+            cls.__doc__ = f"{cls.__doc__}{example_text(f'weft.nn.{cls.__name__}{example}')}"
 
 
 class Elementwise(Variant):

@@ -9,17 +9,11 @@ import numpy as np
 from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DomainError, ShapeError
-from weft.ops.activation_ops import (
-    exponential_linear,
-    hard_clip,
-    leaky,
-    normal_cdf,
-    rectify,
-    soft_rectify,
-)
+from weft.ops.activation_ops import exponential_linear, hard_clip, leaky, normal_cdf, rectify, soft_rectify
 from weft.ops.complex import absolute
 from weft.ops.exponential import sigmoid
 from weft.ops.op import Operand, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.samples import call, joined, real_array, reals
 from weft.ops.select import same_dtype, select
 from weft.ops.statistics import as_floating
@@ -37,35 +31,23 @@ def _number(op: str, name: str, value: Operand) -> float:
 
 
 @public
+@example("(weft.tensor([-1.0, 0.0, 2.0])) -> tensor([0., 0., 2.])")
 def relu(x: Tensor, /) -> Tensor:
-    """The positive part: x where it is above 0, else 0.
-
-    >>> import weft
-    >>> weft.relu(weft.tensor([-1.0, 0.0, 2.0]))
-    tensor([0., 0., 2.])
-    """
+    """The positive part: x where it is above 0, else 0."""
     return rectify(x)
 
 
 @composite(samples=reals(1, -10.0, 10.0))
+@example("(weft.tensor([-1.0, 3.0, 8.0])) -> tensor([0., 3., 6.])")
 def relu6(x: Tensor, /) -> Tensor:
-    """x cut to the range from 0 to 6.
-
-    >>> import weft
-    >>> weft.relu6(weft.tensor([-1.0, 3.0, 8.0]))
-    tensor([0., 3., 6.])
-    """
+    """x cut to the range from 0 to 6."""
     return hardtanh(x, 0.0, 6.0)
 
 
 @composite(samples=reals(1))
+@example("(weft.tensor([-1.0, 2.0]), 0.1) -> tensor([-0.1000,  2.0000])")
 def leaky_relu(x: Tensor, /, negative_slope: float = 0.01) -> Tensor:
-    """x where it is above 0, else ``negative_slope`` times x.
-
-    >>> import weft
-    >>> weft.leaky_relu(weft.tensor([-1.0, 2.0]), 0.1)
-    tensor([-0.1000,  2.0000])
-    """
+    """x where it is above 0, else ``negative_slope`` times x."""
     x = as_floating(x)
     return leaky(x, np.asarray(_number("leaky_relu", "negative_slope", negative_slope), x.dtype))
 
@@ -79,13 +61,9 @@ def leaky_relu(x: Tensor, /, negative_slope: float = 0.01) -> Tensor:
         Sample((real_array((2, 3)), real_array((), 0.1, 0.5, seed=1))),
     ],
 )
+@example("(weft.tensor([[-1.0, -1.0]]), weft.tensor([0.1, 0.5])) -> tensor([[-0.1000, -0.5000]])")
 def prelu(x: Tensor, weight: Tensor, /) -> Tensor:
-    """x where it is above 0, else x times a weight: one for all, or one for each channel (axis 1).
-
-    >>> import weft
-    >>> weft.prelu(weft.tensor([[-1.0, -1.0]]), weft.tensor([0.1, 0.5]))
-    tensor([[-0.1000, -0.5000]])
-    """
+    """x where it is above 0, else x times a weight: one for all, or one for each channel (axis 1)."""
     x, weight = same_dtype("prelu", x, weight)
     if weight.ndim > 1:
         raise ShapeError("prelu", f"the weight must have at most one axis, got {type_of(weight)}")
@@ -97,25 +75,17 @@ def prelu(x: Tensor, weight: Tensor, /) -> Tensor:
     return leaky(x, reshape(weight, shape=()))
 
 
-@composite(samples=joined(call((3, 4), threshold=0.5, value=-3.0)))
+@composite(samples=call((3, 4), threshold=0.5, value=-3.0))
+@example("(weft.tensor([0.5, 1.5]), 1.0, -1.0) -> tensor([-1.0000,  1.5000])")
 def threshold(x: Tensor, /, threshold: float, value: float) -> Tensor:
-    """x where it is above a threshold, else a value.
-
-    >>> import weft
-    >>> weft.threshold(weft.tensor([0.5, 1.5]), 1.0, -1.0)
-    tensor([-1.0000,  1.5000])
-    """
+    """x where it is above a threshold, else a value."""
     return select(x > threshold, x, np.asarray(value, x.dtype))
 
 
 @public
+@example("(weft.tensor([-2.0, 0.5, 2.0])) -> tensor([-1.0000,  0.5000,  1.0000])")
 def hardtanh(x: Tensor, /, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """x cut to a range; outside of it and on its ends the gradient is 0.
-
-    >>> import weft
-    >>> weft.hardtanh(weft.tensor([-2.0, 0.5, 2.0]))
-    tensor([-1.0000,  0.5000,  1.0000])
-    """
+    """x cut to a range; outside of it and on its ends the gradient is 0."""
     low, high = _number("hardtanh", "min_val", min_val), _number("hardtanh", "max_val", max_val)
     if low > high:
         raise DomainError("hardtanh", f"min_val must not be above max_val, got {min_val} and {max_val}")
@@ -127,13 +97,9 @@ def hardtanh(x: Tensor, /, min_val: float = -1.0, max_val: float = 1.0) -> Tenso
 
 
 @public
+@example("(weft.tensor([-1.0, 2.0])) -> tensor([-0.6321,  2.0000])")
 def elu(x: Tensor, /, alpha: float = 1.0) -> Tensor:
-    """x where it is above 0, else ``alpha * (exp(x) - 1)``.
-
-    >>> import weft
-    >>> weft.elu(weft.tensor([-1.0, 2.0]))
-    tensor([-0.6321,  2.0000])
-    """
+    """x where it is above 0, else ``alpha * (exp(x) - 1)``."""
     x = as_floating(x)
     return exponential_linear(x, np.asarray(_number("elu", "alpha", alpha), x.dtype))
 
@@ -143,13 +109,9 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 
 @composite(samples=reals(1))
+@example("(weft.tensor([-1.0, 2.0])) -> tensor([-1.1113,  2.1014])")
 def selu(x: Tensor, /) -> Tensor:
-    """The self-normalising ``scale * elu(x, alpha)``.
-
-    >>> import weft
-    >>> weft.selu(weft.tensor([-1.0, 2.0]))
-    tensor([-1.1113,  2.1014])
-    """
+    """The self-normalising ``scale * elu(x, alpha)``."""
     return elu(x, _SELU_ALPHA) * _SELU_SCALE
 
 
@@ -176,13 +138,9 @@ _TANH_CUBIC = 0.044715 * _TANH_SLOPE
                             for s in reals(1)() for k in (0, 1)],
     whole=("x",),
 )  # fmt: skip
+@example("(weft.tensor([-1.0, 0.0, 2.0])) -> tensor([-0.1587,  0.0000,  1.9545])")
 def gelu(x: Tensor, /, approximate: str = "none") -> Tensor:
-    """``x * Φ(x)`` with the normal distribution function Φ, or its approximation by ``"tanh"``.
-
-    >>> import weft
-    >>> weft.gelu(weft.tensor([-1.0, 0.0, 2.0]))
-    tensor([-0.1587,  0.0000,  1.9545])
-    """
+    """``x * Φ(x)`` with the normal distribution function Φ, or its approximation by ``"tanh"``."""
     x = as_floating(x)
     if approximate == "none":
         return x * normal_cdf(x)
@@ -192,13 +150,9 @@ def gelu(x: Tensor, /, approximate: str = "none") -> Tensor:
 
 
 @composite(samples=reals(1), whole=("x",))
+@example("(weft.tensor([-1.0, 0.0, 2.0])) -> tensor([-0.2689,  0.0000,  1.7616])")
 def silu(x: Tensor, /) -> Tensor:
-    """``x * sigmoid(x)``, also known as swish.
-
-    >>> import weft
-    >>> weft.silu(weft.tensor([-1.0, 0.0, 2.0]))
-    tensor([-0.2689,  0.0000,  1.7616])
-    """
+    """``x * sigmoid(x)``, also known as swish."""
     x = as_floating(x)
     return x * sigmoid(x)
 
@@ -206,17 +160,10 @@ def silu(x: Tensor, /) -> Tensor:
 _LINEAR_FROM = 20.0  # where log(1 + exp(x)) and x have been the same number in float32 for long
 
 
-@composite(
-    "softplus_scaled",
-    samples=joined(reals(1), joined(call((3, 4), beta=2.0, threshold=1.0))),
-)
+@composite("softplus_scaled", samples=joined(reals(1), call((3, 4), beta=2.0, threshold=1.0)))
+@example("(weft.tensor([-1000.0, 0.0, 10.0])) -> tensor([ 0.0000,  0.6931, 10.0000])")
 def softplus(x: Tensor, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above a threshold.
-
-    >>> import weft
-    >>> weft.softplus(weft.tensor([-1000.0, 0.0, 10.0]))
-    tensor([ 0.0000,  0.6931, 10.0000])
-    """
+    """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above a threshold."""
     x = as_floating(x)
     if _number("softplus", "beta", beta) == 0:
         raise DomainError("softplus", "beta must not be 0")
@@ -225,48 +172,32 @@ def softplus(x: Tensor, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor
 
 
 @composite(samples=reals(1))
+@example("(weft.tensor([-100.0, 0.0])) -> tensor([-100.0000,   -0.6931])")
 def logsigmoid(x: Tensor, /) -> Tensor:
-    """The logarithm of ``sigmoid(x)``, without underflow.
-
-    >>> import weft
-    >>> weft.logsigmoid(weft.tensor([-100.0, 0.0]))
-    tensor([-100.0000,   -0.6931])
-    """
+    """The logarithm of ``sigmoid(x)``, without underflow."""
     return -soft_rectify(-as_floating(x))
 
 
 @composite(samples=reals(1), whole=("x",))
+@example("(weft.tensor([-1.0, 2.0])) -> tensor([-0.3034,  1.9440])")
 def mish(x: Tensor, /) -> Tensor:
-    """``x * tanh(softplus(x))``.
-
-    >>> import weft
-    >>> weft.mish(weft.tensor([-1.0, 2.0]))
-    tensor([-0.3034,  1.9440])
-    """
+    """``x * tanh(softplus(x))``."""
     x = as_floating(x)
     return x * tanh(soft_rectify(x))
 
 
 @composite(samples=reals(1, edges=False))
+@example("(weft.tensor([-1.0, 3.0])) -> tensor([-0.5000,  0.7500])")
 def softsign(x: Tensor, /) -> Tensor:
-    """``x / (1 + |x|)``.
-
-    >>> import weft
-    >>> weft.softsign(weft.tensor([-1.0, 3.0]))
-    tensor([-0.5000,  0.7500])
-    """
+    """``x / (1 + |x|)``."""
     x = as_floating(x)
     return x / (absolute(x) + 1)
 
 
 @composite(samples=reals(1))
+@example("(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.2384])")
 def tanhshrink(x: Tensor, /) -> Tensor:
-    """``x - tanh(x)``.
-
-    >>> import weft
-    >>> weft.tanhshrink(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.2384])
-    """
+    """``x - tanh(x)``."""
     x = as_floating(x)
     return x - tanh(x)
 
@@ -275,49 +206,33 @@ def tanhshrink(x: Tensor, /) -> Tensor:
 
 
 @composite(samples=reals(1, -5.0, 5.0))
+@example("(weft.tensor([-4.0, 0.0, 4.0])) -> tensor([0.0000, 0.5000, 1.0000])")
 def hardsigmoid(x: Tensor, /) -> Tensor:
-    """A sigmoid of three straight pieces: ``relu6(x + 3) / 6``.
-
-    >>> import weft
-    >>> weft.hardsigmoid(weft.tensor([-4.0, 0.0, 4.0]))
-    tensor([0.0000, 0.5000, 1.0000])
-    """
+    """A sigmoid of three straight pieces: ``relu6(x + 3) / 6``."""
     return relu6(x + 3) * (1 / 6)
 
 
 @composite(samples=reals(1, -5.0, 5.0))
+@example("(weft.tensor([-4.0, 1.0, 4.0])) -> tensor([-0.0000,  0.6667,  4.0000])")
 def hardswish(x: Tensor, /) -> Tensor:
-    """``x * hardsigmoid(x)``.
-
-    >>> import weft
-    >>> weft.hardswish(weft.tensor([-4.0, 1.0, 4.0]))
-    tensor([-0.0000,  0.6667,  4.0000])
-    """
+    """``x * hardsigmoid(x)``."""
     x = as_floating(x)
     return x * hardsigmoid(x)
 
 
 @composite(samples=reals(1))
+@example("(weft.tensor([-2.0, 0.25, 2.0])) -> tensor([-1.5000,  0.0000,  1.5000])")
 def softshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
-    """x moved towards 0 by ``lambd``, and 0 where it is nearer than that.
-
-    >>> import weft
-    >>> weft.softshrink(weft.tensor([-2.0, 0.25, 2.0]))
-    tensor([-1.5000,  0.0000,  1.5000])
-    """
+    """x moved towards 0 by ``lambd``, and 0 where it is nearer than that."""
     if _number("softshrink", "lambd", lambd) < 0:
         raise DomainError("softshrink", f"lambd must not be negative, got {lambd}")
     return relu(x - lambd) - relu(-x - lambd)
 
 
 @composite(samples=reals(1))
+@example("(weft.tensor([-2.0, 0.25, 2.0])) -> tensor([-2.,  0.,  2.])")
 def hardshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
-    """x, and 0 where it is nearer to 0 than ``lambd``.
-
-    >>> import weft
-    >>> weft.hardshrink(weft.tensor([-2.0, 0.25, 2.0]))
-    tensor([-2.,  0.,  2.])
-    """
+    """x, and 0 where it is nearer to 0 than ``lambd``."""
     return select(absolute(x) <= lambd, np.zeros((), x.dtype), x)
 
 
@@ -325,13 +240,9 @@ def hardshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
 
 
 @composite(samples=joined(call((3, 4)), call((4, 3), axis=0), call((2, 0))))
+@example("(weft.tensor([1.0, 2.0, 0.0, 100.0])) -> tensor([0.5000, 2.0000])")
 def glu(x: Tensor, /, axis: int = -1) -> Tensor:
-    """The first half along an axis times the sigmoid of the second.
-
-    >>> import weft
-    >>> weft.glu(weft.tensor([1.0, 2.0, 0.0, 100.0]))
-    tensor([0.5000, 2.0000])
-    """
+    """The first half along an axis times the sigmoid of the second."""
     where = normalize_axis("glu", axis, x.ndim)
     size = x.shape[where]
     if size % 2 != 0:

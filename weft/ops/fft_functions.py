@@ -13,18 +13,12 @@ from weft.base.size_bounds import positive, size_min, surely_less
 from weft.base.sizes import is_known
 from weft.errors import ArgumentError, AxisError, DomainError, DtypeError, ShapeError
 from weft.ops.complex import conj
-from weft.ops.fft import (
-    REAL,
-    SWAPPED,
-    inverse_transform,
-    real_inverse_transform,
-    real_transform,
-    transform,
-)
+from weft.ops.fft import REAL, SWAPPED, inverse_transform, real_inverse_transform, real_transform, transform
 from weft.ops.op import Op, Sample, Samples, Tensor, composite, type_of
+from weft.ops.public import example, example_text
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast
-from weft.ops.variants import example_text, variants
+from weft.ops.variants import variants
 from weft.ops.view.joining import roll
 from weft.ops.view.slices import pad_axes, slice_axis
 
@@ -120,14 +114,7 @@ def _as_floating(op: str, x: Tensor) -> Tensor:
 
 
 def _complex_transform(
-    op: str,
-    direction: Op,
-    x: Tensor,
-    /,
-    *,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str = "backward",
+    op: str, direction: Op, x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
 ) -> Tensor:
     axis, norm = normalize_axis(op, axis, x.ndim), _norm(op, norm)
     x = _fit(_as_complex(op, x), axis, None if n is None else _length(op, n))
@@ -139,33 +126,25 @@ fft, ifft = variants(
     {"fft": transform, "ifft": inverse_transform},
     "The discrete Fourier transform along an axis, which is cut or filled with zeros to length n.\n\n"
     'The norm "backward" divides the inverse by n, "forward" this transform, "ortho" both by sqrt(n).'
-    + example_text("fft.fft(weft.tensor([1.0, 0.0, 0.0])).real -> tensor([1., 1., 1.])"),
+    + example_text("weft.fft.fft(weft.tensor([1.0, 0.0, 0.0])).real -> tensor([1., 1., 1.])"),
     "The inverse of ``fft``."
-    + example_text("fft.ifft(weft.tensor([1.0, 1.0, 1.0])).real -> tensor([1., 0., 0.])"),
+    + example_text("weft.fft.ifft(weft.tensor([1.0, 1.0, 1.0])).real -> tensor([1., 0., 0.])"),
 )
 
 
 @public
+@example("weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0, 4.0])).real -> tensor([10., -2., -2.])")
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The Fourier transform of real numbers: the ``n // 2 + 1`` frequencies that are not negative.
-
-    >>> import weft
-    >>> weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0, 4.0])).real
-    tensor([10., -2., -2.])
-    """
+    """The Fourier transform of real numbers: the ``n // 2 + 1`` frequencies that are not negative."""
     axis, norm = normalize_axis("rfft", axis, x.ndim), _norm("rfft", norm)
     x = _fit(_as_real("rfft", x), axis, None if n is None else _length("rfft", n))
     return real_transform(x, axis=axis, norm=norm)
 
 
 @public
+@example("weft.fft.irfft(weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0])), n=3) -> tensor([1., 2., 3.])")
 def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of ``rfft``: n real numbers, by default an even number of them.
-
-    >>> import weft
-    >>> weft.fft.irfft(weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0])), n=3)
-    tensor([1., 2., 3.])
-    """
+    """The inverse of ``rfft``: n real numbers, by default an even number of them."""
     return _half_to_real("irfft", x, n, axis, _norm("irfft", norm))
 
 
@@ -177,24 +156,16 @@ def _half_to_real(op: str, x: Tensor, n: int | None, axis: int, norm: str) -> Te
 
 
 @public
+@example("weft.fft.hfft(weft.tensor([1.0, 2.0, 3.0])) -> tensor([ 8., -2.,  0., -2.])")
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The Fourier transform, real, of half a signal that is Hermitian: ``x[-k] = conj(x[k])``.
-
-    >>> import weft
-    >>> weft.fft.hfft(weft.tensor([1.0, 2.0, 3.0]))
-    tensor([ 8., -2.,  0., -2.])
-    """
+    """The Fourier transform, real, of half a signal that is Hermitian: ``x[-k] = conj(x[k])``."""
     return _half_to_real("hfft", conj(x), n, axis, SWAPPED[_norm("hfft", norm)])
 
 
 @public
+@example("weft.fft.ihfft(weft.tensor([8.0, -2.0, 0.0, -2.0])).real -> tensor([1., 2., 3.])")
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The inverse of ``hfft``: half of the Hermitian signal with a real spectrum.
-
-    >>> import weft
-    >>> weft.fft.ihfft(weft.tensor([8.0, -2.0, 0.0, -2.0])).real
-    tensor([1., 2., 3.])
-    """
+    """The inverse of ``hfft``: half of the Hermitian signal with a real spectrum."""
     x = _as_real("ihfft", x)
     return conj(rfft(x, n=n, axis=axis, norm=SWAPPED[_norm("ihfft", norm)]))
 
@@ -223,9 +194,9 @@ fftn, ifftn = variants(
     _complex_transforms,
     {"fftn": transform, "ifftn": inverse_transform},
     "The Fourier transform over axes, all by default, cut or filled with zeros to the lengths s."
-    + example_text("fft.fftn(weft.ones((2, 2))).real.flatten() -> tensor([4., 0., 0., 0.])"),
+    + example_text("weft.fft.fftn(weft.ones((2, 2))).real.flatten() -> tensor([4., 0., 0., 0.])"),
     "The inverse of ``fftn``."
-    + example_text("fft.ifftn(weft.ones((2, 2))).real.flatten() -> tensor([1., 0., 0., 0.])"),
+    + example_text("weft.fft.ifftn(weft.ones((2, 2))).real.flatten() -> tensor([1., 0., 0., 0.])"),
 )
 
 
@@ -239,15 +210,11 @@ def _nd_samples(make: Any) -> Samples:
 
 
 @composite(samples=_nd_samples(real_array))
+@example("weft.fft.rfftn(weft.ones((2, 4))).shape -> (2, 3)")
 def rfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Tensor:
-    """The Fourier transform of real numbers over axes; of the last, the frequencies that are not negative.
-
-    >>> import weft
-    >>> weft.fft.rfftn(weft.ones((2, 4))).shape
-    (2, 3)
-    """
+    """The Fourier transform of real numbers over axes; of the last, the frequencies that are not negative."""
     chosen, lengths = _lengths("rfftn", x, s, axes)
     if not chosen:
         raise AxisError("rfftn", "there must be at least one axis, got none")
@@ -259,15 +226,11 @@ def rfftn(
 
 
 @composite(samples=_nd_samples(complex_array))
+@example("weft.fft.irfftn(weft.fft.rfftn(weft.ones((2, 4))), s=(2, 4)).shape -> (2, 4)")
 def irfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Tensor:
-    """The inverse of ``rfftn``; s tells the length of the last axis, which by default is even.
-
-    >>> import weft
-    >>> weft.fft.irfftn(weft.fft.rfftn(weft.ones((2, 4))), s=(2, 4)).shape
-    (2, 4)
-    """
+    """The inverse of ``rfftn``; s tells the length of the last axis, which by default is even."""
     chosen, lengths = _lengths("irfftn", x, s, axes)
     if not chosen:
         raise AxisError("irfftn", "there must be at least one axis, got none")
@@ -296,11 +259,14 @@ _LAST: dict[str, Callable[..., Tensor]] = {"fft2": fftn, "ifft2": ifftn, "rfft2"
 fft2, ifft2, rfft2, irfft2 = variants(
     _of_last_axes,
     _LAST,
-    "``fftn`` over the last two axes." + example_text("fft.fft2(weft.ones((5, 2, 2))).shape -> (5, 2, 2)"),
-    "``ifftn`` over the last two axes." + example_text("fft.ifft2(weft.ones((5, 2, 2))).shape -> (5, 2, 2)"),
-    "``rfftn`` over the last two axes." + example_text("fft.rfft2(weft.ones((5, 4, 4))).shape -> (5, 4, 3)"),
+    "``fftn`` over the last two axes."
+    + example_text("weft.fft.fft2(weft.ones((5, 2, 2))).shape -> (5, 2, 2)"),
+    "``ifftn`` over the last two axes."
+    + example_text("weft.fft.ifft2(weft.ones((5, 2, 2))).shape -> (5, 2, 2)"),
+    "``rfftn`` over the last two axes."
+    + example_text("weft.fft.rfft2(weft.ones((5, 4, 4))).shape -> (5, 4, 3)"),
     "``irfftn`` over the last two axes."
-    + example_text("fft.irfft2(weft.ones((5, 4, 3))).shape -> (5, 4, 4)"),
+    + example_text("weft.fft.irfft2(weft.ones((5, 4, 3))).shape -> (5, 4, 4)"),
 )
 
 # The order of frequencies
@@ -315,7 +281,7 @@ fftshift, ifftshift = variants(
     _shift,
     {"fftshift": 1, "ifftshift": -1},
     "x with the frequency 0 moved from the beginning of axes to their middle."
-    + example_text("fft.fftshift(weft.tensor([0, 1, 2, -2, -1])) -> tensor([-2, -1,  0,  1,  2])"),
+    + example_text("weft.fft.fftshift(weft.tensor([0, 1, 2, -2, -1])) -> tensor([-2, -1,  0,  1,  2])"),
     "The inverse of ``fftshift``."
-    + example_text("fft.ifftshift(weft.tensor([-2, -1, 0, 1, 2])) -> tensor([ 0,  1,  2, -2, -1])"),
+    + example_text("weft.fft.ifftshift(weft.tensor([-2, -1, 0, 1, 2])) -> tensor([ 0,  1,  2, -2, -1])"),
 )

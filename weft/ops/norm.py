@@ -23,6 +23,7 @@ from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.exponential import rsqrt, sqrt
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import call, joined, real_array
 from weft.ops.select import in_dtype, in_single
@@ -200,6 +201,7 @@ def _normalized_axes(op: str, x: Tensor, normalized_shape: ShapeLike, *parameter
     whole=("x",),
     precision="high",
 )
+@example("(weft.tensor([[1.0, 3.0]]), 2) -> tensor([[-1.0000,  1.0000]])")
 def layer_norm(
     x: Tensor,
     normalized_shape: ShapeLike,
@@ -207,12 +209,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """x with mean 0 and variance 1 over its last axes, times a weight, plus a bias.
-
-    >>> import weft
-    >>> weft.layer_norm(weft.tensor([[1.0, 3.0]]), 2)
-    tensor([[-1.0000,  1.0000]])
-    """
+    """x with mean 0 and variance 1 over its last axes, times a weight, plus a bias."""
     x = as_real("layer_norm", x)
     axes = _normalized_axes("layer_norm", x, normalized_shape, weight, bias)
     need_positive("layer_norm", "eps", eps)
@@ -253,15 +250,11 @@ def _machine_eps(dtype: DType) -> float:
     whole=("x",),
     precision="high",
 )
+@example("(weft.tensor([[1.0, 3.0, 10.0, 30.0]]), 2) -> tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])")
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """x (N, C, *S) with mean 0 and variance 1 over groups of channels, then a weight and bias per channel.
-
-    >>> import weft
-    >>> weft.group_norm(weft.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
-    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
-    """
+    """x (N, C, *S) with mean 0 and variance 1 over groups of channels, then a weight and bias per channel."""
     x = as_real("group_norm", x)
     if x.ndim < 2:
         raise ShapeError("group_norm", f"the tensor must be (N, C, *S), got {type_of(x)}")
@@ -290,13 +283,9 @@ def group_norm(
     ],
     precision="high",
 )
+@example("(weft.tensor([[3.0, 4.0]])) -> tensor([[0.6000, 0.8000]])")
 def normalize(x: Tensor, p: float = 2.0, axis: Axes = 1, eps: float = 1e-12) -> Tensor:
-    """x divided by its p-norm along an axis, or by ``eps`` where the norm is smaller.
-
-    >>> import weft
-    >>> weft.normalize(weft.tensor([[3.0, 4.0]]))
-    tensor([[0.6000, 0.8000]])
-    """
+    """x divided by its p-norm along an axis, or by ``eps`` where the norm is smaller."""
     x = as_floating(x)
     norm = vector_norm(x, axis=axis, keepdims=True, ord=p)
     return x / maximum(norm, np.asarray(eps, norm.dtype))

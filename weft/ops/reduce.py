@@ -31,6 +31,7 @@ from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, not_equal
 from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Op, Sample, Tensor, no_gradient, type_of
+from weft.ops.public import example
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, weight
 from weft.ops.size import filled
@@ -123,13 +124,9 @@ reduce_sum: Op = linear(
 
 
 @public
+@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([4., 6.])")
 def sum(x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
-    """The sum over axes; small integers are summed in int64 or uint64.
-
-    >>> import weft
-    >>> weft.sum(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
-    tensor([4., 6.])
-    """
+    """The sum over axes; small integers are summed in int64 or uint64."""
     x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
     return reduce_sum(x, axes=normalize_axes("sum", axis, x.ndim), keepdims=bool(keepdims))
 
@@ -209,15 +206,11 @@ reduce_prod: Op = primitive(
 
 
 @public
+@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([3., 8.])")
 def prod(
     x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The product over axes; small integers are multiplied in int64 or uint64.
-
-    >>> import weft
-    >>> weft.prod(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
-    tensor([3., 8.])
-    """
+    """The product over axes; small integers are multiplied in int64 or uint64."""
     x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
     return reduce_prod(x, axes=normalize_axes("prod", axis, x.ndim), keepdims=bool(keepdims))
 
@@ -275,24 +268,16 @@ def _checked_extreme(op: Op, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
 
 
 @public
+@example("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([2., 3.])")
 def max(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The largest element over axes; the gradient is shared by equal ones.
-
-    >>> import weft
-    >>> weft.max(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1)
-    tensor([2., 3.])
-    """
+    """The largest element over axes; the gradient is shared by equal ones."""
     return _checked_extreme(reduce_max, x, axis, keepdims)
 
 
 @public
+@example("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([1., 0.])")
 def min(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The smallest element over axes; the gradient is shared by equal ones.
-
-    >>> import weft
-    >>> weft.min(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1)
-    tensor([1., 0.])
-    """
+    """The smallest element over axes; the gradient is shared by equal ones."""
     return _checked_extreme(reduce_min, x, axis, keepdims)
 
 
@@ -327,35 +312,23 @@ reduce_all = _truth("all", np.logical_and, "and_")
 
 
 @public
+@example("(weft.tensor([[0, 1], [0, 0]]), axis=1) -> tensor([ True, False])")
 def any(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Whether some element over axes is true, that is not zero.
-
-    >>> import weft
-    >>> weft.any(weft.tensor([[0, 1], [0, 0]]), axis=1)
-    tensor([ True, False])
-    """
+    """Whether some element over axes is true, that is not zero."""
     return reduce_any(x, axes=normalize_axes("any", axis, x.ndim), keepdims=bool(keepdims))
 
 
 @public
+@example("(weft.tensor([[1, 1], [0, 1]]), axis=1) -> tensor([ True, False])")
 def all(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Whether all elements over axes are true, that is not zero.
-
-    >>> import weft
-    >>> weft.all(weft.tensor([[1, 1], [0, 1]]), axis=1)
-    tensor([ True, False])
-    """
+    """Whether all elements over axes are true, that is not zero."""
     return reduce_all(x, axes=normalize_axes("all", axis, x.ndim), keepdims=bool(keepdims))
 
 
 @public
+@example("(weft.tensor([[0, 1], [2, 3]]), axis=1) -> tensor([1, 2])")
 def count_nonzero(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The number of elements over axes that are not zero.
-
-    >>> import weft
-    >>> weft.count_nonzero(weft.tensor([[0, 1], [2, 3]]), axis=1)
-    tensor([1, 2])
-    """
+    """The number of elements over axes that are not zero."""
     hit = cast(not_equal(x, np.zeros((), x.dtype)), dtype=int64)
     return reduce_sum(hit, axes=normalize_axes("count_nonzero", axis, x.ndim), keepdims=bool(keepdims))
 

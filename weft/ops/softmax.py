@@ -16,6 +16,7 @@ from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.exponential import exp, log
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite
+from weft.ops.public import example
 from weft.ops.reduce import reduce_max, reduce_sum
 from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast, in_dtype, in_single
@@ -120,35 +121,23 @@ def _prepared(op: str, x: Tensor, dtype: DTypeLike | None) -> Tensor:
 
 
 @public
+@example("(weft.tensor([1000.0, 1000.0])) -> tensor([0.5000, 0.5000])")
 def softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
-    """Exponentials of x divided by their sum along an axis: positive numbers that sum to 1.
-
-    >>> import weft
-    >>> weft.softmax(weft.tensor([1000.0, 1000.0]))
-    tensor([0.5000, 0.5000])
-    """
+    """Exponentials of x divided by their sum along an axis: positive numbers that sum to 1."""
     x = _prepared("softmax", x, dtype)
     return softmax_op(x, axis=normalize_axis("softmax", axis, x.ndim))
 
 
 @public
+@example("(weft.tensor([0.0, 1000.0])) -> tensor([-1000.,     0.])")
 def log_softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
-    """The logarithm of ``softmax``, without underflow.
-
-    >>> import weft
-    >>> weft.log_softmax(weft.tensor([0.0, 1000.0]))
-    tensor([-1000.,     0.])
-    """
+    """The logarithm of ``softmax``, without underflow."""
     x = _prepared("log_softmax", x, dtype)
     return log_softmax_op(x, axis=normalize_axis("log_softmax", axis, x.ndim))
 
 
 @composite(samples=joined(call((3, 4)), call((3, 4), axis=0)))
+@example("(weft.tensor([0.0, 100.0])) -> tensor([1.0000e+00, 3.7835e-44])")
 def softmin(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
-    """The softmax of -x: the smallest elements get the largest shares.
-
-    >>> import weft
-    >>> weft.softmin(weft.tensor([0.0, 100.0]))
-    tensor([1.0000e+00, 3.7835e-44])
-    """
+    """The softmax of -x: the smallest elements get the largest shares."""
     return softmax(-_prepared("softmin", x, dtype), axis=axis)

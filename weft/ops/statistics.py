@@ -19,6 +19,7 @@ from weft.ops.exponential import exp, log, sqrt
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.op import Op, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import need_elements, reduce_any, reduce_max, reduce_sum, restore
 from weft.ops.rounding import ceil, floor
 from weft.ops.samples import complex_array, real_array
@@ -61,15 +62,11 @@ def _mean(x: Tensor, axes: Ints, keepdims: bool) -> Tensor:
 
 
 @composite(samples=lambda: [*_samples(), Sample((complex_array((3, 2)),), {"axis": 0})], precision="high")
+@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([2., 3.])")
 def mean(
     x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The mean over axes.
-
-    >>> import weft
-    >>> weft.mean(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
-    tensor([2., 3.])
-    """
+    """The mean over axes."""
     x = as_floating(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
     return _narrow(_mean(_wide(x), normalize_axes("mean", axis, x.ndim), keepdims), x)
 
@@ -105,13 +102,9 @@ def _var(op: str, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> T
 
 
 @composite(samples=lambda: [*_samples(), *_samples(correction=1)], precision="high")
+@example("(weft.tensor([1.0, 2.0, 3.0]), correction=1) -> tensor(1.)")
 def std(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """The standard deviation over axes, the square root of ``var``.
-
-    >>> import weft
-    >>> weft.std(weft.tensor([1.0, 2.0, 3.0]), correction=1)
-    tensor(1.)
-    """
+    """The standard deviation over axes, the square root of ``var``."""
     x = as_floating(x)
     return _narrow(sqrt(_var("std", _wide(x), axis, correction, keepdims)), x)
 
@@ -168,13 +161,9 @@ log_sum_exp: Op = primitive(
 
 
 @public
+@example("(weft.tensor([1000.0, 1000.0])) -> tensor(1000.6932)")
 def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The logarithm of the sum of exponentials over axes, without overflow.
-
-    >>> import weft
-    >>> weft.logsumexp(weft.tensor([1000.0, 1000.0]))
-    tensor(1000.6932)
-    """
+    """The logarithm of the sum of exponentials over axes, without overflow."""
     x = as_floating(x)
     if kind(x.dtype) != "f":
         raise DtypeError("logsumexp", f"dtype must be floating, got {x.dtype.name}")
@@ -235,13 +224,9 @@ def _interpolate(rows: Tensor, position: Tensor) -> Tensor:
 
 
 @composite(samples=_samples)
+@example("(weft.tensor([3.0, 1.0, 2.0])) -> tensor(2.)")
 def median(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The middle element over axes, or the mean of the two in the middle.
-
-    >>> import weft
-    >>> weft.median(weft.tensor([3.0, 1.0, 2.0]))
-    tensor(2.)
-    """
+    """The middle element over axes, or the mean of the two in the middle."""
     return quantile(x, 0.5, axis, keepdims=keepdims)
 
 
@@ -257,26 +242,18 @@ def _nan_samples() -> list[Sample]:
 
 
 @composite(samples=_nan_samples, precision="high")
+@example('(weft.tensor([1.0, float("nan"), 2.0])) -> tensor(3.)')
 def nansum(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The sum over axes of the elements that are not NaN.
-
-    >>> import weft
-    >>> weft.nansum(weft.tensor([1.0, float("nan"), 2.0]))
-    tensor(3.)
-    """
+    """The sum over axes of the elements that are not NaN."""
     x = as_floating(x)
     known = select(isnan(x), np.zeros((), x.dtype), x)
     return reduce_sum(known, axes=normalize_axes("nansum", axis, x.ndim), keepdims=bool(keepdims))
 
 
 @composite(samples=_nan_samples, precision="high")
+@example('(weft.tensor([1.0, float("nan"), 2.0])) -> tensor(1.5000)')
 def nanmean(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The mean over axes of the elements that are not NaN.
-
-    >>> import weft
-    >>> weft.nanmean(weft.tensor([1.0, float("nan"), 2.0]))
-    tensor(1.5000)
-    """
+    """The mean over axes of the elements that are not NaN."""
     x = as_floating(x)
     axes = normalize_axes("nanmean", axis, x.ndim)
     count = reduce_sum(weight(equal(x, x), x), axes=axes, keepdims=bool(keepdims))

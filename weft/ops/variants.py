@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from weft.base.public import parameters, public
 from weft.ops.op import Samples, Tensor, composite
+from weft.ops.public import example_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,12 +20,6 @@ T = TypeVar("T")
 
 _AXES = ("the last axis", "the last two axes", "the last three axes")
 _SIZES = ("L", "H, W", "D, H, W")
-
-
-def example_text(example: str, module: str = "weft") -> str:
-    """An example ``f(2) -> 4`` of a name of a module, as a doctest."""
-    call, _, gives = example.rpartition(" -> ")
-    return f"\n\n>>> import weft\n>>> {module}.{call}\n{gives}\n"
 
 
 def variants(
@@ -89,7 +84,8 @@ def of_ranks(
     """
     base, text = function.__name__.strip("_"), cleandoc(function.__doc__ or "")
     documents = [
-        text.format(axes=_AXES[rank - 1], sizes=_SIZES[rank - 1]) + example_text(f"{base}{rank}d{example}")
+        text.format(axes=_AXES[rank - 1], sizes=_SIZES[rank - 1])
+        + example_text(f"weft.{base}{rank}d{example}")
         for rank, example in examples.items()
     ]
     made = plain_variants(function, {f"{base}{rank}d": rank for rank in examples}, documents)

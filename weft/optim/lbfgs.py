@@ -41,11 +41,7 @@ class LBFGS(Optimizer):
     tensor([3., 4.])
     """
 
-    limits: ClassVar = {
-        "lr": NOT_NEGATIVE,
-        "tolerance_grad": NOT_NEGATIVE,
-        "tolerance_change": NOT_NEGATIVE,
-    }
+    limits: ClassVar = {"lr": NOT_NEGATIVE, "tolerance_grad": NOT_NEGATIVE, "tolerance_change": NOT_NEGATIVE}
 
     def __init__(
         self,

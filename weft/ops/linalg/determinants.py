@@ -26,6 +26,7 @@ from weft.ops.linalg.kernels import cofactor_matrix
 from weft.ops.linalg.svd import svd_decompose
 from weft.ops.linalg.systems import invert
 from weft.ops.op import Array, Op, Sample, Tensor, type_of
+from weft.ops.public import example
 from weft.ops.reduce import prod
 from weft.ops.samples import real_array
 from weft.ops.select import select
@@ -115,13 +116,9 @@ cofactors: Op = primitive(
 
 
 @public
+@example("weft.linalg.det(weft.tensor([[3.0, 1.0], [2.0, 4.0]])) -> tensor(10.)")
 def det(x: Tensor, /) -> Tensor:
-    """The determinant.
-
-    >>> import weft
-    >>> weft.linalg.det(weft.tensor([[3.0, 1.0], [2.0, 4.0]]))
-    tensor(10.)
-    """
+    """The determinant."""
     return determinant(*floating("det", x))
 
 

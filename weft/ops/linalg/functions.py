@@ -24,6 +24,7 @@ from weft.ops.linalg.kernels import exponential
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
+from weft.ops.public import example
 from weft.ops.reduce import max, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select, zeros_like
@@ -146,13 +147,9 @@ def _rank_samples() -> list[Sample]:
 
 
 @composite(samples=_rank_samples)
+@example("weft.linalg.matrix_rank(weft.tensor([[1.0, 2.0], [2.0, 4.0]])) -> tensor(1)")
 def matrix_rank(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
-    """The number of singular values above ``rtol`` times the largest.
-
-    >>> import weft
-    >>> weft.linalg.matrix_rank(weft.tensor([[1.0, 2.0], [2.0, 4.0]]))
-    tensor(1)
-    """
+    """The number of singular values above ``rtol`` times the largest."""
     (x,) = floating("matrix_rank", x)
     s = singular_values(x)
     if s.shape[-1] == 0:

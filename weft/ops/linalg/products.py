@@ -20,6 +20,7 @@ from weft.ops.families import linear
 from weft.ops.linalg.common import floating, well_conditioned
 from weft.ops.linalg.systems import invert, solve_system
 from weft.ops.op import Op, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import same_dtype
@@ -82,13 +83,9 @@ def _trace_samples() -> list[Sample]:
 
 
 @composite(samples=_trace_samples)
+@example("weft.linalg.trace(weft.tensor([[1.0, 2.0], [3.0, 4.0]])) -> tensor(5.)")
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
-    """The sum along a diagonal; an offset above 0 is a diagonal above the main one.
-
-    >>> import weft
-    >>> weft.linalg.trace(weft.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    tensor(5.)
-    """
+    """The sum along a diagonal; an offset above 0 is a diagonal above the main one."""
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
@@ -154,13 +151,9 @@ def _tensorinv_samples() -> list[Sample]:
 
 
 @composite(samples=_tensorinv_samples)
+@example("weft.linalg.tensorinv(weft.reshape(weft.eye(4), (2, 2, 4))).shape -> (4, 2, 2)")
 def tensorinv(x: Tensor, /, ind: int = 2) -> Tensor:
-    """The inverse of x seen as a matrix from its last axes to its first ``ind`` axes.
-
-    >>> import weft
-    >>> weft.linalg.tensorinv(weft.reshape(weft.eye(4), (2, 2, 4))).shape
-    (4, 2, 2)
-    """
+    """The inverse of x seen as a matrix from its last axes to its first ``ind`` axes."""
     (x,) = floating("tensorinv", x)
     front, back = x.shape[:ind], x.shape[ind:]
     if ind < 1 or size_of(front) != size_of(back):

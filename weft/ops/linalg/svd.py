@@ -32,6 +32,7 @@ from weft.ops.linalg.common import (
 )
 from weft.ops.linalg.factorisations import fold_complement
 from weft.ops.op import Array, Sample, Tensor, type_of
+from weft.ops.public import example
 from weft.ops.samples import real_array
 from weft.ops.select import select
 from weft.ops.view.padding import diag_embed, diagonal
@@ -179,11 +180,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
 
 
 @public
+@example("weft.linalg.svdvals(weft.tensor([[3.0, 0.0], [0.0, 4.0]])) -> tensor([4., 3.])")
 def svdvals(x: Tensor, /) -> Tensor:
-    """The singular values, descending.
-
-    >>> import weft
-    >>> weft.linalg.svdvals(weft.tensor([[3.0, 0.0], [0.0, 4.0]]))
-    tensor([4., 3.])
-    """
+    """The singular values, descending."""
     return singular_values(*floating("svdvals", x))

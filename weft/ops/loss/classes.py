@@ -10,6 +10,7 @@ from weft.ops.classes import take_class
 from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced, total
 from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
@@ -70,15 +71,11 @@ def _number_samples() -> list[Sample]:
 
 
 @composite(samples=_number_samples, whole=("x", "target"), precision="high")
+@example("(weft.log(weft.tensor([[0.5, 0.5], [0.9, 0.1]])), weft.tensor([0, 0])) -> tensor(0.3993)")
 def nll_loss(
     x: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """The negative log-probability, from log-probabilities (N, C, *S), of the class numbers (N, *S).
-
-    >>> import weft
-    >>> weft.nll_loss(weft.log(weft.tensor([[0.5, 0.5], [0.9, 0.1]])), weft.tensor([0, 0]))
-    tensor(0.3993)
-    """
+    """The negative log-probability, from log-probabilities (N, C, *S), of the class numbers (N, *S)."""
     axis = _class_axis("nll_loss", x)
     weight = _class_weights("nll_loss", weight, x.shape[axis], x)
     return _hard_cross_entropy("nll_loss", x, target, weight, axis, ignore_index, reduction)

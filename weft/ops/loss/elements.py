@@ -19,6 +19,7 @@ from weft.ops.complex import absolute
 from weft.ops.exponential import exp, log
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.scalar import ScalarEmitter, Value
@@ -70,26 +71,18 @@ def _pairs(low: float = -2.0, high: float = 2.0, **attrs: object) -> Callable[..
 
 
 @composite(samples=_pairs(), precision="high")
+@example("(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0])) -> tensor(2.)")
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The mean squared difference.
-
-    >>> import weft
-    >>> weft.mse_loss(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0]))
-    tensor(2.)
-    """
+    """The mean squared difference."""
     x, target = paired("mse_loss", x, target)
     gap = x - target
     return reduced("mse_loss", gap * gap, reduction)
 
 
 @composite(samples=_pairs(), precision="high")
+@example("(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0])) -> tensor(1.)")
 def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The mean absolute difference.
-
-    >>> import weft
-    >>> weft.l1_loss(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0]))
-    tensor(1.)
-    """
+    """The mean absolute difference."""
     x, target = paired("l1_loss", x, target)
     return reduced("l1_loss", absolute(x - target), reduction)
 
@@ -102,13 +95,9 @@ def _bent(gap: Tensor, bend: float) -> Tensor:
 
 
 @composite(samples=lambda: [*_pairs()(), *_pairs(delta=0.8)()], precision="high")
+@example('(weft.tensor([0.0, 0.0]), weft.tensor([1.0, 4.0]), reduction="none") -> tensor([0.5000, 3.5000])')
 def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Half the squared difference up to ``delta``, from there on a line with the slope ``delta``.
-
-    >>> import weft
-    >>> weft.huber_loss(weft.tensor([0.0, 0.0]), weft.tensor([1.0, 4.0]), reduction="none")
-    tensor([0.5000, 3.5000])
-    """
+    """Half the squared difference up to ``delta``, from there on a line with the slope ``delta``."""
     if not delta > 0:
         raise DomainError("huber_loss", f"delta must be positive, got {delta}")
     x, target = paired("huber_loss", x, target)
@@ -171,22 +160,15 @@ binary_entropy = elementwise(
 def _probability_samples() -> list[Sample]:
     x, t = real_array((3, 4), 0.1, 0.9), real_array((3, 4), 0.0, 1.0, seed=1)
     w = real_array((4,), 0.5, 2.0, seed=2)
-    return [
-        *(Sample((x, t), {"reduction": r}) for r in ("none", "mean", "sum")),
-        Sample((x, t, w)),
-    ]
+    return [*(Sample((x, t), {"reduction": r}) for r in ("none", "mean", "sum")), Sample((x, t, w))]
 
 
 @composite("binary_cross_entropy_weighted", samples=_probability_samples, precision="high")
+@example('(weft.tensor([0.5, 1.0]), weft.tensor([1.0, 1.0]), reduction="none") -> tensor([0.6931, 0.0000])')
 def binary_cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """The cross entropy of probabilities with targets in 0..1; logarithms are cut at -100.
-
-    >>> import weft
-    >>> weft.binary_cross_entropy(weft.tensor([0.5, 1.0]), weft.tensor([1.0, 1.0]), reduction="none")
-    tensor([0.6931, 0.0000])
-    """
+    """The cross entropy of probabilities with targets in 0..1; logarithms are cut at -100."""
     x, target = paired("binary_cross_entropy", x, target)
     losses = binary_entropy(x, target)
     return reduced("binary_cross_entropy", losses if weight is None else losses * weight, reduction)

@@ -19,6 +19,7 @@ from weft.ops.compare import equal
 from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import call, joined, real_array
 from weft.ops.scan import cumulative_sum
@@ -42,13 +43,9 @@ def _vectors(seed: int = 0) -> tuple[Array, Array]:
     ],
     precision="high",
 )
+@example("(weft.tensor([[1.0, 0.0]]), weft.tensor([[3.0, 4.0]])) -> tensor([0.6000])")
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between vectors along an axis; lengths below ``eps`` count as ``eps``.
-
-    >>> import weft
-    >>> weft.cosine_similarity(weft.tensor([[1.0, 0.0]]), weft.tensor([[3.0, 4.0]]))
-    tensor([0.6000])
-    """
+    """The cosine of the angle between vectors along an axis; lengths below ``eps`` count as ``eps``."""
     x1, x2 = same_dtype("cosine_similarity", x1, x2)
     where = normalize_axis("cosine_similarity", axis, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
     product = (x1 * x2).sum(axis=where)
@@ -64,15 +61,11 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
     ],
     precision="high",
 )
+@example("(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0]])) -> tensor([5.0000])")
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor:
-    """The p-norm of ``x1 - x2 + eps`` along the last axis.
-
-    >>> import weft
-    >>> weft.pairwise_distance(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0]]))
-    tensor([5.0000])
-    """
+    """The p-norm of ``x1 - x2 + eps`` along the last axis."""
     x1, x2 = same_dtype("pairwise_distance", x1, x2)
     return vector_norm(x1 - x2 + eps, axis=-1, keepdims=keepdims, ord=p)
 
@@ -85,13 +78,9 @@ def pairwise_distance(
     ],
     precision="high",
 )
+@example("(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0], [0.0, 1.0]])) -> tensor([[5., 1.]])")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distance of each row of x1 (..., P, M) to each row of x2 (..., R, M).
-
-    >>> import weft
-    >>> weft.cdist(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0], [0.0, 1.0]]))
-    tensor([[5., 1.]])
-    """
+    """The p-norm distance of each row of x1 (..., P, M) to each row of x2 (..., R, M)."""
     x1, x2 = same_dtype("cdist", x1, x2)
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError("cdist", f"rows must be equally long, got {type_of(x1)} and {type_of(x2)}")
@@ -100,17 +89,10 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     return vector_norm(rows - columns, axis=-1, ord=p)
 
 
-@composite(
-    samples=joined(call((4, 3)), call((4, 3), p=1.0)),
-    precision="high",
-)
+@composite(samples=joined(call((4, 3)), call((4, 3), p=1.0)), precision="high")
+@example("(weft.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])) -> tensor([5.0000, 1.0000, 4.2426])")
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distance of each row of x (N, M) to each later one, in one vector.
-
-    >>> import weft
-    >>> weft.pdist(weft.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))
-    tensor([5.0000, 1.0000, 4.2426])
-    """
+    """The p-norm distance of each row of x (N, M) to each later one, in one vector."""
     if x.ndim != 2:
         raise ShapeError("pdist", f"needs (N, M), got {type_of(x)}")
     first, second = np.triu_indices(int(x.shape[0]), 1)
@@ -153,15 +135,11 @@ def cosine_embedding_loss(
     ],
     precision="high",
 )
+@example("(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]), margin=0.5) -> tensor(2.5000)")
 def margin_ranking_loss(
     x1: Tensor, x2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """How far x1 is from being above x2 (target 1), or below it (target -1), by a margin.
-
-    >>> import weft
-    >>> weft.margin_ranking_loss(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]), margin=0.5)
-    tensor(2.5000)
-    """
+    """How far x1 is from being above x2 (target 1), or below it (target -1), by a margin."""
     return reduced("margin_ranking_loss", relu((x2 - x1) * target + margin), reduction)
 
 
@@ -279,6 +257,7 @@ def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tens
     sampled=lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w),  # type: ignore[has-type]
     precision="high",
 )
+@example("(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2])) -> tensor(0.)")
 def multi_margin_loss(
     x: Tensor,
     target: Tensor,
@@ -287,12 +266,7 @@ def multi_margin_loss(
     weight: Tensor | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """How far the score of the target class is from being above every other by a margin, over x (N, C).
-
-    >>> import weft
-    >>> weft.multi_margin_loss(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2]))
-    tensor(0.)
-    """
+    """How far the score of the target class is from being above every other by a margin, over x (N, C)."""
     if x.ndim not in (1, 2) or target.shape != x.shape[:-1]:
         raise ShapeError(
             "multi_margin_loss", f"needs (N, C) and (N,), got {type_of(x)} and {type_of(target)}"
@@ -320,15 +294,11 @@ def multi_margin_loss(
     ],
     precision="high",
 )
+@example("(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]])) -> tensor(0.6931)")
 def multilabel_soft_margin_loss(
     x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over classes of the binary cross entropy of logits x (N, C) with labels 0 and 1.
-
-    >>> import weft
-    >>> weft.multilabel_soft_margin_loss(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]]))
-    tensor(0.6931)
-    """
+    """The mean over classes of the binary cross entropy of logits x (N, C) with labels 0 and 1."""
     x, target = paired("multilabel_soft_margin_loss", x, target)
     losses = -(target * logsigmoid(x) + (1 - target) * logsigmoid(-x))
     losses = losses if weight is None else losses * weight

@@ -21,6 +21,7 @@ from weft.ops.conv.kernel import Ints, output_size
 from weft.ops.conv.layers import per_axis
 from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
 from weft.ops.pool.maximum import max_indices, max_values, separated, window_attrs
+from weft.ops.public import example
 from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast
 from weft.ops.size import positions
@@ -239,6 +240,7 @@ lp_pool1d, lp_pool2d, lp_pool3d = of_ranks(
 
 
 @composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED), whole=("x",))
+@example("(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2) -> tensor([[[2.0000, 3.5000]]])")
 def avg_pool1d(
     x: Tensor,
     kernel_size: PerAxis,
@@ -247,12 +249,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The average of each window over the last axis; the padding counts as zeros, or not at all.
-
-    >>> import weft
-    >>> weft.avg_pool1d(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2)
-    tensor([[[2.0000, 3.5000]]])
-    """
+    """The average of each window over the last axis; the padding counts as zeros, or not at all."""
     return _avg_pool("avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
@@ -274,15 +271,11 @@ def _column_attrs(op: str, kernel: PerAxis, stride: PerAxis, padding: PerAxis, d
         call((3, 5, 5), kernel_size=2, dilation=2, padding=1, stride=(2, 1)),
     )
 )
+@example("(weft.ones((1, 3, 4, 5)), (2, 3)).shape -> (1, 18, 9)")
 def unfold(
     x: Tensor, kernel_size: PerAxis, dilation: PerAxis = 1, padding: PerAxis = 0, stride: PerAxis = 1
 ) -> Tensor:
-    """The windows over x (N, C, H, W) as columns: (N, C * taps, positions).
-
-    >>> import weft
-    >>> weft.unfold(weft.ones((1, 3, 4, 5)), (2, 3)).shape
-    (1, 18, 9)
-    """
+    """The windows over x (N, C, H, W) as columns: (N, C * taps, positions)."""
     need_pool_rank("unfold", 2, x)
     attrs = _column_attrs("unfold", kernel_size, stride, padding, dilation)
     view = windows(x, **attrs)

@@ -15,6 +15,7 @@ from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
 from weft.ops.op import Tensor, composite, type_of, whole
+from weft.ops.public import example
 from weft.ops.samples import call, joined
 from weft.ops.size import count_to
 from weft.ops.view.primitives import broadcast_to, join, reshape
@@ -22,13 +23,9 @@ from weft.ops.view.slices import flip_axes, slice_axis
 
 
 @public
+@example("(weft.tensor([[1, 2], [3, 4]])) -> (tensor([1, 2]), tensor([3, 4]))")
 def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of x along an axis, without that axis.
-
-    >>> import weft
-    >>> weft.unstack(weft.tensor([[1, 2], [3, 4]]))
-    (tensor([1, 2]), tensor([3, 4]))
-    """
+    """The slices of x along an axis, without that axis."""
     index = normalize_axis("unstack", axis, x.ndim)
     shape = (*x.shape[:index], *x.shape[index + 1 :])
     return tuple(reshape(slice_axis(x, index, i, i + 1), shape=shape) for i in range(x.shape[index]))
@@ -73,13 +70,9 @@ def _positive(op: str, name: str, value: ShapeLike) -> int:
 
 @public
 @whole("x")
+@example("(weft.arange(5), 2) -> (tensor([0, 1, 2]), tensor([3, 4]))")
 def chunk(x: Tensor, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """x cut along an axis into at most ``chunks`` pieces of equal size (the last may be smaller).
-
-    >>> import weft
-    >>> weft.chunk(weft.arange(5), 2)
-    (tensor([0, 1, 2]), tensor([3, 4]))
-    """
+    """x cut along an axis into at most ``chunks`` pieces of equal size (the last may be smaller)."""
     count = _positive("chunk", "chunks", chunks)
     index = normalize_axis("chunk", axis, x.ndim)
     parts: tuple[Any, ...] = split(x, max(1, -(-x.shape[index] // count)), index)
@@ -144,13 +137,9 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
 
 
 @composite(samples=joined(call((2, 3), axis=None), call((2, 3), axis=(0, -1)), call((0, 3), axis=0)))
+@example("(weft.tensor([1, 2, 3])) -> tensor([3, 2, 1])")
 def flip(x: Tensor, /, axis: Axes = None) -> Tensor:
-    """x with the order of elements reversed along axes; along all without ``axis``.
-
-    >>> import weft
-    >>> weft.flip(weft.tensor([1, 2, 3]))
-    tensor([3, 2, 1])
-    """
+    """x with the order of elements reversed along axes; along all without ``axis``."""
     return flip_axes(x, normalize_axes("flip", axis, x.ndim))
 
 
@@ -162,13 +151,9 @@ def flip(x: Tensor, /, axis: Axes = None) -> Tensor:
         call((0, 3), shift=2, axis=0),
     )
 )
+@example("(weft.tensor([1, 2, 3, 4]), 1) -> tensor([4, 1, 2, 3])")
 def roll(x: Tensor, /, shift: object, axis: Axes = None) -> Tensor:
-    """x with its elements moved on along axes; those that fall off the end come in at the start.
-
-    >>> import weft
-    >>> weft.roll(weft.tensor([1, 2, 3, 4]), 1)
-    tensor([4, 1, 2, 3])
-    """
+    """x with its elements moved on along axes; those that fall off the end come in at the start."""
     if axis is None:
         return reshape(roll(reshape(x, shape=(size_of(x.shape),)), shift, 0), shape=x.shape)
     axes = axis if isinstance(axis, tuple | list) else (axis,)

@@ -17,6 +17,7 @@ from weft.ops.arithmetic import minimum, remainder
 from weft.ops.batching import move_axis
 from weft.ops.index import gather_nd
 from weft.ops.op import Number, Operand, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.samples import call, joined, real_array
 from weft.ops.select import select
 from weft.ops.size import count_to, triangle
@@ -228,13 +229,9 @@ def _masked(op: str, x: Tensor, mask: Callable[..., Tensor]) -> Tensor:
         Sample((real_array((0, 3)),), {}),
     ]
 )  # fmt: skip
+@example("(weft.tensor([[1, 2], [3, 4]])) -> tensor([1, 4])")
 def diagonal(x: Tensor, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """A diagonal of the matrices along two axes, as a new last axis.
-
-    >>> import weft
-    >>> weft.diagonal(weft.tensor([[1, 2], [3, 4]]))
-    tensor([1, 4])
-    """
+    """A diagonal of the matrices along two axes, as a new last axis."""
     if x.ndim < 2:
         raise ShapeError("diagonal", f"the tensor must have at least two axes, got {type_of(x)}")
     a, b = (normalize_axis("diagonal", axis, x.ndim) for axis in (axis1, axis2))
