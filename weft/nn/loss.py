@@ -11,10 +11,10 @@ import weft
 from weft import Tensor
 from weft.errors import DomainError
 from weft.nn.functional import ctc_loss
-from weft.nn.module import Module
+from weft.nn.variant import Variant
 
 
-class Loss(Module):
+class Loss(Variant):
     """What all losses share: how the elements are made one number."""
 
     reductions: tuple[str, ...] = ("none", "mean", "sum")
@@ -36,39 +36,26 @@ class Loss(Module):
         )
 
 
-class L1Loss(Loss):
-    """Absolute differences.
-
-    >>> import weft
-    >>> weft.nn.L1Loss()(weft.tensor([1.0, 3.0]), weft.tensor([1.0, 1.0]))
-    tensor(1.)
-    """
+class L1Loss(Loss, example="()(weft.tensor([1.0, 3.0]), weft.tensor([1.0, 1.0])) -> tensor(1.)"):
+    """Absolute differences."""
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.l1_loss(x, target, reduction=self.reduction)
 
 
-class MSELoss(Loss):
-    """Squared differences.
-
-    >>> import weft
-    >>> weft.nn.MSELoss()(weft.tensor([1.0, 3.0]), weft.tensor([1.0, 1.0]))
-    tensor(2.)
-    """
+class MSELoss(Loss, example="()(weft.tensor([1.0, 3.0]), weft.tensor([1.0, 1.0])) -> tensor(2.)"):
+    """Squared differences."""
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.mse_loss(x, target, reduction=self.reduction)
 
 
-class HuberLoss(Loss):
-    """Half of squared differences where they are below ``delta``, and linear beyond.
-
-    >>> import weft
-    >>> weft.nn.HuberLoss(reduction="none")(weft.tensor([0.5, 3.0]), weft.zeros(2))
-    tensor([0.1250, 2.5000])
-    """
+class HuberLoss(
+    Loss, example='(reduction="none")(weft.tensor([0.5, 3.0]), weft.zeros(2)) -> tensor([0.1250, 2.5000])'
+):
+    """Half of squared differences where they are below ``delta``, and linear beyond."""
 
     _shown = ("delta",)
 
@@ -81,13 +68,10 @@ class HuberLoss(Loss):
         return weft.huber_loss(x, target, self.reduction, self.delta)
 
 
-class SmoothL1Loss(Loss):
-    """``HuberLoss`` divided by its bend ``beta``.
-
-    >>> import weft
-    >>> weft.nn.SmoothL1Loss(reduction="none")(weft.tensor([0.5, 3.0]), weft.zeros(2))
-    tensor([0.1250, 2.5000])
-    """
+class SmoothL1Loss(
+    Loss, example='(reduction="none")(weft.tensor([0.5, 3.0]), weft.zeros(2)) -> tensor([0.1250, 2.5000])'
+):
+    """``HuberLoss`` divided by its bend ``beta``."""
 
     _shown = ("beta",)
 

@@ -35,13 +35,10 @@ class MarginRankingLoss(_Margin):
         return weft.margin_ranking_loss(x1, x2, target, self.margin, self.reduction)
 
 
-class HingeEmbeddingLoss(_Margin):
-    """x where the target is 1, and how far x is below the margin where it is -1.
-
-    >>> import weft
-    >>> weft.nn.HingeEmbeddingLoss()(weft.tensor([0.25, 0.25]), weft.tensor([1.0, -1.0]))
-    tensor(0.5000)
-    """
+class HingeEmbeddingLoss(
+    _Margin, example="()(weft.tensor([0.25, 0.25]), weft.tensor([1.0, -1.0])) -> tensor(0.5000)"
+):
+    """x where the target is 1, and how far x is below the margin where it is -1."""
 
     def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(margin, reduction)
@@ -68,13 +65,8 @@ class CosineEmbeddingLoss(_Margin):
         return weft.cosine_embedding_loss(x1, x2, target, self.margin, self.reduction)
 
 
-class SoftMarginLoss(Loss):
-    """``log(1 + exp(-target * x))`` for targets 1 and -1.
-
-    >>> import weft
-    >>> weft.nn.SoftMarginLoss()(weft.tensor([0.0]), weft.tensor([1.0]))
-    tensor(0.6931)
-    """
+class SoftMarginLoss(Loss, example="()(weft.tensor([0.0]), weft.tensor([1.0])) -> tensor(0.6931)"):
+    """``log(1 + exp(-target * x))`` for targets 1 and -1."""
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
