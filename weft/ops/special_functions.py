@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, float64
 from weft.ops import exponential as e
-from weft.ops.activation_ops import normal_cdf
+from weft.ops.activation import normal_cdf
 from weft.ops.complex import absolute
 from weft.ops.op import Sample, Tensor, composite
 from weft.ops.public import example

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DomainError, ShapeError
-from weft.ops.activation_ops import soft_rectify
+from weft.ops.activation import soft_rectify
 from weft.ops.arithmetic import maximum, minimum
 from weft.ops.complex import absolute
 from weft.ops.exponential import exp, log

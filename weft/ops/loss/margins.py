@@ -11,8 +11,7 @@ from weft.base.dtypes import int64
 from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DomainError, ShapeError
-from weft.ops.activation import logsigmoid, relu
-from weft.ops.activation_ops import soft_rectify
+from weft.ops.activation import logsigmoid, relu, soft_rectify
 from weft.ops.arithmetic import maximum, minimum
 from weft.ops.classes import put_class, take_class
 from weft.ops.compare import equal
