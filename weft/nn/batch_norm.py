@@ -27,13 +27,14 @@ class _Running(Variant):
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        momentum: float | None,
-        affine: bool,
-        track_running_stats: bool,
-        device: DeviceLike | None,
-        dtype: DTypeLike | None,
-        bias: bool,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -79,20 +80,6 @@ class _Running(Variant):
 
 class _BatchNorm(_Running):
     """Mean 0 and variance 1 for each channel of x (N, C, *S): of the batch in training, else running ones."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """x normalised; in training the running statistics move."""
@@ -157,7 +144,7 @@ class _InstanceNorm(_Running):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """x normalised; in training the running statistics, if there are any, move."""

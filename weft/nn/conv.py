@@ -39,14 +39,14 @@ class _Conv(Variant):
         in_channels: int,
         out_channels: int,
         kernel_size: PerAxis,
-        stride: PerAxis,
-        padding: PerAxis,
-        dilation: PerAxis,
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: DeviceLike | None,
-        dtype: DTypeLike | None,
+        stride: PerAxis = 1,
+        padding: PerAxis = 0,
+        dilation: PerAxis = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         name, rank = type(self).__name__, self.rank
@@ -97,25 +97,6 @@ class _Conv(Variant):
 
 
 class _Forward(_Conv):
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: PerAxis,
-        stride: PerAxis = 1,
-        padding: PerAxis = 0,
-        dilation: PerAxis = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
-            device, dtype,
-        )  # fmt: skip
-
     def forward(self, x: Tensor) -> Tensor:
         """x (N, in_channels, *sizes) or (in_channels, *sizes) to out_channels."""
         function = (weft.conv1d, weft.conv2d, weft.conv3d)[self.rank - 1]

@@ -13,7 +13,7 @@ from weft.nn.loss import Loss
 class _Margin(Loss):
     _shown = ("margin",)
 
-    def __init__(self, margin: float, reduction: str) -> None:
+    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.margin = margin
 
@@ -26,9 +26,6 @@ class MarginRankingLoss(_Margin):
     >>> loss(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]))
     tensor(2.5000)
     """
-
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction)
 
     def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         """The loss of two scores."""
@@ -56,9 +53,6 @@ class CosineEmbeddingLoss(_Margin):
     >>> weft.nn.CosineEmbeddingLoss(margin=0.25)(same, same, weft.tensor([-1.0]))
     tensor(0.7500)
     """
-
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction)
 
     def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         """The loss of pairs of vectors."""

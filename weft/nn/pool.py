@@ -15,7 +15,7 @@ class _Pool(Variant):
 
     _shown: tuple[str, ...] = ("kernel_size", "stride", "padding")
 
-    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None, padding: PerAxis) -> None:
+    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None = None, padding: PerAxis = 0) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
@@ -80,9 +80,6 @@ class MaxPool3d(
 
 
 class _MaxUnpool(_Pool):
-    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None = None, padding: PerAxis = 0) -> None:
-        super().__init__(kernel_size, stride, padding)
-
     def forward(self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """The values at the places that a pool found them at, zeros elsewhere."""
         function = (weft.max_unpool1d, weft.max_unpool2d, weft.max_unpool3d)[self.rank - 1]
