@@ -16,11 +16,11 @@ from weft.ops.batching import batch_leading
 from weft.ops.conv.kernel import Ints, Padding, pad_array
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Array, Attrs, Sample, Tensor, no_gradient
+from weft.ops.op import Array, Sample, Tensor, no_gradient
 from weft.ops.samples import int_array, rng
 from weft.ops.size import filled, positions
 from weft.ops.view.primitives import reshape
-from weft.ops.windows import pooled_type, reduce_windows, window_positions
+from weft.ops.windows import pooled_type, reduce_windows, tap_key, window_attrs, window_positions
 
 # The largest element of each window, and where it is
 
@@ -37,10 +37,6 @@ def _max_type(x: TensorType, **attrs: Any) -> TensorType:
 
 def _max_pool(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
     return reduce_windows(np.maximum, x, kernel, stride, padding, dilation, _lowest(x.dtype))
-
-
-def _along(axis: int, rank: int, start: int, count: int, step: int) -> tuple[Any, ...]:
-    return (..., slice(start, start + (count - 1) * step + 1, step), *(slice(None),) * (rank - 1 - axis))
 
 
 def _max_indices(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Array:
@@ -60,7 +56,7 @@ def _max_indices(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dila
     narrow = np.min_scalar_type(max(kernel))
     for axis in reversed(range(rank)):
         keys = [
-            _along(axis, rank, tap * dilation[axis], counts[axis], stride[axis])
+            tap_key(axis, rank, tap * dilation[axis], counts[axis], stride[axis])
             for tap in range(kernel[axis])
         ]
         best = values[keys[0]].copy()
@@ -119,11 +115,6 @@ def _max_vjp(g: Tensor, x: Tensor, kernel: Ints, stride: Ints, padding: Padding,
 def _max_jvp(primals: Sequence[Tensor], tangents: Sequence[Tensor], out: Tensor, **attrs: Any) -> Tensor:
     tangent, rows, flat = _at_places(tangents[0], max_indices(primals[0], **attrs), len(attrs["kernel"]))
     return reshape(gather_nd(tangent, rows, flat), shape=out.shape)
-
-
-def window_attrs(kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Attrs:
-    """The attributes of an op on windows."""
-    return {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
 
 
 def separated(shape: Shape) -> Array:

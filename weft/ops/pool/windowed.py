@@ -20,14 +20,14 @@ from weft.ops.complex import absolute
 from weft.ops.conv.kernel import Ints, output_size
 from weft.ops.conv.layers import per_axis
 from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
-from weft.ops.pool.maximum import max_indices, max_values, separated, window_attrs
+from weft.ops.pool.maximum import max_indices, max_values, separated
 from weft.ops.public import example
 from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast
 from weft.ops.size import positions
 from weft.ops.variants import of_ranks
 from weft.ops.view.primitives import permute, reshape
-from weft.ops.windows import overlap_add, window_positions, window_sum, windows
+from weft.ops.windows import overlap_add, window_attrs, window_positions, window_sum, windows
 
 # From the user's arguments to attributes
 
