@@ -222,16 +222,13 @@ def layer_norm(
     whole=("x",),
     precision="high",
 )
+@example("(weft.tensor([[1.0, 7.0]]), 2) -> tensor([[0.2000, 1.4000]])")
 def rms_norm(
     x: Tensor, normalized_shape: ShapeLike, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """x divided by the root of its mean square over the last axes, times a weight.
 
     ``eps`` is added to the mean square; by default it is the smallest step from 1 in x's dtype.
-
-    >>> import weft
-    >>> weft.rms_norm(weft.tensor([[1.0, 7.0]]), 2)
-    tensor([[0.2000, 1.4000]])
     """
     x = as_real("rms_norm", x)
     axes = _normalized_axes("rms_norm", x, normalized_shape, weight)

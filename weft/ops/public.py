@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from inspect import cleandoc
 from typing import Any, NamedTuple, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,7 +50,7 @@ def example(text: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         call = f"weft.{function.__name__}{text}" if text.startswith("(") else text
-        function.__doc__ = f"{function.__doc__}{example_text(call)}"
+        function.__doc__ = cleandoc(function.__doc__ or "") + example_text(call)
         return function
 
     return add

@@ -180,14 +180,11 @@ def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Ten
         Sample((np.array([1.0, np.nan, 2.0]),), {"q": 0.5}, smooth=False),
     ]
 )
+@example("(weft.tensor([0.0, 1.0, 2.0, 3.0]), 0.5) -> tensor(1.5000)")
 def quantile(x: Tensor, /, q: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The value below which a part q (0 to 1) of the elements over axes lies, between two by interpolation.
 
     Several q make a new first axis.
-
-    >>> import weft
-    >>> weft.quantile(weft.tensor([0.0, 1.0, 2.0, 3.0]), 0.5)
-    tensor(1.5000)
     """
     x = as_floating(x)
     axes = normalize_axes("quantile", axis, x.ndim)

@@ -159,13 +159,10 @@ slogdet_parts = primitive(
 
 
 @public
+@example("weft.linalg.slogdet(weft.tensor([[-1.0, 0.0], [0.0, 1.0]])).sign -> tensor(-1.)")
 def slogdet(x: Tensor, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value, where itself would overflow.
 
     Of a singular matrix they are 0 and minus infinity, and have no gradient.
-
-    >>> import weft
-    >>> weft.linalg.slogdet(weft.tensor([[-1.0, 0.0], [0.0, 1.0]])).sign
-    tensor(-1.)
     """
     return SlogdetResult(*slogdet_parts(*floating("slogdet", x)))

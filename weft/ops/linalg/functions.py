@@ -121,15 +121,12 @@ pseudo_inverse = primitive(
 
 
 @public
+@example("weft.linalg.pinv(weft.tensor([[2.0], [0.0]])) -> tensor([[0.5000, 0.0000]])")
 def pinv(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse; singular values below ``rtol`` times the largest count as 0.
 
     rtol is by default the larger of the matrix's sizes times the rounding unit. The gradient holds where
     small changes do not change the rank.
-
-    >>> import weft
-    >>> weft.linalg.pinv(weft.tensor([[2.0], [0.0]]))
-    tensor([[0.5000, 0.0000]])
     """
     (x,) = floating("pinv", x)
     check_matrix("pinv", type_of(x))

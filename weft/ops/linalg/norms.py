@@ -14,6 +14,7 @@ from weft.ops.linalg.common import check_square, floating, well_conditioned
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
 from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import max, min, sum
 from weft.ops.samples import real_array
 from weft.ops.vector_norm import vector_norm
@@ -37,15 +38,12 @@ def _matrix_samples() -> list[Sample]:
 
 
 @composite(samples=_matrix_samples)
+@example("weft.linalg.matrix_norm(weft.tensor([[1.0, -7.0], [2.0, 3.0]]), ord=1) -> tensor(10.)")
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of matrices: "fro" (Frobenius), "nuc" (nuclear), 1, -1, 2, -2, inf or -inf.
 
     2 and -2 are the largest and smallest singular value, "nuc" is their sum; 1 and -1 are the largest and
     smallest sum of absolute values in a column, inf and -inf in a row.
-
-    >>> import weft
-    >>> weft.linalg.matrix_norm(weft.tensor([[1.0, -7.0], [2.0, 3.0]]), ord=1)
-    tensor(10.)
     """
     (x,) = floating("matrix_norm", x)
     if x.ndim < 2:
@@ -127,15 +125,12 @@ def _cond_samples() -> list[Sample]:
 
 
 @composite("linalg_cond", samples=_cond_samples)
+@example("weft.linalg.cond(weft.tensor([[1.0, 0.0], [0.0, 4.0]])) -> tensor(4.)")
 def cond(x: Tensor, /, p: Tensor | None = None) -> Tensor:
     """The condition number: the largest singular value over the smallest, infinite for a singular matrix.
 
     With p = -2 it is the inverse of that. With the p of another ``matrix_norm`` it is the norm times that of
     the inverse, and matrices must be invertible.
-
-    >>> import weft
-    >>> weft.linalg.cond(weft.tensor([[1.0, 0.0], [0.0, 4.0]]))
-    tensor(4.)
     """
     (x,) = floating("cond", x)
     if p is None or p in (2, -2):

@@ -95,14 +95,11 @@ def _multi_dot_samples() -> list[Sample]:
 
 
 @composite(samples=_multi_dot_samples, sampled=lambda *arrays: multi_dot(arrays))  # type: ignore[has-type]
+@example("weft.linalg.multi_dot([weft.ones((2, 3)), weft.ones((3, 4)), weft.ones(4)]) -> tensor([12., 12.])")
 def multi_dot(arrays: Sequence[Any], /) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
 
     The first and the last may be vectors.
-
-    >>> import weft
-    >>> weft.linalg.multi_dot([weft.ones((2, 3)), weft.ones((3, 4)), weft.ones(4)])
-    tensor([12., 12.])
     """
     arrays = list(arrays)
     if not arrays:

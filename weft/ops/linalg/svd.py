@@ -165,16 +165,13 @@ singular_values = primitive(
 
 
 @public
+@example("weft.linalg.svd(weft.tensor([[3.0, 0.0], [0.0, 4.0]])).S -> tensor([4., 3.])")
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``x = U @ diag(S) @ Vh``, singular values descending.
 
     With ``full_matrices`` U and Vh are square, else they have as many columns and rows as there are
     singular values. Gradients by U and Vh hold for functions that do not depend on the choice of phases
     (nor on that of the additional vectors), and where all singular values differ.
-
-    >>> import weft
-    >>> weft.linalg.svd(weft.tensor([[3.0, 0.0], [0.0, 4.0]])).S
-    tensor([4., 3.])
     """
     return SVDResult(*svd_decompose(*floating("svd", x), full_matrices=bool(full_matrices)))
 

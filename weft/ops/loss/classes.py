@@ -111,6 +111,7 @@ def _entropy_samples() -> list[Sample]:
 
 
 @composite(samples=_entropy_samples, whole=("x", "target"), precision="high")
+@example("(weft.tensor([[0.0, 0.0], [0.0, 100.0]]), weft.tensor([0, 1])) -> tensor(0.3466)")
 def cross_entropy(
     x: Tensor,
     target: Tensor,
@@ -128,10 +129,6 @@ def cross_entropy(
         ignore_index: a class number that does not count.
         reduction: "mean", "sum" or "none".
         label_smoothing: the share of the target that is spread over all classes.
-
-    >>> import weft
-    >>> weft.cross_entropy(weft.tensor([[0.0, 0.0], [0.0, 100.0]]), weft.tensor([0, 1]))
-    tensor(0.3466)
     """
     if not 0 <= label_smoothing <= 1:
         raise DomainError("cross_entropy", f"label_smoothing must be in 0..1, got {label_smoothing}")

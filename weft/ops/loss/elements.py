@@ -254,6 +254,7 @@ _HALF_LOG_TAU = 0.5 * _log(2 * pi)
     ],
     precision="high",
 )
+@example("(weft.tensor([0.0]), weft.tensor([2.0])) -> tensor(1.)")
 def poisson_nll_loss(
     x: Tensor,
     target: Tensor,
@@ -265,10 +266,6 @@ def poisson_nll_loss(
     """The negative log-likelihood of counts under a Poisson distribution whose (log) rate is x.
 
     With ``full`` the term that depends on the target alone is added, by Stirling's formula.
-
-    >>> import weft
-    >>> weft.poisson_nll_loss(weft.tensor([0.0]), weft.tensor([2.0]))
-    tensor(1.)
     """
     x, target = paired("poisson_nll_loss", x, target)
     losses = exp(x) - target * x if log_input else x - target * log(x + eps)
@@ -290,16 +287,13 @@ def poisson_nll_loss(
     ],
     precision="high",
 )
+@example("(weft.zeros(2), weft.ones(2), weft.ones(2)) -> tensor(0.5000)")
 def gaussian_nll_loss(
     x: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
     """The negative log-likelihood of targets under normal distributions with means x and variances.
 
     Variances below ``eps`` count as ``eps``; with ``full`` the constant term is added.
-
-    >>> import weft
-    >>> weft.gaussian_nll_loss(weft.zeros(2), weft.ones(2), weft.ones(2))
-    tensor(0.5000)
     """
     x, target = paired("gaussian_nll_loss", x, target)
     if not eps > 0:

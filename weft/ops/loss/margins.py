@@ -312,14 +312,11 @@ def multilabel_soft_margin_loss(
     ],
     precision="high",
 )
+@example("(weft.tensor([[0.0, 0.5, 1.0]]), weft.tensor([[2, -1, 0]])) -> tensor(0.1667)")
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """How far the scores of several target classes are from being above every other by 1, over x (N, C).
 
     A target (N, C) lists classes; the first -1 ends the list.
-
-    >>> import weft
-    >>> weft.multilabel_margin_loss(weft.tensor([[0.0, 0.5, 1.0]]), weft.tensor([[2, -1, 0]]))
-    tensor(0.1667)
     """
     if x.ndim not in (1, 2) or target.shape != x.shape:
         raise ShapeError(
