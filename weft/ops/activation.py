@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import float32
-from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DomainError, ShapeError
 from weft.ops import exponent, gaussian
@@ -22,7 +21,7 @@ from weft.ops.exponential import exp, expm1, sigmoid
 from weft.ops.families import elementwise
 from weft.ops.logarithm import log1p_of_positive
 from weft.ops.op import Array, Operand, Sample, Tensor, composite, type_of
-from weft.ops.public import example
+from weft.ops.public import example, published
 from weft.ops.samples import call, joined, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value
 from weft.ops.select import same_dtype, select, weight
@@ -167,8 +166,7 @@ def _number(op: str, name: str, value: Operand) -> float:
     return value
 
 
-@public
-@example("(weft.tensor([-1.0, 0.0, 2.0])) -> tensor([0., 0., 2.])")
+@published("(weft.tensor([-1.0, 0.0, 2.0])) -> tensor([0., 0., 2.])")
 def relu(x: Tensor, /) -> Tensor:
     """The positive part: x where it is above 0, else 0."""
     return rectify(x)
@@ -219,8 +217,7 @@ def threshold(x: Tensor, /, threshold: float, value: float) -> Tensor:
     return select(x > threshold, x, np.asarray(value, x.dtype))
 
 
-@public
-@example("(weft.tensor([-2.0, 0.5, 2.0])) -> tensor([-1.0000,  0.5000,  1.0000])")
+@published("(weft.tensor([-2.0, 0.5, 2.0])) -> tensor([-1.0000,  0.5000,  1.0000])")
 def hardtanh(x: Tensor, /, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x cut to a range; outside of it and on its ends the gradient is 0."""
     low, high = _number("hardtanh", "min_val", min_val), _number("hardtanh", "max_val", max_val)
@@ -233,8 +230,7 @@ def hardtanh(x: Tensor, /, min_val: float = -1.0, max_val: float = 1.0) -> Tenso
 # Exponential and smooth
 
 
-@public
-@example("(weft.tensor([-1.0, 2.0])) -> tensor([-0.6321,  2.0000])")
+@published("(weft.tensor([-1.0, 2.0])) -> tensor([-0.6321,  2.0000])")
 def elu(x: Tensor, /, alpha: float = 1.0) -> Tensor:
     """x where it is above 0, else ``alpha * (exp(x) - 1)``."""
     x = as_floating(x)

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, kind
-from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Op, Operand, Tensor, no_gradient
-from weft.ops.public import Public, example
+from weft.ops.public import Public, published
 from weft.ops.samples import booleans, integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
 from weft.ops.select import cast, select, weight
@@ -328,8 +327,7 @@ nextafter = elementwise(
 # Functions of these
 
 
-@public
-@example("(weft.tensor([-2.0, 0.5, 3.0]), min=-1.0, max=1.0) -> tensor([-1.0000,  0.5000,  1.0000])")
+@published("(weft.tensor([-2.0, 0.5, 3.0]), min=-1.0, max=1.0) -> tensor([-1.0000,  0.5000,  1.0000])")
 def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Each element moved to the nearest end of the range from ``min`` to ``max``; either may be left out.
 

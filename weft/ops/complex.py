@@ -17,7 +17,7 @@ from weft.base.public import public
 from weft.ir.types import TensorType
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Op, Sample, Tensor
-from weft.ops.public import Public, example
+from weft.ops.public import Public, published
 from weft.ops.samples import complex_array, integers, joined, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
 from weft.ops.select import select, zeros_like
@@ -205,15 +205,13 @@ angle: Op = elementwise(
 # The public functions take real numbers too
 
 
-@public
-@example("(weft.tensor([1 + 2j, 3 - 4j])) -> tensor([1., 3.])")
+@published("(weft.tensor([1 + 2j, 3 - 4j])) -> tensor([1., 3.])")
 def real(x: Tensor, /) -> Tensor:
     """The real part."""
     return real_part(x) if kind(x.dtype) == "c" else x
 
 
-@public
-@example("(weft.tensor([1 + 2j, 3 - 4j])) -> tensor([ 2., -4.])")
+@published("(weft.tensor([1 + 2j, 3 - 4j])) -> tensor([ 2., -4.])")
 def imag(x: Tensor, /) -> Tensor:
     """The imaginary part; zero of a real number."""
     return imaginary_part(x) if kind(x.dtype) == "c" else x * 0
@@ -230,8 +228,7 @@ def conj(x: Tensor, /) -> Tensor:
     return conjugate(x) if kind(x.dtype) == "c" else x
 
 
-@public
-@example("(weft.tensor([1.0, 3.0]), weft.tensor([2.0, -4.0])) -> tensor([1.+2.j, 3.-4.j])")
+@published("(weft.tensor([1.0, 3.0]), weft.tensor([2.0, -4.0])) -> tensor([1.+2.j, 3.-4.j])")
 def complex(real: Tensor, imag: Tensor, /) -> Tensor:
     """Complex numbers from their real and imaginary parts."""
     return make_complex(real, imag)

@@ -23,7 +23,6 @@ from weft.base.dtypes import (
     kind,
     real_dtype,
 )
-from weft.base.public import public
 from weft.base.shapes import Shape, normalize_axes, normalize_axis
 from weft.base.size_bounds import positive, size_min, surely_less
 from weft.base.sizes import Size, is_known
@@ -34,7 +33,7 @@ from weft.ops.compare import equal, logical_or
 from weft.ops.complex import conj
 from weft.ops.families import linear
 from weft.ops.op import Array, Op, Sample, Samples, Tensor, composite, type_of
-from weft.ops.public import example, example_text
+from weft.ops.public import example, example_text, published
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select
 from weft.ops.size import count_to
@@ -288,8 +287,7 @@ fft, ifft = variants(
 )
 
 
-@public
-@example("weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0, 4.0])).real -> tensor([10., -2., -2.])")
+@published("weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0, 4.0])).real -> tensor([10., -2., -2.])")
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The Fourier transform of real numbers: the ``n // 2 + 1`` frequencies that are not negative."""
     axis, norm = normalize_axis("rfft", axis, x.ndim), _norm("rfft", norm)
@@ -297,8 +295,7 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "bac
     return real_transform(x, axis=axis, norm=norm)
 
 
-@public
-@example("weft.fft.irfft(weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0])), n=3) -> tensor([1., 2., 3.])")
+@published("weft.fft.irfft(weft.fft.rfft(weft.tensor([1.0, 2.0, 3.0])), n=3) -> tensor([1., 2., 3.])")
 def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The inverse of ``rfft``: n real numbers, by default an even number of them."""
     return _half_to_real("irfft", x, n, axis, _norm("irfft", norm))
@@ -311,15 +308,13 @@ def _half_to_real(op: str, x: Tensor, n: int | None, axis: int, norm: str) -> Te
     return real_inverse_transform(x, axis=axis, n=length, norm=norm)
 
 
-@public
-@example("weft.fft.hfft(weft.tensor([1.0, 2.0, 3.0])) -> tensor([ 8., -2.,  0., -2.])")
+@published("weft.fft.hfft(weft.tensor([1.0, 2.0, 3.0])) -> tensor([ 8., -2.,  0., -2.])")
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The Fourier transform, real, of half a signal that is Hermitian: ``x[-k] = conj(x[k])``."""
     return _half_to_real("hfft", conj(x), n, axis, SWAPPED[_norm("hfft", norm)])
 
 
-@public
-@example("weft.fft.ihfft(weft.tensor([8.0, -2.0, 0.0, -2.0])).real -> tensor([1., 2., 3.])")
+@published("weft.fft.ihfft(weft.tensor([8.0, -2.0, 0.0, -2.0])).real -> tensor([1., 2., 3.])")
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """The inverse of ``hfft``: half of the Hermitian signal with a real spectrum."""
     x = _as_real("ihfft", x)

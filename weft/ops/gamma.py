@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import default_float, float64, kind
-from weft.base.public import public
 from weft.errors import DomainError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.families import elementwise, primitive
 from weft.ops.op import Array, Op, Sample, Tensor
-from weft.ops.public import Public, example
+from weft.ops.public import Public, published
 from weft.ops.samples import real_array, reals
 from weft.ops.scalar import NUMPY, Choose, ScalarEmitter, Value, by_selecting, kernel, polynomial, rational
 from weft.ops.select import cast, select
@@ -240,8 +239,7 @@ polygamma_op: Op = primitive(
 )
 
 
-@public
-@example("(1, weft.tensor([1.0, 2.0])) -> tensor([1.6449, 0.6449])")
+@published("(1, weft.tensor([1.0, 2.0])) -> tensor([1.6449, 0.6449])")
 def polygamma(n: int, x: Tensor, /) -> Tensor:
     """The n-th derivative of the digamma function."""
     if not isinstance(n, int) or n < 0:

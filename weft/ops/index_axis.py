@@ -21,7 +21,7 @@ from weft.ops.batching import move_axis
 from weft.ops.compare import equal
 from weft.ops.index import gather_nd, index_with, scatter_add_nd, scatter_nd
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
-from weft.ops.public import example
+from weft.ops.public import example, published
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
 from weft.ops.size import count_to, positions
@@ -197,8 +197,7 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
 composite("gather_axis", samples=_along_samples)(lambda x, index, axis: gather(x, axis, index))
 
 
-@public
-@example("(weft.zeros(3), 0, weft.tensor([0, 2, 0]), weft.tensor([1.0, 2.0, 3.0])) -> tensor([4., 0., 2.])")
+@published("(weft.zeros(3), 0, weft.tensor([0, 2, 0]), weft.tensor([1.0, 2.0, 3.0])) -> tensor([4., 0., 2.])")
 def scatter_add(x: Tensor, axis: int, index: Tensor, src: Tensor) -> Tensor:
     """x with each element of ``src`` added at its own place but for ``axis``, where the index says which."""
     index, where = _same_rank("scatter_add", x, index, axis)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from inspect import cleandoc
 from typing import Any, NamedTuple, TypeVar
 
+from weft.base.public import public
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -54,3 +56,9 @@ def example(text: str) -> Callable[[F], F]:
         return function
 
     return add
+
+
+def published(text: str) -> Callable[[F], F]:
+    """Make a function public, with an example."""
+    add = example(text)
+    return lambda function: public(add(function))

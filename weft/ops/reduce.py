@@ -31,7 +31,7 @@ from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, not_equal
 from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Op, Sample, Tensor, no_gradient, type_of
-from weft.ops.public import example
+from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, weight
 from weft.ops.size import filled
@@ -123,8 +123,7 @@ reduce_sum: Op = linear(
 )
 
 
-@public
-@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([4., 6.])")
+@published("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([4., 6.])")
 def sum(x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
     """The sum over axes; small integers are summed in int64 or uint64."""
     x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
@@ -205,8 +204,7 @@ reduce_prod: Op = primitive(
 )
 
 
-@public
-@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([3., 8.])")
+@published("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([3., 8.])")
 def prod(
     x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
@@ -267,15 +265,13 @@ def _checked_extreme(op: Op, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     return op(x, axes=axes, keepdims=bool(keepdims))
 
 
-@public
-@example("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([2., 3.])")
+@published("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([2., 3.])")
 def max(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The largest element over axes; the gradient is shared by equal ones."""
     return _checked_extreme(reduce_max, x, axis, keepdims)
 
 
-@public
-@example("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([1., 0.])")
+@published("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([1., 0.])")
 def min(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The smallest element over axes; the gradient is shared by equal ones."""
     return _checked_extreme(reduce_min, x, axis, keepdims)
@@ -311,22 +307,19 @@ reduce_any = _truth("any", np.logical_or, "or_")
 reduce_all = _truth("all", np.logical_and, "and_")
 
 
-@public
-@example("(weft.tensor([[0, 1], [0, 0]]), axis=1) -> tensor([ True, False])")
+@published("(weft.tensor([[0, 1], [0, 0]]), axis=1) -> tensor([ True, False])")
 def any(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Whether some element over axes is true, that is not zero."""
     return reduce_any(x, axes=normalize_axes("any", axis, x.ndim), keepdims=bool(keepdims))
 
 
-@public
-@example("(weft.tensor([[1, 1], [0, 1]]), axis=1) -> tensor([ True, False])")
+@published("(weft.tensor([[1, 1], [0, 1]]), axis=1) -> tensor([ True, False])")
 def all(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Whether all elements over axes are true, that is not zero."""
     return reduce_all(x, axes=normalize_axes("all", axis, x.ndim), keepdims=bool(keepdims))
 
 
-@public
-@example("(weft.tensor([[0, 1], [2, 3]]), axis=1) -> tensor([1, 2])")
+@published("(weft.tensor([[0, 1], [2, 3]]), axis=1) -> tensor([1, 2])")
 def count_nonzero(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The number of elements over axes that are not zero."""
     hit = cast(not_equal(x, np.zeros((), x.dtype)), dtype=int64)

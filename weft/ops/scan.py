@@ -17,7 +17,7 @@ from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, composite, no_gradient, type_of
-from weft.ops.public import example
+from weft.ops.public import example, published
 from weft.ops.reduce import widened
 from weft.ops.samples import call, complex_array, int_array, joined, real_array
 from weft.ops.select import cast, need_real, same_dtype
@@ -141,8 +141,7 @@ def cumulative_sum(
     return _with_initial(running_sum(x, axis=index, reverse=False), index, 0, include_initial)
 
 
-@public
-@example("(weft.tensor([1, 2, 3])) -> tensor([1, 2, 6])")
+@published("(weft.tensor([1, 2, 3])) -> tensor([1, 2, 6])")
 def cumulative_prod(
     x: Tensor, /, axis: int | None = None, *, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Tensor:

@@ -18,7 +18,6 @@ from weft.base.dtypes import (
     result_dtype,
     scalar_dtype,
 )
-from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
@@ -26,7 +25,7 @@ from weft.ops.batching import batch_elementwise, batch_leading
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, TensorLike, Typed, WeakNumber, no_gradient
-from weft.ops.public import example
+from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.size import filled
 
@@ -68,8 +67,9 @@ select: Op = linear(
 )
 
 
-@public
-@example("(weft.tensor([True, False]), weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0])) -> tensor([1., 4.])")
+@published(
+    "(weft.tensor([True, False]), weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0])) -> tensor([1., 4.])"
+)
 def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
     """Elements of ``x1`` where ``condition`` holds, else of ``x2``."""
     x1, x2 = same_dtype("where", x1, x2)

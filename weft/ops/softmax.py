@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DTypeLike, as_dtype, kind
-from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
@@ -16,7 +15,7 @@ from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.exponential import exp, log
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite
-from weft.ops.public import example
+from weft.ops.public import example, published
 from weft.ops.reduce import reduce_max, reduce_sum
 from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast, in_dtype, in_single
@@ -120,16 +119,14 @@ def _prepared(op: str, x: Tensor, dtype: DTypeLike | None) -> Tensor:
     return as_real(op, x)
 
 
-@public
-@example("(weft.tensor([1000.0, 1000.0])) -> tensor([0.5000, 0.5000])")
+@published("(weft.tensor([1000.0, 1000.0])) -> tensor([0.5000, 0.5000])")
 def softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
     """Exponentials of x divided by their sum along an axis: positive numbers that sum to 1."""
     x = _prepared("softmax", x, dtype)
     return softmax_op(x, axis=normalize_axis("softmax", axis, x.ndim))
 
 
-@public
-@example("(weft.tensor([0.0, 1000.0])) -> tensor([-1000.,     0.])")
+@published("(weft.tensor([0.0, 1000.0])) -> tensor([-1000.,     0.])")
 def log_softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
     """The logarithm of ``softmax``, without underflow."""
     x = _prepared("log_softmax", x, dtype)

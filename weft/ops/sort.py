@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float32, int64
-from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
@@ -19,7 +18,7 @@ from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
-from weft.ops.public import example
+from weft.ops.public import example, published
 from weft.ops.samples import call, int_array, joined, real_array
 from weft.ops.select import need_real, same_dtype, select
 from weft.ops.view.primitives import reshape
@@ -95,16 +94,14 @@ sort_axis: Op = primitive(
 )
 
 
-@public
-@example("(weft.tensor([3, 1, 2]), descending=True) -> tensor([3, 2, 1])")
+@published("(weft.tensor([3, 1, 2]), descending=True) -> tensor([3, 2, 1])")
 def sort(x: Tensor, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements in order along an axis."""
     need_real("sort", x)
     return sort_axis(x, axis=normalize_axis("sort", axis, x.ndim), descending=bool(descending))
 
 
-@public
-@example("(weft.tensor([3, 1, 2])) -> tensor([1, 2, 0])")
+@published("(weft.tensor([3, 1, 2])) -> tensor([1, 2, 0])")
 def argsort(x: Tensor, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices that put the elements in order along an axis; equal ones stay in their order."""
     need_real("argsort", x)
@@ -236,8 +233,7 @@ search_sorted: Op = primitive(
 )
 
 
-@public
-@example('(weft.tensor([1, 3, 5]), weft.tensor([3, 4]), side="right") -> tensor([2, 2])')
+@published('(weft.tensor([1, 3, 5]), weft.tensor([3, 4]), side="right") -> tensor([2, 2])')
 def searchsorted(
     x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None, right: bool = False
 ) -> Tensor:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, default_float, float16, float32, int64, kind
-from weft.base.public import public
 from weft.base.shapes import Axes, normalize_axes, reduce_shape, size_of
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, DtypeError
@@ -19,7 +18,7 @@ from weft.ops.exponential import exp, log, sqrt
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.op import Op, Sample, Tensor, composite, type_of
-from weft.ops.public import example
+from weft.ops.public import example, published
 from weft.ops.reduce import need_elements, reduce_any, reduce_max, reduce_sum, restore
 from weft.ops.rounding import ceil, floor
 from weft.ops.samples import complex_array, real_array
@@ -160,8 +159,7 @@ log_sum_exp: Op = primitive(
 )
 
 
-@public
-@example("(weft.tensor([1000.0, 1000.0])) -> tensor(1000.6932)")
+@published("(weft.tensor([1000.0, 1000.0])) -> tensor(1000.6932)")
 def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials over axes, without overflow."""
     x = as_floating(x)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.base.dtypes import bool_, int64, kind, real_dtype
-from weft.base.public import public
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
 from weft.ops.compare import equal, logical_or
@@ -26,7 +25,7 @@ from weft.ops.linalg.kernels import cofactor_matrix
 from weft.ops.linalg.svd import svd_decompose
 from weft.ops.linalg.systems import invert
 from weft.ops.op import Array, Op, Sample, Tensor, type_of
-from weft.ops.public import example
+from weft.ops.public import published
 from weft.ops.reduce import prod
 from weft.ops.samples import real_array
 from weft.ops.select import select
@@ -115,8 +114,7 @@ cofactors: Op = primitive(
 )
 
 
-@public
-@example("weft.linalg.det(weft.tensor([[3.0, 1.0], [2.0, 4.0]])) -> tensor(10.)")
+@published("weft.linalg.det(weft.tensor([[3.0, 1.0], [2.0, 4.0]])) -> tensor(10.)")
 def det(x: Tensor, /) -> Tensor:
     """The determinant."""
     return determinant(*floating("det", x))
@@ -158,8 +156,7 @@ slogdet_parts = primitive(
 )
 
 
-@public
-@example("weft.linalg.slogdet(weft.tensor([[-1.0, 0.0], [0.0, 1.0]])).sign -> tensor(-1.)")
+@published("weft.linalg.slogdet(weft.tensor([[-1.0, 0.0], [0.0, 1.0]])).sign -> tensor(-1.)")
 def slogdet(x: Tensor, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value, where itself would overflow.
 

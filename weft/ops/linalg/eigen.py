@@ -33,7 +33,7 @@ from weft.ops.linalg.common import (
 )
 from weft.ops.linalg.systems import solve_system
 from weft.ops.op import Array, Sample, Tensor, type_of
-from weft.ops.public import example
+from weft.ops.public import published
 from weft.ops.samples import real_array
 from weft.ops.select import cast
 from weft.ops.view.padding import diag_embed, diagonal
@@ -136,8 +136,7 @@ def eigh(x: Tensor, /) -> EighResult:
     return EighResult(*eigh_decompose(*floating("eigh", x)))
 
 
-@public
-@example("weft.linalg.eigvalsh(weft.tensor([[2.0, 1.0], [1.0, 2.0]])) -> tensor([1., 3.])")
+@published("weft.linalg.eigvalsh(weft.tensor([[2.0, 1.0], [1.0, 2.0]])) -> tensor([1., 3.])")
 def eigvalsh(x: Tensor, /) -> Tensor:
     """The eigenvalues of a Hermitian matrix, ascending."""
     return hermitian_eigenvalues(*floating("eigvalsh", x))

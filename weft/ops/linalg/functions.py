@@ -24,7 +24,7 @@ from weft.ops.linalg.kernels import exponential
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
-from weft.ops.public import example
+from weft.ops.public import example, published
 from weft.ops.reduce import max, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select, zeros_like
@@ -120,8 +120,7 @@ pseudo_inverse = primitive(
 )
 
 
-@public
-@example("weft.linalg.pinv(weft.tensor([[2.0], [0.0]])) -> tensor([[0.5000, 0.0000]])")
+@published("weft.linalg.pinv(weft.tensor([[2.0], [0.0]])) -> tensor([[0.5000, 0.0000]])")
 def pinv(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse; singular values below ``rtol`` times the largest count as 0.
 

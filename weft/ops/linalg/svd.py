@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import kind, real_dtype
-from weft.base.public import public
 from weft.base.size_bounds import size_min
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
@@ -32,7 +31,7 @@ from weft.ops.linalg.common import (
 )
 from weft.ops.linalg.factorisations import fold_complement
 from weft.ops.op import Array, Sample, Tensor, type_of
-from weft.ops.public import example
+from weft.ops.public import published
 from weft.ops.samples import real_array
 from weft.ops.select import select
 from weft.ops.view.padding import diag_embed, diagonal
@@ -164,8 +163,7 @@ singular_values = primitive(
 )
 
 
-@public
-@example("weft.linalg.svd(weft.tensor([[3.0, 0.0], [0.0, 4.0]])).S -> tensor([4., 3.])")
+@published("weft.linalg.svd(weft.tensor([[3.0, 0.0], [0.0, 4.0]])).S -> tensor([4., 3.])")
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``x = U @ diag(S) @ Vh``, singular values descending.
 
@@ -176,8 +174,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     return SVDResult(*svd_decompose(*floating("svd", x), full_matrices=bool(full_matrices)))
 
 
-@public
-@example("weft.linalg.svdvals(weft.tensor([[3.0, 0.0], [0.0, 4.0]])) -> tensor([4., 3.])")
+@published("weft.linalg.svdvals(weft.tensor([[3.0, 0.0], [0.0, 4.0]])) -> tensor([4., 3.])")
 def svdvals(x: Tensor, /) -> Tensor:
     """The singular values, descending."""
     return singular_values(*floating("svdvals", x))

@@ -21,7 +21,7 @@ from weft.base.size_bounds import surely_less
 from weft.errors import AxisError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.op import Tensor, type_of
-from weft.ops.public import example
+from weft.ops.public import published
 from weft.ops.view.primitives import broadcast_to as broadcast_op
 from weft.ops.view.primitives import permute
 from weft.ops.view.primitives import reshape as reshape_op
@@ -61,8 +61,7 @@ def _completed_shape(x: Tensor, shape: ShapeLike) -> Ints:
     return out
 
 
-@public
-@example("(weft.ones((2, 3, 4)), 1).shape -> (2, 12)")
+@published("(weft.ones((2, 3, 4)), 1).shape -> (2, 12)")
 def flatten(x: Tensor, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """x with the axes from ``start_axis`` to ``end_axis`` made one."""
     if x.ndim == 0:
@@ -76,8 +75,7 @@ def flatten(x: Tensor, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return reshape_op(x, shape=(*x.shape[:first], middle, *x.shape[last + 1 :]))
 
 
-@public
-@example("(weft.ones((2, 12)), 1, (3, -1)).shape -> (2, 3, 4)")
+@published("(weft.ones((2, 12)), 1, (3, -1)).shape -> (2, 3, 4)")
 def unflatten(x: Tensor, /, axis: int, shape: ShapeLike) -> Tensor:
     """x with one axis made several, of the given sizes; one of them may be -1."""
     index = normalize_axis("unflatten", axis, x.ndim)
@@ -91,8 +89,7 @@ def unflatten(x: Tensor, /, axis: int, shape: ShapeLike) -> Tensor:
     return reshape_op(x, shape=(*x.shape[:index], *parts, *x.shape[index + 1 :]))
 
 
-@public
-@example("(weft.ones((2, 3)), axis=-1).shape -> (2, 3, 1)")
+@published("(weft.ones((2, 3)), axis=-1).shape -> (2, 3, 1)")
 def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
     """x with a new axis of size 1 at each position of ``axis`` in the result."""
     count = len(axis) if isinstance(axis, tuple | list) else 1
@@ -104,8 +101,7 @@ def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
 unsqueeze = expand_dims
 
 
-@public
-@example("(weft.ones((1, 3, 1)), axis=0).shape -> (3, 1)")
+@published("(weft.ones((1, 3, 1)), axis=0).shape -> (3, 1)")
 def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
     """x without the given axes, which must be of size 1; without ``axis``, without all such axes."""
     if axis is None:
@@ -117,22 +113,19 @@ def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
     return reshape_op(x, shape=tuple(s for i, s in enumerate(x.shape) if i not in gone))
 
 
-@public
-@example("(weft.tensor(2.0)) -> tensor([2.])")
+@published("(weft.tensor(2.0)) -> tensor([2.])")
 def atleast_1d(x: Tensor, /) -> Tensor:
     """x with at least one axis."""
     return reshape_op(x, shape=(1,)) if x.ndim == 0 else x
 
 
-@public
-@example("(weft.ones(3)).shape -> (1, 3)")
+@published("(weft.ones(3)).shape -> (1, 3)")
 def atleast_2d(x: Tensor, /) -> Tensor:
     """x with at least two axes; new ones come first."""
     return x if x.ndim >= 2 else reshape_op(x, shape=(*[1] * (2 - x.ndim), *x.shape))
 
 
-@public
-@example("(weft.ones((2, 3))).shape, weft.atleast_3d(weft.ones(3)).shape -> ((2, 3, 1), (1, 3, 1))")
+@published("(weft.ones((2, 3))).shape, weft.atleast_3d(weft.ones(3)).shape -> ((2, 3, 1), (1, 3, 1))")
 def atleast_3d(x: Tensor, /) -> Tensor:
     """x with at least three axes; a matrix gets a last one, a vector one on each side."""
     if x.ndim >= 3:
@@ -167,8 +160,7 @@ def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     return tuple(a if a.shape == shape else broadcast_op(a, shape=shape) for a in arrays)
 
 
-@public
-@example("(weft.ones((3, 1)), -1, 4).shape -> (3, 4)")
+@published("(weft.ones((3, 1)), -1, 4).shape -> (3, 4)")
 def expand(x: Tensor, /, *shape: int | Sequence[int]) -> Tensor:
     """x repeated along axes of size 1 and new leading axes; -1 keeps a size."""
     given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
@@ -183,8 +175,7 @@ def expand(x: Tensor, /, *shape: int | Sequence[int]) -> Tensor:
 # Order of axes
 
 
-@public
-@example("(weft.ones((2, 3, 4)), (2, 0, 1)).shape -> (4, 2, 3)")
+@published("(weft.ones((2, 3, 4)), (2, 0, 1)).shape -> (4, 2, 3)")
 def permute_dims(x: Tensor, /, axes: Axes) -> Tensor:
     """x with its axes in another order."""
     order = tuple(normalize_axis("permute_dims", a, x.ndim) for a in as_ints("permute_dims", "axes", axes))
@@ -193,8 +184,7 @@ def permute_dims(x: Tensor, /, axes: Axes) -> Tensor:
     return permute(x, axes=order)
 
 
-@public
-@example("(weft.ones((2, 3, 4)), 0, 2).shape -> (4, 3, 2)")
+@published("(weft.ones((2, 3, 4)), 0, 2).shape -> (4, 3, 2)")
 def swapaxes(x: Tensor, axis0: int, axis1: int, /) -> Tensor:
     """x with two axes exchanged."""
     a, b = (normalize_axis("swapaxes", axis, x.ndim) for axis in (axis0, axis1))
@@ -206,8 +196,7 @@ def swapaxes(x: Tensor, axis0: int, axis1: int, /) -> Tensor:
 transpose = swapaxes
 
 
-@public
-@example("(weft.ones((5, 2, 3))).shape -> (5, 3, 2)")
+@published("(weft.ones((5, 2, 3))).shape -> (5, 3, 2)")
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """x with its last two axes exchanged."""
     if x.ndim < 2:
@@ -215,8 +204,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
     return permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-@public
-@example("(weft.ones((2, 3, 4)), 0, -1).shape -> (3, 4, 2)")
+@published("(weft.ones((2, 3, 4)), 0, -1).shape -> (3, 4, 2)")
 def moveaxis(x: Tensor, source: PerAxis, destination: PerAxis, /) -> Tensor:
     """x with some axes moved to new positions, the others in their order."""
     sources, targets = ([a] if not isinstance(a, tuple | list) else list(a) for a in (source, destination))

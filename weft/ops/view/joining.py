@@ -15,15 +15,14 @@ from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
 from weft.ops.op import Tensor, composite, type_of, whole
-from weft.ops.public import example
+from weft.ops.public import example, published
 from weft.ops.samples import call, joined
 from weft.ops.size import count_to
 from weft.ops.view.primitives import broadcast_to, join, reshape
 from weft.ops.view.slices import flip_axes, slice_axis
 
 
-@public
-@example("(weft.tensor([[1, 2], [3, 4]])) -> (tensor([1, 2]), tensor([3, 4]))")
+@published("(weft.tensor([[1, 2], [3, 4]])) -> (tensor([1, 2]), tensor([3, 4]))")
 def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of x along an axis, without that axis."""
     index = normalize_axis("unstack", axis, x.ndim)
