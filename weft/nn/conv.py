@@ -118,7 +118,7 @@ class _Forward(_Conv):
         return [(p, p) for p in self.padding]
 
 
-class Conv1d(_Forward, rank=1):
+class Conv1d(_Forward, rank=1, example='(3, 8, 5, padding="same")(weft.ones((2, 3, 9))).shape -> (2, 8, 9)'):
     """A convolution of x (N, C, L), with a weight (out, in / groups, kernel).
 
     Args:
@@ -133,14 +133,10 @@ class Conv1d(_Forward, rank=1):
         padding_mode: "zeros", "reflect", "replicate" or "circular".
         device: of the parameters.
         dtype: of the parameters.
-
-    >>> import weft
-    >>> weft.nn.Conv1d(3, 8, 5, padding="same")(weft.ones((2, 3, 9))).shape
-    (2, 8, 9)
     """
 
 
-class Conv2d(_Forward, rank=2):
+class Conv2d(_Forward, rank=2, example="(3, 8, 3, padding=1)(weft.ones((2, 3, 5, 5))).shape -> (2, 8, 5, 5)"):
     """A convolution of x (N, C, H, W), with a weight (out, in / groups, *kernel).
 
     Args:
@@ -155,21 +151,15 @@ class Conv2d(_Forward, rank=2):
         padding_mode: "zeros", "reflect", "replicate" or "circular".
         device: of the parameters.
         dtype: of the parameters.
-
-    >>> import weft
-    >>> weft.nn.Conv2d(3, 8, 3, padding=1)(weft.ones((2, 3, 5, 5))).shape
-    (2, 8, 5, 5)
     """
 
 
-class Conv3d(_Forward, rank=3):
+class Conv3d(
+    _Forward, rank=3, example="(2, 4, 3, stride=2)(weft.ones((1, 2, 5, 5, 7))).shape -> (1, 4, 2, 2, 3)"
+):
     """A convolution of x (N, C, D, H, W), with a weight (out, in / groups, *kernel).
 
     The arguments are those of ``Conv2d``, with triples instead of pairs.
-
-    >>> import weft
-    >>> weft.nn.Conv3d(2, 4, 3, stride=2)(weft.ones((1, 2, 5, 5, 7))).shape
-    (1, 4, 2, 2, 3)
     """
 
 
@@ -221,7 +211,9 @@ class _Transposed(_Conv):
         return extra
 
 
-class ConvTranspose1d(_Transposed, rank=1):
+class ConvTranspose1d(
+    _Transposed, rank=1, example="(3, 4, 4, stride=2, padding=1)(weft.ones((2, 3, 5))).shape -> (2, 4, 10)"
+):
     """The transpose of ``Conv1d``, with a weight (in, out / groups, kernel).
 
     Args:
@@ -237,10 +229,6 @@ class ConvTranspose1d(_Transposed, rank=1):
         padding_mode: only "zeros".
         device: of the parameters.
         dtype: of the parameters.
-
-    >>> import weft
-    >>> weft.nn.ConvTranspose1d(3, 4, 4, stride=2, padding=1)(weft.ones((2, 3, 5))).shape
-    (2, 4, 10)
     """
 
 

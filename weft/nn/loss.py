@@ -84,7 +84,7 @@ class SmoothL1Loss(
         return weft.smooth_l1_loss(x, target, self.reduction, self.beta)
 
 
-class PoissonNLLLoss(Loss):
+class PoissonNLLLoss(Loss, example="()(weft.tensor([0.0]), weft.tensor([2.0])) -> tensor(1.)"):
     """The negative log-likelihood of counts under a Poisson distribution.
 
     Args:
@@ -92,10 +92,6 @@ class PoissonNLLLoss(Loss):
         full: whether the term that depends on the target alone is added, by Stirling's formula.
         eps: added to a rate before its logarithm is taken.
         reduction: of the elements.
-
-    >>> import weft
-    >>> weft.nn.PoissonNLLLoss()(weft.tensor([0.0]), weft.tensor([2.0]))
-    tensor(1.)
     """
 
     _shown = ("log_input", "full")
@@ -113,17 +109,13 @@ class PoissonNLLLoss(Loss):
         return weft.poisson_nll_loss(x, target, self.log_input, self.full, self.eps, self.reduction)
 
 
-class GaussianNLLLoss(Loss):
+class GaussianNLLLoss(Loss, example="()(weft.zeros(2), weft.ones(2), weft.ones(2)) -> tensor(0.5000)"):
     """The negative log-likelihood of targets under normal distributions.
 
     Args:
         full: whether the constant term is added.
         eps: the least variance that counts.
         reduction: of the elements.
-
-    >>> import weft
-    >>> weft.nn.GaussianNLLLoss()(weft.zeros(2), weft.ones(2), weft.ones(2))
-    tensor(0.5000)
     """
 
     _shown = ("full", "eps")
@@ -173,16 +165,12 @@ class _Weighted(Loss):
         self.register_buffer("weight", weight)
 
 
-class BCELoss(_Weighted):
+class BCELoss(_Weighted, example="()(weft.tensor([0.5]), weft.tensor([1.0])) -> tensor(0.6931)"):
     """Cross entropy of yes or no, of the probabilities of yes.
 
     Args:
         weight: factors of the elements.
         reduction: of the elements.
-
-    >>> import weft
-    >>> weft.nn.BCELoss()(weft.tensor([0.5]), weft.tensor([1.0]))
-    tensor(0.6931)
     """
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
@@ -190,17 +178,13 @@ class BCELoss(_Weighted):
         return weft.binary_cross_entropy(x, target, self.weight, self.reduction)
 
 
-class BCEWithLogitsLoss(_Weighted):
+class BCEWithLogitsLoss(_Weighted, example="()(weft.tensor([0.0]), weft.tensor([1.0])) -> tensor(0.6931)"):
     """Cross entropy of yes or no, of the logits of yes.
 
     Args:
         weight: factors of the elements.
         reduction: of the elements.
         pos_weight: factors of the positive part.
-
-    >>> import weft
-    >>> weft.nn.BCEWithLogitsLoss()(weft.tensor([0.0]), weft.tensor([1.0]))
-    tensor(0.6931)
     """
 
     pos_weight: Any
@@ -217,17 +201,15 @@ class BCEWithLogitsLoss(_Weighted):
         return weft.binary_cross_entropy_with_logits(x, target, reduction=self.reduction, **weights)
 
 
-class NLLLoss(_Weighted):
+class NLLLoss(
+    _Weighted, example="()(weft.log(weft.tensor([[0.5, 0.5]])), weft.tensor([1])) -> tensor(0.6931)"
+):
     """The negative log-likelihood of classes, of log-probabilities (N, C, *S) or (C,).
 
     Args:
         weight: of each class.
         ignore_index: a target that does not count.
         reduction: of the elements; a mean is weighted.
-
-    >>> import weft
-    >>> weft.nn.NLLLoss()(weft.log(weft.tensor([[0.5, 0.5]])), weft.tensor([1]))
-    tensor(0.6931)
     """
 
     def __init__(
@@ -241,7 +223,9 @@ class NLLLoss(_Weighted):
         return weft.nll_loss(x, target, self.weight, self.ignore_index, self.reduction)
 
 
-class CrossEntropyLoss(_Weighted):
+class CrossEntropyLoss(
+    _Weighted, example="()(weft.tensor([[0.0, 0.0]]), weft.tensor([1])) -> tensor(0.6931)"
+):
     """Cross entropy of classes, of logits (N, C, *S) or (C,) and targets that are numbers or probabilities.
 
     Args:
@@ -249,10 +233,6 @@ class CrossEntropyLoss(_Weighted):
         ignore_index: a target that does not count.
         reduction: of the elements; a mean is weighted.
         label_smoothing: how much of the target goes to all classes alike.
-
-    >>> import weft
-    >>> weft.nn.CrossEntropyLoss()(weft.tensor([[0.0, 0.0]]), weft.tensor([1]))
-    tensor(0.6931)
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class SoftMarginLoss(Loss, example="()(weft.tensor([0.0]), weft.tensor([1.0])) -
         return weft.soft_margin_loss(x, target, self.reduction)
 
 
-class MultiMarginLoss(_Margin):
+class MultiMarginLoss(_Margin, example="()(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2])) -> tensor(0.)"):
     """How far the score of the target class is from being above every other by a margin, over x (N, C).
 
     Args:
@@ -75,10 +75,6 @@ class MultiMarginLoss(_Margin):
         margin: that is asked for.
         weight: of each class.
         reduction: of the examples.
-
-    >>> import weft
-    >>> weft.nn.MultiMarginLoss()(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2]))
-    tensor(0.)
     """
 
     weight: Any
@@ -95,14 +91,12 @@ class MultiMarginLoss(_Margin):
         return weft.multi_margin_loss(x, target, self.p, self.margin, self.weight, self.reduction)
 
 
-class MultiLabelMarginLoss(Loss):
+class MultiLabelMarginLoss(
+    Loss, example="()(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([[2, -1, 0]])) -> tensor(0.)"
+):
     """How far the scores of several target classes are from being above every other by 1, over x (N, C).
 
     A target (N, C) lists classes; the first -1 ends the list.
-
-    >>> import weft
-    >>> weft.nn.MultiLabelMarginLoss()(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([[2, -1, 0]]))
-    tensor(0.)
     """
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
@@ -110,16 +104,14 @@ class MultiLabelMarginLoss(Loss):
         return weft.multilabel_margin_loss(x, target, self.reduction)
 
 
-class MultiLabelSoftMarginLoss(Loss):
+class MultiLabelSoftMarginLoss(
+    Loss, example="()(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]])) -> tensor(0.6931)"
+):
     """The mean over classes of the binary cross entropy of logits x (N, C) with labels 0 and 1.
 
     Args:
         weight: of each class.
         reduction: of the examples.
-
-    >>> import weft
-    >>> weft.nn.MultiLabelSoftMarginLoss()(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]]))
-    tensor(0.6931)
     """
 
     weight: Any

@@ -46,7 +46,9 @@ class _MaxPool(_Pool):
         return function(x, *window, self.ceil_mode, self.return_indices)
 
 
-class MaxPool1d(_MaxPool, rank=1):
+class MaxPool1d(
+    _MaxPool, rank=1, example="(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]])) -> tensor([[[3., 2.]]])"
+):
     """The largest value in each window of x (N, C, L).
 
     Args:
@@ -56,10 +58,6 @@ class MaxPool1d(_MaxPool, rank=1):
         dilation: between the elements of a window.
         return_indices: give the places of the largest values too.
         ceil_mode: allow a last window that is not full.
-
-    >>> import weft
-    >>> weft.nn.MaxPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
-    tensor([[[3., 2.]]])
     """
 
 
@@ -121,7 +119,7 @@ class MaxUnpool3d(_MaxUnpool, rank=3):
     """
 
 
-class AvgPool1d(_Pool):
+class AvgPool1d(_Pool, example="(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]])) -> tensor([[[2., 1.]]])"):
     """The mean of each window of x (N, C, L).
 
     Args:
@@ -130,10 +128,6 @@ class AvgPool1d(_Pool):
         padding: zeros on both sides.
         ceil_mode: allow a last window that is not full.
         count_include_pad: whether the zeros of the padding count.
-
-    >>> import weft
-    >>> weft.nn.AvgPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
-    tensor([[[2., 1.]]])
     """
 
     def __init__(
@@ -154,7 +148,7 @@ class AvgPool1d(_Pool):
         return weft.avg_pool1d(x, *window, self.ceil_mode, self.count_include_pad)
 
 
-class AvgPool2d(AvgPool1d, rank=2):
+class AvgPool2d(AvgPool1d, rank=2, example="(2)(weft.ones((1, 3, 8, 8))).shape -> (1, 3, 4, 4)"):
     """The mean of each window of x (N, C, H, W); see ``AvgPool1d``.
 
     Args:
@@ -164,10 +158,6 @@ class AvgPool2d(AvgPool1d, rank=2):
         ceil_mode: allow a last window that is not full.
         count_include_pad: whether the zeros of the padding count.
         divisor_override: divide sums by this number instead.
-
-    >>> import weft
-    >>> weft.nn.AvgPool2d(2)(weft.ones((1, 3, 8, 8))).shape
-    (1, 3, 4, 4)
     """
 
     def __init__(
@@ -211,7 +201,7 @@ class _LPPool(Variant):
         return function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool1d(_LPPool, rank=1):
+class LPPool1d(_LPPool, rank=1, example="(2, 2)(weft.tensor([[[3.0, 4.0]]])) -> tensor([[[5.]]])"):
     """The p-norm of each window of x (N, C, L).
 
     Args:
@@ -219,10 +209,6 @@ class LPPool1d(_LPPool, rank=1):
         kernel_size: of the window.
         stride: from window to window; by default the size of a window.
         ceil_mode: allow a last window that is not full.
-
-    >>> import weft
-    >>> weft.nn.LPPool1d(2, 2)(weft.tensor([[[3.0, 4.0]]]))
-    tensor([[[5.]]])
     """
 
 

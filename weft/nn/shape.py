@@ -106,7 +106,9 @@ class Fold(Variant, example="((4, 4), 2)(weft.ones((1, 12, 9))).shape -> (1, 3, 
         return weft.fold(x, self.output_size, *window)
 
 
-class Upsample(Variant):
+class Upsample(
+    Variant, example="(scale_factor=2)(weft.tensor([[[1.0, 2.0]]])) -> tensor([[[1., 1., 2., 2.]]])"
+):
     """x (N, C, *S) in another size.
 
     Args:
@@ -115,10 +117,6 @@ class Upsample(Variant):
         mode: "nearest", "linear", "bilinear", "bicubic" or "trilinear".
         align_corners: whether the corners of input and output lie on each other.
         recompute_scale_factor: whether the factor is computed again from the rounded size.
-
-    >>> import weft
-    >>> weft.nn.Upsample(scale_factor=2)(weft.tensor([[[1.0, 2.0]]]))
-    tensor([[[1., 1., 2., 2.]]])
     """
 
     _shown = ("size", "scale_factor", "mode", "align_corners")

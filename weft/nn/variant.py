@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import cleandoc
 
 from weft import Tensor
 from weft.nn.module import Module
@@ -26,7 +27,8 @@ class Variant(Module):
         for name, value in own.items():
             setattr(cls, name, staticmethod(value) if callable(value) else value)
         if example:
-            cls.__doc__ = f"{cls.__doc__}{example_text(f'weft.nn.{cls.__name__}{example}')}"
+            call = f"weft.nn.{cls.__name__}{example}"
+            cls.__doc__ = cleandoc(cls.__doc__ or "") + example_text(call)
 
 
 class Elementwise(Variant):
