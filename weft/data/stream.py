@@ -7,7 +7,7 @@ opened again, the rest follows exactly. Nothing in it is data: what a buffer hel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from weft.base.philox import Key
 from weft.data.access import PASSES
@@ -37,38 +37,29 @@ class Stream:
 
 
 class Derived(Stream):
-    """A stream that reads another one."""
+    """A stream that reads another one, and is where that is unless it says otherwise."""
 
     _source: Stream
+
+    def state(self) -> State:
+        return self._source.state()
 
     def close(self) -> None:
         self._source.close()
 
 
-# Steps: what can be computed element by element, in step or ahead of time
+# Steps: what can be computed element by element, in step or ahead of time. A feed is a stream of what is to
+# be computed: the number of an element, and the stretch of another stream that it is made of, or None.
 
 
-class Feed(Protocol):
-    """What is to be computed, one after the other: numbers of elements, and what they are made of."""
-
-    def pull(self) -> tuple[int, Any]:
-        """The next number, and the stretch of a stream that it needs, or None."""
-
-    def state(self) -> State:
-        """Where it is."""
-
-    def close(self) -> None:
-        """End what works for it."""
-
-
-class RangeFeed:
+class RangeFeed(Stream):
     """Numbers of elements that can be had by number."""
 
     def __init__(self, size: int, state: State | None) -> None:
         self._size = size
         self._position: int = state["position"] if state else 0
 
-    def pull(self) -> tuple[int, Any]:
+    def next(self) -> tuple[int, Any]:
         i = self._position
         if i >= self._size:
             raise StopIteration
@@ -78,11 +69,8 @@ class RangeFeed:
     def state(self) -> State:
         return {"position": self._position}
 
-    def close(self) -> None:
-        pass
 
-
-class ChunkFeed:
+class ChunkFeed(Derived):
     """Stretches of a stream, each as long as one element of what is made of them.
 
     Args:
@@ -101,7 +89,7 @@ class ChunkFeed:
         self._position: int = state["position"] if state else 0
         self._ended = False
 
-    def pull(self) -> tuple[int, Any]:
+    def next(self) -> tuple[int, Any]:
         if self._ended:
             raise StopIteration
         elements: list[Element] = []
@@ -119,41 +107,26 @@ class ChunkFeed:
     def state(self) -> State:
         return {"position": self._position, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class ReadFeed:
+class ReadFeed(Derived):
     """Elements of a stream as they are."""
 
     def __init__(self, source: Stream) -> None:
         self._source = source
 
-    def pull(self) -> tuple[int, Any]:
+    def next(self) -> tuple[int, Any]:
         return 0, self._source.next()
 
-    def state(self) -> State:
-        return self._source.state()
 
-    def close(self) -> None:
-        self._source.close()
-
-
-class Steps(Stream):
+class Steps(Derived):
     """Elements computed when they are asked for."""
 
-    def __init__(self, feed: Feed, work: Callable[[int, Any], Element]) -> None:
-        self._feed = feed
+    def __init__(self, feed: Stream, work: Callable[[int, Any], Element]) -> None:
+        self._source = feed
         self._work = work
 
     def next(self) -> Element:
-        return self._work(*self._feed.pull())
-
-    def state(self) -> State:
-        return self._feed.state()
-
-    def close(self) -> None:
-        self._feed.close()
+        return self._work(*self._source.next())
 
 
 # Stages of their own

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, default_float, float16, float32, int64, kind
+from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, default_float, float16, int64, kind
 from weft.base.shapes import Axes, normalize_axes, reduce_shape, size_of
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, DtypeError
@@ -45,11 +45,6 @@ def as_floating(x: Tensor) -> Tensor:
     return cast(x, dtype=default_float()) if kind(x.dtype) in "biu" else x
 
 
-def _wide(x: Tensor) -> Tensor:
-    """Half precision as float32, in which averages are computed."""
-    return cast(x, dtype=float32) if x.dtype in (float16, bfloat16) else x
-
-
 def _narrow(out: Tensor, like: Tensor) -> Tensor:
     return cast(out, dtype=like.dtype) if like.dtype in (float16, bfloat16) else out
 
@@ -67,7 +62,7 @@ def mean(
 ) -> Tensor:
     """The mean over axes."""
     x = as_floating(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
-    return _narrow(_mean(_wide(x), normalize_axes("mean", axis, x.ndim), keepdims), x)
+    return _narrow(_mean(in_single(x), normalize_axes("mean", axis, x.ndim), keepdims), x)
 
 
 @composite(
@@ -82,7 +77,7 @@ def var(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: boo
     tensor(1.)
     """
     x = as_floating(x)
-    return _narrow(_var("var", _wide(x), axis, correction, keepdims), x)
+    return _narrow(_var("var", in_single(x), axis, correction, keepdims), x)
 
 
 def _var(op: str, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> Tensor:
@@ -105,7 +100,7 @@ def _var(op: str, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> T
 def std(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
     """The standard deviation over axes, the square root of ``var``."""
     x = as_floating(x)
-    return _narrow(sqrt(_var("std", _wide(x), axis, correction, keepdims)), x)
+    return _narrow(sqrt(_var("std", in_single(x), axis, correction, keepdims)), x)
 
 
 # Log of a sum of exponentials
