@@ -76,14 +76,7 @@ class _Layer(Module):
         self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool, cache: Any
     ) -> Any:
         found, _ = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=mask,
-            key_padding_mask=padding,
-            need_weights=False,
-            is_causal=is_causal,
-            cache=cache,
+            x, x, x, padding, need_weights=False, attn_mask=mask, is_causal=is_causal, cache=cache
         )
         return self.dropout1(found)
 
@@ -174,13 +167,7 @@ class TransformerDecoderLayer(_Layer):
         self, x: Tensor, memory: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
     ) -> Any:
         found, _ = self.multihead_attn(
-            x,
-            memory,
-            memory,
-            attn_mask=mask,
-            key_padding_mask=padding,
-            need_weights=False,
-            is_causal=is_causal,
+            x, memory, memory, padding, need_weights=False, attn_mask=mask, is_causal=is_causal
         )
         return self.dropout2(found)
 
