@@ -3,6 +3,8 @@
 elementwise   eval, partials, scalar  ->  type rule, vjp, jvp, batching
 linear        type rule, eval, transpose  ->  vjp is the transpose, jvp is the op itself
 primitive     everything is written
+
+Of the last two, batching is derived where a batch may simply be a first axis more.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from weft.base.public import parameters
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.op import Defaults, NoGradient, Op, Rule, Samples, View, register
 from weft.ops.public import Public
 
 _NAMES = ("x", "y", "z")
 _KIND_WORDS = {"b": "bool", "iu": "integer", "f": "floating", "c": "complex"}
+LEADING = batch_leading(shifted_axes)  # a batch as a first axis more
 
 
 def elementwise(
@@ -147,7 +151,7 @@ def linear(
     type_rule: Callable[..., Any],
     eval: Callable[..., Any],
     transpose: Any,
-    batch: Rule | None,
+    batch: Rule | None = LEADING,
     samples: Samples,
     over: str = "each",
     **properties: Unpack[Properties],
@@ -160,7 +164,8 @@ def linear(
         eval: kernel on arrays; positional parameters are inputs (``*xs`` for a variadic op),
             keyword-only ones attributes.
         transpose: a rule per input, or one that returns all gradients; of a complex op, the adjoint.
-        batch: the batching rule, or None for a loop over the batch.
+        batch: the batching rule, or None for a loop over the batch. By default the batch axis goes first, and
+            what is called ``axis`` or ``axes`` among the attributes moves by one.
         samples: calls for the generated tests.
         over: "each" if linear in each input for fixed others, "joint" if in all inputs together.
         properties: further fields of ``Op``; it is total unless one says otherwise.
@@ -175,7 +180,7 @@ def primitive(
     type_rule: Callable[..., Any],
     eval: Callable[..., Any] | None = None,
     vjp: Any,
-    batch: Rule | None,
+    batch: Rule | None = LEADING,
     samples: Samples | None,
     **properties: Unpack[Properties],
 ) -> Op:

@@ -28,7 +28,6 @@ from weft.base.size_bounds import positive, size_min, surely_less
 from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, AxisError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, logical_or
 from weft.ops.complex import conj
 from weft.ops.families import linear
@@ -89,7 +88,6 @@ transform = linear(
     type_rule=_fft_type("fft"),
     eval=_fft_eval("fft", "fftn"),
     transpose=(lambda g, axes, norm: inverse_transform(g, axes=axes, norm=SWAPPED[norm]),),
-    batch=batch_leading(shifted_axes),
     samples=_fft_samples,
     host=True,
 )
@@ -98,7 +96,6 @@ inverse_transform: Op = linear(
     type_rule=_fft_type("ifft"),
     eval=_fft_eval("ifft", "ifftn"),
     transpose=(lambda g, axes, norm: transform(g, axes=axes, norm=SWAPPED[norm]),),
-    batch=batch_leading(shifted_axes),
     samples=_fft_samples,
     host=True,
 )
@@ -148,7 +145,6 @@ real_transform = linear(
     type_rule=_rfft_type,
     eval=lambda x, *, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
     transpose=(_rfft_adjoint,),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((5,)),), {"axis": 0, "norm": "backward"}),
         Sample((real_array((2, 4, 3)),), {"axis": 1, "norm": "ortho"}),
@@ -163,7 +159,6 @@ real_inverse_transform = linear(
     type_rule=_irfft_type,
     eval=lambda x, *, axis, n, norm: np.fft.irfft(x, n, axis=axis, norm=norm),
     transpose=(_irfft_adjoint,),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((complex_array((3,)),), {"axis": 0, "n": 5, "norm": "backward"}),
         Sample((complex_array((2, 3, 2)),), {"axis": 1, "n": 4, "norm": "ortho"}),

@@ -19,7 +19,7 @@ from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import maximum, pow
-from weft.ops.batching import batch_leading, move_axis, shifted_axes
+from weft.ops.batching import move_axis
 from weft.ops.exponential import rsqrt, sqrt
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite, type_of
@@ -139,7 +139,6 @@ standardize = primitive(
     decomposition=_standardize,
     vjp=_standardize_vjp,
     jvp=_standardize_jvp,
-    batch=batch_leading(shifted_axes),
     samples=_standardize_samples,
     outputs=3,
     total=True,

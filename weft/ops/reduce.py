@@ -27,7 +27,6 @@ from weft.base.shapes import Axes, normalize_axes, normalize_axis, reduce_shape,
 from weft.base.sizes import Size
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, not_equal
 from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Op, Sample, Tensor, no_gradient, type_of
@@ -114,7 +113,6 @@ reduce_sum: Op = linear(
     type_rule=reduction_type("sum", "add"),
     eval=_reduction(np.add),
     transpose=(spread,),
-    batch=batch_leading(shifted_axes),
     samples=_arithmetic_samples,
     defaults={"keepdims": False},
     precision="high",
@@ -195,7 +193,6 @@ reduce_prod: Op = primitive(
     type_rule=reduction_type("prod", "mul"),
     eval=_reduction(np.multiply),
     vjp=(_prod_vjp,),
-    batch=batch_leading(shifted_axes),
     samples=_prod_samples,
     total=True,
     defaults={"keepdims": False},
@@ -228,7 +225,6 @@ def _extreme(name: str, ufunc: np.ufunc) -> Op:
         type_rule=reduction_type(name, name),
         eval=reduce,
         vjp=(_extreme_vjp,),
-        batch=batch_leading(shifted_axes),
         samples=_reduce_samples,
         total=True,
         defaults={"keepdims": False},
@@ -289,7 +285,6 @@ def _truth(name: str, ufunc: np.ufunc, fold: str) -> Op:
         type_rule=reduction_type(name, fold),
         eval=lambda x, *, axes, keepdims: ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=bool_),
         vjp=no_gradient("returns a truth value"),
-        batch=batch_leading(shifted_axes),
         samples=lambda: [
             Sample((np.array([[True, False], [True, True]]),), {"axes": (1,), "keepdims": False}),
             Sample((np.zeros((0, 2), bool),), {"axes": (0,), "keepdims": True}),
@@ -342,7 +337,6 @@ def _place(name: str, function: Callable[..., Any], fold: str) -> Op:
         type_rule=type_rule,
         eval=lambda x, *, axis, keepdims: np.asarray(function(x, axis=axis, keepdims=keepdims), int64),
         vjp=no_gradient("returns indices"),
-        batch=batch_leading(shifted_axes),
         samples=lambda: [
             Sample((real_array((3, 4)),), {"axis": 1, "keepdims": False}),
             Sample((int_array((3, 4)),), {"axis": 0, "keepdims": True}),

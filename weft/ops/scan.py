@@ -13,7 +13,6 @@ from weft.base.size_bounds import positive, size_min
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, composite, no_gradient, type_of
@@ -54,7 +53,6 @@ running_sum: Op = linear(
     type_rule=lambda x, *, axis, reverse: x,
     eval=_cumulative_sum,
     transpose=(lambda g, axis, reverse: running_sum(g, axis=axis, reverse=not reverse),),
-    batch=batch_leading(shifted_axes),
     samples=lambda: _scan_samples(reverse=False) + _scan_samples(reverse=True),
     defaults={"reverse": False},
     precision="high",
@@ -102,7 +100,6 @@ running_prod: Op = primitive(
     type_rule=lambda x, *, axis: x,
     eval=lambda x, *, axis: _accumulate(np.multiply, x, axis),
     vjp=(_running_prod_vjp,),
-    batch=batch_leading(shifted_axes),
     samples=_prod_samples,
     total=True,
     precision="high",
@@ -194,7 +191,6 @@ place_of_running: Op = primitive(
     type_rule=_running_type,
     eval=_place_of_running,
     vjp=no_gradient("returns indices"),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((3, 5)),), {"axis": 1, "largest": True}),
         Sample((int_array((3, 5)),), {"axis": 0, "largest": False}),

@@ -21,7 +21,7 @@ from weft.base.dtypes import (
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_elementwise, batch_leading
+from weft.ops.batching import batch_elementwise
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, TensorLike, Typed, WeakNumber, no_gradient
@@ -81,7 +81,6 @@ cast: Op = linear(
     type_rule=lambda x, *, dtype: TensorType(x.shape, dtype),
     eval=lambda x, *, dtype: cast_array(x, dtype),
     transpose=(lambda g, x_type: cast_gradient(g, x_type.dtype),),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((real_array((3, 4)),), {"dtype": float32}, smooth=False),
         Sample((real_array((3, 4)).astype(float32),), {"dtype": np.dtype("float64")}, smooth=False),

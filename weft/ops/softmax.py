@@ -11,7 +11,6 @@ from weft.base.dtypes import DTypeLike, as_dtype, kind
 from weft.base.shapes import normalize_axis
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.exponential import exp, log
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite
@@ -82,7 +81,6 @@ softmax_op = primitive(
     decomposition=_softmax,
     vjp=(_softmax_rule,),
     jvp=lambda primals, tangents, out, *, axis: _softmax_rule(tangents[0], out, axis),
-    batch=batch_leading(shifted_axes),
     samples=_samples,
     total=True,
     precision="high",
@@ -96,7 +94,6 @@ log_softmax_op = primitive(
     decomposition=_log_softmax,
     vjp=(lambda g, out, axis: g - exp(out) * _total(g, axis),),
     jvp=lambda primals, tangents, out, *, axis: tangents[0] - _total(exp(out) * tangents[0], axis),
-    batch=batch_leading(shifted_axes),
     samples=_samples,
     total=True,
     precision="high",

@@ -12,7 +12,7 @@ from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes, to_front
+from weft.ops.batching import to_front
 from weft.ops.compare import equal
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
@@ -65,7 +65,6 @@ order_axis: Op = primitive(
     type_rule=_order_type,
     eval=_order,
     vjp=no_gradient("returns indices"),
-    batch=batch_leading(shifted_axes),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
     defaults={"descending": False},
     total=True,
@@ -87,7 +86,6 @@ sort_axis: Op = primitive(
     type_rule=_sort_type,
     eval=_sorted,
     vjp=(_sort_vjp,),
-    batch=batch_leading(shifted_axes),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
     defaults={"descending": False},
     total=True,
@@ -160,7 +158,6 @@ places_of_top: Op = primitive(
     type_rule=_top_type,
     eval=_places_of_top,
     vjp=no_gradient("returns indices"),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((3, 5)),), {"k": 2, "axis": 1, "largest": True}),
         Sample((int_array((6, 3), 0, 3),), {"k": 3, "axis": 0, "largest": False}),

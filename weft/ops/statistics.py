@@ -11,7 +11,6 @@ from weft.base.shapes import Axes, normalize_axes, reduce_shape, size_of
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, isfinite, isnan
 from weft.ops.complex import conj, real
 from weft.ops.exponential import exp, log, sqrt
@@ -136,7 +135,6 @@ log_sum_exp: Op = primitive(
     type_rule=_logsumexp_type,
     decomposition=_logsumexp,
     vjp=(_logsumexp_vjp,),
-    batch=batch_leading(shifted_axes),
     defaults={"keepdims": False},
     samples=lambda: [
         Sample((real_array((3, 4)),), {"axes": (1,), "keepdims": False}),

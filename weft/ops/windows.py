@@ -14,7 +14,6 @@ from weft.base.dtypes import bfloat16, float16, float32
 from weft.base.shapes import Shape
 from weft.errors import ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.conv.kernel import Ints, Padding, output_size, pad_array, window_view
 from weft.ops.families import linear
 from weft.ops.op import Array, Attrs, Op, Sample, Typed
@@ -159,7 +158,6 @@ windows: Op = linear(
             g, sizes=_spatial(x_type, len(kernel)), **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
-    batch=batch_leading(),
     samples=_samples,
 )
 
@@ -172,7 +170,6 @@ overlap_add: Op = linear(
             g, **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
-    batch=batch_leading(),
     samples=lambda: _transposed_samples(taps=True),
 )
 
@@ -231,7 +228,6 @@ window_sum: Op = linear(
             g, sizes=_spatial(x_type, len(kernel)), **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
-    batch=batch_leading(),
     samples=_samples,
     fold="add",
     fold_over="windows",
@@ -246,6 +242,5 @@ window_spread: Op = linear(
             g, **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
-    batch=batch_leading(),
     samples=lambda: _transposed_samples(taps=False),
 )

@@ -9,7 +9,6 @@ import numpy as np
 
 from weft.base.dtypes import bool_, int64, kind, real_dtype
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.compare import equal, logical_or
 from weft.ops.contract import adjoint, transpose_last
 from weft.ops.families import primitive
@@ -75,7 +74,6 @@ determinant = primitive(
     type_rule=_det_type,
     eval=lambda x: np.linalg.det(x),
     vjp=(lambda g, x: as_matrices(g) * cofactors(x).conj(),),
-    batch=batch_leading(),
     samples=_det_samples,
     host=True,
 )
@@ -108,7 +106,6 @@ cofactors: Op = primitive(
     type_rule=square_type("cofactors"),
     eval=_cofactors,
     vjp=(_cofactors_vjp,),
-    batch=batch_leading(),
     samples=lambda: _det_samples(smooth=False),
     host=True,
 )
@@ -142,7 +139,6 @@ slogdet_parts = primitive(
     type_rule=_slogdet_type,
     eval=lambda x: tuple(np.linalg.slogdet(x)),
     vjp=_slogdet_vjp,
-    batch=batch_leading(),
     outputs=2,
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),

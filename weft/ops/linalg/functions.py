@@ -15,7 +15,7 @@ from weft.base.size_bounds import size_max
 from weft.errors import ArgumentError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import square
-from weft.ops.batching import batch_leading, move_axis, to_front
+from weft.ops.batching import move_axis, to_front
 from weft.ops.complex import absolute
 from weft.ops.contract import adjoint, matmul
 from weft.ops.families import primitive
@@ -240,7 +240,6 @@ matrix_exponential = primitive(
     eval=lambda x: exponential(x),
     vjp=(lambda g, x: _exponential_block(adjoint(x), g),),
     jvp=lambda primals, tangents, out: _exponential_block(primals[0], tangents[0]),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((real_array((3, 3)),)),
         Sample((real_array((2, 1, 2, 2)) * np.array([0.01, 10.0])[:, None, None, None],)),

@@ -49,16 +49,13 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Te
     if x.ndim < 2:
         raise ShapeError("matrix_norm", f"must be a matrix or a batch of matrices, got {type_of(x)}")
     if ord is not None and (isinstance(ord, bool) or ord not in _MATRIX_ORDERS):
-        raise DomainError("matrix_norm", f"ord must be one of {_listed(_MATRIX_ORDERS)}, got {ord!r}")
+        known = ", ".join(map(repr, _MATRIX_ORDERS))
+        raise DomainError("matrix_norm", f"ord must be one of {known}, got {ord!r}")
     empty = 0 in x.shape[-2:] and (isinstance(ord, str) or ord is None or ord > 0)
     if ord in ("fro", None) or empty:
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     out = _norm_of_singular_values(x, ord) if ord in ("nuc", 2, -2) else _norm_of_sums(x, ord)
     return reshape(out, shape=(*out.shape, 1, 1)) if keepdims else out
-
-
-def _listed(orders: tuple[Any, ...]) -> str:
-    return ", ".join(map(repr, orders))
 
 
 def _norm_of_singular_values(x: Tensor, ord: object) -> Tensor:

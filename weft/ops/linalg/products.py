@@ -13,7 +13,6 @@ from weft.base.shapes import broadcast_shapes, normalize_axis, size_of
 from weft.base.size_bounds import typical
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.broadcast import unbroadcast
 from weft.ops.contract import matmul
 from weft.ops.families import linear
@@ -46,7 +45,6 @@ cross_product: Op = linear(
         lambda g, x_type, y, axis: unbroadcast(cross_product(y.conj(), g, axis=axis), x_type.shape),
         lambda g, x, y_type, axis: unbroadcast(cross_product(g, x.conj(), axis=axis), y_type.shape),
     ),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((2, 3)), real_array((2, 3), seed=1)), {"axis": 1}),
         Sample((real_array((3, 1, 2)), real_array((3, 4, 2), seed=1)), {"axis": 0}),

@@ -14,7 +14,6 @@ import numpy as np
 from weft.base.dtypes import kind, real_dtype
 from weft.base.size_bounds import size_min
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.contract import adjoint, transpose_last
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
@@ -122,7 +121,6 @@ svd_decompose = primitive(
     type_rule=_svd_type,
     eval=_svd,
     vjp=_svd_vjp,
-    batch=batch_leading(),
     outputs=3,
     samples=_svd_samples,
     host=True,
@@ -150,7 +148,6 @@ singular_values = primitive(
     type_rule=_svdvals_type,
     eval=_svdvals,
     vjp=(_svdvals_vjp,),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),
         Sample((well_conditioned((2, 4, 2)),)),

@@ -12,7 +12,6 @@ from weft.base.dtypes import DType, int64, kind
 from weft.base.shapes import Shape
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.conv.kernel import Ints, Padding, pad_array
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd, scatter_add_nd
@@ -146,7 +145,6 @@ max_indices = primitive(
     type_rule=lambda x, **attrs: TensorType(_max_type(x, **attrs).shape, int64),
     eval=_max_indices,
     vjp=no_gradient("returns indices"),
-    batch=batch_leading(),
     samples=_max_samples,
 )
 
@@ -156,7 +154,6 @@ max_values = primitive(
     eval=_max_pool,
     vjp=(_max_vjp,),
     jvp=_max_jvp,
-    batch=batch_leading(),
     samples=_max_samples,
     total=True,
     fold="max",

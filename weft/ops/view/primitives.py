@@ -134,7 +134,6 @@ join: Op = linear(
     type_rule=_join_type,
     eval=lambda *xs, axis: np.concatenate(xs, axis=axis),
     transpose=_join_transpose,
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((2, 3)), real_array((1, 3), seed=1)), {"axis": 0}),
         Sample((real_array((2, 3)), real_array((4, 2), seed=1).T, real_array((2, 0))), {"axis": 1}),
