@@ -10,7 +10,6 @@ from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
 from weft.errors import DomainError
-from weft.nn.module import Module
 from weft.nn.parameter import Parameter
 from weft.nn.variant import Elementwise, Variant
 
@@ -89,15 +88,11 @@ class SELU(_Rectifier, function=weft.selu, example="()(weft.tensor([0.0, 1.0])) 
     """``ELU`` scaled so that signals keep mean 0 and variance 1 from layer to layer."""
 
 
-class GELU(Module):
+class GELU(Variant, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.8413])"):
     """x times the probability that a standard normal number is below it.
 
     Args:
         approximate: "none", or "tanh" for the approximation by tanh.
-
-    >>> import weft
-    >>> weft.nn.GELU()(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.8413])
     """
 
     _shown = ("approximate",)
@@ -233,7 +228,7 @@ class Threshold(Variant, example="(0.5, -1.0)(weft.tensor([0.0, 4.0])) -> tensor
         return weft.threshold(x, self.threshold, self.value)
 
 
-class PReLU(Module):
+class PReLU(Variant, example="()(weft.tensor([-1.0, 2.0])).detach() -> tensor([-0.2500,  2.0000])"):
     """x where it is positive, else a learned slope times x; one for all, or one for each channel.
 
     Args:
@@ -241,10 +236,6 @@ class PReLU(Module):
         init: where slopes start.
         device: of the slopes.
         dtype: of the slopes.
-
-    >>> import weft
-    >>> weft.nn.PReLU()(weft.tensor([-1.0, 2.0])).detach()
-    tensor([-0.2500,  2.0000])
     """
 
     _shown = ("num_parameters",)

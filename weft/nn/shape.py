@@ -7,7 +7,6 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.base.shapes import PerAxis
-from weft.nn.module import Module
 from weft.nn.variant import Variant
 
 
@@ -26,16 +25,12 @@ class Flatten(Variant, example="()(weft.ones((2, 3, 4))).shape -> (2, 12)"):
         return weft.flatten(x, self.start_dim, self.end_dim)
 
 
-class Unflatten(Module):
+class Unflatten(Variant, example="(1, (3, -1))(weft.ones((2, 12))).shape -> (2, 3, 4)"):
     """One axis made several.
 
     Args:
         dim: the axis.
         unflattened_size: the sizes it is to have; one of them may be -1.
-
-    >>> import weft
-    >>> weft.nn.Unflatten(1, (3, -1))(weft.ones((2, 12))).shape
-    (2, 3, 4)
     """
 
     _shown = ("dim", "unflattened_size")
@@ -50,7 +45,7 @@ class Unflatten(Module):
         return weft.unflatten(x, self.dim, self.unflattened_size)
 
 
-class Unfold(Module):
+class Unfold(Variant, example="(2)(weft.ones((1, 3, 4, 4))).shape -> (1, 12, 9)"):
     """The windows of x (N, C, H, W) as columns (N, C * window, number of windows).
 
     Args:
@@ -58,10 +53,6 @@ class Unfold(Module):
         dilation: between the elements of a window.
         padding: zeros on both sides.
         stride: from window to window.
-
-    >>> import weft
-    >>> weft.nn.Unfold(2)(weft.ones((1, 3, 4, 4))).shape
-    (1, 12, 9)
     """
 
     _shown = ("kernel_size", "dilation", "padding", "stride")

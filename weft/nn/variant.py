@@ -25,6 +25,10 @@ class Variant(Module):
         """Set what a class has of its own, and add an example of a call to its documentation."""
         super().__init_subclass__()
         for name, value in own.items():
+            if not any(
+                name in vars(base) or name in vars(base).get("__annotations__", ()) for base in cls.__mro__
+            ):
+                raise TypeError(f"{cls.__name__} has nothing called {name!r} to be set")
             setattr(cls, name, staticmethod(value) if callable(value) else value)
         if example:
             call = f"weft.nn.{cls.__name__}{example}"
