@@ -151,16 +151,9 @@ class _InstanceNorm(_Running):
         self._check_rank(x)
         single = x.ndim == self.ranks[0]
         batch = self.training or not self.track_running_stats
-        out = weft.instance_norm(
-            x.unsqueeze(0) if single else x,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            batch,
-            0.0 if self.momentum is None else self.momentum,
-            self.eps,
-        )
+        kept = (self.running_mean, self.running_var, self.weight, self.bias)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        out = weft.instance_norm(x.unsqueeze(0) if single else x, *kept, batch, momentum, self.eps)
         return out.squeeze(0) if single else out
 
 

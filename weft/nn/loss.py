@@ -250,14 +250,8 @@ class CrossEntropyLoss(
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of logits x."""
-        return weft.cross_entropy(
-            x,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+        settings = (self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+        return weft.cross_entropy(x, target, *settings)
 
 
 class CTCLoss(Loss):

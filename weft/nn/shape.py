@@ -129,14 +129,8 @@ class Upsample(
 
     def forward(self, x: Tensor) -> Tensor:
         """x resized."""
-        return weft.interpolate(
-            x,
-            self.size,
-            self.scale_factor,
-            mode=self.mode,
-            align_corners=self.align_corners,
-            recompute_scale_factor=self.recompute_scale_factor,
-        )
+        settings = (self.mode, self.align_corners, self.recompute_scale_factor)
+        return weft.interpolate(x, self.size, self.scale_factor, *settings)
 
 
 class UpsamplingNearest2d(
