@@ -17,7 +17,7 @@ from weft.base.device import as_device
 from weft.base.dtypes import as_dtype, default_float, kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, DtypeError
-from weft.ops.fft_functions import (
+from weft.ops.fft import (
     fft,
     fft2,
     fftn,

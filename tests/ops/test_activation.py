@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 
 import weft
-from weft.ops.activation_ops import normal_cdf
+from weft.ops.activation import normal_cdf
 
 SMOOTH = (
     "elu", "selu", "celu", "gelu", "silu", "mish", "softplus", "logsigmoid", "softsign", "sigmoid", "tanh",

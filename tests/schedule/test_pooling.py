@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.schedule.lowered import assert_same, lowered, sized
 from weft.ops.op import OPS
-from weft.ops.pool.maximum import max_indices, max_values, window_attrs
-from weft.ops.windows import overlap_add, window_positions, window_spread, window_sum, windows
+from weft.ops.pool.maximum import max_indices, max_values
+from weft.ops.windows import overlap_add, window_attrs, window_positions, window_spread, window_sum, windows
 
 POOLS = [windows, window_sum, max_values, max_indices]
 TRANSPOSES = [overlap_add, window_spread]

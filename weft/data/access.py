@@ -81,12 +81,16 @@ def _guarded(array: Any) -> Any:
     return view
 
 
-class ItemsAccess(Access):
-    """Items of a dataset."""
-
-    def __init__(self, stage: Items, number: int) -> None:
+class _Read(Access):
+    def __init__(self, stage: Any, number: int) -> None:
         self._stage = stage
         self._number = number
+
+
+class ItemsAccess(_Read):
+    """Items of a dataset."""
+
+    _stage: Items
 
     def size(self) -> int:
         return len(self._stage.dataset)
@@ -96,12 +100,10 @@ class ItemsAccess(Access):
         return to_arrays(call_user(self._stage, self._number, epoch, i, read, i))
 
 
-class FilesAccess(Access):
+class FilesAccess(_Read):
     """What a function reads from each file."""
 
-    def __init__(self, stage: Files, number: int) -> None:
-        self._stage = stage
-        self._number = number
+    _stage: Files
 
     def size(self) -> int:
         return self._stage.count
@@ -141,15 +143,22 @@ class Window(Access):
 # One input
 
 
-class TransformAccess(Access):
-    """Each element changed."""
+class _Derived(Access):
+    """As many elements as another stage has, made of those."""
 
-    def __init__(self, source: Access, transform: Transform) -> None:
+    def __init__(self, source: Access) -> None:
         self._source = source
-        self._transform = transform
 
     def size(self) -> int:
         return self._source.size()
+
+
+class TransformAccess(_Derived):
+    """Each element changed."""
+
+    def __init__(self, source: Access, transform: Transform) -> None:
+        super().__init__(source)
+        self._transform = transform
 
     def get(self, epoch: int, i: int) -> Element:
         return self._transform.apply(epoch, i, self._source.get(epoch, i))
@@ -193,17 +202,14 @@ class BatchAccess(Access):
         return batch
 
 
-class ShuffleAccess(Access):
+class ShuffleAccess(_Derived):
     """Elements in an order drawn for each epoch."""
 
     def __init__(self, source: Access, stage: Shuffle, number: int) -> None:
-        self._source = source
+        super().__init__(source)
         self._stage = stage
         self._number = number
         self._orders: dict[int, IntArray] = {}  # of the last epochs asked for
-
-    def size(self) -> int:
-        return self._source.size()
 
     def get(self, epoch: int, i: int) -> Element:
         return self._source.get(epoch, int(self._order(epoch)[i]))
@@ -218,10 +224,8 @@ class ShuffleAccess(Access):
         found = self._orders.get(epoch)
         if found is None:
             found = self._draw(epoch)
-            self._orders = {
-                **dict(list(self._orders.items())[-1:]),
-                epoch: found,
-            }  # replaced: threads read it
+            last = dict(list(self._orders.items())[-1:])
+            self._orders = {**last, epoch: found}  # replaced: threads read it
         return found
 
     def _draw(self, epoch: int) -> IntArray:
@@ -287,15 +291,12 @@ class RepeatAccess(Access):
         return self._source.gather(self._inner(epoch, turn), slice(start, start + rows.stop - rows.start))
 
 
-class CacheAccess(Access):
+class CacheAccess(_Derived):
     """Elements of epoch 0, made when first asked for and kept in memory."""
 
     def __init__(self, source: Access) -> None:
-        self._source = source
+        super().__init__(source)
         self._kept: dict[int, Element] = {}
-
-    def size(self) -> int:
-        return self._source.size()
 
     def get(self, epoch: int, i: int) -> Element:
         found = self._kept.get(i, self._kept)
@@ -316,11 +317,13 @@ def _guarded_copy(leaf: Any) -> Any:
 # Several inputs
 
 
-class ZipAccess(Access):
-    """Tuples of an element of each input."""
-
+class _Joined(Access):
     def __init__(self, sources: list[Access]) -> None:
         self._sources = sources
+
+
+class ZipAccess(_Joined):
+    """Tuples of an element of each input."""
 
     def size(self) -> int:
         return min(source.size() for source in self._sources)
@@ -333,11 +336,8 @@ class ZipAccess(Access):
         return None if any(x is None for x in found) else found
 
 
-class ConcatAccess(Access):
+class ConcatAccess(_Joined):
     """The elements of one input after those of another."""
-
-    def __init__(self, sources: list[Access]) -> None:
-        self._sources = sources
 
     def size(self) -> int:
         return sum(source.size() for source in self._sources)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from weft.data.stage import Element
-from weft.data.stream import Feed, State, Stream
+from weft.data.stream import State, Stream
 
 _PATIENCE = 10.0  # seconds to wait for threads that are still in a function of the user
 
@@ -51,7 +51,7 @@ class _Task:
 class _Board:
     """What the threads and the stream share. It does not hold the stream, which may be forgotten any time."""
 
-    def __init__(self, feed: Feed, count: int) -> None:
+    def __init__(self, feed: Stream, count: int) -> None:
         self.feed = feed
         self.count = count
         self.pending: deque[_Task] = deque()  # in order, those that were begun and not yet given out
@@ -68,7 +68,7 @@ class _Board:
                     return None
             task = _Task()
             try:
-                work = self.feed.pull()
+                work = self.feed.next()
                 task.state = self.feed.state()
             except StopIteration:
                 self._end()
@@ -124,7 +124,7 @@ def _serve(board: _Board, worker: Worker) -> None:
 class _Crew:
     """The threads of a stream and who works for them. Like the board it does not hold the stream."""
 
-    def __init__(self, feed: Feed, workers: list[Worker], count: int) -> None:
+    def __init__(self, feed: Stream, workers: list[Worker], count: int) -> None:
         self.board = _Board(feed, max(count, len(workers)))
         self._workers = workers
         self._owner = os.getpid()
@@ -160,7 +160,7 @@ class _Crew:
 class Ahead(Stream):
     """Elements made by some workers while others are used, at most ``count`` of them ahead."""
 
-    def __init__(self, feed: Feed, hire: Callable[[], list[Worker]], count: int) -> None:
+    def __init__(self, feed: Stream, hire: Callable[[], list[Worker]], count: int) -> None:
         self._state = feed.state()
         with interrupts_held():  # who is hired can be let go from here on
             crew = _Crew(feed, hire(), count)

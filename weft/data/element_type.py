@@ -9,34 +9,15 @@ import numpy as np
 
 from weft import TensorType
 from weft.base.dtypes import canonical, float32, kind
+from weft.data import stage as kinds
 from weft.data.augment import Erase, Flip, Noise, RandomCrop, Rotate, Scale, Shift
-from weft.data.stage import (
-    Arrays,
-    Augment,
-    Batch,
-    Cache,
-    Concat,
-    Crop,
-    Filter,
-    Interleave,
-    Normalise,
-    Prefetch,
-    Repeat,
-    Shuffle,
-    Skip,
-    Stage,
-    Take,
-    Tile,
-    Where,
-    Zip,
-    length_of,
-)
+from weft.data.stage import Stage, Where, length_of
 from weft.data.tree import map_tree, parts_of
 from weft.errors import WeftError
 
 ElementType = Any  # a tree of TensorTypes, of texts for arrays that cannot be tensors; None if not known
 
-_SAME = (Shuffle, Filter, Cache, Repeat, Take, Skip, Prefetch)
+_SAME = (kinds.Shuffle, kinds.Filter, kinds.Cache, kinds.Repeat, kinds.Take, kinds.Skip, kinds.Prefetch)
 _KEEPING = (Flip, Rotate, Shift, Erase, Noise, Scale)
 
 
@@ -62,13 +43,13 @@ def element_types(stages: list[Stage]) -> dict[Stage, ElementType]:
 
 
 def _type_of(stage: Stage, inputs: list[ElementType]) -> ElementType:
-    if isinstance(stage, Arrays):
+    if isinstance(stage, kinds.Arrays):
         return map_tree(lambda array: _leaf(array.shape[1:], array.dtype), stage.tree)
     if not inputs or any(x is None for x in inputs):
         return None
-    if isinstance(stage, Zip):
+    if isinstance(stage, kinds.Zip):
         return tuple(inputs)
-    if isinstance(stage, Concat | Interleave):
+    if isinstance(stage, kinds.Concat | kinds.Interleave):
         return inputs[0] if all(x == inputs[0] for x in inputs) else None
     if isinstance(stage, _SAME):
         return inputs[0]
@@ -81,7 +62,7 @@ def _leaf(shape: tuple[int, ...], dtype: Any) -> Any:
     return f"text[{','.join(map(str, shape))}]" if own is None else TensorType(shape, own)
 
 
-def _batch_type(stage: Batch, element: ElementType) -> ElementType:
+def _batch_type(stage: kinds.Batch, element: ElementType) -> ElementType:
     if stage.ragged is not False or stage.collate is not None:
         return None
     count = length_of(stage.inputs[0])
@@ -111,7 +92,7 @@ def _cropped(x: Any, size: tuple[int, ...]) -> Any:
     return TensorType((*x.shape[: len(x.shape) - len(size)], *size), x.dtype)
 
 
-def _augmented(stage: Augment, element: ElementType) -> ElementType:
+def _augmented(stage: kinds.Augment, element: ElementType) -> ElementType:
     for op in stage.ops:
         if isinstance(op, RandomCrop):
             element = _change(element, stage.on, lambda x, size=op.size: _cropped(x, size))  # type: ignore[misc]
@@ -133,9 +114,9 @@ def _change(element: ElementType, on: Where, function: Callable[[Any], Any]) -> 
 
 
 _RULES: dict[type[Stage], Callable[[Any, ElementType], ElementType]] = {
-    Batch: _batch_type,
-    Normalise: lambda stage, x: _change(x, stage.on, _floating),
-    Tile: lambda stage, x: _change(x, stage.on, lambda leaf: _tiled(leaf, stage.repeats)),
-    Crop: lambda stage, x: _change(x, stage.on, lambda leaf: _cropped(leaf, stage.size)),
-    Augment: _augmented,
+    kinds.Batch: _batch_type,
+    kinds.Normalise: lambda stage, x: _change(x, stage.on, _floating),
+    kinds.Tile: lambda stage, x: _change(x, stage.on, lambda leaf: _tiled(leaf, stage.repeats)),
+    kinds.Crop: lambda stage, x: _change(x, stage.on, lambda leaf: _cropped(leaf, stage.size)),
+    kinds.Augment: _augmented,
 }

@@ -8,31 +8,10 @@ from typing import Any
 
 import weft
 from weft.data import check
+from weft.data import stage as kinds
 from weft.data.epoch import Epoch, Progress
 from weft.data.plan import Plan, plan_of
-from weft.data.stage import (
-    Augment,
-    Batch,
-    Cache,
-    Concat,
-    Crop,
-    Element,
-    Filter,
-    Flatten,
-    Interleave,
-    Map,
-    Normalise,
-    Prefetch,
-    Repeat,
-    Shuffle,
-    Skip,
-    Stage,
-    Take,
-    Tile,
-    Where,
-    Zip,
-    length_of,
-)
+from weft.data.stage import Element, Stage, Where, length_of
 from weft.data.stream import State
 from weft.data.text import fingerprint, format_pipeline
 from weft.errors import ArgumentError, DomainError, user_location
@@ -89,7 +68,7 @@ class Pipeline:
         [np.int64(3), np.int64(8)]
         """
         check.function("map", function)
-        return self._then(Map, function=function, keyed=keyed, seed=check.seed("map", seed))
+        return self._then(kinds.Map, function=function, keyed=keyed, seed=check.seed("map", seed))
 
     def filter(self, predicate: Callable[..., Any]) -> Pipeline:
         """The elements for which a function is true.
@@ -98,7 +77,7 @@ class Pipeline:
         >>> list(data.from_arrays([1, 2, 3, 4]).filter(lambda x: x % 2 == 0).numpy())
         [np.int64(2), np.int64(4)]
         """
-        return self._then(Filter, predicate=check.function("filter", predicate))
+        return self._then(kinds.Filter, predicate=check.function("filter", predicate))
 
     def shuffle(self, buffer: int | None = None, *, seed: int = 0) -> Pipeline:
         """The elements in random order, another one in each epoch.
@@ -114,7 +93,7 @@ class Pipeline:
         """
         if buffer is not None:
             check.positive("shuffle", "buffer", buffer)
-        return self._then(Shuffle, buffer=buffer, seed=check.seed("shuffle", seed))
+        return self._then(kinds.Shuffle, buffer=buffer, seed=check.seed("shuffle", seed))
 
     def batch(
         self,
@@ -150,7 +129,7 @@ class Pipeline:
         settings = {"ragged": check.ragged("batch", ragged), "value": value, "mask": mask}
         if collate is not None:
             check.function("batch", collate)
-        return self._then(Batch, size=size, last=last, collate=collate, **settings)
+        return self._then(kinds.Batch, size=size, last=last, collate=collate, **settings)
 
     def normalise(self, mean: Any, std: Any, *, axis: int = 0, on: Where = None) -> Pipeline:
         """``(x - mean) / std``, in floating point.
@@ -168,7 +147,7 @@ class Pipeline:
         arrays = [check.numbers("normalise", name, x) for name, x in (("mean", mean), ("std", std))]
         if not (arrays[1] > 0).all():
             raise DomainError("normalise", f"std must be positive, got {arrays[1].tolist()}")
-        return self._then(Normalise, mean=arrays[0], std=arrays[1], axis=axis, on=on)
+        return self._then(kinds.Normalise, mean=arrays[0], std=arrays[1], axis=axis, on=on)
 
     def crop(self, size: Sequence[int], *, random: bool = False, seed: int = 0, on: Where = None) -> Pipeline:
         """A part of the last axes: the centre, or a random one.
@@ -180,7 +159,7 @@ class Pipeline:
                 [ 9, 10]])
         """
         sizes = check.sizes("crop", size)
-        return self._then(Crop, size=sizes, random=random, seed=check.seed("crop", seed), on=on)
+        return self._then(kinds.Crop, size=sizes, random=random, seed=check.seed("crop", seed), on=on)
 
     def tile(self, repeats: Sequence[int] | int, *, on: Where = None) -> Pipeline:
         """Arrays repeated along their axes, as ``weft.tile`` does.
@@ -190,7 +169,7 @@ class Pipeline:
         tensor([[1, 2, 1, 2],
                 [1, 2, 1, 2]])
         """
-        return self._then(Tile, repeats=check.sizes("tile", repeats), on=on)
+        return self._then(kinds.Tile, repeats=check.sizes("tile", repeats), on=on)
 
     def augment(self, *changes: Any, seed: int = 0, on: Where = None) -> Pipeline:
         """Random changes, one after the other: ``data.Flip``, ``data.Shift``, ..., or functions of your own.
@@ -210,7 +189,7 @@ class Pipeline:
             raise ArgumentError("augment", "takes at least one change, got none")
         for change in changes:
             check.function("augment", change)
-        return self._then(Augment, ops=tuple(changes), seed=check.seed("augment", seed), on=on)
+        return self._then(kinds.Augment, ops=tuple(changes), seed=check.seed("augment", seed), on=on)
 
     def cache(self, path: Any = None) -> Pipeline:
         """Elements that are made once and kept: in memory, or as .npy files in a directory.
@@ -227,7 +206,7 @@ class Pipeline:
         tensor([1, 4]) 2
         tensor([1, 4]) 2
         """
-        return self._then(Cache, path=None if path is None else str(path))
+        return self._then(kinds.Cache, path=None if path is None else str(path))
 
     def flatten(self) -> Pipeline:
         """The elements of each element, one after the other: the records of files, say.
@@ -236,7 +215,7 @@ class Pipeline:
         >>> list(data.from_dataset(["ab", "c"]).flatten())
         ['a', 'b', 'c']
         """
-        return self._then(Flatten)
+        return self._then(kinds.Flatten)
 
     def repeat(self, times: int | None = None) -> Pipeline:
         """Several epochs as one; without a number there is no end.
@@ -247,7 +226,7 @@ class Pipeline:
         """
         if times is not None:
             check.positive("repeat", "times", times)
-        return self._then(Repeat, times=times)
+        return self._then(kinds.Repeat, times=times)
 
     def take(self, count: int) -> Pipeline:
         """The first elements.
@@ -256,7 +235,7 @@ class Pipeline:
         >>> list(data.from_arrays([1, 2, 3]).take(1).numpy())
         [np.int64(1)]
         """
-        return self._then(Take, count=check.count("take", count))
+        return self._then(kinds.Take, count=check.count("take", count))
 
     def skip(self, count: int) -> Pipeline:
         """All but the first elements.
@@ -265,7 +244,7 @@ class Pipeline:
         >>> list(data.from_arrays([1, 2, 3]).skip(1).numpy())
         [np.int64(2), np.int64(3)]
         """
-        return self._then(Skip, count=check.count("skip", count))
+        return self._then(kinds.Skip, count=check.count("skip", count))
 
     def concat(self, *others: Pipeline) -> Pipeline:
         """The elements of this one, then those of others.
@@ -274,7 +253,7 @@ class Pipeline:
         >>> list(data.from_arrays([1]).concat(data.from_arrays([2])).numpy())
         [np.int64(1), np.int64(2)]
         """
-        return self._then(Concat, *others)
+        return self._then(kinds.Concat, *others)
 
     def zip(self, *others: Pipeline) -> Pipeline:
         """Tuples of an element of each, up to the end of the shortest.
@@ -283,7 +262,7 @@ class Pipeline:
         >>> list(data.from_arrays([1, 2]).zip(data.from_arrays([3, 4, 5])).numpy())
         [(np.int64(1), np.int64(3)), (np.int64(2), np.int64(4))]
         """
-        return self._then(Zip, *others)
+        return self._then(kinds.Zip, *others)
 
     def interleave(self, *others: Pipeline, block: int = 1) -> Pipeline:
         """Elements of each in turn, ``block`` at a time, until all have ended.
@@ -292,7 +271,7 @@ class Pipeline:
         >>> list(data.from_arrays([1, 2, 3]).interleave(data.from_arrays([9])).numpy())
         [np.int64(1), np.int64(9), np.int64(2), np.int64(3)]
         """
-        return self._then(Interleave, *others, block=check.positive("interleave", "block", block))
+        return self._then(kinds.Interleave, *others, block=check.positive("interleave", "block", block))
 
     def prefetch(
         self, count: int = 2, *, workers: int = 1, mode: str = "thread", start: str | None = None
@@ -320,7 +299,7 @@ class Pipeline:
             check.choice("prefetch", "start", start, ("fork", "forkserver", "spawn"))
         check.positive("prefetch", "count", count)
         check.positive("prefetch", "workers", workers)
-        return self._then(Prefetch, count=count, workers=workers, mode=mode, start=start)
+        return self._then(kinds.Prefetch, count=count, workers=workers, mode=mode, start=start)
 
     def numpy(self) -> Pipeline:
         """The same elements as NumPy arrays instead of tensors.

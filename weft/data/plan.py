@@ -16,7 +16,7 @@ from weft.data.hoist import hoist
 from weft.data.keys import stage_key
 from weft.data.process import Parcel, ProcessWorker, start_method
 from weft.data.stage import TRANSFORMS, Batch, Element, Prefetch, Stage
-from weft.data.stream import ChunkFeed, Feed, RangeFeed, ReadFeed, State, Steps, Stream
+from weft.data.stream import ChunkFeed, RangeFeed, ReadFeed, State, Steps, Stream
 from weft.data.text import describe_stage
 from weft.data.transform import transform_of
 
@@ -140,7 +140,7 @@ class Plan:
         """A function that opens a stage."""
         return lambda epoch, state: self.open(last, epoch, state)
 
-    def _feed(self, work: Work, epoch: int, state: State | None) -> Feed:
+    def _feed(self, work: Work, epoch: int, state: State | None) -> Stream:
         if work.prefix is None:
             return RangeFeed(work.access.size(), state)
         source = self.open(work.prefix, epoch, state and state["input"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 
@@ -19,9 +19,10 @@ Element = Any  # an array, a number, a text, or a tree of such
 Where = int | str | tuple[int | str, ...] | None  # which parts of an element a stage works on
 
 
+@dataclass_transform(eq_default=False, frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stage:
-    """A node of a pipeline.
+    """A node of a pipeline; subclasses are such dataclasses, too, and have a name.
 
     Args:
         inputs: the stages whose elements it takes.
@@ -33,13 +34,16 @@ class Stage:
     inputs: tuple[Stage, ...] = field(default=(), repr=False)
     location: tuple[str, int] | None = field(default=None, repr=False)
 
+    def __init_subclass__(cls, name: str = "") -> None:
+        cls.name = name or cls.__name__.lower()
+        dataclass(frozen=True, eq=False, kw_only=True)(cls)
+
     def settings(self) -> dict[str, Any]:
         """What is shown of it: its fields that are not as usual."""
         shown = ((f, getattr(self, f.name)) for f in fields(self) if f.repr)
         return {f.name: value for f, value in shown if value is not None and value is not f.default}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Arrays(Stage):
     """A tree of arrays; an element is a row of each."""
 
@@ -49,58 +53,46 @@ class Arrays(Stage):
     path: str | None = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Items(Stage):
+class Items(Stage, name="dataset"):
     """An object with ``__len__`` and ``__getitem__``."""
 
-    name: ClassVar[str] = "dataset"
     dataset: Any
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Files(Stage):
     """Files, each read by a function when its turn comes."""
 
-    name: ClassVar[str] = "files"
     paths: tuple[str, ...] = field(default=(), repr=False)
     count: int
     read: Callable[[str], Element]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Generator(Stage):
     """What an iterator gives, made anew in each epoch."""
 
-    name: ClassVar[str] = "generator"
     function: Callable[[], Iterator[Element]]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Map(Stage):
     """A function of each element."""
 
-    name: ClassVar[str] = "map"
     function: Callable[..., Element]
     keyed: bool = False
     seed: int = 0
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Normalise(Stage):
     """``(x - mean) / std``."""
 
-    name: ClassVar[str] = "normalise"
     mean: Any
     std: Any
     axis: int = 0
     on: Where = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Tile(Stage):
     """An array repeated along its axes."""
 
-    name: ClassVar[str] = "tile"
     repeats: tuple[int, ...]
     on: Where = None
 
@@ -113,49 +105,39 @@ class Change:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Augment(Stage):
     """Random changes, one after the other; a crop is one of them."""
 
-    name: ClassVar[str] = "augment"
     ops: tuple[Any, ...]
     seed: int = 0
     on: Where = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Crop(Stage):
     """A part of an array: its centre, or a random one."""
 
-    name: ClassVar[str] = "crop"
     size: tuple[int, ...]
     random: bool = False
     seed: int = 0
     on: Where = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Filter(Stage):
     """The elements for which a function is true."""
 
-    name: ClassVar[str] = "filter"
     predicate: Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Shuffle(Stage):
     """The elements in random order, all of them or through a buffer of some."""
 
-    name: ClassVar[str] = "shuffle"
     buffer: int | None = None
     seed: int = 0
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Batch(Stage):
     """Elements put together, so many at a time."""
 
-    name: ClassVar[str] = "batch"
     size: int
     last: str = "keep"
     ragged: Any = False
@@ -164,72 +146,51 @@ class Batch(Stage):
     collate: Callable[[list[Element]], Element] | None = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Flatten(Stage):
     """The elements of each element, one after the other."""
 
-    name: ClassVar[str] = "flatten"
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Cache(Stage):
     """Elements that are made once and kept, in memory or on disk."""
 
-    name: ClassVar[str] = "cache"
     path: str | None = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Repeat(Stage):
     """Several epochs of the input as one; for ever without a number."""
 
-    name: ClassVar[str] = "repeat"
     times: int | None = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Take(Stage):
     """The first elements."""
 
-    name: ClassVar[str] = "take"
     count: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Skip(Stage):
     """All but the first elements."""
 
-    name: ClassVar[str] = "skip"
     count: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Concat(Stage):
     """The elements of one input after those of another."""
 
-    name: ClassVar[str] = "concat"
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Zip(Stage):
     """Tuples of an element of each input, up to the end of the shortest."""
 
-    name: ClassVar[str] = "zip"
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Interleave(Stage):
     """Elements of each input in turn, until all have ended."""
 
-    name: ClassVar[str] = "interleave"
     block: int = 1
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Prefetch(Stage):
     """The same elements, made ahead of time by threads or processes."""
 
-    name: ClassVar[str] = "prefetch"
     count: int
     workers: int = 1
     mode: str = "thread"

@@ -7,7 +7,7 @@ opened again, the rest follows exactly. Nothing in it is data: what a buffer hel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from weft.base.philox import Key
 from weft.data.access import PASSES
@@ -36,30 +36,30 @@ class Stream:
         """End the threads and processes that work for it."""
 
 
-# Steps: what can be computed element by element, in step or ahead of time
+class Derived(Stream):
+    """A stream that reads another one, and is where that is unless it says otherwise."""
 
-
-class Feed(Protocol):
-    """What is to be computed, one after the other: numbers of elements, and what they are made of."""
-
-    def pull(self) -> tuple[int, Any]:
-        """The next number, and the stretch of a stream that it needs, or None."""
+    _source: Stream
 
     def state(self) -> State:
-        """Where it is."""
+        return self._source.state()
 
     def close(self) -> None:
-        """End what works for it."""
+        self._source.close()
 
 
-class RangeFeed:
+# Steps: what can be computed element by element, in step or ahead of time. A feed is a stream of what is to
+# be computed: the number of an element, and the stretch of another stream that it is made of, or None.
+
+
+class RangeFeed(Stream):
     """Numbers of elements that can be had by number."""
 
     def __init__(self, size: int, state: State | None) -> None:
         self._size = size
         self._position: int = state["position"] if state else 0
 
-    def pull(self) -> tuple[int, Any]:
+    def next(self) -> tuple[int, Any]:
         i = self._position
         if i >= self._size:
             raise StopIteration
@@ -69,11 +69,8 @@ class RangeFeed:
     def state(self) -> State:
         return {"position": self._position}
 
-    def close(self) -> None:
-        pass
 
-
-class ChunkFeed:
+class ChunkFeed(Derived):
     """Stretches of a stream, each as long as one element of what is made of them.
 
     Args:
@@ -92,7 +89,7 @@ class ChunkFeed:
         self._position: int = state["position"] if state else 0
         self._ended = False
 
-    def pull(self) -> tuple[int, Any]:
+    def next(self) -> tuple[int, Any]:
         if self._ended:
             raise StopIteration
         elements: list[Element] = []
@@ -110,41 +107,26 @@ class ChunkFeed:
     def state(self) -> State:
         return {"position": self._position, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class ReadFeed:
+class ReadFeed(Derived):
     """Elements of a stream as they are."""
 
     def __init__(self, source: Stream) -> None:
         self._source = source
 
-    def pull(self) -> tuple[int, Any]:
+    def next(self) -> tuple[int, Any]:
         return 0, self._source.next()
 
-    def state(self) -> State:
-        return self._source.state()
 
-    def close(self) -> None:
-        self._source.close()
-
-
-class Steps(Stream):
+class Steps(Derived):
     """Elements computed when they are asked for."""
 
-    def __init__(self, feed: Feed, work: Callable[[int, Any], Element]) -> None:
-        self._feed = feed
+    def __init__(self, feed: Stream, work: Callable[[int, Any], Element]) -> None:
+        self._source = feed
         self._work = work
 
     def next(self) -> Element:
-        return self._work(*self._feed.pull())
-
-    def state(self) -> State:
-        return self._feed.state()
-
-    def close(self) -> None:
-        self._feed.close()
+        return self._work(*self._source.next())
 
 
 # Stages of their own
@@ -183,7 +165,7 @@ class GeneratorStream(Stream):
             end()
 
 
-class FilterStream(Stream):
+class FilterStream(Derived):
     """The elements for which a function is true."""
 
     def __init__(self, stage: Filter, number: int, epoch: int, source: Stream, seen: int) -> None:
@@ -202,11 +184,8 @@ class FilterStream(Stream):
     def state(self) -> State:
         return {"seen": self._seen, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class FlattenStream(Stream):
+class FlattenStream(Derived):
     """The elements of each element."""
 
     def __init__(self, stage: Flatten, number: int, epoch: int, source: Stream, state: State | None) -> None:
@@ -240,11 +219,8 @@ class FlattenStream(Stream):
     def state(self) -> State:
         return {"taken": self._taken, "input": self._before}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class ShuffleStream(Stream):
+class ShuffleStream(Derived):
     """Elements in random order, through a buffer. To resume, the stream is read again from its start."""
 
     def __init__(self, source: Stream, key: Key, buffer: int | None, state: State | None) -> None:
@@ -285,11 +261,8 @@ class ShuffleStream(Stream):
     def state(self) -> State:
         return {"given": self._given}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class TakeStream(Stream):
+class TakeStream(Derived):
     """The elements from one number to another."""
 
     def __init__(self, source: Stream, first: int, count: int | None, state: State | None) -> None:
@@ -311,11 +284,8 @@ class TakeStream(Stream):
     def state(self) -> State:
         return {"taken": self._taken, "skip": self._skip, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class RepeatStream(Stream):
+class RepeatStream(Derived):
     """Several epochs of the input as one."""
 
     def __init__(self, open_: Open, times: int | None, epoch: int, state: State | None) -> None:
@@ -344,11 +314,8 @@ class RepeatStream(Stream):
     def state(self) -> State:
         return {"turn": self._turn, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class ConcatStream(Stream):
+class ConcatStream(Derived):
     """The elements of one input after those of another."""
 
     def __init__(self, opens: list[Open], epoch: int, state: State | None) -> None:
@@ -371,9 +338,6 @@ class ConcatStream(Stream):
     def state(self) -> State:
         return {"part": self._part, "input": self._source.state()}
 
-    def close(self) -> None:
-        self._source.close()
-
 
 class ZipStream(Stream):
     """Tuples of an element of each input."""
@@ -392,12 +356,12 @@ class ZipStream(Stream):
             source.close()
 
 
-class InterleaveStream(Stream):
+class InterleaveStream(ZipStream):
     """Elements of each input in turn; where one has ended, its turn is left out."""
 
     def __init__(self, stage: Interleave, sources: list[Stream], state: State | None) -> None:
+        super().__init__(sources)
         self._block = stage.block
-        self._sources = sources
         self._ended: list[bool] = list(state["ended"]) if state else [False] * len(sources)
         self._turn: int = state["turn"] if state else 0
         self._given: int = state["given"] if state else 0  # in this turn
@@ -417,9 +381,4 @@ class InterleaveStream(Stream):
         raise StopIteration
 
     def state(self) -> State:
-        inputs = [source.state() for source in self._sources]
-        return {"turn": self._turn, "given": self._given, "ended": list(self._ended), "inputs": inputs}
-
-    def close(self) -> None:
-        for source in self._sources:
-            source.close()
+        return {"turn": self._turn, "given": self._given, "ended": list(self._ended), **super().state()}

@@ -14,18 +14,7 @@ import numpy as np
 from weft.base.philox import Block, Key
 from weft.data.augment import RandomCrop, centre_box
 from weft.data.keys import element_block, element_blocks, element_key, folded_key, stage_key
-from weft.data.stage import (
-    Augment,
-    Change,
-    Crop,
-    Element,
-    Items,
-    Map,
-    Normalise,
-    Stage,
-    Tile,
-    function_name,
-)
+from weft.data.stage import Augment, Change, Crop, Element, Items, Map, Normalise, Stage, Tile, function_name
 from weft.data.tree import change_parts, parts_of, to_arrays
 from weft.errors import PipelineError, ShapeError
 

@@ -10,50 +10,29 @@ from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
 from weft.errors import DomainError
-from weft.nn.module import Module
 from weft.nn.parameter import Parameter
+from weft.nn.variant import Elementwise, Variant
 
 
-class _Rectifier(Module):
+class _Rectifier(Elementwise):
     """A function of each element that programs for other frameworks ask to work in place."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
 
 
-class ReLU(_Rectifier):
-    """``max(x, 0)``.
-
-    >>> import weft
-    >>> weft.nn.ReLU()(weft.tensor([-1.0, 2.0]))
-    tensor([0., 2.])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.relu(x)
+class ReLU(_Rectifier, function=weft.relu, example="()(weft.tensor([-1.0, 2.0])) -> tensor([0., 2.])"):
+    """``max(x, 0)``."""
 
 
-class ReLU6(_Rectifier):
-    """x between 0 and 6.
-
-    >>> import weft
-    >>> weft.nn.ReLU6()(weft.tensor([-1.0, 2.0, 9.0]))
-    tensor([0., 2., 6.])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.relu6(x)
+class ReLU6(
+    _Rectifier, function=weft.relu6, example="()(weft.tensor([-1.0, 2.0, 9.0])) -> tensor([0., 2., 6.])"
+):
+    """x between 0 and 6."""
 
 
-class LeakyReLU(Module):
-    """x where it is positive, else ``negative_slope * x``.
-
-    >>> import weft
-    >>> weft.nn.LeakyReLU(0.5)(weft.tensor([-1.0, 2.0]))
-    tensor([-0.5000,  2.0000])
-    """
+class LeakyReLU(Variant, example="(0.5)(weft.tensor([-1.0, 2.0])) -> tensor([-0.5000,  2.0000])"):
+    """x where it is positive, else ``negative_slope * x``."""
 
     _shown = ("negative_slope",)
 
@@ -66,13 +45,8 @@ class LeakyReLU(Module):
         return weft.leaky_relu(x, self.negative_slope)
 
 
-class RReLU(Module):
-    """``LeakyReLU`` with a slope drawn for each element in training, and their mean otherwise.
-
-    >>> import weft
-    >>> weft.nn.RReLU(0.25, 0.75).eval()(weft.tensor([-1.0, 2.0]))
-    tensor([-0.5000,  2.0000])
-    """
+class RReLU(Variant, example="(0.25, 0.75).eval()(weft.tensor([-1.0, 2.0])) -> tensor([-0.5000,  2.0000])"):
+    """``LeakyReLU`` with a slope drawn for each element in training, and their mean otherwise."""
 
     _shown = ("lower", "upper")
 
@@ -86,66 +60,39 @@ class RReLU(Module):
         return weft.rrelu(x, self.lower, self.upper, self.training)
 
 
-class ELU(Module):
-    """x where it is positive, else ``alpha * (exp(x) - 1)``.
-
-    >>> import weft
-    >>> weft.nn.ELU()(weft.tensor([0.0, 2.0]))
-    tensor([0., 2.])
-    """
-
+class _Exponential(Variant):
     _shown = ("alpha",)
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         self.alpha = alpha
+
+
+class ELU(_Exponential, example="()(weft.tensor([0.0, 2.0])) -> tensor([0., 2.])"):
+    """x where it is positive, else ``alpha * (exp(x) - 1)``."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.elu(x, self.alpha)
 
 
-class CELU(Module):
-    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``.
-
-    >>> import weft
-    >>> weft.nn.CELU()(weft.tensor([0.0, 2.0]))
-    tensor([0., 2.])
-    """
-
-    _shown = ("alpha",)
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
+class CELU(_Exponential, example="()(weft.tensor([0.0, 2.0])) -> tensor([0., 2.])"):
+    """x where it is positive, else ``alpha * (exp(x / alpha) - 1)``."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.celu(x, self.alpha)
 
 
-class SELU(_Rectifier):
-    """``ELU`` scaled so that signals keep mean 0 and variance 1 from layer to layer.
-
-    >>> import weft
-    >>> weft.nn.SELU()(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 1.0507])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.selu(x)
+class SELU(_Rectifier, function=weft.selu, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 1.0507])"):
+    """``ELU`` scaled so that signals keep mean 0 and variance 1 from layer to layer."""
 
 
-class GELU(Module):
+class GELU(Variant, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.8413])"):
     """x times the probability that a standard normal number is below it.
 
     Args:
         approximate: "none", or "tanh" for the approximation by tanh.
-
-    >>> import weft
-    >>> weft.nn.GELU()(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.8413])
     """
 
     _shown = ("approximate",)
@@ -159,39 +106,16 @@ class GELU(Module):
         return weft.gelu(x, approximate=self.approximate)
 
 
-class SiLU(_Rectifier):
-    """``x * sigmoid(x)``.
-
-    >>> import weft
-    >>> weft.nn.SiLU()(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.7311])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.silu(x)
+class SiLU(_Rectifier, function=weft.silu, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.7311])"):
+    """``x * sigmoid(x)``."""
 
 
-class Mish(_Rectifier):
-    """``x * tanh(softplus(x))``.
-
-    >>> import weft
-    >>> weft.nn.Mish()(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.8651])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.mish(x)
+class Mish(_Rectifier, function=weft.mish, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.8651])"):
+    """``x * tanh(softplus(x))``."""
 
 
-class Softplus(Module):
-    """``log(1 + exp(beta * x)) / beta``, and x itself where ``beta * x`` is above ``threshold``.
-
-    >>> import weft
-    >>> weft.nn.Softplus()(weft.tensor([0.0, 50.0]))
-    tensor([ 0.6931, 50.0000])
-    """
+class Softplus(Variant, example="()(weft.tensor([0.0, 50.0])) -> tensor([ 0.6931, 50.0000])"):
+    """``log(1 + exp(beta * x)) / beta``, and x itself where ``beta * x`` is above ``threshold``."""
 
     _shown = ("beta", "threshold")
 
@@ -205,116 +129,62 @@ class Softplus(Module):
         return weft.softplus(x, self.beta, self.threshold)
 
 
-class Softsign(Module):
-    """``x / (1 + |x|)``.
-
-    >>> import weft
-    >>> weft.nn.Softsign()(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.5000])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.softsign(x)
+class Softsign(
+    Elementwise, function=weft.softsign, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.5000])"
+):
+    """``x / (1 + |x|)``."""
 
 
-class Tanh(Module):
-    """The hyperbolic tangent.
-
-    >>> import weft
-    >>> weft.nn.Tanh()(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.7616])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.tanh(x)
+class Tanh(
+    Elementwise, function=weft.tanh, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.7616])"
+):
+    """The hyperbolic tangent."""
 
 
-class Sigmoid(Module):
-    """``1 / (1 + exp(-x))``.
-
-    >>> import weft
-    >>> weft.nn.Sigmoid()(weft.tensor([0.0, 1.0]))
-    tensor([0.5000, 0.7311])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.sigmoid(x)
+class Sigmoid(
+    Elementwise, function=weft.sigmoid, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.5000, 0.7311])"
+):
+    """``1 / (1 + exp(-x))``."""
 
 
-class LogSigmoid(Module):
-    """``log(sigmoid(x))``.
-
-    >>> import weft
-    >>> weft.nn.LogSigmoid()(weft.tensor([0.0]))
-    tensor([-0.6931])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.logsigmoid(x)
+class LogSigmoid(
+    Elementwise, function=weft.logsigmoid, example="()(weft.tensor([0.0])) -> tensor([-0.6931])"
+):
+    """``log(sigmoid(x))``."""
 
 
-class Tanhshrink(Module):
-    """``x - tanh(x)``.
-
-    >>> import weft
-    >>> weft.nn.Tanhshrink()(weft.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.2384])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.tanhshrink(x)
+class Tanhshrink(
+    Elementwise, function=weft.tanhshrink, example="()(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.2384])"
+):
+    """``x - tanh(x)``."""
 
 
-class Softshrink(Module):
-    """x moved towards 0 by ``lambd``.
-
-    >>> import weft
-    >>> weft.nn.Softshrink()(weft.tensor([-2.0, 0.25]))
-    tensor([-1.5000,  0.0000])
-    """
-
+class _Shrink(Variant):
     _shown = ("lambd",)
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
+
+
+class Softshrink(_Shrink, example="()(weft.tensor([-2.0, 0.25])) -> tensor([-1.5000,  0.0000])"):
+    """x moved towards 0 by ``lambd``."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.softshrink(x, self.lambd)
 
 
-class Hardshrink(Module):
-    """x where it is farther from 0 than ``lambd``, else 0.
-
-    >>> import weft
-    >>> weft.nn.Hardshrink()(weft.tensor([-2.0, 0.25]))
-    tensor([-2.,  0.])
-    """
-
-    _shown = ("lambd",)
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
+class Hardshrink(_Shrink, example="()(weft.tensor([-2.0, 0.25])) -> tensor([-2.,  0.])"):
+    """x where it is farther from 0 than ``lambd``, else 0."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return weft.hardshrink(x, self.lambd)
 
 
-class Hardtanh(Module):
-    """x between ``min_val`` and ``max_val``.
-
-    >>> import weft
-    >>> weft.nn.Hardtanh()(weft.tensor([-2.0, 0.5]))
-    tensor([-1.0000,  0.5000])
-    """
+class Hardtanh(Variant, example="()(weft.tensor([-2.0, 0.5])) -> tensor([-1.0000,  0.5000])"):
+    """x between ``min_val`` and ``max_val``."""
 
     _shown = ("min_val", "max_val")
 
@@ -331,39 +201,20 @@ class Hardtanh(Module):
         return weft.hardtanh(x, self.min_val, self.max_val)
 
 
-class Hardsigmoid(_Rectifier):
-    """``x / 6 + 1 / 2`` between 0 and 1.
-
-    >>> import weft
-    >>> weft.nn.Hardsigmoid()(weft.tensor([0.0, 4.0]))
-    tensor([0.5000, 1.0000])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.hardsigmoid(x)
+class Hardsigmoid(
+    _Rectifier, function=weft.hardsigmoid, example="()(weft.tensor([0.0, 4.0])) -> tensor([0.5000, 1.0000])"
+):
+    """``x / 6 + 1 / 2`` between 0 and 1."""
 
 
-class Hardswish(_Rectifier):
-    """``x * hardsigmoid(x)``.
-
-    >>> import weft
-    >>> weft.nn.Hardswish()(weft.tensor([0.0, 4.0]))
-    tensor([0., 4.])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Element by element."""
-        return weft.hardswish(x)
+class Hardswish(
+    _Rectifier, function=weft.hardswish, example="()(weft.tensor([0.0, 4.0])) -> tensor([0., 4.])"
+):
+    """``x * hardsigmoid(x)``."""
 
 
-class Threshold(Module):
-    """x where it is above a threshold, else another value.
-
-    >>> import weft
-    >>> weft.nn.Threshold(0.5, -1.0)(weft.tensor([0.0, 4.0]))
-    tensor([-1.,  4.])
-    """
+class Threshold(Variant, example="(0.5, -1.0)(weft.tensor([0.0, 4.0])) -> tensor([-1.,  4.])"):
+    """x where it is above a threshold, else another value."""
 
     _shown = ("threshold", "value")
 
@@ -377,7 +228,7 @@ class Threshold(Module):
         return weft.threshold(x, self.threshold, self.value)
 
 
-class PReLU(Module):
+class PReLU(Variant, example="()(weft.tensor([-1.0, 2.0])).detach() -> tensor([-0.2500,  2.0000])"):
     """x where it is positive, else a learned slope times x; one for all, or one for each channel.
 
     Args:
@@ -385,10 +236,6 @@ class PReLU(Module):
         init: where slopes start.
         device: of the slopes.
         dtype: of the slopes.
-
-    >>> import weft
-    >>> weft.nn.PReLU()(weft.tensor([-1.0, 2.0])).detach()
-    tensor([-0.2500,  2.0000])
     """
 
     _shown = ("num_parameters",)

@@ -10,11 +10,11 @@ from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
 from weft.errors import ShapeError
 from weft.nn import init
-from weft.nn.module import Module
 from weft.nn.parameter import new_parameter
+from weft.nn.variant import Variant
 
 
-class _Running(Module):
+class _Running(Variant):
     """A weight and a bias for each channel, and statistics that move from batch to batch."""
 
     ranks: tuple[int, ...] = ()
@@ -27,13 +27,14 @@ class _Running(Module):
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        momentum: float | None,
-        affine: bool,
-        track_running_stats: bool,
-        device: DeviceLike | None,
-        dtype: DTypeLike | None,
-        bias: bool,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -80,20 +81,6 @@ class _Running(Module):
 class _BatchNorm(_Running):
     """Mean 0 and variance 1 for each channel of x (N, C, *S): of the batch in training, else running ones."""
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
-
     def forward(self, x: Tensor) -> Tensor:
         """x normalised; in training the running statistics move."""
         self._check_rank(x)
@@ -108,7 +95,7 @@ class _BatchNorm(_Running):
         )
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, ranks=(2, 3)):
     """Batch normalisation of x (N, C) or (N, C, L).
 
     In training, statistics are those of the batch, and the running ones move towards them by ``momentum``
@@ -133,29 +120,13 @@ class BatchNorm1d(_BatchNorm):
     tensor([0.2000])
     """
 
-    ranks = (2, 3)
+
+class BatchNorm2d(_BatchNorm, ranks=(4,), example="(3)(weft.randn(2, 3, 4, 4)).shape -> (2, 3, 4, 4)"):
+    """Batch normalisation of x (N, C, H, W); see ``BatchNorm1d``."""
 
 
-class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of x (N, C, H, W); see ``BatchNorm1d``.
-
-    >>> import weft
-    >>> weft.nn.BatchNorm2d(3)(weft.randn(2, 3, 4, 4)).shape
-    (2, 3, 4, 4)
-    """
-
-    ranks = (4,)
-
-
-class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of x (N, C, D, H, W); see ``BatchNorm1d``.
-
-    >>> import weft
-    >>> weft.nn.BatchNorm3d(3)(weft.randn(2, 3, 4, 4, 2)).shape
-    (2, 3, 4, 4, 2)
-    """
-
-    ranks = (5,)
+class BatchNorm3d(_BatchNorm, ranks=(5,), example="(3)(weft.randn(2, 3, 4, 4, 2)).shape -> (2, 3, 4, 4, 2)"):
+    """Batch normalisation of x (N, C, D, H, W); see ``BatchNorm1d``."""
 
 
 class _InstanceNorm(_Running):
@@ -173,27 +144,20 @@ class _InstanceNorm(_Running):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """x normalised; in training the running statistics, if there are any, move."""
         self._check_rank(x)
         single = x.ndim == self.ranks[0]
         batch = self.training or not self.track_running_stats
-        out = weft.instance_norm(
-            x.unsqueeze(0) if single else x,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            batch,
-            0.0 if self.momentum is None else self.momentum,
-            self.eps,
-        )
+        kept = (self.running_mean, self.running_var, self.weight, self.bias)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        out = weft.instance_norm(x.unsqueeze(0) if single else x, *kept, batch, momentum, self.eps)
         return out.squeeze(0) if single else out
 
 
-class InstanceNorm1d(_InstanceNorm):
+class InstanceNorm1d(_InstanceNorm, ranks=(2, 3)):
     """Normalisation of each channel of each example of x (N, C, L) or (C, L).
 
     Args:
@@ -212,26 +176,14 @@ class InstanceNorm1d(_InstanceNorm):
             [-1.0000,  1.0000]])
     """
 
-    ranks = (2, 3)
+
+class InstanceNorm2d(
+    _InstanceNorm, ranks=(3, 4), example="(3, affine=True)(weft.randn(2, 3, 4, 4)).shape -> (2, 3, 4, 4)"
+):
+    """Normalisation of each channel of each example of x (N, C, H, W); see ``InstanceNorm1d``."""
 
 
-class InstanceNorm2d(_InstanceNorm):
-    """Normalisation of each channel of each example of x (N, C, H, W) or (C, H, W); see ``InstanceNorm1d``.
-
-    >>> import weft
-    >>> weft.nn.InstanceNorm2d(3, affine=True)(weft.randn(2, 3, 4, 4)).shape
-    (2, 3, 4, 4)
-    """
-
-    ranks = (3, 4)
-
-
-class InstanceNorm3d(_InstanceNorm):
-    """Normalisation of each channel of each example of x (N, C, D, H, W); see ``InstanceNorm1d``.
-
-    >>> import weft
-    >>> weft.nn.InstanceNorm3d(3)(weft.randn(2, 3, 4, 4, 2)).shape
-    (2, 3, 4, 4, 2)
-    """
-
-    ranks = (4, 5)
+class InstanceNorm3d(
+    _InstanceNorm, ranks=(4, 5), example="(3)(weft.randn(2, 3, 4, 4, 2)).shape -> (2, 3, 4, 4, 2)"
+):
+    """Normalisation of each channel of each example of x (N, C, D, H, W); see ``InstanceNorm1d``."""

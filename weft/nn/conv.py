@@ -12,8 +12,8 @@ from weft.base.dtypes import DTypeLike
 from weft.base.shapes import PerAxis
 from weft.errors import DomainError, ShapeError
 from weft.nn import init
-from weft.nn.module import Module
 from weft.nn.parameter import new_parameter
+from weft.nn.variant import Variant
 
 _MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
@@ -27,10 +27,9 @@ def numbers(value: Any, rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
-class _Conv(Module):
+class _Conv(Variant):
     """What convolutions and their transposes share: settings, parameters, and where these start."""
 
-    rank = 0
     is_transposed = False
     bias: Any
     padding: Any
@@ -40,14 +39,14 @@ class _Conv(Module):
         in_channels: int,
         out_channels: int,
         kernel_size: PerAxis,
-        stride: PerAxis,
-        padding: PerAxis,
-        dilation: PerAxis,
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: DeviceLike | None,
-        dtype: DTypeLike | None,
+        stride: PerAxis = 1,
+        padding: PerAxis = 0,
+        dilation: PerAxis = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         name, rank = type(self).__name__, self.rank
@@ -98,25 +97,6 @@ class _Conv(Module):
 
 
 class _Forward(_Conv):
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: PerAxis,
-        stride: PerAxis = 1,
-        padding: PerAxis = 0,
-        dilation: PerAxis = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
-            device, dtype,
-        )  # fmt: skip
-
     def forward(self, x: Tensor) -> Tensor:
         """x (N, in_channels, *sizes) or (in_channels, *sizes) to out_channels."""
         function = (weft.conv1d, weft.conv2d, weft.conv3d)[self.rank - 1]
@@ -138,7 +118,7 @@ class _Forward(_Conv):
         return [(p, p) for p in self.padding]
 
 
-class Conv1d(_Forward):
+class Conv1d(_Forward, rank=1, example='(3, 8, 5, padding="same")(weft.ones((2, 3, 9))).shape -> (2, 8, 9)'):
     """A convolution of x (N, C, L), with a weight (out, in / groups, kernel).
 
     Args:
@@ -153,16 +133,10 @@ class Conv1d(_Forward):
         padding_mode: "zeros", "reflect", "replicate" or "circular".
         device: of the parameters.
         dtype: of the parameters.
-
-    >>> import weft
-    >>> weft.nn.Conv1d(3, 8, 5, padding="same")(weft.ones((2, 3, 9))).shape
-    (2, 8, 9)
     """
 
-    rank = 1
 
-
-class Conv2d(_Forward):
+class Conv2d(_Forward, rank=2, example="(3, 8, 3, padding=1)(weft.ones((2, 3, 5, 5))).shape -> (2, 8, 5, 5)"):
     """A convolution of x (N, C, H, W), with a weight (out, in / groups, *kernel).
 
     Args:
@@ -177,26 +151,16 @@ class Conv2d(_Forward):
         padding_mode: "zeros", "reflect", "replicate" or "circular".
         device: of the parameters.
         dtype: of the parameters.
-
-    >>> import weft
-    >>> weft.nn.Conv2d(3, 8, 3, padding=1)(weft.ones((2, 3, 5, 5))).shape
-    (2, 8, 5, 5)
     """
 
-    rank = 2
 
-
-class Conv3d(_Forward):
+class Conv3d(
+    _Forward, rank=3, example="(2, 4, 3, stride=2)(weft.ones((1, 2, 5, 5, 7))).shape -> (1, 4, 2, 2, 3)"
+):
     """A convolution of x (N, C, D, H, W), with a weight (out, in / groups, *kernel).
 
     The arguments are those of ``Conv2d``, with triples instead of pairs.
-
-    >>> import weft
-    >>> weft.nn.Conv3d(2, 4, 3, stride=2)(weft.ones((1, 2, 5, 5, 7))).shape
-    (1, 4, 2, 2, 3)
     """
-
-    rank = 3
 
 
 class _Transposed(_Conv):
@@ -247,7 +211,9 @@ class _Transposed(_Conv):
         return extra
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(
+    _Transposed, rank=1, example="(3, 4, 4, stride=2, padding=1)(weft.ones((2, 3, 5))).shape -> (2, 4, 10)"
+):
     """The transpose of ``Conv1d``, with a weight (in, out / groups, kernel).
 
     Args:
@@ -263,16 +229,10 @@ class ConvTranspose1d(_Transposed):
         padding_mode: only "zeros".
         device: of the parameters.
         dtype: of the parameters.
-
-    >>> import weft
-    >>> weft.nn.ConvTranspose1d(3, 4, 4, stride=2, padding=1)(weft.ones((2, 3, 5))).shape
-    (2, 4, 10)
     """
 
-    rank = 1
 
-
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_Transposed, rank=2):
     """The transpose of ``Conv2d``, with a weight (in, out / groups, *kernel); see ``ConvTranspose1d``.
 
     >>> import weft
@@ -281,15 +241,8 @@ class ConvTranspose2d(_Transposed):
     ((2, 4, 11, 11), (2, 4, 12, 12))
     """
 
-    rank = 2
 
-
-class ConvTranspose3d(_Transposed):
-    """The transpose of ``Conv3d``, with a weight (in, out / groups, *kernel); see ``ConvTranspose1d``.
-
-    >>> import weft
-    >>> weft.nn.ConvTranspose3d(2, 1, 2, stride=2)(weft.ones((1, 2, 3, 3, 3))).shape
-    (1, 1, 6, 6, 6)
-    """
-
-    rank = 3
+class ConvTranspose3d(
+    _Transposed, rank=3, example="(2, 1, 2, stride=2)(weft.ones((1, 2, 3, 3, 3))).shape -> (1, 1, 6, 6, 6)"
+):
+    """The transpose of ``Conv3d``, with a weight (in, out / groups, *kernel); see ``ConvTranspose1d``."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import weft
 from weft import Tensor
 from weft.errors import DomainError
-from weft.nn.module import Module
+from weft.nn.variant import Variant
 
 
-class _Dropout(Module):
+class _Dropout(Variant):
     _shown = ("p",)
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
@@ -18,13 +18,8 @@ class _Dropout(Module):
         self.p = p
 
 
-class Dropout(_Dropout):
-    """In training, zero each element with probability p and scale the rest by 1 / (1 - p).
-
-    >>> import weft
-    >>> weft.nn.Dropout(0.5).eval()(weft.ones(3))
-    tensor([1., 1., 1.])
-    """
+class Dropout(_Dropout, example="(0.5).eval()(weft.ones(3)) -> tensor([1., 1., 1.])"):
+    """In training, zero each element with probability p and scale the rest by 1 / (1 - p)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
@@ -32,67 +27,34 @@ class Dropout(_Dropout):
 
 
 class _ChannelDropout(_Dropout):
-    rank = 0
-
     def forward(self, x: Tensor) -> Tensor:
         """x, some of its channels dropped in training."""
         function = (weft.dropout1d, weft.dropout2d, weft.dropout3d)[self.rank - 1]
         return function(x, self.p, self.training)
 
 
-class Dropout1d(_ChannelDropout):
-    """In training, zero whole channels of x (N, C, L) with probability p and scale the rest.
-
-    >>> import weft
-    >>> weft.nn.Dropout1d(1.0)(weft.ones((1, 2, 3))).sum()
-    tensor(0.)
-    """
-
-    rank = 1
+class Dropout1d(_ChannelDropout, rank=1, example="(1.0)(weft.ones((1, 2, 3))).sum() -> tensor(0.)"):
+    """In training, zero whole channels of x (N, C, L) with probability p and scale the rest."""
 
 
-class Dropout2d(_ChannelDropout):
-    """In training, zero whole channels of x (N, C, H, W) with probability p and scale the rest.
-
-    >>> import weft
-    >>> weft.nn.Dropout2d(1.0)(weft.ones((1, 2, 3, 3))).sum()
-    tensor(0.)
-    """
-
-    rank = 2
+class Dropout2d(_ChannelDropout, rank=2, example="(1.0)(weft.ones((1, 2, 3, 3))).sum() -> tensor(0.)"):
+    """In training, zero whole channels of x (N, C, H, W) with probability p and scale the rest."""
 
 
-class Dropout3d(_ChannelDropout):
-    """In training, zero whole channels of x (N, C, D, H, W) with probability p and scale the rest.
-
-    >>> import weft
-    >>> weft.nn.Dropout3d(1.0)(weft.ones((1, 2, 3, 3, 3))).sum()
-    tensor(0.)
-    """
-
-    rank = 3
+class Dropout3d(_ChannelDropout, rank=3, example="(1.0)(weft.ones((1, 2, 3, 3, 3))).sum() -> tensor(0.)"):
+    """In training, zero whole channels of x (N, C, D, H, W) with probability p and scale the rest."""
 
 
-class AlphaDropout(_Dropout):
-    """Dropout for networks of ``SELU``: dropped elements saturate, and mean and variance stay.
-
-    >>> import weft
-    >>> weft.nn.AlphaDropout(0.2)(weft.randn(10, 10)).shape
-    (10, 10)
-    """
+class AlphaDropout(_Dropout, example="(0.2)(weft.randn(10, 10)).shape -> (10, 10)"):
+    """Dropout for networks of ``SELU``: dropped elements saturate, and mean and variance stay."""
 
     def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""
         return weft.alpha_dropout(x, self.p, self.training)
 
 
-class FeatureAlphaDropout(_Dropout):
-    """``AlphaDropout`` of whole channels of x (N, C, *S).
-
-    >>> import weft
-    >>> weft.nn.FeatureAlphaDropout(0.2)(weft.randn(2, 10, 5)).shape
-    (2, 10, 5)
-    """
+class FeatureAlphaDropout(_Dropout, example="(0.2)(weft.randn(2, 10, 5)).shape -> (2, 10, 5)"):
+    """``AlphaDropout`` of whole channels of x (N, C, *S)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """x, some of it dropped in training."""

@@ -21,11 +21,11 @@ class _Table(Module):
         self,
         num_embeddings: int,
         embedding_dim: int,
-        padding_idx: int | None,
-        max_norm: float | None,
-        norm_type: float,
-        device: DeviceLike | None,
-        dtype: DTypeLike | None,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
@@ -94,18 +94,6 @@ class Embedding(_Table):
     >>> nn.Embedding(10, 3)(weft.tensor([[1, 2], [4, 9]])).shape
     (2, 2, 3)
     """
-
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, device, dtype)
 
     def forward(self, indices: Tensor) -> Tensor:
         """The rows at indices."""

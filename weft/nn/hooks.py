@@ -175,12 +175,7 @@ class _Beginning(weft.Function):
         return None, *ctx.around.at_beginning(grads)
 
 
-class _End(weft.Function):
-    @staticmethod
-    def forward(ctx: Any, around: Around, *tensors: Any) -> Any:
-        ctx.around = around
-        return tuple(t._value() for t in tensors)
-
+class _End(_Beginning):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return None, *ctx.around.at_end(grads)

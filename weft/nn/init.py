@@ -11,6 +11,7 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.errors import DomainError, ShapeError
+from weft.ops.public import example
 
 
 def _filled(tensor: Tensor, values: Any) -> Tensor:
@@ -30,13 +31,9 @@ def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None)
     return _filled(tensor, drawn * (b - a) + a)
 
 
+@example("weft.nn.init.normal_(weft.empty((2, 3)), std=0.02).shape -> (2, 3)")
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with draws from a normal distribution.
-
-    >>> import weft
-    >>> weft.nn.init.normal_(weft.empty((2, 3)), std=0.02).shape
-    (2, 3)
-    """
+    """Fill with draws from a normal distribution."""
     drawn = weft.randn(tensor.shape, dtype=tensor.dtype, generator=generator)
     return _filled(tensor, drawn * std + mean)
 
@@ -62,33 +59,21 @@ def trunc_normal_(
     return _filled(tensor, weft.clip(quantile * (std * sqrt(2.0)) + mean, a, b))
 
 
+@example("weft.nn.init.constant_(weft.empty(2), 0.5) -> tensor([0.5000, 0.5000])")
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one value.
-
-    >>> import weft
-    >>> weft.nn.init.constant_(weft.empty(2), 0.5)
-    tensor([0.5000, 0.5000])
-    """
+    """Fill with one value."""
     return _filled(tensor, weft.full(tensor.shape, val, dtype=tensor.dtype))
 
 
+@example("weft.nn.init.zeros_(weft.empty(2)) -> tensor([0., 0.])")
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros.
-
-    >>> import weft
-    >>> weft.nn.init.zeros_(weft.empty(2))
-    tensor([0., 0.])
-    """
+    """Fill with zeros."""
     return constant_(tensor, 0.0)
 
 
+@example("weft.nn.init.ones_(weft.empty(2)) -> tensor([1., 1.])")
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones.
-
-    >>> import weft
-    >>> weft.nn.init.ones_(weft.empty(2))
-    tensor([1., 1.])
-    """
+    """Fill with ones."""
     return constant_(tensor, 1.0)
 
 
@@ -162,26 +147,18 @@ def _need_matrix(op: str, tensor: Tensor) -> None:
         raise ShapeError(op, f"the tensor must have two axes, got shape {tensor.shape}")
 
 
+@example("weft.nn.init.fans(weft.empty((8, 3, 5, 5))) -> (75, 200)")
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs an output of a weight (out, in, *kernel) has, and how many outputs an input.
-
-    >>> import weft
-    >>> weft.nn.init.fans(weft.empty((8, 3, 5, 5)))
-    (75, 200)
-    """
+    """How many inputs an output of a weight (out, in, *kernel) has, and how many outputs an input."""
     if tensor.ndim < 2:
         raise ShapeError("init", f"the tensor must have at least two axes, got shape {tensor.shape}")
     field = prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
+@example('weft.nn.init.calculate_gain("tanh") -> 1.6666666666666667')
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which a nonlinearity is to be made up for.
-
-    >>> import weft
-    >>> weft.nn.init.calculate_gain("tanh")
-    1.6666666666666667
-    """
+    """The factor by which a nonlinearity is to be made up for."""
     gains = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": sqrt(2.0), "selu": 3 / 4}
     if nonlinearity.startswith("conv"):
         return 1.0
@@ -206,13 +183,9 @@ def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Te
     return uniform_(tensor, -bound, bound, generator)
 
 
+@example("weft.nn.init.xavier_normal_(weft.empty((3, 3))).shape -> (3, 3)")
 def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill so that signals keep their size forward and backward; normal (Glorot and Bengio, 2010).
-
-    >>> import weft
-    >>> weft.nn.init.xavier_normal_(weft.empty((3, 3))).shape
-    (3, 3)
-    """
+    """Fill so that signals keep their size forward and backward; normal (Glorot and Bengio, 2010)."""
     return normal_(tensor, 0.0, gain * sqrt(2.0 / sum(fans(tensor))), generator)
 
 
@@ -241,6 +214,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
+@example('weft.nn.init.kaiming_normal_(weft.empty((3, 6)), mode="fan_out").shape -> (3, 6)')
 def kaiming_normal_(
     tensor: Tensor,
     a: float = 0,
@@ -248,10 +222,5 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Fill so that signals keep their size through rectifiers; normal (He and others, 2015).
-
-    >>> import weft
-    >>> weft.nn.init.kaiming_normal_(weft.empty((3, 6)), mode="fan_out").shape
-    (3, 6)
-    """
+    """Fill so that signals keep their size through rectifiers; normal (He and others, 2015)."""
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)

@@ -11,10 +11,10 @@ import weft
 from weft import Tensor
 from weft.errors import DomainError
 from weft.nn.functional import ctc_loss
-from weft.nn.module import Module
+from weft.nn.variant import Variant
 
 
-class Loss(Module):
+class Loss(Variant):
     """What all losses share: how the elements are made one number."""
 
     reductions: tuple[str, ...] = ("none", "mean", "sum")
@@ -36,39 +36,26 @@ class Loss(Module):
         )
 
 
-class L1Loss(Loss):
-    """Absolute differences.
-
-    >>> import weft
-    >>> weft.nn.L1Loss()(weft.tensor([1.0, 3.0]), weft.tensor([1.0, 1.0]))
-    tensor(1.)
-    """
+class L1Loss(Loss, example="()(weft.tensor([1.0, 3.0]), weft.tensor([1.0, 1.0])) -> tensor(1.)"):
+    """Absolute differences."""
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.l1_loss(x, target, reduction=self.reduction)
 
 
-class MSELoss(Loss):
-    """Squared differences.
-
-    >>> import weft
-    >>> weft.nn.MSELoss()(weft.tensor([1.0, 3.0]), weft.tensor([1.0, 1.0]))
-    tensor(2.)
-    """
+class MSELoss(Loss, example="()(weft.tensor([1.0, 3.0]), weft.tensor([1.0, 1.0])) -> tensor(2.)"):
+    """Squared differences."""
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.mse_loss(x, target, reduction=self.reduction)
 
 
-class HuberLoss(Loss):
-    """Half of squared differences where they are below ``delta``, and linear beyond.
-
-    >>> import weft
-    >>> weft.nn.HuberLoss(reduction="none")(weft.tensor([0.5, 3.0]), weft.zeros(2))
-    tensor([0.1250, 2.5000])
-    """
+class HuberLoss(
+    Loss, example='(reduction="none")(weft.tensor([0.5, 3.0]), weft.zeros(2)) -> tensor([0.1250, 2.5000])'
+):
+    """Half of squared differences where they are below ``delta``, and linear beyond."""
 
     _shown = ("delta",)
 
@@ -81,13 +68,10 @@ class HuberLoss(Loss):
         return weft.huber_loss(x, target, self.reduction, self.delta)
 
 
-class SmoothL1Loss(Loss):
-    """``HuberLoss`` divided by its bend ``beta``.
-
-    >>> import weft
-    >>> weft.nn.SmoothL1Loss(reduction="none")(weft.tensor([0.5, 3.0]), weft.zeros(2))
-    tensor([0.1250, 2.5000])
-    """
+class SmoothL1Loss(
+    Loss, example='(reduction="none")(weft.tensor([0.5, 3.0]), weft.zeros(2)) -> tensor([0.1250, 2.5000])'
+):
+    """``HuberLoss`` divided by its bend ``beta``."""
 
     _shown = ("beta",)
 
@@ -100,7 +84,7 @@ class SmoothL1Loss(Loss):
         return weft.smooth_l1_loss(x, target, self.reduction, self.beta)
 
 
-class PoissonNLLLoss(Loss):
+class PoissonNLLLoss(Loss, example="()(weft.tensor([0.0]), weft.tensor([2.0])) -> tensor(1.)"):
     """The negative log-likelihood of counts under a Poisson distribution.
 
     Args:
@@ -108,10 +92,6 @@ class PoissonNLLLoss(Loss):
         full: whether the term that depends on the target alone is added, by Stirling's formula.
         eps: added to a rate before its logarithm is taken.
         reduction: of the elements.
-
-    >>> import weft
-    >>> weft.nn.PoissonNLLLoss()(weft.tensor([0.0]), weft.tensor([2.0]))
-    tensor(1.)
     """
 
     _shown = ("log_input", "full")
@@ -129,17 +109,13 @@ class PoissonNLLLoss(Loss):
         return weft.poisson_nll_loss(x, target, self.log_input, self.full, self.eps, self.reduction)
 
 
-class GaussianNLLLoss(Loss):
+class GaussianNLLLoss(Loss, example="()(weft.zeros(2), weft.ones(2), weft.ones(2)) -> tensor(0.5000)"):
     """The negative log-likelihood of targets under normal distributions.
 
     Args:
         full: whether the constant term is added.
         eps: the least variance that counts.
         reduction: of the elements.
-
-    >>> import weft
-    >>> weft.nn.GaussianNLLLoss()(weft.zeros(2), weft.ones(2), weft.ones(2))
-    tensor(0.5000)
     """
 
     _shown = ("full", "eps")
@@ -189,16 +165,12 @@ class _Weighted(Loss):
         self.register_buffer("weight", weight)
 
 
-class BCELoss(_Weighted):
+class BCELoss(_Weighted, example="()(weft.tensor([0.5]), weft.tensor([1.0])) -> tensor(0.6931)"):
     """Cross entropy of yes or no, of the probabilities of yes.
 
     Args:
         weight: factors of the elements.
         reduction: of the elements.
-
-    >>> import weft
-    >>> weft.nn.BCELoss()(weft.tensor([0.5]), weft.tensor([1.0]))
-    tensor(0.6931)
     """
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
@@ -206,17 +178,13 @@ class BCELoss(_Weighted):
         return weft.binary_cross_entropy(x, target, self.weight, self.reduction)
 
 
-class BCEWithLogitsLoss(_Weighted):
+class BCEWithLogitsLoss(_Weighted, example="()(weft.tensor([0.0]), weft.tensor([1.0])) -> tensor(0.6931)"):
     """Cross entropy of yes or no, of the logits of yes.
 
     Args:
         weight: factors of the elements.
         reduction: of the elements.
         pos_weight: factors of the positive part.
-
-    >>> import weft
-    >>> weft.nn.BCEWithLogitsLoss()(weft.tensor([0.0]), weft.tensor([1.0]))
-    tensor(0.6931)
     """
 
     pos_weight: Any
@@ -233,17 +201,15 @@ class BCEWithLogitsLoss(_Weighted):
         return weft.binary_cross_entropy_with_logits(x, target, reduction=self.reduction, **weights)
 
 
-class NLLLoss(_Weighted):
+class NLLLoss(
+    _Weighted, example="()(weft.log(weft.tensor([[0.5, 0.5]])), weft.tensor([1])) -> tensor(0.6931)"
+):
     """The negative log-likelihood of classes, of log-probabilities (N, C, *S) or (C,).
 
     Args:
         weight: of each class.
         ignore_index: a target that does not count.
         reduction: of the elements; a mean is weighted.
-
-    >>> import weft
-    >>> weft.nn.NLLLoss()(weft.log(weft.tensor([[0.5, 0.5]])), weft.tensor([1]))
-    tensor(0.6931)
     """
 
     def __init__(
@@ -257,7 +223,9 @@ class NLLLoss(_Weighted):
         return weft.nll_loss(x, target, self.weight, self.ignore_index, self.reduction)
 
 
-class CrossEntropyLoss(_Weighted):
+class CrossEntropyLoss(
+    _Weighted, example="()(weft.tensor([[0.0, 0.0]]), weft.tensor([1])) -> tensor(0.6931)"
+):
     """Cross entropy of classes, of logits (N, C, *S) or (C,) and targets that are numbers or probabilities.
 
     Args:
@@ -265,10 +233,6 @@ class CrossEntropyLoss(_Weighted):
         ignore_index: a target that does not count.
         reduction: of the elements; a mean is weighted.
         label_smoothing: how much of the target goes to all classes alike.
-
-    >>> import weft
-    >>> weft.nn.CrossEntropyLoss()(weft.tensor([[0.0, 0.0]]), weft.tensor([1]))
-    tensor(0.6931)
     """
 
     def __init__(
@@ -286,14 +250,8 @@ class CrossEntropyLoss(_Weighted):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of logits x."""
-        return weft.cross_entropy(
-            x,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+        settings = (self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+        return weft.cross_entropy(x, target, *settings)
 
 
 class CTCLoss(Loss):

@@ -13,7 +13,7 @@ from weft.nn.loss import Loss
 class _Margin(Loss):
     _shown = ("margin",)
 
-    def __init__(self, margin: float, reduction: str) -> None:
+    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.margin = margin
 
@@ -27,21 +27,15 @@ class MarginRankingLoss(_Margin):
     tensor(2.5000)
     """
 
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction)
-
     def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         """The loss of two scores."""
         return weft.margin_ranking_loss(x1, x2, target, self.margin, self.reduction)
 
 
-class HingeEmbeddingLoss(_Margin):
-    """x where the target is 1, and how far x is below the margin where it is -1.
-
-    >>> import weft
-    >>> weft.nn.HingeEmbeddingLoss()(weft.tensor([0.25, 0.25]), weft.tensor([1.0, -1.0]))
-    tensor(0.5000)
-    """
+class HingeEmbeddingLoss(
+    _Margin, example="()(weft.tensor([0.25, 0.25]), weft.tensor([1.0, -1.0])) -> tensor(0.5000)"
+):
+    """x where the target is 1, and how far x is below the margin where it is -1."""
 
     def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(margin, reduction)
@@ -60,28 +54,20 @@ class CosineEmbeddingLoss(_Margin):
     tensor(0.7500)
     """
 
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(margin, reduction)
-
     def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         """The loss of pairs of vectors."""
         return weft.cosine_embedding_loss(x1, x2, target, self.margin, self.reduction)
 
 
-class SoftMarginLoss(Loss):
-    """``log(1 + exp(-target * x))`` for targets 1 and -1.
-
-    >>> import weft
-    >>> weft.nn.SoftMarginLoss()(weft.tensor([0.0]), weft.tensor([1.0]))
-    tensor(0.6931)
-    """
+class SoftMarginLoss(Loss, example="()(weft.tensor([0.0]), weft.tensor([1.0])) -> tensor(0.6931)"):
+    """``log(1 + exp(-target * x))`` for targets 1 and -1."""
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of x."""
         return weft.soft_margin_loss(x, target, self.reduction)
 
 
-class MultiMarginLoss(_Margin):
+class MultiMarginLoss(_Margin, example="()(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2])) -> tensor(0.)"):
     """How far the score of the target class is from being above every other by a margin, over x (N, C).
 
     Args:
@@ -89,10 +75,6 @@ class MultiMarginLoss(_Margin):
         margin: that is asked for.
         weight: of each class.
         reduction: of the examples.
-
-    >>> import weft
-    >>> weft.nn.MultiMarginLoss()(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2]))
-    tensor(0.)
     """
 
     weight: Any
@@ -109,14 +91,12 @@ class MultiMarginLoss(_Margin):
         return weft.multi_margin_loss(x, target, self.p, self.margin, self.weight, self.reduction)
 
 
-class MultiLabelMarginLoss(Loss):
+class MultiLabelMarginLoss(
+    Loss, example="()(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([[2, -1, 0]])) -> tensor(0.)"
+):
     """How far the scores of several target classes are from being above every other by 1, over x (N, C).
 
     A target (N, C) lists classes; the first -1 ends the list.
-
-    >>> import weft
-    >>> weft.nn.MultiLabelMarginLoss()(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([[2, -1, 0]]))
-    tensor(0.)
     """
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
@@ -124,16 +104,14 @@ class MultiLabelMarginLoss(Loss):
         return weft.multilabel_margin_loss(x, target, self.reduction)
 
 
-class MultiLabelSoftMarginLoss(Loss):
+class MultiLabelSoftMarginLoss(
+    Loss, example="()(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]])) -> tensor(0.6931)"
+):
     """The mean over classes of the binary cross entropy of logits x (N, C) with labels 0 and 1.
 
     Args:
         weight: of each class.
         reduction: of the examples.
-
-    >>> import weft
-    >>> weft.nn.MultiLabelSoftMarginLoss()(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]]))
-    tensor(0.6931)
     """
 
     weight: Any

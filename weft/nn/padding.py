@@ -9,11 +9,10 @@ import weft
 from weft import Tensor
 from weft.base.shapes import PerAxis
 from weft.errors import ShapeError
-from weft.nn.module import Module
+from weft.nn.variant import Variant
 
 
-class _Pad(Module):
-    rank = 0
+class _Pad(Variant):
     mode = "constant"
     value: float = 0.0
     _shown: tuple[str, ...] = ("padding",)
@@ -50,166 +49,88 @@ class _ConstantPad(_Pad):
         self.value = value
 
 
-class ConstantPad1d(_ConstantPad):
-    """A border of one value around the last axis.
-
-    >>> import weft
-    >>> weft.nn.ConstantPad1d((1, 2), 9.0)(weft.tensor([[1.0, 2.0]]))
-    tensor([[9., 1., 2., 9., 9.]])
-    """
-
-    rank = 1
+class ConstantPad1d(
+    _ConstantPad, rank=1, example="((1, 2), 9.0)(weft.tensor([[1.0, 2.0]])) -> tensor([[9., 1., 2., 9., 9.]])"
+):
+    """A border of one value around the last axis."""
 
 
-class ConstantPad2d(_ConstantPad):
-    """A border of one value around the last two axes.
-
-    >>> import weft
-    >>> weft.nn.ConstantPad2d((1, 1, 0, 2), 0.5)(weft.ones((1, 2, 3))).shape
-    (1, 4, 5)
-    """
-
-    rank = 2
+class ConstantPad2d(
+    _ConstantPad, rank=2, example="((1, 1, 0, 2), 0.5)(weft.ones((1, 2, 3))).shape -> (1, 4, 5)"
+):
+    """A border of one value around the last two axes."""
 
 
-class ConstantPad3d(_ConstantPad):
-    """A border of one value around the last three axes.
-
-    >>> import weft
-    >>> weft.nn.ConstantPad3d(1, 0.5)(weft.ones((1, 2, 3, 4))).shape
-    (1, 4, 5, 6)
-    """
-
-    rank = 3
+class ConstantPad3d(_ConstantPad, rank=3, example="(1, 0.5)(weft.ones((1, 2, 3, 4))).shape -> (1, 4, 5, 6)"):
+    """A border of one value around the last three axes."""
 
 
-class ZeroPad1d(_Pad):
-    """A border of zeros around the last axis.
-
-    >>> import weft
-    >>> weft.nn.ZeroPad1d(1)(weft.tensor([[1.0, 2.0]]))
-    tensor([[0., 1., 2., 0.]])
-    """
-
-    rank = 1
+class ZeroPad1d(_Pad, rank=1, example="(1)(weft.tensor([[1.0, 2.0]])) -> tensor([[0., 1., 2., 0.]])"):
+    """A border of zeros around the last axis."""
 
 
-class ZeroPad2d(_Pad):
-    """A border of zeros around the last two axes.
-
-    >>> import weft
-    >>> weft.nn.ZeroPad2d(1)(weft.ones((1, 2, 3))).shape
-    (1, 4, 5)
-    """
-
-    rank = 2
+class ZeroPad2d(_Pad, rank=2, example="(1)(weft.ones((1, 2, 3))).shape -> (1, 4, 5)"):
+    """A border of zeros around the last two axes."""
 
 
-class ZeroPad3d(_Pad):
-    """A border of zeros around the last three axes.
-
-    >>> import weft
-    >>> weft.nn.ZeroPad3d(1)(weft.ones((1, 2, 3, 4))).shape
-    (1, 4, 5, 6)
-    """
-
-    rank = 3
+class ZeroPad3d(_Pad, rank=3, example="(1)(weft.ones((1, 2, 3, 4))).shape -> (1, 4, 5, 6)"):
+    """A border of zeros around the last three axes."""
 
 
-class ReflectionPad1d(_Pad):
-    """A border around the last axis that mirrors it, without the edge.
-
-    >>> import weft
-    >>> weft.nn.ReflectionPad1d(2)(weft.tensor([[1.0, 2.0, 3.0]]))
-    tensor([[3., 2., 1., 2., 3., 2., 1.]])
-    """
-
-    rank, mode = 1, "reflect"
+class ReflectionPad1d(
+    _Pad,
+    rank=1,
+    mode="reflect",
+    example="(2)(weft.tensor([[1.0, 2.0, 3.0]])) -> tensor([[3., 2., 1., 2., 3., 2., 1.]])",
+):
+    """A border around the last axis that mirrors it, without the edge."""
 
 
-class ReflectionPad2d(_Pad):
-    """A border around the last two axes that mirrors them, without the edges.
-
-    >>> import weft
-    >>> weft.nn.ReflectionPad2d(1)(weft.ones((1, 2, 3))).shape
-    (1, 4, 5)
-    """
-
-    rank, mode = 2, "reflect"
+class ReflectionPad2d(_Pad, rank=2, mode="reflect", example="(1)(weft.ones((1, 2, 3))).shape -> (1, 4, 5)"):
+    """A border around the last two axes that mirrors them, without the edges."""
 
 
-class ReflectionPad3d(_Pad):
-    """A border around the last three axes that mirrors them, without the edges.
-
-    >>> import weft
-    >>> weft.nn.ReflectionPad3d(1)(weft.ones((1, 2, 3, 4))).shape
-    (1, 4, 5, 6)
-    """
-
-    rank, mode = 3, "reflect"
+class ReflectionPad3d(
+    _Pad, rank=3, mode="reflect", example="(1)(weft.ones((1, 2, 3, 4))).shape -> (1, 4, 5, 6)"
+):
+    """A border around the last three axes that mirrors them, without the edges."""
 
 
-class ReplicationPad1d(_Pad):
-    """A border around the last axis that repeats the edge.
-
-    >>> import weft
-    >>> weft.nn.ReplicationPad1d(1)(weft.tensor([[1.0, 2.0, 3.0]]))
-    tensor([[1., 1., 2., 3., 3.]])
-    """
-
-    rank, mode = 1, "replicate"
+class ReplicationPad1d(
+    _Pad,
+    rank=1,
+    mode="replicate",
+    example="(1)(weft.tensor([[1.0, 2.0, 3.0]])) -> tensor([[1., 1., 2., 3., 3.]])",
+):
+    """A border around the last axis that repeats the edge."""
 
 
-class ReplicationPad2d(_Pad):
-    """A border around the last two axes that repeats the edges.
-
-    >>> import weft
-    >>> weft.nn.ReplicationPad2d(1)(weft.ones((1, 2, 3))).shape
-    (1, 4, 5)
-    """
-
-    rank, mode = 2, "replicate"
+class ReplicationPad2d(
+    _Pad, rank=2, mode="replicate", example="(1)(weft.ones((1, 2, 3))).shape -> (1, 4, 5)"
+):
+    """A border around the last two axes that repeats the edges."""
 
 
-class ReplicationPad3d(_Pad):
-    """A border around the last three axes that repeats the edges.
-
-    >>> import weft
-    >>> weft.nn.ReplicationPad3d(1)(weft.ones((1, 2, 3, 4))).shape
-    (1, 4, 5, 6)
-    """
-
-    rank, mode = 3, "replicate"
+class ReplicationPad3d(
+    _Pad, rank=3, mode="replicate", example="(1)(weft.ones((1, 2, 3, 4))).shape -> (1, 4, 5, 6)"
+):
+    """A border around the last three axes that repeats the edges."""
 
 
-class CircularPad1d(_Pad):
-    """A border around the last axis that comes from its other end.
-
-    >>> import weft
-    >>> weft.nn.CircularPad1d(1)(weft.tensor([[1.0, 2.0, 3.0]]))
-    tensor([[3., 1., 2., 3., 1.]])
-    """
-
-    rank, mode = 1, "circular"
+class CircularPad1d(
+    _Pad,
+    rank=1,
+    mode="circular",
+    example="(1)(weft.tensor([[1.0, 2.0, 3.0]])) -> tensor([[3., 1., 2., 3., 1.]])",
+):
+    """A border around the last axis that comes from its other end."""
 
 
-class CircularPad2d(_Pad):
-    """A border around the last two axes that comes from their other ends.
-
-    >>> import weft
-    >>> weft.nn.CircularPad2d(1)(weft.ones((1, 2, 3))).shape
-    (1, 4, 5)
-    """
-
-    rank, mode = 2, "circular"
+class CircularPad2d(_Pad, rank=2, mode="circular", example="(1)(weft.ones((1, 2, 3))).shape -> (1, 4, 5)"):
+    """A border around the last two axes that comes from their other ends."""
 
 
-class CircularPad3d(_Pad):
-    """A border around the last three axes that comes from their other ends.
-
-    >>> import weft
-    >>> weft.nn.CircularPad3d(1)(weft.ones((1, 2, 3, 4))).shape
-    (1, 4, 5, 6)
-    """
-
-    rank, mode = 3, "circular"
+class CircularPad3d(
+    _Pad, rank=3, mode="circular", example="(1)(weft.ones((1, 2, 3, 4))).shape -> (1, 4, 5, 6)"
+):
+    """A border around the last three axes that comes from their other ends."""

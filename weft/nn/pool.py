@@ -7,16 +7,15 @@ from collections.abc import Sequence
 import weft
 from weft import Tensor
 from weft.base.shapes import PerAxis
-from weft.nn.module import Module
+from weft.nn.variant import Variant
 
 
-class _Pool(Module):
+class _Pool(Variant):
     """A window that slides along ``rank`` axes."""
 
-    rank = 0
     _shown: tuple[str, ...] = ("kernel_size", "stride", "padding")
 
-    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None, padding: PerAxis) -> None:
+    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None = None, padding: PerAxis = 0) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
@@ -47,7 +46,9 @@ class _MaxPool(_Pool):
         return function(x, *window, self.ceil_mode, self.return_indices)
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(
+    _MaxPool, rank=1, example="(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]])) -> tensor([[[3., 2.]]])"
+):
     """The largest value in each window of x (N, C, L).
 
     Args:
@@ -57,16 +58,10 @@ class MaxPool1d(_MaxPool):
         dilation: between the elements of a window.
         return_indices: give the places of the largest values too.
         ceil_mode: allow a last window that is not full.
-
-    >>> import weft
-    >>> weft.nn.MaxPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
-    tensor([[[3., 2.]]])
     """
 
-    rank = 1
 
-
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPool, rank=2):
     """The largest value in each window of x (N, C, H, W); see ``MaxPool1d``.
 
     >>> import weft
@@ -75,31 +70,21 @@ class MaxPool2d(_MaxPool):
     ((1, 3, 4, 4), (1, 3, 4, 4))
     """
 
-    rank = 2
 
-
-class MaxPool3d(_MaxPool):
-    """The largest value in each window of x (N, C, D, H, W); see ``MaxPool1d``.
-
-    >>> import weft
-    >>> weft.nn.MaxPool3d(3, stride=2)(weft.ones((1, 2, 7, 7, 7))).shape
-    (1, 2, 3, 3, 3)
-    """
-
-    rank = 3
+class MaxPool3d(
+    _MaxPool, rank=3, example="(3, stride=2)(weft.ones((1, 2, 7, 7, 7))).shape -> (1, 2, 3, 3, 3)"
+):
+    """The largest value in each window of x (N, C, D, H, W); see ``MaxPool1d``."""
 
 
 class _MaxUnpool(_Pool):
-    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None = None, padding: PerAxis = 0) -> None:
-        super().__init__(kernel_size, stride, padding)
-
     def forward(self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """The values at the places that a pool found them at, zeros elsewhere."""
         function = (weft.max_unpool1d, weft.max_unpool2d, weft.max_unpool3d)[self.rank - 1]
         return function(x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpool, rank=1):
     """Puts the values of a ``MaxPool1d`` back to where they were, with zeros between them.
 
     Args:
@@ -113,10 +98,8 @@ class MaxUnpool1d(_MaxUnpool):
     tensor([[[0., 3., 2., 0.]]])
     """
 
-    rank = 1
 
-
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpool, rank=2):
     """Puts the values of a ``MaxPool2d`` back to where they were, with zeros between them.
 
     >>> import weft
@@ -125,10 +108,8 @@ class MaxUnpool2d(_MaxUnpool):
     tensor(12.)
     """
 
-    rank = 2
 
-
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpool, rank=3):
     """Puts the values of a ``MaxPool3d`` back to where they were, with zeros between them.
 
     >>> import weft
@@ -137,10 +118,8 @@ class MaxUnpool3d(_MaxUnpool):
     (1, 3, 4, 4, 4)
     """
 
-    rank = 3
 
-
-class AvgPool1d(_Pool):
+class AvgPool1d(_Pool, example="(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]])) -> tensor([[[2., 1.]]])"):
     """The mean of each window of x (N, C, L).
 
     Args:
@@ -149,10 +128,6 @@ class AvgPool1d(_Pool):
         padding: zeros on both sides.
         ceil_mode: allow a last window that is not full.
         count_include_pad: whether the zeros of the padding count.
-
-    >>> import weft
-    >>> weft.nn.AvgPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
-    tensor([[[2., 1.]]])
     """
 
     def __init__(
@@ -173,7 +148,7 @@ class AvgPool1d(_Pool):
         return weft.avg_pool1d(x, *window, self.ceil_mode, self.count_include_pad)
 
 
-class AvgPool2d(AvgPool1d):
+class AvgPool2d(AvgPool1d, rank=2, example="(2)(weft.ones((1, 3, 8, 8))).shape -> (1, 3, 4, 4)"):
     """The mean of each window of x (N, C, H, W); see ``AvgPool1d``.
 
     Args:
@@ -183,13 +158,7 @@ class AvgPool2d(AvgPool1d):
         ceil_mode: allow a last window that is not full.
         count_include_pad: whether the zeros of the padding count.
         divisor_override: divide sums by this number instead.
-
-    >>> import weft
-    >>> weft.nn.AvgPool2d(2)(weft.ones((1, 3, 8, 8))).shape
-    (1, 3, 4, 4)
     """
-
-    rank = 2
 
     def __init__(
         self,
@@ -210,19 +179,11 @@ class AvgPool2d(AvgPool1d):
         return function(x, *window, self.ceil_mode, self.count_include_pad, self.divisor_override)
 
 
-class AvgPool3d(AvgPool2d):
-    """The mean of each window of x (N, C, D, H, W); see ``AvgPool2d``.
-
-    >>> import weft
-    >>> weft.nn.AvgPool3d(2)(weft.ones((1, 3, 4, 4, 4))).shape
-    (1, 3, 2, 2, 2)
-    """
-
-    rank = 3
+class AvgPool3d(AvgPool2d, rank=3, example="(2)(weft.ones((1, 3, 4, 4, 4))).shape -> (1, 3, 2, 2, 2)"):
+    """The mean of each window of x (N, C, D, H, W); see ``AvgPool2d``."""
 
 
-class _LPPool(Module):
-    rank = 0
+class _LPPool(Variant):
     _shown = ("norm_type", "kernel_size", "stride")
 
     def __init__(
@@ -240,7 +201,7 @@ class _LPPool(Module):
         return function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPool, rank=1, example="(2, 2)(weft.tensor([[[3.0, 4.0]]])) -> tensor([[[5.]]])"):
     """The p-norm of each window of x (N, C, L).
 
     Args:
@@ -248,41 +209,20 @@ class LPPool1d(_LPPool):
         kernel_size: of the window.
         stride: from window to window; by default the size of a window.
         ceil_mode: allow a last window that is not full.
-
-    >>> import weft
-    >>> weft.nn.LPPool1d(2, 2)(weft.tensor([[[3.0, 4.0]]]))
-    tensor([[[5.]]])
     """
 
-    rank = 1
+
+class LPPool2d(_LPPool, rank=2, example="(1, 2)(weft.ones((1, 1, 2, 2))) -> tensor([[[[4.]]]])"):
+    """The p-norm of each window of x (N, C, H, W); see ``LPPool1d``."""
 
 
-class LPPool2d(_LPPool):
-    """The p-norm of each window of x (N, C, H, W); see ``LPPool1d``.
-
-    >>> import weft
-    >>> weft.nn.LPPool2d(1, 2)(weft.ones((1, 1, 2, 2)))
-    tensor([[[[4.]]]])
-    """
-
-    rank = 2
+class LPPool3d(_LPPool, rank=3, example="(1, 2)(weft.ones((1, 1, 2, 2, 2))) -> tensor([[[[[8.]]]]])"):
+    """The p-norm of each window of x (N, C, D, H, W); see ``LPPool1d``."""
 
 
-class LPPool3d(_LPPool):
-    """The p-norm of each window of x (N, C, D, H, W); see ``LPPool1d``.
-
-    >>> import weft
-    >>> weft.nn.LPPool3d(1, 2)(weft.ones((1, 1, 2, 2, 2)))
-    tensor([[[[[8.]]]]])
-    """
-
-    rank = 3
-
-
-class _Adaptive(Module):
+class _Adaptive(Variant):
     """As many bins along ``rank`` axes as are asked for."""
 
-    rank = 0
     _shown = ("output_size",)
 
     def __init__(self, output_size: PerAxis) -> None:
@@ -297,37 +237,22 @@ class _AdaptiveAvgPool(_Adaptive):
         return functions[self.rank - 1](x, self.output_size)
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The means of ``output_size`` bins of x (N, C, L), whatever L is.
-
-    >>> import weft
-    >>> weft.nn.AdaptiveAvgPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
-    tensor([[[2., 1.]]])
-    """
-
-    rank = 1
+class AdaptiveAvgPool1d(
+    _AdaptiveAvgPool, rank=1, example="(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]])) -> tensor([[[2., 1.]]])"
+):
+    """The means of ``output_size`` bins of x (N, C, L), whatever L is."""
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The means of bins of x (N, C, H, W); ``output_size`` is a number or a pair, None to keep a size.
-
-    >>> import weft
-    >>> weft.nn.AdaptiveAvgPool2d((None, 2))(weft.ones((1, 3, 5, 7))).shape
-    (1, 3, 5, 2)
-    """
-
-    rank = 2
+class AdaptiveAvgPool2d(
+    _AdaptiveAvgPool, rank=2, example="((None, 2))(weft.ones((1, 3, 5, 7))).shape -> (1, 3, 5, 2)"
+):
+    """The means of bins of x (N, C, H, W); ``output_size`` is a number or a pair, None to keep a size."""
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The means of bins of x (N, C, D, H, W).
-
-    >>> import weft
-    >>> weft.nn.AdaptiveAvgPool3d(1)(weft.ones((1, 3, 5, 7, 2))).shape
-    (1, 3, 1, 1, 1)
-    """
-
-    rank = 3
+class AdaptiveAvgPool3d(
+    _AdaptiveAvgPool, rank=3, example="(1)(weft.ones((1, 3, 5, 7, 2))).shape -> (1, 3, 1, 1, 1)"
+):
+    """The means of bins of x (N, C, D, H, W)."""
 
 
 class _AdaptiveMaxPool(_Adaptive):
@@ -341,34 +266,19 @@ class _AdaptiveMaxPool(_Adaptive):
         return functions[self.rank - 1](x, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The largest values of ``output_size`` bins of x (N, C, L), whatever L is.
-
-    >>> import weft
-    >>> weft.nn.AdaptiveMaxPool1d(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]]))
-    tensor([[[3., 2.]]])
-    """
-
-    rank = 1
+class AdaptiveMaxPool1d(
+    _AdaptiveMaxPool, rank=1, example="(2)(weft.tensor([[[1.0, 3.0, 2.0, 0.0]]])) -> tensor([[[3., 2.]]])"
+):
+    """The largest values of ``output_size`` bins of x (N, C, L), whatever L is."""
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The largest values of bins of x (N, C, H, W).
-
-    >>> import weft
-    >>> weft.nn.AdaptiveMaxPool2d(2)(weft.ones((1, 3, 5, 7))).shape
-    (1, 3, 2, 2)
-    """
-
-    rank = 2
+class AdaptiveMaxPool2d(
+    _AdaptiveMaxPool, rank=2, example="(2)(weft.ones((1, 3, 5, 7))).shape -> (1, 3, 2, 2)"
+):
+    """The largest values of bins of x (N, C, H, W)."""
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The largest values of bins of x (N, C, D, H, W).
-
-    >>> import weft
-    >>> weft.nn.AdaptiveMaxPool3d(2)(weft.ones((1, 3, 5, 7, 4))).shape
-    (1, 3, 2, 2, 2)
-    """
-
-    rank = 3
+class AdaptiveMaxPool3d(
+    _AdaptiveMaxPool, rank=3, example="(2)(weft.ones((1, 3, 5, 7, 4))).shape -> (1, 3, 2, 2, 2)"
+):
+    """The largest values of bins of x (N, C, D, H, W)."""

@@ -24,14 +24,14 @@ class _Layers(Recurrent):
         self,
         input_size: int,
         hidden_size: int,
-        num_layers: int,
-        bias: bool,
-        batch_first: bool,
-        dropout: float,
-        bidirectional: bool,
-        proj_size: int,
-        device: DeviceLike | None,
-        dtype: DTypeLike | None,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -270,24 +270,6 @@ class LSTM(_Layers):
 
     gates = 4
     has_cell = True
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        device: DeviceLike | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
-            dtype,
-        )  # fmt: skip
 
     def _next(self, from_x: Tensor, state: Any, from_h: Callable[[Any], Any]) -> Any:
         return lstm_step(from_x, state, from_h)

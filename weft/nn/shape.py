@@ -7,16 +7,11 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.base.shapes import PerAxis
-from weft.nn.module import Module
+from weft.nn.variant import Variant
 
 
-class Flatten(Module):
-    """The axes from one to another made one; all but the first by default.
-
-    >>> import weft
-    >>> weft.nn.Flatten()(weft.ones((2, 3, 4))).shape
-    (2, 12)
-    """
+class Flatten(Variant, example="()(weft.ones((2, 3, 4))).shape -> (2, 12)"):
+    """The axes from one to another made one; all but the first by default."""
 
     _shown = ("start_dim", "end_dim")
 
@@ -30,16 +25,12 @@ class Flatten(Module):
         return weft.flatten(x, self.start_dim, self.end_dim)
 
 
-class Unflatten(Module):
+class Unflatten(Variant, example="(1, (3, -1))(weft.ones((2, 12))).shape -> (2, 3, 4)"):
     """One axis made several.
 
     Args:
         dim: the axis.
         unflattened_size: the sizes it is to have; one of them may be -1.
-
-    >>> import weft
-    >>> weft.nn.Unflatten(1, (3, -1))(weft.ones((2, 12))).shape
-    (2, 3, 4)
     """
 
     _shown = ("dim", "unflattened_size")
@@ -54,7 +45,7 @@ class Unflatten(Module):
         return weft.unflatten(x, self.dim, self.unflattened_size)
 
 
-class Unfold(Module):
+class Unfold(Variant, example="(2)(weft.ones((1, 3, 4, 4))).shape -> (1, 12, 9)"):
     """The windows of x (N, C, H, W) as columns (N, C * window, number of windows).
 
     Args:
@@ -62,10 +53,6 @@ class Unfold(Module):
         dilation: between the elements of a window.
         padding: zeros on both sides.
         stride: from window to window.
-
-    >>> import weft
-    >>> weft.nn.Unfold(2)(weft.ones((1, 3, 4, 4))).shape
-    (1, 12, 9)
     """
 
     _shown = ("kernel_size", "dilation", "padding", "stride")
@@ -84,13 +71,8 @@ class Unfold(Module):
         return weft.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)
 
 
-class Fold(Module):
-    """Columns (N, C * window, number of windows) added up to x (N, C, *output_size).
-
-    >>> import weft
-    >>> weft.nn.Fold((4, 4), 2)(weft.ones((1, 12, 9))).shape
-    (1, 3, 4, 4)
-    """
+class Fold(Variant, example="((4, 4), 2)(weft.ones((1, 12, 9))).shape -> (1, 3, 4, 4)"):
+    """Columns (N, C * window, number of windows) added up to x (N, C, *output_size)."""
 
     _shown = ("output_size", "kernel_size", "dilation", "padding", "stride")
 
@@ -115,7 +97,9 @@ class Fold(Module):
         return weft.fold(x, self.output_size, *window)
 
 
-class Upsample(Module):
+class Upsample(
+    Variant, example="(scale_factor=2)(weft.tensor([[[1.0, 2.0]]])) -> tensor([[[1., 1., 2., 2.]]])"
+):
     """x (N, C, *S) in another size.
 
     Args:
@@ -124,10 +108,6 @@ class Upsample(Module):
         mode: "nearest", "linear", "bilinear", "bicubic" or "trilinear".
         align_corners: whether the corners of input and output lie on each other.
         recompute_scale_factor: whether the factor is computed again from the rounded size.
-
-    >>> import weft
-    >>> weft.nn.Upsample(scale_factor=2)(weft.tensor([[[1.0, 2.0]]]))
-    tensor([[[1., 1., 2., 2.]]])
     """
 
     _shown = ("size", "scale_factor", "mode", "align_corners")
@@ -149,47 +129,28 @@ class Upsample(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x resized."""
-        return weft.interpolate(
-            x,
-            self.size,
-            self.scale_factor,
-            mode=self.mode,
-            align_corners=self.align_corners,
-            recompute_scale_factor=self.recompute_scale_factor,
-        )
+        settings = (self.mode, self.align_corners, self.recompute_scale_factor)
+        return weft.interpolate(x, self.size, self.scale_factor, *settings)
 
 
-class UpsamplingNearest2d(Upsample):
-    """``Upsample`` of images by the nearest pixel.
-
-    >>> import weft
-    >>> weft.nn.UpsamplingNearest2d(scale_factor=2)(weft.ones((1, 1, 2, 2))).shape
-    (1, 1, 4, 4)
-    """
+class UpsamplingNearest2d(
+    Upsample, example="(scale_factor=2)(weft.ones((1, 1, 2, 2))).shape -> (1, 1, 4, 4)"
+):
+    """``Upsample`` of images by the nearest pixel."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
-class UpsamplingBilinear2d(Upsample):
-    """``Upsample`` of images by linear interpolation, corners on corners.
-
-    >>> import weft
-    >>> weft.nn.UpsamplingBilinear2d(size=(3, 3))(weft.ones((1, 1, 2, 2))).shape
-    (1, 1, 3, 3)
-    """
+class UpsamplingBilinear2d(Upsample, example="(size=(3, 3))(weft.ones((1, 1, 2, 2))).shape -> (1, 1, 3, 3)"):
+    """``Upsample`` of images by linear interpolation, corners on corners."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
 
 
-class PixelShuffle(Module):
-    """Channels made pixels: (N, C * r * r, H, W) to (N, C, H * r, W * r).
-
-    >>> import weft
-    >>> weft.nn.PixelShuffle(2)(weft.ones((1, 8, 3, 3))).shape
-    (1, 2, 6, 6)
-    """
+class PixelShuffle(Variant, example="(2)(weft.ones((1, 8, 3, 3))).shape -> (1, 2, 6, 6)"):
+    """Channels made pixels: (N, C * r * r, H, W) to (N, C, H * r, W * r)."""
 
     _shown = ("upscale_factor",)
 
@@ -202,13 +163,8 @@ class PixelShuffle(Module):
         return weft.pixel_shuffle(x, self.upscale_factor)
 
 
-class PixelUnshuffle(Module):
-    """Pixels made channels: (N, C, H * r, W * r) to (N, C * r * r, H, W).
-
-    >>> import weft
-    >>> weft.nn.PixelUnshuffle(2)(weft.ones((1, 2, 6, 6))).shape
-    (1, 8, 3, 3)
-    """
+class PixelUnshuffle(Variant, example="(2)(weft.ones((1, 2, 6, 6))).shape -> (1, 8, 3, 3)"):
+    """Pixels made channels: (N, C, H * r, W * r) to (N, C * r * r, H, W)."""
 
     _shown = ("downscale_factor",)
 
@@ -221,13 +177,10 @@ class PixelUnshuffle(Module):
         return weft.pixel_unshuffle(x, self.downscale_factor)
 
 
-class ChannelShuffle(Module):
-    """The channels of x (N, C, *S) taken from each of several groups in turn.
-
-    >>> import weft
-    >>> weft.nn.ChannelShuffle(2)(weft.arange(4.0).reshape(1, 4, 1)).flatten()
-    tensor([0., 2., 1., 3.])
-    """
+class ChannelShuffle(
+    Variant, example="(2)(weft.arange(4.0).reshape(1, 4, 1)).flatten() -> tensor([0., 2., 1., 3.])"
+):
+    """The channels of x (N, C, *S) taken from each of several groups in turn."""
 
     _shown = ("groups",)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import weft
 from weft.errors import ArgumentError, ShapeError
+
+if TYPE_CHECKING:
+    from weft.nn.module import Module
 
 _MOST_SHOWN = 8  # paths and shapes that an error tells of
 
@@ -18,7 +21,7 @@ class KeyDifference(NamedTuple):
     unexpected_keys: list[str]
 
 
-def named_state(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def named_state(module: Module, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The parameters and persistent buffers by their paths; what is shared comes under each of its paths."""
     yield from ((prefix + name, p) for name, p in module._members("_parameter_names"))
     persistent = module._buffer_names
@@ -27,12 +30,12 @@ def named_state(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield from named_state(child, f"{prefix}{name}.")
 
 
-def state_dict(module: Any, prefix: str, keep_vars: bool) -> dict[str, Any]:
+def state_dict(module: Module, prefix: str, keep_vars: bool) -> dict[str, Any]:
     """The state as views of it, cut from the graph: a change of either shows in the other."""
     return {path: t if keep_vars else t.detach() for path, t in named_state(module, prefix)}
 
 
-def load_state_dict(module: Any, state: Mapping[str, Any], strict: bool) -> KeyDifference:
+def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> KeyDifference:
     """Give the state of a module other values; nothing changes if one of them does not fit."""
     if not isinstance(state, Mapping):
         raise ArgumentError("load_state_dict", f"must be a dict, got {type(state).__name__}")

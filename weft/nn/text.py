@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.nn.module import Module
 
 
-def format_module(module: Any) -> str:
+def format_module(module: Module) -> str:
     """The text of a module: its settings, what is inside, and how many parameters there are.
 
     >>> from weft import nn
@@ -18,13 +21,13 @@ def format_module(module: Any) -> str:
     return _tree(module, "{} parameters")
 
 
-def count_parameters(module: Any) -> tuple[int, int]:
+def count_parameters(module: Module) -> tuple[int, int]:
     """How many numbers the parameters of a module have, and how many are frozen; each counts once."""
     parameters = list(module.parameters())
     return sum(p.numel() for p in parameters), sum(p.numel() for p in parameters if not p.requires_grad)
 
 
-def _tree(module: Any, unit: str) -> str:
+def _tree(module: Module, unit: str) -> str:
     name, own = type(module).__name__, module.extra_repr()
     inside = [
         f"({key}): " + _tree(child, "{}").replace("\n", "\n  ")
@@ -37,7 +40,7 @@ def _tree(module: Any, unit: str) -> str:
     return f"{name}({note}\n  " + "\n  ".join(lines) + "\n)"
 
 
-def _note(module: Any, unit: str) -> str:
+def _note(module: Module, unit: str) -> str:
     count, frozen = count_parameters(module)
     if not count:
         return ""

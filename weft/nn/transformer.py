@@ -76,14 +76,7 @@ class _Layer(Module):
         self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool, cache: Any
     ) -> Any:
         found, _ = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=mask,
-            key_padding_mask=padding,
-            need_weights=False,
-            is_causal=is_causal,
-            cache=cache,
+            x, x, x, padding, need_weights=False, attn_mask=mask, is_causal=is_causal, cache=cache
         )
         return self.dropout1(found)
 
@@ -174,13 +167,7 @@ class TransformerDecoderLayer(_Layer):
         self, x: Tensor, memory: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
     ) -> Any:
         found, _ = self.multihead_attn(
-            x,
-            memory,
-            memory,
-            attn_mask=mask,
-            key_padding_mask=padding,
-            need_weights=False,
-            is_causal=is_causal,
+            x, memory, memory, padding, need_weights=False, attn_mask=mask, is_causal=is_causal
         )
         return self.dropout2(found)
 
@@ -395,13 +382,5 @@ class Transformer(Module):
             got = f"{src.shape[axis]} and {tgt.shape[axis]}"
             raise ShapeError("Transformer", f"src and tgt must have as many sequences, got {got}")
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
-        return self.decoder(
-            tgt,
-            memory,
-            tgt_mask,
-            memory_mask,
-            tgt_key_padding_mask,
-            memory_key_padding_mask,
-            tgt_is_causal,
-            memory_is_causal,
-        )
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)

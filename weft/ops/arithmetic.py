@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, kind
-from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Op, Operand, Tensor, no_gradient
-from weft.ops.public import Public
-from weft.ops.samples import booleans, integers, join, reals
+from weft.ops.public import Public, published
+from weft.ops.samples import booleans, integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
 from weft.ops.select import cast, select, weight
 
@@ -24,7 +23,7 @@ add = elementwise(
     eval=np.add,
     partials=(1, 1),
     accepts="biufc",  # of bools: or
-    samples=join(reals(2, complex=True), integers(2), booleans(2)),
+    samples=joined(reals(2, complex=True), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.or_(x, y) if kind(e.dtype(x)) == "b" else e.add(x, y),
     commutative="bits",
 )
@@ -33,7 +32,7 @@ sub = elementwise(
     public=Public("x1 - x2.", "[1.0, 2.0], [10.0, 20.0] -> [ -9., -18.]", names=("subtract", "sub")),
     eval=np.subtract,
     partials=(1, -1),
-    samples=join(reals(2, complex=True), integers(2)),
+    samples=joined(reals(2, complex=True), integers(2)),
     scalar=lambda e, x, y: e.sub(x, y),
 )
 mul = elementwise(
@@ -44,7 +43,7 @@ mul = elementwise(
     eval=np.multiply,
     partials=(lambda y: y, lambda x: x),
     accepts="biufc",  # of bools: and
-    samples=join(reals(2, complex=True), integers(2), booleans(2)),
+    samples=joined(reals(2, complex=True), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.and_(x, y) if kind(e.dtype(x)) == "b" else e.mul(x, y),
     commutative="bits",
 )
@@ -67,7 +66,7 @@ neg = elementwise(
     public=Public("-x.", "[1.0, -2.0] -> [-1.,  2.]", names=("negative", "neg")),
     eval=np.negative,
     partials=(-1,),
-    samples=join(reals(1, complex=True), integers(1)),
+    samples=joined(reals(1, complex=True), integers(1)),
     scalar=lambda e, x: e.neg(x),
 )
 positive = elementwise(
@@ -75,7 +74,7 @@ positive = elementwise(
     public=Public("x itself.", "[1.0, -2.0] -> [ 1., -2.]"),
     eval=np.positive,
     partials=(1,),
-    samples=join(reals(1, complex=True), integers(1)),
+    samples=joined(reals(1, complex=True), integers(1)),
     scalar=lambda e, x: x,
 )
 square = elementwise(
@@ -83,7 +82,7 @@ square = elementwise(
     public=Public("x * x.", "[3.0, -4.0] -> [ 9., 16.]"),
     eval=np.square,
     partials=(lambda x: 2 * x,),
-    samples=join(reals(1, complex=True), integers(1)),
+    samples=joined(reals(1, complex=True), integers(1)),
     scalar=lambda e, x: e.mul(x, x),
 )
 reciprocal = elementwise(
@@ -142,7 +141,7 @@ pow: Op = elementwise(
     eval=_power,
     partials=(_power_by_base, _power_by_exponent),
     singular=True,
-    samples=join(reals(2, 0.5, 2.0, complex=True), integers(2, -3, 5)),
+    samples=joined(reals(2, 0.5, 2.0, complex=True), integers(2, -3, 5)),
     scalar=_power_code,
 )
 
@@ -189,7 +188,7 @@ floor_divide: Op = elementwise(
     eval=_floor_divide,
     partials=(0, 0),
     accepts="iuf",
-    samples=join(reals(2, 0.5, 2.0), integers(2)),
+    samples=joined(reals(2, 0.5, 2.0), integers(2)),
     scalar=_floor_divide_code,
 )
 remainder = elementwise(
@@ -200,7 +199,7 @@ remainder = elementwise(
     eval=np.remainder,
     partials=(1, lambda x, y: -floor_divide(x, y)),
     accepts="iuf",
-    samples=join(reals(2, 0.5, 2.0), integers(2)),
+    samples=joined(reals(2, 0.5, 2.0), integers(2)),
     scalar=_remainder_code,
 )
 fmod = elementwise(
@@ -212,7 +211,7 @@ fmod = elementwise(
     eval=np.fmod,
     partials=(1, lambda x, y, out: (out - x) / y),
     accepts="iuf",
-    samples=join(reals(2, 0.5, 2.0), integers(2)),
+    samples=joined(reals(2, 0.5, 2.0), integers(2)),
     scalar=lambda e, x, y: e.rem(x, y),
 )
 
@@ -234,7 +233,7 @@ maximum = elementwise(
     eval=np.maximum,
     partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
     accepts="biuf",
-    samples=join(reals(2), integers(2), booleans(2)),
+    samples=joined(reals(2), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.or_(x, y) if kind(e.dtype(x)) == "b" else e.max(x, y),
     commutative="value",
 )
@@ -247,7 +246,7 @@ minimum = elementwise(
     eval=np.minimum,
     partials=(lambda x, y: _share(y, x), lambda x, y: _share(x, y)),
     accepts="biuf",
-    samples=join(reals(2), integers(2), booleans(2)),
+    samples=joined(reals(2), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.and_(x, y) if kind(e.dtype(x)) == "b" else e.min(x, y),
     commutative="value",
 )
@@ -260,7 +259,7 @@ clip_between = elementwise(
         lambda x, y, z: weight((x > z) | (y >= z), x),
     ),
     accepts="iuf",
-    samples=join(reals(3), integers(3)),
+    samples=joined(reals(3), integers(3)),
     scalar=lambda e, x, y, z: e.min(e.max(x, y), z),
 )
 
@@ -328,15 +327,11 @@ nextafter = elementwise(
 # Functions of these
 
 
-@public
+@published("(weft.tensor([-2.0, 0.5, 3.0]), min=-1.0, max=1.0) -> tensor([-1.0000,  0.5000,  1.0000])")
 def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Each element moved to the nearest end of the range from ``min`` to ``max``; either may be left out.
 
     The result has the dtype of x. The gradient goes to x inside the range and at its ends, else to the end.
-
-    >>> import weft
-    >>> weft.clip(weft.tensor([-2.0, 0.5, 3.0]), min=-1.0, max=1.0)
-    tensor([-1.0000,  0.5000,  1.0000])
     """
     if min is None and max is None:
         return x

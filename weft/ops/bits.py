@@ -7,7 +7,6 @@ import numpy as np
 from weft.base.dtypes import DType, float16, float32, float64, int32, int64, kind, uint8, uint16
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.families import primitive
 from weft.ops.op import Op, Sample, no_gradient
 from weft.ops.samples import int_array, real_array
@@ -25,7 +24,6 @@ bitcast: Op = primitive(
     type_rule=_type,
     eval=lambda x, *, dtype: x.view(dtype),
     vjp=no_gradient("reads bits, not a number"),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((real_array((3, 4)).astype(float32),), {"dtype": int32}),
         Sample((real_array((3, 4)).T,), {"dtype": int64}),

@@ -9,7 +9,6 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.errors import BoundsError, DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear
 from weft.ops.op import Array, Op, Sample, no_gradient
 from weft.ops.samples import int_array, real_array
@@ -80,7 +79,6 @@ take_class: Op = linear(
         ),
         no_gradient("class numbers"),
     ),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((4, 3)), int_array((4,), 0, 3)), {"axis": 1, "ignore": -100}),
         Sample((real_array((2, 3, 4)), int_array((2, 4), 0, 3)), {"axis": 1, "ignore": 1}),
@@ -99,7 +97,6 @@ put_class: Op = linear(
         lambda g, target, axis, ignore: take_class(g, target, axis=axis, ignore=ignore),
         no_gradient("class numbers"),
     ),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((4,)), int_array((4,), 0, 3)), {"classes": 3, "axis": 1, "ignore": -100}),
         Sample((real_array((2, 4)), int_array((2, 4), 0, 3)), {"classes": 3, "axis": 1, "ignore": 1}),

@@ -11,7 +11,7 @@ from weft.base.dtypes import kind
 from weft.ops.families import elementwise
 from weft.ops.op import Op, Sample, no_gradient
 from weft.ops.public import Public
-from weft.ops.samples import booleans, complex_array, int_array, integers, join, reals
+from weft.ops.samples import booleans, complex_array, int_array, integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value, is_nan, sign_bit
 
 _TRUTH = no_gradient("returns a truth value")
@@ -32,7 +32,7 @@ def _comparison(
     *,
     public: Public,
 ) -> Op:
-    samples = join(reals(2), integers(2), booleans(2), *([_complex_pair] if "c" in accepts else []))
+    samples = joined(reals(2), integers(2), booleans(2), *([_complex_pair] if "c" in accepts else []))
     return elementwise(
         name,
         eval=ufunc,
@@ -142,7 +142,7 @@ def _predicate(
         partials=_TRUTH,
         accepts=accepts,
         result="bool",
-        samples=join(*parts),
+        samples=joined(*parts),
         scalar=scalar,
         public=public,
     )
@@ -197,7 +197,7 @@ signbit = _predicate(
 
 
 def _bitwise(name: str, ufunc: np.ufunc, scalar: Callable[..., Any], *, public: Public) -> Op:
-    samples = join(integers(ufunc.nin), booleans(ufunc.nin))
+    samples = joined(integers(ufunc.nin), booleans(ufunc.nin))
     return elementwise(
         name,
         eval=ufunc,

@@ -19,8 +19,8 @@ from weft.ir.types import TensorType
 from weft.ops.alias import OpStep, Strides, link
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Container, Op, Sample, Tensor, TensorLike
-from weft.ops.public import Public
-from weft.ops.samples import complex_array, integers, join, real_array, reals
+from weft.ops.public import Public, published
+from weft.ops.samples import complex_array, integers, joined, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
 from weft.ops.select import select, zeros_like
 
@@ -154,7 +154,7 @@ absolute: Op = elementwise(
     vjp=(lambda g, x: g * sign(x),),
     jvp=lambda primals, tangents, out: real_part(conj(sign(primals[0])) * tangents[0]),
     result="real",
-    samples=join(reals(1), integers(1), _complexes),
+    samples=joined(reals(1), integers(1), _complexes),
     scalar=lambda e, x: x if kind(e.dtype(x)) == "u" else e.abs(x),
 )
 sign: Op = elementwise(
@@ -167,7 +167,7 @@ sign: Op = elementwise(
     partials=(0,),
     vjp=(lambda g, x: _tangential(x, g),),
     jvp=lambda primals, tangents, out: _tangential(primals[0], tangents[0]),
-    samples=join(reals(1), integers(1), _complexes),
+    samples=joined(reals(1), integers(1), _complexes),
     scalar=_sign_code,
 )
 
@@ -199,7 +199,7 @@ angle: Op = elementwise(
     jvp=lambda primals, tangents, out: real_part(conj(_turn(primals[0])) * tangents[0]),
     accepts="fc",
     result="real",
-    samples=join(reals(1), _complexes),
+    samples=joined(reals(1), _complexes),
     scalar=_angle_code,
 )
 
@@ -235,25 +235,15 @@ def _part(x: Tensor, step: _Part) -> Tensor:
     return out
 
 
-@public
+@published("(weft.tensor([1 + 2j, 3 - 4j])) -> tensor([1., 3.])")
 def real(x: Tensor, /) -> Tensor:
-    """The real part.
-
-    >>> import weft
-    >>> weft.real(weft.tensor([1 + 2j, 3 - 4j]))
-    tensor([1., 3.])
-    """
+    """The real part."""
     return _part(x, _REAL) if kind(x.dtype) == "c" else x
 
 
-@public
+@published("(weft.tensor([1 + 2j, 3 - 4j])) -> tensor([ 2., -4.])")
 def imag(x: Tensor, /) -> Tensor:
-    """The imaginary part; zero of a real number.
-
-    >>> import weft
-    >>> weft.imag(weft.tensor([1 + 2j, 3 - 4j]))
-    tensor([ 2., -4.])
-    """
+    """The imaginary part; zero of a real number."""
     return _part(x, _IMAGINARY) if kind(x.dtype) == "c" else x * 0
 
 
@@ -268,12 +258,7 @@ def conj(x: Tensor, /) -> Tensor:
     return conjugate(x) if kind(x.dtype) == "c" else x
 
 
-@public
+@published("(weft.tensor([1.0, 3.0]), weft.tensor([2.0, -4.0])) -> tensor([1.+2.j, 3.-4.j])")
 def complex(real: Tensor, imag: Tensor, /) -> Tensor:
-    """Complex numbers from their real and imaginary parts.
-
-    >>> import weft
-    >>> weft.complex(weft.tensor([1.0, 3.0]), weft.tensor([2.0, -4.0]))
-    tensor([1.+2.j, 3.-4.j])
-    """
+    """Complex numbers from their real and imaginary parts."""
     return make_complex(real, imag)

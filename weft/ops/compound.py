@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, float64, kind
-from weft.base.public import public
 from weft.ops.compare import equal, isfinite, isnan, less_equal
 from weft.ops.complex import absolute, imaginary_part, make_complex, real_part
 from weft.ops.op import Sample, Tensor, composite
+from weft.ops.public import example
 from weft.ops.samples import complex_array, int_array, real_array, reals
 from weft.ops.select import cast, same_dtype, select
 
@@ -31,16 +31,11 @@ def _close_samples() -> list[Sample]:
 
 
 @composite(samples=_close_samples)
-@public
+@example("(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.1])) -> tensor([ True, False])")
 def isclose(
     x1: Tensor, x2: Tensor, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Whether ``|x1 - x2| <= atol + rtol * |x2|``, element by element; equal infinities are close.
-
-    >>> import weft
-    >>> weft.isclose(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.1]))
-    tensor([ True, False])
-    """
+    """Whether ``|x1 - x2| <= atol + rtol * |x2|``, element by element; equal infinities are close."""
     x1, x2 = _comparable(*same_dtype("isclose", x1, x2))
     near = less_equal(absolute(x1 - x2), atol + rtol * absolute(x2)) & isfinite(x2)
     close = near | equal(x1, x2)
@@ -53,16 +48,11 @@ def _comparable(x1: Tensor, x2: Tensor) -> list[Tensor]:
 
 
 @composite(samples=_close_samples)
-@public
+@example("(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.0 + 1e-7])) -> tensor(True)")
 def allclose(
     x1: Tensor, x2: Tensor, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Whether all elements are close in the sense of ``isclose``.
-
-    >>> import weft
-    >>> weft.allclose(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.0 + 1e-7]))
-    tensor(True)
-    """
+    """Whether all elements are close in the sense of ``isclose``."""
     from weft.ops.reduce import all
 
     return all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))
@@ -79,16 +69,11 @@ def _nan_samples() -> list[Sample]:
 
 
 @composite(samples=_nan_samples)
-@public
+@example('(weft.tensor([1.0, float("nan"), float("inf")]), posinf=9.0) -> tensor([1., 0., 9.])')
 def nan_to_num(
     x: Tensor, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """x with NaN replaced by ``nan`` and infinities by the largest and smallest number, or as given.
-
-    >>> import weft
-    >>> weft.nan_to_num(weft.tensor([1.0, float("nan"), float("inf")]), posinf=9.0)
-    tensor([1., 0., 9.])
-    """
+    """x with NaN replaced by ``nan`` and infinities by the largest and smallest number, or as given."""
     if kind(x.dtype) == "c":
         parts = [nan_to_num(part, nan, posinf, neginf) for part in (real_part(x), imaginary_part(x))]
         return make_complex(*parts)
@@ -112,12 +97,7 @@ def _largest(dtype: DType) -> float:
 
 
 @composite(samples=reals(3, edges=False, complex=True))
-@public
+@example("(weft.tensor([0.0, 10.0]), weft.tensor([1.0, 20.0]), 0.5) -> tensor([ 0.5000, 15.0000])")
 def lerp(start: Tensor, end: Tensor, weight: Tensor, /) -> Tensor:
-    """The point that divides the way from ``start`` to ``end``: ``start + weight * (end - start)``.
-
-    >>> import weft
-    >>> weft.lerp(weft.tensor([0.0, 10.0]), weft.tensor([1.0, 20.0]), 0.5)
-    tensor([ 0.5000, 15.0000])
-    """
+    """The point that divides the way from ``start`` to ``end``: ``start + weight * (end - start)``."""
     return start + weight * (end - start)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, float64, kind
-from weft.base.public import public
 from weft.base.shapes import broadcast_shapes, normalize_axis
 from weft.errors import ArgumentError, AxisError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -18,6 +17,7 @@ from weft.ops.batching import batch_elementwise, move_axis
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear as linear_op
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view.primitives import permute, reshape
@@ -148,15 +148,10 @@ def _matmul_samples() -> list[Sample]:
     return [Sample((real_array(a), real_array(b, seed=1))) for a, b in shapes]
 
 
-@public
 @composite("matmul_vectors", samples=_matmul_samples, precision="low")
+@example("(weft.tensor([[1.0, 2.0]]), weft.tensor([3.0, 4.0])) -> tensor([11.])")
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The matrix product over the last two axes; a vector on either side is a row or a column.
-
-    >>> import weft
-    >>> weft.matmul(weft.tensor([[1.0, 2.0]]), weft.tensor([3.0, 4.0]))
-    tensor([11.])
-    """
+    """The matrix product over the last two axes; a vector on either side is a row or a column."""
     if x1.dtype is not getattr(x2, "dtype", None):
         x1, x2 = same_dtype("matmul", x1, x2)
     if x1.ndim > 1 and x2.ndim > 1:
@@ -188,7 +183,6 @@ def need_rank(op: str, rank: int, *inputs: Tensor) -> None:
             )
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3,)), real_array((4,), seed=1))),
@@ -223,15 +217,10 @@ def _vecdot_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_vecdot_samples, precision="low")
+@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 10.0])) -> tensor([21., 43.])")
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The inner product along an axis; the first side is conjugated if it is complex.
-
-    >>> import weft
-    >>> weft.vecdot(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 10.0]))
-    tensor([21., 43.])
-    """
+    """The inner product along an axis; the first side is conjugated if it is complex."""
     x1, x2 = same_dtype("vecdot", x1, x2)
     left, right = (move_axis(x, normalize_axis("vecdot", axis, x.ndim), x.ndim - 1) for x in (x1, x2))
     if left.shape[-1] != right.shape[-1]:
@@ -268,7 +257,6 @@ def _contracted_axes(
     return left, right
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((2, 3, 4)), real_array((3, 4, 2), seed=1)), {"axes": 2}),
@@ -279,13 +267,9 @@ def _contracted_axes(
     ],
     precision="low",
 )
+@example("(weft.ones((2, 3, 4)), weft.ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape -> (2, 5)")
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | Sequence[int | Sequence[int]] = 2) -> Tensor:
-    """The sum of products over the last axes of one side and the first of another, or over named ones.
-
-    >>> import weft
-    >>> weft.tensordot(weft.ones((2, 3, 4)), weft.ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape
-    (2, 5)
-    """
+    """The sum of products over the last axes of one side and the first of another, or over named ones."""
     x1, x2 = same_dtype("tensordot", x1, x2)
     left, right = _contracted_axes(x1, x2, axes)
     keep1 = [a for a in range(x1.ndim) if a not in left]

@@ -7,7 +7,6 @@ from itertools import combinations
 from math import prod
 from typing import Any, NamedTuple
 
-from weft.base.public import public
 from weft.base.size_bounds import typical
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.contract import matrix_multiply
@@ -196,7 +195,6 @@ def _einsum_samples() -> list[Sample]:
     sampled=lambda *xs, equation: einsum(equation, *xs),  # type: ignore[has-type]
     precision="low",
 )
-@public
 def einsum(equation: str, *operands: Tensor) -> Tensor:
     """The sum of products over the labels that do not appear in the output.
 

@@ -3,11 +3,14 @@
 elementwise   eval, partials, scalar  ->  type rule, vjp, jvp, batching
 linear        type rule, eval, transpose  ->  vjp is the transpose, jvp is the op itself
 primitive     everything is written
+
+Of the last two, batching is derived where a batch may simply be a first axis more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -17,11 +20,13 @@ from weft.base.public import parameters
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.op import Defaults, NoGradient, Op, Rule, Samples, View, register
 from weft.ops.public import Public
 
 _NAMES = ("x", "y", "z")
 _KIND_WORDS = {"b": "bool", "iu": "integer", "f": "floating", "c": "complex"}
+LEADING = batch_leading(shifted_axes)  # a batch as a first axis more
 
 
 def elementwise(
@@ -63,25 +68,13 @@ def elementwise(
         total: whether there is a result for all inputs.
     """
     count = eval.nin if isinstance(eval, np.ufunc) else arity or len(parameters(eval)[0])
-    inputs = _NAMES[:count]
-
-    def type_rule(*types: TensorType) -> TensorType:
-        shape = broadcast_shapes(name, [t.shape for t in types], types)
-        dtype = types[0].dtype
-        for t in types:
-            if kind(t.dtype) not in accepts:
-                raise DtypeError(name, f"dtype must be {describe_kinds(accepts)}, got {t.dtype.name}")
-            if t.dtype != dtype:
-                raise DtypeError(name, f"dtypes must be equal, got {dtype.name} and {t.dtype.name}")
-        return TensorType(shape, _result_dtype(dtype, result))
-
     return register(
         Op(
             name,
-            inputs=inputs,
+            inputs=_NAMES[:count],
             attrs=(),
             eval=eval,
-            type_rule=type_rule,
+            type_rule=_broadcasting(name, accepts, result),
             vjp=partials if isinstance(partials, NoGradient) else vjp,
             jvp=jvp,
             partials=None if isinstance(partials, NoGradient) else partials,
@@ -95,6 +88,22 @@ def elementwise(
             public=public,
         )
     )
+
+
+def _broadcasting(name: str, accepts: str, result: str) -> Callable[..., TensorType]:
+    """The type rule of an elementwise op."""
+
+    def type_rule(*types: TensorType) -> TensorType:
+        shape = broadcast_shapes(name, [t.shape for t in types], types)
+        dtype = types[0].dtype
+        for t in types:
+            if kind(t.dtype) not in accepts:
+                raise DtypeError(name, f"dtype must be {describe_kinds(accepts)}, got {t.dtype.name}")
+            if t.dtype != dtype:
+                raise DtypeError(name, f"dtypes must be equal, got {dtype.name} and {t.dtype.name}")
+        return TensorType(shape, _result_dtype(dtype, result))
+
+    return type_rule
 
 
 def _result_dtype(dtype: Any, result: str) -> Any:
@@ -143,7 +152,7 @@ def linear(
     type_rule: Callable[..., Any],
     eval: Callable[..., Any],
     transpose: Any,
-    batch: Rule | None,
+    batch: Rule | None = LEADING,
     samples: Samples,
     over: str = "each",
     **properties: Unpack[Properties],
@@ -156,7 +165,8 @@ def linear(
         eval: kernel on arrays; positional parameters are inputs (``*xs`` for a variadic op),
             keyword-only ones attributes.
         transpose: a rule per input, or one that returns all gradients; of a complex op, the adjoint.
-        batch: the batching rule, or None for a loop over the batch.
+        batch: the batching rule, or None for a loop over the batch. By default the batch axis goes first, and
+            what is called ``axis`` or ``axes`` among the attributes moves by one.
         samples: calls for the generated tests.
         over: "each" if linear in each input for fixed others, "joint" if in all inputs together.
         properties: further fields of ``Op``; it is total unless one says otherwise.
@@ -171,7 +181,7 @@ def primitive(
     type_rule: Callable[..., Any],
     eval: Callable[..., Any] | None = None,
     vjp: Any,
-    batch: Rule | None,
+    batch: Rule | None = LEADING,
     samples: Samples | None,
     **properties: Unpack[Properties],
 ) -> Op:
@@ -179,9 +189,28 @@ def primitive(
 
     An op with a ``decomposition`` needs no kernel: on arrays the ops that it is made of evaluate.
     """
-    eval = eval or properties.get("decomposition")
-    assert eval is not None, f"{name} must have a kernel or a decomposition"
+    if eval is None:
+        decomposition = properties.get("decomposition")
+        assert isinstance(decomposition, FunctionType), f"{name} must have a kernel or a decomposition"
+        eval = _kernel_of(decomposition)
     return _declare(name, type_rule, eval, vjp, batch, samples, **properties)
+
+
+def _kernel_of(function: FunctionType) -> Callable[..., Any]:
+    """What a function of ops does to arrays: its code, with the kernels of ops in place of the ops.
+
+    An op looks for tensors among its inputs first, which takes as long as the kernel of a small array.
+    """
+    scope = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        value = scope.get(name)
+        if isinstance(value, Op):
+            scope[name] = value.eval
+        elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            scope[name] = _kernel_of(value)
+    made = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
 
 
 def _declare(

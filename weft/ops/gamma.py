@@ -14,24 +14,14 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import default_float, float64, kind
-from weft.base.public import public
 from weft.errors import DomainError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.families import elementwise, primitive
 from weft.ops.op import Array, Op, Sample, Tensor
-from weft.ops.public import Public
+from weft.ops.public import Public, published
 from weft.ops.samples import real_array, reals
-from weft.ops.scalar import (
-    NUMPY,
-    Choose,
-    ScalarEmitter,
-    Value,
-    by_selecting,
-    kernel,
-    polynomial,
-    rational,
-)
+from weft.ops.scalar import NUMPY, Choose, ScalarEmitter, Value, by_selecting, kernel, polynomial, rational
 from weft.ops.select import cast, select
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)  # B_2, B_4, ...
@@ -249,14 +239,9 @@ polygamma_op: Op = primitive(
 )
 
 
-@public
+@published("(1, weft.tensor([1.0, 2.0])) -> tensor([1.6449, 0.6449])")
 def polygamma(n: int, x: Tensor, /) -> Tensor:
-    """The n-th derivative of the digamma function.
-
-    >>> import weft
-    >>> weft.polygamma(1, weft.tensor([1.0, 2.0]))
-    tensor([1.6449, 0.6449])
-    """
+    """The n-th derivative of the digamma function."""
     if not isinstance(n, int) or n < 0:
         raise DomainError("polygamma", f"n must be an integer >= 0, got {n}")
     if kind(x.dtype) in "biu":

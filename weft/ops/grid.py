@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, int64, kind
-from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
@@ -20,7 +19,7 @@ from weft.ops.contract import matmul, transpose_last
 from weft.ops.index import gather_nd
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.rounding import floor, round
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import positions, size_value
 from weft.ops.view.primitives import reshape
@@ -162,7 +161,6 @@ def _grid_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_grid_samples)
 def grid_sample(
     x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
@@ -191,12 +189,10 @@ def grid_sample(
     return move_axis(out, out.ndim - 1, 1)
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 2, 3)),), {"size": (2, 1, 3, 4)}),
-        Sample((real_array((1, 3, 4)),), {"size": (1, 2, 2, 3, 1), "align_corners": True}),
-    ]
+    samples=joined(
+        call((2, 2, 3), size=(2, 1, 3, 4)), call((1, 3, 4), size=(1, 2, 2, 3, 1), align_corners=True)
+    )
 )
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
     """Places for ``grid_sample`` that transform images of a size (N, C, *S) by matrices theta (N, d, d + 1).

@@ -21,6 +21,7 @@ from weft.ops.batching import move_axis
 from weft.ops.compare import equal
 from weft.ops.index import gather_nd, index_with, scatter_add_nd, scatter_nd
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.public import example, published
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
 from weft.ops.size import count_to, positions
@@ -68,7 +69,6 @@ def _take_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_take_samples)
 def take(x: Tensor, indices: Tensor | Array | Sequence[int], /, axis: int | None = None) -> Tensor:
     """The elements of x at positions along an axis; without ``axis``, of the flattened x.
@@ -102,7 +102,6 @@ def index_select(x: Tensor, axis: int, index: Tensor, /) -> Tensor:
     return take(x, reshape(index, shape=(size_of(index.shape),)), axis=axis)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)), int_array((5,), 0, 4), real_array((3, 5), seed=1)), {"axis": 1}),
@@ -164,17 +163,12 @@ def _along_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(
     samples=lambda: [*_along_samples(), Sample((real_array((3, 4)), int_array((1, 2), 0, 4)), {"axis": 1})]
 )
+@example("(weft.tensor([[3, 1, 2]]), weft.tensor([[1, 2, 0]]), axis=1) -> tensor([[1, 2, 3]])")
 def take_along_axis(x: Tensor, indices: Tensor, /, axis: int = -1) -> Tensor:
-    """For each place of ``indices`` the element of x there but for ``axis``, where the index says which.
-
-    >>> import weft
-    >>> weft.take_along_axis(weft.tensor([[3, 1, 2]]), weft.tensor([[1, 2, 0]]), axis=1)
-    tensor([[1, 2, 3]])
-    """
+    """For each place of ``indices`` the element of x there but for ``axis``, where the index says which."""
     index, where = _same_rank("take_along_axis", x, indices, axis)
     rest = (
         [s for i, s in enumerate(x.shape) if i != where],
@@ -203,14 +197,9 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
 composite("gather_axis", samples=_along_samples)(lambda x, index, axis: gather(x, axis, index))
 
 
-@public
+@published("(weft.zeros(3), 0, weft.tensor([0, 2, 0]), weft.tensor([1.0, 2.0, 3.0])) -> tensor([4., 0., 2.])")
 def scatter_add(x: Tensor, axis: int, index: Tensor, src: Tensor) -> Tensor:
-    """x with each element of ``src`` added at its own place but for ``axis``, where the index says which.
-
-    >>> import weft
-    >>> weft.scatter_add(weft.zeros(3), 0, weft.tensor([0, 2, 0]), weft.tensor([1.0, 2.0, 3.0]))
-    tensor([4., 0., 2.])
-    """
+    """x with each element of ``src`` added at its own place but for ``axis``, where the index says which."""
     index, where = _same_rank("scatter_add", x, index, axis)
     v = as_values("scatter_add", _cut("scatter_add", src, index.shape), x, index.shape)
     return scatter_add_nd(x, v, *_positions("scatter_add", x, where, index))
@@ -254,32 +243,22 @@ composite("scatter_add_axis", samples=_put_samples)(
 )
 
 
-@public
 @composite(samples=lambda: [s for s in _put_samples() if s.inputs[1].shape != (5, 4)])
+@example("(weft.zeros((1, 3)), weft.tensor([[2]]), 5.0, axis=1) -> tensor([[0., 0., 5.]])")
 def put_along_axis(x: Tensor, indices: Tensor, values: Any, axis: int = -1) -> Tensor:
-    """x with ``values`` at the places that ``take_along_axis`` would take; of duplicates the last counts.
-
-    >>> import weft
-    >>> weft.put_along_axis(weft.zeros((1, 3)), weft.tensor([[2]]), 5.0, axis=1)
-    tensor([[0., 0., 5.]])
-    """
+    """x with ``values`` at the places that ``take_along_axis`` would take; of duplicates the last counts."""
     return scatter(x, axis, indices, values)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)), real_array((3, 4), seed=1) > 0), {"value": 2.5}),
         Sample((real_array((3, 4)), real_array((4,), seed=1) > 0), {"value": -1}),
     ]
 )
+@example("(weft.tensor([1.0, 2.0]), weft.tensor([True, False]), -1) -> tensor([-1.,  2.])")
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """x with ``value`` where the mask holds.
-
-    >>> import weft
-    >>> weft.masked_fill(weft.tensor([1.0, 2.0]), weft.tensor([True, False]), -1)
-    tensor([-1.,  2.])
-    """
+    """x with ``value`` where the mask holds."""
     if mask.dtype != bool_:
         raise DtypeError("masked_fill", f"the mask must be bool, got {mask.dtype.name}")
     if getattr(value, "ndim", 0) != 0:
@@ -289,7 +268,6 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return select(mask, as_values("masked_fill", value, x, ()), x)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((int_array((2, 3), 0, 4),), {"num_classes": 4}),

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, bfloat16, float16, float32, kind
-from weft.base.public import public
 from weft.base.shapes import Axes, Shape, ShapeLike, normalize_shape, reduce_shape, size_of
 from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import maximum, pow
-from weft.ops.batching import batch_leading, move_axis, shifted_axes
+from weft.ops.batching import move_axis
 from weft.ops.exponential import rsqrt, sqrt
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import in_dtype, in_single
 from weft.ops.softmax import as_real
 from weft.ops.statistics import as_floating
@@ -139,7 +139,6 @@ standardize = primitive(
     decomposition=_standardize,
     vjp=_standardize_vjp,
     jvp=_standardize_jvp,
-    batch=batch_leading(shifted_axes),
     samples=_standardize_samples,
     outputs=3,
     total=True,
@@ -190,20 +189,18 @@ def _normalized_axes(op: str, x: Tensor, normalized_shape: ShapeLike, *parameter
 
 
 @composite(
-    samples=lambda: [
-        Sample(
-            (real_array((3, 4)), real_array((4,), seed=1), real_array((4,), seed=2)), {"normalized_shape": 4}
-        ),
-        Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
-        Sample((real_array((0, 4)), real_array((4,), seed=1)), {"normalized_shape": (4,)}),
-    ],
+    samples=joined(
+        call((3, 4), (4,), (4,), normalized_shape=4),
+        call((2, 3, 4), normalized_shape=(3, 4), eps=0.1),
+        call((0, 4), (4,), normalized_shape=(4,)),
+    ),
     sampled=lambda x, w=None, b=None, *, normalized_shape, eps=1e-5: layer_norm(  # type: ignore[has-type]
         x, normalized_shape, w, b, eps
     ),
     whole=("x",),
     precision="high",
 )
-@public
+@example("(weft.tensor([[1.0, 3.0]]), 2) -> tensor([[-1.0000,  1.0000]])")
 def layer_norm(
     x: Tensor,
     normalized_shape: ShapeLike,
@@ -211,12 +208,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """x with mean 0 and variance 1 over its last axes, times a weight, plus a bias.
-
-    >>> import weft
-    >>> weft.layer_norm(weft.tensor([[1.0, 3.0]]), 2)
-    tensor([[-1.0000,  1.0000]])
-    """
+    """x with mean 0 and variance 1 over its last axes, times a weight, plus a bias."""
     x = as_real("layer_norm", x)
     axes = _normalized_axes("layer_norm", x, normalized_shape, weight, bias)
     need_positive("layer_norm", "eps", eps)
@@ -224,25 +216,18 @@ def layer_norm(
 
 
 @composite(
-    samples=lambda: [
-        Sample((real_array((3, 4)), real_array((4,), seed=1)), {"normalized_shape": 4}),
-        Sample((real_array((2, 3, 4)),), {"normalized_shape": (3, 4), "eps": 0.1}),
-    ],
+    samples=joined(call((3, 4), (4,), normalized_shape=4), call((2, 3, 4), normalized_shape=(3, 4), eps=0.1)),
     sampled=lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
 )
-@public
+@example("(weft.tensor([[1.0, 7.0]]), 2) -> tensor([[0.2000, 1.4000]])")
 def rms_norm(
     x: Tensor, normalized_shape: ShapeLike, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """x divided by the root of its mean square over the last axes, times a weight.
 
     ``eps`` is added to the mean square; by default it is the smallest step from 1 in x's dtype.
-
-    >>> import weft
-    >>> weft.rms_norm(weft.tensor([[1.0, 7.0]]), 2)
-    tensor([[0.2000, 1.4000]])
     """
     x = as_real("rms_norm", x)
     axes = _normalized_axes("rms_norm", x, normalized_shape, weight)
@@ -256,26 +241,16 @@ def _machine_eps(dtype: DType) -> float:
 
 
 @composite(
-    samples=lambda: [
-        Sample(
-            (real_array((2, 4, 3)), real_array((4,), seed=1), real_array((4,), seed=2)), {"num_groups": 2}
-        ),
-        Sample((real_array((2, 6)),), {"num_groups": 3, "eps": 0.1}),
-    ],
+    samples=joined(call((2, 4, 3), (4,), (4,), num_groups=2), call((2, 6), num_groups=3, eps=0.1)),
     sampled=lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
 )
-@public
+@example("(weft.tensor([[1.0, 3.0, 10.0, 30.0]]), 2) -> tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])")
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """x (N, C, *S) with mean 0 and variance 1 over groups of channels, then a weight and bias per channel.
-
-    >>> import weft
-    >>> weft.group_norm(weft.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
-    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
-    """
+    """x (N, C, *S) with mean 0 and variance 1 over groups of channels, then a weight and bias per channel."""
     x = as_real("group_norm", x)
     if x.ndim < 2:
         raise ShapeError("group_norm", f"the tensor must be (N, C, *S), got {type_of(x)}")
@@ -296,7 +271,6 @@ def group_norm(
 # To unit length, and by neighbouring channels
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)),)),
@@ -305,24 +279,18 @@ def group_norm(
     ],
     precision="high",
 )
+@example("(weft.tensor([[3.0, 4.0]])) -> tensor([[0.6000, 0.8000]])")
 def normalize(x: Tensor, p: float = 2.0, axis: Axes = 1, eps: float = 1e-12) -> Tensor:
-    """x divided by its p-norm along an axis, or by ``eps`` where the norm is smaller.
-
-    >>> import weft
-    >>> weft.normalize(weft.tensor([[3.0, 4.0]]))
-    tensor([[0.6000, 0.8000]])
-    """
+    """x divided by its p-norm along an axis, or by ``eps`` where the norm is smaller."""
     x = as_floating(x)
     norm = vector_norm(x, axis=axis, keepdims=True, ord=p)
     return x / maximum(norm, np.asarray(eps, norm.dtype))
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 5, 3)),), {"size": 3, "alpha": 0.5}),
-        Sample((real_array((2, 4, 3, 2)),), {"size": 2, "alpha": 0.1, "beta": 0.5, "k": 2.0}),
-    ],
+    samples=joined(
+        call((2, 5, 3), size=3, alpha=0.5), call((2, 4, 3, 2), size=2, alpha=0.1, beta=0.5, k=2.0)
+    ),
     precision="high",
 )
 def local_response_norm(

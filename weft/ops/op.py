@@ -21,9 +21,9 @@ import numpy as np
 
 from weft.base.dtypes import DType
 from weft.base.hooks import hooks
+from weft.base.public import public
 from weft.base.shapes import Shape
-from weft.base.tracebacks import hide_weft
-from weft.errors import ArgumentError, WeftError
+from weft.errors import ArgumentError
 from weft.ir.types import TensorType
 from weft.ops.public import Public
 
@@ -307,7 +307,7 @@ def composite(
     whole: tuple[str, ...] = (),
     precision: str = "",
 ) -> Callable[[F], F]:
-    """Register a plain function of ops under a name, with the samples of its tests, and how these call it.
+    """Make a plain function of ops public, and register it with samples of its tests, and how these call it.
 
     A graph keeps a call of it as one named call, which a pass expands. Outside of graphs its ops run one by
     one; or, where arrays are large, one kernel runs the whole of it, if ``whole`` names arguments: a kernel
@@ -321,20 +321,16 @@ def composite(
 
         @functools.wraps(function)
         def call(*args: object, **kwargs: object) -> Any:
-            try:
-                if precision and casting and get_ident() in casting:
-                    return hooks.run_in_precision(precision, call, args, kwargs)
-                if intercepted.threads:
-                    return hooks.run_composite(entry, args, kwargs)
-                if whole and (out := hooks.call_large(entry, args, kwargs)) is not None:
-                    return out
-                return function(*args, **kwargs)
-            except WeftError as error:
-                hide_weft(error)
-                raise
+            if precision and casting and get_ident() in casting:
+                return hooks.run_in_precision(precision, call, args, kwargs)
+            if intercepted.threads:
+                return hooks.run_composite(entry, args, kwargs)
+            if whole and (out := hooks.call_large(entry, args, kwargs)) is not None:
+                return out
+            return function(*args, **kwargs)
 
         COMPOSITES[key] = entry = Composite(key, function, samples, sampled or function, whole)
-        return call  # type: ignore[return-value]
+        return public(call)  # type: ignore[return-value]
 
     return enter
 

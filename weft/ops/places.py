@@ -17,7 +17,7 @@ from weft.ir.types import TensorType
 from weft.ops.batching import move_axis
 from weft.ops.compare import logical_not
 from weft.ops.families import primitive
-from weft.ops.op import Array, Attrs, Op, Sample, no_gradient
+from weft.ops.op import Attrs, Op, Sample, no_gradient
 from weft.ops.sort import argsort
 from weft.ops.view.slices import slice_axis
 
@@ -28,10 +28,6 @@ def _type(mask: TensorType, *, trips: Any) -> TensorType:
     if mask.ndim != 1:
         raise ShapeError("true_places", f"the mask must be a vector, got {mask}")
     return TensorType((trips,), int64)
-
-
-def _true_places(mask: Array, *, trips: object) -> Array:
-    return np.asarray(mask.nonzero()[0], int64)
 
 
 def _batch(
@@ -52,7 +48,7 @@ def _batch(
 true_places: Op = primitive(
     "true_places",
     type_rule=_type,
-    eval=_true_places,
+    eval=lambda mask, *, trips: np.asarray(mask.nonzero()[0], int64),
     vjp=no_gradient("returns indices"),
     batch=_batch,
     samples=lambda: [Sample((np.array([True, False, True, True, False]),), {"trips": 3})],

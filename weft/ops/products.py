@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from weft.base.public import public
 from weft.errors import ShapeError
 from weft.ops.contract import matmul, need_rank, tensordot, transpose_last
 from weft.ops.op import Sample, Tensor, composite, type_of
-from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.public import example
+from weft.ops.samples import call, complex_array, int_array, joined, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view.primitives import permute, reshape
 
 # Products of fixed rank
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((2, 3)), real_array((3, 4), seed=1)))])
+@composite(samples=call((2, 3), (3, 4)))
 def mm(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The product of two matrices.
 
@@ -27,36 +26,25 @@ def mm(x1: Tensor, x2: Tensor, /) -> Tensor:
     return matmul(x1, x2)
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((5, 2, 3)), real_array((5, 3, 4), seed=1)))])
+@composite(samples=call((5, 2, 3), (5, 3, 4)))
+@example("(weft.ones((5, 2, 3)), weft.ones((5, 3, 4))).shape -> (5, 2, 4)")
 def bmm(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The products of two batches of matrices, (B, n, k) and (B, k, m).
-
-    >>> import weft
-    >>> weft.bmm(weft.ones((5, 2, 3)), weft.ones((5, 3, 4))).shape
-    (5, 2, 4)
-    """
+    """The products of two batches of matrices, (B, n, k) and (B, k, m)."""
     need_rank("bmm", 3, x1, x2)
     if x1.shape[0] != x2.shape[0]:
         raise ShapeError("bmm", f"batch sizes must agree, got {type_of(x1)} and {type_of(x2)}")
     return matmul(x1, x2)
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((2, 3)), real_array((3,), seed=1)))])
+@composite(samples=call((2, 3), (3,)))
+@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 1.0])) -> tensor([3., 7.])")
 def mv(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The product of a matrix and a vector.
-
-    >>> import weft
-    >>> weft.mv(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 1.0]))
-    tensor([3., 7.])
-    """
+    """The product of a matrix and a vector."""
     need_rank("mv", 2, x1)
     need_rank("mv", 1, x2)
     return matmul(x1, x2)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4,)), real_array((4,), seed=1))),
@@ -65,51 +53,26 @@ def mv(x1: Tensor, x2: Tensor, /) -> Tensor:
         Sample((real_array((0,)), real_array((0,)))),
     ]
 )
+@example("(weft.tensor([1, 2, 3]), weft.tensor([4, 5, 6])) -> tensor(32)")
 def dot(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The sum of products of two vectors, without conjugation.
-
-    >>> import weft
-    >>> weft.dot(weft.tensor([1, 2, 3]), weft.tensor([4, 5, 6]))
-    tensor(32)
-    """
+    """The sum of products of two vectors, without conjugation."""
     need_rank("dot", 1, x1, x2)
     return matmul(x1, x2)
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)), real_array((4, 3), seed=1))),
-        Sample((real_array((3,)), real_array((3,), seed=1))),
-        Sample((real_array(()), real_array((2, 3), seed=1))),
-    ]
-)
+@composite(samples=joined(call((2, 3), (4, 3)), call((3,), (3,)), call((), (2, 3))))
+@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 1.0])) -> tensor([3., 7.])")
 def inner(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The sum of products over the last axis of both sides; a 0-d side just scales the other.
-
-    >>> import weft
-    >>> weft.inner(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), weft.tensor([1.0, 1.0]))
-    tensor([3., 7.])
-    """
+    """The sum of products over the last axis of both sides; a 0-d side just scales the other."""
     if x1.ndim == 0 or x2.ndim == 0:
         return x1 * x2
     return tensordot(x1, x2, axes=((-1,), (-1,)))
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)), real_array((3, 2), seed=1))),
-        Sample((real_array((2,)), real_array((3, 2), seed=1))),
-    ]
-)
+@composite(samples=joined(call((2, 3), (3, 2)), call((2,), (3, 2))))
+@example("(weft.tensor([1, 10]), weft.tensor([1, 2, 3])) -> tensor([ 1,  2,  3, 10, 20, 30])")
 def kron(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The Kronecker product: every element of one side times the whole of the other.
-
-    >>> import weft
-    >>> weft.kron(weft.tensor([1, 10]), weft.tensor([1, 2, 3]))
-    tensor([ 1,  2,  3, 10, 20, 30])
-    """
+    """The Kronecker product: every element of one side times the whole of the other."""
     x1, x2 = same_dtype("kron", x1, x2)
     rank = max(x1.ndim, x2.ndim)
     rows, columns = ((1,) * (rank - x.ndim) + x.shape for x in (x1, x2))
@@ -126,7 +89,6 @@ def _need_features(op: str, x: Tensor, size: int) -> None:
         raise ShapeError(op, f"the last axis must have {size} features as the weight says, got {type_of(x)}")
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((2, 3)), real_array((4, 3), seed=1), real_array((4,), seed=2))),
@@ -152,7 +114,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return out if bias is None else out + bias
 
 
-@public
 @composite(
     samples=lambda: [
         Sample(
@@ -162,13 +123,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     ],
     precision="low",
 )
+@example("(weft.ones((6, 2)), weft.ones((6, 3)), weft.ones((4, 2, 3))).shape -> (6, 4)")
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x1 @ weight[o] @ x2 + bias[o]`` for every output o: weight (out, in1, in2).
-
-    >>> import weft
-    >>> weft.bilinear(weft.ones((6, 2)), weft.ones((6, 3)), weft.ones((4, 2, 3))).shape
-    (6, 4)
-    """
+    """``x1 @ weight[o] @ x2 + bias[o]`` for every output o: weight (out, in1, in2)."""
     if weight.ndim != 3:
         raise ShapeError("bilinear", f"the weight must be (out, in1, in2), got {type_of(weight)}")
     outputs, first, second = weight.shape

@@ -1,9 +1,15 @@
-"""What the declaration of an op says to make it a public function: its text, an example, its names."""
+"""What makes functions public: the text, example and names of an op, and examples of functions."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from inspect import cleandoc
+from typing import Any, NamedTuple, TypeVar
+
+from weft.base.public import public
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Public(NamedTuple):
@@ -26,3 +32,33 @@ class Public(NamedTuple):
         given, _, gives = self.example.partition(" -> ")
         tensors = ", ".join(f"weft.tensor({values})" for values in re.split(r"(?<=\]), (?=\[)", given))
         return f"{self.text}\n\n>>> import weft\n>>> weft.{name}({tensors})\ntensor({gives})\n"
+
+
+def example_text(text: str) -> str:
+    """An example ``weft.f(2) -> 4`` as a doctest, to be put behind what a docstring says."""
+    call, _, gives = text.rpartition(" -> ")
+    return f"\n\n>>> import weft\n>>> {call}\n{gives}\n"
+
+
+def example(text: str) -> Callable[[F], F]:
+    """Add an example to the docstring of a function: ``(2) -> 4`` is one of a call of ``weft.f``.
+
+    >>> @example("(2) -> 4")
+    ... def f(x):
+    ...     '''Twice x.'''
+    >>> f.__doc__.splitlines()
+    ['Twice x.', '', '>>> import weft', '>>> weft.f(2)', '4']
+    """
+
+    def add(function: F) -> F:
+        call = f"weft.{function.__name__}{text}" if text.startswith("(") else text
+        function.__doc__ = cleandoc(function.__doc__ or "") + example_text(call)
+        return function
+
+    return add
+
+
+def published(text: str) -> Callable[[F], F]:
+    """Make a function public, with an example."""
+    add = example(text)
+    return lambda function: public(add(function))

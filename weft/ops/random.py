@@ -15,7 +15,7 @@ from weft.base.philox import FOLD, SPLIT, derive_key
 from weft.base.shapes import Shape, broadcast_shapes, size_of
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, to_front
+from weft.ops.batching import to_front
 from weft.ops.families import primitive
 from weft.ops.op import Array, Attrs, Op, Sample, no_gradient
 from weft.ops.view.primitives import reshape
@@ -81,7 +81,6 @@ random_bits = primitive(
     type_rule=_bits_type,
     eval=_bits,
     vjp=no_gradient("random bits"),
-    batch=batch_leading(),
     samples=_bits_samples,
     total=True,
 )

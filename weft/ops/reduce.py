@@ -27,10 +27,10 @@ from weft.base.shapes import Axes, normalize_axes, normalize_axis, reduce_shape,
 from weft.base.sizes import Size
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, not_equal
 from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Op, Sample, Tensor, no_gradient, type_of
+from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, weight
 from weft.ops.size import filled
@@ -96,20 +96,23 @@ def widened(x: Tensor) -> Tensor:
 # Sums and products
 
 
-def _reduce(ufunc: np.ufunc, x: Array, axes: Ints, keepdims: bool) -> Any:
-    """Reduce by a ufunc, half precision in float32."""
-    dtype = x.dtype
-    if dtype is float16 or dtype is bfloat16:
-        return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=float32).astype(dtype)
-    return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
+def _reduction(ufunc: np.ufunc) -> Callable[..., Any]:
+    """The kernel that reduces by a ufunc, half precision in float32."""
+
+    def reduce(x: Array, *, axes: Ints, keepdims: bool) -> Any:
+        dtype = x.dtype
+        if dtype is float16 or dtype is bfloat16:
+            return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=float32).astype(dtype)
+        return ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
+
+    return reduce
 
 
 reduce_sum: Op = linear(
     "sum",
     type_rule=reduction_type("sum", "add"),
-    eval=lambda x, *, axes, keepdims: _reduce(np.add, x, axes, keepdims),
+    eval=_reduction(np.add),
     transpose=(spread,),
-    batch=batch_leading(shifted_axes),
     samples=_arithmetic_samples,
     defaults={"keepdims": False},
     precision="high",
@@ -118,14 +121,9 @@ reduce_sum: Op = linear(
 )
 
 
-@public
+@published("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([4., 6.])")
 def sum(x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
-    """The sum over axes; small integers are summed in int64 or uint64.
-
-    >>> import weft
-    >>> weft.sum(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
-    tensor([4., 6.])
-    """
+    """The sum over axes; small integers are summed in int64 or uint64."""
     x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
     return reduce_sum(x, axes=normalize_axes("sum", axis, x.ndim), keepdims=bool(keepdims))
 
@@ -193,9 +191,8 @@ def _prod_samples() -> list[Sample]:
 reduce_prod: Op = primitive(
     "prod",
     type_rule=reduction_type("prod", "mul"),
-    eval=lambda x, *, axes, keepdims: _reduce(np.multiply, x, axes, keepdims),
+    eval=_reduction(np.multiply),
     vjp=(_prod_vjp,),
-    batch=batch_leading(shifted_axes),
     samples=_prod_samples,
     total=True,
     defaults={"keepdims": False},
@@ -204,16 +201,11 @@ reduce_prod: Op = primitive(
 )
 
 
-@public
+@published("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([3., 8.])")
 def prod(
     x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The product over axes; small integers are multiplied in int64 or uint64.
-
-    >>> import weft
-    >>> weft.prod(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
-    tensor([3., 8.])
-    """
+    """The product over axes; small integers are multiplied in int64 or uint64."""
     x = widened(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
     return reduce_prod(x, axes=normalize_axes("prod", axis, x.ndim), keepdims=bool(keepdims))
 
@@ -233,7 +225,6 @@ def _extreme(name: str, ufunc: np.ufunc) -> Op:
         type_rule=reduction_type(name, name),
         eval=reduce,
         vjp=(_extreme_vjp,),
-        batch=batch_leading(shifted_axes),
         samples=_reduce_samples,
         total=True,
         defaults={"keepdims": False},
@@ -270,25 +261,15 @@ def _checked_extreme(op: Op, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     return op(x, axes=axes, keepdims=bool(keepdims))
 
 
-@public
+@published("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([2., 3.])")
 def max(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The largest element over axes; the gradient is shared by equal ones.
-
-    >>> import weft
-    >>> weft.max(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1)
-    tensor([2., 3.])
-    """
+    """The largest element over axes; the gradient is shared by equal ones."""
     return _checked_extreme(reduce_max, x, axis, keepdims)
 
 
-@public
+@published("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([1., 0.])")
 def min(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The smallest element over axes; the gradient is shared by equal ones.
-
-    >>> import weft
-    >>> weft.min(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1)
-    tensor([1., 0.])
-    """
+    """The smallest element over axes; the gradient is shared by equal ones."""
     return _checked_extreme(reduce_min, x, axis, keepdims)
 
 
@@ -304,7 +285,6 @@ def _truth(name: str, ufunc: np.ufunc, fold: str) -> Op:
         type_rule=reduction_type(name, fold),
         eval=lambda x, *, axes, keepdims: ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=bool_),
         vjp=no_gradient("returns a truth value"),
-        batch=batch_leading(shifted_axes),
         samples=lambda: [
             Sample((np.array([[True, False], [True, True]]),), {"axes": (1,), "keepdims": False}),
             Sample((np.zeros((0, 2), bool),), {"axes": (0,), "keepdims": True}),
@@ -322,36 +302,21 @@ reduce_any = _truth("any", np.logical_or, "or_")
 reduce_all = _truth("all", np.logical_and, "and_")
 
 
-@public
+@published("(weft.tensor([[0, 1], [0, 0]]), axis=1) -> tensor([ True, False])")
 def any(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Whether some element over axes is true, that is not zero.
-
-    >>> import weft
-    >>> weft.any(weft.tensor([[0, 1], [0, 0]]), axis=1)
-    tensor([ True, False])
-    """
+    """Whether some element over axes is true, that is not zero."""
     return reduce_any(x, axes=normalize_axes("any", axis, x.ndim), keepdims=bool(keepdims))
 
 
-@public
+@published("(weft.tensor([[1, 1], [0, 1]]), axis=1) -> tensor([ True, False])")
 def all(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Whether all elements over axes are true, that is not zero.
-
-    >>> import weft
-    >>> weft.all(weft.tensor([[1, 1], [0, 1]]), axis=1)
-    tensor([ True, False])
-    """
+    """Whether all elements over axes are true, that is not zero."""
     return reduce_all(x, axes=normalize_axes("all", axis, x.ndim), keepdims=bool(keepdims))
 
 
-@public
+@published("(weft.tensor([[0, 1], [2, 3]]), axis=1) -> tensor([1, 2])")
 def count_nonzero(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The number of elements over axes that are not zero.
-
-    >>> import weft
-    >>> weft.count_nonzero(weft.tensor([[0, 1], [2, 3]]), axis=1)
-    tensor([1, 2])
-    """
+    """The number of elements over axes that are not zero."""
     hit = cast(not_equal(x, np.zeros((), x.dtype)), dtype=int64)
     return reduce_sum(hit, axes=normalize_axes("count_nonzero", axis, x.ndim), keepdims=bool(keepdims))
 
@@ -372,7 +337,6 @@ def _place(name: str, function: Callable[..., Any], fold: str) -> Op:
         type_rule=type_rule,
         eval=lambda x, *, axis, keepdims: np.asarray(function(x, axis=axis, keepdims=keepdims), int64),
         vjp=no_gradient("returns indices"),
-        batch=batch_leading(shifted_axes),
         samples=lambda: [
             Sample((real_array((3, 4)),), {"axis": 1, "keepdims": False}),
             Sample((int_array((3, 4)),), {"axis": 0, "keepdims": True}),

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import kind
-from weft.base.public import public
 from weft.base.shapes import PerAxis, Shape
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
@@ -22,7 +21,8 @@ from weft.ops.conv.layers import per_axis
 from weft.ops.index import gather_nd
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.pool.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from weft.ops.samples import real_array
+from weft.ops.public import example
+from weft.ops.samples import call, joined, real_array
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 
 Taps = tuple[Array, Array]  # places (outputs, taps) and weights of the same shape
@@ -183,7 +183,6 @@ def _interpolate_samples() -> list[Sample]:
     return [Sample((real_array((2, 2, *(4, 5, 3)[:rank])),), settings) for rank, settings in cases]
 
 
-@public
 @composite(samples=_interpolate_samples)
 def interpolate(
     x: Tensor,
@@ -229,20 +228,10 @@ def interpolate(
 # Channels to pixels and back
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 8, 2, 3)),), {"upscale_factor": 2}),
-        Sample((real_array((9, 2, 2)),), {"upscale_factor": 3}),
-    ]
-)
+@composite(samples=joined(call((2, 8, 2, 3), upscale_factor=2), call((9, 2, 2), upscale_factor=3)))
+@example("(weft.ones((1, 12, 4, 5)), 2).shape -> (1, 3, 8, 10)")
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
-    """Channels (..., C * r * r, H, W) laid out as pixels (..., C, H * r, W * r).
-
-    >>> import weft
-    >>> weft.pixel_shuffle(weft.ones((1, 12, 4, 5)), 2).shape
-    (1, 3, 8, 10)
-    """
+    """Channels (..., C * r * r, H, W) laid out as pixels (..., C, H * r, W * r)."""
     (r,) = per_axis("pixel_shuffle", "upscale_factor", upscale_factor, 1, 1)
     if x.ndim < 3 or x.shape[-3] % (r * r) != 0:
         raise ShapeError("pixel_shuffle", f"channels must be a multiple of {r * r}, got {type_of(x)}")
@@ -253,20 +242,10 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     return reshape(x, shape=(*lead, channels // (r * r), height * r, width * r))
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 2, 4, 6)),), {"downscale_factor": 2}),
-        Sample((real_array((1, 3, 6)),), {"downscale_factor": 3}),
-    ]
-)
+@composite(samples=joined(call((2, 2, 4, 6), downscale_factor=2), call((1, 3, 6), downscale_factor=3)))
+@example("(weft.ones((1, 3, 8, 10)), 2).shape -> (1, 12, 4, 5)")
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
-    """The inverse of ``pixel_shuffle``: pixels (..., C, H * r, W * r) as channels (..., C * r * r, H, W).
-
-    >>> import weft
-    >>> weft.pixel_unshuffle(weft.ones((1, 3, 8, 10)), 2).shape
-    (1, 12, 4, 5)
-    """
+    """The inverse of ``pixel_shuffle``: pixels (..., C, H * r, W * r) as channels (..., C * r * r, H, W)."""
     (r,) = per_axis("pixel_unshuffle", "downscale_factor", downscale_factor, 1, 1)
     if x.ndim < 3 or x.shape[-2] % r or x.shape[-1] % r:
         raise ShapeError("pixel_unshuffle", f"height and width must be multiples of {r}, got {type_of(x)}")
@@ -277,15 +256,10 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     return reshape(x, shape=(*lead, channels * r * r, height // r, width // r))
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((2, 6, 3)),), {"groups": 3})])
+@composite(samples=call((2, 6, 3), groups=3))
+@example("(weft.tensor([[[1.0], [2.0], [3.0], [4.0]]]), 2).flatten() -> tensor([1., 3., 2., 4.])")
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
-    """The channels of x (N, C, *S) dealt out anew, so that each group gets some of every old one.
-
-    >>> import weft
-    >>> weft.channel_shuffle(weft.tensor([[[1.0], [2.0], [3.0], [4.0]]]), 2).flatten()
-    tensor([1., 3., 2., 4.])
-    """
+    """The channels of x (N, C, *S) dealt out anew, so that each group gets some of every old one."""
     (g,) = per_axis("channel_shuffle", "groups", groups, 1, 1)
     if x.ndim < 3 or x.shape[1] % g:
         raise ShapeError("channel_shuffle", f"channels must be a multiple of {g} groups, got {type_of(x)}")

@@ -11,7 +11,7 @@ from weft.base.dtypes import kind
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Op
 from weft.ops.public import Public
-from weft.ops.samples import integers, join, reals
+from weft.ops.samples import integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value
 
 
@@ -24,7 +24,7 @@ def _rounding(
     def code(e: ScalarEmitter[Value], x: Value) -> Value:
         return x if kind(e.dtype(x)) in "iu" else scalar(e, x)
 
-    samples = join(reals(1, complex="c" in accepts), integers(1))
+    samples = joined(reals(1, complex="c" in accepts), integers(1))
     return elementwise(
         name, eval=eval, partials=(0,), accepts=accepts, samples=samples, scalar=code, public=public
     )

@@ -11,8 +11,8 @@ from weft.errors import ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import move_axis
 from weft.ops.families import primitive
-from weft.ops.op import Array, Attrs, Op, Sample, Tensor
-from weft.ops.samples import real_array
+from weft.ops.op import Attrs, Op, Tensor
+from weft.ops.samples import call, joined
 from weft.ops.size import filled
 from weft.ops.view.primitives import join, reshape
 
@@ -23,21 +23,11 @@ def _rows_type(x: TensorType, *, count: int) -> tuple[TensorType, ...]:
     return (TensorType(x.shape[1:], x.dtype),) * count
 
 
-def _rows(x: Array, *, count: int) -> tuple[Array, ...]:
-    return tuple(np.asarray(row) for row in x)
-
-
 def _stacked(g: Sequence[Any], x_type: TensorType) -> list[Tensor]:
     """The gradients of the rows as those of the whole; zeros where none came."""
     zeros = filled((1, *x_type.shape[1:]), 0, x_type.dtype)
     parts = [zeros if row is None else reshape(row, shape=(1, *row.shape)) for row in g]
     return [join(*parts, axis=0)]
-
-
-def _rows_tangent(
-    primals: Sequence[Tensor], tangents: Sequence[Tensor | None], outs: Sequence[Tensor], *, count: int
-) -> Tensor:
-    return rows(tangents[0], count=count)
 
 
 def _batch_rows(
@@ -50,10 +40,10 @@ def _batch_rows(
 rows: Op = primitive(
     "rows",
     type_rule=_rows_type,
-    eval=_rows,
+    eval=lambda x, *, count: tuple(np.asarray(row) for row in x),
     vjp=_stacked,
-    jvp=_rows_tangent,
+    jvp=lambda primals, tangents, outs, *, count: rows(tangents[0], count=count),
     batch=_batch_rows,
-    samples=lambda: [Sample((real_array((3, 2)),), {"count": 3}), Sample((real_array((2,)),), {"count": 2})],
+    samples=joined(call((3, 2), count=3), call((2,), count=2)),
     outputs=0,
 )

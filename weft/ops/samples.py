@@ -72,12 +72,12 @@ def reals(
     return generate
 
 
-def calls(*samples: Sample) -> Samples:
-    """Samples written out; arrays are cheap enough only for tiny ones, else use a function."""
-    return lambda: samples
+def call(*shapes: Sequence[int], **attrs: object) -> Samples:
+    """One sample: of real arrays of these shapes, with these attributes."""
+    return lambda: [Sample(tuple(real_array(s, seed=i) for i, s in enumerate(shapes)), attrs)]
 
 
-def join(*parts: Samples) -> Samples:
+def joined(*parts: Samples) -> Samples:
     """Samples of several generators."""
     return lambda: [sample for part in parts for sample in part()]
 

@@ -13,12 +13,12 @@ from weft.base.size_bounds import positive, size_min
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, composite, no_gradient, type_of
+from weft.ops.public import example, published
 from weft.ops.reduce import widened
-from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.samples import call, complex_array, int_array, joined, real_array
 from weft.ops.select import cast, need_real, same_dtype
 from weft.ops.size import filled, positions
 from weft.ops.view.primitives import join, reshape
@@ -53,7 +53,6 @@ running_sum: Op = linear(
     type_rule=lambda x, *, axis, reverse: x,
     eval=_cumulative_sum,
     transpose=(lambda g, axis, reverse: running_sum(g, axis=axis, reverse=not reverse),),
-    batch=batch_leading(shifted_axes),
     samples=lambda: _scan_samples(reverse=False) + _scan_samples(reverse=True),
     defaults={"reverse": False},
     precision="high",
@@ -101,7 +100,6 @@ running_prod: Op = primitive(
     type_rule=lambda x, *, axis: x,
     eval=lambda x, *, axis: _accumulate(np.multiply, x, axis),
     vjp=(_running_prod_vjp,),
-    batch=batch_leading(shifted_axes),
     samples=_prod_samples,
     total=True,
     precision="high",
@@ -140,16 +138,11 @@ def cumulative_sum(
     return _with_initial(running_sum(x, axis=index, reverse=False), index, 0, include_initial)
 
 
-@public
+@published("(weft.tensor([1, 2, 3])) -> tensor([1, 2, 6])")
 def cumulative_prod(
     x: Tensor, /, axis: int | None = None, *, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Tensor:
-    """The products of the first elements along an axis; ``include_initial`` puts the empty one, 1, first.
-
-    >>> import weft
-    >>> weft.cumulative_prod(weft.tensor([1, 2, 3]))
-    tensor([1, 2, 6])
-    """
+    """The products of the first elements along an axis; ``include_initial`` puts the empty one, 1, first."""
     x, index = _scan_input("cumulative_prod", x, axis, dtype)
     return _with_initial(running_prod(x, axis=index), index, 1, include_initial)
 
@@ -198,7 +191,6 @@ place_of_running: Op = primitive(
     type_rule=_running_type,
     eval=_place_of_running,
     vjp=no_gradient("returns indices"),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((3, 5)),), {"axis": 1, "largest": True}),
         Sample((int_array((3, 5)),), {"axis": 0, "largest": False}),
@@ -216,19 +208,13 @@ def _running_extreme(op: str, x: Tensor, axis: int, largest: bool) -> tuple[Tens
     return take_along_axis(x, where, axis=index), where
 
 
-@public
 @composite(samples=lambda: [Sample((real_array((3, 5)),), {"axis": a}) for a in (0, 1)])
+@example("(weft.tensor([1, 3, 2]), 0) -> (tensor([1, 3, 3]), tensor([0, 1, 1]))")
 def cummax(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
-    """The largest of the first elements along an axis, and where each is (the last, if several are equal).
-
-    >>> import weft
-    >>> weft.cummax(weft.tensor([1, 3, 2]), 0)
-    (tensor([1, 3, 3]), tensor([0, 1, 1]))
-    """
+    """The largest of the first elements along an axis, and where each is (the last, if several are equal)."""
     return _running_extreme("cummax", x, axis, largest=True)
 
 
-@public
 @composite(samples=lambda: [Sample((real_array((3, 5)),), {"axis": a}) for a in (0, 1)])
 def cummin(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
     """The smallest of the first elements along an axis, and where each is (the last, if several are equal).
@@ -243,23 +229,12 @@ def cummin(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
 # Differences
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((3, 5)),), {"axis": -1}),
-        Sample((real_array((3, 5)),), {"axis": 0, "n": 2}),
-        Sample((real_array((3, 1)),), {"axis": 1, "n": 3}),
-    ]
-)
+@composite(samples=joined(call((3, 5), axis=-1), call((3, 5), axis=0, n=2), call((3, 1), axis=1, n=3)))
+@example("(weft.tensor([1, 4, 9, 16])) -> tensor([3, 5, 7])")
 def diff(
     x: Tensor, /, n: int = 1, axis: int = -1, *, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
-    """The differences of neighbours along an axis, n times over.
-
-    >>> import weft
-    >>> weft.diff(weft.tensor([1, 4, 9, 16]))
-    tensor([3, 5, 7])
-    """
+    """The differences of neighbours along an axis, n times over."""
     index = normalize_axis("diff", axis, x.ndim)
     (n,) = as_ints("diff", "n", n)
     if n < 0:

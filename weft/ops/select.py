@@ -18,14 +18,14 @@ from weft.base.dtypes import (
     result_dtype,
     scalar_dtype,
 )
-from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_elementwise, batch_leading
+from weft.ops.batching import batch_elementwise
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, TensorLike, Typed, WeakNumber, no_gradient
+from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.size import filled
 
@@ -67,14 +67,11 @@ select: Op = linear(
 )
 
 
-@public
+@published(
+    "(weft.tensor([True, False]), weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0])) -> tensor([1., 4.])"
+)
 def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
-    """Elements of ``x1`` where ``condition`` holds, else of ``x2``.
-
-    >>> import weft
-    >>> weft.where(weft.tensor([True, False]), weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0]))
-    tensor([1., 4.])
-    """
+    """Elements of ``x1`` where ``condition`` holds, else of ``x2``."""
     x1, x2 = same_dtype("where", x1, x2)
     return select(condition, x1, x2)
 
@@ -84,7 +81,6 @@ cast: Op = linear(
     type_rule=lambda x, *, dtype: TensorType(x.shape, dtype),
     eval=lambda x, *, dtype: cast_array(x, dtype),
     transpose=(lambda g, x_type: cast_gradient(g, x_type.dtype),),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((real_array((3, 4)),), {"dtype": float32}, smooth=False),
         Sample((real_array((3, 4)).astype(float32),), {"dtype": np.dtype("float64")}, smooth=False),
@@ -104,14 +100,15 @@ def cast_array(x: Array, dtype: DType) -> Array:
     return x.astype(dtype)
 
 
-def in_dtype(x: Any, dtype: DType) -> Any:
+def in_dtype(x: Tensor, dtype: DType) -> Tensor:
     """An array or tensor in a dtype; itself if it has it."""
-    return x if x.dtype == dtype else cast(x, dtype=dtype)
+    return x if x.dtype is dtype or x.dtype == dtype else cast(x, dtype=dtype)
 
 
-def in_single(x: Any) -> Any:
+def in_single(x: Tensor) -> Tensor:
     """Half precision as float32, in which it is summed; anything else as it is."""
-    return cast(x, dtype=float32) if x.dtype in (float16, bfloat16) else x
+    is_half = x.dtype.itemsize == 2 and x.dtype in (float16, bfloat16)
+    return cast(x, dtype=float32) if is_half else x
 
 
 def cast_gradient(g: Tensor, dtype: DType) -> Tensor | None:

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DTypeLike, as_dtype, kind
-from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.exponential import exp, log
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite
+from weft.ops.public import example, published
 from weft.ops.reduce import reduce_max, reduce_sum
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast, in_dtype, in_single
 from weft.ops.statistics import as_floating
 
@@ -31,13 +30,13 @@ def _same_type(name: str) -> Callable[..., Any]:
     return type_rule
 
 
-def _shifted(x: Any, axis: int) -> Any:
+def _shifted(x: Tensor, axis: int) -> Tensor:
     """x minus its largest element along an axis, so that exponentials do not overflow."""
     wide = in_single(x)
     return wide - reduce_max(wide, axes=(axis,), keepdims=True)
 
 
-def _softmax(x: Any, *, axis: int) -> Any:
+def _softmax(x: Tensor, *, axis: int) -> Tensor:
     if 0 in x.shape:  # of no elements, none is the largest
         return x
     powers = exp(_shifted(x, axis))
@@ -45,7 +44,7 @@ def _softmax(x: Any, *, axis: int) -> Any:
     return in_dtype(powers * share, x.dtype)
 
 
-def _log_softmax(x: Any, *, axis: int) -> Any:
+def _log_softmax(x: Tensor, *, axis: int) -> Tensor:
     if 0 in x.shape:  # of no elements, none is the largest
         return x
     shifted = _shifted(x, axis)
@@ -83,7 +82,6 @@ softmax_op = primitive(
     cheap_again=True,
     vjp=(_softmax_rule,),
     jvp=lambda primals, tangents, out, *, axis: _softmax_rule(tangents[0], out, axis),
-    batch=batch_leading(shifted_axes),
     samples=_samples,
     total=True,
     precision="high",
@@ -97,7 +95,6 @@ log_softmax_op = primitive(
     decomposition=_log_softmax,
     vjp=(lambda g, out, axis: g - exp(out) * _total(g, axis),),
     jvp=lambda primals, tangents, out, *, axis: tangents[0] - _total(exp(out) * tangents[0], axis),
-    batch=batch_leading(shifted_axes),
     samples=_samples,
     total=True,
     precision="high",
@@ -120,37 +117,22 @@ def _prepared(op: str, x: Tensor, dtype: DTypeLike | None) -> Tensor:
     return as_real(op, x)
 
 
-@public
+@published("(weft.tensor([1000.0, 1000.0])) -> tensor([0.5000, 0.5000])")
 def softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
-    """Exponentials of x divided by their sum along an axis: positive numbers that sum to 1.
-
-    >>> import weft
-    >>> weft.softmax(weft.tensor([1000.0, 1000.0]))
-    tensor([0.5000, 0.5000])
-    """
+    """Exponentials of x divided by their sum along an axis: positive numbers that sum to 1."""
     x = _prepared("softmax", x, dtype)
     return softmax_op(x, axis=normalize_axis("softmax", axis, x.ndim))
 
 
-@public
+@published("(weft.tensor([0.0, 1000.0])) -> tensor([-1000.,     0.])")
 def log_softmax(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
-    """The logarithm of ``softmax``, without underflow.
-
-    >>> import weft
-    >>> weft.log_softmax(weft.tensor([0.0, 1000.0]))
-    tensor([-1000.,     0.])
-    """
+    """The logarithm of ``softmax``, without underflow."""
     x = _prepared("log_softmax", x, dtype)
     return log_softmax_op(x, axis=normalize_axis("log_softmax", axis, x.ndim))
 
 
-@public
-@composite(samples=lambda: [Sample((real_array((3, 4)),)), Sample((real_array((3, 4)),), {"axis": 0})])
+@composite(samples=joined(call((3, 4)), call((3, 4), axis=0)))
+@example("(weft.tensor([0.0, 100.0])) -> tensor([1.0000e+00, 3.7835e-44])")
 def softmin(x: Tensor, /, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
-    """The softmax of -x: the smallest elements get the largest shares.
-
-    >>> import weft
-    >>> weft.softmin(weft.tensor([0.0, 100.0]))
-    tensor([1.0000e+00, 3.7835e-44])
-    """
+    """The softmax of -x: the smallest elements get the largest shares."""
     return softmax(-_prepared("softmin", x, dtype), axis=axis)

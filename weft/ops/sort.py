@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float32, int64
-from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes, to_front
+from weft.ops.batching import to_front
 from weft.ops.compare import equal
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
-from weft.ops.samples import int_array, real_array
+from weft.ops.public import example, published
+from weft.ops.samples import call, int_array, joined, real_array
 from weft.ops.select import need_real, same_dtype, select
 from weft.ops.view.primitives import reshape
 
@@ -65,7 +65,6 @@ order_axis: Op = primitive(
     type_rule=_order_type,
     eval=_order,
     vjp=no_gradient("returns indices"),
-    batch=batch_leading(shifted_axes),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
     defaults={"descending": False},
     total=True,
@@ -87,33 +86,22 @@ sort_axis: Op = primitive(
     type_rule=_sort_type,
     eval=_sorted,
     vjp=(_sort_vjp,),
-    batch=batch_leading(shifted_axes),
     samples=lambda: _samples(descending=False) + _samples(descending=True),
     defaults={"descending": False},
     total=True,
 )
 
 
-@public
+@published("(weft.tensor([3, 1, 2]), descending=True) -> tensor([3, 2, 1])")
 def sort(x: Tensor, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements in order along an axis.
-
-    >>> import weft
-    >>> weft.sort(weft.tensor([3, 1, 2]), descending=True)
-    tensor([3, 2, 1])
-    """
+    """The elements in order along an axis."""
     need_real("sort", x)
     return sort_axis(x, axis=normalize_axis("sort", axis, x.ndim), descending=bool(descending))
 
 
-@public
+@published("(weft.tensor([3, 1, 2])) -> tensor([1, 2, 0])")
 def argsort(x: Tensor, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices that put the elements in order along an axis; equal ones stay in their order.
-
-    >>> import weft
-    >>> weft.argsort(weft.tensor([3, 1, 2]))
-    tensor([1, 2, 0])
-    """
+    """The indices that put the elements in order along an axis; equal ones stay in their order."""
     need_real("argsort", x)
     return order_axis(x, axis=normalize_axis("argsort", axis, x.ndim), descending=bool(descending))
 
@@ -170,7 +158,6 @@ places_of_top: Op = primitive(
     type_rule=_top_type,
     eval=_places_of_top,
     vjp=no_gradient("returns indices"),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((3, 5)),), {"k": 2, "axis": 1, "largest": True}),
         Sample((int_array((6, 3), 0, 3),), {"k": 3, "axis": 0, "largest": False}),
@@ -181,21 +168,10 @@ places_of_top: Op = primitive(
 )
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((3, 5)),), {"k": 2}),
-        Sample((real_array((5, 3)),), {"k": 5, "axis": 0, "largest": False}),
-        Sample((real_array((3, 5)),), {"k": 0}),
-    ]
-)
+@composite(samples=joined(call((3, 5), k=2), call((5, 3), k=5, axis=0, largest=False), call((3, 5), k=0)))
+@example("(weft.tensor([1.0, 4.0, 3.0]), 2) -> TopK(values=tensor([4., 3.]), indices=tensor([1, 2]))")
 def topk(x: Tensor, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> TopK:
-    """The k largest elements along an axis in order, and their indices; the smallest if not ``largest``.
-
-    >>> import weft
-    >>> weft.topk(weft.tensor([1.0, 4.0, 3.0]), 2)
-    TopK(values=tensor([4., 3.]), indices=tensor([1, 2]))
-    """
+    """The k largest elements along an axis in order, and their indices; the smallest if not ``largest``."""
     need_real("topk", x)
     index = normalize_axis("topk", axis, x.ndim)
     (k,) = as_ints("topk", "k", k)
@@ -254,16 +230,11 @@ search_sorted: Op = primitive(
 )
 
 
-@public
+@published('(weft.tensor([1, 3, 5]), weft.tensor([3, 4]), side="right") -> tensor([2, 2])')
 def searchsorted(
     x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None, right: bool = False
 ) -> Tensor:
-    """Where the elements of ``x2`` would go into the sorted vector ``x1``, before or after equal ones.
-
-    >>> import weft
-    >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 4]), side="right")
-    tensor([2, 2])
-    """
+    """Where the elements of ``x2`` would go into the sorted vector ``x1``, before or after equal ones."""
     if side not in ("left", "right"):
         raise ArgumentError("searchsorted", f"side must be 'left' or 'right', got {side!r}")
     x1, x2 = same_dtype("searchsorted", x1, x2)
@@ -274,7 +245,6 @@ def searchsorted(
     return search_sorted(x1, x2, side="right" if right else side)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((int_array((2, 3)), int_array((4,), seed=1)), {}),
@@ -282,13 +252,9 @@ def searchsorted(
         Sample((real_array((3,)), real_array((3,))), {"invert": True}),
     ]
 )
+@example("(weft.tensor([1, 2, 3]), weft.tensor([3, 1])) -> tensor([ True, False,  True])")
 def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
-    """Whether each element of ``x1`` is one of the elements of ``x2``.
-
-    >>> import weft
-    >>> weft.isin(weft.tensor([1, 2, 3]), weft.tensor([3, 1]))
-    tensor([ True, False,  True])
-    """
+    """Whether each element of ``x1`` is one of the elements of ``x2``."""
     x1, x2 = same_dtype("isin", x1, x2)
     size = size_of(x2.shape)
     if size == 0:

@@ -188,11 +188,7 @@ def _inverse_tail(e: ScalarEmitter[Value], a: Value) -> Value:
 def erfinv_code(e: ScalarEmitter[Value], x: Value, choose: Choose[Value] = by_selecting) -> Value:
     """The number whose error function is x."""
     wide = _widened(e, x)
-    pieces = (
-        (0.75, _inverse_centre),
-        (_TAIL_START, _inverse_middle),
-        (np.inf, _inverse_tail),
-    )
+    pieces = ((0.75, _inverse_centre), (_TAIL_START, _inverse_middle), (np.inf, _inverse_tail))
     return e.cast(copy_sign(e, choose(e, e.abs(wide), pieces), wide), e.dtype(x))
 
 

@@ -11,11 +11,11 @@ from math import inf, log, pi
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, float64
-from weft.base.public import public
 from weft.ops import exponential as e
-from weft.ops.activation_ops import normal_cdf
+from weft.ops.activation import normal_cdf
 from weft.ops.complex import absolute
 from weft.ops.op import Sample, Tensor, composite
+from weft.ops.public import example
 from weft.ops.quantile import normal_quantile
 from weft.ops.samples import real_array, reals
 from weft.ops.select import cast, same_dtype, select
@@ -23,7 +23,6 @@ from weft.ops.statistics import as_floating
 from weft.ops.trigonometric import atanh, sin
 
 
-@public
 @composite(samples=reals(1, 0.05, 0.95))
 def logit(x: Tensor, /) -> Tensor:
     """The logarithm of the odds, ``log(x / (1 - x))``; the inverse of ``expit``.
@@ -39,27 +38,17 @@ def logit(x: Tensor, /) -> Tensor:
     return select(near, centre, e.log(outer) - e.log1p(-outer))
 
 
-@public
 @composite("ndtr", samples=reals(1))
+@example("weft.special.ndtr(weft.tensor([-1.96, 0.0, 1.96])) -> tensor([0.0250, 0.5000, 0.9750])")
 def ndtr(x: Tensor, /) -> Tensor:
-    """The probability that a standard normal variable is below x.
-
-    >>> import weft
-    >>> weft.special.ndtr(weft.tensor([-1.96, 0.0, 1.96]))
-    tensor([0.0250, 0.5000, 0.9750])
-    """
+    """The probability that a standard normal variable is below x."""
     return normal_cdf(as_floating(x))
 
 
-@public
 @composite(samples=reals(1, 0.05, 0.95))
+@example("weft.special.ndtri(weft.tensor([0.0, 0.025, 0.5])) -> tensor([   -inf, -1.9600,  0.0000])")
 def ndtri(p: Tensor, /) -> Tensor:
-    """The number that a standard normal variable is below with probability p; the inverse of ``ndtr``.
-
-    >>> import weft
-    >>> weft.special.ndtri(weft.tensor([0.0, 0.025, 0.5]))
-    tensor([   -inf, -1.9600,  0.0000])
-    """
+    """The number that a standard normal variable is below with probability p; the inverse of ``ndtr``."""
     p = as_floating(p)
     inside = (p > 0.0) & (p < 1.0)
     outside = select(p == 0.0, -inf, select(p == 1.0, inf, np.nan))
@@ -75,15 +64,10 @@ def _log_ndtr_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_log_ndtr_samples)
+@example("weft.special.log_ndtr(weft.tensor([-100.0, 0.0])) -> tensor([-5.0055e+03, -6.9315e-01])")
 def log_ndtr(x: Tensor, /) -> Tensor:
-    """The logarithm of ``ndtr(x)``, precise in both tails.
-
-    >>> import weft
-    >>> weft.special.log_ndtr(weft.tensor([-100.0, 0.0]))
-    tensor([-5.0055e+03, -6.9315e-01])
-    """
+    """The logarithm of ``ndtr(x)``, precise in both tails."""
     x = as_floating(x)
     if x.dtype in (float16, bfloat16):
         return cast(log_ndtr(cast(x, dtype=float32)), dtype=x.dtype)
@@ -104,35 +88,24 @@ def _log_series(x: Tensor) -> Tensor:
     return e.log(total)
 
 
-@public
 @composite(samples=reals(1, 0.1, 2.0))
+@example("weft.special.entr(weft.tensor([0.0, 0.5, 1.0])) -> tensor([ 0.0000,  0.3466, -0.0000])")
 def entr(x: Tensor, /) -> Tensor:
-    """What a probability adds to an entropy: ``-x * log(x)``; 0 at 0, as is its gradient, and -inf below.
-
-    >>> import weft
-    >>> weft.special.entr(weft.tensor([0.0, 0.5, 1.0]))
-    tensor([ 0.0000,  0.3466, -0.0000])
-    """
+    """What a probability adds to an entropy: ``-x * log(x)``; 0 at 0, as is its gradient, and -inf below."""
     x = as_floating(x)
     found = -x * e.log(select(x > 0.0, x, 1.0))
     return select(x < 0.0, -inf, select(x == 0.0, 0.0, found))
 
 
-@public
 @composite(samples=reals(2, 0.1, 2.0))
+@example("weft.special.xlogy(weft.tensor([0.0, 2.0]), weft.tensor([0.0, 3.0])) -> tensor([0.0000, 2.1972])")
 def xlogy(x: Tensor, y: Tensor, /) -> Tensor:
-    """``x * log(y)``, and 0 where x is 0.
-
-    >>> import weft
-    >>> weft.special.xlogy(weft.tensor([0.0, 2.0]), weft.tensor([0.0, 3.0]))
-    tensor([0.0000, 2.1972])
-    """
+    """``x * log(y)``, and 0 where x is 0."""
     x, y = map(as_floating, same_dtype("xlogy", x, y))
     nothing = (x == 0.0) & ((y <= 0.0) | (y == inf))  # else the product is 0 anyway, and has a gradient
     return x * e.log(select(nothing, 1.0, y))
 
 
-@public
 @composite(samples=reals(2, 0.1, 2.0))
 def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(1 + y)``, and 0 where x is 0.
@@ -146,15 +119,10 @@ def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     return x * e.log1p(select(nothing, 0.0, y))
 
 
-@public
 @composite(samples=reals(1))
+@example("weft.special.sinc(weft.tensor([0.0, 0.5, 1.5])) -> tensor([ 1.0000,  0.6366, -0.2122])")
 def sinc(x: Tensor, /) -> Tensor:
-    """``sin(pi x) / (pi x)``, and 1 at 0.
-
-    >>> import weft
-    >>> weft.special.sinc(weft.tensor([0.0, 0.5, 1.5]))
-    tensor([ 1.0000,  0.6366, -0.2122])
-    """
+    """``sin(pi x) / (pi x)``, and 1 at 0."""
     angle = as_floating(x) * pi
     near = absolute(angle) < 0.01
     small, large = select(near, angle, 0.0), select(near, 1.0, angle)

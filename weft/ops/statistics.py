@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, default_float, float16, float32, int64, kind
-from weft.base.public import public
+from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, default_float, float16, int64, kind
 from weft.base.shapes import Axes, normalize_axes, reduce_shape, size_of
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.compare import equal, isfinite, isnan
 from weft.ops.complex import conj, real
 from weft.ops.exponential import exp, log, sqrt
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.op import Op, Sample, Tensor, composite, type_of
+from weft.ops.public import example, published
 from weft.ops.reduce import need_elements, reduce_any, reduce_max, reduce_sum, restore
 from weft.ops.rounding import ceil, floor
 from weft.ops.samples import complex_array, real_array
@@ -45,11 +44,6 @@ def as_floating(x: Tensor) -> Tensor:
     return cast(x, dtype=default_float()) if kind(x.dtype) in "biu" else x
 
 
-def _wide(x: Tensor) -> Tensor:
-    """Half precision as float32, in which averages are computed."""
-    return cast(x, dtype=float32) if x.dtype in (float16, bfloat16) else x
-
-
 def _narrow(out: Tensor, like: Tensor) -> Tensor:
     return cast(out, dtype=like.dtype) if like.dtype in (float16, bfloat16) else out
 
@@ -60,22 +54,16 @@ def _mean(x: Tensor, axes: Ints, keepdims: bool) -> Tensor:
     return total / count if count != 0 else total * _NAN
 
 
-@public
 @composite(samples=lambda: [*_samples(), Sample((complex_array((3, 2)),), {"axis": 0})], precision="high")
+@example("(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0) -> tensor([2., 3.])")
 def mean(
     x: Tensor, /, axis: Axes = None, *, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The mean over axes.
-
-    >>> import weft
-    >>> weft.mean(weft.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
-    tensor([2., 3.])
-    """
+    """The mean over axes."""
     x = as_floating(x) if dtype is None else cast(x, dtype=as_dtype(dtype))
-    return _narrow(_mean(_wide(x), normalize_axes("mean", axis, x.ndim), keepdims), x)
+    return _narrow(_mean(in_single(x), normalize_axes("mean", axis, x.ndim), keepdims), x)
 
 
-@public
 @composite(
     samples=lambda: [*_samples(), *_samples(correction=1), Sample((complex_array((3, 2)),), {"axis": 0})],
     precision="high",
@@ -88,7 +76,7 @@ def var(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: boo
     tensor(1.)
     """
     x = as_floating(x)
-    return _narrow(_var("var", _wide(x), axis, correction, keepdims), x)
+    return _narrow(_var("var", in_single(x), axis, correction, keepdims), x)
 
 
 def _var(op: str, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> Tensor:
@@ -106,17 +94,12 @@ def _var(op: str, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> T
     return total / count if count > 0 else total * _NAN
 
 
-@public
 @composite(samples=lambda: [*_samples(), *_samples(correction=1)], precision="high")
+@example("(weft.tensor([1.0, 2.0, 3.0]), correction=1) -> tensor(1.)")
 def std(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """The standard deviation over axes, the square root of ``var``.
-
-    >>> import weft
-    >>> weft.std(weft.tensor([1.0, 2.0, 3.0]), correction=1)
-    tensor(1.)
-    """
+    """The standard deviation over axes, the square root of ``var``."""
     x = as_floating(x)
-    return _narrow(sqrt(_var("std", _wide(x), axis, correction, keepdims)), x)
+    return _narrow(sqrt(_var("std", in_single(x), axis, correction, keepdims)), x)
 
 
 # Log of a sum of exponentials
@@ -152,7 +135,6 @@ log_sum_exp: Op = primitive(
     type_rule=_logsumexp_type,
     decomposition=_logsumexp,
     vjp=(_logsumexp_vjp,),
-    batch=batch_leading(shifted_axes),
     defaults={"keepdims": False},
     samples=lambda: [
         Sample((real_array((3, 4)),), {"axes": (1,), "keepdims": False}),
@@ -170,14 +152,9 @@ log_sum_exp: Op = primitive(
 )
 
 
-@public
+@published("(weft.tensor([1000.0, 1000.0])) -> tensor(1000.6932)")
 def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The logarithm of the sum of exponentials over axes, without overflow.
-
-    >>> import weft
-    >>> weft.logsumexp(weft.tensor([1000.0, 1000.0]))
-    tensor(1000.6932)
-    """
+    """The logarithm of the sum of exponentials over axes, without overflow."""
     x = as_floating(x)
     if kind(x.dtype) != "f":
         raise DtypeError("logsumexp", f"dtype must be floating, got {x.dtype.name}")
@@ -187,7 +164,6 @@ def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Ten
 # Quantiles
 
 
-@public
 @composite(
     samples=lambda: [
         *_samples(q=0.3),
@@ -195,14 +171,11 @@ def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Ten
         Sample((np.array([1.0, np.nan, 2.0]),), {"q": 0.5}, smooth=False),
     ]
 )
+@example("(weft.tensor([0.0, 1.0, 2.0, 3.0]), 0.5) -> tensor(1.5000)")
 def quantile(x: Tensor, /, q: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The value below which a part q (0 to 1) of the elements over axes lies, between two by interpolation.
 
     Several q make a new first axis.
-
-    >>> import weft
-    >>> weft.quantile(weft.tensor([0.0, 1.0, 2.0, 3.0]), 0.5)
-    tensor(1.5000)
     """
     x = as_floating(x)
     axes = normalize_axes("quantile", axis, x.ndim)
@@ -238,15 +211,10 @@ def _interpolate(rows: Tensor, position: Tensor) -> Tensor:
     return select(equal(part, np.zeros((), part.dtype)), a, a + (b - a) * part)
 
 
-@public
 @composite(samples=_samples)
+@example("(weft.tensor([3.0, 1.0, 2.0])) -> tensor(2.)")
 def median(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The middle element over axes, or the mean of the two in the middle.
-
-    >>> import weft
-    >>> weft.median(weft.tensor([3.0, 1.0, 2.0]))
-    tensor(2.)
-    """
+    """The middle element over axes, or the mean of the two in the middle."""
     return quantile(x, 0.5, axis, keepdims=keepdims)
 
 
@@ -261,29 +229,19 @@ def _nan_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_nan_samples, precision="high")
+@example('(weft.tensor([1.0, float("nan"), 2.0])) -> tensor(3.)')
 def nansum(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The sum over axes of the elements that are not NaN.
-
-    >>> import weft
-    >>> weft.nansum(weft.tensor([1.0, float("nan"), 2.0]))
-    tensor(3.)
-    """
+    """The sum over axes of the elements that are not NaN."""
     x = as_floating(x)
     known = select(isnan(x), np.zeros((), x.dtype), x)
     return reduce_sum(known, axes=normalize_axes("nansum", axis, x.ndim), keepdims=bool(keepdims))
 
 
-@public
 @composite(samples=_nan_samples, precision="high")
+@example('(weft.tensor([1.0, float("nan"), 2.0])) -> tensor(1.5000)')
 def nanmean(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """The mean over axes of the elements that are not NaN.
-
-    >>> import weft
-    >>> weft.nanmean(weft.tensor([1.0, float("nan"), 2.0]))
-    tensor(1.5000)
-    """
+    """The mean over axes of the elements that are not NaN."""
     x = as_floating(x)
     axes = normalize_axes("nanmean", axis, x.ndim)
     count = reduce_sum(weight(equal(x, x), x), axes=axes, keepdims=bool(keepdims))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float16, float32, kind, real_dtype
-from weft.base.public import public
 from weft.base.shapes import Axes, normalize_axes
 from weft.errors import ArgumentError
 from weft.ops.arithmetic import pow, square
@@ -42,7 +41,6 @@ def _vector_samples() -> list[Sample]:
 
 
 @composite(samples=_vector_samples, precision="high")
-@public
 def vector_norm(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """The norm ``sum(|x| ** ord) ** (1 / ord)`` over axes, over all of them by default.
 

@@ -14,7 +14,6 @@ from weft.base.dtypes import bfloat16, float16, float32
 from weft.base.shapes import Shape
 from weft.errors import ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.conv.kernel import Ints, Padding, output_size, pad_array, window_view
 from weft.ops.families import linear
 from weft.ops.op import Array, Attrs, Op, Sample, Typed
@@ -40,7 +39,7 @@ def _as_key(starts: Ints, counts: Ints, steps: Ints) -> tuple[Any, ...]:
     return (..., *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, counts, steps, strict=True)))
 
 
-def _tap_key(axis: int, rank: int, start: int, count: int, step: int) -> tuple[Any, ...]:
+def tap_key(axis: int, rank: int, start: int, count: int, step: int) -> tuple[Any, ...]:
     """The elements along one of the last ``rank`` axes that one tap of every window is at."""
     return (..., slice(start, start + (count - 1) * step + 1, step), *(slice(None),) * (rank - 1 - axis))
 
@@ -57,9 +56,9 @@ def reduce_windows(
     for axis, (k, s, d, n) in enumerate(zip(kernel, stride, dilation, counts, strict=True)):
         if k == s == 1 and n == out.shape[out.ndim - rank + axis]:
             continue
-        total = out[_tap_key(axis, rank, 0, n, s)].copy()
+        total = out[tap_key(axis, rank, 0, n, s)].copy()
         for tap in range(1, k):
-            ufunc(total, out[_tap_key(axis, rank, tap * d, n, s)], out=total)
+            ufunc(total, out[tap_key(axis, rank, tap * d, n, s)], out=total)
         out = total
     return out if out is not x else x.copy()
 
@@ -113,21 +112,25 @@ def _overlap_add(
     return pad_array(total, tuple((-lo, -hi) for lo, hi in padding)).astype(dtype, copy=False)
 
 
-def _attrs(kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Attrs:
+def window_attrs(kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Attrs:
+    """The attributes of an op on windows."""
     return {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
 
 
 def _cases() -> list[tuple[Array, Attrs]]:
     return [
-        (real_array((2, 6)), _attrs((3,), (1,), ((0, 0),), (1,))),
-        (real_array((2, 5, 6)), _attrs((2, 3), (2, 1), ((1, 0), (1, 2)), (1, 2))),
-        (real_array((4, 5)), _attrs((2, 2), (3, 2), ((0, 0), (-1, 1)), (1, 1))),
-        (real_array((2, 2, 3, 3, 2)), _attrs((2, 2, 1), (1, 2, 1), ((1, 1), (0, 0), (0, 1)), (1, 1, 1))),
-        (real_array((2, 3)), _attrs((1,), (1,), ((0, 0),), (1,))),
-        (real_array((0, 4)), _attrs((2,), (1,), ((0, 0),), (1,))),
-        (real_array((2, 1)), _attrs((3,), (1,), ((0, 0),), (1,))),
-        (real_array((6, 2)).T, _attrs((3,), (2,), ((1, 1),), (1,))),
-        (complex_array((5,)), _attrs((3,), (1,), ((1, 0),), (2,))),
+        (real_array((2, 6)), window_attrs((3,), (1,), ((0, 0),), (1,))),
+        (real_array((2, 5, 6)), window_attrs((2, 3), (2, 1), ((1, 0), (1, 2)), (1, 2))),
+        (real_array((4, 5)), window_attrs((2, 2), (3, 2), ((0, 0), (-1, 1)), (1, 1))),
+        (
+            real_array((2, 2, 3, 3, 2)),
+            window_attrs((2, 2, 1), (1, 2, 1), ((1, 1), (0, 0), (0, 1)), (1, 1, 1)),
+        ),
+        (real_array((2, 3)), window_attrs((1,), (1,), ((0, 0),), (1,))),
+        (real_array((0, 4)), window_attrs((2,), (1,), ((0, 0),), (1,))),
+        (real_array((2, 1)), window_attrs((3,), (1,), ((0, 0),), (1,))),
+        (real_array((6, 2)).T, window_attrs((3,), (2,), ((1, 1),), (1,))),
+        (complex_array((5,)), window_attrs((3,), (1,), ((1, 0),), (2,))),
     ]
 
 
@@ -152,10 +155,9 @@ windows: Op = linear(
     eval=_windows,
     transpose=(
         lambda g, x_type, kernel, stride, padding, dilation: overlap_add(
-            g, sizes=_spatial(x_type, len(kernel)), **_attrs(kernel, stride, padding, dilation)
+            g, sizes=_spatial(x_type, len(kernel)), **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
-    batch=batch_leading(),
     samples=_samples,
 )
 
@@ -164,9 +166,10 @@ overlap_add: Op = linear(
     type_rule=_added_type,
     eval=_overlap_add,
     transpose=(
-        lambda g, kernel, stride, padding, dilation: windows(g, **_attrs(kernel, stride, padding, dilation)),
+        lambda g, kernel, stride, padding, dilation: windows(
+            g, **window_attrs(kernel, stride, padding, dilation)
+        ),
     ),
-    batch=batch_leading(),
     samples=lambda: _transposed_samples(taps=True),
 )
 
@@ -211,7 +214,7 @@ def _window_spread(
         count = out.shape[where]
         total = np.zeros((*out.shape[:where], size + lo + hi, *out.shape[where + 1 :]), out.dtype)
         for tap in range(k):
-            total[_tap_key(axis, rank, tap * d, count, s)] += out
+            total[tap_key(axis, rank, tap * d, count, s)] += out
         out = total
     return pad_array(out, tuple((-lo, -hi) for lo, hi in padding)).astype(dtype, copy=False)
 
@@ -222,10 +225,9 @@ window_sum: Op = linear(
     eval=_window_sum,
     transpose=(
         lambda g, x_type, kernel, stride, padding, dilation: window_spread(
-            g, sizes=_spatial(x_type, len(kernel)), **_attrs(kernel, stride, padding, dilation)
+            g, sizes=_spatial(x_type, len(kernel)), **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
-    batch=batch_leading(),
     samples=_samples,
     fold="add",
     fold_over="windows",
@@ -237,9 +239,8 @@ window_spread: Op = linear(
     eval=_window_spread,
     transpose=(
         lambda g, kernel, stride, padding, dilation: window_sum(
-            g, **_attrs(kernel, stride, padding, dilation)
+            g, **window_attrs(kernel, stride, padding, dilation)
         ),
     ),
-    batch=batch_leading(),
     samples=lambda: _transposed_samples(taps=False),
 )

@@ -13,8 +13,7 @@
 from weft.nn.utils import clip_grad_norm_, clip_grad_value_
 from weft.optim import lr_scheduler
 from weft.optim.adagrad import Adadelta, Adagrad
-from weft.optim.adam import Adam, AdamW
-from weft.optim.adam_variants import Adamax, NAdam, RAdam
+from weft.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from weft.optim.ema import EMA
 from weft.optim.lbfgs import LBFGS
 from weft.optim.lion import Lion

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import weft
 from weft.optim.counted import CountedOptimizer
-from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, Optimizer, directed
+from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, Optimizer, arguments, directed
 
 
 class Adagrad(CountedOptimizer):
@@ -52,17 +52,7 @@ class Adagrad(CountedOptimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "lr_decay": lr_decay,
-                "weight_decay": weight_decay,
-                "initial_accumulator_value": initial_accumulator_value,
-                "eps": eps,
-                "maximize": maximize,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
     def zeros(self, group: Group) -> tuple[str, ...]:
         """The sum is made by ``prepare``, as it may begin with another number."""
@@ -125,8 +115,7 @@ class Adadelta(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        settings = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "maximize": maximize})
+        super().__init__(params, arguments(locals()))
 
     def prepare(self, group: Group, params: list[Any]) -> None:
         """Zeros for the averages."""

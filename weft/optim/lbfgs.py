@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import weft
 from weft.errors import ArgumentError, CaptureError, DomainError
 from weft.optim.line_search import Point, strong_wolfe
-from weft.optim.optimizer import NOT_NEGATIVE, Group, Optimizer, assign, check_range
+from weft.optim.optimizer import NOT_NEGATIVE, Group, Optimizer, arguments, assign, check_range
 
 
 class LBFGS(Optimizer):
@@ -41,11 +41,7 @@ class LBFGS(Optimizer):
     tensor([3., 4.])
     """
 
-    limits: ClassVar = {
-        "lr": NOT_NEGATIVE,
-        "tolerance_grad": NOT_NEGATIVE,
-        "tolerance_change": NOT_NEGATIVE,
-    }
+    limits: ClassVar = {"lr": NOT_NEGATIVE, "tolerance_grad": NOT_NEGATIVE, "tolerance_change": NOT_NEGATIVE}
 
     def __init__(
         self,
@@ -58,18 +54,8 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "max_iter": max_iter,
-                "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-                "tolerance_grad": tolerance_grad,
-                "tolerance_change": tolerance_change,
-                "history_size": history_size,
-                "line_search_fn": line_search_fn,
-            },
-        )
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        super().__init__(params, arguments(locals()))
 
     def check(self, settings: Group) -> None:
         """Counts are at least 1, and there is one line search."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import weft
 from weft.optim.adam import decayed
-from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, Optimizer, directed
+from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, Optimizer, arguments, directed
 
 
 class Lion(Optimizer):
@@ -42,8 +42,7 @@ class Lion(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        settings = {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "maximize": maximize})
+        super().__init__(params, arguments(locals()))
 
     def prepare(self, group: Group, params: list[Any]) -> None:
         """Zeros for the momentum."""

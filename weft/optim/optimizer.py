@@ -285,6 +285,12 @@ def settings(group: Group) -> Group:
     return found
 
 
+def arguments(names: Mapping[str, Any]) -> Group:
+    """The settings among the ``locals()`` of a constructor: all arguments but the parameters."""
+    found = {k: v for k, v in names.items() if k not in ("self", "params", "__class__")}
+    return {**found, "betas": tuple(found["betas"])} if "betas" in found else found
+
+
 def directed(settings: Group, p: Any, g: Any, *, decay: bool = True) -> Any:
     """The gradient that a step goes against: turned round to maximize, with weight decay added."""
     g = -g if settings["maximize"] else g

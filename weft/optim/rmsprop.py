@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import weft
-from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, Optimizer, directed, is_used
+from weft.optim.optimizer import FRACTION, NOT_NEGATIVE, Group, Optimizer, arguments, directed, is_used
 
 
 class RMSprop(Optimizer):
@@ -50,18 +50,7 @@ class RMSprop(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "alpha": alpha,
-                "eps": eps,
-                "weight_decay": weight_decay,
-                "momentum": momentum,
-                "centered": centered,
-                "maximize": maximize,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
     def prepare(self, group: Group, params: list[Any]) -> None:
         """Zeros for the averages and for the momentum."""

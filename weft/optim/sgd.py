@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import weft
 from weft.errors import DomainError
-from weft.optim.optimizer import NOT_NEGATIVE, Group, Optimizer, directed, is_used
+from weft.optim.optimizer import NOT_NEGATIVE, Group, Optimizer, arguments, directed, is_used
 
 
 class SGD(Optimizer):
@@ -43,17 +43,7 @@ class SGD(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "dampening": dampening,
-                "weight_decay": weight_decay,
-                "nesterov": nesterov,
-                "maximize": maximize,
-            },
-        )
+        super().__init__(params, arguments(locals()))
 
     def check(self, settings: Group) -> None:
         """Nesterov's way looks ahead by the whole momentum."""

@@ -16,10 +16,7 @@ def _with_gradients(parameters: Any) -> list[Tensor]:
 
 
 def clip_grad_norm_(
-    parameters: Any | Iterable[Any],
-    max_norm: float,
-    norm_type: float = 2.0,
-    error_if_nonfinite: bool = False,
+    parameters: Any | Iterable[Any], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
     """Scale the gradients of parameters so that their norm, taken together, is at most ``max_norm``.
 

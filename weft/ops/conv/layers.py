@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from weft.base.public import public
 from weft.base.shapes import PerAxis
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.conv.kernel import Ints, Padding
 from weft.ops.conv.primitive import conv, convolve_types, swap_channels
-from weft.ops.op import Sample, Samples, Tensor, composite, type_of
+from weft.ops.op import Sample, Samples, Tensor, type_of
 from weft.ops.samples import real_array
 from weft.ops.select import same_dtype
+from weft.ops.variants import of_ranks
 from weft.ops.view.primitives import reshape
 from weft.ops.view.slices import flip_axes
 
@@ -38,18 +38,22 @@ def _check_groups(op: str, groups: int) -> int:
     return count
 
 
-def _convolution(
+def _conv(
     op: str,
     rank: int,
     x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    stride: PerAxis,
-    padding: PerAxis | str,
-    dilation: PerAxis,
-    groups: int,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis | str = 0,
+    dilation: PerAxis = 1,
+    groups: int = 1,
 ) -> Tensor:
-    x, w, *rest = same_dtype(op, x, w, *([] if bias is None else [bias]))
+    """The convolution (windows are not turned around) of x (N, C, {sizes}) with a weight (O, C / groups, *K).
+
+    ``padding`` is a number of zeros on both sides of each axis, "valid" for none, or "same" to keep the size.
+    """
+    x, w, *rest = same_dtype(op, x, weight, *([] if bias is None else [bias]))
     _check_rank(op, rank, x, w)
     stride, dilation = (per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1))
     attrs = {
@@ -97,19 +101,20 @@ def _padding(op: str, rank: int, padding: PerAxis | str, stride: Ints, dilation:
     return tuple((p, p) for p in per_axis(op, "padding", padding, rank, 0))
 
 
-def _transposed(
+def _conv_transpose(
     op: str,
     rank: int,
     x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    stride: PerAxis,
-    padding: PerAxis,
-    output_padding: PerAxis,
-    groups: int,
-    dilation: PerAxis,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis = 0,
+    output_padding: PerAxis = 0,
+    groups: int = 1,
+    dilation: PerAxis = 1,
 ) -> Tensor:
-    x, w, *rest = same_dtype(op, x, w, *([] if bias is None else [bias]))
+    """The transpose of ``conv``: x (N, C, {sizes}) and a weight (C, O / groups, *K) give (N, O, larger)."""
+    x, w, *rest = same_dtype(op, x, weight, *([] if bias is None else [bias]))
     _check_rank(op, rank, x, w)
     stride, dilation = (per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1))
     padding, extra = (
@@ -162,134 +167,29 @@ def _transposed_samples(rank: int) -> Samples:
     return generate
 
 
-@public
-@composite(samples=_samples(1), whole=("x",), precision="low")
-def conv1d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: PerAxis = 1,
-    padding: PerAxis | str = 0,
-    dilation: PerAxis = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The convolution (windows are not turned around) of x (N, C, L) with a weight (O, C / groups, K).
-
-    ``padding`` is a number of zeros on both sides, "valid" for none, or "same" to keep the length.
-
-    >>> import weft
-    >>> weft.conv1d(weft.tensor([[[1.0, 2.0, 3.0, 4.0]]]), weft.tensor([[[1.0, -1.0]]]))
-    tensor([[[-1., -1., -1.]]])
-    """
-    return _convolution("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
-
-
-@public
-@composite(samples=_samples(2), whole=("x",), precision="low")
-def conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: PerAxis = 1,
-    padding: PerAxis | str = 0,
-    dilation: PerAxis = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The convolution (windows are not turned around) of x (N, C, H, W) with a weight (O, C / groups, *K).
-
-    ``padding`` is a number of zeros on both sides of each axis, "valid" for none, or "same" to keep the size.
-
-    >>> import weft
-    >>> weft.conv2d(weft.ones((8, 3, 32, 32)), weft.ones((16, 3, 5, 5)), stride=2, padding=2).shape
-    (8, 16, 16, 16)
-    """
-    return _convolution("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
-
-
-@public
-@composite(samples=_samples(3), whole=("x",), precision="low")
-def conv3d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: PerAxis = 1,
-    padding: PerAxis | str = 0,
-    dilation: PerAxis = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The convolution (windows are not turned around) of x (N, C, D, H, W) with a weight (O, C / groups, *K).
-
-    >>> import weft
-    >>> weft.conv3d(weft.ones((1, 2, 4, 5, 6)), weft.ones((3, 2, 3, 3, 3)), padding="same").shape
-    (1, 3, 4, 5, 6)
-    """
-    return _convolution("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
-
-
-@public
-@composite(samples=_transposed_samples(1), whole=("x",), precision="low")
-def conv_transpose1d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: PerAxis = 1,
-    padding: PerAxis = 0,
-    output_padding: PerAxis = 0,
-    groups: int = 1,
-    dilation: PerAxis = 1,
-) -> Tensor:
-    """The transpose of ``conv1d``: x (N, C, L) and a weight (C, O / groups, K) give (N, O, longer).
-
-    >>> import weft
-    >>> weft.conv_transpose1d(weft.tensor([[[1.0, 2.0]]]), weft.tensor([[[1.0, 10.0]]]), stride=2)
-    tensor([[[ 1., 10.,  2., 20.]]])
-    """
-    return _transposed(
-        "conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-@public
-@composite(samples=_transposed_samples(2), whole=("x",), precision="low")
-def conv_transpose2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: PerAxis = 1,
-    padding: PerAxis = 0,
-    output_padding: PerAxis = 0,
-    groups: int = 1,
-    dilation: PerAxis = 1,
-) -> Tensor:
-    """The transpose of ``conv2d``: x (N, C, H, W) and a weight (C, O / groups, *K) give (N, O, larger).
-
-    >>> import weft
-    >>> weft.conv_transpose2d(weft.ones((1, 8, 7, 7)), weft.ones((8, 4, 2, 2)), stride=2).shape
-    (1, 4, 14, 14)
-    """
-    return _transposed(
-        "conv_transpose2d", 2, x, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-@public
-@composite(samples=_transposed_samples(3), whole=("x",), precision="low")
-def conv_transpose3d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: PerAxis = 1,
-    padding: PerAxis = 0,
-    output_padding: PerAxis = 0,
-    groups: int = 1,
-    dilation: PerAxis = 1,
-) -> Tensor:
-    """The transpose of ``conv3d``: x (N, C, D, H, W) and a weight (C, O / groups, *K) give (N, O, larger).
-
-    >>> import weft
-    >>> weft.conv_transpose3d(weft.ones((1, 2, 2, 2, 2)), weft.ones((2, 1, 3, 3, 3)), stride=2).shape
-    (1, 1, 5, 5, 5)
-    """
-    return _transposed(
-        "conv_transpose3d", 3, x, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+conv1d, conv2d, conv3d = of_ranks(
+    _conv,
+    examples={
+        1: "(weft.tensor([[[1.0, 2.0, 3.0, 4.0]]]), weft.tensor([[[1.0, -1.0]]])) -> "
+        "tensor([[[-1., -1., -1.]]])",
+        2: "(weft.ones((8, 3, 32, 32)), weft.ones((16, 3, 5, 5)), stride=2, padding=2).shape -> "
+        "(8, 16, 16, 16)",
+        3: '(weft.ones((1, 2, 4, 5, 6)), weft.ones((3, 2, 3, 3, 3)), padding="same").shape -> '
+        "(1, 3, 4, 5, 6)",
+    },
+    samples=_samples,
+    whole=("x",),
+    precision="low",
+)
+conv_transpose1d, conv_transpose2d, conv_transpose3d = of_ranks(
+    _conv_transpose,
+    examples={
+        1: "(weft.tensor([[[1.0, 2.0]]]), weft.tensor([[[1.0, 10.0]]]), stride=2) -> "
+        "tensor([[[ 1., 10.,  2., 20.]]])",
+        2: "(weft.ones((1, 8, 7, 7)), weft.ones((8, 4, 2, 2)), stride=2).shape -> (1, 4, 14, 14)",
+        3: "(weft.ones((1, 2, 2, 2, 2)), weft.ones((2, 1, 3, 3, 3)), stride=2).shape -> (1, 1, 5, 5, 5)",
+    },
+    samples=_transposed_samples,
+    whole=("x",),
+    precision="low",
+)

@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.base.dtypes import bool_, int64, kind, real_dtype
-from weft.base.public import public
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.compare import equal, logical_or
 from weft.ops.contract import adjoint, transpose_last
 from weft.ops.families import primitive
@@ -26,6 +24,7 @@ from weft.ops.linalg.kernels import cofactor_matrix
 from weft.ops.linalg.svd import svd_decompose
 from weft.ops.linalg.systems import invert
 from weft.ops.op import Array, Op, Sample, Tensor, type_of
+from weft.ops.public import published
 from weft.ops.reduce import prod
 from weft.ops.samples import real_array
 from weft.ops.select import select
@@ -75,7 +74,6 @@ determinant = primitive(
     type_rule=_det_type,
     eval=lambda x: np.linalg.det(x),
     vjp=(lambda g, x: as_matrices(g) * cofactors(x).conj(),),
-    batch=batch_leading(),
     samples=_det_samples,
     host=True,
 )
@@ -108,20 +106,14 @@ cofactors: Op = primitive(
     type_rule=square_type("cofactors"),
     eval=_cofactors,
     vjp=(_cofactors_vjp,),
-    batch=batch_leading(),
     samples=lambda: _det_samples(smooth=False),
     host=True,
 )
 
 
-@public
+@published("weft.linalg.det(weft.tensor([[3.0, 1.0], [2.0, 4.0]])) -> tensor(10.)")
 def det(x: Tensor, /) -> Tensor:
-    """The determinant.
-
-    >>> import weft
-    >>> weft.linalg.det(weft.tensor([[3.0, 1.0], [2.0, 4.0]]))
-    tensor(10.)
-    """
+    """The determinant."""
     return determinant(*floating("det", x))
 
 
@@ -147,7 +139,6 @@ slogdet_parts = primitive(
     type_rule=_slogdet_type,
     eval=lambda x: tuple(np.linalg.slogdet(x)),
     vjp=_slogdet_vjp,
-    batch=batch_leading(),
     outputs=2,
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),
@@ -161,14 +152,10 @@ slogdet_parts = primitive(
 )
 
 
-@public
+@published("weft.linalg.slogdet(weft.tensor([[-1.0, 0.0], [0.0, 1.0]])).sign -> tensor(-1.)")
 def slogdet(x: Tensor, /) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its absolute value, where itself would overflow.
 
     Of a singular matrix they are 0 and minus infinity, and have no gradient.
-
-    >>> import weft
-    >>> weft.linalg.slogdet(weft.tensor([[-1.0, 0.0], [0.0, 1.0]])).sign
-    tensor(-1.)
     """
     return SlogdetResult(*slogdet_parts(*floating("slogdet", x)))

@@ -15,7 +15,6 @@ import numpy as np
 from weft.base.dtypes import complex_dtype, real_dtype
 from weft.base.public import public
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.contract import adjoint
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
@@ -33,6 +32,7 @@ from weft.ops.linalg.common import (
 )
 from weft.ops.linalg.systems import solve_system
 from weft.ops.op import Array, Sample, Tensor, type_of
+from weft.ops.public import published
 from weft.ops.samples import real_array
 from weft.ops.select import cast
 from weft.ops.view.padding import diag_embed, diagonal
@@ -92,7 +92,6 @@ eigh_decompose = primitive(
     type_rule=_eigh_type,
     eval=_hermitian_eval("eigh", np.linalg.eigh),
     vjp=_eigh_vjp,
-    batch=batch_leading(),
     outputs=2,
     samples=lambda: _hermitian_samples(vectors=True),
     host=True,
@@ -114,7 +113,6 @@ hermitian_eigenvalues = primitive(
     type_rule=_eigvalsh_type,
     eval=_hermitian_eval("eigvalsh", np.linalg.eigvalsh),
     vjp=(_eigvalsh_vjp,),
-    batch=batch_leading(),
     samples=lambda: _hermitian_samples(vectors=False),
     host=True,
 )
@@ -135,14 +133,9 @@ def eigh(x: Tensor, /) -> EighResult:
     return EighResult(*eigh_decompose(*floating("eigh", x)))
 
 
-@public
+@published("weft.linalg.eigvalsh(weft.tensor([[2.0, 1.0], [1.0, 2.0]])) -> tensor([1., 3.])")
 def eigvalsh(x: Tensor, /) -> Tensor:
-    """The eigenvalues of a Hermitian matrix, ascending.
-
-    >>> import weft
-    >>> weft.linalg.eigvalsh(weft.tensor([[2.0, 1.0], [1.0, 2.0]]))
-    tensor([1., 3.])
-    """
+    """The eigenvalues of a Hermitian matrix, ascending."""
     return hermitian_eigenvalues(*floating("eigvalsh", x))
 
 
@@ -192,7 +185,6 @@ eig_decompose = primitive(
     type_rule=_eig_type,
     eval=_eig,
     vjp=_eig_vjp,
-    batch=batch_leading(),
     outputs=2,
     samples=lambda: _general_samples(vectors=True),
     host=True,
@@ -221,7 +213,6 @@ eigenvalues_of = primitive(
     type_rule=_eigvals_type,
     eval=_eigvals,
     vjp=(_eigvals_vjp,),
-    batch=batch_leading(),
     samples=lambda: _general_samples(vectors=False),
     host=True,
 )

@@ -11,7 +11,6 @@ from weft.base.public import public
 from weft.base.size_bounds import size_min
 from weft.errors import DomainError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.contract import adjoint
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
@@ -76,7 +75,6 @@ cholesky_factor = primitive(
     type_rule=square_type("cholesky"),
     eval=_cholesky,
     vjp=(_cholesky_vjp,),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((positive_definite((3, 3)),)),
         Sample((positive_definite((2, 1, 3, 3)),)),
@@ -93,7 +91,6 @@ cholesky_factor = primitive(
 @composite(
     "cholesky_upper", samples=lambda: [Sample((positive_definite((3, 3), complex=True),), {"upper": True})]
 )
-@public
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
     """The lower triangular L with ``x = L @ L^H``, or the upper triangular U with ``x = U^H @ U``.
 
@@ -169,7 +166,6 @@ qr_factors = primitive(
     type_rule=_qr_type,
     eval=lambda x, *, complete: np.linalg.qr(x, "complete" if complete else "reduced"),
     vjp=_qr_vjp,
-    batch=batch_leading(),
     outputs=2,
     samples=lambda: [
         Sample((well_conditioned((3, 3)),), {"complete": False}),

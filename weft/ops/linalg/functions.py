@@ -15,7 +15,7 @@ from weft.base.size_bounds import size_max
 from weft.errors import ArgumentError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import square
-from weft.ops.batching import batch_leading, move_axis, to_front
+from weft.ops.batching import move_axis, to_front
 from weft.ops.complex import absolute
 from weft.ops.contract import adjoint, matmul
 from weft.ops.families import primitive
@@ -24,6 +24,7 @@ from weft.ops.linalg.kernels import exponential
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient, type_of
+from weft.ops.public import example, published
 from weft.ops.reduce import max, sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import cast, select, zeros_like
@@ -119,16 +120,12 @@ pseudo_inverse = primitive(
 )
 
 
-@public
+@published("weft.linalg.pinv(weft.tensor([[2.0], [0.0]])) -> tensor([[0.5000, 0.0000]])")
 def pinv(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse; singular values below ``rtol`` times the largest count as 0.
 
     rtol is by default the larger of the matrix's sizes times the rounding unit. The gradient holds where
     small changes do not change the rank.
-
-    >>> import weft
-    >>> weft.linalg.pinv(weft.tensor([[2.0], [0.0]]))
-    tensor([[0.5000, 0.0000]])
     """
     (x,) = floating("pinv", x)
     check_matrix("pinv", type_of(x))
@@ -146,14 +143,9 @@ def _rank_samples() -> list[Sample]:
 
 
 @composite(samples=_rank_samples)
-@public
+@example("weft.linalg.matrix_rank(weft.tensor([[1.0, 2.0], [2.0, 4.0]])) -> tensor(1)")
 def matrix_rank(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
-    """The number of singular values above ``rtol`` times the largest.
-
-    >>> import weft
-    >>> weft.linalg.matrix_rank(weft.tensor([[1.0, 2.0], [2.0, 4.0]]))
-    tensor(1)
-    """
+    """The number of singular values above ``rtol`` times the largest."""
     (x,) = floating("matrix_rank", x)
     s = singular_values(x)
     if s.shape[-1] == 0:
@@ -171,7 +163,6 @@ def _lstsq_samples() -> list[Sample]:
 
 
 @composite(samples=_lstsq_samples)
-@public
 def lstsq(a: Tensor, b: Tensor, /, *, rtol: float | None = None) -> LstsqResult:
     """The x that makes ``a @ x`` closest to b, the shortest one if there are several; b may be a vector.
 
@@ -206,7 +197,6 @@ def _power_samples() -> list[Sample]:
 
 
 @composite(samples=_power_samples)
-@public
 def matrix_power(x: Tensor, /, n: int) -> Tensor:
     """The product of n copies of a square matrix, or of its inverse if n is negative.
 
@@ -250,7 +240,6 @@ matrix_exponential = primitive(
     eval=lambda x: exponential(x),
     vjp=(lambda g, x: _exponential_block(adjoint(x), g),),
     jvp=lambda primals, tangents, out: _exponential_block(primals[0], tangents[0]),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((real_array((3, 3)),)),
         Sample((real_array((2, 1, 2, 2)) * np.array([0.01, 10.0])[:, None, None, None],)),

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import float32
-from weft.base.public import public
 from weft.base.shapes import Axes, normalize_axis
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.complex import absolute
@@ -15,6 +14,7 @@ from weft.ops.linalg.common import check_square, floating, well_conditioned
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
 from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import max, min, sum
 from weft.ops.samples import real_array
 from weft.ops.vector_norm import vector_norm
@@ -38,31 +38,24 @@ def _matrix_samples() -> list[Sample]:
 
 
 @composite(samples=_matrix_samples)
-@public
+@example("weft.linalg.matrix_norm(weft.tensor([[1.0, -7.0], [2.0, 3.0]]), ord=1) -> tensor(10.)")
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of matrices: "fro" (Frobenius), "nuc" (nuclear), 1, -1, 2, -2, inf or -inf.
 
     2 and -2 are the largest and smallest singular value, "nuc" is their sum; 1 and -1 are the largest and
     smallest sum of absolute values in a column, inf and -inf in a row.
-
-    >>> import weft
-    >>> weft.linalg.matrix_norm(weft.tensor([[1.0, -7.0], [2.0, 3.0]]), ord=1)
-    tensor(10.)
     """
     (x,) = floating("matrix_norm", x)
     if x.ndim < 2:
         raise ShapeError("matrix_norm", f"must be a matrix or a batch of matrices, got {type_of(x)}")
     if ord is not None and (isinstance(ord, bool) or ord not in _MATRIX_ORDERS):
-        raise DomainError("matrix_norm", f"ord must be one of {_listed(_MATRIX_ORDERS)}, got {ord!r}")
+        known = ", ".join(map(repr, _MATRIX_ORDERS))
+        raise DomainError("matrix_norm", f"ord must be one of {known}, got {ord!r}")
     empty = 0 in x.shape[-2:] and (isinstance(ord, str) or ord is None or ord > 0)
     if ord in ("fro", None) or empty:
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     out = _norm_of_singular_values(x, ord) if ord in ("nuc", 2, -2) else _norm_of_sums(x, ord)
     return reshape(out, shape=(*out.shape, 1, 1)) if keepdims else out
-
-
-def _listed(orders: tuple[Any, ...]) -> str:
-    return ", ".join(map(repr, orders))
 
 
 def _norm_of_singular_values(x: Tensor, ord: object) -> Tensor:
@@ -88,7 +81,6 @@ def _norm_samples() -> list[Sample]:
 
 
 @composite("linalg_norm", samples=_norm_samples)
-@public
 def norm(x: Tensor, /, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The norm of vectors, if ``axis`` is one axis, or of matrices, if it is two.
 
@@ -130,16 +122,12 @@ def _cond_samples() -> list[Sample]:
 
 
 @composite("linalg_cond", samples=_cond_samples)
-@public
+@example("weft.linalg.cond(weft.tensor([[1.0, 0.0], [0.0, 4.0]])) -> tensor(4.)")
 def cond(x: Tensor, /, p: Tensor | None = None) -> Tensor:
     """The condition number: the largest singular value over the smallest, infinite for a singular matrix.
 
     With p = -2 it is the inverse of that. With the p of another ``matrix_norm`` it is the norm times that of
     the inverse, and matrices must be invertible.
-
-    >>> import weft
-    >>> weft.linalg.cond(weft.tensor([[1.0, 0.0], [0.0, 4.0]]))
-    tensor(4.)
     """
     (x,) = floating("cond", x)
     if p is None or p in (2, -2):

@@ -13,13 +13,13 @@ from weft.base.shapes import broadcast_shapes, normalize_axis, size_of
 from weft.base.size_bounds import typical
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading, shifted_axes
 from weft.ops.broadcast import unbroadcast
 from weft.ops.contract import matmul
 from weft.ops.families import linear
 from weft.ops.linalg.common import floating, well_conditioned
 from weft.ops.linalg.systems import invert, solve_system
 from weft.ops.op import Op, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import sum
 from weft.ops.samples import complex_array, real_array
 from weft.ops.select import same_dtype
@@ -45,7 +45,6 @@ cross_product: Op = linear(
         lambda g, x_type, y, axis: unbroadcast(cross_product(y.conj(), g, axis=axis), x_type.shape),
         lambda g, x, y_type, axis: unbroadcast(cross_product(g, x.conj(), axis=axis), y_type.shape),
     ),
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((2, 3)), real_array((2, 3), seed=1)), {"axis": 1}),
         Sample((real_array((3, 1, 2)), real_array((3, 4, 2), seed=1)), {"axis": 0}),
@@ -82,14 +81,9 @@ def _trace_samples() -> list[Sample]:
 
 
 @composite(samples=_trace_samples)
-@public
+@example("weft.linalg.trace(weft.tensor([[1.0, 2.0], [3.0, 4.0]])) -> tensor(5.)")
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
-    """The sum along a diagonal; an offset above 0 is a diagonal above the main one.
-
-    >>> import weft
-    >>> weft.linalg.trace(weft.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    tensor(5.)
-    """
+    """The sum along a diagonal; an offset above 0 is a diagonal above the main one."""
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
@@ -99,15 +93,11 @@ def _multi_dot_samples() -> list[Sample]:
 
 
 @composite(samples=_multi_dot_samples, sampled=lambda *arrays: multi_dot(arrays))  # type: ignore[has-type]
-@public
+@example("weft.linalg.multi_dot([weft.ones((2, 3)), weft.ones((3, 4)), weft.ones(4)]) -> tensor([12., 12.])")
 def multi_dot(arrays: Sequence[Any], /) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
 
     The first and the last may be vectors.
-
-    >>> import weft
-    >>> weft.linalg.multi_dot([weft.ones((2, 3)), weft.ones((3, 4)), weft.ones(4)])
-    tensor([12., 12.])
     """
     arrays = list(arrays)
     if not arrays:
@@ -156,14 +146,9 @@ def _tensorinv_samples() -> list[Sample]:
 
 
 @composite(samples=_tensorinv_samples)
-@public
+@example("weft.linalg.tensorinv(weft.reshape(weft.eye(4), (2, 2, 4))).shape -> (4, 2, 2)")
 def tensorinv(x: Tensor, /, ind: int = 2) -> Tensor:
-    """The inverse of x seen as a matrix from its last axes to its first ``ind`` axes.
-
-    >>> import weft
-    >>> weft.linalg.tensorinv(weft.reshape(weft.eye(4), (2, 2, 4))).shape
-    (4, 2, 2)
-    """
+    """The inverse of x seen as a matrix from its last axes to its first ``ind`` axes."""
     (x,) = floating("tensorinv", x)
     front, back = x.shape[:ind], x.shape[ind:]
     if ind < 1 or size_of(front) != size_of(back):
@@ -175,7 +160,6 @@ def tensorinv(x: Tensor, /, ind: int = 2) -> Tensor:
 
 
 @composite(samples=lambda: [Sample((well_conditioned((6, 6)).reshape(2, 3, 6), real_array((2, 3))))])
-@public
 def tensorsolve(a: Tensor, b: Tensor, /) -> Tensor:
     """The x with ``tensordot(a, x, axes=x.ndim) = b``.
 

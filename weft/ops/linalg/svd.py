@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import kind, real_dtype
-from weft.base.public import public
 from weft.base.size_bounds import size_min
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.contract import adjoint, transpose_last
 from weft.ops.families import primitive
 from weft.ops.linalg.common import (
@@ -32,6 +30,7 @@ from weft.ops.linalg.common import (
 )
 from weft.ops.linalg.factorisations import fold_complement
 from weft.ops.op import Array, Sample, Tensor, type_of
+from weft.ops.public import published
 from weft.ops.samples import real_array
 from weft.ops.select import select
 from weft.ops.view.padding import diag_embed, diagonal
@@ -122,7 +121,6 @@ svd_decompose = primitive(
     type_rule=_svd_type,
     eval=_svd,
     vjp=_svd_vjp,
-    batch=batch_leading(),
     outputs=3,
     samples=_svd_samples,
     host=True,
@@ -150,7 +148,6 @@ singular_values = primitive(
     type_rule=_svdvals_type,
     eval=_svdvals,
     vjp=(_svdvals_vjp,),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),
         Sample((well_conditioned((2, 4, 2)),)),
@@ -163,27 +160,18 @@ singular_values = primitive(
 )
 
 
-@public
+@published("weft.linalg.svd(weft.tensor([[3.0, 0.0], [0.0, 4.0]])).S -> tensor([4., 3.])")
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``x = U @ diag(S) @ Vh``, singular values descending.
 
     With ``full_matrices`` U and Vh are square, else they have as many columns and rows as there are
     singular values. Gradients by U and Vh hold for functions that do not depend on the choice of phases
     (nor on that of the additional vectors), and where all singular values differ.
-
-    >>> import weft
-    >>> weft.linalg.svd(weft.tensor([[3.0, 0.0], [0.0, 4.0]])).S
-    tensor([4., 3.])
     """
     return SVDResult(*svd_decompose(*floating("svd", x), full_matrices=bool(full_matrices)))
 
 
-@public
+@published("weft.linalg.svdvals(weft.tensor([[3.0, 0.0], [0.0, 4.0]])) -> tensor([4., 3.])")
 def svdvals(x: Tensor, /) -> Tensor:
-    """The singular values, descending.
-
-    >>> import weft
-    >>> weft.linalg.svdvals(weft.tensor([[3.0, 0.0], [0.0, 4.0]]))
-    tensor([4., 3.])
-    """
+    """The singular values, descending."""
     return singular_values(*floating("svdvals", x))

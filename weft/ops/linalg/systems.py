@@ -8,7 +8,7 @@ from weft.base.public import public
 from weft.base.shapes import broadcast_shapes
 from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_elementwise, batch_leading
+from weft.ops.batching import batch_elementwise
 from weft.ops.broadcast import unbroadcast
 from weft.ops.contract import adjoint, transpose_last
 from weft.ops.families import primitive
@@ -163,7 +163,6 @@ def _cholesky_solve_samples() -> list[Sample]:
 
 
 @composite(samples=_cholesky_solve_samples)
-@public
 def cholesky_solve(b: Tensor, factor: Tensor, /, *, upper: bool = False) -> Tensor:
     """The solution x of ``a @ x = b`` from the Cholesky factor of a.
 
@@ -199,7 +198,6 @@ invert = primitive(
     type_rule=square_type("inv"),
     eval=_invert,
     vjp=(_invert_vjp,),
-    batch=batch_leading(),
     samples=lambda: [
         Sample((well_conditioned((3, 3)),)),
         Sample((well_conditioned((2, 2, 2, 2)),)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from weft.base.dtypes import DType, kind
-from weft.base.public import public
 from weft.errors import DomainError, ShapeError
 from weft.ops.classes import take_class
 from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced, total
 from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import int_array, real_array
 from weft.ops.select import cast, select
@@ -70,17 +70,12 @@ def _number_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_number_samples, whole=("x", "target"), precision="high")
+@example("(weft.log(weft.tensor([[0.5, 0.5], [0.9, 0.1]])), weft.tensor([0, 0])) -> tensor(0.3993)")
 def nll_loss(
     x: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """The negative log-probability, from log-probabilities (N, C, *S), of the class numbers (N, *S).
-
-    >>> import weft
-    >>> weft.nll_loss(weft.log(weft.tensor([[0.5, 0.5], [0.9, 0.1]])), weft.tensor([0, 0]))
-    tensor(0.3993)
-    """
+    """The negative log-probability, from log-probabilities (N, C, *S), of the class numbers (N, *S)."""
     axis = _class_axis("nll_loss", x)
     weight = _class_weights("nll_loss", weight, x.shape[axis], x)
     return _hard_cross_entropy("nll_loss", x, target, weight, axis, ignore_index, reduction)
@@ -115,8 +110,8 @@ def _entropy_samples() -> list[Sample]:
     ]
 
 
-@public
 @composite(samples=_entropy_samples, whole=("x", "target"), precision="high")
+@example("(weft.tensor([[0.0, 0.0], [0.0, 100.0]]), weft.tensor([0, 1])) -> tensor(0.3466)")
 def cross_entropy(
     x: Tensor,
     target: Tensor,
@@ -134,10 +129,6 @@ def cross_entropy(
         ignore_index: a class number that does not count.
         reduction: "mean", "sum" or "none".
         label_smoothing: the share of the target that is spread over all classes.
-
-    >>> import weft
-    >>> weft.cross_entropy(weft.tensor([[0.0, 0.0], [0.0, 100.0]]), weft.tensor([0, 1]))
-    tensor(0.3466)
     """
     if not 0 <= label_smoothing <= 1:
         raise DomainError("cross_entropy", f"label_smoothing must be in 0..1, got {label_smoothing}")

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.public import public
 from weft.errors import DomainError, ShapeError
-from weft.ops.activation_ops import soft_rectify
+from weft.ops.activation import soft_rectify
 from weft.ops.arithmetic import maximum, minimum
 from weft.ops.complex import absolute
 from weft.ops.exponential import exp, log
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import real_array
 from weft.ops.scalar import ScalarEmitter, Value
@@ -70,29 +70,19 @@ def _pairs(low: float = -2.0, high: float = 2.0, **attrs: object) -> Callable[..
 # Differences
 
 
-@public
 @composite(samples=_pairs(), precision="high")
+@example("(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0])) -> tensor(2.)")
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The mean squared difference.
-
-    >>> import weft
-    >>> weft.mse_loss(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0]))
-    tensor(2.)
-    """
+    """The mean squared difference."""
     x, target = paired("mse_loss", x, target)
     gap = x - target
     return reduced("mse_loss", gap * gap, reduction)
 
 
-@public
 @composite(samples=_pairs(), precision="high")
+@example("(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0])) -> tensor(1.)")
 def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """The mean absolute difference.
-
-    >>> import weft
-    >>> weft.l1_loss(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0]))
-    tensor(1.)
-    """
+    """The mean absolute difference."""
     x, target = paired("l1_loss", x, target)
     return reduced("l1_loss", absolute(x - target), reduction)
 
@@ -104,22 +94,16 @@ def _bent(gap: Tensor, bend: float) -> Tensor:
     return inner * (size - inner * 0.5)
 
 
-@public
 @composite(samples=lambda: [*_pairs()(), *_pairs(delta=0.8)()], precision="high")
+@example('(weft.tensor([0.0, 0.0]), weft.tensor([1.0, 4.0]), reduction="none") -> tensor([0.5000, 3.5000])')
 def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Half the squared difference up to ``delta``, from there on a line with the slope ``delta``.
-
-    >>> import weft
-    >>> weft.huber_loss(weft.tensor([0.0, 0.0]), weft.tensor([1.0, 4.0]), reduction="none")
-    tensor([0.5000, 3.5000])
-    """
+    """Half the squared difference up to ``delta``, from there on a line with the slope ``delta``."""
     if not delta > 0:
         raise DomainError("huber_loss", f"delta must be positive, got {delta}")
     x, target = paired("huber_loss", x, target)
     return reduced("huber_loss", _bent(x - target, delta), reduction)
 
 
-@public
 @composite(samples=lambda: [*_pairs()(), *_pairs(beta=0.8)(), *_pairs(beta=0.0)()], precision="high")
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """The absolute difference, rounded off below ``beta``: ``huber_loss / beta``.
@@ -176,23 +160,15 @@ binary_entropy = elementwise(
 def _probability_samples() -> list[Sample]:
     x, t = real_array((3, 4), 0.1, 0.9), real_array((3, 4), 0.0, 1.0, seed=1)
     w = real_array((4,), 0.5, 2.0, seed=2)
-    return [
-        *(Sample((x, t), {"reduction": r}) for r in ("none", "mean", "sum")),
-        Sample((x, t, w)),
-    ]
+    return [*(Sample((x, t), {"reduction": r}) for r in ("none", "mean", "sum")), Sample((x, t, w))]
 
 
-@public
 @composite("binary_cross_entropy_weighted", samples=_probability_samples, precision="high")
+@example('(weft.tensor([0.5, 1.0]), weft.tensor([1.0, 1.0]), reduction="none") -> tensor([0.6931, 0.0000])')
 def binary_cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """The cross entropy of probabilities with targets in 0..1; logarithms are cut at -100.
-
-    >>> import weft
-    >>> weft.binary_cross_entropy(weft.tensor([0.5, 1.0]), weft.tensor([1.0, 1.0]), reduction="none")
-    tensor([0.6931, 0.0000])
-    """
+    """The cross entropy of probabilities with targets in 0..1; logarithms are cut at -100."""
     x, target = paired("binary_cross_entropy", x, target)
     losses = binary_entropy(x, target)
     return reduced("binary_cross_entropy", losses if weight is None else losses * weight, reduction)
@@ -215,7 +191,6 @@ def _logit_samples() -> list[Sample]:
     ),
     precision="high",
 )
-@public
 def binary_cross_entropy_with_logits(
     x: Tensor,
     target: Tensor,
@@ -238,7 +213,6 @@ def binary_cross_entropy_with_logits(
     return reduced("binary_cross_entropy_with_logits", losses, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         *(Sample((real_array((3, 4)), real_array((3, 4), 0.1, 1.0, seed=1)), {"reduction": r})
@@ -272,7 +246,6 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
 _HALF_LOG_TAU = 0.5 * _log(2 * pi)
 
 
-@public
 @composite(
     samples=lambda: [
         *_pairs(0.5, 2.0)(),
@@ -281,6 +254,7 @@ _HALF_LOG_TAU = 0.5 * _log(2 * pi)
     ],
     precision="high",
 )
+@example("(weft.tensor([0.0]), weft.tensor([2.0])) -> tensor(1.)")
 def poisson_nll_loss(
     x: Tensor,
     target: Tensor,
@@ -292,10 +266,6 @@ def poisson_nll_loss(
     """The negative log-likelihood of counts under a Poisson distribution whose (log) rate is x.
 
     With ``full`` the term that depends on the target alone is added, by Stirling's formula.
-
-    >>> import weft
-    >>> weft.poisson_nll_loss(weft.tensor([0.0]), weft.tensor([2.0]))
-    tensor(1.)
     """
     x, target = paired("poisson_nll_loss", x, target)
     losses = exp(x) - target * x if log_input else x - target * log(x + eps)
@@ -317,17 +287,13 @@ def poisson_nll_loss(
     ],
     precision="high",
 )
-@public
+@example("(weft.zeros(2), weft.ones(2), weft.ones(2)) -> tensor(0.5000)")
 def gaussian_nll_loss(
     x: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
     """The negative log-likelihood of targets under normal distributions with means x and variances.
 
     Variances below ``eps`` count as ``eps``; with ``full`` the constant term is added.
-
-    >>> import weft
-    >>> weft.gaussian_nll_loss(weft.zeros(2), weft.ones(2), weft.ones(2))
-    tensor(0.5000)
     """
     x, target = paired("gaussian_nll_loss", x, target)
     if not eps > 0:

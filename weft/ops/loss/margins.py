@@ -11,16 +11,16 @@ from weft.base.dtypes import int64
 from weft.base.public import public
 from weft.base.shapes import normalize_axis
 from weft.errors import DomainError, ShapeError
-from weft.ops.activation import logsigmoid, relu
-from weft.ops.activation_ops import soft_rectify
+from weft.ops.activation import logsigmoid, relu, soft_rectify
 from weft.ops.arithmetic import maximum, minimum
 from weft.ops.classes import put_class, take_class
 from weft.ops.compare import equal
 from weft.ops.index import gather_nd
 from weft.ops.loss.elements import paired, reduced
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import real_array
+from weft.ops.samples import call, joined, real_array
 from weft.ops.scan import cumulative_sum
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import filled
@@ -34,7 +34,6 @@ def _vectors(seed: int = 0) -> tuple[Array, Array]:
     return real_array((3, 4), seed=seed), real_array((3, 4), seed=seed + 1)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample(_vectors()),
@@ -43,13 +42,9 @@ def _vectors(seed: int = 0) -> tuple[Array, Array]:
     ],
     precision="high",
 )
+@example("(weft.tensor([[1.0, 0.0]]), weft.tensor([[3.0, 4.0]])) -> tensor([0.6000])")
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between vectors along an axis; lengths below ``eps`` count as ``eps``.
-
-    >>> import weft
-    >>> weft.cosine_similarity(weft.tensor([[1.0, 0.0]]), weft.tensor([[3.0, 4.0]]))
-    tensor([0.6000])
-    """
+    """The cosine of the angle between vectors along an axis; lengths below ``eps`` count as ``eps``."""
     x1, x2 = same_dtype("cosine_similarity", x1, x2)
     where = normalize_axis("cosine_similarity", axis, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
     product = (x1 * x2).sum(axis=where)
@@ -57,7 +52,6 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
     return product / (lengths[0] * lengths[1])
 
 
-@public
 @composite(
     samples=lambda: [
         Sample(_vectors()),
@@ -66,20 +60,15 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
     ],
     precision="high",
 )
+@example("(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0]])) -> tensor([5.0000])")
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor:
-    """The p-norm of ``x1 - x2 + eps`` along the last axis.
-
-    >>> import weft
-    >>> weft.pairwise_distance(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0]]))
-    tensor([5.0000])
-    """
+    """The p-norm of ``x1 - x2 + eps`` along the last axis."""
     x1, x2 = same_dtype("pairwise_distance", x1, x2)
     return vector_norm(x1 - x2 + eps, axis=-1, keepdims=keepdims, ord=p)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)), real_array((5, 4), seed=1))),
@@ -88,13 +77,9 @@ def pairwise_distance(
     ],
     precision="high",
 )
+@example("(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0], [0.0, 1.0]])) -> tensor([[5., 1.]])")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distance of each row of x1 (..., P, M) to each row of x2 (..., R, M).
-
-    >>> import weft
-    >>> weft.cdist(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0], [0.0, 1.0]]))
-    tensor([[5., 1.]])
-    """
+    """The p-norm distance of each row of x1 (..., P, M) to each row of x2 (..., R, M)."""
     x1, x2 = same_dtype("cdist", x1, x2)
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError("cdist", f"rows must be equally long, got {type_of(x1)} and {type_of(x2)}")
@@ -103,18 +88,10 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     return vector_norm(rows - columns, axis=-1, ord=p)
 
 
-@public
-@composite(
-    samples=lambda: [Sample((real_array((4, 3)),)), Sample((real_array((4, 3)),), {"p": 1.0})],
-    precision="high",
-)
+@composite(samples=joined(call((4, 3)), call((4, 3), p=1.0)), precision="high")
+@example("(weft.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])) -> tensor([5.0000, 1.0000, 4.2426])")
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distance of each row of x (N, M) to each later one, in one vector.
-
-    >>> import weft
-    >>> weft.pdist(weft.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))
-    tensor([5.0000, 1.0000, 4.2426])
-    """
+    """The p-norm distance of each row of x (N, M) to each later one, in one vector."""
     if x.ndim != 2:
         raise ShapeError("pdist", f"needs (N, M), got {type_of(x)}")
     first, second = np.triu_indices(int(x.shape[0]), 1)
@@ -128,7 +105,6 @@ def _signs(n: int) -> Array:
     return np.where(np.arange(n) % 2 == 0, 1, -1)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((*_vectors(), _signs(3))),
@@ -151,7 +127,6 @@ def cosine_embedding_loss(
     return reduced("cosine_embedding_loss", losses, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4,)), real_array((4,), seed=1), _signs(4))),
@@ -159,19 +134,14 @@ def cosine_embedding_loss(
     ],
     precision="high",
 )
+@example("(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]), margin=0.5) -> tensor(2.5000)")
 def margin_ranking_loss(
     x1: Tensor, x2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """How far x1 is from being above x2 (target 1), or below it (target -1), by a margin.
-
-    >>> import weft
-    >>> weft.margin_ranking_loss(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]), margin=0.5)
-    tensor(2.5000)
-    """
+    """How far x1 is from being above x2 (target 1), or below it (target -1), by a margin."""
     return reduced("margin_ranking_loss", relu((x2 - x1) * target + margin), reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((*_vectors(), real_array((3, 4), seed=2))),
@@ -238,7 +208,6 @@ def triplet_margin_with_distance_loss(
 # Margins of one input
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4,)), _signs(4))),
@@ -258,7 +227,6 @@ def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reducti
     return reduced("hinge_embedding_loss", losses, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4,)), _signs(4))),
@@ -288,7 +256,7 @@ def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tens
     sampled=lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w),  # type: ignore[has-type]
     precision="high",
 )
-@public
+@example("(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2])) -> tensor(0.)")
 def multi_margin_loss(
     x: Tensor,
     target: Tensor,
@@ -297,12 +265,7 @@ def multi_margin_loss(
     weight: Tensor | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """How far the score of the target class is from being above every other by a margin, over x (N, C).
-
-    >>> import weft
-    >>> weft.multi_margin_loss(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2]))
-    tensor(0.)
-    """
+    """How far the score of the target class is from being above every other by a margin, over x (N, C)."""
     if x.ndim not in (1, 2) or target.shape != x.shape[:-1]:
         raise ShapeError(
             "multi_margin_loss", f"needs (N, C) and (N,), got {type_of(x)} and {type_of(target)}"
@@ -320,7 +283,6 @@ def multi_margin_loss(
     return reduced("multi_margin_loss", reduce_sum(losses, axes=(axis,), keepdims=False) / classes, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((4, 3)), (real_array((4, 3), seed=1) > 0).astype(np.float64))),
@@ -331,15 +293,11 @@ def multi_margin_loss(
     ],
     precision="high",
 )
+@example("(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]])) -> tensor(0.6931)")
 def multilabel_soft_margin_loss(
     x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over classes of the binary cross entropy of logits x (N, C) with labels 0 and 1.
-
-    >>> import weft
-    >>> weft.multilabel_soft_margin_loss(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]]))
-    tensor(0.6931)
-    """
+    """The mean over classes of the binary cross entropy of logits x (N, C) with labels 0 and 1."""
     x, target = paired("multilabel_soft_margin_loss", x, target)
     losses = -(target * logsigmoid(x) + (1 - target) * logsigmoid(-x))
     losses = losses if weight is None else losses * weight
@@ -347,7 +305,6 @@ def multilabel_soft_margin_loss(
     return reduced("multilabel_soft_margin_loss", mean, reduction)
 
 
-@public
 @composite(
     samples=lambda: [
         Sample((real_array((3, 4)), np.array([[3, 0, -1, 1], [-1, 0, 0, 0], [0, 1, 2, 3]]))),
@@ -355,14 +312,11 @@ def multilabel_soft_margin_loss(
     ],
     precision="high",
 )
+@example("(weft.tensor([[0.0, 0.5, 1.0]]), weft.tensor([[2, -1, 0]])) -> tensor(0.1667)")
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """How far the scores of several target classes are from being above every other by 1, over x (N, C).
 
     A target (N, C) lists classes; the first -1 ends the list.
-
-    >>> import weft
-    >>> weft.multilabel_margin_loss(weft.tensor([[0.0, 0.5, 1.0]]), weft.tensor([[2, -1, 0]]))
-    tensor(0.1667)
     """
     if x.ndim not in (1, 2) or target.shape != x.shape:
         raise ShapeError(

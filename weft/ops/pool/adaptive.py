@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import int64, kind
-from weft.base.public import public
 from weft.base.shapes import PerAxis, Shape
 from weft.errors import DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.conv.kernel import Ints
 from weft.ops.conv.layers import per_axis
 from weft.ops.index import gather_nd
-from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
+from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, type_of
 from weft.ops.pool.maximum import max_indices, max_values, separated
 from weft.ops.pool.windowed import need_floating, need_pool_rank
 from weft.ops.reduce import argmax, reduce_sum
 from weft.ops.select import select
 from weft.ops.size import count_to
+from weft.ops.variants import of_ranks
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.windows import window_sum
 
@@ -64,7 +64,8 @@ def _average_axis(x: Tensor, axis: int, count: int) -> Tensor:
     return move_axis(reduce_sum(kept, axes=(1,), keepdims=False) * scale, 0, axis)
 
 
-def _average(op: str, rank: int, x: Tensor, output_size: PerAxis) -> Tensor:
+def _adaptive_avg_pool(op: str, rank: int, x: Tensor, output_size: PerAxis) -> Tensor:
+    """The averages of ``output_size`` bins over {axes}; None for an axis keeps its size."""
     need_pool_rank(op, rank, x)
     need_floating(op, x)
     counts = _output_sizes(op, rank, x, output_size)
@@ -76,7 +77,10 @@ def _average(op: str, rank: int, x: Tensor, output_size: PerAxis) -> Tensor:
     return x
 
 
-def _max(op: str, rank: int, x: Tensor, output_size: PerAxis, return_indices: bool) -> Tensor:
+def _adaptive_max_pool(
+    op: str, rank: int, x: Tensor, output_size: PerAxis, return_indices: bool = False
+) -> Tensor:
+    """The largest elements of ``output_size`` bins over {axes}; also where they are, if asked."""
     need_pool_rank(op, rank, x)
     if kind(x.dtype) not in "iuf":
         raise DtypeError(op, f"dtype must be integer or floating, got {x.dtype.name}")
@@ -118,73 +122,21 @@ def _samples(rank: int, *more: Attrs) -> Samples:
     return generate
 
 
-@public
-@composite(samples=_samples(1))
-def adaptive_avg_pool1d(x: Tensor, output_size: PerAxis) -> Tensor:
-    """The averages of ``output_size`` bins along the last axis.
-
-    >>> import weft
-    >>> weft.adaptive_avg_pool1d(weft.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0]]]), 2)
-    tensor([[[2., 4.]]])
-    """
-    return _average("adaptive_avg_pool1d", 1, x, output_size)
-
-
-@public
-@composite(samples=_samples(2))
-def adaptive_avg_pool2d(x: Tensor, output_size: PerAxis) -> Tensor:
-    """The averages of bins over the last two axes; None for an axis keeps its size.
-
-    >>> import weft
-    >>> weft.adaptive_avg_pool2d(weft.ones((8, 64, 7, 9)), (1, None)).shape
-    (8, 64, 1, 9)
-    """
-    return _average("adaptive_avg_pool2d", 2, x, output_size)
-
-
-@public
-@composite(samples=_samples(3))
-def adaptive_avg_pool3d(x: Tensor, output_size: PerAxis) -> Tensor:
-    """The averages of bins over the last three axes; None for an axis keeps its size.
-
-    >>> import weft
-    >>> weft.adaptive_avg_pool3d(weft.ones((1, 2, 5, 6, 7)), 2).shape
-    (1, 2, 2, 2, 2)
-    """
-    return _average("adaptive_avg_pool3d", 3, x, output_size)
-
-
-@public
-@composite(samples=_samples(1, {"return_indices": True}))
-def adaptive_max_pool1d(x: Tensor, output_size: PerAxis, return_indices: bool = False) -> Tensor:
-    """The largest elements of ``output_size`` bins along the last axis; also where they are, if asked.
-
-    >>> import weft
-    >>> weft.adaptive_max_pool1d(weft.tensor([[[1.0, 5.0, 3.0, 4.0, 2.0]]]), 2)
-    tensor([[[5., 4.]]])
-    """
-    return _max("adaptive_max_pool1d", 1, x, output_size, return_indices)
-
-
-@public
-@composite(samples=_samples(2, {"return_indices": True}))
-def adaptive_max_pool2d(x: Tensor, output_size: PerAxis, return_indices: bool = False) -> Tensor:
-    """The largest elements of bins over the last two axes; also where they are, if asked.
-
-    >>> import weft
-    >>> weft.adaptive_max_pool2d(weft.ones((8, 64, 7, 9)), (2, 3)).shape
-    (8, 64, 2, 3)
-    """
-    return _max("adaptive_max_pool2d", 2, x, output_size, return_indices)
-
-
-@public
-@composite(samples=_samples(3, {"return_indices": True}))
-def adaptive_max_pool3d(x: Tensor, output_size: PerAxis, return_indices: bool = False) -> Tensor:
-    """The largest elements of bins over the last three axes; also where they are, if asked.
-
-    >>> import weft
-    >>> weft.adaptive_max_pool3d(weft.ones((1, 2, 5, 6, 7)), 2).shape
-    (1, 2, 2, 2, 2)
-    """
-    return _max("adaptive_max_pool3d", 3, x, output_size, return_indices)
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = of_ranks(
+    _adaptive_avg_pool,
+    examples={
+        1: "(weft.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0]]]), 2) -> tensor([[[2., 4.]]])",
+        2: "(weft.ones((8, 64, 7, 9)), (1, None)).shape -> (8, 64, 1, 9)",
+        3: "(weft.ones((1, 2, 5, 6, 7)), 2).shape -> (1, 2, 2, 2, 2)",
+    },
+    samples=_samples,
+)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = of_ranks(
+    _adaptive_max_pool,
+    examples={
+        1: "(weft.tensor([[[1.0, 5.0, 3.0, 4.0, 2.0]]]), 2) -> tensor([[[5., 4.]]])",
+        2: "(weft.ones((8, 64, 7, 9)), (2, 3)).shape -> (8, 64, 2, 3)",
+        3: "(weft.ones((1, 2, 5, 6, 7)), 2).shape -> (1, 2, 2, 2, 2)",
+    },
+    samples=lambda rank: _samples(rank, {"return_indices": True}),
+)

@@ -12,15 +12,14 @@ from weft.base.dtypes import DType, int64, kind
 from weft.base.shapes import Shape
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
-from weft.ops.batching import batch_leading
 from weft.ops.conv.kernel import Ints, Padding, pad_array
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Array, Attrs, Sample, Tensor, no_gradient
+from weft.ops.op import Array, Sample, Tensor, no_gradient
 from weft.ops.samples import int_array, rng
 from weft.ops.size import filled, positions
 from weft.ops.view.primitives import reshape
-from weft.ops.windows import pooled_type, reduce_windows, window_positions
+from weft.ops.windows import pooled_type, reduce_windows, tap_key, window_attrs, window_positions
 
 # The largest element of each window, and where it is
 
@@ -37,10 +36,6 @@ def _max_type(x: TensorType, **attrs: Any) -> TensorType:
 
 def _max_pool(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Any:
     return reduce_windows(np.maximum, x, kernel, stride, padding, dilation, _lowest(x.dtype))
-
-
-def _along(axis: int, rank: int, start: int, count: int, step: int) -> tuple[Any, ...]:
-    return (..., slice(start, start + (count - 1) * step + 1, step), *(slice(None),) * (rank - 1 - axis))
 
 
 def _max_indices(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Array:
@@ -60,7 +55,7 @@ def _max_indices(x: Array, *, kernel: Ints, stride: Ints, padding: Padding, dila
     narrow = np.min_scalar_type(max(kernel))
     for axis in reversed(range(rank)):
         keys = [
-            _along(axis, rank, tap * dilation[axis], counts[axis], stride[axis])
+            tap_key(axis, rank, tap * dilation[axis], counts[axis], stride[axis])
             for tap in range(kernel[axis])
         ]
         best = values[keys[0]].copy()
@@ -121,11 +116,6 @@ def _max_jvp(primals: Sequence[Tensor], tangents: Sequence[Tensor], out: Tensor,
     return reshape(gather_nd(tangent, rows, flat), shape=out.shape)
 
 
-def window_attrs(kernel: Ints, stride: Ints, padding: Padding, dilation: Ints) -> Attrs:
-    """The attributes of an op on windows."""
-    return {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
-
-
 def separated(shape: Shape) -> Array:
     """A float64 array whose values are 0.05 apart, so that small steps do not change which one is largest."""
     out: Array = rng().permutation(prod(shape)).reshape(shape) * 0.05
@@ -155,7 +145,6 @@ max_indices = primitive(
     type_rule=lambda x, **attrs: TensorType(_max_type(x, **attrs).shape, int64),
     eval=_max_indices,
     vjp=no_gradient("returns indices"),
-    batch=batch_leading(),
     samples=_max_samples,
 )
 
@@ -165,7 +154,6 @@ max_values = primitive(
     eval=_max_pool,
     vjp=(_max_vjp,),
     jvp=_max_jvp,
-    batch=batch_leading(),
     samples=_max_samples,
     total=True,
     fold="max",

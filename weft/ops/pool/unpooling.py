@@ -8,15 +8,15 @@ from math import prod
 import numpy as np
 
 from weft.base.dtypes import kind
-from weft.base.public import public
 from weft.base.shapes import PerAxis, Shape
 from weft.errors import DtypeError, ShapeError
 from weft.ops.conv.layers import per_axis
 from weft.ops.index import scatter_nd
-from weft.ops.op import Sample, Samples, Tensor, composite, type_of
+from weft.ops.op import Sample, Samples, Tensor, type_of
 from weft.ops.pool.windowed import need_pool_rank
 from weft.ops.samples import real_array, rng
 from weft.ops.size import filled, positions
+from weft.ops.variants import of_ranks
 from weft.ops.view.primitives import reshape
 
 
@@ -44,22 +44,26 @@ def _sizes(
     return wanted
 
 
-def _unpooled(
+def _max_unpool(
     op: str,
     rank: int,
     x: Tensor,
     indices: Tensor,
-    kernel: PerAxis,
-    stride: PerAxis | None,
-    padding: PerAxis,
-    output_size: Sequence[int] | None,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    output_size: Sequence[int] | None = None,
 ) -> Tensor:
+    """What a max pool over {axes} with ``return_indices`` gave, put back: zeros but for the largest elements.
+
+    ``output_size`` chooses among the sizes that the pool may have started from.
+    """
     need_pool_rank(op, rank, x)
     if indices.shape != x.shape:
         raise ShapeError(op, f"indices must have the shape of x, got {type_of(indices)} for {type_of(x)}")
     if kind(indices.dtype) not in "iu":
         raise DtypeError(op, f"indices must be integers, got {indices.dtype.name}")
-    sizes, lead = _sizes(op, rank, x, kernel, stride, padding, output_size), x.shape[: x.ndim - rank]
+    sizes, lead = _sizes(op, rank, x, kernel_size, stride, padding, output_size), x.shape[: x.ndim - rank]
     rows, taken = prod(lead), prod(x.shape[x.ndim - rank :])
     values, places = (reshape(t, shape=(rows, taken)) for t in (x, indices))
     zeros = filled((rows, prod(sizes)), 0, x.dtype)
@@ -80,63 +84,13 @@ def _samples(rank: int) -> Samples:
     return generate
 
 
-@public
-@composite(samples=_samples(1))
-def max_unpool1d(
-    x: Tensor,
-    indices: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """What ``max_pool1d`` with ``return_indices`` gave, put back: zeros but for the largest elements.
-
-    >>> import weft
-    >>> values, places = weft.max_pool1d(weft.tensor([[1.0, 3.0, 2.0, 0.0]]), 2, return_indices=True)
-    >>> weft.max_unpool1d(values, places, 2)
-    tensor([[0., 3., 2., 0.]])
-    """
-    return _unpooled("max_unpool1d", 1, x, indices, kernel_size, stride, padding, output_size)
-
-
-@public
-@composite(samples=_samples(2))
-def max_unpool2d(
-    x: Tensor,
-    indices: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """What ``max_pool2d`` with ``return_indices`` gave, put back: zeros but for the largest elements.
-
-    ``output_size`` chooses among the sizes that the pool may have started from.
-
-    >>> import weft
-    >>> values, places = weft.max_pool2d(weft.ones((1, 5, 5)), 2, return_indices=True)
-    >>> weft.max_unpool2d(values, places, 2, output_size=(5, 5)).shape
-    (1, 5, 5)
-    """
-    return _unpooled("max_unpool2d", 2, x, indices, kernel_size, stride, padding, output_size)
-
-
-@public
-@composite(samples=_samples(3))
-def max_unpool3d(
-    x: Tensor,
-    indices: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """What ``max_pool3d`` with ``return_indices`` gave, put back: zeros but for the largest elements.
-
-    >>> import weft
-    >>> values, places = weft.max_pool3d(weft.ones((1, 4, 4, 4)), 2, return_indices=True)
-    >>> weft.max_unpool3d(values, places, 2).sum()
-    tensor(8.)
-    """
-    return _unpooled("max_unpool3d", 3, x, indices, kernel_size, stride, padding, output_size)
+max_unpool1d, max_unpool2d, max_unpool3d = of_ranks(
+    _max_unpool,
+    examples={
+        1: "(weft.tensor([[3.0, 2.0]]), weft.tensor([[1, 2]]), 2) -> tensor([[0., 3., 2., 0.]])",
+        2: "(*weft.max_pool2d(weft.ones((1, 5, 5)), 2, return_indices=True), 2, output_size=(5, 5)).shape -> "
+        "(1, 5, 5)",
+        3: "(*weft.max_pool3d(weft.ones((1, 4, 4, 4)), 2, return_indices=True), 2).sum() -> tensor(8.)",
+    },
+    samples=_samples,
+)

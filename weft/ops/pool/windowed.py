@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DType, kind
-from weft.base.public import public
 from weft.base.shapes import PerAxis, Shape
 from weft.base.sizes import is_known
 from weft.errors import DomainError, DtypeError, ShapeError
@@ -21,12 +20,14 @@ from weft.ops.complex import absolute
 from weft.ops.conv.kernel import Ints, output_size
 from weft.ops.conv.layers import per_axis
 from weft.ops.op import Array, Attrs, Sample, Samples, Tensor, composite, type_of
-from weft.ops.pool.maximum import max_indices, max_values, separated, window_attrs
-from weft.ops.samples import real_array
+from weft.ops.pool.maximum import max_indices, max_values, separated
+from weft.ops.public import example
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import cast
 from weft.ops.size import positions
+from weft.ops.variants import of_ranks
 from weft.ops.view.primitives import permute, reshape
-from weft.ops.windows import overlap_add, window_positions, window_sum, windows
+from weft.ops.windows import overlap_add, window_attrs, window_positions, window_sum, windows
 
 # From the user's arguments to attributes
 
@@ -72,18 +73,19 @@ def _cover(size: int, kernel: int, stride: int, pad: int, dilation: int) -> tupl
     return pad, max(pad, (count - 1) * stride + reach - size - pad)
 
 
-def _max(
+def _max_pool(
     op: str,
     rank: int,
     x: Tensor,
-    kernel: PerAxis,
-    stride: PerAxis | None,
-    padding: PerAxis,
-    dilation: PerAxis,
-    ceil_mode: bool,
-    return_indices: bool,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Tensor:
-    attrs = _pool_attrs(op, rank, x, kernel, stride, padding, dilation, ceil_mode)
+    """The largest element of each window over {axes}; with ``return_indices`` also where it is."""
+    attrs = _pool_attrs(op, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
     max_values.type_rule(type_of(x), **attrs)
     out = max_values(x, **attrs)
     return (out, max_indices(x, **attrs)) if return_indices else out  # type: ignore[return-value]
@@ -112,18 +114,19 @@ def _divisor(sizes: Shape, attrs: Attrs, pads: Ints, count_include_pad: bool) ->
     return out
 
 
-def _average(
+def _avg_pool(
     op: str,
     rank: int,
     x: Tensor,
-    kernel: PerAxis,
-    stride: PerAxis | None,
-    padding: PerAxis,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
-    attrs = _pool_attrs(op, rank, x, kernel, stride, padding, 1, ceil_mode)
+    """The average of each window over {axes}; the padding counts as zeros, or not at all."""
+    attrs = _pool_attrs(op, rank, x, kernel_size, stride, padding, 1, ceil_mode)
     need_floating(op, x)
     total = window_sum(x, **attrs)
     if divisor_override is not None:
@@ -147,10 +150,17 @@ def need_floating(op: str, x: Tensor) -> None:
         )
 
 
-def _p_norm(
-    op: str, rank: int, x: Tensor, p: float, kernel: PerAxis, stride: PerAxis | None, ceil_mode: bool
+def _lp_pool(
+    op: str,
+    rank: int,
+    x: Tensor,
+    norm_type: float,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
-    attrs = _pool_attrs(op, rank, x, kernel, stride, 0, 1, ceil_mode)
+    """The p-norm of each window over {axes}."""
+    p, attrs = norm_type, _pool_attrs(op, rank, x, kernel_size, stride, 0, 1, ceil_mode)
     need_floating(op, x)
     if p == np.inf:
         return max_values(absolute(x), **attrs)
@@ -185,139 +195,9 @@ def _pool_samples(rank: int, *more: Attrs) -> Samples:
 
 _DILATED: Attrs = {"kernel_size": 2, "stride": 1, "dilation": 2}
 _INDEXED: Attrs = {"kernel_size": 2, "return_indices": True}
-_EXCLUDED: Attrs = {
-    "kernel_size": 3,
-    "stride": 2,
-    "padding": 1,
-    "ceil_mode": True,
-    "count_include_pad": False,
-}
 _INCLUDED: Attrs = {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}
-
-
-@public
-@composite(samples=_pool_samples(1, _DILATED, _INDEXED), whole=("x",))
-def max_pool1d(
-    x: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    dilation: PerAxis = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
-    """The largest element of each window over the last axis; with ``return_indices`` also where it is.
-
-    >>> import weft
-    >>> weft.max_pool1d(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2)
-    tensor([[[3., 5.]]])
-    """
-    return _max("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@public
-@composite(samples=_pool_samples(2, _DILATED, _INDEXED), whole=("x",))
-def max_pool2d(
-    x: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    dilation: PerAxis = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
-    """The largest element of each window over the last two axes; with ``return_indices`` also where it is.
-
-    >>> import weft
-    >>> weft.max_pool2d(weft.ones((8, 3, 32, 32)), 3, stride=2, padding=1).shape
-    (8, 3, 16, 16)
-    """
-    return _max("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@public
-@composite(samples=_pool_samples(3, _DILATED, _INDEXED), whole=("x",))
-def max_pool3d(
-    x: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    dilation: PerAxis = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
-    """The largest element of each window over the last three axes; with ``return_indices`` also where it is.
-
-    >>> import weft
-    >>> weft.max_pool3d(weft.ones((1, 2, 4, 6, 8)), 2).shape
-    (1, 2, 2, 3, 4)
-    """
-    return _max("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@public
-@composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED), whole=("x",))
-def avg_pool1d(
-    x: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The average of each window over the last axis; the padding counts as zeros, or not at all.
-
-    >>> import weft
-    >>> weft.avg_pool1d(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2)
-    tensor([[[2.0000, 3.5000]]])
-    """
-    return _average("avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
-
-
-@public
-@composite(
-    samples=_pool_samples(2, _EXCLUDED, _INCLUDED, {"kernel_size": 2, "divisor_override": 3}), whole=("x",)
-)
-def avg_pool2d(
-    x: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The average of each window over the last two axes; the padding counts as zeros, or not at all.
-
-    >>> import weft
-    >>> weft.avg_pool2d(weft.ones((8, 3, 32, 32)), 2).shape
-    (8, 3, 16, 16)
-    """
-    return _average(
-        "avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-@public
-@composite(samples=_pool_samples(3, _EXCLUDED, _INCLUDED), whole=("x",))
-def avg_pool3d(
-    x: Tensor,
-    kernel_size: PerAxis,
-    stride: PerAxis | None = None,
-    padding: PerAxis = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The average of each window over the last three axes; the padding counts as zeros, or not at all.
-
-    >>> import weft
-    >>> weft.avg_pool3d(weft.ones((1, 2, 4, 6, 8)), 2).shape
-    (1, 2, 2, 3, 4)
-    """
-    return _average(
-        "avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+_EXCLUDED: Attrs = {**_INCLUDED, "count_include_pad": False}
+_DIVIDED: Attrs = {"kernel_size": 2, "divisor_override": 3}
 
 
 def _norm_samples(rank: int) -> Samples:
@@ -329,46 +209,48 @@ def _norm_samples(rank: int) -> Samples:
     return lambda: [Sample((real_array((2, 2, *(5, 4, 3)[:rank]), 0.5, 2.0),), case) for case in cases]
 
 
-@public
-@composite(samples=_norm_samples(1))
-def lp_pool1d(
-    x: Tensor, norm_type: float, kernel_size: PerAxis, stride: PerAxis | None = None, ceil_mode: bool = False
+max_pool1d, max_pool2d, max_pool3d = of_ranks(
+    _max_pool,
+    examples={
+        1: "(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2) -> tensor([[[3., 5.]]])",
+        2: "(weft.ones((8, 3, 32, 32)), 3, stride=2, padding=1).shape -> (8, 3, 16, 16)",
+        3: "(weft.ones((1, 2, 4, 6, 8)), 2).shape -> (1, 2, 2, 3, 4)",
+    },
+    samples=lambda rank: _pool_samples(rank, _DILATED, _INDEXED),
+    whole=("x",),
+)
+avg_pool2d, avg_pool3d = of_ranks(
+    _avg_pool,
+    examples={
+        2: "(weft.ones((8, 3, 32, 32)), 2).shape -> (8, 3, 16, 16)",
+        3: "(weft.ones((1, 2, 4, 6, 8)), 2).shape -> (1, 2, 2, 3, 4)",
+    },
+    samples=lambda rank: _pool_samples(rank, _EXCLUDED, _INCLUDED, *[_DIVIDED] * (rank == 2)),
+    whole=("x",),
+)
+lp_pool1d, lp_pool2d, lp_pool3d = of_ranks(
+    _lp_pool,
+    examples={
+        1: "(weft.tensor([[[3.0, 4.0]]]), 2, 2) -> tensor([[[5.]]])",
+        2: "(weft.ones((1, 1, 2, 2)), 2, 2) -> tensor([[[[2.]]]])",
+        3: "(weft.ones((1, 1, 2, 2, 2)), 1, 2) -> tensor([[[[[8.]]]]])",
+    },
+    samples=_norm_samples,
+)
+
+
+@composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED), whole=("x",))
+@example("(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2) -> tensor([[[2.0000, 3.5000]]])")
+def avg_pool1d(
+    x: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None = None,
+    padding: PerAxis = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
 ) -> Tensor:
-    """The p-norm of each window over the last axis.
-
-    >>> import weft
-    >>> weft.lp_pool1d(weft.tensor([[[3.0, 4.0]]]), 2, 2)
-    tensor([[[5.]]])
-    """
-    return _p_norm("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
-
-
-@public
-@composite(samples=_norm_samples(2))
-def lp_pool2d(
-    x: Tensor, norm_type: float, kernel_size: PerAxis, stride: PerAxis | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """The p-norm of each window over the last two axes.
-
-    >>> import weft
-    >>> weft.lp_pool2d(weft.ones((1, 1, 2, 2)), 2, 2)
-    tensor([[[[2.]]]])
-    """
-    return _p_norm("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
-
-
-@public
-@composite(samples=_norm_samples(3))
-def lp_pool3d(
-    x: Tensor, norm_type: float, kernel_size: PerAxis, stride: PerAxis | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """The p-norm of each window over the last three axes.
-
-    >>> import weft
-    >>> weft.lp_pool3d(weft.ones((1, 1, 2, 2, 2)), 1, 2)
-    tensor([[[[[8.]]]]])
-    """
-    return _p_norm("lp_pool3d", 3, x, norm_type, kernel_size, stride, ceil_mode)
+    """The average of each window over the last axis; the padding counts as zeros, or not at all."""
+    return _avg_pool("avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 # Windows as columns
@@ -383,22 +265,17 @@ def _column_attrs(op: str, kernel: PerAxis, stride: PerAxis, padding: PerAxis, d
     )
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 3, 4, 5)),), {"kernel_size": (2, 3)}),
-        Sample((real_array((3, 5, 5)),), {"kernel_size": 2, "dilation": 2, "padding": 1, "stride": (2, 1)}),
-    ]
+    samples=joined(
+        call((2, 3, 4, 5), kernel_size=(2, 3)),
+        call((3, 5, 5), kernel_size=2, dilation=2, padding=1, stride=(2, 1)),
+    )
 )
+@example("(weft.ones((1, 3, 4, 5)), (2, 3)).shape -> (1, 18, 9)")
 def unfold(
     x: Tensor, kernel_size: PerAxis, dilation: PerAxis = 1, padding: PerAxis = 0, stride: PerAxis = 1
 ) -> Tensor:
-    """The windows over x (N, C, H, W) as columns: (N, C * taps, positions).
-
-    >>> import weft
-    >>> weft.unfold(weft.ones((1, 3, 4, 5)), (2, 3)).shape
-    (1, 18, 9)
-    """
+    """The windows over x (N, C, H, W) as columns: (N, C * taps, positions)."""
     need_pool_rank("unfold", 2, x)
     attrs = _column_attrs("unfold", kernel_size, stride, padding, dilation)
     view = windows(x, **attrs)
@@ -408,15 +285,11 @@ def unfold(
     return reshape(view, shape=(*x.shape[:lead], taps, positions))
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 18, 9)),), {"output_size": (4, 5), "kernel_size": (2, 3)}),
-        Sample(
-            (real_array((8, 15)),),
-            {"output_size": 5, "kernel_size": 2, "dilation": 2, "padding": 1, "stride": (2, 1)},
-        ),
-    ]
+    samples=joined(
+        call((2, 18, 9), output_size=(4, 5), kernel_size=(2, 3)),
+        call((8, 15), output_size=5, kernel_size=2, dilation=2, padding=1, stride=(2, 1)),
+    )
 )
 def fold(
     x: Tensor,

@@ -21,6 +21,7 @@ from weft.base.size_bounds import surely_less
 from weft.errors import AxisError, ShapeError
 from weft.ops.batching import moved_order
 from weft.ops.op import Tensor, type_of
+from weft.ops.public import published
 from weft.ops.view.primitives import broadcast_to as broadcast_op
 from weft.ops.view.primitives import permute
 from weft.ops.view.primitives import reshape as reshape_op
@@ -76,14 +77,9 @@ def _completed_shape(x: Tensor, shape: ShapeLike) -> Ints:
     return out
 
 
-@public
+@published("(weft.ones((2, 3, 4)), 1).shape -> (2, 12)")
 def flatten(x: Tensor, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """x with the axes from ``start_axis`` to ``end_axis`` made one.
-
-    >>> import weft
-    >>> weft.flatten(weft.ones((2, 3, 4)), 1).shape
-    (2, 12)
-    """
+    """x with the axes from ``start_axis`` to ``end_axis`` made one."""
     if x.ndim == 0:
         return reshaped(x, (1,))
     first, last = (normalize_axis("flatten", a, x.ndim) for a in (start_axis, end_axis))
@@ -95,14 +91,9 @@ def flatten(x: Tensor, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return reshaped(x, (*x.shape[:first], middle, *x.shape[last + 1 :]))
 
 
-@public
+@published("(weft.ones((2, 12)), 1, (3, -1)).shape -> (2, 3, 4)")
 def unflatten(x: Tensor, /, axis: int, shape: ShapeLike) -> Tensor:
-    """x with one axis made several, of the given sizes; one of them may be -1.
-
-    >>> import weft
-    >>> weft.unflatten(weft.ones((2, 12)), 1, (3, -1)).shape
-    (2, 3, 4)
-    """
+    """x with one axis made several, of the given sizes; one of them may be -1."""
     index = normalize_axis("unflatten", axis, x.ndim)
     sizes = list(as_ints("unflatten", "shape", shape))
     known = size_of(tuple(s for s in sizes if s != -1))
@@ -114,14 +105,9 @@ def unflatten(x: Tensor, /, axis: int, shape: ShapeLike) -> Tensor:
     return reshaped(x, (*x.shape[:index], *parts, *x.shape[index + 1 :]))
 
 
-@public
+@published("(weft.ones((2, 3)), axis=-1).shape -> (2, 3, 1)")
 def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
-    """x with a new axis of size 1 at each position of ``axis`` in the result.
-
-    >>> import weft
-    >>> weft.expand_dims(weft.ones((2, 3)), axis=-1).shape
-    (2, 3, 1)
-    """
+    """x with a new axis of size 1 at each position of ``axis`` in the result."""
     count = len(axis) if isinstance(axis, tuple | list) else 1
     new = normalize_axes("expand_dims", axis, x.ndim + count)
     rest = iter(x.shape)
@@ -131,14 +117,9 @@ def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
 unsqueeze = expand_dims
 
 
-@public
+@published("(weft.ones((1, 3, 1)), axis=0).shape -> (3, 1)")
 def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
-    """x without the given axes, which must be of size 1; without ``axis``, without all such axes.
-
-    >>> import weft
-    >>> weft.squeeze(weft.ones((1, 3, 1)), axis=0).shape
-    (3, 1)
-    """
+    """x without the given axes, which must be of size 1; without ``axis``, without all such axes."""
     if axis is None:
         axis = tuple(i for i, s in enumerate(x.shape) if s == 1)
     gone = normalize_axes("squeeze", axis, x.ndim)
@@ -148,36 +129,21 @@ def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
     return reshaped(x, tuple(s for i, s in enumerate(x.shape) if i not in gone))
 
 
-@public
+@published("(weft.tensor(2.0)) -> tensor([2.])")
 def atleast_1d(x: Tensor, /) -> Tensor:
-    """x with at least one axis.
-
-    >>> import weft
-    >>> weft.atleast_1d(weft.tensor(2.0))
-    tensor([2.])
-    """
+    """x with at least one axis."""
     return reshaped(x, (1,)) if x.ndim == 0 else x
 
 
-@public
+@published("(weft.ones(3)).shape -> (1, 3)")
 def atleast_2d(x: Tensor, /) -> Tensor:
-    """x with at least two axes; new ones come first.
-
-    >>> import weft
-    >>> weft.atleast_2d(weft.ones(3)).shape
-    (1, 3)
-    """
+    """x with at least two axes; new ones come first."""
     return x if x.ndim >= 2 else reshaped(x, (*[1] * (2 - x.ndim), *x.shape))
 
 
-@public
+@published("(weft.ones((2, 3))).shape, weft.atleast_3d(weft.ones(3)).shape -> ((2, 3, 1), (1, 3, 1))")
 def atleast_3d(x: Tensor, /) -> Tensor:
-    """x with at least three axes; a matrix gets a last one, a vector one on each side.
-
-    >>> import weft
-    >>> weft.atleast_3d(weft.ones((2, 3))).shape, weft.atleast_3d(weft.ones(3)).shape
-    ((2, 3, 1), (1, 3, 1))
-    """
+    """x with at least three axes; a matrix gets a last one, a vector one on each side."""
     if x.ndim >= 3:
         return x
     return reshaped(x, {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}[x.ndim])
@@ -210,14 +176,9 @@ def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
     return tuple(a if a.shape == shape else viewed(broadcast_op, a, shape=shape) for a in arrays)
 
 
-@public
+@published("(weft.ones((3, 1)), -1, 4).shape -> (3, 4)")
 def expand(x: Tensor, /, *shape: int | Sequence[int]) -> Tensor:
-    """x repeated along axes of size 1 and new leading axes; -1 keeps a size.
-
-    >>> import weft
-    >>> weft.expand(weft.ones((3, 1)), -1, 4).shape
-    (3, 4)
-    """
+    """x repeated along axes of size 1 and new leading axes; -1 keeps a size."""
     given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
     sizes = as_ints("expand", "shape", given)
     lead = len(sizes) - x.ndim
@@ -230,28 +191,18 @@ def expand(x: Tensor, /, *shape: int | Sequence[int]) -> Tensor:
 # Order of axes
 
 
-@public
+@published("(weft.ones((2, 3, 4)), (2, 0, 1)).shape -> (4, 2, 3)")
 def permute_dims(x: Tensor, /, axes: Axes) -> Tensor:
-    """x with its axes in another order.
-
-    >>> import weft
-    >>> weft.permute_dims(weft.ones((2, 3, 4)), (2, 0, 1)).shape
-    (4, 2, 3)
-    """
+    """x with its axes in another order."""
     order = tuple(normalize_axis("permute_dims", a, x.ndim) for a in as_ints("permute_dims", "axes", axes))
     if sorted(order) != list(range(x.ndim)):
         raise AxisError("permute_dims", f"axes must name each of {x.ndim} axes once, got {axes}")
     return viewed(permute, x, axes=order)
 
 
-@public
+@published("(weft.ones((2, 3, 4)), 0, 2).shape -> (4, 3, 2)")
 def swapaxes(x: Tensor, axis0: int, axis1: int, /) -> Tensor:
-    """x with two axes exchanged.
-
-    >>> import weft
-    >>> weft.swapaxes(weft.ones((2, 3, 4)), 0, 2).shape
-    (4, 3, 2)
-    """
+    """x with two axes exchanged."""
     a, b = (normalize_axis("swapaxes", axis, x.ndim) for axis in (axis0, axis1))
     order = list(range(x.ndim))
     order[a], order[b] = b, a
@@ -261,27 +212,17 @@ def swapaxes(x: Tensor, axis0: int, axis1: int, /) -> Tensor:
 transpose = swapaxes
 
 
-@public
+@published("(weft.ones((5, 2, 3))).shape -> (5, 3, 2)")
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """x with its last two axes exchanged.
-
-    >>> import weft
-    >>> weft.matrix_transpose(weft.ones((5, 2, 3))).shape
-    (5, 3, 2)
-    """
+    """x with its last two axes exchanged."""
     if x.ndim < 2:
         raise ShapeError("matrix_transpose", f"the tensor must have at least two axes, got {type_of(x)}")
     return viewed(permute, x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-@public
+@published("(weft.ones((2, 3, 4)), 0, -1).shape -> (3, 4, 2)")
 def moveaxis(x: Tensor, source: PerAxis, destination: PerAxis, /) -> Tensor:
-    """x with some axes moved to new positions, the others in their order.
-
-    >>> import weft
-    >>> weft.moveaxis(weft.ones((2, 3, 4)), 0, -1).shape
-    (3, 4, 2)
-    """
+    """x with some axes moved to new positions, the others in their order."""
     sources, targets = ([a] if not isinstance(a, tuple | list) else list(a) for a in (source, destination))
     if len(sources) != len(targets):
         raise AxisError(

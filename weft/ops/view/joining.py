@@ -14,22 +14,18 @@ from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.arithmetic import remainder
 from weft.ops.index_axis import as_index, take
-from weft.ops.op import Sample, Tensor, composite, type_of
-from weft.ops.samples import real_array
+from weft.ops.op import Tensor, composite, type_of
+from weft.ops.public import example, published
+from weft.ops.samples import call, joined
 from weft.ops.size import count_to
 from weft.ops.view.primitives import broadcast_to, join, reshape
 from weft.ops.view.slices import flip_axes, slice_axis
 from weft.ops.view.steps import reshaped, sliced
 
 
-@public
+@published("(weft.tensor([[1, 2], [3, 4]])) -> (tensor([1, 2]), tensor([3, 4]))")
 def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of x along an axis, without that axis.
-
-    >>> import weft
-    >>> weft.unstack(weft.tensor([[1, 2], [3, 4]]))
-    (tensor([1, 2]), tensor([3, 4]))
-    """
+    """The slices of x along an axis, without that axis."""
     index = normalize_axis("unstack", axis, x.ndim)
     shape = (*x.shape[:index], *x.shape[index + 1 :])
     return tuple(reshaped(sliced(x, index, i, i + 1), shape) for i in range(x.shape[index]))
@@ -72,26 +68,19 @@ def _positive(op: str, name: str, value: ShapeLike) -> int:
 
 
 @public
+@example("(weft.arange(5), 2) -> (tensor([0, 1, 2]), tensor([3, 4]))")
 def chunk(x: Tensor, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """x cut along an axis into at most ``chunks`` pieces of equal size (the last may be smaller).
-
-    >>> import weft
-    >>> weft.chunk(weft.arange(5), 2)
-    (tensor([0, 1, 2]), tensor([3, 4]))
-    """
+    """x cut along an axis into at most ``chunks`` pieces of equal size (the last may be smaller)."""
     count = _positive("chunk", "chunks", chunks)
     index = normalize_axis("chunk", axis, x.ndim)
     parts: tuple[Any, ...] = split(x, max(1, -(-x.shape[index] // count)), index)
     return parts
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"repetitions": (2, 1, 3)}),
-        Sample((real_array((2, 3)),), {"repetitions": (2,)}),
-        Sample((real_array(()),), {"repetitions": (2, 0)}),
-    ]
+    samples=joined(
+        call((2, 3), repetitions=(2, 1, 3)), call((2, 3), repetitions=(2,)), call((), repetitions=(2, 0))
+    )
 )
 def tile(x: Tensor, /, repetitions: object) -> Tensor:
     """x repeated as a whole along each axis.
@@ -112,14 +101,13 @@ def tile(x: Tensor, /, repetitions: object) -> Tensor:
     return reshape(wide, shape=tuple(c * s for c, s in zip(counts, shape, strict=True)))
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"repeats": 2, "axis": 1}),
-        Sample((real_array((2, 3)),), {"repeats": 3}),
-        Sample((real_array((2, 3)),), {"repeats": (2, 0, 1), "axis": -1}),
-        Sample((real_array((0, 3)),), {"repeats": 2, "axis": 0}),
-    ]
+    samples=joined(
+        call((2, 3), repeats=2, axis=1),
+        call((2, 3), repeats=3),
+        call((2, 3), repeats=(2, 0, 1), axis=-1),
+        call((0, 3), repeats=2, axis=0),
+    )
 )
 def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     """x with each element along an axis repeated, all as often or each its own number of times.
@@ -146,41 +134,25 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     return reshape(broadcast_to(spaced, shape=(*before, size, n, *after)), shape=(*before, size * n, *after))
 
 
-@public
-@composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"axis": None}),
-        Sample((real_array((2, 3)),), {"axis": (0, -1)}),
-        Sample((real_array((0, 3)),), {"axis": 0}),
-    ]
-)
+@composite(samples=joined(call((2, 3), axis=None), call((2, 3), axis=(0, -1)), call((0, 3), axis=0)))
+@example("(weft.tensor([1, 2, 3])) -> tensor([3, 2, 1])")
 def flip(x: Tensor, /, axis: Axes = None) -> Tensor:
-    """x with the order of elements reversed along axes; along all without ``axis``.
-
-    >>> import weft
-    >>> weft.flip(weft.tensor([1, 2, 3]))
-    tensor([3, 2, 1])
-    """
+    """x with the order of elements reversed along axes; along all without ``axis``."""
     axes = normalize_axes("flip", axis, x.ndim)
     return flip_axes(x, axes) if axes else reshape(x, shape=x.shape)
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"shift": 2, "axis": 1}),
-        Sample((real_array((2, 3)),), {"shift": (1, -4), "axis": (0, 1)}),
-        Sample((real_array((2, 3)),), {"shift": -2, "axis": None}),
-        Sample((real_array((0, 3)),), {"shift": 2, "axis": 0}),
-    ]
+    samples=joined(
+        call((2, 3), shift=2, axis=1),
+        call((2, 3), shift=(1, -4), axis=(0, 1)),
+        call((2, 3), shift=-2, axis=None),
+        call((0, 3), shift=2, axis=0),
+    )
 )
+@example("(weft.tensor([1, 2, 3, 4]), 1) -> tensor([4, 1, 2, 3])")
 def roll(x: Tensor, /, shift: object, axis: Axes = None) -> Tensor:
-    """x with its elements moved on along axes; those that fall off the end come in at the start.
-
-    >>> import weft
-    >>> weft.roll(weft.tensor([1, 2, 3, 4]), 1)
-    tensor([4, 1, 2, 3])
-    """
+    """x with its elements moved on along axes; those that fall off the end come in at the start."""
     if axis is None:
         return reshape(roll(reshape(x, shape=(size_of(x.shape),)), shift, 0), shape=x.shape)
     axes = axis if isinstance(axis, tuple | list) else (axis,)

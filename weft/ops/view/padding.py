@@ -18,7 +18,8 @@ from weft.ops.arithmetic import minimum, remainder
 from weft.ops.batching import move_axis
 from weft.ops.index import gather_nd, scatter_nd
 from weft.ops.op import Array, Container, Number, Operand, Sample, Tensor, TensorLike, composite, type_of
-from weft.ops.samples import real_array
+from weft.ops.public import example
+from weft.ops.samples import call, joined, real_array
 from weft.ops.select import select
 from weft.ops.size import count_to, triangle
 from weft.ops.view.primitives import broadcast_to, inverse_axes, join, permute, reshape
@@ -32,17 +33,16 @@ _MODE_NAMES = {"edge": "replicate", "wrap": "circular"} | {m: m for m in _MODES}
 
 @composite(
     "pad_mode",
-    samples=lambda: [
-        Sample((real_array((2, 3)),), {"pad_width": ((1, 0), (2, 2)), "mode": "reflect"}),
-        Sample((real_array((2, 3)),), {"pad_width": 7, "mode": "reflect"}),
-        Sample((real_array((2, 3)),), {"pad_width": (1, 4), "mode": "replicate"}),
-        Sample((real_array((2, 3)),), {"pad_width": ((0, 1), (2, 8)), "mode": "circular"}),
-        Sample((real_array((1, 3)),), {"pad_width": 2, "mode": "reflect"}),
-        Sample((real_array((0, 3)),), {"pad_width": ((0, 0), (2, 1)), "mode": "replicate"}),
-    ],
+    samples=joined(
+        call((2, 3), pad_width=((1, 0), (2, 2)), mode="reflect"),
+        call((2, 3), pad_width=7, mode="reflect"),
+        call((2, 3), pad_width=(1, 4), mode="replicate"),
+        call((2, 3), pad_width=((0, 1), (2, 8)), mode="circular"),
+        call((1, 3), pad_width=2, mode="reflect"),
+        call((0, 3), pad_width=((0, 0), (2, 1)), mode="replicate"),
+    ),
     sampled=lambda x, pad_width, mode: pad(x, pad_width, mode),  # type: ignore[has-type]
 )
-@public
 def pad(x: Tensor, /, pad_width: object, mode: str = "constant", value: Number = 0) -> Tensor:
     """x with a border around it.
 
@@ -150,13 +150,12 @@ def _circular(x: Tensor, axis: int, low: int, high: int) -> Tensor:
     return join(*before, x, *after, axis=axis)
 
 
-@public
 @composite(
-    samples=lambda: [
-        Sample((real_array((2, 4, 5)),), {"offset": (1, 2), "size": (3, 2)}),
-        Sample((real_array((4, 5)),), {"offset": (0,), "size": (0,)}),
-        Sample((real_array((4, 5)),), {"offset": None, "size": (2, 3)}),
-    ]
+    samples=joined(
+        call((2, 4, 5), offset=(1, 2), size=(3, 2)),
+        call((4, 5), offset=(0,), size=(0,)),
+        call((4, 5), offset=None, size=(2, 3)),
+    )
 )
 def crop(x: Tensor, /, offset: Sequence[int] | None = None, *, size: Sequence[int]) -> Tensor:
     """A block of the last axes of x: of ``size``, beginning at ``offset``, or in the middle without one.
@@ -192,7 +191,6 @@ def _triangle_samples() -> list[Sample]:
     return [Sample((real_array(s),), {"k": k}) for s in shapes for k in (0, 1, -2)]
 
 
-@public
 @composite(samples=_triangle_samples)
 def tril(x: Tensor, /, k: int = 0) -> Tensor:
     """x with zeros above the k-th diagonal of its last two axes.
@@ -205,7 +203,6 @@ def tril(x: Tensor, /, k: int = 0) -> Tensor:
     return _masked("tril", x, lambda n, m: triangle(n, m, k))
 
 
-@public
 @composite(samples=_triangle_samples)
 def triu(x: Tensor, /, k: int = 0) -> Tensor:
     """x with zeros below the k-th diagonal of its last two axes.
@@ -225,13 +222,9 @@ def _masked(op: str, x: Tensor, mask: Callable[..., Tensor]) -> Tensor:
 
 
 @public
+@example("(weft.tensor([[1, 2], [3, 4]])) -> tensor([1, 4])")
 def diagonal(x: Tensor, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """A diagonal of the matrices along two axes, as a new last axis: a view of x.
-
-    >>> import weft
-    >>> weft.diagonal(weft.tensor([[1, 2], [3, 4]]))
-    tensor([1, 4])
-    """
+    """A diagonal of the matrices along two axes, as a new last axis: a view of x."""
     if x.ndim < 2:
         raise ShapeError("diagonal", f"the tensor must have at least two axes, got {type_of(x)}")
     a, b = (normalize_axis("diagonal", axis, x.ndim) for axis in (axis1, axis2))
@@ -310,7 +303,6 @@ def _diagonal_of_sizes(x: Tensor, offset: int) -> Tensor:
     return move_axis(gather_nd(front, here + below, here + right), 0, x.ndim - 2)
 
 
-@public
 @composite(
     samples=lambda: (
         [Sample((real_array((3,)),), {"offset": k}) for k in (0, 1, -2)]

@@ -19,7 +19,7 @@ from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.broadcast import unbroadcast
 from weft.ops.families import linear
 from weft.ops.op import Attrs, Op, Sample, Tensor, composite, type_of
-from weft.ops.samples import complex_array, real_array
+from weft.ops.samples import call, complex_array, joined, real_array
 from weft.ops.select import same_dtype
 from weft.ops.view.slices import Ints, slice_axis
 
@@ -66,11 +66,7 @@ permute: Op = linear(
     eval=lambda x, *, axes: x.transpose(axes),
     transpose=(lambda g, axes: permute(g, axes=inverse_axes(axes)),),
     batch=batch_leading(lambda attrs, inputs: {"axes": (0, *shifted_axes(attrs, inputs)["axes"])}),
-    samples=lambda: [
-        Sample((real_array((2, 3, 4)),), {"axes": (2, 0, 1)}),
-        Sample((real_array(()),), {"axes": ()}),
-        Sample((real_array((0, 3)),), {"axes": (1, 0)}),
-    ],
+    samples=joined(call((2, 3, 4), axes=(2, 0, 1)), call((), axes=()), call((0, 3), axes=(1, 0))),
     view=lambda index, x, axes: [index[i] for i in inverse_axes(axes)],
 )
 
@@ -103,11 +99,7 @@ broadcast_to: Op = linear(
     eval=lambda x, *, shape: np.broadcast_to(x, shape),
     transpose=(lambda g, x_type: unbroadcast(g, x_type.shape),),
     batch=_batch_broadcast,
-    samples=lambda: [
-        Sample((real_array((3, 1)),), {"shape": (2, 3, 4)}),
-        Sample((real_array(()),), {"shape": (2,)}),
-        Sample((real_array((1, 3)),), {"shape": (0, 3)}),
-    ],
+    samples=joined(call((3, 1), shape=(2, 3, 4)), call((), shape=(2,)), call((1, 3), shape=(0, 3))),
     view=_broadcast_view,
 )
 
@@ -143,7 +135,6 @@ join: Op = linear(
     type_rule=_join_type,
     eval=lambda *xs, axis: np.concatenate(xs, axis=axis),
     transpose=_join_transpose,
-    batch=batch_leading(shifted_axes),
     samples=lambda: [
         Sample((real_array((2, 3)), real_array((1, 3), seed=1)), {"axis": 0}),
         Sample((real_array((2, 3)), real_array((4, 2), seed=1).T, real_array((2, 0))), {"axis": 1}),
@@ -196,7 +187,6 @@ def _stack_samples() -> list[Sample]:
 
 
 @composite("stack", samples=_stack_samples, sampled=lambda *xs, axis: stack(xs, axis=axis))  # type: ignore[has-type]
-@public
 def stack(arrays: Sequence[Tensor], /, axis: int = 0) -> Tensor:
     """Tensors of one shape joined along a new axis.
 

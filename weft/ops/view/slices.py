@@ -174,10 +174,6 @@ def _padded_shape(shape: Shape, low: Ints, high: Ints, interior: Ints) -> Shape:
     return tuple(a + n + i + b for n, a, b, i in zip(shape, low, high, between, strict=True))
 
 
-def _pad_type(x: TensorType, *, low: Ints, high: Ints, interior: Ints, value: Operand) -> TensorType:
-    return TensorType(_padded_shape(x.shape, low, high, interior), x.dtype)
-
-
 def _pad(x: Array, *, low: Ints, high: Ints, interior: Ints, value: Operand) -> Array:
     shape = _padded_shape(x.shape, low, high, interior)
     out = np.zeros(shape, x.dtype) if value == 0 else np.full(shape, value, x.dtype)
@@ -226,7 +222,9 @@ def _pad_samples() -> list[Sample]:
 
 pad_axes: Op = primitive(
     "pad",
-    type_rule=_pad_type,
+    type_rule=lambda x, *, low, high, interior, value: TensorType(
+        _padded_shape(x.shape, low, high, interior), x.dtype
+    ),
     eval=_pad,
     vjp=(_unpad,),
     jvp=_pad_tangent,

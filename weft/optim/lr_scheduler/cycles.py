@@ -259,12 +259,7 @@ def _total_steps(total_steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
     return int(epochs * steps_per_epoch)
 
 
-def _along_cosine(start: float, end: float, done: float) -> float:
-    return end + (start - end) / 2 * (1 + cos(pi * done))
-
-
-def _along_line(start: float, end: float, done: float) -> float:
-    return start + (end - start) * done
-
-
-_WAYS = {"cos": _along_cosine, "linear": _along_line}
+_WAYS: dict[str, Callable[[float, float, float], float]] = {
+    "cos": lambda start, end, done: end + (start - end) / 2 * (1 + cos(pi * done)),
+    "linear": lambda start, end, done: start + (end - start) * done,
+}

@@ -245,11 +245,7 @@ class ConstantLR(_ByCurve):
     """
 
     def __init__(
-        self,
-        optimizer: Optimizer,
-        factor: float = 1.0 / 3,
-        total_iters: int = 5,
-        last_epoch: int = -1,
+        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
         if not 0 < factor <= 1:
             raise DomainError("ConstantLR", f"factor must be in 0..1 and above 0, got {factor}")
