@@ -53,7 +53,8 @@ class Ending:
         self._rely_on_replaced(alive, changes)
         self._find_sources(alive, {c.slot.key for c in changes if _replaces(c)})
         trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
-        leaves = {leaf.identity: leaf for tree in trees for leaf in tree.leaves if leaf.identity}
+        found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
+        leaves = {leaf.identity: leaf for leaf in found if leaf.identity}
         self.bases.update(leaf.view.base.identity for leaf in leaves.values() if leaf.view is not None)
         self.bases.update(set(leaves) & set(self.bases))
         self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]

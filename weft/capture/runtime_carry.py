@@ -15,7 +15,7 @@ from weft.base.trees import tree_flatten
 from weft.capture.number import Number, number_of
 from weft.capture.runtime_entries import Entry, Fresh, Grown, Late, Replan, Same, Seen, kept_parts, may_be
 from weft.capture.runtime_items import Past, check_fixed, last_of, length_of
-from weft.capture.runtime_meet import Statement, is_ours, is_result, note_same
+from weft.capture.runtime_meet import Statement, is_ours, is_result
 from weft.capture.runtime_places import (
     ContentsSlot,
     Places,
@@ -36,6 +36,7 @@ from weft.capture.runtime_state import (
     rebuild,
     zeros_of,
 )
+from weft.capture.runtime_ties import Ends
 from weft.capture.undefined import Undefined, is_undefined
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
@@ -78,6 +79,7 @@ class Carry:
         self._may_stay: list[bool] = [True] * len(names)  # whether a turn may leave a variable as it was
         self._ones: list[tuple[int, int]] = []  # positions of tensors that may be one after a turn
         self._kin: list[tuple[int, Any]] = []  # tensors that what a turn leaves has a base in common with
+        self._left: list[Any] = []  # the tensors that a turn left
         self._touched: list[int] = []  # positions of tensors that a turn changes in place
 
     # Into the loop
@@ -95,6 +97,17 @@ class Carry:
         for seen in self.seen.values():
             out += _seen_tensors(seen.before, seen.last)
         self._started = out
+        return out
+
+    def _held_before(self) -> list[bool]:
+        """For each tensor that flows, whether it is one that a variable or place held before the loop."""
+        out: list[bool] = []
+        for entry in self.entries:
+            if isinstance(entry, Plan | Late):
+                plan = entry if isinstance(entry, Plan) else entry.plan
+                out += [isinstance(entry, Plan)] * len(plan.types)
+        for key in self.places:
+            out += [True] * len(self.plans[key].types)
         return out
 
     def enter(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
@@ -156,6 +169,7 @@ class Carry:
         self._may_stay = [may_be(thread.capture.twins, v, g) for v, g in rows]
         self._ones = pairs_of_one(thread.capture.twins, out)
         self._kin = [(i, x) for i, t in enumerate(out) for x in relatives(t) if x is not t]
+        self._left = list(out)
         changed = [t._data is not data for t, data in self._data]
         self._touched = self._reached([i for i, is_changed in enumerate(changed) if is_changed], out)
         used = any(thread.capture.uses(self._started[i]) for i in self._touched)
@@ -368,18 +382,26 @@ class Carry:
 
     # After the loop
 
-    def results(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """The variables after the loop; places hold what they then hold."""
-        rest = iter(tensors)
-        values = []
-        started = [] if self.runs else pairs_of_one(thread.capture.twins, self._started)
+    def results(self, tensors: Sequence[Any], ran: Any) -> tuple[Any, ...]:
+        """The variables after the loop; places hold what they then hold.
+
+        Args:
+            tensors: what flowed out.
+            ran: whether there was a turn at all: True, or a tensor that says so.
+        """
         for i in self._touched:  # whoever holds the tensor of before the loop should have seen the change
             self._check_outside(self._started[i])
             put_in_doubt(thread.capture.doubts, self._started[i], str(self.at))
-        for i, k in (*self._ones, *started):
+        ends = Ends(self._started, [t for t, _ in self._data], self._left, self._held_before(), str(self.at))
+        tensors = ends.tied(tensors, ran)
+        for i, k in self._ones:
             note_twins(thread.capture.twins, tensors[i], tensors[k], str(self.at))
         for i, other in self._kin:
-            note_twins(thread.capture.twins, tensors[i], other, str(self.at))
+            if i in ends.untied:
+                note_twins(thread.capture.twins, tensors[i], other, str(self.at))
+        self._left = []
+        rest = iter(tensors)
+        values = []
         for entry, name, before in zip(self.entries, self.names, self.state, strict=True):
             if isinstance(entry, Fresh):
                 values.append(self._undefined(name, entry))
@@ -388,12 +410,8 @@ class Carry:
             else:
                 plan = entry.plan if isinstance(entry, Late) else entry
                 values.append(_value(plan, before, rest) if isinstance(entry, Plan) else _rebuilt(plan, rest))
-        for before, value, stays in zip(self.state, values, self._may_stay, strict=True):
-            if stays or not self.runs:
-                note_same(before, value, str(self.at))
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
-            note_same(before, content, str(self.at))
             write_place(slot, content)
         return tuple(values)
 

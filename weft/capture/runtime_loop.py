@@ -64,13 +64,13 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
             return state
         state = body(*state)
         going = test(*state)
-    return _stage_while(test, body, state, names, at)
+    return _stage_while(test, body, state, names, at, going)
 
 
 def _try_while(test: Test, body: Step, state: State, names: Sequence[str], at: Statement) -> State | None:
     """The variables after a loop of the graph, or None if it cannot be one from its first turn on."""
     try:
-        return _stage_while(test, body, state, names, at)
+        return _stage_while(test, body, state, names, at, True)
     except CaptureError:
         return None
 
@@ -87,7 +87,9 @@ def _first_turn(test: Test, body: Step, state: State) -> State | None:
     return after
 
 
-def _stage_while(test: Test, body: Step, state: State, names: Sequence[str], at: Statement) -> State:
+def _stage_while(
+    test: Test, body: Step, state: State, names: Sequence[str], at: Statement, going: Any
+) -> State:
     carry = Carry(names, state, at, runs=False)
 
     def run() -> State:
@@ -97,8 +99,9 @@ def _stage_while(test: Test, body: Step, state: State, names: Sequence[str], at:
             carry.initial(),
             collect=lambda _: carry.stacked,
         )
-        return _finish(carry, outs, None)
+        return _finish(carry, outs, None, ran)
 
+    ran = as_predicate(going) if is_staged(going) else True
     return _planned(carry, run)
 
 
@@ -125,9 +128,9 @@ def _tested(carry: Carry, given: Sequence[Any], test: Callable[..., Any]) -> Any
     return out
 
 
-def _finish(carry: Carry, outs: Sequence[Any], count: int | None) -> State:
+def _finish(carry: Carry, outs: Sequence[Any], count: int | None, ran: Any = True) -> State:
     kept = len(outs) - len(carry.stacked)
-    values = carry.results(outs[:kept])
+    values = carry.results(outs[:kept], ran)
     grow(carry, outs[kept:], count)
     return values
 
@@ -275,7 +278,8 @@ def _scan(carry: Carry, source: Source, body: Step) -> State:
     outs, stacks = run_scan(turn, carry.initial(), list(source.rows), length=source.length)
     if known and plain[0]:
         raise _NoTensors
-    return _finish(carry, [*outs, *stacks], source.length if known else None)
+    ran = True if known else as_predicate(number_of(source.length).tensor > 0)
+    return _finish(carry, [*outs, *stacks], source.length if known else None, ran)
 
 
 def _touches_no_tensor(carry: Carry) -> bool:
@@ -312,4 +316,4 @@ def _count(carry: Carry, source: Source, body: Step, more: Test | None) -> State
     outs = run_while(test, turn, [number_of(0).tensor, *carry.initial()], collect=lambda _: carry.stacked)
     if isinstance(source.length, int) and plain[0]:
         raise _NoTensors
-    return _finish(carry, outs[1:], None)
+    return _finish(carry, outs[1:], None, True if carry.runs else outs[0] > 0)

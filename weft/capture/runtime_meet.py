@@ -45,7 +45,6 @@ from weft.transform.captured import name_of
 from weft.transform.control.flat import run_cond
 from weft.transform.control.regions import Region
 from weft.transform.slots import DataSlot
-from weft.transform.twins import inherit_twins, note_twins
 
 _OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
 
@@ -230,23 +229,6 @@ class _Merger:
                 news = [next(rest) for _ in plan.types]
                 values.append(rebuild(plan, ties.tied(plan, pair, news)))
         return values
-
-
-def note_same(before: Any, after: Any, where: str) -> None:
-    """Note that the tensors of a variable may be the ones that it, or another variable, held before."""
-    for old, new in _tensor_pairs(before, after):
-        if old is not new:
-            inherit_twins(thread.capture.twins, old, new)
-            note_twins(thread.capture.twins, old, new, where)
-
-
-def _tensor_pairs(before: Any, after: Any) -> list[tuple[Any, Any]]:
-    """The tensors of a variable before and after, where both have one at the same place."""
-    if is_undefined(before) or is_undefined(after):
-        return []
-    olds, news = (tree_flatten(x, is_leaf=is_leaf)[0] for x in (before, after))
-    pairs = zip(olds, news, strict=False)
-    return [(a, b) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor)]
 
 
 def _promoted(a: Any, b: Any) -> Plan | None:

@@ -185,12 +185,6 @@ def unlink(tensor: Tensor) -> None:
         del tensor._link
 
 
-def views_of(tensor: Tensor) -> list[Tensor]:
-    """The living views that were taken from a tensor itself."""
-    found = (r() for r in getattr(tensor, "_views", ()))
-    return [v for v in found if v is not None and any(p is tensor for p in parents_of(v))]
-
-
 def parents_of(tensor: Tensor) -> tuple[Tensor, ...]:
     """The tensors that a view was taken from: one, or the two that a choice picks from."""
     found = getattr(tensor, "_link", None)

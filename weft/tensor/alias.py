@@ -19,13 +19,23 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
-from weft.ops.alias import CHOICE, SAME, Step, link, parents_of, views_of
+from weft.ops.alias import CHOICE, SAME, Step, link, parents_of
 from weft.ops.op import Array, Tensor, intercepted
 from weft.ops.select import select
 from weft.tensor.dispatch import stage, wrap
 from weft.tensor.mode import running_levels, thread
 
 ndarray = np.ndarray
+
+
+def views_of(tensor: Tensor) -> list[Tensor]:
+    """The living views that were taken from a tensor itself; those of a capture that has ended are not."""
+    found = [v for r in getattr(tensor, "_views", ()) if (v := r()) is not None]
+    return [v for v in found if any(p is tensor for p in parents_of(v)) and not _has_ended(v)]
+
+
+def _has_ended(tensor: Tensor) -> bool:
+    return not is_concrete(tensor._data) and tensor._data.level not in running_levels
 
 
 def is_aliased(tensor: Tensor) -> bool:

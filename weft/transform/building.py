@@ -24,10 +24,9 @@ from weft.ir.graph import Array, Attrs, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.location import Location
 from weft.ir.types import TensorType
-from weft.ops.alias import views_of
 from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
-from weft.tensor.alias import leave_views
+from weft.tensor.alias import leave_views, views_of
 from weft.tensor.autocast import not_casting
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
