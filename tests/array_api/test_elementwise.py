@@ -261,7 +261,7 @@ def test_function_with_a_python_scalar_on_either_side(name: str, data: Any) -> N
 @pytest.mark.parametrize("name", IN_PLACE)
 @few
 @given(data=st.data())
-def test_in_place_operator_changes_the_tensor_and_nothing_else(name: str, data: Any) -> None:
+def test_in_place_operator_changes_the_tensor_and_its_views(name: str, data: Any) -> None:
     function = FUNCTION_OF.get(name, name)
     x = data.draw(arrays(BINARY[function]))
     other = data.draw(scalars_for(x) | arrays((x.dtype.name,), x.shape))
@@ -270,11 +270,12 @@ def test_in_place_operator_changes_the_tensor_and_nothing_else(name: str, data: 
         expected = OPERATORS[name](to_strict(x), to_strict(other))
     tensor = to_weft(x)
     before = tensor + 0 if x.dtype.kind != "b" else weft.logical_or(tensor, tensor)
-    alias = weft.from_dlpack(tensor)
+    copy, view = weft.asarray(tensor, copy=True), tensor[...]
     changed = IN_PLACE[name](tensor, to_weft(other))
     assert changed is tensor
     assert_same(tensor, expected, exact(function, x))
-    np.testing.assert_array_equal(np.asarray(alias), np.asarray(before))
+    np.testing.assert_array_equal(np.asarray(copy), np.asarray(before))
+    np.testing.assert_array_equal(np.asarray(view), np.asarray(tensor))
 
 
 @few

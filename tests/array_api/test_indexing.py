@@ -36,10 +36,11 @@ def check_set(x: Array, key: Any, value: Any) -> None:
     expected = x.copy()
     expected[key] = value
     tensor, other = to_weft(x), to_weft(x)
-    alias = tensor.detach()
+    copy, view = weft.asarray(tensor, copy=True), tensor.detach()
     tensor[to_weft(key)] = to_weft(value)
     assert_same(tensor, strict.asarray(expected))
-    assert_same(alias, strict.asarray(x))  # assignment rebinds: other tensors keep their values
+    assert_same(view, strict.asarray(expected))
+    assert_same(copy, strict.asarray(x))
     assert_same(other, strict.asarray(x))
 
 
