@@ -100,7 +100,7 @@ def is_tensor_source(source: Source) -> bool:
 class Aliases:
     """What a program relies on of the views among its inputs."""
 
-    __slots__ = ("_expected", "_fixed", "_given", "_inputs", "_mark", "_quiet")
+    __slots__ = ("_expected", "_fixed", "_given", "_inputs", "_mark", "_quiet", "_read")
 
     def __init__(self, program: Program) -> None:
         targets = [u.target for u in program.updates if u.kind == "data"]
@@ -108,6 +108,7 @@ class Aliases:
         self._fixed = [t.held for t in targets if isinstance(t, Fixed)]
         self._given = _gather([t for t in targets if not isinstance(t, Fixed)], names)
         self._inputs = _gather([s for s in program.sources if is_tensor_source(s)], names)
+        self._read = any(isinstance(s, InSlot | Gradient) for s in program.sources)
         self._expected = list(program.aliases)
         self._mark: Any = None
         self._quiet = False
@@ -123,6 +124,8 @@ class Aliases:
 
     def holds(self, a: Sequence[Any]) -> bool:
         """Whether the views among the inputs of a call are those of the captured call."""
+        if self._read and len(set(map(id, found := self._inputs(a)))) < len(found):
+            return False  # two slots hold one tensor, which the captured call found in one
         if self.quiet(a):
             return not self._expected
         changed = [*self._fixed, *self._given(a)]

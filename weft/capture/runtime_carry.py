@@ -36,7 +36,7 @@ from weft.capture.runtime_state import (
     rebuild,
     zeros_of,
 )
-from weft.capture.runtime_ties import Ends
+from weft.capture.runtime_ties import Ends, bases_of, is_around
 from weft.capture.undefined import Undefined, is_undefined
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
@@ -173,6 +173,7 @@ class Carry:
         changed = [t._data is not data for t, data in self._data]
         self._touched = self._reached([i for i, is_changed in enumerate(changed) if is_changed], out)
         used = any(thread.capture.uses(self._started[i]) for i in self._touched)
+        used = used or any(is_around(x) for i in self._touched for x in bases_of(out[i]))  # in the next turn
         if used or any(changed[i] or changed[k] for i, k in self._ones):
             self.settles = False
             raise doubtful(str(self.at))
@@ -393,6 +394,7 @@ class Carry:
             self._check_outside(self._started[i])
             put_in_doubt(thread.capture.doubts, self._started[i], str(self.at))
         ends = Ends(self._started, [t for t, _ in self._data], self._left, self._held_before(), str(self.at))
+        self._check_places(ends)
         tensors = ends.tied(tensors, ran)
         for i, k in self._ones:
             note_twins(thread.capture.twins, tensors[i], tensors[k], str(self.at))
@@ -414,6 +416,14 @@ class Carry:
             content = _value(self.plans[key], before, rest)
             write_place(slot, content)
         return tuple(values)
+
+    def _check_places(self, ends: Ends) -> None:
+        """Raise if turns hand tensors from one place of Python to another: nobody knows which it then is."""
+        count = sum(len(self.plans[key].types) for key in self.places)
+        last = len(self._held_before())
+        if any(ends.is_handed_on(i) for i in range(last - count, last)):
+            self.settles = False
+            raise doubtful(str(self.at))
 
     def _check_outside(self, tensor: Any) -> None:
         """Raise if a tensor that the first turn alone changes in place lives outside of the capture."""

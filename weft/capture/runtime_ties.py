@@ -93,7 +93,7 @@ class Ties:
         """A tensor that a branch made, made again after it: by its link, or of what flows out."""
         if not hasattr(tensor, "_link"):
             return wrap(new._data, new._node)
-        if not all(self._is_known(way, x) for x in _roots(tensor)):
+        if not all(self._is_known(way, x) for x in bases_of(tensor)):
             return wrap(new._data, new._node)  # of a tensor that nothing else shows
         base, steps = tensor, list[tuple[Any, Any, Any]]()
         while not self._is_known(way, base) and base._link[1] is not CHOICE:
@@ -151,6 +151,10 @@ class Ends:
         out = [self._tie(i, tensors[i], ran) for i in range(count)]
         return [*out, *tensors[count:]]
 
+    def is_handed_on(self, i: int) -> bool:
+        """Whether a turn leaves what another variable or place held before it."""
+        return self._given.get(id(self._left[i]), i) != i
+
     def _tie(self, i: int, new: Any, ran: Any) -> Any:
         before, end = self._started[i], self._left[i]
         origin = self._given.get(id(end))
@@ -198,7 +202,7 @@ def is_around(tensor: Any) -> bool:
 def _needed(tensor: Any, roots: Counter[int], held: Counter[int]) -> Iterator[Any]:
     """What must flow out of a branch so that a tensor can be made again after it."""
     waiting = [tensor]
-    shows_more = len(found := _roots(tensor)) > 1 and any(map(is_around, found))
+    shows_more = len(found := bases_of(tensor)) > 1 and any(map(is_around, found))
     while waiting:
         x = waiting.pop()
         if is_around(x):
@@ -211,7 +215,7 @@ def _needed(tensor: Any, roots: Counter[int], held: Counter[int]) -> Iterator[An
         yield from (t for t in _tensors_of(x._link[2]) if not is_around(t))
 
 
-def _roots(tensor: Any) -> list[Any]:
+def bases_of(tensor: Any) -> list[Any]:
     """The tensors that one is a view of in the end, up to those from around."""
     out, waiting = [], [tensor]
     while waiting:
@@ -224,7 +228,7 @@ def _roots(tensor: Any) -> list[Any]:
 
 
 def _local_roots(tensor: Any) -> list[Any]:
-    return [x for x in _roots(tensor) if not is_around(x)]
+    return [x for x in bases_of(tensor) if not is_around(x)]
 
 
 def _tensors_of(args: Any) -> Iterator[Any]:

@@ -332,7 +332,7 @@ def _top_of_change(tensor: Tensor) -> Tensor:
 def catch_up(tensor: Tensor, changed: Iterable[Tensor]) -> None:
     """Let a tensor that a capture meets only now show the changes of others of its tree."""
     for other in changed:
-        _change_by_ops(other, wrap(other._data, other._node), history=False)
+        change(other, wrap(other._data, other._node))
 
 
 def _without_history(tensor: Tensor) -> Tensor:
