@@ -34,6 +34,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.captured import Captured, is_cut, name_of
 from weft.transform.fresh import counting_sizes_anew
 from weft.transform.levels import new_level
+from weft.transform.place import data_in_place
 from weft.transform.scopes import Scope, fold_scopes
 from weft.transform.slots import DataSlot, External, GradSlot, Slot
 from weft.transform.twins import Doubts, Twins, check_doubt, note_twins, spread_doubt
@@ -84,7 +85,8 @@ class Capture:
         ] = {}  # by ids of data and node, kept alive
         self._stopped: dict[Value, Value] = {}
         self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []
-        self._marks = region and thread.recording  # whether the graph must say where gradients stop
+        self._marks = region  # whether the graph must say where gradients stop
+        self.records = thread.recording  # whether something in it was recorded
         self._known: dict[Value, Array] = {}
         self._tape: dict[Any, Location | None] = {}
         self._phase: Location | None = None
@@ -198,22 +200,23 @@ class Capture:
         if not self._marks:
             return self.emit(op, values, attrs)
         cuts = [is_cut(t) for t in inputs]
-        lives = [not cut and self._flows(v) for cut, v in zip(cuts, values, strict=True)]
+        lives = [not cut and self.flows(v) for cut, v in zip(cuts, values, strict=True)]
         if thread.recording and any(lives):
-            values = [self._stop(v) if cut else v for cut, v in zip(cuts, values, strict=True)]
+            self.records = True
+            values = [self.stop(v) if cut else v for cut, v in zip(cuts, values, strict=True)]
             return self.emit(op, values, attrs)
         outs = self.emit(op, values, attrs)
         if any(cuts) or any(lives):
             outs = tuple([Captured(self, o.value, cut=kind(o.dtype) in "fc") for o in outs])
         return outs
 
-    def _flows(self, value: Value) -> bool:
+    def flows(self, value: Value) -> bool:
         """Whether a gradient could flow to a value by the graph alone."""
         return kind(value.type.dtype) in "fc" and value not in self.constants
 
-    def _stop(self, value: Value) -> Value:
+    def stop(self, value: Value) -> Value:
         """The value behind a node that lets no gradient through; one for each value."""
-        if not self._flows(value):
+        if not self.flows(value):
             return value
         if value not in self._stopped:
             self._stopped[value] = self.emit(stop_gradient, [value], {})[0].value
@@ -222,7 +225,11 @@ class Capture:
     def result_of(self, tensor: Tensor) -> Value:
         """The value of a tensor as a result of this graph, behind a stop if no gradient flows through it."""
         value = self.value_of(tensor)
-        return self._stop(value) if self._marks and is_cut(tensor) else value
+        return self.stop(value) if self._marks and self.records and is_cut(tensor) else value
+
+    def held_by(self, tensor: Tensor, value: Tensor) -> Any:
+        """The data of a tensor that is changed while nothing records: it keeps its place in the graph."""
+        return data_in_place(self, tensor, value)
 
     def emit(self, op: Op, values: Sequence[Value], attrs: Attrs) -> tuple[Captured, ...]:
         """Append a node on values."""

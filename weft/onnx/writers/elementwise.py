@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log, pi, sqrt
 from typing import Any
 
-from weft.base.dtypes import kind
+from weft.base.dtypes import bool_, kind
 from weft.onnx.writers.registry import Write, emitted, enter_writers, writer
 from weft.onnx.writers.writer import Ref, Writer, is_float
 
@@ -77,6 +77,7 @@ enter_writers(
         "log2": _logarithm(2),
         "log10": _logarithm(10),
         "positive stop_gradient": lambda w, x: x,
+        "in_place_of": lambda w, x, y: w.emit("Where", w.constant(True, bool_), x, y),
         "neg": lambda w, x: w.emit("Sub", 0, x) if kind(x.dtype) == "u" else w.emit("Neg", x),
         "square": lambda w, x: w.emit("Mul", x, x),
         "rsqrt": lambda w, x: w.emit("Reciprocal", w.emit("Sqrt", x)),

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from weft.base.dtypes import kind
-from weft.ir.graph import Graph, Value
+from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
+from weft.ops import control
 from weft.ops.call import call
 from weft.ops.op import NoGradient
 from weft.transform.tracing import trace_graph
@@ -24,10 +25,32 @@ def reached_outputs(graph: Graph, inputs: Collection[int]) -> set[int]:
     """The outputs of a graph that may have a derivative by some of its inputs."""
     reached = {graph.inputs[i] for i in inputs}
     for node in graph.nodes:
-        stops = isinstance(node.op.vjp, NoGradient) and node.op is not call
-        if not stops and not reached.isdisjoint(node.inputs):
-            reached.update(v for v in node.outputs if is_smooth(v))
+        if not reached.isdisjoint(node.inputs):
+            places = _reached_of(node, {i for i, v in enumerate(node.inputs) if v in reached})
+            reached.update(v for i, v in enumerate(node.outputs) if is_smooth(v) and i in places)
     return {k for k, v in enumerate(graph.outputs) if v in reached}
+
+
+def _reached_of(node: Node, inputs: Collection[int]) -> Collection[int]:
+    """The outputs of a node that may have a derivative by some of its inputs."""
+    if node.op in (control.cond, control.switch):
+        return reached_of_branches(node.attrs["branches"], {i - 1 for i in inputs if i})
+    if node.op in (control.scan, control.while_loop):
+        first = int(node.attrs.get("counted", False))
+        return reached_of_loop(node.attrs["body"], node.attrs["carries"], {i - first for i in inputs})
+    stops = isinstance(node.op.vjp, NoGradient) and node.op is not call
+    return () if stops else range(len(node.outputs))
+
+
+def reached_of_branches(branches: Sequence[Graph], inputs: Collection[int]) -> set[int]:
+    """The outputs of branches that may, in one of them, have a derivative by some of their inputs."""
+    return set().union(*[reached_outputs(branch, inputs) for branch in branches])
+
+
+def reached_of_loop(body: Graph, carries: int, inputs: Collection[int]) -> set[int]:
+    """The outputs of a loop that may have a derivative by some inputs; a carry that comes in so keeps it."""
+    active = active_inputs(body, carries, inputs)
+    return reached_outputs(body, active) | {i for i in active if i < carries}
 
 
 def active_inputs(body: Graph, carries: int, inputs: Iterable[int]) -> set[int]:

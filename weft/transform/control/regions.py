@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.dtypes import kind
 from weft.errors import CaptureError
 from weft.ir.graph import Graph, Value
 from weft.ir.types import TensorType
@@ -20,7 +21,7 @@ from weft.ops.view.primitives import broadcast_to
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.engine import node_of
 from weft.tensor.generator import current_key_rules, using_key_rules
-from weft.tensor.mode import thread
+from weft.tensor.mode import set_recording, thread
 from weft.tensor.node import Instrumented, Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture, capturing
@@ -75,7 +76,9 @@ def trace_region(
             name = name_of(slot.tensor) if isinstance(slot, DataSlot) else ""
             capture.before_write(slot)
             put_content(slot, capture.input(t, name))
+        recording = thread.recording
         results = list(function(given))
+        _check_recording(recording)
         _check_hooks(capture, results)
         outputs = [capture.result_of(t) for t in results]
         constant = [is_cut(t) for t in results]
@@ -102,6 +105,17 @@ def _refuse_draw(key: Tensor) -> Tensor:
         "a draw in a loop whose end each example decides must have a key, got one without",
         hint="carry a key, and split it with weft.random.split",
     )
+
+
+def _check_recording(before: bool) -> None:
+    """Raise if a region left recording turned on or off: the code after it would depend on the way."""
+    if thread.recording is not before:
+        set_recording(before)
+        raise CaptureError(
+            "set_grad_enabled",
+            "a branch or loop of a graph must leave recording as it was, got a call that sets it there",
+            hint="write `with weft.set_grad_enabled(...):` around what it is for",
+        )
 
 
 def _check_hooks(capture: Capture, results: Sequence[Tensor]) -> None:
@@ -139,6 +153,41 @@ def put_content(slot: Slot, content: Tensor) -> None:
     if isinstance(slot, DataSlot) and type(slot.tensor._node) is Leaf:
         content = wrap(content._data, slot.tensor._node)
     slot.put(content)
+
+
+def has_gradient(tensor: Tensor) -> bool:
+    """Whether a gradient may flow to a tensor: by the tape, or by the graph of a region."""
+    data = tensor._data
+    if kind(data.dtype) not in "fc" or is_cut(tensor):
+        return False
+    return tensor._node is not None or (type(data) is Captured and data.capture.region)
+
+
+def is_recorded(regions: Sequence[Region], *, kept: bool = False) -> bool:
+    """Whether a gradient flows through regions: one that they record, or one of what they hand on as it is.
+
+    Where it is only the second, outputs that nothing recorded get their stops now.
+    """
+    if any(region.capture.records for region in regions):
+        return True
+    for region in regions:
+        around = {value for value, tensor in region.imports if has_gradient(tensor)}
+        rows = zip(region.outputs, region.constant, strict=True)
+        kept = kept or any(value in around and not constant for value, constant in rows)
+    if kept:
+        for region in regions:
+            _stop_outputs(region)
+    return kept
+
+
+def _stop_outputs(region: Region) -> None:
+    capture = region.capture
+    for i, constant in enumerate(region.constant):
+        if constant:
+            region.outputs[i] = capture.stop(region.outputs[i])
+    for key, change in region.changes.items():
+        if change.value is not None and change.constant:
+            region.changes[key] = change._replace(value=capture.stop(change.value))
 
 
 class Operands:
