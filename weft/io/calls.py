@@ -21,7 +21,7 @@ from weft.ir.types import TensorType
 from weft.ops.op import type_of
 from weft.tensor.convert import from_ndarray
 from weft.tensor.creation import asarray
-from weft.tensor.generator import Generator, default_generator
+from weft.tensor.generator import CURRENT, Generator
 from weft.tensor.tensor import Tensor, wrap
 
 _LEAF = tree_flatten(0)[1]
@@ -48,7 +48,7 @@ def _source(mark: Mark, held: Mapping[str, Source]) -> Source:
         return Argument(mark.value)
     if mark.word == "weight":
         return held[mark.value]
-    return State(default_generator if mark.value == "global" else _generator(mark.value))
+    return State(CURRENT if mark.value == "global" else _generator(mark.value))
 
 
 def _generator(state: Sequence[int]) -> Generator:

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.ir.graph import Graph, Value
 from weft.loop.ir import Const
-from weft.schedule.arrays import Array
+from weft.schedule.arrays import Array, Progression
 from weft.schedule.region import Scope
 from weft.schedule.writer import over
 
@@ -37,6 +37,8 @@ def _place(scope: Scope, value: Value) -> Any:
 
 def put(scope: Scope, place: Any, target: Array) -> None:
     """Make an array hold a value, unless it does already."""
+    if isinstance(place, Progression):
+        place = scope.writer.counted(place)
     if isinstance(place, Array):
         if not is_same(place, target):
             scope.writer.copy(place, target)

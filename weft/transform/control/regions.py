@@ -139,7 +139,7 @@ def _check_hooks(capture: Capture, results: Sequence[Tensor]) -> None:
 def _is_local(capture: Capture, slot: Slot) -> bool:
     """Whether a slot belongs to a tensor that was made inside, and ends there."""
     data = getattr(getattr(slot, "tensor", None), "_data", None)
-    return type(data) is Captured and data.capture is capture
+    return slot.is_new() or (type(data) is Captured and data.capture is capture)
 
 
 def _change(capture: Capture, slot: Slot, held: object) -> Change:
