@@ -70,7 +70,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         check_repeatable(function, args, kwargs)
         owner = os.environ if function is os.getenv else getattr(function, "__self__", None)
         if not is_log(function):
-            note_whole((args, kwargs, owner))
+            note_whole((args, tuple(kwargs.values()), owner))
         return function(*args, **kwargs)
     return _call_converted(function, converted, args, kwargs)
 
@@ -113,7 +113,7 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         for x in args:
             items(x)
     elif function not in _QUIET and (function in HANDLERS or not _is_user_class(function)):
-        note_whole((args, kwargs, getattr(function, "__self__", None)))
+        note_whole((args, tuple(kwargs.values()), getattr(function, "__self__", None)))
 
 
 def _is_user_class(function: Any) -> bool:
@@ -200,7 +200,7 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         found = stacked(args[0])
         if found is not None:
             return _stack_again(function, name, found, args[1:], kwargs)
-    note_whole((args, kwargs), objects=False)
+    note_whole((args, tuple(kwargs.values())), objects=False)
     given = [_argument(x, name) for x in args]
     return function(*given, **{k: _argument(x, name) for k, x in kwargs.items()})
 

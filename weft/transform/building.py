@@ -80,9 +80,7 @@ class Capture:
         self.notes: dict[str, Any] = {}  # what upper layers keep with it, by their name
         self.twins: Twins = {} if parent is None else dict(parent.twins)
         self.doubts: Doubts = {} if parent is None else dict(parent.doubts)
-        self._imports: dict[
-            tuple[int, int], tuple[Any, Any, Value]
-        ] = {}  # by ids of data and node, kept alive
+        self._imports: dict[tuple[int, int], Any] = {}  # by ids of data and node, which it keeps alive
         self._stopped: dict[Value, Value] = {}
         self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []
         self._marks = region  # whether the graph must say where gradients stop
@@ -155,7 +153,8 @@ class Capture:
         key = (id(array), 0)
         if key not in self._imports:
             self._imports[key] = (array, None, self.constant(array).value)
-        return self._imports[key][2]
+        found: Value = self._imports[key][2]
+        return found
 
     def number(self, array: Array) -> Captured:
         """A number that code wrote, as a 0-d array: one constant for equal ones."""
@@ -182,7 +181,8 @@ class Capture:
         data = tensor._data
         key = (id(data), id(tensor._node))
         if key in self._imports:
-            return self._imports[key][2]
+            known: Value = self._imports[key][2]
+            return known
         if self.parent is not None and type(data) is Captured and data.level < self.parent.level:
             tensor = wrap(self.parent.as_captured(tensor), tensor._node)
         value = Value(TensorType(data.shape, data.dtype), name_of(tensor))
@@ -307,6 +307,8 @@ class Capture:
             lent = self._lent.get(id(slot.tensor))
             if lent is None or lent.reference() is not slot.tensor:
                 return
+        elif isinstance(slot, DataSlot) and not is_concrete(data) and data.level > self.level:
+            return  # of a transform that runs inside
         self.journal[slot.key] = (slot, held)
 
     def take_over(self, tensor: Tensor, source: Tensor) -> None:
@@ -466,14 +468,15 @@ def capturing(
     if region:
         from weft.transform import function_region  # noqa: F401 - how a Function runs there
     outer = thread.capture if region else None
-    if not region and thread.capture is not None:
-        outer = None
     before, added = thread.capture, get_ident() not in intercepted.threads
     outermost = not region and before is None
     with new_level() as level, counting_sizes_anew() if outermost else nullcontext():
         capture = make(name, level, outer, region=region)
         thread.capture = capture
         intercepted.threads.add(get_ident())
+        observer = thread.observer
+        if outermost:
+            thread.observer = None  # of a checkpoint around: it is told of what a call records, not of this
         try:
             yield capture
         except BaseException:
@@ -481,7 +484,7 @@ def capturing(
             capture.settle()
             raise
         finally:
-            thread.capture = before
+            thread.capture, thread.observer = before, observer
             if added:
                 intercepted.threads.discard(get_ident())
 
