@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.base.trees import tree_flatten
 from weft.capture.aliases import describe_view
-from weft.capture.arguments import Arguments, containers, is_container, leaf_names, rebuild
+from weft.capture.arguments import Arguments, containers, leaf_names, rebuild, taken_apart
 from weft.capture.convert import convert
 from weft.capture.described import Backward, Change, LeafOut, TreeOut, is_freed
 from weft.capture.ending import Ending
@@ -128,9 +128,9 @@ def _describe_result(root: Root, tree: Any) -> TreeOut:
     outside = root.notes.get("outside", {})
 
     def is_leaf(x: Any) -> bool:
-        return is_container(x) or (id(x) in outside and id(x) not in root.containers)
+        return id(x) in outside and id(x) not in root.containers
 
-    leaves, structure = tree_flatten(tree, is_leaf=is_leaf)
+    leaves, structure = tree_flatten(taken_apart(tree), is_leaf=is_leaf)
     for leaf in leaves:
         _check_result(root, leaf)
         if id(leaf) in root.doubts:
@@ -167,7 +167,7 @@ def _check_keys(root: Root, container: Any) -> None:
 
 
 def _describe(tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
-    leaves, structure = tree_flatten(tree, is_leaf=is_container)
+    leaves, structure = tree_flatten(taken_apart(tree))
     return TreeOut(structure, [_describe_leaf(leaf, value_of) for leaf in leaves])
 
 
@@ -177,9 +177,6 @@ def _describe_leaf(leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
         return LeafOut(value_of(leaf), weakref.ref(leaf), id(leaf), leaf._node, view=view)
     if isinstance(leaf, Number):
         return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
-    if is_container(leaf):
-        hint = "return its parts, or make it dense"
-        raise CaptureError("capture", f"results must be dense tensors, got {type(leaf).__name__}", hint=hint)
     if type(leaf) is Undefined:
         raise leaf.error()
     return LeafOut(plain=resolve_text(leaf) if type(leaf) is str else leaf)

@@ -193,7 +193,7 @@ class Sweeps:
         users = [
             row_kernel.use_def.nodes[u] for u in row_kernel.use_def.users[row_kernel.use_def.producer[value]]
         ]
-        return any(n.outputs[0] in row_kernel.made and self._sweep_of(n) > level for n in users)
+        return any(n.outputs and n.outputs[0] in row_kernel.made and self._sweep_of(n) > level for n in users)
 
     def _scratch(self, value: Value) -> Array:
         """A row on the stack for a value, addressed like the value itself."""
