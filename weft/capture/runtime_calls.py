@@ -12,6 +12,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft.base.dtypes import result_dtype
 from weft.base.sizes import is_known
 from weft.base.trees import tree_leaves
@@ -55,6 +57,8 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     if isinstance(function, _BUILTIN):
         return _call_builtin(function, args, kwargs)
+    if isinstance(function, np.ufunc) or getattr(function, "__module__", None) == "numpy":
+        args, kwargs = tuple(map(_looked_at, args)), {k: _looked_at(x) for k, x in kwargs.items()}
     if isinstance(function, types.MethodType) and isinstance(function.__self__, CONTAINERS):
         return call_method(function.__self__, function.__name__, *args, **kwargs)
     if _is_weft(function):
@@ -73,6 +77,11 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             note_whole((args, tuple(kwargs.values()), owner))
         return function(*args, **kwargs)
     return _call_converted(function, converted, args, kwargs)
+
+
+def _looked_at(x: Any) -> Any:
+    """A number that only a run tells as NumPy gets it: it is looked at, which leaves a guard."""
+    return x.kind(x) if isinstance(x, Number) else x
 
 
 def _note_lists(args: tuple[Any, ...]) -> None:

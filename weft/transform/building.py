@@ -302,7 +302,7 @@ class Capture:
         if slot.key in self.journal:
             return
         held = slot.get()
-        data = getattr(held, "_data", None)
+        data: Any = getattr(held, "_data", None)
         if isinstance(slot, DataSlot) and type(data) is Captured and data.capture is self:
             lent = self._lent.get(id(slot.tensor))
             if lent is None or lent.reference() is not slot.tensor:
