@@ -7,7 +7,6 @@ that are handed to weft (``weft.vmap(f)``, ``weft.cond(p, f, g)``) are converted
 from __future__ import annotations
 
 import functools
-import os
 import types
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +20,7 @@ from weft.capture.convert import convert, is_converted
 from weft.capture.convert_source import is_library
 from weft.capture.number import Number, is_number, number_of
 from weft.capture.runtime_access import before_item, check_growth, getattr_
+from weft.capture.runtime_ambient import call_ambient
 from weft.capture.runtime_branch import is_staged
 from weft.capture.runtime_builtins import HANDLERS, handles, item
 from weft.capture.runtime_effects import check_repeatable, is_log
@@ -55,6 +55,9 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """``function(*args, **kwargs)``."""
     if thread.capture is None:
         return function(*args, **kwargs)
+    found = call_ambient(function, args, kwargs)
+    if found is not MISSING:
+        return found
     if isinstance(function, _BUILTIN):
         return _call_builtin(function, args, kwargs)
     if isinstance(function, np.ufunc) or getattr(function, "__module__", None) == "numpy":
@@ -72,11 +75,18 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if converted is None:
         _note_lists(args)
         check_repeatable(function, args, kwargs)
-        owner = os.environ if function is os.getenv else getattr(function, "__self__", None)
+        owner = getattr(function, "__self__", None)
+        if isinstance(function, _FUNCTIONS) and not is_library(_code_file(function)):
+            enter(function, None)
         if not is_log(function):
             note_whole((args, tuple(kwargs.values()), owner))
         return function(*args, **kwargs)
     return _call_converted(function, converted, args, kwargs)
+
+
+def _code_file(function: Any) -> str:
+    code = getattr(function, "__code__", None)
+    return "" if code is None else code.co_filename
 
 
 def _looked_at(x: Any) -> Any:

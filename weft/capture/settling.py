@@ -21,7 +21,7 @@ MOST_SETTLED = 8  # values of one version
 
 
 def settled(program: Program, error: TraceGuardError) -> Program | None:
-    """A program whose guards expect the answers of the first run; None where more than rounding is behind it."""
+    """A program whose guards expect the answers of the first run; None if more than rounding is in them."""
     if error.answers is None or not _is_near(*error.answers):
         return None
     was, now = error.answers

@@ -8,6 +8,7 @@ their data and gradient, are in ``weft.transform.slots``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from weft.tensor.generator import generator_outside
@@ -203,6 +204,31 @@ def result_slot(function: Callable[[], Any]) -> Reading:
     """What a function of no arguments gives."""
     words = "a value read by weft.jit.dynamic"
     return Reading(("result", id(function)), words, "{0}()", lambda f: f(), function)
+
+
+def module_slot(module: Any, names: tuple[str, ...]) -> Reading:
+    """Functions and values of a module: all are looked up at once, which costs next to nothing."""
+    words, scope = f"what {module.__name__} has under {', '.join(names)}", vars(module)
+    if len(names) == 1:
+        read = lambda s, name, _: (s[name],)  # noqa: E731 - what the template says
+        return Reading(("module", id(module)), words, "{0}[{1}]", read, scope, names[0], names)
+    read = lambda s, pick, _: pick(s)  # noqa: E731 - what the template says
+    return Reading(("module", id(module)), words, "{1}({0})", read, scope, itemgetter(*names), names)
+
+
+def context_slot(variable: Any, default: tuple[Any, ...]) -> Reading:
+    """What a context variable holds."""
+    words = f"the context variable {variable.name!r}"
+    key = ("context", id(variable), *map(id, default))
+    return Reading(key, words, "{0}.get(*{1})", lambda v, d: v.get(*d), variable, default)
+
+
+def cached_slot(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reading:
+    """What a function with a cache gives for plain arguments."""
+    words = f"the cached result of {function.__name__}"
+    key = ("cached", id(function), args, tuple(kwargs.items()))
+    read = lambda f, a, k: f(*a, **k)  # noqa: E731 - what the template says
+    return Reading(key, words, "{0}(*{1}, **{2})", read, function, args, kwargs)
 
 
 def current_slot(generator: Any) -> Reading:
