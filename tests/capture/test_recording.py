@@ -5,15 +5,14 @@ A change in place while nothing records changes values only: the tensor keeps it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import weft
+from tests.capture.recording_steps import Step, run_steps
 
 T = weft.tensor
-Step = Callable[[Any, Any, Any], Any]
 
 
 def enable_in_branch(w: Any, c: Any, x: Any) -> Any:
@@ -287,36 +286,12 @@ STEPS: list[Step] = [
     inner_branch_iadd,
     detached_beside,
 ]
-CALLS = [(1.0, 2.0), (-1.0, 2.0), (1.0, 0.5), (-2.0, 3.0)]
-
-
-def _run(step: Step, compiled: str) -> list[Any]:
-    w = T(2.0, requires_grad=True)
-
-    def whole(c: Any, x: Any) -> Any:
-        y = step(w, c, x)
-        (y + w).backward()
-        return y.detach()
-
-    inner = weft.compile(step) if compiled == "forward" else step
-
-    def outside(c: Any, x: Any) -> Any:
-        y = inner(w, c, x)
-        (y + w).backward()
-        return y.detach()
-
-    run = weft.compile(whole) if compiled == "step" else outside
-    found = []
-    for c, x in CALLS:
-        y = run(T(c), T(x))
-        found += [y.item(), w.item(), None if w.grad is None else w.grad.item()]
-    return found
 
 
 @pytest.mark.parametrize("compiled", ["forward", "step"])
 @pytest.mark.parametrize("step", STEPS, ids=lambda s: s.__name__)
 def test_gradients_go_as_in_eager_code(step: Step, compiled: str) -> None:
-    assert _run(step, compiled) == pytest.approx(_run(step, ""), rel=1e-5)
+    assert run_steps(step, compiled) == pytest.approx(run_steps(step, ""), rel=1e-5)
 
 
 def test_setting_recording_in_a_branch_is_refused() -> None:
@@ -328,4 +303,15 @@ def test_setting_recording_in_a_branch_is_refused() -> None:
     with pytest.raises(weft.errors.CaptureError, match="must leave recording as it was") as found:
         weft.compile(f)(T(1.0))
     assert "test_recording.py" in str(found.value)
+    assert weft.is_grad_enabled()
+
+
+@pytest.mark.parametrize("capture", ["source", "trace"])
+def test_leaving_recording_off_is_refused(capture: str) -> None:
+    def f(x: Any) -> Any:
+        weft.set_grad_enabled(False)
+        return x * 2
+
+    with pytest.raises(weft.errors.CaptureError, match="must leave recording as it was"):
+        weft.compile(f, capture=capture)(T(1.0))
     assert weft.is_grad_enabled()

@@ -36,6 +36,7 @@ from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
+from weft.transform.control.regions import check_recording
 from weft.transform.slots import DataSlot
 from weft.transform.twins import check_doubt
 
@@ -102,7 +103,11 @@ def record(
     """Run a function in a root, and make a program of what it did, with its gradients if wanted."""
     if isinstance(function, FunctionType) and convert(function) is None:
         root.unknown_hint = _NO_SOURCE
-    returned = _describe_result(root, call(function, args, kwargs))
+    recording = thread.recording
+    result = call(function, args, kwargs)
+    check_recording(recording, "a captured function")
+    returned = _describe_result(root, result)
+    del result
     changes = _take_changes(root)
     with not_casting():
         backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None

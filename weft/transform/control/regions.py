@@ -78,7 +78,7 @@ def trace_region(
             put_content(slot, capture.input(t, name))
         recording = thread.recording
         results = list(function(given))
-        _check_recording(recording)
+        check_recording(recording, "a branch or loop of a graph")
         _check_hooks(capture, results)
         outputs = [capture.result_of(t) for t in results]
         constant = [is_cut(t) for t in results]
@@ -107,13 +107,13 @@ def _refuse_draw(key: Tensor) -> Tensor:
     )
 
 
-def _check_recording(before: bool) -> None:
-    """Raise if a region left recording turned on or off: the code after it would depend on the way."""
+def check_recording(before: bool, what: str) -> None:
+    """Raise if captured code left recording turned on or off: a run of the graph would not."""
     if thread.recording is not before:
         set_recording(before)
         raise CaptureError(
             "set_grad_enabled",
-            "a branch or loop of a graph must leave recording as it was, got a call that sets it there",
+            f"{what} must leave recording as it was, got a call that sets it there",
             hint="write `with weft.set_grad_enabled(...):` around what it is for",
         )
 
