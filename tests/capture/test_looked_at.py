@@ -92,3 +92,14 @@ def test_gradients_flow_through_a_version_that_was_settled() -> None:
         g(w, x).backward()
         found.append(w.grad.numpy())
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+def test_a_trace_serves_the_call_that_was_traced(f: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(5).astype(np.float32) for _ in range(3)]
+    traced = weft.jit.trace(f, *map(weft.tensor, arrays))
+    for _ in range(2):
+        ours, theirs = ([weft.tensor(x) for x in arrays] for _ in range(2))
+        np.testing.assert_allclose(traced(*ours).numpy(), f(*theirs).numpy(), rtol=1e-4, atol=1e-5)
+        assert ours[0].tolist() == theirs[0].tolist()

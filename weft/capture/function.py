@@ -265,6 +265,8 @@ class GraphFunction(Generic[P, R]):
         """A new version, for a call; all its sizes are fixed, or those that varied have names."""
         with collector_paused():
             version = self._captured(arguments, own, key, fixed)
+        if not self._grows and not arguments.traced:
+            version.settle_on(arguments.tensors)
         self._keep(version, arguments)
         return version
 

@@ -51,3 +51,11 @@ def _expecting(graph: Graph, was: Any, now: Any) -> Graph:
         if value in expected and array.dtype == was.dtype and array.tobytes() == was.tobytes()
     }
     return graph.replace(constants={**graph.constants, **found})
+
+
+def looks_at_floats(graph: Graph) -> bool:
+    """Whether a graph has guards of floats, and no effect but guards, so that a run can settle them."""
+    guards = [node for node in graph.nodes if node.op is guard]
+    if any(node.op.effect and node.op is not guard for node in graph.walk()):
+        return False
+    return any(n.attrs["asked"] == "value" and n.inputs[1].type.dtype.kind in "fc" for n in guards)

@@ -11,13 +11,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.capture.aliases import Aliases
 from weft.capture.entry import Entry, compile_entry, no_entry
 from weft.capture.guards import Check, compile_check
 from weft.capture.program import Program
 from weft.capture.replaying import input_tensors, replay_program
 from weft.capture.running import Calls, Run, compile_run
-from weft.capture.settling import settled
+from weft.capture.settling import MOST_SETTLED, looks_at_floats, settled
 from weft.capture.sources import Fixed
 from weft.errors import TraceGuardError
 from weft.ir.graph import Graph
@@ -93,6 +95,19 @@ class Version:
         if program is not None:
             self._begin(program)
         return program is not None
+
+    def settle_on(self, tensors: Sequence[Any]) -> None:
+        """Settle all guards on the tensors of the captured call, by a run that changes nothing."""
+        if not looks_at_floats(self.graph):
+            return
+        for _ in range(MOST_SETTLED):
+            try:
+                self.run([np.array(t._data) for t in input_tensors(self.program, tensors)])
+            except TraceGuardError as error:
+                if not self.settle(error):
+                    return
+            else:
+                return
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """Run on the tensors among the arguments."""
