@@ -163,4 +163,5 @@ def test_sparse_tensors_are_used_and_returned() -> None:
     x = weft.ones(3, 2)
     assert weft.compile(lambda x: sparse @ x)(x).tolist() == [[2.0, 2.0]] * 3
     assert weft.compile(lambda s, x: s @ x)(sparse, x).tolist() == [[2.0, 2.0]] * 3
-    assert weft.compile(lambda x: sparse * 2)(x).to_dense().tolist() == (sparse * 2).to_dense().tolist()
+    doubled: Any = weft.compile(lambda x: sparse + sparse)(x)
+    assert doubled.to_dense().tolist() == (weft.eye(3) * 4.0).tolist()
