@@ -283,8 +283,9 @@ def _condition(guard: Guard, names: Names) -> str:
     if type(value) is tuple and not value and isinstance(slot, Reading) and (empty := slot.empty_code(names)):
         return empty
     if isinstance(value, Members):
-        one = len(value.values) == 1
-        return f"{code} is {names(value.values[0])}" if one else f"{code} == {names(value.values)}"
+        scope, listed = slot.parts
+        rows = [f"[{n!r}] is {names(x)}" for n, x in zip(listed, value.values, strict=True)]
+        return f"(d := {names(scope)})" + " and d".join(rows)
     if isinstance(value, Like):
         return f"fits({code}, {names(value.shape)}, {names(value.dtype)}, {value.requires_grad})"
     if isinstance(value, MethodType | BuiltinMethodType) and isinstance(slot, AttrSlot):

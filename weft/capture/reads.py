@@ -74,7 +74,7 @@ class Reads:
         if isinstance(value, types.ModuleType) or vars(module).get(name, MISSING) is not value:
             return
         known = self.guards.get(("module", id(module)))
-        held = {} if known is None else dict(zip(known.slot.parts[2], known.expected.values, strict=True))
+        held = {} if known is None else dict(zip(known.slot.parts[1], known.expected.values, strict=True))
         if name not in held:
             names = (*held, name)
             self.guards.put(module_slot(module, names), Members((*held.values(), value)))

@@ -8,7 +8,6 @@ their data and gradient, are in ``weft.transform.slots``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import itemgetter
 from typing import Any
 
 from weft.tensor.generator import generator_outside
@@ -207,13 +206,10 @@ def result_slot(function: Callable[[], Any]) -> Reading:
 
 
 def module_slot(module: Any, names: tuple[str, ...]) -> Reading:
-    """Functions and values of a module: all are looked up at once, which costs next to nothing."""
-    words, scope = f"what {module.__name__} has under {', '.join(names)}", vars(module)
-    if len(names) == 1:
-        read = lambda s, name, _: (s[name],)  # noqa: E731 - what the template says
-        return Reading(("module", id(module)), words, "{0}[{1}]", read, scope, names[0], names)
-    read = lambda s, pick, _: pick(s)  # noqa: E731 - what the template says
-    return Reading(("module", id(module)), words, "{1}({0})", read, scope, itemgetter(*names), names)
+    """Functions and values of a module, of which a guard expects ``Members``."""
+    words = f"what {module.__name__} has under {', '.join(names)}"
+    read = lambda scope, names: tuple(scope[n] for n in names)  # noqa: E731 - what the template says
+    return Reading(("module", id(module)), words, "[{0}[n] for n in {1}]", read, vars(module), names)
 
 
 def context_slot(variable: Any, default: tuple[Any, ...]) -> Reading:

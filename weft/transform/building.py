@@ -181,8 +181,7 @@ class Capture:
         data = tensor._data
         key = (id(data), id(tensor._node))
         if key in self._imports:
-            known: Value = self._imports[key][2]
-            return known
+            return self._imports[key][2]  # type: ignore[no-any-return]
         if self.parent is not None and type(data) is Captured and data.level < self.parent.level:
             tensor = wrap(self.parent.as_captured(tensor), tensor._node)
         value = Value(TensorType(data.shape, data.dtype), name_of(tensor))
