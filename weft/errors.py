@@ -408,4 +408,9 @@ class TraceGuardError(CaptureError):
     >>> f(-weft.ones(2))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     weft.errors.TraceGuardError: trace: ...
+
+    Attributes:
+        answers: the elements that were traced and those of the call, where elements were asked for.
     """
+
+    answers: tuple[Any, Any] | None = None

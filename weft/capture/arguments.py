@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.concrete import is_concrete
-from weft.base.trees import Structure, tree_flatten, tree_unflatten
+from weft.base.trees import Structure, register_tree, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError
 from weft.ops.op import Container
 from weft.tensor.convert import from_ndarray
@@ -54,8 +54,9 @@ class Arguments(NamedTuple):
 def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Take the arguments of a call apart."""
     leaves, structure = tree_flatten((args, kwargs), is_leaf=is_container)
-    converted = any(type(x) is np.ndarray for x in leaves)
+    converted = any(type(x) is np.ndarray or isinstance(x, Container) for x in leaves)
     if converted:
+        leaves, structure = tree_flatten(taken_apart((args, kwargs)))
         leaves = [
             wrap(from_ndarray("compile", x, None, None)) if type(x) is np.ndarray else x for x in leaves
         ]
@@ -76,8 +77,33 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
 
 
 def is_container(x: Any) -> bool:
-    """Whether something is a sparse or ragged tensor, which is no tree."""
+    """Whether something is a sparse or ragged tensor."""
     return isinstance(x, Container)
+
+
+class Parts:
+    """A sparse or ragged tensor as a tree of the tensors that it is made of; it is rebuilt as what it was."""
+
+    __slots__ = ("container",)
+
+    def __init__(self, container: Any) -> None:
+        self.container = container
+
+
+def _flatten_parts(parts: Parts) -> tuple[tuple[Any, ...], Any]:
+    tensors, rest = parts.container.parts()
+    return tensors, (type(parts.container), rest)
+
+
+register_tree(Parts, _flatten_parts, lambda aux, tensors: aux[0].from_parts(tuple(tensors), aux[1]))
+
+
+def taken_apart(tree: Any) -> Any:
+    """A tree in which sparse and ragged tensors are trees of their parts."""
+    leaves, structure = tree_flatten(tree, is_leaf=is_container)
+    if not any(isinstance(x, Container) for x in leaves):
+        return tree
+    return tree_unflatten(structure, [Parts(x) if isinstance(x, Container) else x for x in leaves])
 
 
 class TensorKey(NamedTuple):
@@ -166,7 +192,7 @@ def leaf_names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[s
     named = [(name, value) for name, value in bound_names(function, args, kwargs)]
     out: list[str] = []
     for name, value in named:
-        out += [name + readable(path) for path in tree_flatten(value, is_leaf=is_container)[1].paths()]
+        out += [name + readable(path) for path in tree_flatten(taken_apart(value))[1].paths()]
     return out
 
 

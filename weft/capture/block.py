@@ -22,6 +22,7 @@ from weft.ir.graph import Graph, Value
 from weft.ir.labels import LABEL
 from weft.ir.location import Location
 from weft.ir.types import TensorType
+from weft.tensor.generator import CURRENT, generator_outside
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.node import Leaf, make_node
 from weft.tensor.rules import Backward
@@ -61,8 +62,16 @@ class Static(Capture):
 
     # Random numbers: the state of a generator is an input, and each run that draws from it changes it
 
+    def _same_generator(self, generator: Any) -> Any:
+        """What stands for a generator: the current one is the one that a run finds."""
+        return CURRENT if generator is generator_outside() else generator
+
+    def begin_generator(self, generator: Any, state: Any) -> None:
+        """Note a generator that the block makes: it is one of outside, whose state each run changes."""
+
     state_of = Root.state_of
     set_state = Root.set_state
+    _put_state = Root._put_state
     draw_key = Root.draw_key
 
     def placeholder(self, type: TensorType, name: str) -> Tensor:

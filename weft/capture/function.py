@@ -36,6 +36,7 @@ from weft.capture.floats import as_inputs, changed_floats, relies_on_floats
 from weft.capture.reasons import describe_growth, other_call
 from weft.capture.record import call, capture_call, enter
 from weft.capture.root import lock
+from weft.capture.settling import MOST_SETTLED
 from weft.capture.sizes import Shape, Varying, has_names, named_key, open_key
 from weft.capture.version import Build, Version, run_graph
 from weft.capture.versions import Versions
@@ -144,7 +145,7 @@ class GraphFunction(Generic[P, R]):
                     found = self._capture_inputs(arguments, key, fixed)
                     found = found or self._capture_values(args, kwargs, fixed)
             if found is not None:
-                return _run(found[1], found[0])
+                return _first_run(found[1], found[0])
         return self._call(args, kwargs, failed)  # another thread captured meanwhile, this very call perhaps
 
     def _failed(self, failed: Failures, version: Version, error: Exception) -> Failures:
@@ -264,6 +265,8 @@ class GraphFunction(Generic[P, R]):
         """A new version, for a call; all its sizes are fixed, or those that varied have names."""
         with collector_paused():
             version = self._captured(arguments, own, key, fixed)
+        if not self._grows and not arguments.traced:
+            version.settle_on(arguments.tensors)
         self._keep(version, arguments)
         return version
 
@@ -478,6 +481,17 @@ def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         with lock:
             return flatten(args, kwargs)
     return arguments
+
+
+def _first_run(version: Version, arguments: Arguments) -> Any:
+    """Run a new version on the call that it was captured for."""
+    for _ in range(MOST_SETTLED):
+        try:
+            return _run(version, arguments)
+        except TraceGuardError as error:
+            if not version.settle(error):
+                raise
+    return _run(version, arguments)
 
 
 def _run(version: Version, arguments: Arguments) -> Any:

@@ -46,6 +46,12 @@ class Like(NamedTuple):
         return cls(tensor.shape, tensor.dtype, tensor._node is not None)
 
 
+class Members(NamedTuple):
+    """Objects, all of which must be what they were."""
+
+    values: tuple[Any, ...]
+
+
 class StandIn:
     """Takes the place of a tensor that was an argument, in the guards of the version that its call made."""
 
@@ -138,8 +144,12 @@ class Guards:
     def add(self, slot: Any, value: Any) -> None:
         """Rely on what a slot holds; the first value counts."""
         if slot.key not in self._guards:
-            expected = ArrayCopy(value) if type(value) is np.ndarray else value
-            self._guards[slot.key] = Guard(slot, expected)
+            self.put(slot, value)
+
+    def put(self, slot: Any, value: Any) -> None:
+        """Rely on what a slot holds from now on."""
+        expected = ArrayCopy(value) if type(value) is np.ndarray else value
+        self._guards[slot.key] = Guard(slot, expected)
 
     def __contains__(self, key: tuple[Any, ...]) -> bool:
         return key in self._guards
@@ -272,6 +282,10 @@ def _condition(guard: Guard, names: Names) -> str:
     code = slot.code(names)
     if type(value) is tuple and not value and isinstance(slot, Reading) and (empty := slot.empty_code(names)):
         return empty
+    if isinstance(value, Members):
+        scope, listed = slot.parts
+        rows = [f"[{n!r}] is {names(x)}" for n, x in zip(listed, value.values, strict=True)]
+        return f"(d := {names(scope)})" + " and d".join(rows)
     if isinstance(value, Like):
         return f"fits({code}, {names(value.shape)}, {names(value.dtype)}, {value.requires_grad})"
     if isinstance(value, MethodType | BuiltinMethodType) and isinstance(slot, AttrSlot):

@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from weft.capture.arguments import readable
-from weft.capture.guards import Guards
+from weft.capture.guards import Guards, Members
 from weft.capture.slots import (
     MISSING,
     AttrSlot,
@@ -21,6 +21,7 @@ from weft.capture.slots import (
     contents_slot,
     length_slot,
     member_slot,
+    module_slot,
     result_slot,
 )
 from weft.ops.op import TensorLike
@@ -58,12 +59,25 @@ class Reads:
 
     def read_attr(self, obj: Any, name: str, value: Any) -> None:
         """Note that an attribute was read."""
-        if isinstance(obj, TensorLike | tuple) or _is_trusted(obj):
-            return  # it cannot change, or is not expected to
+        if isinstance(obj, TensorLike | tuple):
+            return  # it cannot change
+        if _is_trusted(obj):
+            self._read_module(obj, name, value)
+            return
         if value is not MISSING and isinstance(getattr(type(obj), name, None), property):
             return  # what its function reads is noted
         self._name(value, obj, name)
         self._read(AttrSlot(obj, name), obj, value)
+
+    def _read_module(self, module: Any, name: str, value: Any) -> None:
+        """Note that something of a module of weft or of a library was read: somebody may replace it."""
+        if isinstance(value, types.ModuleType) or vars(module).get(name, MISSING) is not value:
+            return
+        known = self.guards.get(("module", id(module)))
+        held = {} if known is None else dict(zip(known.slot.parts[1], known.expected.values, strict=True))
+        if name not in held:
+            names = (*held, name)
+            self.guards.put(module_slot(module, names), Members((*held.values(), value)))
 
     def read_item(self, container: Any, index: Any, value: Any) -> None:
         """Note that an item of a list or a dict was read."""
@@ -85,6 +99,10 @@ class Reads:
         if id(cell) in self.cells:
             self.name_outside(value, name)
             self._read(CellSlot(cell, name), cell, value)
+
+    def read_slot(self, slot: Any, value: Any) -> None:
+        """Note what a slot holds that each call is to look at again."""
+        self._read(slot, slot.owner, value)
 
     def read_call(self, function: Any, value: Any) -> None:
         """Note that a function which each call is to ask again gave a value."""

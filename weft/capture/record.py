@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.base.trees import tree_flatten
 from weft.capture.aliases import describe_tensor
-from weft.capture.arguments import Arguments, containers, is_container, leaf_names, rebuild
+from weft.capture.arguments import Arguments, containers, leaf_names, rebuild, taken_apart
 from weft.capture.convert import convert
 from weft.capture.described import Backward, Change, LeafOut, TreeOut, is_freed
 from weft.capture.ending import Ending
@@ -35,6 +35,7 @@ from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
+from weft.transform.control.regions import check_recording
 from weft.transform.slots import DataSlot
 from weft.transform.twins import check_doubt
 
@@ -102,7 +103,11 @@ def record(
     """Run a function in a root, and make a program of what it did, with its gradients if wanted."""
     if isinstance(function, FunctionType) and convert(function) is None:
         root.unknown_hint = _NO_SOURCE
-    returned = _describe_result(root, call(function, args, kwargs))
+    recording = thread.recording
+    result = call(function, args, kwargs)
+    check_recording(recording, "a captured function")
+    returned = _describe_result(root, result)
+    del result
     changes = _take_changes(root)
     with not_casting():
         backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
@@ -128,9 +133,9 @@ def _describe_result(root: Root, tree: Any) -> TreeOut:
     outside = root.notes.get("outside", {})
 
     def is_leaf(x: Any) -> bool:
-        return is_container(x) or (id(x) in outside and id(x) not in root.containers)
+        return id(x) in outside and id(x) not in root.containers
 
-    leaves, structure = tree_flatten(tree, is_leaf=is_leaf)
+    leaves, structure = tree_flatten(taken_apart(tree), is_leaf=is_leaf)
     for leaf in leaves:
         _check_result(root, leaf)
         if id(leaf) in root.doubts:
@@ -167,7 +172,7 @@ def _check_keys(root: Root, container: Any) -> None:
 
 
 def _describe(root: Root, tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
-    leaves, structure = tree_flatten(tree, is_leaf=is_container)
+    leaves, structure = tree_flatten(taken_apart(tree))
     return TreeOut(structure, [_describe_leaf(root, leaf, value_of) for leaf in leaves])
 
 
@@ -176,9 +181,6 @@ def _describe_leaf(root: Root, leaf: Any, value_of: Callable[[Tensor], Value]) -
         return describe_tensor(leaf, value_of, root.is_outside)
     if isinstance(leaf, Number):
         return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
-    if is_container(leaf):
-        hint = "return its parts, or make it dense"
-        raise CaptureError("capture", f"results must be dense tensors, got {type(leaf).__name__}", hint=hint)
     if type(leaf) is Undefined:
         raise leaf.error()
     return LeafOut(plain=resolve_text(leaf) if type(leaf) is str else leaf)

@@ -20,7 +20,7 @@ import numpy as np
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import uint64
 from weft.capture.reads import Reads
-from weft.capture.slots import GeneratorSlot
+from weft.capture.slots import GeneratorSlot, current_slot
 from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.interpret import interpret
@@ -30,6 +30,7 @@ from weft.ops.compare import bitwise_or
 from weft.ops.guard import expected_array, guard
 from weft.tensor.alias import catch_up, is_aliased, members, root_of
 from weft.tensor.dispatch import captured_constant
+from weft.tensor.generator import CURRENT
 from weft.tensor.mode import running_levels
 from weft.tensor.node import Node as TapeNode
 from weft.tensor.node import Output, make_node
@@ -198,6 +199,7 @@ class Root(Reads, Capture):
 
     def state_of(self, generator: Any) -> Any:
         """The tensor that stands for the state of a generator."""
+        generator = self._same_generator(generator)
         if generator not in self.states:
             value = Value(TensorType((2,), uint64), "rng")
             self.draws.append(Draw(generator, value))
@@ -206,9 +208,26 @@ class Root(Reads, Capture):
 
     def set_state(self, generator: Any, state: Any) -> None:
         """Let a generator go on from a state."""
+        self.state_of(generator)  # a region that only sets it hands on what it was on the other way
+        self._put_state(self._same_generator(generator), state)
+
+    def begin_generator(self, generator: Any, state: Any) -> None:
+        """Note a generator that captured code makes, which each call makes anew."""
+        self.made_inside(generator)
+        self._put_state(generator, state)
+
+    def _put_state(self, generator: Any, state: Any) -> None:
         slot = GeneratorSlot(generator, self.states)
         self.current().before_write(slot)
         slot.put(state)
+
+    def _same_generator(self, generator: Any) -> Any:
+        """What stands for a generator: where the code names the one that is current, these two are one."""
+        if generator is CURRENT or generator in self.states or id(generator) in self.guards.inside:
+            return generator
+        slot = current_slot(generator)
+        self._read(slot, generator, slot.get())
+        return CURRENT if slot.get() else generator
 
     def draw_key(self, generator: Any) -> Any:
         """The key of the next draw from a generator, which then is one draw further."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import builtins
 import operator
+import os
 from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any
 
 from weft.capture.convert_source import is_library
 from weft.capture.number import Number
+from weft.capture.runtime_ambient import note_environment
+from weft.capture.runtime_effects import changing_environment
 from weft.capture.runtime_keys import pick, read_tensor, write_tensor
 from weft.capture.runtime_lists import GraphList
 from weft.capture.runtime_places import (
@@ -146,6 +149,9 @@ def getitem(obj: Any, key: Any) -> Any:
         key = resolve_text(key)
     if isinstance(obj, list | dict | tuple):
         return _read_item(obj, key)
+    if obj is os.environ:
+        note_environment(key)
+        return obj[key]
     method = builtins.getattr(type(obj), "__getitem__", None)
     if isinstance(method, FunctionType):
         return call_user(method, whole(obj) if is_library(method.__code__.co_filename) else obj, key)
@@ -186,6 +192,8 @@ def setitem(obj: Any, key: Any, value: Any) -> None:
             key = key.value()
         elif isinstance(key, str):
             key = resolve_text(key)
+        if obj is os.environ:
+            raise changing_environment("os.environ")
         if not (isinstance(obj, dict | list) and ItemSlot(obj, key).get() is value):
             before_item(obj, key)
         obj[key] = value
@@ -197,6 +205,8 @@ def delitem(obj: Any, key: Any) -> None:
         if isinstance(obj, dict):
             note_member(obj, key)
         before_item(obj, key)
+    if thread.capture is not None and obj is os.environ:
+        raise changing_environment("os.environ")
     del obj[key]
 
 

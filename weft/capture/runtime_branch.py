@@ -7,12 +7,14 @@ tensor of a capture, both sides go into the graph and the run decides.
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from weft.base.sizes import Size
 from weft.capture.number import KINDS, Number
+from weft.capture.runtime_ambient import note_environment
 from weft.capture.runtime_meet import Statement, as_predicate, meet
 from weft.capture.runtime_places import CONTAINERS, note_read
 from weft.capture.runtime_text import text_attributes
@@ -175,6 +177,9 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 def _is_in(x: Any, container: Any) -> Any:
     """``x in container``, which is guarded where the container is from outside."""
     capture = thread.capture
+    if capture is not None and container is os.environ:
+        note_environment(x)
+        return x in container
     if capture is None or not isinstance(container, CONTAINERS):
         return x in whole(container)
     found = x in container

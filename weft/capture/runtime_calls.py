@@ -7,10 +7,11 @@ that are handed to weft (``weft.vmap(f)``, ``weft.cond(p, f, g)``) are converted
 from __future__ import annotations
 
 import functools
-import os
 import types
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from weft.base.dtypes import result_dtype
 from weft.base.sizes import is_known
@@ -19,6 +20,7 @@ from weft.capture.convert import convert, is_converted
 from weft.capture.convert_source import is_library
 from weft.capture.number import Number, is_number, number_of
 from weft.capture.runtime_access import before_item, check_growth, getattr_
+from weft.capture.runtime_ambient import call_ambient
 from weft.capture.runtime_branch import is_staged
 from weft.capture.runtime_builtins import HANDLERS, handles, item
 from weft.capture.runtime_effects import check_repeatable, is_log
@@ -53,8 +55,13 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """``function(*args, **kwargs)``."""
     if thread.capture is None:
         return function(*args, **kwargs)
+    found = call_ambient(function, args, kwargs)
+    if found is not MISSING:
+        return found
     if isinstance(function, _BUILTIN):
         return _call_builtin(function, args, kwargs)
+    if isinstance(function, np.ufunc) or getattr(function, "__module__", None) == "numpy":
+        args, kwargs = tuple(map(_looked_at, args)), {k: _looked_at(x) for k, x in kwargs.items()}
     if isinstance(function, types.MethodType) and isinstance(function.__self__, CONTAINERS):
         return call_method(function.__self__, function.__name__, *args, **kwargs)
     if _is_weft(function):
@@ -68,11 +75,23 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if converted is None:
         _note_lists(args)
         check_repeatable(function, args, kwargs)
-        owner = os.environ if function is os.getenv else getattr(function, "__self__", None)
+        owner = getattr(function, "__self__", None)
+        if isinstance(function, _FUNCTIONS) and not is_library(_code_file(function)):
+            enter(function, None)
         if not is_log(function):
-            note_whole((args, kwargs, owner))
+            note_whole((args, tuple(kwargs.values()), owner))
         return function(*args, **kwargs)
     return _call_converted(function, converted, args, kwargs)
+
+
+def _code_file(function: Any) -> str:
+    code = getattr(function, "__code__", None)
+    return "" if code is None else code.co_filename
+
+
+def _looked_at(x: Any) -> Any:
+    """A number that only a run tells as NumPy gets it: it is looked at, which leaves a guard."""
+    return x.kind(x) if isinstance(x, Number) else x
 
 
 def _note_lists(args: tuple[Any, ...]) -> None:
@@ -113,7 +132,7 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         for x in args:
             items(x)
     elif function not in _QUIET and (function in HANDLERS or not _is_user_class(function)):
-        note_whole((args, kwargs, getattr(function, "__self__", None)))
+        note_whole((args, tuple(kwargs.values()), getattr(function, "__self__", None)))
 
 
 def _is_user_class(function: Any) -> bool:
@@ -200,7 +219,7 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         found = stacked(args[0])
         if found is not None:
             return _stack_again(function, name, found, args[1:], kwargs)
-    note_whole((args, kwargs), objects=False)
+    note_whole((args, tuple(kwargs.values())), objects=False)
     given = [_argument(x, name) for x in args]
     return function(*given, **{k: _argument(x, name) for k, x in kwargs.items()})
 

@@ -10,10 +10,14 @@ import array
 import builtins
 import collections
 import io
+import os
 import warnings
+from contextvars import ContextVar
+from types import CodeType
 from typing import Any
 
 from weft import errors
+from weft.capture.convert_source import is_library
 from weft.capture.runtime_places import is_made_inside
 from weft.errors import CaptureError
 
@@ -27,7 +31,11 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     """Raise or warn where a call would do or give something else at each call of the captured function."""
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__name__", type(function).__name__)
-    module = _module(type(owner)) if _is_object(owner) else _module(function)
+    module = _module_of_call(function)
+    if (owner is os.environ and name in _ENVIRON_CHANGES) or any(function is f for f in _ENVIRON_FUNCTIONS):
+        raise changing_environment(name)
+    if isinstance(owner, ContextVar) and name in ("set", "reset"):
+        raise _growing(name, owner)
     if _is_of(module, _RANDOM) and name not in _QUIET and not is_made_inside(owner):
         raise _changing(name, "use weft.rand, weft.randn or another random function of weft")
     if function is builtins.input:
@@ -40,10 +48,51 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         _warn(name, "reads a clock")
     elif isinstance(owner, io.IOBase) and name in _WRITES:
         _warn("file.write", "writes to a file")
-    elif function is builtins.open and _is_to_write(args, kwargs):
-        _warn("open", "opens a file to write")
+    elif any(function is f for f in _OPENS):
+        _warn("open", "opens a file to write" if _is_to_write(args, kwargs) else "reads a file")
+    elif _is_of(module, _FILES) and name in _LOOKS:
+        _warn(name, "looks at files")
+    elif _uses_eval(function):
+        _warn("eval", "runs code that it makes itself, which is not captured: what that reads is taken once")
 
 
+def _module_of_call(function: Any) -> str:
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type):
+        return _module(owner)
+    return _module(type(owner)) if _is_object(owner) else _module(function)
+
+
+def _uses_eval(function: Any) -> bool:
+    """Whether a function of the user runs code that it makes itself."""
+    if function is eval or function is exec:
+        return True
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or is_library(code.co_filename):
+        return False
+    return "eval" in code.co_names or "exec" in code.co_names
+
+
+def changing_environment(name: str) -> CaptureError:
+    """The error where captured code changes the environment of the process."""
+    return CaptureError(
+        name,
+        "captured code must not change os.environ, which only the capture would do, not each call",
+        hint="set it before the call",
+    )
+
+
+_OPENS = (builtins.open, os.open)
+_FILES = ("os", "posix", "nt", "posixpath", "ntpath", "genericpath", "pathlib", "numpy", "glob")
+_LOOKS = frozenset(
+    {
+        *("read_text", "read_bytes", "listdir", "scandir", "getcwd", "exists", "isfile", "isdir", "getsize"),
+        *("getmtime", "stat", "iterdir", "is_file", "is_dir", "glob", "rglob", "walk"),
+        *("load", "loadtxt", "genfromtxt", "fromfile", "memmap"),
+    }
+)
+_ENVIRON_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault", "__setitem__"})
+_ENVIRON_FUNCTIONS = (os.putenv, os.unsetenv)
 _QUIET = frozenset({"seed", "default_rng", "Random", "RandomState", "Generator", "getstate", "get_state"})
 _TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "time_ns", "now", "today", "utcnow"})
 
@@ -57,8 +106,7 @@ _CHANGES = frozenset(
 
 def is_log(function: Any) -> bool:
     """Whether a function writes to a log, so that what it reads is no part of the graph."""
-    owner = getattr(function, "__self__", None)
-    return _is_of(_module(type(owner)) if _is_object(owner) else _module(function), _LOGS)
+    return _is_of(_module_of_call(function), _LOGS)
 
 
 def _growing(name: str, owner: Any) -> CaptureError:

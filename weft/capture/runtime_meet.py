@@ -43,7 +43,7 @@ from weft.tensor.tensor import Tensor
 from weft.transform.building import Capture
 from weft.transform.captured import name_of
 from weft.transform.control.flat import run_cond
-from weft.transform.control.regions import Region
+from weft.transform.control.regions import Region, has_gradient
 from weft.transform.slots import DataSlot
 
 _OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
@@ -290,7 +290,7 @@ def _value_around(region: Region, tensor: Any) -> tuple[Value, bool]:
         return change.value, change.constant
     value = Value(type_of(tensor), name_of(tensor))
     region.imports.append((value, tensor))
-    return value, tensor._node is None
+    return value, not has_gradient(tensor)
 
 
 def _given(region: Region) -> list[tuple[Value, bool]]:

@@ -25,7 +25,7 @@ from weft.tensor.mode import call_user, thread
 _PLAIN = (TensorLike, Number, Size, np.ndarray, np.generic, np.dtype, type, types.ModuleType, BaseException)
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), range, slice, type(...)})
 _KNOWN = (list, tuple, dict, set)
-_OTHERS = (collections.deque, array.array, bytearray, Mapping)
+_OTHERS = (collections.deque, array.array, bytearray, memoryview, Mapping)
 _MOST = 10_000  # things that one use may look into: beyond it somebody hands a world to a function
 
 

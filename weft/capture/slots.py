@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from weft.tensor.generator import generator_outside
 from weft.transform.slots import Slot
 
 
@@ -156,6 +157,10 @@ class GeneratorSlot(PythonSlot):
         else:
             self.states[self.generator] = content
 
+    def is_new(self) -> bool:
+        """Whether the generator was made inside, and has no state here."""
+        return self.get() is MISSING
+
     def apply(self, content: Any) -> None:
         """Set the state of the generator itself."""
         self.generator._set_state_array(content._data)
@@ -198,6 +203,35 @@ def result_slot(function: Callable[[], Any]) -> Reading:
     """What a function of no arguments gives."""
     words = "a value read by weft.jit.dynamic"
     return Reading(("result", id(function)), words, "{0}()", lambda f: f(), function)
+
+
+def module_slot(module: Any, names: tuple[str, ...]) -> Reading:
+    """Functions and values of a module, of which a guard expects ``Members``."""
+    words = f"what {module.__name__} has under {', '.join(names)}"
+    read = lambda scope, names: tuple(scope[n] for n in names)  # noqa: E731 - what the template says
+    return Reading(("module", id(module)), words, "[{0}[n] for n in {1}]", read, vars(module), names)
+
+
+def context_slot(variable: Any, default: tuple[Any, ...]) -> Reading:
+    """What a context variable holds."""
+    words = f"the context variable {variable.name!r}"
+    key = ("context", id(variable), *map(id, default))
+    return Reading(key, words, "{0}.get(*{1})", lambda v, d: v.get(*d), variable, default)
+
+
+def cached_slot(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reading:
+    """What a function with a cache gives for plain arguments."""
+    words = f"the cached result of {function.__name__}"
+    key = ("cached", id(function), args, tuple(kwargs.items()))
+    read = lambda f, a, k: f(*a, **k)  # noqa: E731 - what the template says
+    return Reading(key, words, "{0}(*{1}, **{2})", read, function, args, kwargs)
+
+
+def current_slot(generator: Any) -> Reading:
+    """Whether a generator is the current one, which draws without one of their own use."""
+    words, template = "whether a random generator is the current one", "({1}() is {0})"
+    read = lambda g, now: now() is g  # noqa: E731 - what the template says
+    return Reading(("current", id(generator)), words, template, read, generator, generator_outside)
 
 
 def member_slot(container: Any, member: Any) -> Reading:

@@ -11,13 +11,17 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.capture.aliases import Aliases
 from weft.capture.entry import Entry, compile_entry, no_entry
 from weft.capture.guards import Check, compile_check
 from weft.capture.program import Program
 from weft.capture.replaying import input_tensors, replay_program
 from weft.capture.running import Calls, Run, compile_run
+from weft.capture.settling import MOST_SETTLED, looks_at_floats, settled
 from weft.capture.sources import Fixed
+from weft.errors import TraceGuardError
 from weft.ir.graph import Graph
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
@@ -50,11 +54,17 @@ class Version:
         *,
         is_open: bool = False,
     ) -> None:
-        self.program = program
-        self.graph = program.graph
         self.key = key
         self.names = names
         self.is_open = is_open
+        self._build = build
+        self._begin(program)
+
+    def _begin(self, program: Program) -> None:
+        """Make the functions of a program."""
+        build, key = self._build, self.key
+        self.program = program
+        self.graph = program.graph
         derivative = program.derivative
         self.run = build(program.graph if derivative is None else derivative.forward)
         self._gradient = None if derivative is None else _Gradient(program, build)
@@ -74,6 +84,30 @@ class Version:
         if self._fixed and not self._fixed.isdisjoint(map(id, tensors)):
             return False  # an argument that is also a tensor from outside: changes would not meet
         return self.check(tensors)
+
+    def settle(self, error: TraceGuardError) -> bool:
+        """Expect of a float that Python looked at what compiled code computes; whether that is all it takes.
+
+        Of the call that was captured, the two differ by rounding alone: kernels add in another order, and do
+        not round between a product and a sum.
+        """
+        program = settled(self.program, error)
+        if program is not None:
+            self._begin(program)
+        return program is not None
+
+    def settle_on(self, tensors: Sequence[Any]) -> None:
+        """Settle all guards on the tensors of the captured call, by a run that changes nothing."""
+        if not looks_at_floats(self.graph):
+            return
+        for _ in range(MOST_SETTLED):
+            try:
+                self.run([np.array(t._data) for t in input_tensors(self.program, tensors)])
+            except TraceGuardError as error:
+                if not self.settle(error):
+                    return
+            else:
+                return
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """Run on the tensors among the arguments."""

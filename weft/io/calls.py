@@ -26,7 +26,7 @@ from weft.passes.pipeline import optimize
 from weft.tensor.convert import from_ndarray
 from weft.tensor.creation import asarray
 from weft.tensor.dispatch import recording
-from weft.tensor.generator import Generator, default_generator
+from weft.tensor.generator import CURRENT, Generator
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
 
@@ -55,7 +55,7 @@ def _source(mark: Mark, held: Mapping[str, Source]) -> Source:
     if mark.word == "weight":
         return held[mark.value]
     if mark.value == "global":
-        return State(default_generator)
+        return State(CURRENT)
     generator = Generator()
     generator._set_state_array(np.array(mark.value, np.uint64))
     return State(generator)

@@ -26,7 +26,7 @@ from weft.io.layout import Array
 from weft.io.trees import Mark
 from weft.ir.graph import Graph, Value
 from weft.passes.dce import dce
-from weft.tensor.generator import default_generator
+from weft.tensor.generator import CURRENT, default_generator
 from weft.tensor.tensor import wrap
 
 _HINT = "save a function of tensors, numbers and strings"
@@ -99,7 +99,7 @@ class _Weights:
 
     def _new_mark(self, source: Source, name: str) -> Mark:
         if isinstance(source, State):
-            own = source.generator is not default_generator
+            own = source.generator not in (CURRENT, default_generator)
             return Mark("generator", [int(n) for n in source.generator._state_array()] if own else "global")
         return Mark("weight", self.add(name, _array(source)))
 

@@ -25,12 +25,15 @@ def _type(x: TensorType, expected: TensorType, *, asked: str) -> tuple[TensorTyp
 def _guard(x: Array, expected: Array, *, asked: str) -> tuple[Array, ...]:
     was, now = _answer(expected, asked), _answer(x, asked)
     if not (_same_array(was, now) if asked == "value" else was == now):
-        raise TraceGuardError(
+        error = TraceGuardError(
             "trace",
             f"a call must go the way that was traced, where {_WORDS[asked]} was {_text(was)}, "
             f"got {_text(now)}",
             hint="use weft.jit.script or weft.compile, which take both ways",
         )
+        if asked == "value":
+            error.answers = was.copy(), now.copy()
+        raise error
     return ()
 
 

@@ -81,6 +81,15 @@ class Container(TensorLike):
         """The result of op on inputs, of which self is the first container."""
         raise ArgumentError(op.name, f"inputs must be dense tensors, got {type(self).__name__}")
 
+    def parts(self) -> tuple[tuple[Any, ...], Any]:
+        """The tensors that it is made of, and what else ``from_parts`` takes, to be compared."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_parts(cls, tensors: tuple[Any, ...], rest: Any) -> Any:
+        """The container of such parts."""
+        raise NotImplementedError
+
 
 class NoGradient:
     """States that an input has no gradient, and why."""

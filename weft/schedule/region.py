@@ -224,6 +224,8 @@ def _place(scope: Scope, value: Value) -> Any:
 
 def put(scope: Scope, place: Any, target: Array) -> None:
     """Make an array hold a value, unless it does already."""
+    if isinstance(place, Progression):
+        place = scope.writer.counted(place)
     if isinstance(place, Array):
         if not is_same(place, target):
             scope.writer.copy(place, target)

@@ -218,8 +218,9 @@ def change(tensor: Tensor, value: Tensor, *, history: bool = False) -> None:
         change_with_choices(tensor, value, family, history=history)
         return
     datas, nodes = zip(*[(t._data, t._node) for t in (value, *members(root_of(tensor)))], strict=True)
-    history = history and any(node is not None for node in nodes)
-    if history or any(type(data) is not ndarray for data in datas):
+    by_ops = any(type(data) is not ndarray for data in datas)  # in a region the graph knows of gradients
+    history = history and (by_ops or any(node is not None for node in nodes))
+    if history or by_ops:
         _change_by_ops(tensor, value, history=history)
     else:
         del datas  # whoever holds an array keeps it from being written to

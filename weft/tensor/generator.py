@@ -43,6 +43,8 @@ class Generator:
         self._lock = threading.Lock()
         self._seed = _checked_seed("Generator", seed)
         self._index = 0
+        if (root := _capturing_root()) is not None:
+            root.begin_generator(self, captured_constant(np.array([self._seed, 0], np.uint64)))
 
     def manual_seed(self, seed: int) -> Generator:
         """Start again from a seed; returns the generator itself."""
@@ -127,16 +129,64 @@ KeyRules = tuple[Callable[[Tensor], Tensor], ...]  # what each running vmap make
 
 class _Thread(threading.local):
     generator: Generator | None = None  # stands in for the global one inside fork_rng
+    forked_in: Any = None  # the root of the capture that entered fork_rng; None outside of captures
+    outside: Generator | None = None  # what stood for the global one when that capture began
     key_rules: KeyRules = ()
 
 
+class _Current(Generator):
+    """Stands in captured code for the generator that is the current one at each call."""
+
+    __slots__ = ()
+
+    def initial_seed(self) -> int:
+        return generator_now().initial_seed()
+
+    def next_key(self) -> Tensor:
+        return super().next_key() if _capturing_root() is not None else generator_now().next_key()
+
+    def get_state(self) -> Tensor:
+        return super().get_state() if _capturing_root() is not None else generator_now().get_state()
+
+    def manual_seed(self, seed: int) -> Generator:
+        return (
+            super().manual_seed(seed) if _capturing_root() is not None else generator_now().manual_seed(seed)
+        )
+
+    def _state_array(self) -> Array:
+        return generator_now()._state_array()
+
+    def _set_state_array(self, state: Array) -> None:
+        generator_now()._set_state_array(state)
+
+    def __repr__(self) -> str:
+        return repr(generator_now())
+
+
 default_generator = Generator()
+CURRENT = _Current()
 _thread = _Thread()
 
 
-def current_generator() -> Generator:
-    """The generator that draws without one of their own use in this thread."""
+def generator_now() -> Generator:
+    """The generator that stands at this moment for the global one in this thread."""
     return _thread.generator or default_generator
+
+
+def generator_outside() -> Generator:
+    """Likewise, outside of what this thread captures."""
+    if _thread.forked_in is not None and _thread.forked_in is _capturing_root():
+        return _thread.outside or default_generator
+    return generator_now()
+
+
+def current_generator() -> Generator:
+    """The generator that draws without one of their own use in this thread.
+
+    In captured code, outside of a ``fork_rng`` of its own, that is whichever each call finds.
+    """
+    root = _capturing_root()
+    return generator_now() if root is None or _thread.forked_in is root else CURRENT
 
 
 def next_key(generator: Generator | None = None) -> Tensor:
@@ -237,10 +287,11 @@ def fork_rng(state: Tensor | None = None) -> Iterator[Generator]:
     >>> bool((weft.get_rng_state() == before).all())
     True
     """
-    outer = _thread.generator
+    outer = _thread.generator, _thread.forked_in, _thread.outside
     inner = Generator().set_state(current_generator().get_state() if state is None else state)
-    _thread.generator = inner
+    _thread.outside = generator_outside()
+    _thread.generator, _thread.forked_in = inner, _capturing_root()
     try:
         yield inner
     finally:
-        _thread.generator = outer
+        _thread.generator, _thread.forked_in, _thread.outside = outer

@@ -93,6 +93,15 @@ class RaggedTensor(Container):
         grad = self.values.grad
         return None if grad is None else RaggedTensor(grad, self._splits)
 
+    def parts(self) -> tuple[tuple[Any, ...], Any]:
+        """The values; beside them where each row begins, which Python code computes with."""
+        return (self.values,), tuple(self._splits.tolist())
+
+    @classmethod
+    def from_parts(cls, tensors: tuple[Any, ...], rest: Any) -> RaggedTensor:
+        """The ragged tensor of values, with rows that begin there."""
+        return cls(tensors[0], np.array(rest, np.int64))
+
     def detach(self) -> RaggedTensor:
         """The same values, cut from the graph."""
         return RaggedTensor(self.values.detach(), self._splits)

@@ -321,7 +321,7 @@ class Recorded(TensorLike):
         """Take on the data of a tensor, and with ``history`` its place in the graph, too."""
         self._before_write()
         if not history or type(self._node) is Leaf:
-            self._data, self._form = value._data, value._form
+            self._data, self._form = self._kept_place(value), value._form
             return
         retains = self.retains_grad
         if retains:
@@ -329,6 +329,11 @@ class Recorded(TensorLike):
         self._data, self._node, self._form = value._data, value._node, value._form
         if retains and self._node is not None:
             self.retain_grad()
+
+    def _kept_place(self, value: Any) -> Any:
+        """The data of a value that this tensor takes on without its place in the graph."""
+        capture = thread.capture if intercepted.threads else None
+        return value._data if capture is None else capture.held_by(self, value)
 
     def _check_changeable(self, op: str) -> None:
         """Raise if this is a leaf whose gradient an in-place change would make meaningless."""

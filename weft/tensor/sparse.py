@@ -19,8 +19,9 @@ from weft.base.trees import register_tree
 from weft.errors import ArgumentError, BoundsError, DtypeError, ShapeError
 from weft.ops import arithmetic as ops
 from weft.ops.contract import matrix_multiply, transpose_last
+from weft.ops.effects import check
 from weft.ops.index import gather_nd, scatter_add_nd
-from weft.ops.op import Array, Attrs, Container, Op, Operand, type_of
+from weft.ops.op import Array, Attrs, Container, Op, Operand, intercepted, type_of
 from weft.ops.reduce import reduce_sum as reduce_sum_op
 from weft.ops.reduce import sum as reduce_sum
 from weft.ops.select import cast as cast_op
@@ -29,6 +30,7 @@ from weft.ops.view.primitives import concat
 from weft.ops.view.primitives import reshape as reshape_to
 from weft.tensor import functions as f
 from weft.tensor.creation import asarray
+from weft.tensor.mode import thread
 from weft.tensor.operators import attach_operators
 from weft.tensor.tensor import Tensor, wrap
 
@@ -104,6 +106,16 @@ class SparseTensor(Container):
     def detach(self) -> SparseTensor:
         """The same values, cut from the graph."""
         return self._with(self.values.detach())
+
+    def parts(self) -> tuple[tuple[Any, ...], Any]:
+        """Values and indices; beside them the shape."""
+        return (self.values, self.indices), (self.shape, self._coalesced)
+
+    @classmethod
+    def from_parts(cls, tensors: tuple[Any, ...], rest: Any) -> SparseTensor:
+        """The sparse tensor of values and indices."""
+        values, indices = tensors
+        return cls(indices, values, rest[0], coalesced=rest[1])
 
     def _with(self, values: Tensor) -> SparseTensor:
         return SparseTensor(self.indices, values, self.shape, coalesced=self._coalesced)
@@ -332,7 +344,10 @@ def sparse_coo_tensor(
             f"indices must be (rank, n) with n values, got {type_of(index)} and {type_of(value)}",
         )
     coordinates = cast_op(index, dtype=int64)
-    full = _checked_shape(coordinates._array("sparse_coo_tensor"), value.shape[1:], shape)
+    if shape is not None and intercepted.threads and thread.capture is not None:
+        full = _shape_of_run(coordinates, value.shape[1:], shape)
+    else:
+        full = _checked_shape(coordinates._array("sparse_coo_tensor"), value.shape[1:], shape)
     out = SparseTensor(coordinates, value, full)
     return out.requires_grad_() if requires_grad else out
 
@@ -341,17 +356,31 @@ def _float_if_list(values: Any) -> Any:
     return default_float() if not hasattr(values, "dtype") and np.asarray(values).dtype.kind == "f" else None
 
 
+def _shape_of_run(indices: Tensor, dense: Shape, shape: object) -> Shape:
+    """The whole shape, where only a run tells the indices, and checks them."""
+    full = _given_shape(indices.shape[0], dense, shape)
+    sizes: Tensor = asarray(np.array(full[: indices.shape[0]], np.int64)[:, None])
+    inside = f.logical_and(indices >= 0, indices < sizes).all()
+    text = f"sparse_coo_tensor: indices must be in a tensor of shape {full}"
+    check.on_tensors(inside, pieces=(text,), places=())
+    return full
+
+
+def _given_shape(rank: int, dense: Shape, shape: object) -> Shape:
+    full = normalize_shape("sparse_coo_tensor", shape)
+    if len(full) != rank + len(dense) or full[rank:] != dense:
+        raise ShapeError(
+            "sparse_coo_tensor", f"shape must have {rank} sparse axes and end in {dense}, got {full}"
+        )
+    return full
+
+
 def _checked_shape(indices: Any, dense: Shape, shape: object) -> Shape:
     """The whole shape, large enough for the indices."""
     least = tuple(int(row.max()) + 1 if row.size else 0 for row in indices)
     if shape is None:
         return least + dense
-    full = normalize_shape("sparse_coo_tensor", shape)
-    if len(full) != len(least) + len(dense) or full[len(least) :] != dense:
-        raise ShapeError(
-            "sparse_coo_tensor",
-            f"shape must have {len(least)} sparse axes and end in {dense}, got {full}",
-        )
+    full = _given_shape(len(least), dense, shape)
     for axis, (row, size) in enumerate(zip(indices, full, strict=False)):
         if row.size and (row.min() < 0 or row.max() >= size):
             bad = int(row.min() if row.min() < 0 else row.max())

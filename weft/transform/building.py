@@ -33,6 +33,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.captured import Captured, is_cut, name_of
 from weft.transform.fresh import counting_sizes_anew
 from weft.transform.levels import new_level
+from weft.transform.place import data_in_place
 from weft.transform.scopes import Scope, fold_scopes
 from weft.transform.slots import DataSlot, External, GradSlot, Slot
 from weft.transform.twins import Doubts, Twins, check_doubt, note_twins, spread_doubt
@@ -78,12 +79,11 @@ class Capture:
         self.notes: dict[str, Any] = {}  # what upper layers keep with it, by their name
         self.twins: Twins = {} if parent is None else dict(parent.twins)
         self.doubts: Doubts = {} if parent is None else dict(parent.doubts)
-        self._imports: dict[
-            tuple[int, int], tuple[Any, Any, Value]
-        ] = {}  # by ids of data and node, kept alive
+        self._imports: dict[tuple[int, int], Any] = {}  # by ids of data and node, which it keeps alive
         self._stopped: dict[Value, Value] = {}
         self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []
-        self._marks = region and thread.recording  # whether the graph must say where gradients stop
+        self._marks = region  # whether the graph must say where gradients stop
+        self.records = thread.recording  # whether something in it was recorded
         self._known: dict[Value, Array] = {}
         self._tape: dict[Any, Location | None] = {}
         self._phase: Location | None = None
@@ -150,7 +150,8 @@ class Capture:
         key = (id(array), 0)
         if key not in self._imports:
             self._imports[key] = (array, None, self.constant(array).value)
-        return self._imports[key][2]
+        found: Value = self._imports[key][2]
+        return found
 
     def number(self, array: Array) -> Captured:
         """A number that code wrote, as a 0-d array: one constant for equal ones."""
@@ -177,7 +178,7 @@ class Capture:
         data = tensor._data
         key = (id(data), id(tensor._node))
         if key in self._imports:
-            return self._imports[key][2]
+            return self._imports[key][2]  # type: ignore[no-any-return]
         if self.parent is not None and type(data) is Captured and data.level < self.parent.level:
             tensor = wrap(self.parent.as_captured(tensor), tensor._node)
         value = Value(TensorType(data.shape, data.dtype), name_of(tensor))
@@ -195,22 +196,23 @@ class Capture:
         if not self._marks:
             return self.emit(op, values, attrs)
         cuts = [is_cut(t) for t in inputs]
-        lives = [not cut and self._flows(v) for cut, v in zip(cuts, values, strict=True)]
+        lives = [not cut and self.flows(v) for cut, v in zip(cuts, values, strict=True)]
         if thread.recording and any(lives):
-            values = [self._stop(v) if cut else v for cut, v in zip(cuts, values, strict=True)]
+            self.records = True
+            values = [self.stop(v) if cut else v for cut, v in zip(cuts, values, strict=True)]
             return self.emit(op, values, attrs)
         outs = self.emit(op, values, attrs)
         if any(cuts) or any(lives):
             outs = tuple([Captured(self, o.value, cut=kind(o.dtype) in "fc") for o in outs])
         return outs
 
-    def _flows(self, value: Value) -> bool:
+    def flows(self, value: Value) -> bool:
         """Whether a gradient could flow to a value by the graph alone."""
         return kind(value.type.dtype) in "fc" and value not in self.constants
 
-    def _stop(self, value: Value) -> Value:
+    def stop(self, value: Value) -> Value:
         """The value behind a node that lets no gradient through; one for each value."""
-        if not self._flows(value):
+        if not self.flows(value):
             return value
         if value not in self._stopped:
             self._stopped[value] = self.emit(stop_gradient, [value], {})[0].value
@@ -219,7 +221,11 @@ class Capture:
     def result_of(self, tensor: Tensor) -> Value:
         """The value of a tensor as a result of this graph, behind a stop if no gradient flows through it."""
         value = self.value_of(tensor)
-        return self._stop(value) if self._marks and is_cut(tensor) else value
+        return self.stop(value) if self._marks and self.records and is_cut(tensor) else value
+
+    def held_by(self, tensor: Tensor, value: Tensor) -> Any:
+        """The data of a tensor that is changed while nothing records: it keeps its place in the graph."""
+        return data_in_place(self, tensor, value)
 
     def emit(self, op: Op, values: Sequence[Value], attrs: Attrs) -> tuple[Captured, ...]:
         """Append a node on values."""
@@ -292,11 +298,13 @@ class Capture:
         if slot.key in self.journal:
             return
         held = slot.get()
-        data = getattr(held, "_data", None)
+        data: Any = getattr(held, "_data", None)
         if isinstance(slot, DataSlot) and type(data) is Captured and data.capture is self:
             lent = self._lent.get(id(slot.tensor))
             if lent is None or lent.reference() is not slot.tensor:
                 return
+        elif isinstance(slot, DataSlot) and not is_concrete(data) and data.level > self.level:
+            return  # of a transform that runs inside
         self.journal[slot.key] = (slot, held)
 
     def take_over(self, tensor: Tensor, source: Tensor) -> None:
@@ -456,14 +464,15 @@ def capturing(
     if region:
         from weft.transform import function_region  # noqa: F401 - how a Function runs there
     outer = thread.capture if region else None
-    if not region and thread.capture is not None:
-        outer = None
     before, added = thread.capture, get_ident() not in intercepted.threads
     outermost = not region and before is None
     with new_level() as level, counting_sizes_anew() if outermost else nullcontext():
         capture = make(name, level, outer, region=region)
         thread.capture = capture
         intercepted.threads.add(get_ident())
+        observer = thread.observer
+        if outermost:
+            thread.observer = None  # of a checkpoint around: it is told of what a call records, not of this
         try:
             yield capture
         except BaseException:
@@ -471,7 +480,7 @@ def capturing(
             capture.settle()
             raise
         finally:
-            thread.capture = before
+            thread.capture, thread.observer = before, observer
             if added:
                 intercepted.threads.discard(get_ident())
 

@@ -28,6 +28,10 @@ class Slot:
         """Let it hold something else."""
         raise NotImplementedError
 
+    def is_new(self) -> bool:
+        """Whether it is a place that only the region which changed it knows."""
+        return False
+
     def describe(self) -> str:
         """In words, for messages."""
         raise NotImplementedError

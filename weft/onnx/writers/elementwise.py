@@ -63,6 +63,7 @@ enter_writers(
         "log2": _logarithm(2),
         "log10": _logarithm(10),
         "positive stop_gradient": lambda w, x: x,
+        "in_place_of": lambda w, x, y: w.emit("Where", w.constant(True, bool_), x, y),
         "neg": lambda w, x: w.emit("Sub", 0, x) if kind(x.dtype) == "u" else w.emit("Neg", x),
         "rsqrt": lambda w, x: w.emit("Reciprocal", w.emit("Sqrt", x)),
         "relu": lambda w, x: w.emit("Relu", x) if is_float(x) else w.emit("Max", x, 0),

@@ -183,7 +183,7 @@ class Sweeps:
 
     def _is_needed_later(self, value: Value, level: int) -> bool:
         users = [self.use_def.nodes[u] for u in self.use_def.users[self.use_def.producer[value]]]
-        return any(n.outputs[0] in self.made and self._sweep_of(n) > level for n in users)
+        return any(n.outputs and n.outputs[0] in self.made and self._sweep_of(n) > level for n in users)
 
     def _scratch(self, value: Value) -> Array:
         """A row on the stack for a value, addressed like the value itself."""

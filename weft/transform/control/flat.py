@@ -7,7 +7,8 @@ functions, on trees, are in ``branches`` and ``loops``; captured Python code use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,21 +20,25 @@ from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.op import type_of
 from weft.ops.view.primitives import broadcast_to
-from weft.tensor.mode import thread
+from weft.tensor.mode import enable_grad, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture
-from weft.transform.captured import name_of
+from weft.transform.captured import is_cut, name_of
 from weft.transform.control.regions import (
     Change,
     Region,
     attempt,
     freeze_regions,
+    has_gradient,
+    is_recorded,
     put_content,
+    reached_of_branches,
+    reached_of_loop,
     trace_region,
     zeros,
 )
 from weft.transform.fresh import fresh_size
-from weft.transform.slots import GradSlot, Slot
+from weft.transform.slots import DataSlot, GradSlot, Slot
 
 __all__ = ["CarryMismatch", "attempt", "run_cond", "run_scan", "run_while"]
 
@@ -94,15 +99,34 @@ def run_cond(
     if join is not None:
         join(regions)
     _check_branches(op.name, regions)
+    recorded = is_recorded(regions)
     merged = _merge_changes(op.name, regions)
     outputs = [[*r.outputs, *[m.values[i] for m in merged]] for i, r in enumerate(regions)]
     graphs, shared = freeze_regions(regions, [r.capture.inputs for r in regions], outputs)
-    outs = list(op.on_tensors(index, *operands, *shared, branches=tuple(graphs)))
+    given = [*operands, *shared]
+    with _recording(recorded):
+        outs = op.on_tensors(index, *given, branches=tuple(graphs))
+    outs = _linked(outs, reached_of_branches(graphs, _with_gradient(given)))
     count = len(regions[0].outputs)
     for m, out in zip(merged, outs[count:], strict=True):
-        _write(m.slot, out, cut=m.constant)
+        _write(m.slot, out, cut=m.constant, recorded=recorded)
     constant = [all(r.constant[k] for r in regions) for k in range(count)]
     return [wrap(o._data) if cut else o for o, cut in zip(outs[:count], constant, strict=True)]
+
+
+def _recording(recorded: bool) -> AbstractContextManager[None]:
+    """Record a node of which something is recorded, though nothing may be where it stands."""
+    return nullcontext() if thread.recording or not recorded else enable_grad()
+
+
+def _with_gradient(operands: Tensors) -> list[int]:
+    """The positions of the operands that a gradient flows to."""
+    return [i for i, t in enumerate(operands) if t._node is not None and not is_cut(t)]
+
+
+def _linked(outs: Tensors, reached: Collection[int]) -> list[Tensor]:
+    """The outputs of a node, where those that no gradient flows through are constants."""
+    return [out if out._node is None or i in reached else wrap(out._data) for i, out in enumerate(outs)]
 
 
 def _check_branches(op: str, regions: Sequence[Region]) -> None:
@@ -182,9 +206,15 @@ def _before_write(slot: Slot) -> None:
         thread.capture.before_write(slot)
 
 
-def _write(slot: Slot, out: Tensor, *, cut: bool) -> None:
+def _write(slot: Slot, out: Tensor, *, cut: bool, recorded: bool) -> None:
+    """Let a slot hold an output; a tensor that was changed while nothing recorded keeps its place."""
     _before_write(slot)
-    put_content(slot, wrap(out._data) if cut else out)
+    if isinstance(slot, DataSlot) and not recorded:
+        capture = thread.capture
+        data = out._data if capture is None else capture.held_by(slot.tensor, out)
+        slot.put(wrap(data, slot.tensor._node))
+    else:
+        put_content(slot, wrap(out._data) if cut else out)
 
 
 # Loops
@@ -223,23 +253,25 @@ def run_while(
         return _test_inside(test, body, carry, checkpoint_every, collect)
     control.check_predicate("while_loop", tested.outputs[0].type)
     count = len(carry)
+    recorded = loop.is_recorded(may_skip=True)
     results = loop.results()
     graphs, shared = freeze_regions(
         [tested, loop.region], [tested.capture.inputs, loop.inputs()], [tested.outputs, results]
     )
     carries = count + len(loop.slots)
     trips = fresh_size() if len(results) > carries else None
-    outs = control.while_loop.on_tensors(
-        *carry,
-        *[content for _, content in loop.slots],
-        *shared,
-        test=graphs[0],
-        body=graphs[1],
-        carries=carries,
-        trips=trips,
-        checkpoint_every=checkpoint_every,
-    )
-    return [*loop.finish(outs), *(outs[carries:-1] if trips is not None else ())]
+    given = [*carry, *[content for _, content in loop.slots], *shared]
+    with _recording(recorded):
+        outs = control.while_loop.on_tensors(
+            *given,
+            test=graphs[0],
+            body=graphs[1],
+            carries=carries,
+            trips=trips,
+            checkpoint_every=checkpoint_every,
+        )
+    outs = _linked(outs, reached_of_loop(graphs[1], carries, _with_gradient(given)))
+    return [*loop.finish(outs, recorded=recorded), *(outs[carries:-1] if trips is not None else ())]
 
 
 def _test_inside(
@@ -301,21 +333,22 @@ def run_scan(
         return [*after, *ys]
 
     loop = _Loop("scan", step, carry, [TensorType(x.shape[1:], x.dtype) for x in xs])
+    recorded = loop.is_recorded(may_skip=not isinstance(length, int) or length == 0)
     (graph,), shared = freeze_regions([loop.region], [loop.inputs()], [loop.results()])
     carries = count + len(loop.slots)
-    outs = control.scan.on_tensors(
-        *carry,
-        *[content for _, content in loop.slots],
-        *xs,
-        *shared,
-        body=graph,
-        carries=carries,
-        mapped=len(xs),
-        length=length,
-        reverse=reverse,
-        counted=False,
-    )
-    return loop.finish(outs), list(outs[carries:])
+    given = [*carry, *[content for _, content in loop.slots], *xs, *shared]
+    with _recording(recorded):
+        outs = control.scan.on_tensors(
+            *given,
+            body=graph,
+            carries=carries,
+            mapped=len(xs),
+            length=length,
+            reverse=reverse,
+            counted=False,
+        )
+    outs = _linked(outs, reached_of_loop(graph, carries, _with_gradient(given)))
+    return loop.finish(outs, recorded=recorded), list(outs[carries:])
 
 
 def _check_count(op: str, wanted: int, got: int) -> None:
@@ -369,6 +402,11 @@ class _Loop:
             f"and {change.held!r} after an iteration",
         )
 
+    def is_recorded(self, *, may_skip: bool) -> bool:
+        """Whether a gradient flows through the loop; where it may run no iteration, that of what comes in."""
+        kept = may_skip and any(has_gradient(t) for t in self.carry)
+        return is_recorded([self.region], kept=kept)
+
     def inputs(self) -> list[Value]:
         """The inputs of the region: the carries, the slots, then the rows."""
         values, count, rows = self.region.capture.inputs, len(self.carry), len(self.types)
@@ -383,10 +421,10 @@ class _Loop:
         ]
         return [*region.outputs[:count], *contents, *region.outputs[count:]]
 
-    def finish(self, outs: Tensors) -> list[Tensor]:
+    def finish(self, outs: Tensors, *, recorded: bool) -> list[Tensor]:
         """The carries after the loop; slots hold theirs."""
         count = len(self.carry)
         for (slot, before), out in zip(self.slots, outs[count:], strict=False):
             cut = self.region.changes[slot.key].constant and before._node is None
-            _write(slot, out, cut=cut)
+            _write(slot, out, cut=cut, recorded=recorded)
         return list(outs[:count])

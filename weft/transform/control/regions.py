@@ -14,15 +14,16 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.errors import CaptureError
-from weft.ir.graph import Graph, Value
+from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
+from weft.ops import control
 from weft.ops.call import call
 from weft.ops.op import NoGradient, type_of
 from weft.ops.view.primitives import broadcast_to
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.engine import node_of
 from weft.tensor.generator import current_key_rules, using_key_rules
-from weft.tensor.mode import thread
+from weft.tensor.mode import set_recording, thread
 from weft.tensor.node import Instrumented, Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture, capturing
@@ -78,7 +79,9 @@ def trace_region(
             name = name_of(slot.tensor) if isinstance(slot, DataSlot) else ""
             capture.before_write(slot)
             put_content(slot, capture.input(t, name))
+        recording = thread.recording
         results = list(function(given))
+        check_recording(recording, "a branch or loop of a graph")
         _check_hooks(capture, results)
         outputs = [capture.result_of(t) for t in results]
         constant = [is_cut(t) for t in results]
@@ -104,6 +107,17 @@ def _refuse_draw(key: Tensor) -> Tensor:
     raise CaptureError("while_loop", message, hint="carry a key, and split it with weft.random.split")
 
 
+def check_recording(before: bool, what: str) -> None:
+    """Raise if captured code left recording turned on or off: a run of the graph would not."""
+    if thread.recording is not before:
+        set_recording(before)
+        raise CaptureError(
+            "set_grad_enabled",
+            f"{what} must leave recording as it was, got a call that sets it there",
+            hint="write `with weft.set_grad_enabled(...):` around what it is for",
+        )
+
+
 def _check_hooks(capture: Capture, results: Sequence[Tensor]) -> None:
     """Raise if a hook was set on what leads to results: a backward outside runs the graph, without hooks."""
     waiting, seen = [t._node for t in results if t._node is not None], set()
@@ -125,7 +139,7 @@ def _check_hooks(capture: Capture, results: Sequence[Tensor]) -> None:
 def _is_local(capture: Capture, slot: Slot) -> bool:
     """Whether a slot belongs to a tensor that was made inside, and ends there."""
     data = getattr(getattr(slot, "tensor", None), "_data", None)
-    return type(data) is Captured and data.capture is capture
+    return slot.is_new() or (type(data) is Captured and data.capture is capture)
 
 
 def _change(capture: Capture, slot: Slot, held: object) -> Change:
@@ -139,6 +153,41 @@ def put_content(slot: Slot, content: Tensor) -> None:
     if isinstance(slot, DataSlot) and type(slot.tensor._node) is Leaf:
         content = wrap(content._data, slot.tensor._node)
     slot.put(content)
+
+
+def has_gradient(tensor: Tensor) -> bool:
+    """Whether a gradient may flow to a tensor: by the tape, or by the graph of a region."""
+    data = tensor._data
+    if kind(data.dtype) not in "fc" or is_cut(tensor):
+        return False
+    return tensor._node is not None or (type(data) is Captured and data.capture.region)
+
+
+def is_recorded(regions: Sequence[Region], *, kept: bool = False) -> bool:
+    """Whether a gradient flows through regions: one that they record, or one of what they hand on as it is.
+
+    Where it is only the second, outputs that nothing recorded get their stops now.
+    """
+    if any(region.capture.records for region in regions):
+        return True
+    for region in regions:
+        around = {value for value, tensor in region.imports if has_gradient(tensor)}
+        rows = zip(region.outputs, region.constant, strict=True)
+        kept = kept or any(value in around and not constant for value, constant in rows)
+    if kept:
+        for region in regions:
+            _stop_outputs(region)
+    return kept
+
+
+def _stop_outputs(region: Region) -> None:
+    capture = region.capture
+    for i, constant in enumerate(region.constant):
+        if constant:
+            region.outputs[i] = capture.stop(region.outputs[i])
+    for key, change in region.changes.items():
+        if change.value is not None and change.constant:
+            region.changes[key] = change._replace(value=capture.stop(change.value))
 
 
 class Operands:
@@ -219,10 +268,32 @@ def reached_outputs(graph: Graph, inputs: Collection[int]) -> set[int]:
     """The outputs of a graph that may have a derivative by some of its inputs."""
     reached = {graph.inputs[i] for i in inputs}
     for node in graph.nodes:
-        stops = isinstance(node.op.vjp, NoGradient) and node.op is not call
-        if not stops and not reached.isdisjoint(node.inputs):
-            reached.update(v for v in node.outputs if is_smooth(v))
+        if not reached.isdisjoint(node.inputs):
+            places = _reached_of(node, {i for i, v in enumerate(node.inputs) if v in reached})
+            reached.update(v for i, v in enumerate(node.outputs) if is_smooth(v) and i in places)
     return {k for k, v in enumerate(graph.outputs) if v in reached}
+
+
+def _reached_of(node: Node, inputs: Collection[int]) -> Collection[int]:
+    """The outputs of a node that may have a derivative by some of its inputs."""
+    if node.op in (control.cond, control.switch):
+        return reached_of_branches(node.attrs["branches"], {i - 1 for i in inputs if i})
+    if node.op in (control.scan, control.while_loop):
+        first = int(node.attrs.get("counted", False))
+        return reached_of_loop(node.attrs["body"], node.attrs["carries"], {i - first for i in inputs})
+    stops = isinstance(node.op.vjp, NoGradient) and node.op is not call
+    return () if stops else range(len(node.outputs))
+
+
+def reached_of_branches(branches: Sequence[Graph], inputs: Collection[int]) -> set[int]:
+    """The outputs of branches that may, in one of them, have a derivative by some of their inputs."""
+    return set().union(*[reached_outputs(branch, inputs) for branch in branches])
+
+
+def reached_of_loop(body: Graph, carries: int, inputs: Collection[int]) -> set[int]:
+    """The outputs of a loop that may have a derivative by some inputs; a carry that comes in so keeps it."""
+    active = active_inputs(body, carries, inputs)
+    return reached_outputs(body, active) | {i for i in active if i < carries}
 
 
 def active_inputs(body: Graph, carries: int, inputs: Iterable[int]) -> set[int]:
