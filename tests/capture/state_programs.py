@@ -130,9 +130,9 @@ def main() -> int:
         if kind == "refused":
             counts[f"  {what.splitlines()[0][:90]}"] += 1
         if kind in ("wrong", "bad") and counts[kind] <= given.show:
-            print(f"seed {seed} {outcome}\n{program(seed)}")
+            sys.stdout.write(f"seed {seed} {outcome}\n{program(seed)}\n")
     for kind, count in counts.most_common(30):
-        print(count, kind)
+        sys.stdout.write(f"{count} {kind}\n")
     return int(counts["wrong"] > 0)
 
 

@@ -8,13 +8,10 @@ name that holds a row may hold the same tensor as another one, or a view of it.
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 LOCALS = ("v0", "v1", "v2")
 OUTSIDE = ("o.p", "o.q", "L[0]", "L[1]", 'D["x"]', "z", "o.prop")
-if os.environ.get("PLAIN"):
-    OUTSIDE = OUTSIDE[:-1]
 PREAMBLE = "import weft\n\n\ndef make(o, L, D, net, z):\n    def f(a, m, c, n):\n        nonlocal z\n"
 
 
@@ -111,7 +108,7 @@ class Writer:
         forms = [f"{x}.add_({self.row(1)} * 0.5)", f"{x}.mul_(0.5)", f"{x}[1] = c * 0.5", f"{x}[:2] = 0.25"]
         if x in (*LOCALS, *OUTSIDE, "a", "net.buf"):
             forms += [f"{x} += {self.row(1)}", f"{x} *= 0.5", f"{x} -= 0.125", f"{x}[0] += c * 0.5"] * 2
-        forms += [f"o2 += {self.row(1)} * 0.25"] if name == "o" and not os.environ.get("PLAIN") else []
+        forms += [f"o2 += {self.row(1)} * 0.25"] if name == "o" else []
         self.put(depth, self.random.choice(forms))
 
     def block(self, depth: int) -> None:
