@@ -88,6 +88,7 @@ def convert_function(function: FunctionType, runtime: Any) -> FunctionType | Non
     if converted is None:
         return None
     values = {"runtime": runtime, "slice": slice, "set": set, "globals": function.__globals__}
+    values["BaseException"] = BaseException
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     given = {name: CellType(values[what]) for name, what in converted.given.items()}
     held = {name: CellType(cells[of]) for name, of in converted.cells.items()}

@@ -24,6 +24,7 @@ from weft.capture.convert_build import (
     place,
     rebuilt,
     store,
+    thunk,
     tuple_of,
 )
 from weft.capture.convert_flow import Lowered, is_plain, lower_jumps
@@ -182,7 +183,7 @@ class FunctionConverter(AssignmentConverter):
             test = self.expr(node.test) if node not in self.lowered.plain else node.test
             body = self.block(node.body)
             return [ast.If(test, body or [ast.Pass(**place(node))], self.block(node.orelse), **place(node))]
-        test = self.expr(node.test)
+        test = self.test(node.test)
         then = self.branch("_then", node, node.body)
         orelse = self.branch("_else", node, node.orelse)
         values, names = self.state(node)
@@ -195,7 +196,7 @@ class FunctionConverter(AssignmentConverter):
 
         def ask() -> list[ast.stmt]:
             before, self.hoisted = self.hoisted, []
-            value = self.expr(node.test)
+            value = self.test(node.test)
             made = [*self.hoisted, ast.Return(value, **place(node.test))]
             self.hoisted = before
             return made
@@ -253,7 +254,8 @@ class FunctionConverter(AssignmentConverter):
         if not __debug__ or uses_of(parts).binds:
             return [self.generic(node)]
         message = constant(None, node) if node.msg is None else self.thunk(node.msg)
-        return [expression(self.runtime("assert_stmt", (self.thunk(node.test), message), node.test), node)]
+        test = thunk(self.test(node.test), node.test)
+        return [expression(self.runtime("assert_stmt", (test, message), node.test), node)]
 
     # Statements with blocks that stay
 
@@ -263,6 +265,7 @@ class FunctionConverter(AssignmentConverter):
         for i, item in enumerate(node.items):
             made_here = isinstance(item.context_expr, ast.Call)
             context = self.expr(item.context_expr) if made_here else self.whole(item.context_expr)
+            context = self.runtime("managed", (context,), item.context_expr)
             target = item.optional_vars
             if target is None or self.is_simple_target(target):
                 items.append(rebuilt(item, context_expr=context))
@@ -285,7 +288,19 @@ class FunctionConverter(AssignmentConverter):
             passed = self.runtime("unfinished", (), at.type or at)  # what the capture itself must see
             handlers.insert(0, ast.ExceptHandler(passed, None, [ast.Raise(**place(at))], **place(at)))
         blocks = {name: self.block(getattr(node, name)) for name in ("body", "orelse", "finalbody")}
+        if node.handlers:
+            blocks["body"] = [self.watched(node, blocks["body"])]
         return [rebuilt(node, handlers=handlers, **blocks)]
+
+    def watched(self, node: Any, body: list[ast.stmt]) -> ast.stmt:
+        """The body of a ``try``, while the runtime knows what is handled."""
+        at = node.handlers[0]
+        kinds = [self.expr(h.type) for h in node.handlers if h.type is not None]
+        if len(kinds) < len(node.handlers):
+            kinds = [load(self.unit.use("BaseException"), at)]
+        kind = kinds[0] if len(kinds) == 1 else tuple_of(kinds, at)
+        item = ast.withitem(self.runtime("trying", (thunk(kind, at),), at), None)
+        return ast.With([item], body, **place(node.body[0]))
 
     def handler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
         """``except``; its variable is without a value afterwards, in a way that state can hold."""

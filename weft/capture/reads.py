@@ -18,6 +18,7 @@ from weft.capture.slots import (
     AttrSlot,
     CellSlot,
     ItemSlot,
+    class_slot,
     contents_slot,
     length_slot,
     member_slot,
@@ -64,6 +65,10 @@ class Reads:
             return  # what its function reads is noted
         self._name(value, obj, name)
         self._read(AttrSlot(obj, name), obj, value)
+
+    def read_class(self, kind: type, name: str, value: Any) -> None:
+        """Note that captured code relies on what stands in a class under a name: a property, a descriptor."""
+        self._read(class_slot(kind, name), kind, value)
 
     def read_item(self, container: Any, index: Any, value: Any) -> None:
         """Note that an item of a list or a dict was read."""

@@ -15,14 +15,18 @@ from typing import Any
 from weft.base.dtypes import result_dtype
 from weft.base.sizes import is_known
 from weft.base.trees import tree_leaves
+from weft.capture.classes import class_attribute
 from weft.capture.convert import convert, is_converted
 from weft.capture.convert_source import is_library
 from weft.capture.number import Number, is_number, number_of
-from weft.capture.runtime_access import before_item, check_growth, getattr_
-from weft.capture.runtime_branch import is_staged
+from weft.capture.runtime_access import before_item
+from weft.capture.runtime_attributes import getattr_
+from weft.capture.runtime_bases import BASES, call_base
 from weft.capture.runtime_builtins import HANDLERS, handles, item
 from weft.capture.runtime_effects import check_repeatable, is_log
-from weft.capture.runtime_lists import GraphList, stacked
+from weft.capture.runtime_lists import GraphList, check_growth, stacked
+from weft.capture.runtime_methods import is_users, method_of
+from weft.capture.runtime_objects import construct, is_users_class
 from weft.capture.runtime_places import (
     CONTAINERS,
     before_change,
@@ -32,6 +36,7 @@ from weft.capture.runtime_places import (
     note_read,
 )
 from weft.capture.runtime_sequences import plain_items
+from weft.capture.runtime_truth import is_staged
 from weft.capture.runtime_whole import check_iterator, items, note_whole, whole
 from weft.capture.runtime_wrappers import unwrapped
 from weft.capture.slots import MISSING, CellSlot, ItemSlot
@@ -55,8 +60,10 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     if isinstance(function, _BUILTIN):
         return _call_builtin(function, args, kwargs)
-    if isinstance(function, types.MethodType) and isinstance(function.__self__, CONTAINERS):
-        return call_method(function.__self__, function.__name__, *args, **kwargs)
+    if isinstance(function, BASES):
+        return _call_base(function, args, kwargs)
+    if isinstance(function, types.MethodType) and _is_plain_change(function):
+        return _call_container(function.__self__, function, args, kwargs)
     if _is_weft(function):
         _note_lists(args)
         return _call_weft(function, args, kwargs)
@@ -64,6 +71,9 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if isinstance(function, functools.partial):
         items(function.keywords)
         return call(function.func, *function.args, *args, **{**function.keywords, **kwargs})
+    wrapper = None if isinstance(function, _FUNCTIONS) else class_attribute(type(function), "__call__")
+    if is_users(wrapper) and unwrapped(wrapper) is not wrapper:
+        return call(wrapper, function, *args, **kwargs)
     converted = _converted(function)
     if converted is None:
         _note_lists(args)
@@ -73,6 +83,11 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             note_whole((args, kwargs, owner))
         return function(*args, **kwargs)
     return _call_converted(function, converted, args, kwargs)
+
+
+def _is_plain_change(method: types.MethodType) -> bool:
+    """Whether a method is one of our lists, which are told of as those of Python are."""
+    return isinstance(method.__self__, CONTAINERS) and not is_users(method.__func__)
 
 
 def _note_lists(args: tuple[Any, ...]) -> None:
@@ -89,12 +104,41 @@ def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return handler(*args, **kwargs)
     owner = getattr(function, "__self__", None)
     if isinstance(owner, CONTAINERS):
-        return call_method(owner, function.__name__, *args, **kwargs)
+        return _call_container(owner, function, args, kwargs)
+    if is_users_class(function):
+        return _own(construct(function, args, kwargs))
     check_repeatable(function, args, kwargs)
-    out = function(*args, **kwargs)
-    if isinstance(function, type) and type(out).__module__ != "builtins" and not isinstance(out, Tensor):
-        _forget_changes(note_made(out))
-    return out
+    out = function(*map(_callback, args), **{k: _callback(x) for k, x in kwargs.items()})
+    return _own(out) if isinstance(function, type) else out
+
+
+def _own(made: Any) -> Any:
+    """Something that a class made in the capture."""
+    if type(made).__module__ != "builtins" and not isinstance(made, Tensor):
+        _forget_changes(note_made(made))
+    return made
+
+
+def _callback(x: Any) -> Any:
+    """An argument; a function of the user that a builtin is to call is converted."""
+    if not isinstance(x, _FUNCTIONS) or _is_weft(x):
+        return x
+    return (lambda *args, **kwargs: call(x, *args, **kwargs)) if _converted(x) is not None else x
+
+
+def _call_base(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of a builtin class, such as ``object.__setattr__`` or ``dict.update``."""
+    out = call_base(function, args, kwargs)
+    if out is not NotImplemented:
+        return out
+    bound = isinstance(function, types.MethodWrapperType)
+    owner = function.__self__ if bound else args[0] if args else None
+    if not bound and isinstance(owner, CONTAINERS):
+        return _call_container(owner, functools.partial(function, owner), args[1:], kwargs, function.__name__)
+    _note_lists(args)
+    check_repeatable(function, args, kwargs)
+    note_whole((args, kwargs, owner))
+    return function(*args, **kwargs)
 
 
 _QUIET = frozenset(
@@ -108,17 +152,18 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     for x in args:
         check_iterator(x)
     if function in (isinstance, type) and args and not isinstance(args[0], Tensor):
-        getattr_(args[0], "__class__")
+        _note_class(args[0])
     elif function in _TAKES or getattr(function, "__module__", "") == "itertools":
         for x in args:
             items(x)
-    elif function not in _QUIET and (function in HANDLERS or not _is_user_class(function)):
+    elif function not in _QUIET and (function in HANDLERS or not is_users_class(function)):
         note_whole((args, kwargs, getattr(function, "__self__", None)))
 
 
-def _is_user_class(function: Any) -> bool:
-    """Whether something is a class whose constructor is converted, which tells of what it reads."""
-    return isinstance(function, type) and isinstance(getattr(function, "__init__", None), types.FunctionType)
+def _note_class(x: Any) -> None:
+    """Note that captured code asked for the class of something."""
+    if hasattr(thread.capture.root, "read_attr") and not is_made_inside(x):
+        thread.capture.root.read_attr(x, "__class__", type(x))
 
 
 def _forget_changes(made: Any) -> None:
@@ -274,18 +319,28 @@ def call_method(obj: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     """``obj.name(*args, **kwargs)``."""
     if thread.capture is None:
         return getattr(obj, name)(*args, **kwargs)
-    if isinstance(obj, list):
-        return _call_list(obj, name, args, kwargs)
-    if isinstance(obj, dict):
-        return _call_dict(obj, name, args, kwargs)
-    if isinstance(obj, set):
-        if name in _SET_CHANGES:
-            check_growth(obj, name)
-            before_change(obj)
-        else:
-            whole(obj)
-        return getattr(obj, name)(*args, **kwargs)
+    if isinstance(obj, CONTAINERS) and method_of(obj, name) is None:
+        return _call_container(obj, getattr_(obj, name), args, kwargs)
     return call(getattr_(obj, name), *args, **kwargs)
+
+
+def _call_container(
+    obj: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
+) -> Any:
+    """Call a method of a list, dict or set."""
+    name = name or method.__name__
+    args = tuple(map(_callback, args))
+    kwargs = {k: _callback(x) for k, x in kwargs.items()}
+    if isinstance(obj, list):
+        return _call_list(obj, name, method, args, kwargs)
+    if isinstance(obj, dict):
+        return _call_dict(obj, name, method, args, kwargs)
+    if name in _SET_CHANGES:
+        check_growth(obj, name)
+        before_change(obj)
+    else:
+        whole(obj)
+    return method(*args, **kwargs)
 
 
 _LIST_CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"})
@@ -293,23 +348,25 @@ _DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault"})
 _SET_CHANGES = frozenset({"add", "discard", "remove", "pop", "clear", "update", "difference_update"})
 
 
-def _call_list(obj: list[Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_list(obj: list[Any], name: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name not in _LIST_CHANGES:
         note_read(obj)
         whole(obj)
-        out = getattr(obj, name)(*args, **kwargs)
+        out = method(*args, **kwargs)
         return note_made(out) if isinstance(out, list) else out
     check_growth(obj, name)
     before_change(obj)
     if name not in ("append", "extend"):
         note_read(obj)
-    return getattr(obj, name)(*args, **kwargs)
+    return method(*args, **kwargs)
 
 
-def _call_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_dict(
+    obj: dict[Any, Any], name: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     if name not in _DICT_CHANGES:
         _note_dict(obj, name, args)
-        out = getattr(obj, name)(*args, **kwargs)
+        out = method(*args, **kwargs)
         return note_made(out) if type(out) is dict else out
     if is_made_inside(obj) or thread.capture.region:
         before_change(obj)
@@ -321,7 +378,7 @@ def _call_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...], kwargs: di
         thread.capture.before_write(ItemSlot(obj, args[0]))
     else:
         check_growth(obj, name)
-    return getattr(obj, name)(*args, **kwargs)
+    return method(*args, **kwargs)
 
 
 def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:

@@ -24,7 +24,7 @@ from weft.capture.runtime_items import (
     length_of,
     rows_of,
 )
-from weft.capture.runtime_places import before_change
+from weft.capture.runtime_places import before_change, is_outside
 from weft.capture.runtime_state import Plan, rebuild
 from weft.errors import CaptureError
 from weft.ops.rows import rows
@@ -188,3 +188,14 @@ def stacked(x: Any) -> Any:
     if known is None or known[0] is not x or len(known[1]) != list.__len__(x):
         return None
     return known[2] if all(a is b for a, b in zip(known[1], x, strict=True)) else None
+
+
+def check_growth(obj: Any, method: str) -> None:
+    """Raise where a container from outside changes in a way that a capture cannot keep."""
+    if is_outside(obj) and not isinstance(obj, GraphList):
+        raise CaptureError(
+            method,
+            f"captured code must not change the length of a {type(obj).__name__} from outside, "
+            "which only the capture would do, not each call",
+            hint="return the value, and let the caller keep it",
+        )

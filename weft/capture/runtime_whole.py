@@ -18,9 +18,10 @@ import numpy as np
 from weft.base.sizes import Size
 from weft.capture.number import Number
 from weft.capture.runtime_places import CONTAINERS, is_outside, note_outside
+from weft.capture.slots import AttrSlot
 from weft.errors import CaptureError
 from weft.ops.op import TensorLike
-from weft.tensor.mode import call_user, thread
+from weft.tensor.mode import thread
 
 _PLAIN = (TensorLike, Number, Size, np.ndarray, np.generic, np.dtype, type, types.ModuleType, BaseException)
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), range, slice, type(...)})
@@ -91,7 +92,7 @@ def _note_attributes(root: Any, x: Any) -> list[Any]:
     own = getattr(x, "__dict__", None)
     names = [*own] if type(own) is dict else []
     names += [n for base in kind.__mro__ for n in _slots(base) if hasattr(x, n)]
-    found = [(name, getattr(x, name)) for name in names]
+    found = [(name, AttrSlot(x, name).get()) for name in names]
     if hasattr(root, "read_attr"):
         root.read_attr(x, "__class__", kind)
         if type(own) is dict:
@@ -117,8 +118,4 @@ def truth(x: Any) -> bool:
         if hasattr(thread.capture.root, "read_length"):
             thread.capture.root.read_length(x)
         return bool(x)
-    for name in ("__bool__", "__len__"):
-        method = getattr(kind, name, None)
-        if isinstance(method, types.FunctionType):
-            return bool(call_user(method, x))
     return bool(x)
