@@ -86,6 +86,9 @@ class FunctionConverter(AssignmentConverter):
         body += _declarations(self.scope.globals, self.scope.nonlocals | remote, at)
         for name in sorted(self.shared.unset):
             body.append(assign(name, self.runtime("undefined", (constant(name, at),), at), at))
+        if self.node.args.kwarg is not None:  # a dict that the call made
+            own = self.runtime("new_dict", (load(self.node.args.kwarg.arg, at),), at)
+            body.append(expression(own, at))
         return [*body, *self.block(self.lowered.body)] or [ast.Pass(**place(at))]
 
     def nested_function(self, node: ast.FunctionDef) -> ast.stmt:

@@ -169,10 +169,14 @@ class Reads:
 
 
 _LONG = 32  # items from which on plain ones are compared all at once
+_HUGE = 1000  # from which on all but tensors are
 
 
 def _is_long(container: Any) -> bool:
-    """Whether a container is long, and holds plain values only."""
+    """Whether a container is long, and holds plain values only; or is huge, and holds no tensors."""
+    if len(container) >= _HUGE:
+        held = container.values() if isinstance(container, dict) else container
+        return not any(isinstance(x, TensorLike) for x in held)
     if len(container) < _LONG or isinstance(container, dict | set):
         return False
     return all(isinstance(x, _MEMBERS) for x in container)

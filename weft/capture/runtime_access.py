@@ -79,7 +79,9 @@ def _read_item(obj: Any, key: Any) -> Any:
     root, inside = thread.capture.root, is_made_inside(obj)
     noted = not inside and hasattr(root, "read_item")
     if isinstance(key, slice):
-        value = base_method(type(obj), "__getitem__")(obj if inside else items(obj), key)
+        if noted:
+            _note_slice(root, obj, key)
+        value = base_method(type(obj), "__getitem__")(obj, key)
         return note_made(value) if isinstance(value, list) else value
     if type(obj) is not dict and isinstance(obj, dict) and key not in obj:
         found = _missing(obj, key)
@@ -99,6 +101,20 @@ def _read_item(obj: Any, key: Any) -> Any:
     return value
 
 
+def _note_slice(root: Any, obj: Any, key: slice) -> None:
+    """Note what a slice takes of a list from outside as read."""
+    places = range(len(obj))[key]
+    if len(places) > _MOST:
+        items(obj)
+        return
+    root.read_length(obj)
+    for i in places:
+        value = ItemSlot(obj, i).get()
+        root.read_item(obj, i, value)
+        note_outside(value)
+
+
+_MOST = 1000  # items that a slice may take so that each is guarded; of more the whole list is
 _ABSENT = object()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from weft.base.dtypes import kind as kind_of
 from weft.base.sizes import Size
 from weft.capture.number import KINDS, Number, number_of
+from weft.capture.overflow import check_whole
 from weft.capture.runtime_lists import GraphList
 from weft.capture.runtime_meet import truth_of
 from weft.capture.runtime_methods import call_method_of
@@ -52,7 +53,11 @@ def _as_number(tensor: Any, kind: type) -> Number:
     flat = flat.reshape(()) if flat.ndim else flat
     if kind is bool:
         return Number(bool, truth_of(flat))
-    return Number(kind, flat if flat.dtype == KINDS[kind] else cast(flat, dtype=KINDS[kind]))
+    if kind is int and kind_of(flat.dtype) == "f":
+        check_whole(flat)
+    bits = 8 * flat.dtype.itemsize if kind_of(flat.dtype) in "iu" else 64
+    bound = 2**bits if bits < 64 else None
+    return Number(kind, flat if flat.dtype == KINDS[kind] else cast(flat, dtype=KINDS[kind]), None, bound)
 
 
 @handles(bool)
@@ -78,7 +83,10 @@ def _convert(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return size_number(kind, args[0]) if args and isinstance(args[0], Size) else kind(*args, **kwargs)
     x = args[0]
     if isinstance(x, Number):
-        return x if x.kind is kind else Number(kind, x.as_kind(kind), x.form if x.kind is int else None)
+        if x.kind is float and kind is int:
+            check_whole(x.tensor)
+        form = x.form if x.kind is int else None
+        return x if x.kind is kind else Number(kind, x.as_kind(kind), form, x.bound)
     if x.size != 1 or kind_of(x.dtype) == "c":
         return kind(x)  # raises in the user's terms
     return _as_number(x, kind)

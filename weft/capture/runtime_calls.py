@@ -24,7 +24,7 @@ from weft.capture.runtime_attributes import getattr_
 from weft.capture.runtime_bases import BASES, call_base
 from weft.capture.runtime_builtins import HANDLERS, handles, item
 from weft.capture.runtime_effects import check_repeatable, is_log
-from weft.capture.runtime_lists import GraphList, check_growth, stacked
+from weft.capture.runtime_lists import GraphList, check_growth, check_some, stacked
 from weft.capture.runtime_methods import is_users, method_of
 from weft.capture.runtime_objects import construct, is_users_class
 from weft.capture.runtime_places import (
@@ -244,6 +244,7 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if name in _JOINS and args and isinstance(args[0], list) and not isinstance(owner, Tensor):
         found = stacked(args[0])
         if found is not None:
+            check_some(name, args[0])
             return _stack_again(function, name, found, args[1:], kwargs)
     note_whole((args, kwargs), objects=False)
     given = [_argument(x, name) for x in args]

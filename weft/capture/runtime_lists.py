@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.base.trees import register_tree
-from weft.capture.number import Number
+from weft.capture.number import Number, number_of
 from weft.capture.runtime_carry import Carry, Grown
 from weft.capture.runtime_items import (
     Chunk,
@@ -26,7 +26,8 @@ from weft.capture.runtime_items import (
 )
 from weft.capture.runtime_places import before_change, is_outside
 from weft.capture.runtime_state import Plan, rebuild
-from weft.errors import CaptureError
+from weft.errors import ArgumentError, CaptureError
+from weft.ops.effects import check, register_error
 from weft.ops.rows import rows
 from weft.tensor.mode import thread
 
@@ -188,6 +189,16 @@ def stacked(x: Any) -> Any:
     if known is None or known[0] is not x or len(known[1]) != list.__len__(x):
         return None
     return known[2] if all(a is b for a, b in zip(known[1], x, strict=True)) else None
+
+
+def check_some(op: str, items: Any) -> None:
+    """Let the run raise if a list that is to be joined, of a length that it tells, is empty."""
+    if not isinstance(items, GraphList) or not items.is_grown:
+        return
+    given = (register_error(ArgumentError), "", True)
+    text = f"{op}: at least one tensor is needed, got none"
+    length: Any = number_of(items.graph_length)
+    check.on_tensors((length > 0).tensor, pieces=(text,), places=(), error=given)
 
 
 def check_growth(obj: Any, method: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft.capture.number import Number, fresh_index, number_of
+from weft.capture.overflow import is_overflow_check
 from weft.capture.runtime_branch import and_
 from weft.capture.runtime_carry import Carry, Fresh, Late, Replan, Same
 from weft.capture.runtime_iterables import Source, Tail, prepare_all, source_of
@@ -309,7 +310,7 @@ def _touches_no_tensor(carry: Carry) -> bool:
     region = thread.capture
     if region.externals or region.journal or any(a.ndim for a in region.constants.values()):
         return False
-    if not all(n.is_pure for n in region.nodes):
+    if not all(n.is_pure or is_overflow_check(n) for n in region.nodes):
         return False
     plans = [e.plan if isinstance(e, Late) else e for e in carry.entries if not isinstance(e, Fresh | Same)]
     parts = [p for plan in plans for p in plan.parts]

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from weft.base.dtypes import bool_
 from weft.base.hooks import hooks
-from weft.errors import CheckError, DtypeError, ShapeError
+from weft.errors import CheckError, DtypeError, ShapeError, WeftError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
 from weft.ops.op import Array, no_gradient
@@ -99,6 +99,8 @@ def _exception(text: str, error: tuple[str, str, bool]) -> BaseException:
     kind = _raised.get(name, getattr(builtins, name.removeprefix("builtins."), None))
     if not isinstance(kind, type) or not issubclass(kind, BaseException):
         return CheckError("raise", f"{name}: {text}")
+    if issubclass(kind, WeftError):
+        return kind(*text.split(": ", 1))
     args = (text,) if has_text else ()
     made = kind.__new__(kind, *args)
     made.args = args
