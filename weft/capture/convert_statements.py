@@ -27,7 +27,7 @@ from weft.capture.convert_build import (
     thunk,
     tuple_of,
 )
-from weft.capture.convert_flow import Lowered, is_plain, lower_jumps
+from weft.capture.convert_flow import Lowered, UnsupportedSyntax, is_plain, lower_jumps
 from weft.capture.convert_names import FUNCTIONS, Scope, is_generator, scope_of, uses_of
 from weft.capture.convert_shared import Shared, share_variables
 from weft.capture.convert_unit import Unit
@@ -43,7 +43,7 @@ class FunctionConverter(AssignmentConverter):
         named = [*node.args.posonlyargs, *node.args.args]
         self.first = named[0].arg if named else ""
         self.document, body = _split_document(node.body)
-        self.lowered: Lowered = lower_jumps(body, unit.fresh)
+        self.lowered: Lowered = self.lower(body)
         self.scope = self.find_scope()
         self.outer = self.find_outer()
         self.shared: Shared = share_variables(self.lowered, self.scope, self.outer)
@@ -51,6 +51,10 @@ class FunctionConverter(AssignmentConverter):
         self.uncertain = self.shared.defined.uncertain
         around_guarded = around.guarded - self.own if around is not None else frozenset()
         self.guarded = self.shared.guarded | around_guarded
+
+    def lower(self, body: list[ast.stmt]) -> Lowered:
+        """The body without jumps."""
+        return lower_jumps(body, self.unit.fresh)
 
     def find_scope(self) -> Scope:
         """The variables of the function, with the flags of lowered jumps."""
@@ -112,7 +116,10 @@ class FunctionConverter(AssignmentConverter):
     def statement(self, node: Any) -> list[ast.stmt]:
         """A statement, converted."""
         convert = _STATEMENTS.get(type(node))
-        return [self.generic(node)] if convert is None else convert(self, node)
+        if convert is None:
+            return [self.generic(node)]
+        own: list[ast.stmt] = getattr(self, convert.__name__)(node)
+        return own
 
     def state_function(
         self,
@@ -330,10 +337,9 @@ class FunctionConverter(AssignmentConverter):
         """``def``: converted in place, unless it is a generator."""
         decorators = [self.expr(d) for d in node.decorator_list]
         arguments = self.arguments(node.args)
-        if is_generator(node):
-            body = self.unconverted(node.body, scope_of(node).locals)
-        else:
-            body = FunctionConverter(self.unit, node, self).convert_body()
+        if is_generator(node) and scope_of(node).nonlocals:
+            raise UnsupportedSyntax("a generator that assigns variables of the function around it")
+        body = converter_for(node)(self.unit, node, self).convert_body()
         return [rebuilt(node, decorator_list=decorators, args=arguments, body=body)]
 
     def async_function(self, node: ast.AsyncFunctionDef) -> list[ast.stmt]:
@@ -385,6 +391,15 @@ class FunctionConverter(AssignmentConverter):
     def nothing(self, node: ast.stmt) -> list[ast.stmt]:
         """Declarations stand at the begin of each function."""
         return []
+
+
+def converter_for(node: ast.FunctionDef) -> type[FunctionConverter]:
+    """The class that converts a function."""
+    if not is_generator(node):
+        return FunctionConverter
+    from weft.capture.convert_generators import GeneratorConverter
+
+    return GeneratorConverter
 
 
 def _split_document(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.base.dtypes import result_dtype
@@ -98,6 +98,12 @@ def _note_lists(args: tuple[Any, ...]) -> None:
 
 
 def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a builtin or a class; an iterator that it makes belongs to the running capture."""
+    out = _call_noted(function, args, kwargs)
+    return note_made(out) if isinstance(out, Iterator) and not is_made_inside(out) else out
+
+
+def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _note_arguments(function, args, kwargs)
     handler = HANDLERS.get(function)
     if handler is not None:
@@ -208,14 +214,16 @@ def _call_converted(function: Any, converted: Any, args: tuple[Any, ...], kwargs
     if not is_converted(function):  # a function made by captured code closes over what the capture made
         enter(function, converted)
     if not capture.region:
-        return converted(*args, **kwargs)
+        out = converted(*args, **kwargs)
+        return note_made(out) if isinstance(out, types.GeneratorType) else out
     code = getattr(function, "__code__", function)
     captures = capture.root.notes.setdefault("running", {}).setdefault(code, [])
     captures.append(capture)
     try:
         if len({id(c) for c in captures}) > _DEEPEST:
             raise _endless(function)
-        return converted(*args, **kwargs)
+        out = converted(*args, **kwargs)
+        return note_made(out) if isinstance(out, types.GeneratorType) else out
     finally:
         captures.pop()
 

@@ -154,4 +154,6 @@ def _change_container(sign: str, current: Any, operand: Any) -> Any:
         return current
     if isinstance(current, GraphList):
         current._need_plain(f"list {sign}")
+    if isinstance(current, list) and sign == "*=":  # whose own method may make another list
+        return list.__imul__(current, operand)
     return _IN_PLACE[sign](current, operand)

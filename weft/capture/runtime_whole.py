@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.base.sizes import Size
 from weft.capture.number import Number
-from weft.capture.runtime_places import CONTAINERS, is_outside, note_outside
+from weft.capture.runtime_places import CONTAINERS, is_made_here, is_made_inside, is_outside, note_outside
 from weft.capture.slots import AttrSlot
 from weft.errors import CaptureError
 from weft.ops.op import TensorLike
@@ -74,7 +74,14 @@ def _note_items(root: Any, x: Any) -> Iterable[Any] | None:
 
 
 def check_iterator(x: Any) -> None:
-    """Raise where captured code moves an iterator from outside on."""
+    """Raise where captured code moves an iterator on that others hold: from outside, or around a region."""
+    if thread.capture.region and isinstance(x, Iterator) and is_made_inside(x) and not is_made_here(x):
+        raise CaptureError(
+            "next",
+            "an iterator must be made in the branch or loop of the graph that moves it on, got one from "
+            "around it, whose place would depend on the way",
+            hint="make the iterator inside, or take its items into a list before",
+        )
     if is_outside(x) and isinstance(x, Iterator) and not isinstance(x, io.IOBase):
         raise CaptureError(
             "next",

@@ -8,10 +8,11 @@ their data and gradient, are in ``weft.transform.slots``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from weft.capture.classes import MISSING as MISSING
-from weft.capture.classes import base_method, has_users
+from weft.capture.classes import base_method, class_attribute, has_users
 from weft.transform.slots import Slot
 
 Bind = Callable[[Any], str]  # gives an object a name in a generated function
@@ -55,14 +56,16 @@ class PythonSlot(Slot):
 class AttrSlot(PythonSlot):
     """An attribute of an object, as ``object`` keeps it: methods of the user are not run."""
 
-    __slots__ = ("is_raw", "name", "own", "write_by")
+    __slots__ = ("is_raw", "name", "own", "read_by", "write_by")
 
     def __init__(self, obj: Any, name: str) -> None:
         words = f"the attribute {name!r} of a {type(obj).__name__}"
         key = ("attr", id(obj), name)
-        self.is_raw = has_users(type(obj), "__getattribute__", "__getattr__")
+        lazy = isinstance(class_attribute(type(obj), name), cached_property)
+        self.is_raw = lazy or has_users(type(obj), "__getattribute__", "__getattr__")
+        self.read_by = _get_own if lazy else object.__getattribute__
         if self.is_raw:
-            super().__init__(key, words, "{1}({0}, {2})", obj, object.__getattribute__, name)
+            super().__init__(key, words, "{1}({0}, {2})", obj, self.read_by, name)
         elif name.isidentifier():
             super().__init__(key, words, f"{{0}}.{name}", obj)
         else:  # modules of a list have numbers for names
@@ -76,7 +79,7 @@ class AttrSlot(PythonSlot):
         if not self.is_raw:
             return getattr(self.owner, self.name, MISSING)
         try:
-            return object.__getattribute__(self.owner, self.name)
+            return self.read_by(self.owner, self.name)
         except AttributeError:
             return MISSING
 
@@ -95,6 +98,11 @@ class AttrSlot(PythonSlot):
     def remove(self) -> None:
         """Delete the attribute."""
         _plain_method(type(self.owner), "__delattr__", delattr)(self.owner, self.name)
+
+
+def _get_own(obj: Any, name: str) -> Any:
+    """An attribute that an object has itself, which its class would make."""
+    return _own(obj, "").get(name, MISSING)
 
 
 def _own(obj: Any, name: str) -> Any:
