@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -95,6 +96,14 @@ def or_(*thunks: Callable[[], Any]) -> Any:
     return value
 
 
+def all_true(*thunks: Callable[[], Any]) -> bool:
+    return all(thunk() for thunk in thunks)
+
+
+def any_true(*thunks: Callable[[], Any]) -> bool:
+    return any(thunk() for thunk in thunks)
+
+
 def not_(x: Any) -> bool:
     return not x
 
@@ -168,6 +177,45 @@ def setitem(obj: Any, key: Any, value: Any) -> None:
 
 def delitem(obj: Any, key: Any) -> None:
     del obj[key]
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "@": operator.matmul,
+    "/": operator.truediv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "|": operator.or_,
+    "^": operator.xor,
+    "&": operator.and_,
+    "//": operator.floordiv,
+}
+UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+
+
+def binary(sign: str, left: Any, right: Any) -> Any:
+    return (SIGNS | ARITHMETIC)[sign](left, right)
+
+
+def unary(sign: str, x: Any) -> Any:
+    return UNARY[sign](x)
+
+
+def trying(kinds: Any) -> Any:
+    return contextlib.nullcontext()
+
+
+def managed(x: Any) -> Any:
+    return x
+
+
+def formatted(x: Any, conversion: int, spec: str) -> str:
+    shown = {-1: x, ord("s"): str, ord("r"): repr, ord("a"): ascii}[conversion]
+    return format(x if conversion == -1 else shown(x), spec)
 
 
 AUGMENTED = {

@@ -20,10 +20,10 @@ from weft.capture.convert_code import all_codes, compile_function
 from weft.capture.convert_flow import UnsupportedSyntax
 from weft.capture.convert_names import body_of, identifiers, walk
 from weft.capture.convert_source import Found, find_block, find_source, is_library
-from weft.capture.convert_statements import FunctionConverter
+from weft.capture.convert_statements import converter_for
 from weft.capture.convert_unit import Unit
 
-_GENERATORS = 0x20 | 0x80 | 0x100 | 0x200  # CO_GENERATOR, CO_COROUTINE and their kin
+_COROUTINES = 0x80 | 0x100 | 0x200  # CO_COROUTINE and its kin
 _LOOK_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
 
@@ -88,6 +88,7 @@ def convert_function(function: FunctionType, runtime: Any) -> FunctionType | Non
     if converted is None:
         return None
     values = {"runtime": runtime, "slice": slice, "set": set, "globals": function.__globals__}
+    values["BaseException"] = BaseException
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     given = {name: CellType(values[what]) for name, what in converted.given.items()}
     held = {name: CellType(cells[of]) for name, of in converted.cells.items()}
@@ -129,7 +130,7 @@ def converted_code(function: FunctionType) -> Converted | None:
     known = _cache.get(key)
     if known is not None and known[0]() is code:
         return known[1]
-    converted = None if code.co_flags & _GENERATORS else _convert_code(code, function.__globals__)
+    converted = None if code.co_flags & _COROUTINES else _convert_code(code, function.__globals__)
     _cache[key] = (weakref.ref(code, _forgetting(key)), converted)
     if converted is not None:
         _made.update({id(c): c for c in all_codes(converted.code)})
@@ -143,7 +144,7 @@ def _convert_code(code: CodeType, globals: dict[str, Any]) -> Converted | None:
     node = _bare(found, code.co_firstlineno)
     unit = Unit(identifiers(node) | set(code.co_freevars), found.class_name, "__class__" in code.co_freevars)
     try:
-        tree: ast.FunctionDef = rebuilt(node, body=FunctionConverter(unit, node).convert_body())
+        tree: ast.FunctionDef = rebuilt(node, body=converter_for(node)(unit, node).convert_body())
         made = compile_function(tree, code, found.class_name, unit.free(code.co_freevars), unit.made)
     except (UnsupportedSyntax, RecursionError):
         return None

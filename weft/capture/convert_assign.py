@@ -18,24 +18,8 @@ from weft.capture.convert_build import (
     rebuilt,
     store,
 )
-from weft.capture.convert_expressions import ExpressionConverter
+from weft.capture.convert_expressions import SIGNS, ExpressionConverter
 from weft.capture.convert_names import walk
-
-_SIGNS: dict[type, str] = {
-    ast.Add: "+=",
-    ast.Sub: "-=",
-    ast.Mult: "*=",
-    ast.MatMult: "@=",
-    ast.Div: "/=",
-    ast.Mod: "%=",
-    ast.Pow: "**=",
-    ast.LShift: "<<=",
-    ast.RShift: ">>=",
-    ast.BitOr: "|=",
-    ast.BitXor: "^=",
-    ast.BitAnd: "&=",
-    ast.FloorDiv: "//=",
-}
 
 
 class AssignmentConverter(ExpressionConverter):
@@ -177,7 +161,7 @@ class AssignmentConverter(ExpressionConverter):
 
     def changed(self, node: ast.AugAssign, current: ast.expr) -> ast.expr:
         """``current += value``, as a value."""
-        sign = constant(_SIGNS[type(node.op)], node)
+        sign = constant(f"{SIGNS[type(node.op)]}=", node)
         return self.runtime("augmented", (sign, current, self.expr(node.value)), node)
 
     def annotated(self, node: ast.AnnAssign) -> list[ast.stmt]:

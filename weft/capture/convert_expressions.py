@@ -52,6 +52,26 @@ _OPERATORS: dict[type, str] = {
 }
 
 
+SIGNS: dict[type, str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.MatMult: "@",
+    ast.Div: "/",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.BitAnd: "&",
+    ast.FloorDiv: "//",
+    ast.UAdd: "+",
+    ast.USub: "-",
+    ast.Invert: "~",
+}
+
+
 class ExpressionConverter:
     """Converts the expressions of one function.
 
@@ -131,20 +151,30 @@ class ExpressionConverter:
             "and_" if isinstance(node.op, ast.And) else "or_", [self.thunk(v) for v in node.values], node
         )
 
+    def test(self, node: ast.expr) -> Any:
+        """An expression of which only the truth matters."""
+        if not isinstance(node, ast.BoolOp) or is_plain(node) or any(map(binds_by_walrus, node.values)):
+            return self.expr(node)
+        name = "all_true" if isinstance(node.op, ast.And) else "any_true"
+        return self.runtime(name, [thunk(self.test(v), v) for v in node.values], node)
+
     def unary(self, node: ast.UnaryOp) -> Any:
-        """``not``; the other operators are the operand's."""
+        """``not``, ``-``, ``+`` and ``~``; of a literal the sign belongs to it."""
         if not isinstance(node.op, ast.Not):
-            return rebuilt(node, operand=self.whole(node.operand))
+            if isinstance(node.operand, ast.Constant):
+                return node
+            sign = constant(SIGNS[type(node.op)], node)
+            return self.runtime("unary", (sign, self.expr(node.operand)), node)
         if is_plain(node.operand):
             return self.generic(node)
-        return self.runtime("not_", (self.expr(node.operand),), node)
+        return self.runtime("not_", (self.test(node.operand),), node)
 
     def if_exp(self, node: ast.IfExp) -> Any:
         """``a if test else b``."""
         if is_plain(node.test) or binds_by_walrus(node.body) or binds_by_walrus(node.orelse):
             return self.generic(node)
         return self.runtime(
-            "if_exp", (self.expr(node.test), self.thunk(node.body), self.thunk(node.orelse)), node
+            "if_exp", (self.test(node.test), self.thunk(node.body), self.thunk(node.orelse)), node
         )
 
     def compare(self, node: ast.Compare) -> Any:
@@ -157,8 +187,8 @@ class ExpressionConverter:
         if (python and inside) or any(map(binds_by_walrus, node.comparators)):
             return self.generic(node)
         if python:
-            right = [self.whole(c) for c in node.comparators]
-            return rebuilt(node, left=self.whole(node.left), comparators=right)
+            sign = constant(_OPERATORS[type(node.ops[0])], node)
+            return self.runtime("binary", (sign, self.expr(node.left), self.expr(node.comparators[0])), node)
         pairs = [
             tuple_of((constant(_OPERATORS[type(op)], right), self.thunk(right)), right)
             for op, right in zip(node.ops, node.comparators, strict=True)
@@ -178,8 +208,11 @@ class ExpressionConverter:
         return self.runtime("items", (made,), node) if isinstance(node, _FROM_OUTSIDE) else made
 
     def binary(self, node: ast.BinOp) -> Any:
-        """``a + b``, which the operands do."""
-        return rebuilt(node, left=self.whole(node.left), right=self.whole(node.right))
+        """``a + b``."""
+        if isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant):
+            return node
+        sign = constant(SIGNS[type(node.op)], node)
+        return self.runtime("binary", (sign, self.expr(node.left), self.expr(node.right)), node)
 
     def starred(self, node: ast.Starred) -> Any:
         """``*a``."""
@@ -192,8 +225,9 @@ class ExpressionConverter:
 
     def formatted(self, node: ast.FormattedValue) -> Any:
         """``{a}`` in text."""
-        spec = node.format_spec and self.expr(node.format_spec)
-        return rebuilt(node, value=self.whole(node.value), format_spec=spec)
+        spec = constant("", node) if node.format_spec is None else self.expr(node.format_spec)
+        parts = (self.expr(node.value), constant(node.conversion, node), spec)
+        return rebuilt(node, value=self.runtime("formatted", parts, node), conversion=-1, format_spec=None)
 
     # Calls, attributes, items
 

@@ -24,9 +24,10 @@ from weft.capture.convert_build import (
     place,
     rebuilt,
     store,
+    thunk,
     tuple_of,
 )
-from weft.capture.convert_flow import Lowered, is_plain, lower_jumps
+from weft.capture.convert_flow import Lowered, UnsupportedSyntax, is_plain, lower_jumps
 from weft.capture.convert_names import FUNCTIONS, Scope, is_generator, scope_of, uses_of
 from weft.capture.convert_shared import Shared, share_variables
 from weft.capture.convert_unit import Unit
@@ -42,7 +43,7 @@ class FunctionConverter(AssignmentConverter):
         named = [*node.args.posonlyargs, *node.args.args]
         self.first = named[0].arg if named else ""
         self.document, body = _split_document(node.body)
-        self.lowered: Lowered = lower_jumps(body, unit.fresh)
+        self.lowered: Lowered = self.lower(body)
         self.scope = self.find_scope()
         self.outer = self.find_outer()
         self.shared: Shared = share_variables(self.lowered, self.scope, self.outer)
@@ -50,6 +51,10 @@ class FunctionConverter(AssignmentConverter):
         self.uncertain = self.shared.defined.uncertain
         around_guarded = around.guarded - self.own if around is not None else frozenset()
         self.guarded = self.shared.guarded | around_guarded
+
+    def lower(self, body: list[ast.stmt]) -> Lowered:
+        """The body without jumps."""
+        return lower_jumps(body, self.unit.fresh)
 
     def find_scope(self) -> Scope:
         """The variables of the function, with the flags of lowered jumps."""
@@ -85,6 +90,9 @@ class FunctionConverter(AssignmentConverter):
         body += _declarations(self.scope.globals, self.scope.nonlocals | remote, at)
         for name in sorted(self.shared.unset):
             body.append(assign(name, self.runtime("undefined", (constant(name, at),), at), at))
+        if self.node.args.kwarg is not None:  # a dict that the call made
+            own = self.runtime("new_dict", (load(self.node.args.kwarg.arg, at),), at)
+            body.append(expression(own, at))
         return [*body, *self.block(self.lowered.body)] or [ast.Pass(**place(at))]
 
     def nested_function(self, node: ast.FunctionDef) -> ast.stmt:
@@ -108,7 +116,10 @@ class FunctionConverter(AssignmentConverter):
     def statement(self, node: Any) -> list[ast.stmt]:
         """A statement, converted."""
         convert = _STATEMENTS.get(type(node))
-        return [self.generic(node)] if convert is None else convert(self, node)
+        if convert is None:
+            return [self.generic(node)]
+        own: list[ast.stmt] = getattr(self, convert.__name__)(node)
+        return own
 
     def state_function(
         self,
@@ -182,7 +193,7 @@ class FunctionConverter(AssignmentConverter):
             test = self.expr(node.test) if node not in self.lowered.plain else node.test
             body = self.block(node.body)
             return [ast.If(test, body or [ast.Pass(**place(node))], self.block(node.orelse), **place(node))]
-        test = self.expr(node.test)
+        test = self.test(node.test)
         then = self.branch("_then", node, node.body)
         orelse = self.branch("_else", node, node.orelse)
         values, names = self.state(node)
@@ -195,7 +206,7 @@ class FunctionConverter(AssignmentConverter):
 
         def ask() -> list[ast.stmt]:
             before, self.hoisted = self.hoisted, []
-            value = self.expr(node.test)
+            value = self.test(node.test)
             made = [*self.hoisted, ast.Return(value, **place(node.test))]
             self.hoisted = before
             return made
@@ -253,7 +264,8 @@ class FunctionConverter(AssignmentConverter):
         if not __debug__ or uses_of(parts).binds:
             return [self.generic(node)]
         message = constant(None, node) if node.msg is None else self.thunk(node.msg)
-        return [expression(self.runtime("assert_stmt", (self.thunk(node.test), message), node.test), node)]
+        test = thunk(self.test(node.test), node.test)
+        return [expression(self.runtime("assert_stmt", (test, message), node.test), node)]
 
     # Statements with blocks that stay
 
@@ -263,6 +275,7 @@ class FunctionConverter(AssignmentConverter):
         for i, item in enumerate(node.items):
             made_here = isinstance(item.context_expr, ast.Call)
             context = self.expr(item.context_expr) if made_here else self.whole(item.context_expr)
+            context = self.runtime("managed", (context,), item.context_expr)
             target = item.optional_vars
             if target is None or self.is_simple_target(target):
                 items.append(rebuilt(item, context_expr=context))
@@ -285,7 +298,19 @@ class FunctionConverter(AssignmentConverter):
             passed = self.runtime("unfinished", (), at.type or at)  # what the capture itself must see
             handlers.insert(0, ast.ExceptHandler(passed, None, [ast.Raise(**place(at))], **place(at)))
         blocks = {name: self.block(getattr(node, name)) for name in ("body", "orelse", "finalbody")}
+        if node.handlers:
+            blocks["body"] = [self.watched(node, blocks["body"])]
         return [rebuilt(node, handlers=handlers, **blocks)]
+
+    def watched(self, node: Any, body: list[ast.stmt]) -> ast.stmt:
+        """The body of a ``try``, while the runtime knows what is handled."""
+        at = node.handlers[0]
+        kinds = [self.expr(h.type) for h in node.handlers if h.type is not None]
+        if len(kinds) < len(node.handlers):
+            kinds = [load(self.unit.use("BaseException"), at)]
+        kind = kinds[0] if len(kinds) == 1 else tuple_of(kinds, at)
+        item = ast.withitem(self.runtime("trying", (thunk(kind, at),), at), None)
+        return ast.With([item], body, **place(node.body[0]))
 
     def handler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
         """``except``; its variable is without a value afterwards, in a way that state can hold."""
@@ -312,10 +337,9 @@ class FunctionConverter(AssignmentConverter):
         """``def``: converted in place, unless it is a generator."""
         decorators = [self.expr(d) for d in node.decorator_list]
         arguments = self.arguments(node.args)
-        if is_generator(node):
-            body = self.unconverted(node.body, scope_of(node).locals)
-        else:
-            body = FunctionConverter(self.unit, node, self).convert_body()
+        if is_generator(node) and scope_of(node).nonlocals:
+            raise UnsupportedSyntax("a generator that assigns variables of the function around it")
+        body = converter_for(node)(self.unit, node, self).convert_body()
         return [rebuilt(node, decorator_list=decorators, args=arguments, body=body)]
 
     def async_function(self, node: ast.AsyncFunctionDef) -> list[ast.stmt]:
@@ -367,6 +391,15 @@ class FunctionConverter(AssignmentConverter):
     def nothing(self, node: ast.stmt) -> list[ast.stmt]:
         """Declarations stand at the begin of each function."""
         return []
+
+
+def converter_for(node: ast.FunctionDef) -> type[FunctionConverter]:
+    """The class that converts a function."""
+    if not is_generator(node):
+        return FunctionConverter
+    from weft.capture.convert_generators import GeneratorConverter
+
+    return GeneratorConverter
 
 
 def _split_document(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:

@@ -274,9 +274,9 @@ def check(a):
 def _condition(guard: Guard, names: Names) -> str:
     slot, value = guard.slot, guard.expected
     if value is MISSING:
-        if isinstance(slot, AttrSlot):
+        if isinstance(slot, AttrSlot) and not slot.is_raw:
             return f"getattr({names(slot.owner)}, {slot.name!r}, MISSING) is MISSING"
-        if isinstance(slot, ItemSlot) and isinstance(slot.owner, dict):
+        if isinstance(slot, ItemSlot) and type(slot.owner) is dict:
             return f"{names(slot.index)} not in {names(slot.owner)}"
         return f"{names(slot)}.get() is MISSING"
     code = slot.code(names)

@@ -72,7 +72,7 @@ def read_attribute(obj: Any, name: str) -> Any:
 
 def write_attribute(obj: Any, name: str, value: Any) -> None:
     """Set an attribute; where this thread captures, each call of what is captured sets it."""
-    from weft.capture.runtime_access import setattr_
+    from weft.capture.runtime_attributes import setattr_
 
     setattr_(obj, name, value)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.base.dtypes import bool_, float64, int64, scalar_dtype
 from weft.base.sizes import Size, named_size
+from weft.capture.overflow import BITS, COUNT, bound_of, check_result, may_overflow
 from weft.errors import CaptureError
 from weft.ops import arithmetic, compare
 from weft.ops.complex import absolute
@@ -42,9 +43,10 @@ class Number(WeakNumber):
         tensor: its value, 0-d.
         form: an int as a polynomial in ints that nobody knows, so that ``(i + 2) - i`` is known to be 2;
             each is 0 or more. None where it is no such polynomial.
+        bound: of an int, what its absolute value does not exceed; None if that is not known.
     """
 
-    __slots__ = ("form", "kind", "tensor")
+    __slots__ = ("bound", "form", "kind", "tensor")
 
     __array_ufunc__ = None
 
@@ -61,10 +63,11 @@ class Number(WeakNumber):
     __abs__: Any
     __invert__: Any
 
-    def __init__(self, kind: type, tensor: Any, form: Any = None) -> None:
+    def __init__(self, kind: type, tensor: Any, form: Any = None, bound: int | None = None) -> None:
         self.kind = kind
         self.tensor = tensor
         self.form = form
+        self.bound = 1 if kind is bool else bound
 
     @property
     def example(self) -> Any:  # type: ignore[override]
@@ -150,10 +153,45 @@ class Number(WeakNumber):
         """Whether it is whole."""
         return self % 1 == 0
 
+    @property
+    def numerator(self) -> Number:
+        """Of an int, itself."""
+        return self if self.kind is not float else self.__getattr__("numerator")
+
+    @property
+    def denominator(self) -> int:
+        """Of an int, one."""
+        return 1 if self.kind is not float else self.__getattr__("denominator")
+
+    def bit_length(self) -> Number:
+        """Of an int, how many bits it takes."""
+        size = abs(number_of(self._int("bit_length"))).tensor
+        return Number(int, cast(compare.greater_equal(size, _powers()), dtype=int64).sum(), None, 63)
+
+    def bit_count(self) -> Number:
+        """Of an int, how many of its bits are set."""
+        size = abs(number_of(self._int("bit_count"))).tensor
+        bits = compare.bitwise_and(arithmetic.floor_divide(size, _powers()), captured_constant(np.array(1)))
+        return Number(int, bits.sum(), None, 63)
+
+    def _int(self, name: str) -> Number:
+        return self if self.kind is not float else self.__getattr__(name)
+
+    def __getattr__(self, name: str) -> Any:
+        """Methods of Python's numbers that need the value itself."""
+        if name.startswith("__") or not hasattr(self.kind, name):
+            raise AttributeError(f"{self.kind.__name__!r} object has no attribute {name!r}")
+        return getattr(self.value(), name)
+
+
+def _powers() -> Any:
+    """The powers of two that an int of 64 bits may have."""
+    return captured_constant(2 ** np.arange(BITS, dtype=np.int64))
+
 
 def fresh_index(tensor: Any, *, known_sign: bool = True) -> Number:
     """The index of a loop: an int of its own, which is 0 or more if ``known_sign``."""
-    return Number(int, tensor, named_size(f"i{next(_names)}") if known_sign else None)
+    return Number(int, tensor, named_size(f"i{next(_names)}") if known_sign else None, COUNT)
 
 
 def number_of(x: Any) -> Number:
@@ -161,10 +199,13 @@ def number_of(x: Any) -> Number:
     if isinstance(x, Number):
         return x
     if isinstance(x, Size):
-        return Number(int, size_value(x, int64), x)
+        return Number(int, size_value(x, int64), x, COUNT)
     x = x.item() if isinstance(x, np.generic) else x
     kind = next(k for k in PLAIN if isinstance(x, k))
-    return Number(kind, captured_constant(np.asarray(x, KINDS[kind])), x if kind is int else None)
+    if kind is int and not -(2**BITS) <= x < 2**BITS:
+        raise CaptureError("int", f"ints next to values of a graph must fit into 64 bits, got {x}")
+    known = (x, abs(x)) if kind is int else (None, None)
+    return Number(kind, captured_constant(np.asarray(x, KINDS[kind])), *known)
 
 
 def is_number(x: Any) -> bool:
@@ -178,6 +219,9 @@ def higher_kind(a: type, b: type) -> Any:
 
 
 # Arithmetic
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*"}
 
 
 def _form(name: str, x: Number, y: Number) -> Any:
@@ -194,7 +238,13 @@ def _arithmetic(name: str, op: Any, lowest: type) -> None:
     def compute(x: Any, y: Any) -> Number:
         a, b = number_of(x), number_of(y)
         kind = higher_kind(lowest, higher_kind(a.kind, b.kind))
-        return Number(kind, op(a.as_kind(kind), b.as_kind(kind)), _form(name, a, b))
+        operands = a.as_kind(kind), b.as_kind(kind)
+        out = op(*operands)
+        if kind is not int:
+            return Number(kind, out, _form(name, a, b))
+        if may_overflow(name, a.bound, b.bound):
+            check_result(_SIGNS[name], op, out, *operands)
+        return Number(kind, out, _form(name, a, b), bound_of(name, a.bound, b.bound))
 
     _attach(name, compute, getattr(operator, name))
 
@@ -222,7 +272,20 @@ def _power(x: Any, y: Any) -> Number:
     whole = not isinstance(y, Number) and isinstance(y, int) and y < 0
     a, b = number_of(x), number_of(y)
     kind = float if whole else higher_kind(int, higher_kind(a.kind, b.kind))
-    return Number(kind, arithmetic.pow(a.as_kind(kind), b.as_kind(kind)))
+    operands = a.as_kind(kind), b.as_kind(kind)
+    out = Number(kind, arithmetic.pow(*operands))
+    if kind is int:
+        out.bound = _power_bound(a.bound, y)
+        if out.bound is None:
+            check_result("**", arithmetic.pow, out.tensor, *operands)
+    return out
+
+
+def _power_bound(limit: int | None, exponent: Any) -> int | None:
+    """The limit of a power, if it is known to fit into 64 bits."""
+    if limit is None or isinstance(exponent, Number | Size) or not 0 <= exponent <= BITS:
+        return None
+    return limit**exponent if limit**exponent < 2**BITS else None
 
 
 def _compare(op: Any) -> Callable[[Any, Any], Number]:
@@ -236,15 +299,24 @@ def _compare(op: Any) -> Callable[[Any, Any], Number]:
     return compute
 
 
-def _bitwise(op: Any) -> Callable[[Any, Any], Number]:
+def _bitwise(op: Any, sign: str) -> Callable[[Any, Any], Number]:
     def compute(x: Any, y: Any) -> Number:
         a, b = number_of(x), number_of(y)
         kind = higher_kind(a.kind, b.kind)
         if kind is float:
             raise TypeError("unsupported operand types for a bitwise operator: 'float'")
-        return Number(kind, op(a.as_kind(kind), b.as_kind(kind)))
+        operands = a.as_kind(kind), b.as_kind(kind)
+        out = op(*operands)
+        if sign == "lshift":
+            check_result("<<", _shifted, out, *operands)
+        return Number(kind, out)
 
     return compute
+
+
+def _shifted(x: Any, by: Any) -> Any:
+    """A float times a power of two."""
+    return arithmetic.mul(x, arithmetic.pow(captured_constant(np.array(2.0)), by))
 
 
 def _divmod(self: Any, other: Any) -> Any:
@@ -277,7 +349,7 @@ for _name, _op in (
     ("lshift", compare.left_shift),
     ("rshift", compare.right_shift),
 ):
-    _attach(_name, _bitwise(_op), getattr(operator, f"{_name}_" if _name in ("and", "or") else _name))
+    _attach(_name, _bitwise(_op, _name), getattr(operator, f"{_name}_" if _name in ("and", "or") else _name))
 _attach("pow", _power, operator.pow)
 _attach("divmod", _divmod, _divmod)
 
@@ -285,7 +357,7 @@ _attach("divmod", _divmod, _divmod)
 def _unary(op: Any) -> Callable[[Number], Number]:
     def method(self: Number) -> Number:
         kind = higher_kind(int, self.kind)
-        return Number(kind, op(self.as_kind(kind)))
+        return Number(kind, op(self.as_kind(kind)), None, self.bound)
 
     return method
 

@@ -18,6 +18,7 @@ from weft.capture.slots import (
     AttrSlot,
     CellSlot,
     ItemSlot,
+    class_slot,
     contents_slot,
     length_slot,
     member_slot,
@@ -78,6 +79,10 @@ class Reads:
         if name not in held:
             names = (*held, name)
             self.guards.put(module_slot(module, names), Members((*held.values(), value)))
+
+    def read_class(self, kind: type, name: str, value: Any) -> None:
+        """Note that captured code relies on what stands in a class under a name: a property, a descriptor."""
+        self._read(class_slot(kind, name), kind, value)
 
     def read_item(self, container: Any, index: Any, value: Any) -> None:
         """Note that an item of a list or a dict was read."""
@@ -182,10 +187,14 @@ class Reads:
 
 
 _LONG = 32  # items from which on plain ones are compared all at once
+_HUGE = 1000  # from which on all but tensors are
 
 
 def _is_long(container: Any) -> bool:
-    """Whether a container is long, and holds plain values only."""
+    """Whether a container is long, and holds plain values only; or is huge, and holds no tensors."""
+    if len(container) >= _HUGE:
+        held = container.values() if isinstance(container, dict) else container
+        return not any(isinstance(x, TensorLike) for x in held)
     if len(container) < _LONG or isinstance(container, dict | set):
         return False
     return all(isinstance(x, _MEMBERS) for x in container)

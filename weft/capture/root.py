@@ -180,6 +180,8 @@ class Root(Reads, Capture):
     def before_write(self, slot: Slot) -> None:
         """Told before a slot changes: remembers what it holds, and the line."""
         owner = getattr(slot, "owner", None)
+        if slot.key in self.journal or id(owner) in self.guards.inside:
+            self.remember(slot)
         if slot.key not in self.journal and (owner is None or id(owner) not in self.guards.inside):
             super().before_write(slot)
             if slot.key in self.journal:

@@ -8,23 +8,30 @@ leaves a guard.
 
 from __future__ import annotations
 
-from weft.capture.runtime_access import augmented, delitem, getitem, new_dict, new_list, new_set, setitem
-from weft.capture.runtime_access import delattr_ as delattr
-from weft.capture.runtime_access import getattr_ as getattr
-from weft.capture.runtime_access import setattr_ as setattr
-from weft.capture.runtime_branch import and_, assert_stmt, compare, if_exp, if_stmt, not_, or_
+from weft.capture.runtime_access import delitem, getitem, new_dict, new_list, new_set, setitem
+from weft.capture.runtime_attributes import delattr_ as delattr
+from weft.capture.runtime_attributes import getattr_ as getattr
+from weft.capture.runtime_attributes import setattr_ as setattr
+from weft.capture.runtime_branch import all_true, and_, any_true, assert_stmt, compare, if_exp, if_stmt, or_
 from weft.capture.runtime_calls import call, call_method, enter, returned
+from weft.capture.runtime_iterators import items
 from weft.capture.runtime_loop import for_stmt, while_stmt
 from weft.capture.runtime_names import note_missing as _note_missing  # noqa: F401 - enters handlers
-from weft.capture.runtime_raise import raised, unfinished
+from weft.capture.runtime_objects import formatted, managed
+from weft.capture.runtime_operators import augmented, binary, unary
+from weft.capture.runtime_raise import raised, trying, unfinished
 from weft.capture.runtime_sizes import compare_size as _compare_sizes  # noqa: F401 - enters a rule
-from weft.capture.runtime_whole import items, whole
+from weft.capture.runtime_truth import not_
+from weft.capture.runtime_whole import whole
 from weft.capture.undefined import load, undefined
 
 __all__ = [
+    "all_true",
     "and_",
+    "any_true",
     "assert_stmt",
     "augmented",
+    "binary",
     "call",
     "call_method",
     "compare",
@@ -32,12 +39,14 @@ __all__ = [
     "delitem",
     "enter",
     "for_stmt",
+    "formatted",
     "getattr",
     "getitem",
     "if_exp",
     "if_stmt",
     "items",
     "load",
+    "managed",
     "new_dict",
     "new_list",
     "new_set",
@@ -47,6 +56,8 @@ __all__ = [
     "returned",
     "setattr",
     "setitem",
+    "trying",
+    "unary",
     "undefined",
     "unfinished",
     "while_stmt",

@@ -1,25 +1,23 @@
-"""Attributes and items in converted code: reads are guarded and writes journaled by the capture."""
+"""Displays and items in converted code: reads are guarded and writes journaled by the capture."""
 
 from __future__ import annotations
 
-import builtins
-import operator
 import os
-from collections.abc import Callable
-from types import CellType, FunctionType
+from collections import defaultdict
 from typing import Any
 
-from weft.capture.convert_source import is_library
+from weft.capture.classes import base_method
 from weft.capture.number import Number
 from weft.capture.runtime_ambient import note_environment
+from weft.capture.runtime_attributes import remove, store
 from weft.capture.runtime_effects import changing_environment
 from weft.capture.runtime_keys import pick, read_tensor, write_tensor
 from weft.capture.runtime_lists import GraphList
+from weft.capture.runtime_methods import method_of
 from weft.capture.runtime_places import (
     CONTAINERS,
     ContentsSlot,
     before_change,
-    is_made_here,
     is_made_inside,
     is_outside,
     note_made,
@@ -28,8 +26,7 @@ from weft.capture.runtime_places import (
 )
 from weft.capture.runtime_text import resolve_text
 from weft.capture.runtime_whole import items, whole
-from weft.capture.slots import MISSING, AttrSlot, CellSlot, ItemSlot
-from weft.errors import CaptureError
+from weft.capture.slots import ItemSlot
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 
@@ -55,94 +52,21 @@ def new_set(items: set[Any]) -> set[Any]:
     return items if thread.capture is None else note_made(items)
 
 
-# Attributes
-
-
-def getattr_(obj: Any, name: str) -> Any:
-    """``obj.name``."""
-    capture = thread.capture
-    if capture is None or isinstance(obj, Tensor | Number):
-        return builtins.getattr(obj, name)
-    found = _computed(obj, name)
-    if found is not None:
-        return call_user(*found)
-    value = builtins.getattr(obj, name, MISSING)
-    read = builtins.getattr(capture.root, "read_attr", None)
-    if read is not None and not is_made_inside(obj):
-        read(obj, name, value)
-        note_outside(value)
-    return builtins.getattr(obj, name) if value is MISSING else value
-
-
-def _computed(obj: Any, name: str) -> tuple[Any, ...] | None:
-    """The function of the user that gives an attribute, with its arguments; None if it is just there."""
-    kind = type(obj)
-    found = _class_attribute(kind, name)
-    read = builtins.getattr(thread.capture.root, "read_attr", None)
-    if isinstance(found, property):
-        if read is not None:
-            read(kind, name, found)
-        return None if found.fget is None else (found.fget, obj)
-    method = _class_attribute(kind, "__getattr__")
-    own = builtins.getattr(obj, "__dict__", ())
-    if (
-        not isinstance(method, FunctionType)
-        or is_library(method.__code__.co_filename)
-        or found is not MISSING
-    ):
-        return None
-    if name in own:
-        return None
-    if read is not None:
-        thread.capture.root.read_member(own, name, False)
-    return method, obj, name
-
-
-def _class_attribute(kind: type, name: str) -> Any:
-    """What a class or its bases hold under a name, as it stands there."""
-    return next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), MISSING)
-
-
-def setattr_(obj: Any, name: str, value: Any) -> None:
-    """``obj.name = value``."""
-    capture = thread.capture
-    if capture is not None and not isinstance(obj, Tensor) and _is_changed(obj, name, value):
-        slot = CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name)
-        (capture.remember if is_made_here(obj) else capture.before_write)(slot)
-    builtins.setattr(obj, name, value)
-
-
-def delattr_(obj: Any, name: str) -> None:
-    """``del obj.name``."""
-    capture = thread.capture
-    if capture is not None and not is_made_here(obj) and not _is_property(obj, name):
-        note_member(builtins.getattr(obj, "__dict__", {}), name)
-        capture.before_write(AttrSlot(obj, name))
-    builtins.delattr(obj, name)
-
-
-def _is_changed(obj: Any, name: str, value: Any) -> bool:
-    """Whether setting an attribute changes what the capture must know of."""
-    if _is_property(obj, name):
-        return False
-    return builtins.getattr(obj, name, MISSING) is not value
-
-
-def _is_property(obj: Any, name: str) -> bool:
-    """Whether setting an attribute runs a function, which tells of what it changes itself."""
-    return hasattr(builtins.getattr(type(obj), name, None), "__set__") and not isinstance(obj, CellType)
-
-
 # Items
 
 
 def getitem(obj: Any, key: Any) -> Any:
     """``obj[key]``."""
-    capture = thread.capture
-    if capture is None:
+    if thread.capture is None:
         return obj[key]
     if isinstance(obj, Tensor):
         return read_tensor(obj, key)
+    method = method_of(obj, "__getitem__")
+    return base_getitem(obj, key) if method is None else call_user(method, obj, key)
+
+
+def base_getitem(obj: Any, key: Any) -> Any:
+    """An item of something whose class has no method of the user for it, or which asks its base."""
     if isinstance(key, Number):
         return pick(obj, key)
     if isinstance(key, str):
@@ -152,9 +76,6 @@ def getitem(obj: Any, key: Any) -> Any:
     if obj is os.environ:
         note_environment(key)
         return obj[key]
-    method = builtins.getattr(type(obj), "__getitem__", None)
-    if isinstance(method, FunctionType):
-        return call_user(method, whole(obj) if is_library(method.__code__.co_filename) else obj, key)
     return whole(obj)[key]
 
 
@@ -164,10 +85,16 @@ def _read_item(obj: Any, key: Any) -> Any:
     root, inside = thread.capture.root, is_made_inside(obj)
     noted = not inside and hasattr(root, "read_item")
     if isinstance(key, slice):
-        value = obj[key] if inside else items(obj)[key]
+        if noted:
+            _note_slice(root, obj, key)
+        value = base_method(type(obj), "__getitem__")(obj, key)
         return note_made(value) if isinstance(value, list) else value
+    if type(obj) is not dict and isinstance(obj, dict) and key not in obj:
+        found = _missing(obj, key)
+        if found is not _ABSENT:
+            return found
     try:
-        value = obj[key]
+        value = base_method(type(obj), "__getitem__")(obj, key)
     except LookupError:
         if noted and isinstance(obj, dict):
             root.read_member(obj, key, False)
@@ -180,34 +107,102 @@ def _read_item(obj: Any, key: Any) -> Any:
     return value
 
 
+def _note_slice(root: Any, obj: Any, key: slice) -> None:
+    """Note what a slice takes of a list from outside as read."""
+    places = range(len(obj))[key]
+    if len(places) > _MOST:
+        items(obj)
+        return
+    root.read_length(obj)
+    for i in places:
+        value = ItemSlot(obj, i).get()
+        root.read_item(obj, i, value)
+        note_outside(value)
+
+
+_MOST = 1000  # items that a slice may take so that each is guarded; of more the whole list is
+_ABSENT = object()
+
+
+def _missing(obj: dict[Any, Any], key: Any) -> Any:
+    """What a dict of a class with ``__missing__`` gives for a key that it does not have."""
+    method = method_of(obj, "__missing__")
+    factory = obj.default_factory if isinstance(obj, defaultdict) else None
+    if method is None and factory is None:
+        return _ABSENT
+    note_member(obj, key)
+    if method is not None:
+        return call_user(method, obj, key)
+    value = call_user(factory)  # type: ignore[arg-type]
+    base_setitem(obj, key, note_made(value) if isinstance(value, CONTAINERS) else value)
+    return value
+
+
 def setitem(obj: Any, key: Any, value: Any) -> None:
     """``obj[key] = value``."""
-    capture = thread.capture
-    if capture is None:
+    if thread.capture is None:
         obj[key] = value
     elif isinstance(obj, Tensor):
         write_tensor(obj, key, value)
     else:
-        if isinstance(key, Number):
-            key = key.value()
-        elif isinstance(key, str):
-            key = resolve_text(key)
         if obj is os.environ:
             raise changing_environment("os.environ")
-        if not (isinstance(obj, dict | list) and ItemSlot(obj, key).get() is value):
-            before_item(obj, key)
+        method = method_of(obj, "__setitem__")
+        if method is None:
+            base_setitem(obj, key, value)
+        else:
+            call_user(method, obj, key, value)
+
+
+def base_setitem(obj: Any, key: Any, value: Any) -> None:
+    """Set an item of something whose class has no method of the user for it, or which asks its base."""
+    if isinstance(key, Number):
+        key = key.value()
+    elif isinstance(key, str):
+        key = resolve_text(key)
+    owner = _namespace_of(obj)
+    if owner is not None:
+        store(owner, key, value)
+        return
+    if not (isinstance(obj, dict | list) and ItemSlot(obj, key).get() is value):
+        before_item(obj, key)
+    if isinstance(obj, CONTAINERS):
+        base_method(type(obj), "__setitem__")(obj, key, value)
+    else:
         obj[key] = value
 
 
 def delitem(obj: Any, key: Any) -> None:
     """``del obj[key]``."""
+    method = method_of(obj, "__delitem__")
+    if method is None:
+        base_delitem(obj, key)
+    else:
+        call_user(method, obj, key)
+
+
+def base_delitem(obj: Any, key: Any) -> None:
+    """Delete an item of something whose class has no method of the user for it, or which asks its base."""
+    owner = None if thread.capture is None else _namespace_of(obj)
+    if owner is not None:
+        remove(owner, key)
+        return
     if thread.capture is not None and isinstance(obj, CONTAINERS):
         if isinstance(obj, dict):
             note_member(obj, key)
         before_item(obj, key)
     if thread.capture is not None and obj is os.environ:
         raise changing_environment("os.environ")
-    del obj[key]
+    if isinstance(obj, CONTAINERS):
+        base_method(type(obj), "__delitem__")(obj, key)
+    else:
+        del obj[key]
+
+
+def _namespace_of(obj: Any) -> Any:
+    """The object whose attributes a dict holds, which captured code got by ``obj.__dict__``; else None."""
+    found = thread.capture.root.notes.get("namespaces", {}).get(id(obj)) if type(obj) is dict else None
+    return None if found is None else found[1]
 
 
 def note_member(obj: dict[Any, Any], key: Any) -> None:
@@ -234,48 +229,3 @@ def before_item(obj: Any, key: Any) -> None:
 def _is_namespace(obj: Any) -> bool:
     """Whether a dict is that of a module: its names change one by one."""
     return isinstance(obj, dict) and "__name__" in obj and "__builtins__" in obj
-
-
-def check_growth(obj: Any, method: str) -> None:
-    """Raise where a container from outside changes in a way that a capture cannot keep."""
-    if is_outside(obj) and not isinstance(obj, GraphList):
-        raise CaptureError(
-            method,
-            f"captured code must not change the length of a {type(obj).__name__} from outside, "
-            "which only the capture would do, not each call",
-            hint="return the value, and let the caller keep it",
-        )
-
-
-# Augmented assignment
-
-_IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
-    "+=": operator.iadd,
-    "-=": operator.isub,
-    "*=": operator.imul,
-    "/=": operator.itruediv,
-    "//=": operator.ifloordiv,
-    "%=": operator.imod,
-    "**=": operator.ipow,
-    "@=": operator.imatmul,
-    "&=": operator.iand,
-    "|=": operator.ior,
-    "^=": operator.ixor,
-    "<<=": operator.ilshift,
-    ">>=": operator.irshift,
-}
-
-
-def augmented(sign: str, current: Any, operand: Any) -> Any:
-    """``current += operand``: changed in place where its class does so."""
-    if thread.capture is not None:
-        if isinstance(current, Tensor) and isinstance(operand, Number):
-            operand = operand.next_to(current)
-        elif isinstance(current, CONTAINERS):
-            items(operand)
-            check_growth(current, sign)
-            before_change(current)
-            if isinstance(current, GraphList):
-                current.extend(operand)
-                return current
-    return _IN_PLACE[sign](current, operand)

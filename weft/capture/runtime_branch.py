@@ -12,41 +12,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from weft.base.sizes import Size
 from weft.capture.number import KINDS, Number
 from weft.capture.runtime_ambient import note_environment
 from weft.capture.runtime_meet import Statement, as_predicate, meet
-from weft.capture.runtime_places import CONTAINERS, note_read
+from weft.capture.runtime_methods import method_of
+from weft.capture.runtime_operators import binary
+from weft.capture.runtime_places import CONTAINERS, changes_since
 from weft.capture.runtime_text import text_attributes
-from weft.capture.runtime_whole import truth, whole
-from weft.errors import CaptureError
+from weft.capture.runtime_truth import as_bool, asked, is_staged, not_
+from weft.capture.runtime_whole import items, truth, whole
 from weft.ops import compare as ops
 from weft.ops.effects import check
-from weft.tensor.mode import thread
+from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 from weft.transform.control.flat import attempt
 
 Thunk = Callable[[], Any]
 State = tuple[Any, ...]
-
-
-def is_staged(x: Any) -> bool:
-    """Whether a value is a tensor or Number of a capture that puts control flow into its graph."""
-    if not isinstance(x, Tensor | Number):
-        return False
-    capture = thread.capture
-    return capture is not None and getattr(capture.root, "stages_control", True)
-
-
-def asked(x: Any) -> Any:
-    """What is asked for its truth: of a list, and of a size, whose truth only a run tells, a Number."""
-    if isinstance(x, list) and thread.capture is not None:
-        note_read(x, "len")
-        grown: Any = x  # perhaps: see weft.capture.runtime_lists.GraphList
-        return grown.graph_length if getattr(x, "is_grown", False) else x
-    if isinstance(x, Size) and thread.capture is not None:
-        return x != 0 if hasattr(thread.capture.root, "stages_control") else x
-    return x
 
 
 def if_stmt(
@@ -84,25 +66,40 @@ def or_(*thunks: Thunk) -> Any:
     return _short_circuit(thunks, stop_at=True)
 
 
+def all_true(*thunks: Thunk) -> Any:
+    """``a and b`` where only its truth matters, as in the test of an ``if``."""
+    return _short_circuit([partial(_truth_of, thunk) for thunk in thunks], stop_at=False)
+
+
+def any_true(*thunks: Thunk) -> Any:
+    """``a or b`` where only its truth matters."""
+    return _short_circuit([partial(_truth_of, thunk) for thunk in thunks], stop_at=True)
+
+
+def _truth_of(thunk: Thunk) -> Any:
+    value = asked(thunk())
+    return as_predicate(value) if is_staged(value) else truth(value)
+
+
 def _short_circuit(thunks: Sequence[Thunk], *, stop_at: bool) -> Any:
     for i, thunk in enumerate(thunks):
         value = thunk()
         if i == len(thunks) - 1:
             return value
-        if is_staged(truth_asked := asked(value)):
-            return _logical(truth_asked, thunks[i + 1 :], stop_at=stop_at)
-        if truth(value) is stop_at:
+        if is_staged(answer := asked(value)):
+            return _logical(answer, value, thunks[i + 1 :], stop_at=stop_at)
+        if truth(answer) is stop_at:
             return value
     raise AssertionError("and_ and or_ have operands")
 
 
-def _logical(left: Any, rest: Sequence[Thunk], *, stop_at: bool) -> Any:
-    """``left and rest`` where left is a tensor: a logical op if both are truths and nothing else happens."""
+def _logical(left: Any, value: Any, rest: Sequence[Thunk], *, stop_at: bool) -> Any:
+    """``value and rest`` where a tensor says its truth: a logical op if both are truths, and pure."""
     kind = "or" if stop_at else "and"
     capture = thread.capture
     truth = as_predicate(left)
-    if not _is_truth(left):
-        return _choose(left, *_sides(left, rest, stop_at=stop_at), kind)
+    if not _is_truth(left) or left is not value:
+        return _choose(left, *_sides(value, rest, stop_at=stop_at), kind)
     right: list[Any] = []
 
     def evaluate() -> tuple[Any]:
@@ -113,9 +110,10 @@ def _logical(left: Any, rest: Sequence[Thunk], *, stop_at: bool) -> Any:
     try:
         with attempt(capture):
             evaluate()
-            if not (_is_truth(right[0]) and all(_is_safe(n) for n in capture.nodes[mark:])):
+            safe = all(_is_safe(n) for n in capture.nodes[mark:]) and not changes_since(capture)
+            if not (_is_truth(right[0]) and safe):
                 raise _Unsafe
-    except (_Unsafe, CaptureError):
+    except Exception:  # the other way tells whether it is a true one
         return _choose(left, *_sides(left, rest, stop_at=stop_at), kind)
     other = right[0]
     joined = (ops.logical_or if stop_at else ops.logical_and)(
@@ -151,26 +149,12 @@ def _sides(left: Any, rest: Sequence[Thunk], *, stop_at: bool) -> tuple[Thunk, T
     return (stay, more) if stop_at else (more, stay)
 
 
-def not_(x: Any) -> Any:
-    """``not x``."""
-    x = asked(x)
-    if not is_staged(x):
-        return not truth(x)
-    out = ops.logical_not(as_predicate(x))
-    return Number(bool, out) if isinstance(x, Number) else out
-
-
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
+    **{sign: partial(binary, sign) for sign in ("<", "<=", ">", ">=", "==", "!=")},
     "is": operator.is_,
     "is not": operator.is_not,
     "in": lambda x, y: _is_in(x, y),
-    "not in": lambda x, y: not _is_in(x, y),
+    "not in": lambda x, y: not_(_is_in(x, y)),
 }
 
 
@@ -180,7 +164,15 @@ def _is_in(x: Any, container: Any) -> Any:
     if capture is not None and container is os.environ:
         note_environment(x)
         return x in container
-    if capture is None or not isinstance(container, CONTAINERS):
+    if capture is None:
+        return x in container
+    method = method_of(container, "__contains__")
+    if method is not None:
+        return as_bool(call_user(method, container, x))
+    if isinstance(container, list | tuple) and any(method_of(y, "__eq__") for y in (x, *items(container))):
+        equals = [lambda y=y: True if y is x else as_bool(binary("==", y, x)) for y in container]
+        return or_(*equals, lambda: False)
+    if not isinstance(container, CONTAINERS):
         return x in whole(container)
     found = x in container
     if hasattr(capture.root, "read_member"):
@@ -204,7 +196,7 @@ def assert_stmt(test: Thunk, message: Thunk | None = None) -> None:
     """``assert test, message``; on a tensor the run checks it."""
     if not __debug__:
         return
-    value = test()
+    value = asked(test())
     if not is_staged(value):
         if not truth(value):
             raise AssertionError(*(() if message is None else (message(),)))

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from weft.base.dtypes import kind as kind_of
 from weft.base.sizes import Size
 from weft.capture.number import KINDS, Number, number_of
-from weft.capture.runtime_branch import is_staged
+from weft.capture.overflow import check_whole
 from weft.capture.runtime_lists import GraphList
-from weft.capture.runtime_meet import as_predicate, truth_of
+from weft.capture.runtime_meet import truth_of
+from weft.capture.runtime_methods import call_method_of
+from weft.capture.runtime_objects import as_repr, as_text, formatted
+from weft.capture.runtime_operators import ARITHMETIC, COMPARISONS, augmented, binary
 from weft.capture.runtime_text import emit_print
-from weft.capture.runtime_whole import truth
+from weft.capture.runtime_truth import as_bool, is_staged
 from weft.errors import CaptureError
 from weft.ops.op import OPS
 from weft.ops.select import cast
@@ -48,15 +53,16 @@ def _as_number(tensor: Any, kind: type) -> Number:
     flat = flat.reshape(()) if flat.ndim else flat
     if kind is bool:
         return Number(bool, truth_of(flat))
-    return Number(kind, flat if flat.dtype == KINDS[kind] else cast(flat, dtype=KINDS[kind]))
+    if kind is int and kind_of(flat.dtype) == "f":
+        check_whole(flat)
+    bits = 8 * flat.dtype.itemsize if kind_of(flat.dtype) in "iu" else 64
+    bound = 2**bits if bits < 64 else None
+    return Number(kind, flat if flat.dtype == KINDS[kind] else cast(flat, dtype=KINDS[kind]), None, bound)
 
 
 @handles(bool)
-def as_bool(*args: Any) -> Any:
-    """``bool(x)``."""
-    if args and is_staged(args[0]):
-        return Number(bool, as_predicate(args[0])._value())
-    return truth(args[0]) if len(args) == 1 else bool(*args)
+def _bool(*args: Any) -> Any:
+    return as_bool(args[0]) if len(args) == 1 else bool(*args)
 
 
 @handles(int)
@@ -70,14 +76,32 @@ def _float(*args: Any) -> Any:
 
 
 def _convert(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    given = _special(args[0], _CONVERSIONS[kind]) if len(args) == 1 else NotImplemented
+    if given is not NotImplemented:
+        return given
     if len(args) != 1 or kwargs or not is_staged(args[0]):
         return size_number(kind, args[0]) if args and isinstance(args[0], Size) else kind(*args, **kwargs)
     x = args[0]
     if isinstance(x, Number):
-        return x if x.kind is kind else Number(kind, x.as_kind(kind), x.form if x.kind is int else None)
+        if x.kind is float and kind is int:
+            check_whole(x.tensor)
+        form = x.form if x.kind is int else None
+        return x if x.kind is kind else Number(kind, x.as_kind(kind), form, x.bound)
     if x.size != 1 or kind_of(x.dtype) == "c":
         return kind(x)  # raises in the user's terms
     return _as_number(x, kind)
+
+
+_CONVERSIONS = {int: ("__int__", "__index__", "__trunc__"), float: ("__float__", "__index__")}
+
+
+def _special(x: Any, names: Sequence[str], *args: Any) -> Any:
+    """What the first special method of the user gives; NotImplemented if there is none of these."""
+    for name in names:
+        out = call_method_of(x, name, *args)
+        if out is not NotImplemented:
+            return out
+    return NotImplemented
 
 
 def size_number(kind: Any, size: Size) -> Any:
@@ -94,13 +118,16 @@ def item(tensor: Any) -> Any:
 
 @handles(builtins.abs)
 def _abs(x: Any) -> Any:
-    return abs(x)
+    out = call_method_of(x, "__abs__")
+    return abs(x) if out is NotImplemented else out
 
 
 @handles(round)
 def _round(x: Any, digits: Any = None) -> Any:
     if not is_staged(x):
-        return round(x) if digits is None else round(x, digits)
+        given = () if digits is None else (digits,)
+        out = call_method_of(x, "__round__", *given)
+        return round(x, *given) if out is NotImplemented else out
     if isinstance(x, Tensor):
         x = item(x)
     if x.kind is not float:
@@ -113,12 +140,16 @@ def _round(x: Any, digits: Any = None) -> Any:
 
 @handles(divmod)
 def _divmod(x: Any, y: Any) -> Any:
+    for a, name, b in ((x, "__divmod__", y), (y, "__rdivmod__", x)):
+        out = call_method_of(a, name, b)
+        if out is not NotImplemented:
+            return out
     return (x // y, x % y) if is_staged(x) or is_staged(y) else divmod(x, y)
 
 
 @handles(pow)
 def _pow(x: Any, y: Any, *mod: Any) -> Any:
-    return x**y if not mod else pow(x, y, *mod)
+    return binary("**", x, y) if not mod else pow(x, y, *mod)
 
 
 @handles(type)
@@ -140,7 +171,35 @@ def _callable(x: Any) -> bool:
     return callable(x)
 
 
+@handles(hash)
+def _hash(x: Any) -> Any:
+    out = call_method_of(x, "__hash__")
+    return hash(x) if out is NotImplemented else out
+
+
+for _sign, _name in ARITHMETIC.items():
+    HANDLERS[getattr(operator, f"__{_name}__")] = partial(binary, _sign)
+    HANDLERS[getattr(operator, f"__i{_name}__")] = partial(augmented, f"{_sign}=")
+for _sign, (_name, _) in COMPARISONS.items():
+    HANDLERS[getattr(operator, _name)] = partial(binary, _sign)
+
+
 # Text
+
+
+@handles(str)
+def _str(*args: Any, **kwargs: Any) -> Any:
+    return as_text(args[0]) if len(args) == 1 and not kwargs else str(*args, **kwargs)
+
+
+@handles(repr)
+def _repr(x: Any) -> Any:
+    return as_repr(x)
+
+
+@handles(format)
+def _format(x: Any, spec: str = "") -> Any:
+    return formatted(x, -1, spec)
 
 
 @handles(print)
@@ -151,7 +210,7 @@ def _print(*args: Any, sep: Any = None, end: Any = None, file: Any = None, flush
             "captured code must print to standard output, got file=, which only this capture would write to",
             hint="print without file=, or return the values and write them outside",
         )
-    emit_print(args, sep, end)
+    emit_print([as_text(x) for x in args], sep, end)
 
 
 # math

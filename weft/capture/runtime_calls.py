@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,19 @@ import numpy as np
 from weft.base.dtypes import result_dtype
 from weft.base.sizes import is_known
 from weft.base.trees import tree_leaves
+from weft.capture.classes import class_attribute
 from weft.capture.convert import convert, is_converted
 from weft.capture.convert_source import is_library
 from weft.capture.number import Number, is_number, number_of
-from weft.capture.runtime_access import before_item, check_growth, getattr_
+from weft.capture.runtime_access import before_item
 from weft.capture.runtime_ambient import call_ambient
-from weft.capture.runtime_branch import is_staged
+from weft.capture.runtime_attributes import getattr_
+from weft.capture.runtime_bases import BASES, call_base
 from weft.capture.runtime_builtins import HANDLERS, handles, item
 from weft.capture.runtime_effects import check_repeatable, is_log
-from weft.capture.runtime_lists import GraphList, stacked
+from weft.capture.runtime_lists import GraphList, check_growth, check_some, stacked
+from weft.capture.runtime_methods import is_users, method_of
+from weft.capture.runtime_objects import construct, is_users_class
 from weft.capture.runtime_places import (
     CONTAINERS,
     before_change,
@@ -34,6 +38,7 @@ from weft.capture.runtime_places import (
     note_read,
 )
 from weft.capture.runtime_sequences import plain_items
+from weft.capture.runtime_truth import is_staged
 from weft.capture.runtime_whole import check_iterator, items, note_whole, whole
 from weft.capture.runtime_wrappers import unwrapped
 from weft.capture.slots import MISSING, CellSlot, ItemSlot
@@ -62,8 +67,10 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return _call_builtin(function, args, kwargs)
     if isinstance(function, np.ufunc) or getattr(function, "__module__", None) == "numpy":
         args, kwargs = tuple(map(_looked_at, args)), {k: _looked_at(x) for k, x in kwargs.items()}
-    if isinstance(function, types.MethodType) and isinstance(function.__self__, CONTAINERS):
-        return call_method(function.__self__, function.__name__, *args, **kwargs)
+    if isinstance(function, BASES):
+        return _call_base(function, args, kwargs)
+    if isinstance(function, types.MethodType) and _is_plain_change(function):
+        return _call_container(function.__self__, function, args, kwargs)
     if _is_weft(function):
         _note_lists(args)
         return _call_weft(function, args, kwargs)
@@ -71,6 +78,9 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if isinstance(function, functools.partial):
         items(function.keywords)
         return call(function.func, *function.args, *args, **{**function.keywords, **kwargs})
+    wrapper = None if isinstance(function, _FUNCTIONS) else class_attribute(type(function), "__call__")
+    if is_users(wrapper) and unwrapped(wrapper) is not wrapper:
+        return call(wrapper, function, *args, **kwargs)
     converted = _converted(function)
     if converted is None:
         _note_lists(args)
@@ -94,6 +104,11 @@ def _looked_at(x: Any) -> Any:
     return x.kind(x) if isinstance(x, Number) else x
 
 
+def _is_plain_change(method: types.MethodType) -> bool:
+    """Whether a method is one of our lists, which are told of as those of Python are."""
+    return isinstance(method.__self__, CONTAINERS) and not is_users(method.__func__)
+
+
 def _note_lists(args: tuple[Any, ...]) -> None:
     """Note that a function which is not converted may look at lists."""
     for x in args:
@@ -102,18 +117,53 @@ def _note_lists(args: tuple[Any, ...]) -> None:
 
 
 def _call_builtin(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a builtin or a class; an iterator that it makes belongs to the running capture."""
+    out = _call_noted(function, args, kwargs)
+    return note_made(out) if isinstance(out, Iterator) and not is_made_inside(out) else out
+
+
+def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _note_arguments(function, args, kwargs)
     handler = HANDLERS.get(function)
     if handler is not None:
         return handler(*args, **kwargs)
     owner = getattr(function, "__self__", None)
     if isinstance(owner, CONTAINERS):
-        return call_method(owner, function.__name__, *args, **kwargs)
+        return _call_container(owner, function, args, kwargs)
+    if is_users_class(function):
+        return _own(construct(function, args, kwargs))
     check_repeatable(function, args, kwargs)
-    out = function(*args, **kwargs)
-    if isinstance(function, type) and type(out).__module__ != "builtins" and not isinstance(out, Tensor):
-        _forget_changes(note_made(out))
-    return out
+    out = function(*map(_callback, args), **{k: _callback(x) for k, x in kwargs.items()})
+    return _own(out) if isinstance(function, type) else out
+
+
+def _own(made: Any) -> Any:
+    """Something that a class made in the capture."""
+    if type(made).__module__ != "builtins" and not isinstance(made, Tensor):
+        _forget_changes(note_made(made))
+    return made
+
+
+def _callback(x: Any) -> Any:
+    """An argument; a function of the user that a builtin is to call is converted."""
+    if not isinstance(x, _FUNCTIONS) or _is_weft(x):
+        return x
+    return (lambda *args, **kwargs: call(x, *args, **kwargs)) if _converted(x) is not None else x
+
+
+def _call_base(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of a builtin class, such as ``object.__setattr__`` or ``dict.update``."""
+    out = call_base(function, args, kwargs)
+    if out is not NotImplemented:
+        return out
+    bound = isinstance(function, types.MethodWrapperType)
+    owner = function.__self__ if bound else args[0] if args else None
+    if not bound and isinstance(owner, CONTAINERS):
+        return _call_container(owner, functools.partial(function, owner), args[1:], kwargs, function.__name__)
+    _note_lists(args)
+    check_repeatable(function, args, kwargs)
+    note_whole((args, kwargs, owner))
+    return function(*args, **kwargs)
 
 
 _QUIET = frozenset(
@@ -127,17 +177,18 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     for x in args:
         check_iterator(x)
     if function in (isinstance, type) and args and not isinstance(args[0], Tensor):
-        getattr_(args[0], "__class__")
+        _note_class(args[0])
     elif function in _TAKES or getattr(function, "__module__", "") == "itertools":
         for x in args:
             items(x)
-    elif function not in _QUIET and (function in HANDLERS or not _is_user_class(function)):
+    elif function not in _QUIET and (function in HANDLERS or not is_users_class(function)):
         note_whole((args, tuple(kwargs.values()), getattr(function, "__self__", None)))
 
 
-def _is_user_class(function: Any) -> bool:
-    """Whether something is a class whose constructor is converted, which tells of what it reads."""
-    return isinstance(function, type) and isinstance(getattr(function, "__init__", None), types.FunctionType)
+def _note_class(x: Any) -> None:
+    """Note that captured code asked for the class of something."""
+    if hasattr(thread.capture.root, "read_attr") and not is_made_inside(x):
+        thread.capture.root.read_attr(x, "__class__", type(x))
 
 
 def _forget_changes(made: Any) -> None:
@@ -182,14 +233,16 @@ def _call_converted(function: Any, converted: Any, args: tuple[Any, ...], kwargs
     if not is_converted(function):  # a function made by captured code closes over what the capture made
         enter(function, converted)
     if not capture.region:
-        return converted(*args, **kwargs)
+        out = converted(*args, **kwargs)
+        return note_made(out) if isinstance(out, types.GeneratorType) else out
     code = getattr(function, "__code__", function)
     captures = capture.root.notes.setdefault("running", {}).setdefault(code, [])
     captures.append(capture)
     try:
         if len({id(c) for c in captures}) > _DEEPEST:
             raise _endless(function)
-        return converted(*args, **kwargs)
+        out = converted(*args, **kwargs)
+        return note_made(out) if isinstance(out, types.GeneratorType) else out
     finally:
         captures.pop()
 
@@ -218,6 +271,7 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if name in _JOINS and args and isinstance(args[0], list) and not isinstance(owner, Tensor):
         found = stacked(args[0])
         if found is not None:
+            check_some(name, args[0])
             return _stack_again(function, name, found, args[1:], kwargs)
     note_whole((args, tuple(kwargs.values())), objects=False)
     given = [_argument(x, name) for x in args]
@@ -293,18 +347,28 @@ def call_method(obj: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     """``obj.name(*args, **kwargs)``."""
     if thread.capture is None:
         return getattr(obj, name)(*args, **kwargs)
-    if isinstance(obj, list):
-        return _call_list(obj, name, args, kwargs)
-    if isinstance(obj, dict):
-        return _call_dict(obj, name, args, kwargs)
-    if isinstance(obj, set):
-        if name in _SET_CHANGES:
-            check_growth(obj, name)
-            before_change(obj)
-        else:
-            whole(obj)
-        return getattr(obj, name)(*args, **kwargs)
+    if isinstance(obj, CONTAINERS) and method_of(obj, name) is None:
+        return _call_container(obj, getattr_(obj, name), args, kwargs)
     return call(getattr_(obj, name), *args, **kwargs)
+
+
+def _call_container(
+    obj: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
+) -> Any:
+    """Call a method of a list, dict or set."""
+    name = name or method.__name__
+    args = tuple(map(_callback, args))
+    kwargs = {k: _callback(x) for k, x in kwargs.items()}
+    if isinstance(obj, list):
+        return _call_list(obj, name, method, args, kwargs)
+    if isinstance(obj, dict):
+        return _call_dict(obj, name, method, args, kwargs)
+    if name in _SET_CHANGES:
+        check_growth(obj, name)
+        before_change(obj)
+    else:
+        whole(obj)
+    return method(*args, **kwargs)
 
 
 _LIST_CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"})
@@ -312,23 +376,25 @@ _DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault"})
 _SET_CHANGES = frozenset({"add", "discard", "remove", "pop", "clear", "update", "difference_update"})
 
 
-def _call_list(obj: list[Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_list(obj: list[Any], name: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name not in _LIST_CHANGES:
         note_read(obj)
         whole(obj)
-        out = getattr(obj, name)(*args, **kwargs)
+        out = method(*args, **kwargs)
         return note_made(out) if isinstance(out, list) else out
     check_growth(obj, name)
     before_change(obj)
     if name not in ("append", "extend"):
         note_read(obj)
-    return getattr(obj, name)(*args, **kwargs)
+    return method(*args, **kwargs)
 
 
-def _call_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_dict(
+    obj: dict[Any, Any], name: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     if name not in _DICT_CHANGES:
         _note_dict(obj, name, args)
-        out = getattr(obj, name)(*args, **kwargs)
+        out = method(*args, **kwargs)
         return note_made(out) if type(out) is dict else out
     if is_made_inside(obj) or thread.capture.region:
         before_change(obj)
@@ -340,7 +406,7 @@ def _call_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...], kwargs: di
         thread.capture.before_write(ItemSlot(obj, args[0]))
     else:
         check_growth(obj, name)
-    return getattr(obj, name)(*args, **kwargs)
+    return method(*args, **kwargs)
 
 
 def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:

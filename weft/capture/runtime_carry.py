@@ -71,7 +71,7 @@ class Carry:
         self.grown: dict[tuple[Any, ...], Grown] = {}
         self.seen: dict[tuple[Any, ...], Seen] = {}
         self._entered: dict[tuple[Any, ...], list[Any]] = {}  # what lists in seen held at the start
-        self._given: tuple[Any, ...] = ()  # the variables at the start
+        self.given: tuple[Any, ...] = ()  # the variables at the start
         self._held: dict[tuple[Any, ...], Any] = {}  # the contents of places then
         self._data: list[tuple[Any, Any]] = []  # the tensors at the start, with the data they had
         self._started: list[Any] = []  # the tensors before the loop
@@ -130,8 +130,8 @@ class Carry:
             self._entered[key] = content
             thread.capture.before_write(seen.slot)
             seen.slot.put(content)
-        self._given = tuple(values)
-        return self._given
+        self.given = tuple(values)
+        return self.given
 
     def _name(self, tensors: Sequence[Any]) -> None:
         """Call the inputs of a region as the variables are that they hold."""
@@ -165,7 +165,7 @@ class Carry:
         self._check_shared(self._started)
         self._check_shared(out)
         self._check_doubts()
-        rows = zip(values, self._given, strict=True)
+        rows = zip(values, self.given, strict=True)
         self._may_stay = [may_be(thread.capture.twins, v, g) for v, g in rows]
         self._ones = pairs_of_one(thread.capture.twins, out)
         self._kin = [(i, x) for i, t in enumerate(out) for x in relatives(t) if x is not t]
@@ -177,7 +177,7 @@ class Carry:
         if used or any(changed[i] or changed[k] for i, k in self._ones):
             self.settles = False
             raise doubtful(str(self.at))
-        if any(stays and self._is_doubtful(g) for stays, g in zip(self._may_stay, self._given, strict=True)):
+        if any(stays and self._is_doubtful(g) for stays, g in zip(self._may_stay, self.given, strict=True)):
             self.settles = False
             raise doubtful(str(self.at))
         return out
@@ -233,7 +233,7 @@ class Carry:
         changed = {id(t) for t, data in self._data if t._data is not data}
         if not changed:
             return entries
-        rows = zip(entries, values, self._given, self.state, strict=True)
+        rows = zip(entries, values, self.given, self.state, strict=True)
         return [
             Same(b)
             if id(v) in changed and v is g and isinstance(b, Tensor)

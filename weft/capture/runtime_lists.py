@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.base.trees import register_tree
-from weft.capture.number import Number
+from weft.capture.number import Number, number_of
 from weft.capture.runtime_carry import Carry
 from weft.capture.runtime_entries import Grown
 from weft.capture.runtime_items import (
@@ -25,9 +25,10 @@ from weft.capture.runtime_items import (
     length_of,
     rows_of,
 )
-from weft.capture.runtime_places import before_change
+from weft.capture.runtime_places import before_change, is_outside
 from weft.capture.runtime_state import Plan, rebuild
-from weft.errors import CaptureError
+from weft.errors import ArgumentError, CaptureError
+from weft.ops.effects import check, register_error
 from weft.ops.rows import rows
 from weft.tensor.mode import thread
 
@@ -189,3 +190,24 @@ def stacked(x: Any) -> Any:
     if known is None or known[0] is not x or len(known[1]) != list.__len__(x):
         return None
     return known[2] if all(a is b for a, b in zip(known[1], x, strict=True)) else None
+
+
+def check_some(op: str, items: Any) -> None:
+    """Let the run raise if a list that is to be joined, of a length that it tells, is empty."""
+    if not isinstance(items, GraphList) or not items.is_grown:
+        return
+    given = (register_error(ArgumentError), "", True)
+    text = f"{op}: at least one tensor is needed, got none"
+    length: Any = number_of(items.graph_length)
+    check.on_tensors((length > 0).tensor, pieces=(text,), places=(), error=given)
+
+
+def check_growth(obj: Any, method: str) -> None:
+    """Raise where a container from outside changes in a way that a capture cannot keep."""
+    if is_outside(obj) and not isinstance(obj, GraphList):
+        raise CaptureError(
+            method,
+            f"captured code must not change the length of a {type(obj).__name__} from outside, "
+            "which only the capture would do, not each call",
+            hint="return the value, and let the caller keep it",
+        )

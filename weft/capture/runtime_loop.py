@@ -8,21 +8,24 @@ at every turn, it is run as Python, iteration by iteration, and so is every othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType
 from typing import Any
 
 from weft.capture.number import Number, fresh_index, number_of
-from weft.capture.runtime_branch import and_, is_staged
+from weft.capture.overflow import is_overflow_check
+from weft.capture.runtime_branch import and_
 from weft.capture.runtime_carry import Carry
 from weft.capture.runtime_entries import Fresh, Late, Replan, Same
 from weft.capture.runtime_iterables import Source, Tail, prepare_all, source_of
+from weft.capture.runtime_iterators import items
 from weft.capture.runtime_lists import grow
 from weft.capture.runtime_meet import Statement, as_predicate, meet
-from weft.capture.runtime_places import note_read, take_places
+from weft.capture.runtime_places import changes_since, note_read, take_places, watching
+from weft.capture.runtime_raise import ends_way
 from weft.capture.runtime_text import check_written
-from weft.capture.runtime_whole import items, truth
+from weft.capture.runtime_truth import asked, is_staged
+from weft.capture.runtime_whole import truth
 from weft.errors import CaptureError
-from weft.tensor.mode import call_user, thread
+from weft.tensor.mode import thread
 from weft.transform.control.flat import attempt, run_scan, run_while
 
 State = tuple[Any, ...]
@@ -37,6 +40,10 @@ class _Staged(Exception):  # noqa: N818 - says that another way must be taken
     """A loop that began as Python turned out to be one of the graph."""
 
 
+class _ActsInTest(Exception):  # noqa: N818 - says that another way must be taken
+    """The test of a loop changes something, so that it must be a part of the turns."""
+
+
 class _NoTensors(Exception):  # noqa: N818 - says that another way must be taken
     """A loop that touches no tensor: Python runs it."""
 
@@ -45,25 +52,25 @@ def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> St
     """``while test(...): body(...)``, as functions of the variables."""
     capture = thread.capture
     if capture is None or not getattr(capture.root, "stages_control", True):
-        while truth(test(*state)):
+        while truth(asked(test(*state))):
             state = body(*state)
         return state
     at = Statement.here("while")
-    going = test(*state)
+    going = asked(test(*state))
     if not is_staged(going) and truth(going):
         first = _first_turn(test, body, state)
         if first is None:
             found = _try_while(test, body, state, names, at)
             if found is not None:
                 return found
-            first = body(*state)
-        state = first
-        going = test(*state)
+            after = body(*state)
+            first = after, asked(test(*after))
+        state, going = first
     while not is_staged(going):
         if not truth(going):
             return state
         state = body(*state)
-        going = test(*state)
+        going = asked(test(*state))
     return _stage_while(test, body, state, names, at, going)
 
 
@@ -75,22 +82,42 @@ def _try_while(test: Test, body: Step, state: State, names: Sequence[str], at: S
         return None
 
 
-def _first_turn(test: Test, body: Step, state: State) -> State | None:
-    """The variables after one turn run as Python; None, with nothing done, if then a tensor decides."""
+def _first_turn(test: Test, body: Step, state: State) -> tuple[State, Any] | None:
+    """The variables after one turn run as Python, and whether to go on; None if then a tensor decides."""
     try:
         with attempt(thread.capture):
             after = body(*state)
-            if is_staged(test(*after)):
+            going = asked(test(*after))
+            if is_staged(going):
                 raise _Staged
     except _Staged:
         return None
-    return after
+    return after, going
 
 
 def _stage_while(
     test: Test, body: Step, state: State, names: Sequence[str], at: Statement, going: Any
 ) -> State:
-    carry = Carry(names, state, at, runs=False)
+    """The variables after a loop of the graph; going is what the test gave for the first turn."""
+    try:
+        return _stage_pure(test, body, state, names, at, going)
+    except _ActsInTest:
+        pass
+
+    def turn(*given: Any) -> State:
+        after = body(*given[:-1])
+        return *after, as_predicate(asked(test(*after)))
+
+    first = going if going is True else as_predicate(going)
+    ours = (*names, "_done")
+    return _stage_pure(lambda *given: given[-1], turn, (*state, first), ours, at, going)[:-1]
+
+
+def _stage_pure(
+    test: Test, body: Step, state: State, names: Sequence[str], at: Statement, going: Any
+) -> State:
+    """One node for a loop whose test changes nothing."""
+    carry = Carry(names, state, at, runs=going is True)
 
     def run() -> State:
         outs = run_while(
@@ -112,6 +139,9 @@ def _turn(carry: Carry, body: Step, *given: Any) -> list[Any]:
     except (CaptureError, Replan):
         raise
     except Exception as error:  # such as the KeyError of a key made from text
+        if ends_way(error):
+            take_places(thread.capture)
+            return carry.leave(carry.given)
         check_written(error)
         raise
     check_written()
@@ -120,7 +150,11 @@ def _turn(carry: Carry, body: Step, *given: Any) -> list[Any]:
 
 def _tested(carry: Carry, given: Sequence[Any], test: Callable[..., Any]) -> Any:
     """The truth of a test in a region of its own."""
-    out = as_predicate(test(*carry.enter(given)))
+    values = carry.enter(given)
+    with watching(thread.capture):
+        out = as_predicate(asked(test(*values)))
+        if changes_since(thread.capture):
+            raise _ActsInTest
     mended = [carry.look(key, grown) for key, grown in carry.grown.items()]
     if any(mended):
         raise Replan
@@ -162,7 +196,7 @@ def for_stmt(
     source = source_of(iterable)
     if source is None:
         note_read(iterable)
-        return _run(_contents(iterable), body, state, more, names, at)
+        return _run(items(iterable), body, state, more, names, at)
     if not getattr(capture.root, "stages_control", True) or (
         isinstance(source.length, int) and source.length < 2
     ):
@@ -170,14 +204,6 @@ def for_stmt(
     if not isinstance(source.length, int):
         return _stage_for(source, body, state, names, more, at)
     return _for_known(source, body, state, names, more, at)
-
-
-def _contents(iterable: Iterable[Any]) -> Iterable[Any]:
-    """What Python iterates over, noted as read where it is a container from outside."""
-    method = getattr(type(iterable), "__iter__", None)
-    if isinstance(method, FunctionType):
-        return call_user(method, iterable)  # type: ignore[no-any-return]
-    return items(iterable)  # type: ignore[no-any-return]
 
 
 def _run(
@@ -287,7 +313,7 @@ def _touches_no_tensor(carry: Carry) -> bool:
     region = thread.capture
     if region.externals or region.journal or any(a.ndim for a in region.constants.values()):
         return False
-    if not all(n.is_pure for n in region.nodes):
+    if not all(n.is_pure or is_overflow_check(n) for n in region.nodes):
         return False
     plans = [e.plan if isinstance(e, Late) else e for e in carry.entries if not isinstance(e, Fresh | Same)]
     parts = [p for plan in plans for p in plan.parts]

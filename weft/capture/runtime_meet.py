@@ -16,6 +16,7 @@ from weft.base.trees import tree_flatten
 from weft.capture.number import KINDS, Number, number_of
 from weft.capture.runtime_items import padded
 from weft.capture.runtime_places import ContentsSlot, Places, take_places, write_place
+from weft.capture.runtime_raise import ends_way
 from weft.capture.runtime_state import (
     BLANK,
     Carried,
@@ -77,11 +78,15 @@ class Statement(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How a branch ended: values of the variables, places it changed, the number of each output by id."""
+    """How a branch ended: values of the variables, places it changed, the number of each output by id.
+
+    One that ended by an exception has that, and the values of before.
+    """
 
     values: tuple[Any, ...]
     places: Places
     numbers: dict[int, int]
+    error: Exception | None = None
 
 
 def meet(
@@ -96,11 +101,21 @@ def meet(
     merger = _Merger(names, at, ways)
     functions = [_traced(branch, state, ways) for branch in branches]
     outs = run_cond(predicate, functions, [], join=merger.join)
+    if all(way.error is not None for way in ways):
+        raise _error_of(predicate, ways)
     values = merger.results(predicate, outs)
     for (key, (slot, _)), content in zip(merger.places.items(), values[len(names) :], strict=True):
         kept = merger.kept.get(key, [])
         write_place(slot, [*kept, *content[len(kept) :]] if kept else content)
     return tuple(values[: len(names)])
+
+
+def _error_of(predicate: Any, ways: Sequence[Way]) -> Exception:
+    """The exception where both ways end by one; a root can tell which it is."""
+    taken = 0 if thread.capture.region or Number(bool, predicate).value() else 1
+    error = ways[taken].error
+    assert error is not None
+    return error
 
 
 def _traced(
@@ -109,7 +124,14 @@ def _traced(
     """A branch as a function that gives the tensors of what it assigned."""
 
     def run(_: list[Any]) -> list[Any]:
-        values = branch()
+        try:
+            values = branch()
+        except Exception as error:
+            if not ends_way(error):
+                raise
+            take_places(thread.capture)
+            ways.append(Way(state, {}, {}, error.with_traceback(None)))
+            return []
         places = take_places(thread.capture)
         tensors: list[Any] = []
         numbers: dict[int, int] = {}
@@ -150,7 +172,8 @@ class _Merger:
             contents = [way.places[key][1] if key in way.places else slot.get() for way in self.ways]
             if isinstance(slot, ContentsSlot) and isinstance(slot.obj, list):
                 self.kept[key] = _common_start(slot.get(), contents)
-                if hasattr(slot.obj, "is_grown"):  # see weft.capture.runtime_lists.GraphList
+                alive = all(way.error is None for way in self.ways)
+                if alive and hasattr(slot.obj, "is_grown"):  # see weft.capture.runtime_lists.GraphList
                     contents = padded(slot.get(), contents) or contents
             self._add(slot.describe(), contents, regions, outputs, constant)
         self.ties = Ties([[pair[k] for pair in self.pairs] for k in (0, 1)])
@@ -173,9 +196,8 @@ class _Merger:
         if isinstance(plan, Fixed):
             return
         for k, (value, region, way) in enumerate(zip(pair, regions, self.ways, strict=True)):
-            leaves = (
-                [None] * len(plan.parts) if is_undefined(value) else tree_flatten(value, is_leaf=is_leaf)[0]
-            )
+            nobodys = is_undefined(value) or way.error is not None
+            leaves = [None] * len(plan.parts) if nobodys else tree_flatten(value, is_leaf=is_leaf)[0]
             for leaf, part in zip(leaves, plan.parts, strict=True):
                 if isinstance(part, Carried):
                     found, cut = _value_in(region, way, leaf, part)
@@ -186,6 +208,9 @@ class _Merger:
         a, b = pair
         if a is b:
             return Fixed(a)
+        for way, other in zip(self.ways, (b, a), strict=True):
+            if way.error is not None:
+                return Fixed(other) if is_undefined(other) else plan_of(other)
         missing = [is_undefined(v) for v in pair]
         if all(missing):
             return Fixed(a if a.why else b)

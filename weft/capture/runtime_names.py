@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.capture.runtime_access import delattr_, getattr_, setattr_
+from weft.capture.runtime_attributes import delattr_, getattr_, setattr_
 from weft.capture.runtime_builtins import handles
 from weft.capture.runtime_places import is_made_inside
 from weft.capture.runtime_text import resolve_text
@@ -23,20 +23,24 @@ def note_missing(obj: Any, name: str) -> None:
 @handles(getattr)
 def _getattr(obj: Any, name: str, *default: Any) -> Any:
     name = resolve_text(name)
-    if hasattr(obj, name) or not default:
+    found = _find(obj, name)
+    if found is MISSING and not default:
         return getattr_(obj, name)
-    note_missing(obj, name)
-    return default[0]
+    return default[0] if found is MISSING else found
 
 
 @handles(hasattr)
 def _hasattr(obj: Any, name: str) -> bool:
-    name = resolve_text(name)
-    if hasattr(obj, name):
-        getattr_(obj, name)
-        return True
-    note_missing(obj, name)
-    return False
+    return _find(obj, resolve_text(name)) is not MISSING
+
+
+def _find(obj: Any, name: str) -> Any:
+    """An attribute, or MISSING if it is not there, which is noted."""
+    try:
+        return getattr_(obj, name)
+    except AttributeError:
+        note_missing(obj, name)
+        return MISSING
 
 
 @handles(setattr)

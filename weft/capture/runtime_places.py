@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from weft.capture.classes import base_method
 from weft.capture.slots import GeneratorSlot, ItemSlot
 from weft.tensor.mode import thread
 from weft.transform.slots import DataSlot, GradSlot, Slot
@@ -31,15 +34,19 @@ class ContentsSlot(Slot):
 
     def get(self) -> Any:
         """A copy of the contents, plain as they are held."""
-        return [*list.__iter__(self.obj)] if isinstance(self.obj, list) else self.obj.copy()
+        return [*list.__iter__(self.obj)] if isinstance(self.obj, list) else self._plain("copy")()
 
     def put(self, content: Any) -> None:
         """Let it hold other contents."""
         if isinstance(self.obj, list):
-            self.obj[:] = content
+            self._plain("__setitem__")(slice(None), content)
         else:
-            self.obj.clear()
-            self.obj.update(content)
+            self._plain("clear")()
+            self._plain("update")(content)
+
+    def _plain(self, name: str) -> Any:
+        """A method of the container, without those of a user's class."""
+        return partial(base_method(type(self.obj), name), self.obj)
 
     def describe(self) -> str:
         """In words, for messages."""
@@ -114,8 +121,9 @@ def _before_contents(obj: Any, content: Any) -> None:
     elif isinstance(obj, dict | list) and not is_made_inside(obj) and is_outside(obj):
         pairs = content.items() if isinstance(obj, dict) else enumerate(content)
         for key, value in pairs:
-            if value is not (obj.get(key) if isinstance(obj, dict) else obj[key]):
-                capture.before_write(ItemSlot(obj, key))
+            slot = ItemSlot(obj, key)
+            if value is not slot.get():
+                capture.before_write(slot)
     else:
         capture.remember(ContentsSlot(obj))
 
@@ -153,3 +161,24 @@ def _is_dead(slot: Slot) -> bool:
     if not isinstance(slot, ContentsSlot):
         return False
     return sys.getrefcount(slot.obj) <= 2
+
+
+def changes_since(capture: Any) -> bool:
+    """Whether something that was there before the attempt which runs was changed in it."""
+    return any(_lasts(capture, slot) for slot, _ in capture._attempts[-1].values())
+
+
+@contextmanager
+def watching(capture: Any) -> Iterator[None]:
+    """While changes are noted that ``changes_since`` is asked for, and that stay."""
+    capture._attempts.append({})
+    try:
+        yield
+    finally:
+        capture._attempts.pop()
+
+
+def _lasts(capture: Any, slot: Slot) -> bool:
+    """Whether a slot belongs to something that the capture did not make itself."""
+    owner = slot.obj if isinstance(slot, ContentsSlot) else getattr(slot, "owner", None)
+    return owner is None or id(owner) not in capture.notes.get("made", ())

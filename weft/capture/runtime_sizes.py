@@ -10,14 +10,13 @@ import sys
 from typing import Any
 
 from weft.base.sizes import Size
-from weft.capture import runtime_branch
+from weft.capture import runtime_branch, runtime_operators, runtime_truth
 from weft.capture.convert_source import is_library
 from weft.capture.number import number_of
 from weft.tensor.mode import thread
 
-_ASKERS = (runtime_branch.__file__,)  # which do what converted code says
-
-
+# Which do what converted code says
+_ASKERS = (runtime_branch.__file__, runtime_operators.__file__, runtime_truth.__file__)
 _COMPARISONS = frozenset(
     getattr(Size, name).__code__
     for name in ("__lt__", "__gt__", "__le__", "__ge__", "__eq__", "__ne__", "_ordered", "_equals")

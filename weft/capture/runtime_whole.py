@@ -17,10 +17,11 @@ import numpy as np
 
 from weft.base.sizes import Size
 from weft.capture.number import Number
-from weft.capture.runtime_places import CONTAINERS, is_outside, note_outside
+from weft.capture.runtime_places import CONTAINERS, is_made_here, is_made_inside, is_outside, note_outside
+from weft.capture.slots import AttrSlot
 from weft.errors import CaptureError
 from weft.ops.op import TensorLike
-from weft.tensor.mode import call_user, thread
+from weft.tensor.mode import thread
 
 _PLAIN = (TensorLike, Number, Size, np.ndarray, np.generic, np.dtype, type, types.ModuleType, BaseException)
 _SIMPLE = frozenset({bool, int, float, complex, str, bytes, type(None), range, slice, type(...)})
@@ -73,7 +74,14 @@ def _note_items(root: Any, x: Any) -> Iterable[Any] | None:
 
 
 def check_iterator(x: Any) -> None:
-    """Raise where captured code moves an iterator from outside on."""
+    """Raise where captured code moves an iterator on that others hold: from outside, or around a region."""
+    if thread.capture.region and isinstance(x, Iterator) and is_made_inside(x) and not is_made_here(x):
+        raise CaptureError(
+            "next",
+            "an iterator must be made in the branch or loop of the graph that moves it on, got one from "
+            "around it, whose place would depend on the way",
+            hint="make the iterator inside, or take its items into a list before",
+        )
     if is_outside(x) and isinstance(x, Iterator) and not isinstance(x, io.IOBase):
         raise CaptureError(
             "next",
@@ -91,7 +99,7 @@ def _note_attributes(root: Any, x: Any) -> list[Any]:
     own = getattr(x, "__dict__", None)
     names = [*own] if type(own) is dict else []
     names += [n for base in kind.__mro__ for n in _slots(base) if hasattr(x, n)]
-    found = [(name, getattr(x, name)) for name in names]
+    found = [(name, AttrSlot(x, name).get()) for name in names]
     if hasattr(root, "read_attr"):
         root.read_attr(x, "__class__", kind)
         if type(own) is dict:
@@ -117,8 +125,4 @@ def truth(x: Any) -> bool:
         if hasattr(thread.capture.root, "read_length"):
             thread.capture.root.read_length(x)
         return bool(x)
-    for name in ("__bool__", "__len__"):
-        method = getattr(kind, name, None)
-        if isinstance(method, types.FunctionType):
-            return bool(call_user(method, x))
     return bool(x)

@@ -19,6 +19,9 @@ def unwrapped(function: Any) -> Any:
     """The same wrapper around converted functions; the function itself if it is no wrapper."""
     if isinstance(function, functools._lru_cache_wrapper):
         return function.__wrapped__  # what it keeps from a capture would be of no use after it
+    if isinstance(function, MethodType):
+        inside = unwrapped(function.__func__)
+        return function if inside is function.__func__ else MethodType(inside, function.__self__)
     if not isinstance(function, FunctionType) or not is_library(function.__code__.co_filename):
         return function
     cells = function.__closure__ or ()

@@ -8,18 +8,14 @@ their data and gradient, are in ``weft.transform.slots``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
+from weft.capture.classes import MISSING as MISSING
+from weft.capture.classes import base_method, class_attribute, has_users
 from weft.tensor.generator import generator_outside
 from weft.transform.slots import Slot
 
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Any = _Missing()  # what a slot holds that is not there
 Bind = Callable[[Any], str]  # gives an object a name in a generated function
 
 
@@ -59,45 +55,89 @@ class PythonSlot(Slot):
 
 
 class AttrSlot(PythonSlot):
-    """An attribute of an object."""
+    """An attribute of an object, as ``object`` keeps it: methods of the user are not run."""
 
-    __slots__ = ("name", "own")
+    __slots__ = ("is_raw", "name", "own", "read_by", "write_by")
 
     def __init__(self, obj: Any, name: str) -> None:
         words = f"the attribute {name!r} of a {type(obj).__name__}"
         key = ("attr", id(obj), name)
-        if name.isidentifier():
+        lazy = isinstance(class_attribute(type(obj), name), cached_property)
+        self.is_raw = lazy or has_users(type(obj), "__getattribute__", "__getattr__")
+        self.read_by = _get_own if lazy else object.__getattribute__
+        if self.is_raw:
+            super().__init__(key, words, "{1}({0}, {2})", obj, self.read_by, name)
+        elif name.isidentifier():
             super().__init__(key, words, f"{{0}}.{name}", obj)
         else:  # modules of a list have numbers for names
             super().__init__(key, words, "getattr({0}, {1})", obj, name)
         self.name = name
-        self.own = name in getattr(obj, "__dict__", (name,))  # not merely an attribute of its class
+        self.write_by = _plain_method(type(obj), "__setattr__", setattr)
+        self.own = name in _own(obj, name)  # not merely an attribute of its class
 
     def get(self) -> Any:
         """What it holds now."""
-        return getattr(self.owner, self.name, MISSING)
+        if not self.is_raw:
+            return getattr(self.owner, self.name, MISSING)
+        try:
+            return self.read_by(self.owner, self.name)
+        except AttributeError:
+            return MISSING
 
     def put(self, content: Any) -> None:
         """Let it hold something else; what only the class had is taken off the object again."""
         inherited = not self.own and content is getattr(type(self.owner), self.name, MISSING)
         if content is not MISSING and not inherited:
-            setattr(self.owner, self.name, content)
-        elif self.name in getattr(self.owner, "__dict__", (self.name,)):
-            delattr(self.owner, self.name)
+            self.write(content)
+        elif self.name in _own(self.owner, self.name) and self.get() is not MISSING:
+            self.remove()
+
+    def write(self, content: Any) -> None:
+        """Set the attribute."""
+        self.write_by(self.owner, self.name, content)
+
+    def remove(self) -> None:
+        """Delete the attribute."""
+        _plain_method(type(self.owner), "__delattr__", delattr)(self.owner, self.name)
+
+
+def _get_own(obj: Any, name: str) -> Any:
+    """An attribute that an object has itself, which its class would make."""
+    return _own(obj, "").get(name, MISSING)
+
+
+def _own(obj: Any, name: str) -> Any:
+    """The attributes that an object has itself; the one named, if it has no dict."""
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return (name,)
+
+
+def _plain_method(kind: type, name: str, plain: Callable[..., None]) -> Callable[..., Any]:
+    """What sets or deletes attributes: the plain function, or that of the first base that is no user's."""
+    return base_method(kind, name) if has_users(kind, name) else plain
 
 
 class ItemSlot(PythonSlot):
-    """An item of a dict or a list; a global is an item of its module's dict."""
+    """An item of a dict or a list, as those keep it; a global is an item of its module's dict."""
 
-    __slots__ = ("index",)
+    __slots__ = ("index", "is_raw")
 
     def __init__(self, container: Any, index: Any, words: str = "") -> None:
         words = words or f"the item {index!r} of a {type(container).__name__}"
-        super().__init__(("item", id(container), index), words, "{0}[{1}]", container, index)
+        key = ("item", id(container), index)
+        self.is_raw = isinstance(container, dict | list) and type(container) not in (dict, list)
+        if self.is_raw:
+            super().__init__(key, words, "{1}({0}, {2})", container, _get_item, index)
+        else:
+            super().__init__(key, words, "{0}[{1}]", container, index)
         self.index = index
 
     def get(self) -> Any:
         """What it holds now."""
+        if self.is_raw:
+            return _get_item(self.owner, self.index)
         try:
             return self.owner[self.index]
         except (KeyError, IndexError):
@@ -106,9 +146,19 @@ class ItemSlot(PythonSlot):
     def put(self, content: Any) -> None:
         """Let it hold something else."""
         if content is MISSING:
-            self.owner.pop(self.index, None)
+            base_method(type(self.owner), "pop")(self.owner, self.index, None)
         else:
-            self.owner[self.index] = content
+            base_method(type(self.owner), "__setitem__")(self.owner, self.index, content)
+
+
+def _get_item(container: Any, index: Any) -> Any:
+    """An item of a dict or list, whatever methods its class has."""
+    if isinstance(container, dict):
+        return dict.get(container, index, MISSING)
+    try:
+        return list.__getitem__(container, index)
+    except IndexError:
+        return MISSING
 
 
 class CellSlot(PythonSlot):
@@ -133,6 +183,8 @@ class CellSlot(PythonSlot):
             del self.owner.cell_contents
         else:
             self.owner.cell_contents = content
+
+    write = put
 
 
 class GeneratorSlot(PythonSlot):
@@ -232,6 +284,13 @@ def current_slot(generator: Any) -> Reading:
     words, template = "whether a random generator is the current one", "({1}() is {0})"
     read = lambda g, now: now() is g  # noqa: E731 - what the template says
     return Reading(("current", id(generator)), words, template, read, generator, generator_outside)
+
+
+def class_slot(kind: type, name: str) -> Reading:
+    """What stands in a class itself under a name."""
+    words = f"the attribute {name!r} of the class {kind.__name__}"
+    read, key = (lambda c, n: c.__dict__.get(n, MISSING)), ("class", id(kind), name)
+    return Reading(key, words, "{0}.__dict__[{1}]", read, kind, name)
 
 
 def member_slot(container: Any, member: Any) -> Reading:

@@ -44,6 +44,8 @@ class Undefined:
         return f"<{self.name}, undefined>"
 
     def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # which Python itself asks for, such as to print it
+            raise AttributeError(name)
         raise self.error()
 
 

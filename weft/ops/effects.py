@@ -6,13 +6,15 @@ merged or moved across each other, so a graph prints in the order in which the p
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from weft.base.dtypes import bool_
 from weft.base.hooks import hooks
-from weft.errors import CheckError, DtypeError, ShapeError
+from weft.errors import CheckError, DtypeError, ShapeError, WeftError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive
 from weft.ops.op import Array, no_gradient
@@ -64,7 +66,11 @@ print_text = primitive(
 
 
 def _check_type(
-    condition: TensorType, *xs: TensorType, pieces: tuple[str, ...], places: tuple[Any, ...]
+    condition: TensorType,
+    *xs: TensorType,
+    pieces: tuple[str, ...],
+    places: tuple[Any, ...],
+    error: tuple[Any, ...] = (),
 ) -> tuple[TensorType, ...]:
     if condition.dtype != bool_:
         raise DtypeError("assert", f"the condition must be bool, got {condition.dtype.name}")
@@ -73,12 +79,49 @@ def _check_type(
     return ()
 
 
+_raised: WeakValueDictionary[str, type[BaseException]] = WeakValueDictionary()
+
+
+def register_error(kind: type[BaseException]) -> str:
+    """The name by which a check knows a class of exceptions, which it is to raise."""
+    name = start = f"{kind.__module__}.{kind.__qualname__}"
+    number = 1
+    while _raised.get(name, kind) is not kind:
+        number += 1
+        name = f"{start}#{number}"
+    _raised[name] = kind
+    return name
+
+
+def _exception(text: str, error: tuple[str, str, bool]) -> BaseException:
+    """The exception of the user that a check raises; an error of weft's own where its class is not known."""
+    name, where, has_text = error
+    kind = _raised.get(name, getattr(builtins, name.removeprefix("builtins."), None))
+    if not isinstance(kind, type) or not issubclass(kind, BaseException):
+        return CheckError("raise", f"{name}: {text}")
+    if issubclass(kind, WeftError):
+        return kind(*text.split(": ", 1))
+    args = (text,) if has_text else ()
+    made = kind.__new__(kind, *args)
+    made.args = args
+    if where:
+        made.add_note(f"  at {where}")
+    return made
+
+
 def _check(
-    condition: Array, *xs: Array, pieces: tuple[str, ...], places: tuple[Any, ...]
+    condition: Array,
+    *xs: Array,
+    pieces: tuple[str, ...],
+    places: tuple[Any, ...],
+    error: tuple[Any, ...] = (),
 ) -> tuple[Array, ...]:
-    if not condition:
-        raise CheckError("assert", compose_text(pieces, places, xs) or "the condition must hold")
-    return ()
+    if condition:
+        return ()
+    text = compose_text(pieces, places, xs)
+    if error:
+        raise _exception(text, error)
+    raise CheckError("assert", text or "the condition must hold")
 
 
 check = primitive(

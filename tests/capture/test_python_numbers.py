@@ -1,0 +1,143 @@
+"""Ints that a run tells: their methods, and that they never wrap in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import weft
+from weft.errors import CaptureError
+
+LIMIT = 2**63
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        out = function(*[weft.tensor(a) for a in args])
+    except OverflowError:
+        return "overflow"
+    leaves = weft.tree_leaves(out)
+    if any(isinstance(x, int) and not -LIMIT <= x < LIMIT for x in leaves):
+        return "overflow"
+    return [x.tolist() if isinstance(x, weft.Tensor) else x for x in leaves]
+
+
+def fibonacci(n: Any) -> Any:
+    a, b = 0, 1
+    for _ in range(n):
+        a, b = b, a + b
+    return a
+
+
+def doubled(n: Any) -> Any:
+    k = 1
+    i = 0
+    while i < n:
+        k = k * 2
+        i += 1
+    return k
+
+
+def doubled_by_addition(n: Any) -> Any:
+    k = 1
+    for _ in range(n):
+        k += k
+    return k
+
+
+def factorial(n: Any) -> Any:
+    k = 1
+    for i in range(1, n + 1):
+        k *= i
+    return k
+
+
+PROGRAMS: list[tuple[Any, list[Any]]] = [
+    (lambda x: 2 ** int(x), [3, 10, 62, 63, 64, 200]),
+    (lambda x: int(x) ** 3, [3, -7, 2_000_000, 3_000_000, -3_000_000]),
+    (lambda x: int(x) * int(x), [3, 2**31, 2**32, -(2**31), 3_037_000_499, 3_037_000_500]),
+    (lambda x: int(x) * 10, [LIMIT // 10, LIMIT // 10 + 1, -LIMIT // 10 - 1]),
+    (lambda x: int(x) + int(x), [5, 2**62 - 1, 2**62, -(2**62), -(2**62) - 1]),
+    (lambda x: int(x) - int(-x), [5, 2**62, -(2**62)]),
+    (lambda x: 1 << int(x), [0, 5, 62, 63, 64, 100]),
+    (lambda x: int(x.to(weft.float64) * 1e10), [5, 10**9, -(10**9)]),
+    (fibonacci, [0, 1, 10, 91, 93, 150]),
+    (doubled, [0, 1, 62, 63, 64, 128]),
+    (doubled_by_addition, [0, 5, 62, 63, 100]),
+    (factorial, [0, 5, 20, 21, 30]),
+    (lambda x: int(x) * 3 + int(x) // 2 - 7 % (int(x) + 1), [1, 5, 100]),
+]
+
+
+@pytest.mark.parametrize("k", range(len(PROGRAMS)))
+def test_an_int_that_leaves_64_bits_is_an_error_of_the_run(k: int) -> None:
+    function, values = PROGRAMS[k]
+    f = weft.compile(function)
+    for value in values:
+        assert outcome(f, value) == outcome(function, value), value
+
+
+def test_the_error_tells_the_operator_and_the_line() -> None:
+    f = weft.compile(lambda x: 2 ** int(x))
+    assert f(weft.tensor(5)) == 32
+    with pytest.raises(OverflowError, match=r"result of \*\* must be a whole number of 64 bits") as caught:
+        f(weft.tensor(64))
+    assert "at test_python_numbers.py:" in caught.value.__notes__[0]
+    with pytest.raises(OverflowError, match="whole number"):
+        f(weft.tensor(-1))
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e30])
+def test_a_float_that_is_no_int_of_64_bits_is_an_error(value: float) -> None:
+    f = weft.compile(lambda x: int(x))
+    assert f(weft.tensor(3.7)) == 3
+    with pytest.raises(OverflowError, match="must be finite and fit"):
+        f(weft.tensor(value))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: int(x).bit_length(),
+        lambda x: int(x).bit_count(),
+        lambda x: (int(x).numerator, int(x).denominator),
+        lambda x: (int(x).real, int(x).imag, int(x).conjugate()),
+        lambda x: int(x).to_bytes(8, "little", signed=True),
+        lambda x: int(x).as_integer_ratio(),
+        lambda x: float(x).as_integer_ratio(),
+        lambda x: float(x).hex(),
+        lambda x: float(x).is_integer(),
+        lambda x: int(x).bit_length() if x > 2 else int(x).bit_count(),
+    ],
+)
+def test_methods_of_numbers(function: Any) -> None:
+    f = weft.compile(function)
+    for value in (5, 0, -7, 1, 255, 2**40, -(2**40)):
+        assert f(weft.tensor(value)) == function(weft.tensor(value))
+
+
+def test_a_method_that_needs_the_value_is_refused_in_a_branch() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        if x > 0:
+            y = y + float(x).as_integer_ratio()[0]
+        return y
+
+    with pytest.raises(CaptureError, match="Python needs the value of a float here"):
+        weft.compile(f)(weft.tensor(1.0))
+
+
+def test_an_unknown_attribute_is_that_of_a_number() -> None:
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'nothing'"):
+        weft.compile(lambda x: int(x).nothing)(weft.tensor(1))  # type: ignore[attr-defined]
+
+
+def test_small_numbers_are_not_checked() -> None:
+    def f(x: Any) -> Any:
+        n = int((x > 0).sum())
+        return x * (n + 1) * len(x)
+
+    graph = weft.make_graph(f)(weft.ones(3))
+    assert "check" not in graph.to_text()
