@@ -32,7 +32,10 @@ def is_plain_users(found: Any) -> bool:
 
 def has_users(kind: type, *names: str) -> bool:
     """Whether one of the methods of a class is a function that a user wrote."""
-    return any(is_plain_users(class_attribute(kind, name)) for name in names)
+    for name in names:  # noqa: SIM110 - it is asked for each attribute, and a generator costs
+        if is_plain_users(class_attribute(kind, name)):
+            return True
+    return False
 
 
 def base_method(kind: type, name: str) -> Callable[..., Any]:

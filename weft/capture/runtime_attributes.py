@@ -11,7 +11,7 @@ import functools
 from types import CellType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
-from weft.capture.classes import MISSING, class_attribute
+from weft.capture.classes import MISSING, class_attribute, has_users
 from weft.capture.number import Number
 from weft.capture.runtime_methods import find_method, is_users, may_have_methods, method_of
 from weft.capture.runtime_places import is_made_here, is_made_inside, note_outside
@@ -55,7 +55,8 @@ def fetch(obj: Any, name: str) -> Any:
 
 def _fetch_plain(obj: Any, name: str) -> Any:
     """An attribute that is just there, noted as read."""
-    value = AttrSlot(obj, name).get()
+    computes = has_users(type(obj), "__getattribute__", "__getattr__")
+    value = AttrSlot(obj, name).get() if computes else builtins.getattr(obj, name, MISSING)
     read = builtins.getattr(thread.capture.root, "read_attr", None)
     if read is not None and not is_made_inside(obj):
         read(obj, name, value)

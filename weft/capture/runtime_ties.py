@@ -187,6 +187,9 @@ class Ends:
         inner = any(not is_around(t) for _, args, _ in steps for t in _tensors_of(args))
         if inner or not is_around(base):
             self.untied.add(i)
+            for root in bases_of(end):
+                if id(root) in self._given:  # a view of what a variable held before the turn
+                    note_twins(thread.capture.twins, self._started[self._given[id(root)]], new, self._where)
             return new
         out = wrap(new._data, new._node)
         link(out, base, PATH, tuple(steps))
