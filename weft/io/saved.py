@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.trees import tree_unflatten
-from weft.capture.arguments import Same, TensorKey, signature_of
+from weft.capture.arguments import Parts, Same, TensorKey, signature_of
 from weft.capture.block import generators, parameters
 from weft.capture.program import Item, Pick, Plain, Program, Scalar
 from weft.capture.session import current_array
@@ -60,6 +60,7 @@ class Saved(NamedTuple):
 def saved_version(function: Callable[..., Any], version: Version) -> Saved:
     """What is to be saved of a version of a function."""
     program = version.program
+    _check_arguments(version)
     _check_updates(program)
     weights = _Weights()
     sources = [weights.mark(s, v.name) for v, s in zip(program.graph.inputs, program.sources, strict=True)]
@@ -193,6 +194,14 @@ def _argument_leaves(parts: tuple[Any, ...]) -> list[Any]:
         else:
             leaves.append(Mark("float_input", next(floats)) if part is float else _value(part))
     return leaves
+
+
+def _check_arguments(version: Version) -> None:
+    """Raise if an argument is a sparse or ragged tensor, which a file does not describe."""
+    items = version.key[0].structure.items if version.key else ()
+    if any(getattr(item, "kind", None) is Parts for item in items):
+        message = "arguments must be tensors or plain values, got a sparse or ragged tensor"
+        raise ArgumentError("save", message, hint=_HINT)
 
 
 def _value(part: Any) -> Any:

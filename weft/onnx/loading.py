@@ -80,7 +80,7 @@ def import_model(
     given = Given(known or {}, sizes or {})
     block = Importer(model.graph.name or "model")
     runner = Runner(block, Functions(model, newest), name)
-    with block, weft.no_grad():
+    with block, weft.enable_grad():  # so that no gradient is cut, whatever the caller records
         inputs = arguments(model.graph, given, runner)
         scope = Scope({**runner.initializers(model.graph, name), **inputs}, versions)
         names = [item.name for item in model.graph.output]
