@@ -13,6 +13,7 @@ the history of the change; the other views then come from the new base. Without 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,9 @@ from weft.tensor.dispatch import stage, wrap
 from weft.tensor.mode import running_levels, thread
 
 ndarray = np.ndarray
+
+# Held while arrays of a tree are written, so that threads may change rows of one tensor side by side.
+writing = threading.RLock()
 
 
 def views_of(tensor: Tensor) -> list[Tensor]:
@@ -224,7 +228,8 @@ def change(tensor: Tensor, value: Tensor, *, history: bool = False) -> None:
         _change_by_ops(tensor, value, history=history)
     else:
         del datas  # whoever holds an array keeps it from being written to
-        _change_arrays(tensor, value._data)
+        with writing:
+            _change_arrays(tensor, value._data)
 
 
 def check_ways_up(tensor: Tensor, op: str) -> None:

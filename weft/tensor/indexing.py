@@ -11,6 +11,7 @@ a loop that fills a tensor costs what it writes.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -30,7 +31,7 @@ from weft.ops.op import Array, Operand, Tensor, TensorLike, intercepted, type_of
 from weft.ops.select import cast_array, select
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import slice_axes, slice_axis, update_slice
-from weft.tensor.alias import check_ways_up, is_aliased, write_in_place
+from weft.tensor.alias import check_ways_up, is_aliased, write_in_place, writing
 from weft.tensor.dispatch import captured_constant, recording, stage, wrap
 from weft.tensor.mode import thread
 from weft.tensor.selection import Key, Selection, read_int, read_key
@@ -217,7 +218,8 @@ def setitem(x: Tensor, key: Key, value: Operand) -> None:
     plain = tuple(map(_plain, key)) if type(key) is tuple else _plain(key)
     array = _as_values(value, x.dtype)
     array = array._data if isinstance(array, TensorLike) else array  # type: ignore[attr-defined]
-    _write(x, plain, array)
+    with writing if is_aliased(x) else nullcontext():
+        _write(x, plain, array)
 
 
 def _constant(array: Array) -> Tensor:
