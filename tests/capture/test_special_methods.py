@@ -958,7 +958,6 @@ def test_a_method_that_python_calls_does_what_it_does_eagerly(name: str, way: An
 
 
 REFUSED = {
-    ("setattr_method_augmented", "in_loop"),  # a tensor from outside is changed, then another one assigned
     ("member_by_equality", "under_if"),  # ``in`` gives a Python bool, whose value only a run tells there
     ("member_by_equality", "in_else"),
     ("member_by_equality", "in_loop"),

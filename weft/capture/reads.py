@@ -26,6 +26,7 @@ from weft.capture.slots import (
     result_slot,
 )
 from weft.ops.op import TensorLike
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 
 _TRUSTED = frozenset({"weft", "numpy", "math", "builtins", "functools", "itertools", "operator", "typing"})
@@ -121,7 +122,7 @@ class Reads:
             self.read_contents(container)
             return
         item, contents = ("item", id(container), member), ("contents", id(container))
-        written = item in self.journal or contents in self.journal
+        written = self._is_written(item) or self._is_written(contents)
         if not written:
             self._read(member_slot(container, member), container, found)
 
@@ -150,8 +151,17 @@ class Reads:
         self.guards.inside[id(obj)] = obj
         return obj
 
+    def _is_written(self, key: tuple[Any, ...]) -> bool:
+        """Whether the code changed a slot by now, in the running region or around it."""
+        capture = thread.capture
+        while capture is not None:
+            if key in capture.journal:
+                return True
+            capture = capture.parent
+        return False
+
     def _read(self, slot: Any, owner: Any, value: Any) -> None:
-        if slot.key in self.guards or slot.key in self.journal or id(owner) in self.guards.inside:
+        if slot.key in self.guards or self._is_written(slot.key) or id(owner) in self.guards.inside:
             return
         if id(owner) in self.containers:
             return

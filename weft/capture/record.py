@@ -35,9 +35,9 @@ from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
-from weft.transform.control.regions import check_recording
+from weft.transform.control.regions import attempt, check_recording
+from weft.transform.frozen import Restart, needs_telling
 from weft.transform.slots import DataSlot
-from weft.transform.twins import check_doubt
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def record(
     if isinstance(function, FunctionType) and convert(function) is None:
         root.unknown_hint = _NO_SOURCE
     recording = thread.recording
-    result = call(function, args, kwargs)
+    result = _run(root, function, args, kwargs)
     check_recording(recording, "a captured function")
     returned = _describe_result(root, result)
     del result
@@ -112,6 +112,28 @@ def record(
     with not_casting():
         backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
         return Ending(root, tensors).program(returned, changes, backward)
+
+
+def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a function in a root; a second time where it matters which tensors variables refer to."""
+    try:
+        with attempt(root):
+            result = call(function, args, kwargs)
+            _check_references(root, result)
+            return result
+    except Restart:
+        root.tells_references = True
+    # only here are the frames of the first run gone, and with them the tensors that it made
+    return call(function, args, kwargs)
+
+
+def _check_references(root: Root, result: Any) -> None:
+    """Raise Restart if it is not known which tensor something is that leaves the capture."""
+    if not (root.frozen and root.keeps_references):
+        return
+    held = [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
+    if needs_telling(root.frozen, tree_flatten([taken_apart(result), held])[0], root.is_outside):
+        raise Restart
 
 
 _NO_SOURCE = (
@@ -138,8 +160,6 @@ def _describe_result(root: Root, tree: Any) -> TreeOut:
     leaves, structure = tree_flatten(taken_apart(tree), is_leaf=is_leaf)
     for leaf in leaves:
         _check_result(root, leaf)
-        if id(leaf) in root.doubts:
-            check_doubt(root.doubts, leaf)
     for x in containers(tree).values():
         _check_keys(root, x)
     described = [_describe_leaf(root, leaf, root.result_of) for leaf in leaves]

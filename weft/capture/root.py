@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,18 +29,17 @@ from weft.ir.types import TensorType
 from weft.ops.arithmetic import add
 from weft.ops.compare import bitwise_or
 from weft.ops.guard import expected_array, guard
-from weft.tensor.alias import catch_up, is_aliased, members, root_of
+from weft.tensor.alias import catch_up, family_of, is_aliased
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.generator import CURRENT
-from weft.tensor.mode import running_levels
+from weft.tensor.mode import running_levels, thread
 from weft.tensor.node import Node as TapeNode
 from weft.tensor.node import Output, make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture
 from weft.transform.captured import Captured
-from weft.transform.slots import External, Slot
-from weft.transform.twins import check_doubt
+from weft.transform.slots import DataSlot, External, Slot
 
 _DRAWS = np.array([0, 2**63], np.uint64)  # set in the keys of generators, see weft.tensor.generator
 _ONE_DRAW = np.array([0, 1], np.uint64)
@@ -102,8 +102,6 @@ class Root(Reads, Capture):
     def value_of(self, tensor: Tensor) -> Value:
         """The value that a tensor is in this graph; one from outside becomes an input."""
         data = tensor._data
-        if self.doubts and id(tensor) in self.doubts:
-            check_doubt(self.doubts, tensor)
         if type(data) is Captured and data.capture is self:
             return data.value
         if not is_concrete(data) and data.level not in running_levels:
@@ -129,16 +127,49 @@ class Root(Reads, Capture):
             self._catch_up(tensor)
 
     def _catch_up(self, tensor: Tensor) -> None:
-        """Let a tensor from outside show what the code has changed by now through others of its tree."""
-        changed = [m for m in members(root_of(tensor)) if m is not tensor and ("data", id(m)) in self.journal]
-        if changed and self.current() is not self:
-            raise CaptureError(
-                self.name,
-                "a view of a tensor that was changed must be used before a branch or loop, got one that is "
-                "first used inside",
-                hint="read it before, such as `v = v[...]`",
-            )
-        catch_up(tensor, changed)
+        """Let a tensor from outside show what the code has changed by now through others of its tree.
+
+        Where it is met in a region, each capture around catches up by itself: a way that is not taken hands
+        on what the tensor held before the region.
+        """
+        chain = [self.current()]
+        while chain[0].parent is not None:
+            chain.insert(0, chain[0].parent)
+        tree = [DataSlot(m) for m in family_of(tensor)]
+        now = {slot.key: slot.get() for slot in tree}
+        for k, capture in enumerate(chain):
+            changed = [s.tensor for s in tree if s.tensor is not tensor and s.key in capture.journal]
+            if changed:
+                inner = [c.journal for c in chain[k + 1 :]]
+                self._catch_up_in(capture, tensor, changed, tree, inner, now)
+        for slot in tree:
+            slot.put(now[slot.key])
+
+    def _catch_up_in(
+        self,
+        capture: Capture,
+        tensor: Tensor,
+        changed: Sequence[Tensor],
+        tree: Sequence[DataSlot],
+        inner: Sequence[dict[tuple[Any, ...], tuple[Slot, Any]]],
+        now: dict[tuple[Any, ...], Any],
+    ) -> None:
+        """Catch up in one capture, in which tensors hold what they held before the regions inside it."""
+        holders = {s.key: next((j for j in inner if s.key in j), None) for s in tree}
+        for slot in tree:
+            journal = holders[slot.key]
+            slot.put(now[slot.key] if journal is None else journal[slot.key][1])
+        before, thread.capture = thread.capture, capture
+        try:
+            catch_up(tensor, changed)
+        finally:
+            thread.capture = before
+        for slot in tree:
+            journal = holders[slot.key]
+            if journal is None:
+                now[slot.key] = slot.get()
+            else:
+                journal[slot.key] = (slot, slot.get())
 
     def meet_parent(self, parent: Tensor, view: Tensor) -> None:
         """Told before a change of a view reaches its parent: one from outside is found by way of the view."""
@@ -179,6 +210,7 @@ class Root(Reads, Capture):
 
     def before_write(self, slot: Slot) -> None:
         """Told before a slot changes: remembers what it holds, and the line."""
+        self._check_change(slot)
         owner = getattr(slot, "owner", None)
         if slot.key in self.journal or id(owner) in self.guards.inside:
             self.remember(slot)

@@ -13,8 +13,8 @@ from typing import Any
 
 from weft.base.trees import tree_flatten
 from weft.capture.number import Number, number_of
-from weft.capture.runtime_entries import Entry, Fresh, Grown, Late, Replan, Same, Seen, kept_parts, may_be
-from weft.capture.runtime_items import Past, check_fixed, last_of, length_of
+from weft.capture.runtime_entries import Entry, Fresh, Grown, Late, Replan, Same, Seen, kept_parts
+from weft.capture.runtime_items import Chunk, Past, check_fixed, last_of, length_of
 from weft.capture.runtime_meet import Statement, is_ours, is_result
 from weft.capture.runtime_places import (
     ContentsSlot,
@@ -24,11 +24,14 @@ from weft.capture.runtime_places import (
     what_was_read,
     write_place,
 )
+from weft.capture.runtime_references import References
 from weft.capture.runtime_state import (
+    Carried,
     Mismatch,
     Plan,
     carried_tensors,
     describe,
+    held_leaves,
     is_leaf,
     join,
     plan_of,
@@ -36,21 +39,13 @@ from weft.capture.runtime_state import (
     rebuild,
     zeros_of,
 )
-from weft.capture.runtime_ties import Ends, bases_of, is_around
 from weft.capture.undefined import Undefined, is_undefined
 from weft.errors import CaptureError
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import name_value
-from weft.transform.slots import DataSlot, Slot
-from weft.transform.twins import (
-    doubtful,
-    inherit_twins,
-    note_twins,
-    pairs_of_one,
-    put_in_doubt,
-    relatives,
-)
+from weft.transform.frozen import freeze
+from weft.transform.slots import Slot
 
 
 class Carry:
@@ -73,14 +68,8 @@ class Carry:
         self._entered: dict[tuple[Any, ...], list[Any]] = {}  # what lists in seen held at the start
         self.given: tuple[Any, ...] = ()  # the variables at the start
         self._held: dict[tuple[Any, ...], Any] = {}  # the contents of places then
-        self._data: list[tuple[Any, Any]] = []  # the tensors at the start, with the data they had
-        self._started: list[Any] = []  # the tensors before the loop
+        self.references = References(str(at))
         self.settles = True
-        self._may_stay: list[bool] = [True] * len(names)  # whether a turn may leave a variable as it was
-        self._ones: list[tuple[int, int]] = []  # positions of tensors that may be one after a turn
-        self._kin: list[tuple[int, Any]] = []  # tensors that what a turn leaves has a base in common with
-        self._left: list[Any] = []  # the tensors that a turn left
-        self._touched: list[int] = []  # positions of tensors that a turn changes in place
 
     # Into the loop
 
@@ -96,27 +85,24 @@ class Carry:
             out += carried_tensors(content, self.plans[key])
         for seen in self.seen.values():
             out += _seen_tensors(seen.before, seen.last)
-        self._started = out
-        return out
+        return out + self.references.begin(out, self._held_before(len(out)))
 
-    def _held_before(self) -> list[bool]:
-        """For each tensor that flows, whether it is one that a variable or place held before the loop."""
-        out: list[bool] = []
-        for entry in self.entries:
-            if isinstance(entry, Plan | Late):
-                plan = entry if isinstance(entry, Plan) else entry.plan
-                out += [isinstance(entry, Plan)] * len(plan.types)
-        for key in self.places:
-            out += [True] * len(self.plans[key].types)
-        return out
+    def _held_before(self, count: int) -> list[bool | None]:
+        """For each tensor that flows, whether it was held before the loop; None where it is a number."""
+        out: list[bool | None] = []
+        for entry, value in zip(self.entries, self.state, strict=True):
+            if isinstance(entry, Plan):
+                out += held_leaves(value, entry)
+            elif isinstance(entry, Late):
+                out += [False if p.kind is None else None for p in entry.plan.parts if isinstance(p, Carried)]
+        for key, (_, content) in self.places.items():
+            out += held_leaves(content, self.plans[key])
+        return [*out, *[None] * (count - len(out))]
 
     def enter(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The variables at the start of an iteration; places hold what they then hold."""
-        rest = iter(tensors)
         self._name(tensors)
-        self._data = [(t, t._data) for t in tensors]
-        for started, t in zip(self._started, tensors, strict=True):
-            inherit_twins(thread.capture.twins, started, t)
+        rest = iter(self.references.enter(tensors))
         values = [_value(entry, before, rest) for entry, before in zip(self.entries, self.state, strict=True)]
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
@@ -162,81 +148,28 @@ class Carry:
             out += carried_tensors(found[key][1] if key in found else before, self.plans[key])
         for key, seen in self.seen.items():
             out += _seen_tensors(found[key][1] if key in found else self._entered[key], seen.last)
-        self._check_shared(self._started)
-        self._check_shared(out)
-        self._check_doubts()
-        rows = zip(values, self.given, strict=True)
-        self._may_stay = [may_be(thread.capture.twins, v, g) for v, g in rows]
-        self._ones = pairs_of_one(thread.capture.twins, out)
-        self._kin = [(i, x) for i, t in enumerate(out) for x in relatives(t) if x is not t]
-        self._left = list(out)
-        changed = [t._data is not data for t, data in self._data]
-        self._touched = self._reached([i for i, is_changed in enumerate(changed) if is_changed], out)
-        used = any(thread.capture.uses(self._started[i]) for i in self._touched)
-        used = used or any(is_around(x) for i in self._touched for x in bases_of(out[i]))  # in the next turn
-        if used or any(changed[i] or changed[k] for i, k in self._ones):
+        return out + self._left(out)
+
+    def _left(self, out: Sequence[Any]) -> list[Any]:
+        """What flows besides the tensors that a turn leaves: which ones these are."""
+        try:
+            return self.references.leave(out, self.stacked)
+        except CaptureError:
             self.settles = False
-            raise doubtful(str(self.at))
-        if any(stays and self._is_doubtful(g) for stays, g in zip(self._may_stay, self.given, strict=True)):
-            self.settles = False
-            raise doubtful(str(self.at))
-        return out
-
-    def _reached(self, touched: list[int], out: Sequence[Any]) -> list[int]:
-        """The positions of tensors that some iteration changes: others may come to stand where these do."""
-        place = {id(t): k for k, (t, _) in enumerate(self._data)}
-        for i in touched:  # which grows on the way
-            origin = place.get(id(out[i]), i)
-            if origin not in touched:
-                touched.append(origin)
-        return touched
-
-    def _is_doubtful(self, given: Any) -> bool:
-        """Whether a tensor that a variable held at the start was put in doubt by the iteration."""
-        found = thread.capture.doubts
-        leaves = tree_flatten(given, is_leaf=is_leaf)[0] if found else []
-        return any(id(x) in found and found[id(x)][0]() is x for x in leaves)
-
-    def _check_doubts(self) -> None:
-        """Raise if the next iteration reads what this one put in doubt."""
-        region = thread.capture
-        known = {} if region.parent is None else region.parent.doubts
-        for key, (reference, where) in region.doubts.items():
-            tensor = reference()
-            if key not in known and tensor is not None and region.uses(tensor):
-                self.settles = False
-                raise doubtful(where)
-
-    def _check_shared(self, tensors: Sequence[Any]) -> None:
-        """Raise if what the iteration changes in place is one tensor with what another variable starts as."""
-        region, inputs = thread.capture, {id(t) for t, _ in self._data}
-        slots = [slot for slot, _ in region.journal.values() if isinstance(slot, DataSlot)]
-        changed = {id(slot.tensor) for slot in slots} - inputs
-        held = [id(x) for t in tensors for x in relatives(t)]
-        rows = zip(self._data, tensors, strict=True)
-        own = [x for (t, data), x in rows if t._data is not data]  # that variables alone hold, as it seems
-        shared = any(held.count(id(x)) > 1 or region.uses(x) for t in own for x in relatives(t))
-        if shared or not changed.isdisjoint(held):
-            self.settles = False
-            raise CaptureError(
-                self.at.kind,
-                f"a tensor that {self.at} changes in place must be held by one variable, got it in several "
-                "of which one is assigned another tensor",
-                hint="write `x = x + y` in place of `x += y`, or take a copy with .clone() before the loop",
-            )
+            raise
 
     def _kept(self, entries: list[Entry], values: Sequence[Any]) -> list[Entry]:
         """Entries, where a variable that was changed in place and not assigned is one tensor throughout.
 
         Others may hold that tensor too, and see the change.
         """
-        changed = {id(t) for t, data in self._data if t._data is not data}
+        changed = self.references.changed
         if not changed:
             return entries
         rows = zip(entries, values, self.given, self.state, strict=True)
         return [
             Same(b)
-            if id(v) in changed and v is g and isinstance(b, Tensor)
+            if id(v) in changed and v is g and isinstance(b, Tensor) and not isinstance(e, Same)
             else kept_parts(e, v, g, b, changed)
             for e, v, g, b in rows
         ]
@@ -323,7 +256,7 @@ class Carry:
 
     def _kept_in_place(self, key: tuple[Any, ...], plan: Plan, content: Any, before: Any) -> Plan:
         """The plan of a place, where a tensor in it that was only changed in place is one throughout."""
-        changed = {id(t) for t, data in self._data if t._data is not data}
+        changed = self.references.changed
         if not changed or key not in self._held:
             return plan
         kept = kept_parts(plan, content, self._held[key], before, changed)
@@ -376,6 +309,16 @@ class Carry:
             ) from None
         return old if all(a is b for a, b in zip(old.parts, new.parts, strict=True)) else new
 
+    def freeze_items(self) -> None:
+        """Note which items of lists, now after the loop, may be one with what variables hold."""
+        kept = iter(self.references.kept_items)
+        for grown in self.grown.values():
+            own = [next(kept) for _ in grown.tensors]
+            if not all(own):
+                items = list.__getitem__(grown.slot.obj, slice(len(grown.before), None))
+                for t in [t for item in items for t in _item_tensors(item)]:
+                    freeze(thread.capture.root.frozen, t, str(self.at), mends=False)
+
     @property
     def stacked(self) -> list[Any]:
         """The tensors that come out of the loop for each iteration."""
@@ -390,18 +333,7 @@ class Carry:
             tensors: what flowed out.
             ran: whether there was a turn at all: True, or a tensor that says so.
         """
-        for i in self._touched:  # whoever holds the tensor of before the loop should have seen the change
-            self._check_outside(self._started[i])
-            put_in_doubt(thread.capture.doubts, self._started[i], str(self.at))
-        ends = Ends(self._started, [t for t, _ in self._data], self._left, self._held_before(), str(self.at))
-        self._check_places(ends)
-        tensors = ends.tied(tensors, ran)
-        for i, k in self._ones:
-            note_twins(thread.capture.twins, tensors[i], tensors[k], str(self.at))
-        for i, other in self._kin:
-            if i in ends.untied:
-                note_twins(thread.capture.twins, tensors[i], other, str(self.at))
-        self._left = []
+        tensors = self.references.results(tensors, ran)
         rest = iter(tensors)
         values = []
         for entry, name, before in zip(self.entries, self.names, self.state, strict=True):
@@ -416,26 +348,6 @@ class Carry:
             content = _value(self.plans[key], before, rest)
             write_place(slot, content)
         return tuple(values)
-
-    def _check_places(self, ends: Ends) -> None:
-        """Raise if turns hand tensors from one place of Python to another: nobody knows which it then is."""
-        count = sum(len(self.plans[key].types) for key in self.places)
-        last = len(self._held_before())
-        if any(ends.is_handed_on(i) for i in range(last - count, last)):
-            self.settles = False
-            raise doubtful(str(self.at))
-
-    def _check_outside(self, tensor: Any) -> None:
-        """Raise if a tensor that the first turn alone changes in place lives outside of the capture."""
-        root = thread.capture.root
-        if any(hasattr(root, "is_outside") and root.is_outside(x) for x in relatives(tensor)):
-            self.settles = False
-            raise CaptureError(
-                self.at.kind,
-                f"a tensor from outside that {self.at} changes in place must stay in its variable, got one "
-                "whose variable is assigned another tensor",
-                hint="write `x = x + y` in place of `x += y`, or take a copy with .clone() before the loop",
-            )
 
     def _undefined(self, name: str, entry: Fresh) -> Undefined:
         if entry.value.why:
@@ -455,6 +367,13 @@ def _value(entry: Entry, before: Any, rest: Any) -> Any:
 
 def _rebuilt(plan: Plan, rest: Any) -> Any:
     return rebuild(plan, [next(rest) for _ in plan.types])
+
+
+def _item_tensors(item: Any) -> list[Any]:
+    """The tensors that an item of a list is made of."""
+    if isinstance(item, Chunk):
+        return [item.rows]
+    return [x for x in tree_flatten(item, is_leaf=is_leaf)[0] if isinstance(x, Tensor)]
 
 
 def _first_entry(value: Any) -> Entry:

@@ -9,14 +9,6 @@ from weft.capture.runtime_places import ContentsSlot
 from weft.capture.runtime_state import Fixed, Plan, is_leaf
 from weft.capture.undefined import Undefined, is_undefined
 from weft.tensor.tensor import Tensor
-from weft.transform.twins import Twins, are_twins
-
-
-def may_be(twins: Twins, value: Any, given: Any) -> bool:
-    """Whether a variable may hold after a turn a tensor that it held before."""
-    olds, news = (tree_flatten(x, is_leaf=is_leaf)[0] for x in (given, value))
-    pairs = [(a, b) for a, b in zip(olds, news, strict=False) if isinstance(a, Tensor)]
-    return any(a is b or (isinstance(b, Tensor) and are_twins(twins, a, b)) for a, b in pairs)
 
 
 def kept_parts(entry: Any, value: Any, given: Any, before: Any, changed: set[int]) -> Any:

@@ -33,7 +33,7 @@ Step = Callable[..., State]
 Test = Callable[..., Any]
 
 MOST_UNROLLED = 64  # iterations of a loop whose variables change type at every turn
-_MOST_PLANS = 12
+_MOST_PLANS = 40
 
 
 class _Staged(Exception):  # noqa: N818 - says that another way must be taken
@@ -166,6 +166,7 @@ def _finish(carry: Carry, outs: Sequence[Any], count: int | None, ran: Any = Tru
     kept = len(outs) - len(carry.stacked)
     values = carry.results(outs[:kept], ran)
     grow(carry, outs[kept:], count)
+    carry.freeze_items()
     return values
 
 

@@ -194,6 +194,13 @@ def carried_tensors(value: Any, plan: Plan) -> list[Any]:
     return [_as_carried(leaf, part) for leaf, part in pairs if isinstance(part, Carried)]
 
 
+def held_leaves(value: Any, plan: Plan) -> list[bool | None]:
+    """For each leaf that flows, whether it is a tensor in the value too; None where a number flows."""
+    leaves, _ = tree_flatten(value, is_leaf=is_leaf)
+    pairs = [(x, part) for x, part in zip(leaves, plan.parts, strict=True) if isinstance(part, Carried)]
+    return [isinstance(x, Tensor) if part.kind is None else None for x, part in pairs]
+
+
 def _as_carried(leaf: Any, part: Carried) -> Any:
     if isinstance(leaf, Number):
         return leaf.in_dtype(part.type.dtype)

@@ -24,7 +24,7 @@ from weft.tensor.alias import is_aliased
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor
-from weft.transform.twins import note_twins
+from weft.transform.frozen import hand_on
 
 
 class Ties:
@@ -64,6 +64,7 @@ class Ties:
                 new = next(rest)
                 both = part.kind is None and isinstance(one, Tensor) and isinstance(other, Tensor)
                 out.append(self._tie(new, one, other) if both else new)
+                hand_on(thread.capture.root.frozen, (one, other), out[-1])
         return out
 
     def _tie(self, new: Any, one: Any, other: Any) -> Any:
@@ -121,79 +122,6 @@ class Ties:
         if isinstance(args, slice):
             return slice(*[self._outer(way, x) for x in (args.start, args.stop, args.step)])
         return self._cells.get((way, id(args)), args) if isinstance(args, TensorLike) else args
-
-
-class Ends:
-    """The tensors that a loop leaves in its variables: those of the last turn, or those of before it.
-
-    Attributes:
-        untied: the numbers of those whose tie to others is not known.
-    """
-
-    def __init__(
-        self,
-        started: Sequence[Any],
-        given: Sequence[Any],
-        left: Sequence[Any],
-        held: Sequence[bool],
-        where: str,
-    ) -> None:
-        self._started = started
-        self._given = {id(t): i for i, t in enumerate(given)}
-        self._left = left
-        self._held = held
-        self._where = where
-        self.untied: set[int] = set()
-
-    def tied(self, tensors: Sequence[Any], ran: Any) -> list[Any]:
-        """The tensors that flow out of the loop, tied to those they may be."""
-        count = min(len(self._held), len(self._left), len(tensors))
-        out = [self._tie(i, tensors[i], ran) for i in range(count)]
-        return [*out, *tensors[count:]]
-
-    def is_handed_on(self, i: int) -> bool:
-        """Whether a turn leaves what another variable or place held before it."""
-        return self._given.get(id(self._left[i]), i) != i
-
-    def _tie(self, i: int, new: Any, ran: Any) -> Any:
-        before, end = self._started[i], self._left[i]
-        origin = self._given.get(id(end))
-        if origin == i and self._held[i]:
-            return before  # no turn assigns another one
-        if origin is not None:
-            self.untied.add(i)
-            note_twins(thread.capture.twins, self._started[origin], new, self._where)
-            if self._held[i] and before is not self._started[origin]:
-                note_twins(thread.capture.twins, before, new, self._where)
-            return new
-        last = self._last(i, end, new)
-        if ran is True or not self._held[i]:
-            return last
-        if last is new:
-            last = wrap(new._data, new._node)
-        link_choice(new, ran, last, before)
-        return new
-
-    def _last(self, i: int, end: Any, new: Any) -> Any:
-        """The tensor that the last turn left, after the loop."""
-        if is_around(end):
-            return end
-        if not hasattr(end, "_link"):
-            return new
-        base, steps = end, list[tuple[Any, Any, Any]]()
-        while hasattr(base, "_link") and base._link[1] is not CHOICE and not is_around(base):
-            base, step, args = base._link
-            steps.insert(0, (step, args, base.shape))
-        inner = any(not is_around(t) for _, args, _ in steps for t in _tensors_of(args))
-        if inner or not is_around(base):
-            self.untied.add(i)
-            for root in bases_of(end):
-                if id(root) in self._given:  # a view of what a variable held before the turn
-                    note_twins(thread.capture.twins, self._started[self._given[id(root)]], new, self._where)
-            return new
-        out = wrap(new._data, new._node)
-        link(out, base, PATH, tuple(steps))
-        return out
 
 
 def is_around(tensor: Any) -> bool:

@@ -39,7 +39,7 @@ def views_of(tensor: Tensor) -> list[Tensor]:
 
 
 def _has_ended(tensor: Tensor) -> bool:
-    return not is_concrete(tensor._data) and tensor._data.level not in running_levels
+    return not is_concrete(tensor._data) and tensor._data.has_ended()
 
 
 def is_aliased(tensor: Tensor) -> bool:
@@ -111,6 +111,8 @@ def detached(tensor: Tensor) -> Tensor:
     """A tensor of the same elements, cut from the graph: a change of either shows in the other."""
     twin = tensor if _captures() else _twin(tensor)
     out = tensor._value()
+    if twin is tensor:  # of the region that runs, so that it is known to be made there
+        out = wrap(thread.capture.as_captured(out).detached())
     link(out, twin, SAME, None if twin is tensor else _HIDDEN)
     return out
 

@@ -32,11 +32,11 @@ from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.captured import Captured, is_cut, name_of
 from weft.transform.fresh import counting_sizes_anew
+from weft.transform.frozen import Frozen, check_frozen, freeze
 from weft.transform.levels import new_level
 from weft.transform.place import data_in_place
 from weft.transform.scopes import Scope, fold_scopes
 from weft.transform.slots import DataSlot, External, GradSlot, Slot
-from weft.transform.twins import Doubts, Twins, check_doubt, note_twins, spread_doubt
 
 ndarray = np.ndarray
 
@@ -77,8 +77,9 @@ class Capture:
         self.made: dict[Value, Node] = {}
         self._scalars: dict[tuple[Any, ...], Value] = {}
         self.notes: dict[str, Any] = {}  # what upper layers keep with it, by their name
-        self.twins: Twins = {} if parent is None else dict(parent.twins)
-        self.doubts: Doubts = {} if parent is None else dict(parent.doubts)
+        self.dropped: set[Value] = set()  # values that it had before it went back
+        self.frozen: Frozen = {}  # of a root: tensors that may be one with others
+        self.tells_references = False  # of a root: whether loops carry which tensor each variable is
         self._imports: dict[tuple[int, int], Any] = {}  # by ids of data and node, which it keeps alive
         self._stopped: dict[Value, Value] = {}
         self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []
@@ -132,8 +133,6 @@ class Capture:
     def value_of(self, tensor: Tensor) -> Value:
         """The value that a tensor is in this graph: one of its own, an import, a constant or an input."""
         data = tensor._data
-        if self.doubts and id(tensor) in self.doubts:
-            check_doubt(self.doubts, tensor)
         if type(data) is Captured and data.capture is self:
             return data.value
         if not is_concrete(data) and data.level not in running_levels:
@@ -293,8 +292,7 @@ class Capture:
     def before_write(self, slot: Slot) -> None:
         """Told before a slot changes: remembers what it holds, unless that was made in this very capture."""
         self.remember(slot)
-        if self.twins and isinstance(slot, DataSlot):
-            spread_doubt(self.twins, self.doubts, slot.tensor)
+        self._check_change(slot)
         if slot.key in self.journal:
             return
         held = slot.get()
@@ -307,6 +305,10 @@ class Capture:
             return  # of a transform that runs inside
         self.journal[slot.key] = (slot, held)
 
+    def _check_change(self, slot: Slot) -> None:
+        if isinstance(slot, DataSlot) and (frozen := self.root.frozen):
+            check_frozen(frozen, slot.tensor)
+
     def take_over(self, tensor: Tensor, source: Tensor) -> None:
         """Told that a tensor is to show the elements of another one: they may be one from now on."""
         if any(is_concrete(view._data) for view in views_of(tensor)):
@@ -317,8 +319,11 @@ class Capture:
             )
         leave_views(tensor)
         tensor._assign(source, history=False)
-        where = self.location()
-        note_twins(self.twins, tensor, source, "an assignment" if where is None else str(where.place))
+        here = self.location()
+        line = "" if here is None else f" at {errors.format_location(here.place)}"
+        where = f"the assignment of data{line}"
+        freeze(self.root.frozen, source, where, mends=False)
+        freeze(self.root.frozen, tensor, where, mends=False, beside=source)
 
     def meet_parent(self, parent: Tensor, view: Tensor) -> None:
         """Told before a change of a view reaches its parent."""
@@ -355,7 +360,7 @@ class Capture:
         self._attempts.append({})
         tables: tuple[dict[Any, Any], ...]
         tables = (self.constants, self.journal, self.made, self._scalars, self._imports, self._known)
-        tables = (*tables, self.twins, self.doubts)
+        tables = (*tables, self.frozen)
         lists = (self.inputs, self.nodes, self.externals, self.scopes)
         copies = [(t, dict(t)) for t in (*tables, self._tape, self._stopped, self._lent)]
         return copies, [(x, len(x)) for x in lists]
@@ -371,6 +376,9 @@ class Capture:
                 tensor = external.reference()
                 if tensor is not None:
                     tensor._data, tensor._form = external.array, None
+        kept = next(n for x, n in lists if x is self.nodes)
+        self.dropped.update(v for node in self.nodes[kept:] for v in node.outputs)
+        self.dropped.update(e.value for e in self.externals[start:])
         for table, copy in tables:
             table.clear()
             table.update(copy)

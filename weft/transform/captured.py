@@ -12,7 +12,7 @@ from weft.errors import CaptureError
 from weft.ir.graph import Value
 from weft.ops.op import Op
 from weft.tensor.dispatch import evaluate
-from weft.tensor.mode import running_levels
+from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.levels import Traced
 
@@ -80,6 +80,13 @@ class Captured(Traced):
         if self.lent() is None:
             raise self.escaped(op)
         self.capture.root.wait()
+
+    def has_ended(self) -> bool:
+        """Whether nothing here can use the value: the capture ended, or went back, or is inside this one."""
+        here = thread.capture
+        if self.level not in running_levels or self.value in self.capture.dropped:
+            return True
+        return here is not None and here.level < self.level
 
     def escaped(self, op: str) -> CaptureError:
         """The error where a value is used after its capture, naming the line that made it."""

@@ -38,6 +38,10 @@ class Traced:
     place = "a transform"
     level: int
 
+    def has_ended(self) -> bool:
+        """Whether the transform this belongs to is not running any more."""
+        return self.level not in running_levels
+
     def escaped(self, op: str) -> WeftError:
         """The error to raise where the transform this belongs to is not running any more."""
         message = f"tensors of a {self.place} must not be used after it ended, got one that escaped"
