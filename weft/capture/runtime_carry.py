@@ -169,7 +169,7 @@ class Carry:
         rows = zip(entries, values, self.given, self.state, strict=True)
         return [
             Same(b)
-            if id(v) in changed and v is g and isinstance(b, Tensor) and not isinstance(e, Same)
+            if id(v) in changed and v is g and isinstance(b, Tensor)
             else kept_parts(e, v, g, b, changed)
             for e, v, g, b in rows
         ]

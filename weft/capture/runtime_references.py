@@ -131,6 +131,7 @@ class References:
         self._in_lists: set[int] = set()  # positions that items of lists may be one with
         self._bases: dict[int, Any] = {}
         self._after: dict[int, list[Case]] = {}
+        self._mended = False
         self.kept_items: list[bool] = []
 
     # Into a turn
@@ -229,8 +230,9 @@ class References:
 
     @property
     def changed(self) -> set[int]:
-        """The ids of tensors that were held at the start of the turn and then changed in place."""
-        return {id(t) for t, data in self._given if t._data is not data}
+        """The ids of tensors that were held at the start of the turn, not told apart, and then changed."""
+        rows = enumerate(self._given)
+        return {id(t) for i, (t, data) in rows if i not in self._told and t._data is not data}
 
     def leave(self, ends: Sequence[Any], appended: Sequence[Any]) -> list[Any]:
         """What flows out of a turn beside the tensors that it leaves; raises Replan if more must be told.
@@ -242,10 +244,13 @@ class References:
         rows = zip(ends, self._held, strict=True)
         self._refs = [None if held is None else ref_of(t, self._starts) for t, held in rows]
         self._appended = [ref_of(t, self._starts) for t in appended]
+        self._mended = False
         self._tell(self._components())
         cases = {i: flat(self._ref(i), self._at_start) for i in self._told if i < len(ends)}
         self._hide(cases)
         self._name(cases)
+        if self._mended:  # all that this turn shows is found at once: each further turn is traced anew
+            raise Replan
         out: list[Any] = []
         for i, told in self._told.items():
             out += self._flowing(i, told, cases)
@@ -284,8 +289,7 @@ class References:
         ]
         for i in new:
             self._told[i] = Position([Outer(self._started[i]) if self._held[i] else Cell(i)])
-        if new:
-            raise Replan
+            self._mended = True
 
     def _all(self) -> list[Ref]:
         return [r for r in (*self._refs, *self._appended) if r is not None]
@@ -384,7 +388,8 @@ class References:
         self._told[hidden] = Position([], kind)
         told.views.append(Steps(steps, tuple(type_of(x) for x in numbers), hidden))
         self._check_count(told.views)
-        raise Replan
+        self._mended = True
+        return len(told.views) - 1
 
     def _type_of(self, leaf: Outer | Cell) -> TensorType:
         return type_of(leaf.tensor) if isinstance(leaf, Outer) else self._type_at(leaf.position)
@@ -397,7 +402,6 @@ class References:
     def _name(self, cases: dict[int, list[Case]]) -> None:
         """Name cells anew: what several refer to is the cell of the first of them."""
         order = sorted(cases)
-        mended = False
         self._after = {}
         for i in order:
             before = [q for q in order if q < i]
@@ -407,10 +411,8 @@ class References:
             for case in named:
                 if case.what not in told.candidates:
                     told.candidates.append(case.what)
-                    mended = True
+                    self._mended = True
             self._check_count(told.candidates)
-        if mended:
-            raise Replan
 
     def _named(self, i: int, case: Case, before: Sequence[int], cases: dict[int, list[Case]]) -> list[Case]:
         leaf = case.what

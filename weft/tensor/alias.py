@@ -221,7 +221,9 @@ def change(tensor: Tensor, value: Tensor, *, history: bool = False) -> None:
     if intercepted.threads:
         stage(tensor)
     if _captures() and _has_choice(family := family_of(tensor)):
-        change_with_choices(tensor, value, family, history=history)
+        for member in family:
+            forget_lone_twin(member)
+        change_with_choices(tensor, value, family_of(tensor), history=history)
         return
     datas, nodes = zip(*[(t._data, t._node) for t in (value, *members(root_of(tensor)))], strict=True)
     by_ops = any(type(data) is not ndarray for data in datas)  # in a region the graph knows of gradients
@@ -293,22 +295,27 @@ def _change_by_ops(tensor: Tensor, value: Tensor, *, history: bool) -> None:
 
 def change_with_choices(tensor: Tensor, value: Tensor, family: Sequence[Tensor], *, history: bool) -> None:
     """The change where some variable is one of two tensors that a run picks: both change, or stay, by it."""
+    known: dict[int, Tensor] = {}  # what tensors show, until a root changes
 
     def current(x: Tensor) -> Tensor:
         """What a tensor shows of the roots, as they are by now."""
         found = getattr(x, "_link", None)
         if found is None:
             return x
-        parent, step, args = found
-        if step is CHOICE:
-            return select(args.truth, current(parent), current(args.other))
-        out = step.get(current(parent), args)
-        return out if step.keeps_history else _without_history(out)
+        if id(x) not in known:
+            parent, step, args = found
+            if step is CHOICE:
+                known[id(x)] = select(args.truth, current(parent), current(args.other))
+            else:
+                out = step.get(current(parent), args)
+                known[id(x)] = out if step.keeps_history else _without_history(out)
+        return known[id(x)]
 
     def put(x: Tensor, new: Tensor, history: bool) -> None:
         found = getattr(x, "_link", None)
         if found is None:
             x._assign(new, history=history)
+            known.clear()
             return
         parent, step, args = found
         if step is CHOICE:

@@ -369,7 +369,8 @@ class Capture:
         """Be as it was at a mark."""
         tables, lists = mark
         for slot, held in reversed(self._attempts[-1].values()):
-            slot.put(held)
+            if not _is_dropped(held):  # by an attempt inside this one, which gave the tensor its array back
+                slot.put(held)
         start = next(n for x, n in lists if x is self.externals)
         if not self.region:
             for external in self.externals[start:]:
@@ -462,6 +463,11 @@ class Capture:
         used = {v for node in nodes for v in node.inputs}.union(results)
         constants = {v: a for v, a in self.constants.items() if v in used}
         return Graph(self.name, inputs, nodes, outputs, constants=constants, roles=roles, updates=updates)
+
+
+def _is_dropped(held: Any) -> bool:
+    data = getattr(held, "_data", None)
+    return type(data) is Captured and data.value in data.capture.dropped
 
 
 @contextmanager
