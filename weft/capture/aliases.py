@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.concrete import is_concrete
+from weft.base.records import NamedTuple
 from weft.capture.described import LeafOut, ViewOut
 from weft.capture.guards import Names
 from weft.capture.program import Program

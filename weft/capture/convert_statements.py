@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from weft.base.records import replace
 from weft.capture.convert_assign import AssignmentConverter
 from weft.capture.convert_build import (
     assign,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from weft.base.records import NamedTuple
 from weft.capture.sources import Argument, Fixed
 from weft.tensor.alias import change, is_aliased
 from weft.tensor.tensor import wrap

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinMethodType, MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import DType
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.capture.slots import MISSING, AttrSlot, ItemSlot, Reading
 from weft.ops.op import TensorLike

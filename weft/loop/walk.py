@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from weft.base.records import NamedTuple
 from weft.loop import ir
 from weft.loop.ir import Block, Buffer, Function, Statement
 
