@@ -25,10 +25,23 @@ HEAVY = (
     "numpy.ma",
     "asyncio",
     "ctypes",
+    "dataclasses",
     "difflib",
+    "heapq",
     "inspect",
     "logging",
     "unittest",
+    "weft.backends",
+    "weft.capture",
+    "weft.ops.scan",
+    "weft.ops.sort",
+    "weft.ops.statistics",
+    "weft.ops.view.joining",
+    "weft.ops.view.padding",
+    "weft.passes",
+    "weft.schedule",
+    "weft.tensor.anomaly",
+    "weft.tensor.engine",
 )
 
 # Time of the processor, which other programs disturb least; an import does nothing but compute.
@@ -52,6 +65,14 @@ import weft
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
+METHODS = """
+import weft
+x = weft.tensor([2.0, 1.0])
+print(x.sort().tolist())
+print(x.mean().item())
+print(vars(weft.Tensor)["sort"] is weft.sort, weft.Tensor.argsort is weft.argsort)
+"""
+
 
 def run_python(code: str, **settings: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
@@ -73,6 +94,17 @@ def test_import_loads_no_heavy_module() -> None:
     added = json.loads(run_python(ADDED))
     heavy = [m for m in added if any(m == h or m.startswith(h + ".") for h in HEAVY)]
     assert heavy == []
+
+
+def test_compiling_an_elementwise_function_loads_no_module_that_it_does_not_need() -> None:
+    code = "import sys, weft\nweft.compile(lambda x: x * 2)(weft.ones(3))\n"
+    code += "print([m for m in ('difflib', 'hashlib') if m in sys.modules])"
+    assert run_python(code, WEFT_CACHE_DIR="").strip() == "[]"
+
+
+def test_methods_of_modules_that_are_imported_at_first_use_are_the_functions_themselves() -> None:
+    sorted_, mean, same = run_python(METHODS).split("\n")[:3]
+    assert (sorted_, mean, same) == ("[1.0, 2.0]", "1.5", "True True")
 
 
 def test_import_loads_nothing_but_weft_its_dependencies_and_the_standard_library() -> None:

@@ -105,7 +105,9 @@ def test_source_distribution_builds_the_same_wheel(
 ) -> None:
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
-        archive.extractall(tmp_path, filter="data")
+        if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(tmp_path)
     (source,) = tmp_path.iterdir()
     assert {"conftest.py", "docs", "examples", "pyproject.toml", "tests"} <= {
         f.name for f in source.iterdir()

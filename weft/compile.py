@@ -14,26 +14,26 @@ from weft.base.public import public
 from weft.errors import DomainError
 
 if TYPE_CHECKING:
-    from weft.ir.graph import Graph
-
-if TYPE_CHECKING:
     from weft.capture.function import GraphFunction
+    from weft.ir.graph import Graph
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _CAPTURES = ("source", "trace")
 
 
-class Settings(TypedDict, total=False):
-    """The settings of ``compile``, which says what they are."""
+if TYPE_CHECKING:  # nothing but annotations needs it
 
-    backend: str | Callable[..., Any] | None
-    capture: str
-    passes: Sequence[Any] | None
-    disable: Iterable[str]
-    fast_math: bool
-    debug: bool
-    check_nan: bool | str
+    class Settings(TypedDict, total=False):
+        """The settings of ``compile``, which says what they are."""
+
+        backend: str | Callable[..., Any] | None
+        capture: str
+        passes: Sequence[Any] | None
+        disable: Iterable[str]
+        fast_math: bool
+        debug: bool
+        check_nan: bool | str
 
 
 @overload

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, Self, TypeVar, cast, overload
+from typing import Generic, Self, TypeVar, cast, overload
+
+from weft.base.records import NamedTuple
 
 T = TypeVar("T")
 

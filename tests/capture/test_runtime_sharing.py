@@ -213,3 +213,56 @@ def _not_read_again(x: Any) -> Any:
 @pytest.mark.parametrize("function", [_assigned_always, _not_read_again])
 def test_change_that_nobody_else_sees_is_kept(function: Callable[..., Any]) -> None:
     check_agrees(function, (row(1, 2),), (row(-1, 2),))
+
+
+def _newton(x: Any) -> Any:
+    y = x * 1
+    while (y * y).sum() > 1:
+        y = y * 0.5
+    return y
+
+
+def test_tensor_that_nothing_else_holds_is_one_result() -> None:
+    """Whether a loop ran cannot be seen in its result, so no call has to pick one of two tensors."""
+    compiled = weft.compile(_newton)
+    for values in ((4.0, 8.0), (0.1, 0.2)):
+        x = weft.tensor(values)
+        np.testing.assert_array_equal(compiled(x).numpy(), _newton(x).numpy())
+    assert len(compiled.graph.outputs) == 1
+
+
+def _with_what_it_began_with(x: Any) -> Any:
+    y = x * 1
+    z = y
+    while (y * y).sum() > 1:
+        y = y * 0.5
+    return y, z
+
+
+def test_tensor_that_is_returned_twice_is_one_object() -> None:
+    compiled = weft.compile(_with_what_it_began_with)
+    for values, same in (((0.1, 0.2), True), ((4.0, 8.0), False)):
+        for function in (_with_what_it_began_with, compiled):
+            y, z = function(weft.tensor(values))
+            assert (y is z) is same
+
+
+def test_views_that_come_and_go_between_calls_see_the_changes_of_states() -> None:
+    """A small state is put back tensor by tensor, a large one is written in place; views see both alike."""
+    for size in (3, 3000):
+        state, other = weft.ones(2, size), weft.ones(size)
+
+        @weft.compile
+        def step(state: Any = state, other: Any = other) -> Any:
+            state += 1
+            other *= 2
+            return state.sum()
+
+        for call in range(1, 4):
+            step()
+            view, turned = state[1], other.reshape(size, 1)
+            step()
+            np.testing.assert_array_equal(view.numpy(), state.numpy()[1])
+            np.testing.assert_array_equal(view.numpy(), np.full(size, 1.0 + 2 * call))
+            np.testing.assert_array_equal(turned.numpy()[:, 0], np.full(size, 4.0**call))
+            del view, turned

@@ -364,3 +364,28 @@ def test_filling_rows_costs_what_it_writes() -> None:
         row.fill_(2.0)
     assert x._data.ctypes.data == place
     assert x.sum().item() == 32000.0
+
+
+def test_writing_after_views_are_gone_goes_to_the_same_memory() -> None:
+    x = weft.zeros(4, 3)
+    place = x.numpy().__array_interface__["data"][0]
+    for i in range(4):
+        assert x[i - 1].sum().item() == (3.0 if i else 0.0)
+        assert x.detach()[0, 0].item() == (1.0 if i else 0.0)
+        x[i] = 1.0
+    assert x.numpy().__array_interface__["data"][0] == place
+    np.testing.assert_array_equal(x.numpy(), np.ones((4, 3)))
+
+
+def test_reshape_of_a_tensor_that_was_detached_is_a_view() -> None:
+    x = weft.zeros(2, 3)
+    cut = x.detach()
+    flat, again = x.reshape(6), cut.reshape(3, 2)
+    x += 1
+    flat[0] = 5.0
+    for view in (flat, again, cut, x):
+        np.testing.assert_array_equal(view.numpy().ravel(), [5.0, 1, 1, 1, 1, 1])
+    turned = x.mT.detach()  # whose elements do not lie in order
+    copied = turned.reshape(6)
+    x[0, 0] = 7.0
+    assert (turned[0, 0].item(), copied[0].item()) == (7.0, 5.0)

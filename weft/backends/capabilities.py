@@ -7,9 +7,10 @@ These are the interfaces between a backend and those who ask it: ``weft.io.progr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from weft.backends.backend import Array, Arrays, Executable
+from weft.base.records import NamedTuple
 from weft.ir.graph import Graph
 from weft.loop.ir import Program
 from weft.schedule.explanation import ExplainedStep

@@ -10,11 +10,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.backends.backend import Array, Arrays, Backend, Executable, Option
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.errors import WeftError
 from weft.ir.graph import Graph, Node, Value, has_sizes, substitute_sizes

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from weft.backends.backend import Array
 from weft.base.dtypes import DType, kind
+from weft.base.records import NamedTuple, dataclass
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 

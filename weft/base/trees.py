@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from weft.base.public import public
+from weft.base.records import NamedTuple, dataclass
 from weft.errors import ArgumentError, DomainError
 
 T = TypeVar("T", bound=type)

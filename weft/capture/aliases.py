@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.concrete import is_concrete
+from weft.base.records import NamedTuple
 from weft.capture.described import LeafOut, ViewOut
 from weft.capture.guards import Names
 from weft.capture.program import Program
@@ -100,27 +101,42 @@ def is_tensor_source(source: Source) -> bool:
 class Aliases:
     """What a program relies on of the views among its inputs."""
 
-    __slots__ = ("_expected", "_fixed", "_given", "_inputs", "_mark", "_quiet", "_read")
+    __slots__ = ("_expected", "_fixed", "_given", "_inputs", "_read", "fixed_quiet", "is_fixed", "mark")
 
     def __init__(self, program: Program) -> None:
         targets = [u.target for u in program.updates if u.kind == "data"]
         names = Names(program.arguments)
         self._fixed = [t.held for t in targets if isinstance(t, Fixed)]
+        self.is_fixed = len(self._fixed) == len(targets)
         self._given = _gather([t for t in targets if not isinstance(t, Fixed)], names)
         self._inputs = _gather([s for s in program.sources if is_tensor_source(s)], names)
         self._read = any(isinstance(s, InSlot | Gradient) for s in program.sources)
         self._expected = list(program.aliases)
-        self._mark: Any = None
-        self._quiet = False
+        self.mark: Any = None
+        self.fixed_quiet = False
 
     def quiet(self, a: Sequence[Any]) -> bool:
         """Whether none of the tensors that the program changes is a view or has one."""
-        if self._mark is not epoch.mark or not self._quiet:  # views may have gone since
-            self._mark = epoch.mark
+        if self.mark is not epoch.mark or not self.fixed_quiet:  # views may have gone since
+            self.mark = epoch.mark
             for tensor in self._fixed:
-                settle_links(tensor)
-            self._quiet = not any(map(is_aliased, self._fixed))
-        return self._quiet and not any(map(is_aliased, self._given(a)))
+                if is_aliased(tensor):
+                    settle_links(tensor)
+            self.fixed_quiet = not any(map(is_aliased, self._fixed))
+        return self.fixed_quiet and (self.is_fixed or not any(map(is_aliased, self._given(a))))
+
+    def quiet_code(self, names: Names) -> str:
+        """The expression for ``quiet(a)``, which asks this object only after a link was made somewhere."""
+        own = names(self)
+        asked = f"{own}.quiet(a)"
+        return f"({own}.mark is epoch.mark and {own}.fixed_quiet or {asked})" if self.is_fixed else asked
+
+    def holds_code(self, names: Names) -> str:
+        """The expression for ``holds(a)``, likewise."""
+        own = names(self)
+        if self._read or self._expected or not self.is_fixed:
+            return f"{own}.holds(a)"
+        return f"({own}.mark is epoch.mark and {own}.fixed_quiet or {own}.holds(a))"
 
     def holds(self, a: Sequence[Any]) -> bool:
         """Whether the views among the inputs of a call are those of the captured call."""

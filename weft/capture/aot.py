@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import kind
 from weft.base.public import public
+from weft.base.records import NamedTuple
 from weft.base.trees import Structure, flatten_like, tree_flatten, tree_unflatten
 from weft.capture.arguments import check_callable, leaf_names, name_of
 from weft.capture.make import type_of_example

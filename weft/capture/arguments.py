@@ -10,11 +10,12 @@ import inspect
 import math
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.records import NamedTuple
 from weft.base.trees import Structure, register_tree, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError
 from weft.ops.op import Container

@@ -10,10 +10,10 @@ import ast
 import linecache
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
+from weft.base.records import dataclass
 from weft.capture.convert_build import function as function_node
 from weft.capture.convert_build import rebuilt
 from weft.capture.convert_code import all_codes, compile_function

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft.base.records import dataclass
 from weft.capture.convert_build import assign, constant, load, negate, place, rebuilt
 from weft.capture.convert_names import binds_by_walrus
 

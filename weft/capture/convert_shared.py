@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
+from weft.base.records import dataclass, field
 from weft.capture.convert_flow import Lowered, children, is_plain
 from weft.capture.convert_liveness import Definedness, FunctionUses, Liveness
 from weft.capture.convert_names import Scope, child_nodes, walk

@@ -13,9 +13,10 @@ import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import errors
+from weft.base.records import NamedTuple
 
 _FILES_KEPT = 32
 _trees: dict[str, tuple[list[str], ast.Module | None]] = {}

@@ -8,10 +8,11 @@ way leaves the same variables behind as before, and a capture can run a branch o
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from weft.base.records import replace
 from weft.capture.convert_assign import AssignmentConverter
 from weft.capture.convert_build import (
     assign,
@@ -31,6 +32,8 @@ from weft.capture.convert_flow import Lowered, UnsupportedSyntax, is_plain, lowe
 from weft.capture.convert_names import FUNCTIONS, Scope, is_generator, scope_of, uses_of
 from weft.capture.convert_shared import Shared, share_variables
 from weft.capture.convert_unit import Unit
+
+_MARKS_STATEMENT = sys.version_info[:2] == (3, 12)  # in tracebacks of an assert; the others mark its test
 
 
 class FunctionConverter(AssignmentConverter):
@@ -265,7 +268,8 @@ class FunctionConverter(AssignmentConverter):
             return [self.generic(node)]
         message = constant(None, node) if node.msg is None else self.thunk(node.msg)
         test = thunk(self.test(node.test), node.test)
-        return [expression(self.runtime("assert_stmt", (test, message), node.test), node)]
+        marked = node if _MARKS_STATEMENT else node.test
+        return [expression(self.runtime("assert_stmt", (test, message), marked), node)]
 
     # Statements with blocks that stay
 

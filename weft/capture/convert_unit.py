@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from weft.base.records import dataclass, field
 
 
 @dataclass(slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.trees import Structure
 from weft.ir.graph import Value
 from weft.tensor.engine import node_of

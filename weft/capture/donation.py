@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from weft.base.records import NamedTuple
 from weft.capture.sources import Argument, Fixed
 from weft.tensor.alias import change, is_aliased
 from weft.tensor.tensor import wrap
@@ -64,7 +65,12 @@ def rebind(states: Sequence[Rebound], results: Sequence[Any], tensors: Sequence[
     """Let states hold the arrays of results; ``tensors`` are those among the arguments of the call."""
     for target, result, form in states:
         tensor = target.held if isinstance(target, Fixed) else tensors[target.number]
-        if is_aliased(tensor):
-            change(tensor, wrap(results[result]))
-        else:
-            tensor._data, tensor._form = results[result], form
+        put_array(tensor, results[result], form)
+
+
+def put_array(tensor: Any, array: Any, form: Any) -> None:
+    """Let a tensor hold an array; its views see the change."""
+    if is_aliased(tensor):
+        change(tensor, wrap(array))
+    else:
+        tensor._data, tensor._form = array, form

@@ -40,6 +40,7 @@ class Ending:
         self.made: dict[int, tuple[Value, str]] = {}  # by id of the tensor that stood for it
         self.views: dict[int, tuple[Any, ViewOut]] = {}  # of those, by the same id
         self.bases: Counter[int] = Counter()  # how many of what leaves are views of each tensor, by its id
+        self.leaving: Counter[int] = Counter()  # how often each tensor leaves, by its id
         self.outputs: list[Value] = []
         self.renewed: dict[Value, Value] = {}  # inputs that the program changes, with their new values
         self.roots: frozenset[int] = frozenset()
@@ -55,6 +56,7 @@ class Ending:
         trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
         found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
         leaves = {leaf.identity: leaf for leaf in found if leaf.identity}
+        self.leaving.update(leaf.identity for leaf in found)
         self.bases.update(leaf.view.base.identity for leaf in leaves.values() if leaf.view is not None)
         self.bases.update(set(leaves) & set(self.bases))
         self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
@@ -122,7 +124,7 @@ class Ending:
     def _content(self, leaf: LeafOut) -> Content:
         if leaf.value is None:
             return Plain(leaf.plain, leaf.copied)
-        if leaf.pick is not None and self.root.keeps_references:
+        if leaf.pick is not None and self.root.keeps_references and not self._is_alone(leaf):
             return self._pick(leaf, *leaf.pick)
         tensor = leaf.reference() if leaf.reference is not None else None
         if tensor is not None and id(tensor) in self.outside:
@@ -131,6 +133,17 @@ class Ending:
         if leaf.view is not None and leaf.identity not in self.views and self.root.keeps_references:
             self._note_view(leaf.identity, leaf.view)
         return item if leaf.kind is None else Scalar(item.number, leaf.kind)
+
+    def _is_alone(self, joined: LeafOut) -> bool:
+        """Whether nobody can tell which of two tensors one is: neither is seen by another way."""
+        ways = joined.tensors()
+        plain = all(leaf.edge is None and leaf.view is None for leaf in (joined, *ways))
+        return plain and all(
+            self.leaving[leaf.identity] == 1
+            and not self.bases[leaf.identity]
+            and not ((tensor := leaf.reference()) is not None and id(tensor) in self.outside)
+            for leaf in ways
+        )
 
     def _pick(self, joined: LeafOut, truth: Value, *leaves: LeafOut) -> Pick:
         """One of two tensors: which one a call tells when it has run."""

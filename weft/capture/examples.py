@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import as_dtype
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size, named_size
 from weft.base.trees import tree_map
 from weft.capture.arguments import is_container

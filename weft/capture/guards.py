@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinMethodType, MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import DType
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.capture.slots import MISSING, AttrSlot, ItemSlot, Reading
+from weft.ops.alias import epoch
 from weft.ops.op import TensorLike
 from weft.tensor.form import form_of
 from weft.tensor.tensor import Tensor
@@ -178,12 +180,12 @@ def compile_check(
     guards: Iterable[Guard],
     tensors: Iterable[TensorGuard],
     arguments: Sequence[Any] = (),
-    more: Sequence[Check] = (),
+    more: Sequence[Callable[[Names], str]] = (),
 ) -> Check:
     """One function of the tensors among the arguments of a call that tells whether all guards hold.
 
-    Where a guard names one of ``arguments``, which stand for them, it looks at that of the call. It asks
-    ``more`` functions like it, too.
+    Where a guard names one of ``arguments``, which stand for them, it looks at that of the call. ``more``
+    give further conditions on them, as expressions.
     """
     names = Names(arguments)
     direct: list[str] = []
@@ -195,7 +197,7 @@ def compile_check(
         slow = _function(conditions, names)
         direct.append(f"{names(_Counted(owner, slow))}.holds(a)")
     typed = [_tensor_condition(t, names) for t in tensors]
-    return _function([*direct, *typed, *[f"{names(check)}(a)" for check in more]], names)
+    return _function([*direct, *typed, *[condition(names) for condition in more]], names)
 
 
 def _counting_class(slot: Any) -> type | None:
@@ -231,7 +233,7 @@ class Names:
 
     def __init__(self, arguments: Sequence[Any] = ()) -> None:
         helpers = (("same", same), ("same_array", same_array), ("fits", fits), ("MISSING", MISSING))
-        self.bound: dict[str, Any] = dict(helpers)
+        self.bound: dict[str, Any] = dict(helpers, epoch=epoch)
         self._known = {id(t): f"a[{i}]" for i, t in enumerate(arguments)}
 
     def __call__(self, obj: Any) -> str:

@@ -7,8 +7,9 @@ returned, and what it changes outside: the data and gradients of tensors, attrib
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.trees import Structure
 from weft.capture.guards import Guard, TensorGuard
 from weft.capture.sources import Argument, Fixed, Gradient, InSlot, Source

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import short_name
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.capture.arguments import Arguments, TensorKey
 from weft.capture.guards import first_violated

@@ -14,12 +14,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import uint64
+from weft.base.records import NamedTuple
 from weft.capture.reads import Reads
 from weft.capture.slots import GeneratorSlot, current_slot
 from weft.errors import CaptureError

@@ -23,19 +23,19 @@ from weft.base.concrete import is_concrete
 from weft.base.sizes import is_known
 from weft.base.trees import tree_unflatten
 from weft.capture.aliases import Aliases, link_view
-from weft.capture.donation import Rebound, held_count, is_lease, rebind, unshared
+from weft.capture.donation import Rebound, held_count, is_lease, put_array, rebind, unshared
 from weft.capture.guards import Names
 from weft.capture.program import Item, Pick, Plain, Program, Scalar, Tree, Update
 from weft.capture.root import lock
 from weft.capture.sources import Argument, Fixed, array_code, tensor_code
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
-from weft.tensor.alias import change, is_aliased
+from weft.tensor.alias import is_aliased
 from weft.tensor.form import form_of
 from weft.tensor.mode import running_levels
 from weft.tensor.node import FREED, Leaf, Output, make_node
 from weft.tensor.rules import Backward
-from weft.tensor.tensor import Tensor, wrap
+from weft.tensor.tensor import Tensor
 
 Arrays = Sequence[Any]
 Run = Callable[[Arrays], Arrays]
@@ -93,6 +93,7 @@ class _Writer:
         self.lines: list[str] = []
         self.donated = self._donated()
         self.rebound: list[Rebound] = []
+        self.puts: list[tuple[str, str]] = []  # lines that change data, with and without views
         self.held: dict[str, str] = {}  # by expression, the name of what was there before the changes
         self.constants = {self.names(t.tensor) for t in program.tensors if not t.requires_grad}  # guarded
         self.unused = _only_values(program)
@@ -111,6 +112,7 @@ class _Writer:
                 self._leaf(made.view.parent)
         for update, target, content in zip(program.updates, targets, contents, strict=True):
             self._change(update, target, content)
+        self._write_puts()
         if self.donated:
             self.lines.append(f"if not alone: rebind({self.names(self.rebound)}, r, a)")
         self._link()
@@ -178,9 +180,14 @@ class _Writer:
             for i, s in enumerate(sources)
         ]
         self.lines += [
-            f"alone = {self.names(self.calls.aliases)}.quiet(a) and {' and '.join(free.values())}",
+            f"alone = {self._quiet()} and {' and '.join(free.values())}",
             f"r = {self.names(run.donating)}(x, {given} if alone else unshared(x, ({', '.join(apart)},)))",
         ]
+
+    def _quiet(self) -> str:
+        """The expression of whether nothing that the call changes is a view, or has one."""
+        assert self.calls.aliases is not None, "it is there where data change"
+        return self.calls.aliases.quiet_code(self.names)
 
     def _result(self, item: int) -> int:
         """The position of a made tensor among the results of the graph that runs."""
@@ -281,6 +288,8 @@ class _Writer:
 
     def _change(self, update: Update, target: str, content: str | None) -> None:
         """Write what an update does."""
+        if update.kind != "data" or content is not None:
+            self._write_puts()  # in the order of the updates
         if update.kind == "grad":
             self.lines.append(f"{target}._grad = {content}")
         elif update.kind == "slot":
@@ -295,17 +304,32 @@ class _Writer:
         if not made.place and target in self.constants:
             pass
         elif made.place == "leaf":
-            self.lines.append(f"if type({target}._node) is not Leaf: {target}._node = Leaf({target})")
+            self._put(f"if type({target}._node) is not Leaf: {target}._node = Leaf({target})")
         else:
             graph = made.place == "graph" and self.calls.rule is not None
-            self.lines.append(f"{target}._node = {self._edge(item) if graph else self._place(made.place)}")
+            self._put(f"{target}._node = {self._edge(item) if graph else self._place(made.place)}")
         if result in self.donated:
             form = _form_of(self.program.graph.results[made.result].type)
             self.rebound.append(Rebound(update.target, result, form))
         else:
-            plain = f"{target}._data = r[{result}]; {target}._form = {self._form(made.result)}"
-            self.lines.append(f"if is_aliased({target}): change({target}, wrap(r[{result}]))")
-            self.lines.append(f"else: {plain}")
+            form = self._form(made.result)
+            self._put(
+                f"{target}._data = r[{result}]; {target}._form = {form}",
+                f"put_array({target}, r[{result}], {form})",
+            )
+
+    def _put(self, quiet: str, loud: str | None = None) -> None:
+        """Note a line that changes data, and how it reads where views may have to see the change."""
+        self.puts.append((quiet, quiet if loud is None else loud))
+
+    def _write_puts(self) -> None:
+        """Write the changes of data that were noted: views are looked for once for all of them."""
+        if any(quiet != loud for quiet, loud in self.puts):
+            self.lines += [f"if {self._quiet()}:", *[f"    {quiet}" for quiet, _ in self.puts]]
+            self.lines += ["else:", *[f"    {loud}" for _, loud in self.puts]]
+        else:
+            self.lines += [quiet for quiet, _ in self.puts]
+        self.puts.clear()
 
 
 def _only_values(program: Program) -> set[int]:
@@ -357,7 +381,6 @@ _HELPERS: dict[str, Any] = {
     "Tensor": Tensor,
     "USED_UP": _USED_UP,
     "are_arrays": are_arrays,
-    "change": change,
     "count": sys.getrefcount,
     "is_aliased": is_aliased,
     "is_lease": is_lease,
@@ -365,11 +388,11 @@ _HELPERS: dict[str, Any] = {
     "lock": lock,
     "make_node": make_node,
     "new": object.__new__,
+    "put_array": put_array,
     "put_data": put_data,
     "rebind": rebind,
     "running_levels": running_levels,
     "tree_unflatten": tree_unflatten,
     "type_of": type_of,
     "unshared": unshared,
-    "wrap": wrap,
 }

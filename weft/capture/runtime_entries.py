@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.trees import tree_flatten
 from weft.capture.runtime_places import ContentsSlot
 from weft.capture.runtime_state import Fixed, Plan, is_leaf

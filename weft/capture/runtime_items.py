@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.trees import register_tree, tree_flatten, tree_unflatten
 from weft.capture.number import KINDS, Number, number_of
 from weft.capture.runtime_state import (

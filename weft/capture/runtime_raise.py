@@ -10,6 +10,8 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from weft import errors
@@ -88,8 +90,11 @@ def trying(kinds: Callable[[], Any]) -> Iterator[None]:
 def may_handle(exit: Any) -> bool:
     """Whether a method ``__exit__`` may say that an exception is handled: it returns more than None."""
     code = getattr(exit, "__code__", None)
-    if code is None:
-        return True
+    return code is None or _returns_something(code)
+
+
+@lru_cache(maxsize=256)
+def _returns_something(code: CodeType) -> bool:
     before: Any = None
     for step in dis.get_instructions(code):
         if step.opname == "RETURN_VALUE" and not _is_nothing(before):

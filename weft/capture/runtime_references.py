@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.capture.number import number_of
 from weft.capture.runtime_entries import Replan
 from weft.capture.runtime_refs import (

@@ -9,11 +9,12 @@ as a decision: the first case whose truth holds is the one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import is_known
 from weft.ir.types import TensorType

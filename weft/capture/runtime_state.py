@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import is_dataclass
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from weft.base.dtypes import scalar_dtype
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.capture.number import KINDS, Number, higher_kind, number_of

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock, RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import errors
 from weft.base.concrete import is_concrete
 from weft.base.hooks import hooks
+from weft.base.records import NamedTuple
 from weft.base.tracebacks import edge
 from weft.base.trees import tree_flatten, tree_unflatten
 from weft.capture.block import captures, generators, parameters, places

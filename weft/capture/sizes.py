@@ -8,8 +8,9 @@ for 1 is broadcast and 0 makes things empty. Where captured code needs the numbe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size, named_size
 from weft.capture.arguments import TensorKey
 from weft.tensor.form import Form

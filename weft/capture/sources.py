@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import DType, kind
+from weft.base.records import NamedTuple
 from weft.capture.slots import Bind, PythonSlot
 from weft.errors import CaptureError
 

@@ -73,7 +73,7 @@ class Version:
         aliases = Aliases(program) if changes else None
         calls = Calls(self.run, functools.partial(replay_program, program), rule, aliases)
         self._call = compile_run(program, calls)
-        more = () if aliases is None else (aliases.holds,)
+        more = () if aliases is None else (aliases.holds_code,)
         self.check: Check = compile_check(program.guards, program.tensors, program.arguments, more)
         held = (id(s.held) for s in program.sources if isinstance(s, Fixed))
         self._fixed = frozenset(held if program.updates else ())

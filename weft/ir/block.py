@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.hooks import hooks
+from weft.base.records import NamedTuple, dataclass, field
 from weft.ir.graph import Array, Graph, Node, Operand, Value
 from weft.ir.location import Location
 from weft.ir.reader import Literal, Reader, Ref

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from weft.base.hooks import GRAPH_METHODS, graph_method
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind
 from weft.base.tracebacks import edge, hide_weft
 from weft.ir.location import Location

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import DTYPES, DType, integer_range, kind, real_dtype, short_name
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.errors import GraphError
 from weft.ir.graph import Array, Operand

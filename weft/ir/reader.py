@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from weft.base.dtypes import DType, kind
+from weft.base.records import NamedTuple
 from weft.base.size_text import scan_size
 from weft.errors import ParseError, WeftError
 from weft.ir.graph import Array, Operand

@@ -7,7 +7,6 @@ it share their values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from weft.errors import ArgumentError, GraphError
@@ -37,6 +36,8 @@ def value(graph: Graph, name: Named) -> Value:
         raise ArgumentError("value", f"must be a value or a name, got {type(name).__name__}")
     key = name if name.startswith(("%", "$")) else f"%{name}"
     if key not in labels:
+        from difflib import get_close_matches  # nobody but who mistypes a name needs it
+
         close = get_close_matches(key, list(labels), 1)
         hint = f"did you mean {close[0]}?" if close else None
         raise GraphError("value", f"must be in the graph {graph.name}, got {name}", hint=hint)

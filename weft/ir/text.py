@@ -18,9 +18,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from weft.base.hooks import hooks
+from weft.base.records import NamedTuple
 from weft.errors import GraphError
 from weft.ir.compare import same_literal
 from weft.ir.graph import Array, Graph, Node, Operand, Value, operands_of

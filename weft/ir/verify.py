@@ -8,10 +8,11 @@ names of inputs are unique, but for those of regions, which nobody calls by name
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size, size_names
 from weft.errors import GraphError
 from weft.ir.graph import Graph, Node, Value

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from weft.base.dtypes import DTYPES, DType, bool_, complex64, complex128, float32, float64, int64, kind
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.errors import GraphError
 from weft.loop import ir

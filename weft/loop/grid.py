@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from weft.base.records import dataclass
 from weft.errors import GraphError
 from weft.loop import ir
 from weft.loop.index import Variable

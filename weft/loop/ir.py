@@ -57,10 +57,10 @@ for threads of a block; ``weft.loop.capabilities`` refuses what a backend does n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from weft.base.dtypes import DType, int64
+from weft.base.records import dataclass, field
 from weft.loop.index import Extent, Index, Variable
 
 Space = Literal["global", "shared", "private"]

@@ -14,11 +14,11 @@ that code depends on: kernels that it shows to be equal are compiled once, and i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 import numpy as np
 
+from weft.base.digest import digest
 from weft.base.sizes import Size, named_size
 from weft.errors import GraphError
 from weft.ir.literals import format_literal
@@ -86,7 +86,7 @@ def code_key(function: Function) -> str:
     printer = CodePrinter(function)
     printer.function(function)
     lines = [*printer.lines, *(printer.told if printer.computes else ())]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return digest("\n".join(lines).encode()).hex()
 
 
 def format_program(program: Program, *, canonical: bool = False) -> str:
@@ -148,7 +148,7 @@ def _key_of(function: Function, keys: dict[Function, str]) -> str:
     if found is None:
         printer = CanonicalPrinter(keys)
         printer.function(function)
-        found = keys[function] = hashlib.sha256("\n".join(printer.lines).encode()).hexdigest()
+        found = keys[function] = digest("\n".join(printer.lines).encode()).hex()
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from weft.base.records import NamedTuple
 from weft.loop import ir
 from weft.loop.ir import Block, Buffer, Function, Statement
 
@@ -48,7 +48,7 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
     return statement.test, statement.body
 
 
-def statements(block: Block) -> Iterator[Statement]:
+def statements(block: Block) -> list[Statement]:
     """The statements of a block and of the blocks inside it, each before what is in it.
 
     >>> from weft.loop.ir import Block, Leave
@@ -56,10 +56,17 @@ def statements(block: Block) -> Iterator[Statement]:
     >>> [type(s).__name__ for s in statements(Block([Leave()]))]
     ['Leave']
     """
-    for s in block.statements:
-        yield s
-        for inner in blocks_of(s):
-            yield from statements(inner)
+    out: list[Statement] = []
+    _gather(block, out)
+    return out
+
+
+def _gather(block: Block, out: list[Statement]) -> None:
+    for s in block.statements:  # most have no blocks, and every kernel is walked through several times
+        out.append(s)
+        if isinstance(s, NESTED):
+            for inner in blocks_of(s):
+                _gather(inner, out)
 
 
 class Access(NamedTuple):

@@ -12,9 +12,10 @@ piece, so whether a reshape is a view is the same in eager code and in graphs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
+from weft.base.records import NamedTuple
 from weft.base.shapes import Shape
 from weft.ops.op import Array, Op, Tensor
 

@@ -6,9 +6,11 @@ The estimates are rough on purpose: they tell what is worth keeping, moving or s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from weft.base.records import NamedTuple
 
 if TYPE_CHECKING:
     from weft.ops.op import Op

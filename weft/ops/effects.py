@@ -9,11 +9,12 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 from weft.base.dtypes import bool_
 from weft.base.hooks import hooks
+from weft.base.records import NamedTuple
 from weft.errors import CheckError, DtypeError, ShapeError, WeftError
 from weft.ir.types import TensorType
 from weft.ops.families import primitive

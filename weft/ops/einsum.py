@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.size_bounds import typical
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.contract import matrix_multiply

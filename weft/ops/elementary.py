@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log as _log
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from weft.base.dtypes import DType, float32, float64, int32, int64
+from weft.base.records import NamedTuple
 from weft.ops.scalar import Operand, ScalarEmitter, Value
 
 LN2 = _log(2.0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -120,30 +120,32 @@ def describe_kinds(kinds: str) -> str:
     return " or ".join(words)
 
 
-class Properties(TypedDict, total=False):
-    """Fields of ``Op`` that a declaration may set, whatever its family."""
+if TYPE_CHECKING:  # nothing but annotations needs it
 
-    jvp: Rule | None
-    scalar: Rule | None
-    outputs: int
-    effect: bool
-    masks: bool
-    cheap_again: bool
-    moves: bool
-    total: bool
-    defaults: Defaults | None
-    precision: str
-    decomposition: Rule | None
-    fold: str
-    fold_over: str
-    view: View | None
-    declared_cost: int
-    products: Callable[..., Any]
-    fallible: bool
-    host: bool
-    in_place: bool
-    large_eval: bool
-    large_vjp: bool
+    class Properties(TypedDict, total=False):
+        """Fields of ``Op`` that a declaration may set, whatever its family."""
+
+        jvp: Rule | None
+        scalar: Rule | None
+        outputs: int
+        effect: bool
+        masks: bool
+        cheap_again: bool
+        moves: bool
+        total: bool
+        defaults: Defaults | None
+        precision: str
+        decomposition: Rule | None
+        fold: str
+        fold_over: str
+        view: View | None
+        declared_cost: int
+        products: Callable[..., Any]
+        fallible: bool
+        host: bool
+        in_place: bool
+        large_eval: bool
+        large_vjp: bool
 
 
 def linear(

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from weft.base.dtypes import DType
 from weft.base.hooks import hooks
 from weft.base.public import public
+from weft.base.records import NamedTuple, dataclass, field
 from weft.base.shapes import Shape
 from weft.errors import ArgumentError
 from weft.ir.types import TensorType

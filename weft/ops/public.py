@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from inspect import cleandoc
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from weft.base.public import public
+from weft.base.records import NamedTuple
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +30,7 @@ class Public(NamedTuple):
     def docstring(self, name: str) -> str:
         """The text, and the example as a doctest of a function."""
         given, _, gives = self.example.partition(" -> ")
-        tensors = ", ".join(f"weft.tensor({values})" for values in re.split(r"(?<=\]), (?=\[)", given))
+        tensors = ", ".join([f"weft.tensor([{values}])" for values in given[1:-1].split("], [")])
         return f"{self.text}\n\n>>> import weft\n>>> weft.{name}({tensors})\ntensor({gives})\n"
 
 

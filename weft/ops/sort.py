@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import bfloat16, float32, int64
+from weft.base.records import NamedTuple
 from weft.base.shapes import as_ints, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError

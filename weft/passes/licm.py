@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.rewrite import giving, reading

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import int64
+from weft.base.records import NamedTuple
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import add

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Graph
 from weft.ir.verify import as_error, problems

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, GraphError, WeftError
 from weft.ir.compare import same_literal
 from weft.ir.graph import Attrs, Graph, Node, Value

@@ -92,6 +92,7 @@ class Array:
         """Whether its elements lie in order without gaps."""
         expected = row_major(self.shape)
         pairs = zip(self.shape, self.strides, expected, strict=True)
+        # An axis of one element is never stepped along, whatever its stride.
         return all(a == b or (not isinstance(s, Size) and s == 1) for s, a, b in pairs)
 
     def at(self, *index: Any) -> Index:
@@ -167,6 +168,7 @@ def reshape_index(b: Builder, index: Sequence[Index], shape: Shape, source: Shap
         flat = flat * size + i
     flat = flat.folded()
     out: list[Index] = []
+    # From the last axis on, so that each quotient is made of the one before, by a size that is known.
     for size in reversed(source[start:]):
         if not isinstance(size, Size) and size == 1:
             out.append(Index.of(0))
@@ -227,6 +229,7 @@ def _split_strides(x: Array, shape: Shape) -> Shape | None:
         step, left = stride, size
         while axes and not (isinstance(left, int) and left == 1):
             part = axes[0]
+            # Whether an open size is divided by another one only a call would tell.
             if isinstance(left, Size) or isinstance(part, Size):
                 if left != part:
                     return None

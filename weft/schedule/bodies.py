@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple, field_names
 from weft.base.sizes import Size
 from weft.loop import ir
 from weft.loop.builder import Builder
@@ -187,10 +187,10 @@ class _Collector:
         elif isinstance(x, tuple):
             for item in x:
                 self.visit(item)
-        elif is_dataclass(x) and not isinstance(x, type) and id(x) not in self._seen:
+        elif (names := field_names(x)) and id(x) not in self._seen:
             self._seen.add(id(x))
-            for field in fields(x):
-                self.visit(getattr(x, field.name))
+            for name in names:
+                self.visit(getattr(x, name))
 
     def _visit_index(self, index: Index) -> None:
         self.visit(index.offset)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from weft.base.records import NamedTuple, dataclass, field
 from weft.ir.graph import Graph, Node
 from weft.loop.ir import Copy, Host, If, Launch, Loop, Program, Statement, While
 from weft.passes.pipeline import history

@@ -9,11 +9,11 @@ of rows. So softmax is one group, and so is the gradient of layer normalisation 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from weft.base.records import dataclass
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import int64
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value

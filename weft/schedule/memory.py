@@ -7,9 +7,9 @@ them is in a loop and another outside, all through the loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft.base.records import dataclass
 from weft.base.sizes import Size
 from weft.loop import ir
 from weft.loop.index import Extent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from weft.base.dtypes import short_name
+from weft.base.records import dataclass, field
 from weft.base.shapes import size_of
 from weft.base.sizes import Size, bind, size_names
 from weft.errors import ArgumentError

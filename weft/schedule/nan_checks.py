@@ -8,10 +8,10 @@ Infinities are wrong, if they are looked for, where all that went in is finite: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from weft.base.dtypes import bool_, kind
+from weft.base.records import dataclass
 from weft.base.shapes import size_of
 from weft.base.sizes import named_size, size_names
 from weft.ir.graph import Node, Value

@@ -7,9 +7,9 @@ The writer takes it down while it lowers; reports (``report_memory``, ``explain`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple, dataclass, field
 from weft.errors import format_location
 from weft.ir.graph import Graph, Node, Value
 from weft.loop import ir

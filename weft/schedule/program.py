@@ -87,6 +87,7 @@ def _write_main(scope: Scope, outputs: Sequence[Array]) -> None:
     """Write all nodes of a graph; its results are in the end where they are wanted."""
     graph = scope.graph
     given = {*graph.inputs, *graph.constants}
+    # What is given lies elsewhere and is copied at the end; all else is made in the memory of the result.
     for value, array in zip(graph.results, outputs, strict=True):
         if value not in given:
             scope.wanted.setdefault(value, array)
@@ -166,6 +167,7 @@ def lower_scope(scope: Scope) -> None:
     grouping.run(fuse="fusion" not in disabled)
     groups, target = grouping.groups, scope.writer.target
     scope.layouts, joined = target.plan(grouping, disabled)
+    # What was joined to another unit is written with that one, and passed over when its turn comes.
     done = {min(groups[j].members) if j in groups else j for j in joined.values()}
     for unit in order_units(use_def, groups):
         members = unit.members if isinstance(unit, Group) else [unit]

@@ -7,11 +7,11 @@ another array, and costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from weft.base.records import dataclass
 from weft.base.sizes import is_known, named_size
 from weft.errors import WeftError
 from weft.ir.graph import Graph, Node, Value

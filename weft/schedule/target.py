@@ -15,8 +15,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
+from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.ir import Block
 from weft.ops.op import Op

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import DType
+from weft.base.records import NamedTuple, replace
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node

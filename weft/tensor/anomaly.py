@@ -13,18 +13,21 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import get_ident
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.records import NamedTuple
 from weft.errors import AnomalyError, WeftError, format_location, user_location
 from weft.ops.nan import ALL, describe_fault
 from weft.ops.op import OPS, Attrs, Op, Tensor, intercepted
 from weft.tensor.mode import Scope, leave, observing, thread
 from weft.tensor.node import Instrumented, Node
-from weft.tensor.provenance import Provenance
 from weft.tensor.rules import Backward
+
+if TYPE_CHECKING:
+    from weft.tensor.provenance import Provenance
 
 
 class Watch:
@@ -107,6 +110,8 @@ class detect_anomaly(Scope):  # noqa: N801 - used as a function, spelled like on
         _thread.entered.append((self, before))
         _thread.watch = self._watch
         if self._forward:
+            from weft.tensor.provenance import Provenance  # few programs look for anomalies
+
             thread.evaluated = functools.partial(_look, self._watch, Provenance())
             intercepted.threads.add(ident)
         else:

@@ -13,8 +13,6 @@ from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import Array, Tensor, TensorLike, type_of
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.dispatch import as_constant, filled_like
-from weft.tensor.engine import run_backward
-from weft.tensor.hooks import Hooks
 from weft.tensor.node import Leaf
 
 ndarray = np.ndarray
@@ -50,6 +48,8 @@ def grad(
     >>> weft.autograd.grad(first, x)
     (tensor(18.),)
     """
+    from weft.tensor.engine import run_backward  # what only computes does without
+
     roots = _roots("grad", _tensors("grad", "outputs", outputs), grad_outputs, "grad_outputs")
     variables = _tensors("grad", "inputs", inputs)
     for i, x in enumerate(variables):
@@ -110,6 +110,8 @@ def backward(
 
 def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, inputs: object) -> None:
     """Run backward from roots and accumulate, into all leaves or into inputs."""
+    from weft.tensor.engine import run_backward  # what only computes does without
+
     retain = bool(create_graph if retain_graph is None else retain_graph)
     if inputs is None:
         run_backward(roots, retain_graph=retain, create_graph=bool(create_graph))
@@ -121,6 +123,8 @@ def start_backward(roots: Any, retain_graph: bool | None, create_graph: bool, in
     found = run_backward(
         roots, retain_graph=retain, create_graph=bool(create_graph), targets=[x._node for x in variables]
     )
+    from weft.tensor.hooks import Hooks  # likewise
+
     reached = [(x, g) for x, g in zip(variables, found, strict=True) if g is not None]
     add_to_gradients(reached, create_graph=bool(create_graph))
     leaves = [x._node for x, _ in reached if type(x._node) is Leaf]

@@ -8,7 +8,8 @@ is that the parts of the declaration fit together, and that kernel and gradient 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -105,22 +106,29 @@ def custom_op(
         common = {"jvp": jvp, "samples": _as_samples(samples)}
         if fold is not None:
             _check_absent(name, "fold", type_rule=type_rule, batch=batch, view=view)
-        before = OPS.pop(name, None)
-        try:
+        with _free_name(name):
             if partials is None:
                 op = declaration.primitive(gradient, type_rule, batch, scalar, fold, view, **common)
             else:
                 given = {"gradient": gradient, "type_rule": type_rule, "batch": batch}
                 _check_absent(name, "partials", **given, fold=fold, view=view)
                 op = declaration.elementwise(tuple(partials), scalar, **common)
-        except BaseException:
-            if before is not None:
-                OPS[name] = before
-            raise
         OPS[name] = op
         return declaration.function(op)
 
     return declare
+
+
+@contextmanager
+def _free_name(name: str) -> Iterator[None]:
+    """A block in which no op has a name; if it fails, the one that had it has it again."""
+    before = OPS.pop(name, None)
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            OPS[name] = before
+        raise
 
 
 def _check_absent(name: str, source: str, **parts: object) -> None:

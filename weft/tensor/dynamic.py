@@ -5,12 +5,13 @@ The values they give are picked out of their input by ``gather``, and so have gr
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import bfloat16, bool_, default_float, float32, int64, kind
 from weft.base.public import public
+from weft.base.records import NamedTuple
 from weft.base.shapes import as_ints, broadcast_shapes, normalize_axis, size_of
 from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ops.index import gather_nd, scatter_add_nd

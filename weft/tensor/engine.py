@@ -192,12 +192,9 @@ class _Sweep:
                 ready = None
                 g = pending.pop(node)
                 rule = node.rule
-                if useful is None:
-                    edges = node.left
-                    if type(edges) is not tuple:
-                        edges = (edges, node.right)
-                else:
-                    edges = useful[node]
+                edges = node.left if useful is None else useful[node]
+                if type(edges) is not tuple:
+                    edges = (edges, node.right)
                 if plain and rule.plain and node not in special:
                     saved = node.saved
                     if type(saved) is not tuple:

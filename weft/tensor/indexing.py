@@ -31,7 +31,7 @@ from weft.ops.op import Array, Operand, Tensor, TensorLike, intercepted, type_of
 from weft.ops.select import cast_array, select
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import slice_axes, slice_axis, update_slice
-from weft.tensor.alias import check_ways_up, is_aliased, write_in_place, writing
+from weft.tensor.alias import check_ways_up, forget_lone_twin, is_aliased, views_of, write_in_place, writing
 from weft.tensor.dispatch import captured_constant, recording, stage, wrap
 from weft.tensor.mode import thread
 from weft.tensor.selection import Key, Selection, read_int, read_key
@@ -103,18 +103,22 @@ def _linked(out: Tensor, x: Tensor, key: Key) -> Tensor:
         out = reshape(x, shape=x.shape)  # a view is a tensor of its own, though it shows all of x
     if type(key) is tuple:
         for item in key:
-            if type(item) not in _PLAIN:
+            if type(item) not in _PLAIN and not (type(item) is slice and _has_plain_bounds(item)):
                 break
         else:
             link(out, x, BRACKETS, key)
             return out
-    elif type(key) is int:
+    elif type(key) is int or (type(key) is slice and _has_plain_bounds(key)):
         link(out, x, BRACKETS, key)
         return out
     items = _as_basic(key)
     if items is not NotImplemented:
         link(out, x, BRACKETS, items)
     return out
+
+
+def _has_plain_bounds(key: slice) -> bool:
+    return type(key.start) in _PLAIN and type(key.stop) in _PLAIN and type(key.step) in _PLAIN
 
 
 def _as_basic(key: Any) -> Any:
@@ -125,8 +129,7 @@ def _as_basic(key: Any) -> Any:
         items = tuple(map(_as_basic, key))
         return NotImplemented if any(item is NotImplemented for item in items) else items
     if type(key) is slice:
-        bounds = (key.start, key.stop, key.step)
-        return key if all(type(b) in _PLAIN for b in bounds) else slice(*map(_as_basic, bounds))
+        return key if _has_plain_bounds(key) else slice(*map(_as_basic, (key.start, key.stop, key.step)))
     if isinstance(key, bool | np.bool_):
         return NotImplemented
     if isinstance(key, int | np.integer | Size):
@@ -245,7 +248,8 @@ def _write(x: Tensor, key: Key, value: object) -> None:
 
 def _may_be_written(x: Any) -> bool:
     """Whether nobody but x and its views and their base hold its data."""
-    if is_aliased(x):
+    forget_lone_twin(x)
+    if hasattr(x, "_link") or (hasattr(x, "_views") and views_of(x)):  # views that are gone do not count
         check_ways_up(x, "setitem")
         return write_in_place(x) is not None
     return x._is_unshared() and x._data.flags.writeable  # type: ignore[no-any-return]

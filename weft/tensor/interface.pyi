@@ -238,5 +238,5 @@ class Attached:
     tanh_ = _functions.tanh; tile = _methods._tile; to_device = _casts._to_device; topk = _sort.topk
     trace = _linalg.trace; transpose = _axes.swapaxes; tril = _padding.tril; triu = _padding.triu
     true_divide_ = _functions.true_divide; trunc_ = _functions.trunc; type_as = _casts._type_as
-    unbind = _joining.unstack; unflatten = _axes.unflatten; unique = _dynamic.unique
+    unbind = _joining.unbind; unflatten = _axes.unflatten; unique = _dynamic.unique
     unsqueeze = _axes.expand_dims; var = _statistics.var; view = _methods._view

@@ -9,19 +9,10 @@ from typing import Any
 from weft.base.public import public
 from weft.base.shapes import Axes
 from weft.errors import ShapeError
-from weft.ops import (
-    contract,
-    index_axis,
-    reduce,
-    scan,
-    sort,
-    statistics,
-)
+from weft.ops import contract, index_axis, reduce
 from weft.ops.alias import is_contiguous
 from weft.ops.op import type_of
 from weft.ops.view import axes as view_axes
-from weft.ops.view import joining as view_join
-from weft.ops.view import padding as view_pad
 from weft.tensor import indexing
 from weft.tensor.tensor import Tensor
 
@@ -64,7 +55,9 @@ def _contiguous(self: Tensor) -> Tensor:
 
 def _tile(self: Tensor, *repetitions: int | Sequence[int]) -> Tensor:
     """The tensor repeated as a whole along each axis."""
-    out: Tensor = view_join.tile(self, _ints(repetitions))
+    from weft.ops.view.joining import tile  # imported at first use
+
+    out: Tensor = tile(self, _ints(repetitions))
     return out
 
 
@@ -91,19 +84,24 @@ def _t(self: Tensor) -> Tensor:
 
 def _flip(self: Tensor, *axis: int | Sequence[int]) -> Tensor:
     """The tensor with the order of elements reversed along axes; along all if none is given."""
-    out: Tensor = view_join.flip(self, _ints(axis) if axis else None)
+    from weft.ops.view.joining import flip  # imported at first use
+
+    out: Tensor = flip(self, _ints(axis) if axis else None)
     return out
 
 
-def _at_first_use(module: str, name: str) -> Callable[..., Any]:
-    """A function as a method, whose module is imported when it is first called."""
+class _AtFirstUse:
+    """A function as a method, whose module is imported when it is first looked up; then the class has it."""
 
-    def method(self: Tensor, *args: object, **kwargs: object) -> Any:
-        return getattr(import_module(module), name)(self, *args, **kwargs)
+    __slots__ = ("module", "name")
 
-    method.__name__ = name
-    method.__doc__ = f"See ``{name}`` of ``{module}``."
-    return method
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __get__(self, tensor: Tensor | None, owner: type) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(import_module(self.module), self.name)
+        attach(self.name, function)
+        return function.__get__(tensor, owner)  # type: ignore[no-any-return]
 
 
 def _norm(self: Tensor, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -127,20 +125,20 @@ _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
 }
 _FUNCTIONS: dict[Any, str] = {
     view_axes: "broadcast_to expand flatten moveaxis squeeze swapaxes transpose unflatten unsqueeze",
-    view_join: "chunk repeat roll split unbind",
-    view_pad: "diagonal pad tril triu",
     index_axis: "gather index_add index_select masked_fill scatter scatter_add take take_along_axis",
     reduce: "all amax amin any argmax argmin count_nonzero max min prod sum",
-    scan: "cummax cummin cumprod cumsum diff",
-    statistics: "logsumexp mean median quantile std var",
-    sort: "argsort sort topk",
     contract: "matmul outer",
 }
 _AT_FIRST_USE = {
     "weft.linalg": "det slogdet trace",
     "weft.ops.activation": "relu",
     "weft.ops.products": "bmm dot mm mv",
+    "weft.ops.scan": "cummax cummin cumprod cumsum diff",
     "weft.ops.softmax": "log_softmax softmax",
+    "weft.ops.sort": "argsort sort topk",
+    "weft.ops.statistics": "logsumexp mean median quantile std var",
+    "weft.ops.view.joining": "chunk repeat roll split unbind",
+    "weft.ops.view.padding": "diagonal pad tril triu",
     "weft.tensor.dynamic": "argwhere bincount masked_select nonzero unique",
 }
 
@@ -156,7 +154,7 @@ def _attach_all() -> None:
             attach(name, getattr(module, name))
     for path, names in _AT_FIRST_USE.items():
         for name in names.split():
-            attach(name, _at_first_use(path, name))
+            attach(name, _AtFirstUse(path, name))
     attach("T", property(_transposed_matrix))
     attach("mT", property(_matrix_transpose))
 

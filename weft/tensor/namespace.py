@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -29,6 +29,7 @@ from weft.base.dtypes import (
     scalar_dtype,
 )
 from weft.base.public import public
+from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, DtypeError
 from weft.tensor.convert import NUMBERS, number_dtype
 from weft.tensor.tensor import Tensor

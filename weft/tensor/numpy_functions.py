@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import ArgumentError
 from weft.ops import complex as complexes
-from weft.ops import contract, reduce, statistics
+from weft.ops import contract
 from weft.tensor import functions as f
 from weft.tensor.published import UFUNCS
 from weft.tensor.tensor import Tensor
@@ -33,20 +33,20 @@ UFUNCS |= {
     np.trunc: f.trunc,
 }
 # Those that NumPy would hand to the method of the same name, with keywords of its own
-_REDUCTIONS: dict[Any, Function] = {
-    np.all: reduce.all,
-    np.amax: reduce.max,
-    np.amin: reduce.min,
-    np.any: reduce.any,
-    np.argmax: reduce.argmax,
-    np.argmin: reduce.argmin,
-    np.max: reduce.max,
-    np.mean: statistics.mean,
-    np.min: reduce.min,
-    np.prod: reduce.prod,
-    np.std: statistics.std,
-    np.sum: reduce.sum,
-    np.var: statistics.var,
+_REDUCTIONS: dict[Any, str] = {
+    np.all: "all",
+    np.amax: "max",
+    np.amin: "min",
+    np.any: "any",
+    np.argmax: "argmax",
+    np.argmin: "argmin",
+    np.max: "max",
+    np.mean: "mean",
+    np.min: "min",
+    np.prod: "prod",
+    np.std: "std",
+    np.sum: "sum",
+    np.var: "var",
 }
 _KEYWORDS = {"correction": "correction", "ddof": "correction"} | {k: k for k in ("axis", "dtype", "keepdims")}
 # Those that are asked for tensors by like=, which weft's functions of the same name make
@@ -81,7 +81,8 @@ def _reduce(function: Callable[..., Any], a: Tensor, *args: Any, **kwargs: Any) 
         return np.ndarray.__array_function__(_ARRAY, function, (), (np.asarray(a), *args), kwargs)
     if function in (np.std, np.var) and "dtype" in given:
         a = a.astype(given.pop("dtype"))
-    return _REDUCTIONS[function](a, *args, **{_KEYWORDS[key]: value for key, value in given.items()})
+    method = getattr(a, _REDUCTIONS[function])
+    return method(*args, **{_KEYWORDS[key]: value for key, value in given.items()})
 
 
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from weft.base.concrete import is_concrete
 from weft.base.device import CPU
 from weft.base.dtypes import DEFAULT_INT, DType, bool_, default_complex, default_float, kind
 from weft.base.public import public
+from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, DomainError
 from weft.ops.op import Tensor, type_of
 

@@ -10,8 +10,9 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.errors import PACKAGE, format_location
 from weft.ops.nan import describe_range, describe_type
 from weft.ops.op import Array

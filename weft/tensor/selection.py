@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import operator
 from types import EllipsisType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from weft.base.dtypes import DTYPES, bool_, kind
+from weft.base.records import NamedTuple
 from weft.base.shapes import Shape, broadcast_shapes
 from weft.base.size_bounds import range_length, size_max, size_min
 from weft.base.sizes import Size

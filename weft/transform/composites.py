@@ -7,8 +7,9 @@ call says by numbers which of them are its outputs, where these are not just wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.ir.compare import same, same_array, same_literal
 from weft.ir.graph import Array, Graph, Node, Value, map_operands

@@ -8,11 +8,12 @@ what the gradient needs (the *residuals*), and a backward graph that takes them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.errors import DtypeError
 from weft.ir.graph import Graph, Value

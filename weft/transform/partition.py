@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf, prod
-from typing import NamedTuple
 
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind, size_names
 from weft.ir.graph import Array, Node, Value
 from weft.ir.order import first_definitions, sizes_defined, sizes_of, sizes_used

@@ -7,11 +7,12 @@ one node that is printed as the call; what the gradient needs of its inside are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.public import parameters
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.ir.compare import same_literal
 from weft.ir.graph import Array, Graph, Node, Operand, Value, map_operands

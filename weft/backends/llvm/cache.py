@@ -15,12 +15,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from weft.base.digest import digest
 from weft.config import settings
-
-try:  # what hashlib gives, without its time to load: a saved model waits for this module
-    from _blake2 import blake2b
-except ImportError:
-    from hashlib import blake2b
 
 _MAGIC = b"weft-object-2\n"
 _LENGTH = len(_MAGIC)
@@ -105,11 +101,6 @@ class Cache:
 def _name(key: Sequence[str]) -> str:
     parts = [part.encode() for part in key]
     return digest(b"".join(b"%d:%b" % (len(part), part) for part in parts)).hex() + ".o"
-
-
-def digest(data: bytes | memoryview) -> bytes:
-    """What tells data from other data."""
-    return blake2b(data, digest_size=32).digest()
 
 
 def _head(content: bytes) -> bytes:

@@ -6,7 +6,9 @@ import os
 import threading
 from collections.abc import Mapping
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
+
+from weft.base.records import NamedTuple
 
 MAIN = "weft_main"  # the function of a whole program
 

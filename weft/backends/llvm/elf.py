@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from struct import Struct, pack_into
 from struct import error as StructError
-from typing import NamedTuple
 
 from weft.backends.llvm.image import Image
+from weft.base.records import NamedTuple
 
 PAGE = 4096
 _HEADER = Struct("<16sHHIQQQIHHHHHH")

@@ -11,9 +11,10 @@ import mmap
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.backends.llvm.code import Code
+from weft.base.records import NamedTuple
 
 
 class Image(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from weft.backends.backend import Array
 from weft.backends.llvm import entry
 from weft.backends.llvm.buffer_pool import LARGE, pooled_array
 from weft.base.dtypes import DType
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind, is_known
 
 Spec = tuple[tuple[int | Size, ...], DType]

@@ -17,13 +17,14 @@ import numpy as np
 from weft.backends.backend import Array, Arrays, Executable
 from weft.backends.llvm.blas import NAMES as BLAS
 from weft.backends.llvm.blas import blas_address
-from weft.backends.llvm.cache import Cache, default_cache, digest
+from weft.backends.llvm.cache import Cache, default_cache
 from weft.backends.llvm.code import MAIN, Code, lock, shared
 from weft.backends.llvm.entry import PYTHON, make_enter, python_address
 from weft.backends.llvm.image import Image, load_image, process_address
 from weft.backends.llvm.plan import Facts, Frame, Plan
 from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import pool_address
+from weft.base.digest import digest
 from weft.base.dtypes import DTYPES
 from weft.errors import DeviceError
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 
 import llvmlite.binding as llvm
 
+from weft.base.records import dataclass
 from weft.config import settings
 from weft.errors import DeviceError, DomainError
 

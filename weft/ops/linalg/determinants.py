@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from weft.base.dtypes import bool_, int64, kind, real_dtype
+from weft.base.records import NamedTuple
 from weft.ir.types import TensorType
 from weft.ops.compare import equal, logical_or
 from weft.ops.contract import adjoint, transpose_last

@@ -8,12 +8,13 @@ the vectors does not exist and is NaN; the gradient by the values alone always e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import complex_dtype, real_dtype
 from weft.base.public import public
+from weft.base.records import NamedTuple
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
 from weft.ops.families import primitive

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.public import public
+from weft.base.records import NamedTuple
 from weft.base.size_bounds import size_min
 from weft.errors import DomainError
 from weft.ir.types import TensorType

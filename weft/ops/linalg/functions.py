@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import real_dtype
 from weft.base.public import public
+from weft.base.records import NamedTuple
 from weft.base.shapes import broadcast_shapes
 from weft.base.size_bounds import size_max
 from weft.errors import ArgumentError, ShapeError

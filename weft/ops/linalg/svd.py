@@ -7,11 +7,12 @@ rotation: gradients are as those of eigenvectors, see ``eigen``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import kind, real_dtype
+from weft.base.records import NamedTuple
 from weft.base.size_bounds import size_min
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint, transpose_last

@@ -8,7 +8,7 @@ from typing import Any
 from weft.base.shapes import Shape
 from weft.base.sizes import is_known
 from weft.errors import CaptureError, ShapeError
-from weft.ops.alias import UNKNOWN, OpStep, Strides, is_contiguous, link, reshaped_strides, strides_of
+from weft.ops.alias import SAME, UNKNOWN, OpStep, Strides, is_contiguous, link, reshaped_strides, strides_of
 from weft.ops.op import Container, Op, Tensor, TensorLike, type_of
 from weft.ops.view.primitives import broadcast_to, inverse_axes, permute, reshape
 from weft.ops.view.slices import bounds_along, slice_axes, update_slice
@@ -116,7 +116,8 @@ def reshaped(x: Tensor, shape: Shape) -> Tensor:
     out = reshape(x, shape=shape)
     if not isinstance(x, TensorLike) or isinstance(x, Container):
         return out
-    if not hasattr(x, "_link"):
+    found = getattr(x, "_link", None)
+    if found is None or (found[1] is SAME and not hasattr(found[0], "_link")):  # all elements, in order
         link(out, x, _RESHAPED, {"shape": shape})
     elif not is_known((*x.shape, *shape)) or any(s != s for s in strides_of(x)):
         link(out, x, _RESHAPED if is_contiguous(x) else _UNDECIDED, {"shape": shape})

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
+from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.order import kahn_order
 from weft.ir.rewrite import giving, is_uniform, reading

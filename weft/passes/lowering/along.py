@@ -7,10 +7,11 @@ row alone can be seen. A loop that collects its rows gives them as they came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size, size_names
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ops.control import scan

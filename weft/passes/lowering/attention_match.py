@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.rewrite import uniform

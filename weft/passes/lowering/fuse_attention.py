@@ -9,9 +9,9 @@ a NaN among the keys of later places goes unseen there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from weft.base.dtypes import float32, float64
+from weft.base.records import dataclass, field
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType

@@ -11,11 +11,11 @@ total each time.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.order import needed_nodes
 from weft.ir.rewrite import giving, is_uniform, reading

@@ -7,10 +7,10 @@ that uses it: so a bias, an activation or a residual costs no pass over memory o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from weft.base.dtypes import DType
+from weft.base.records import dataclass
 from weft.base.shapes import size_of
 from weft.ir.graph import Node, Value
 from weft.loop import ir

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import DType, bool_
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.loop.builder import Builder
 from weft.loop.index import Index

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from weft.base.dtypes import DType
+from weft.base.records import NamedTuple
 from weft.schedule.extents import sum_dtype
 
 if TYPE_CHECKING:

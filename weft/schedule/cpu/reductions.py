@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import DType, bool_, int8, int64, kind
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import is_known
 from weft.ir.graph import Node

@@ -9,11 +9,12 @@ where all keys share one). Both keep equal keys in their order. Rows are sorted 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import DType, bool_, int32, int64, kind, uint8
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.ir.graph import Node
 from weft.loop.builder import Builder

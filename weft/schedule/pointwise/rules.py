@@ -8,13 +8,13 @@ that move elements, or look them up, are in ``views``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from weft.base.records import dataclass
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.ir.graph import Value as GraphValue

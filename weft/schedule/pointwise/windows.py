@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import int64, kind
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.ir.graph import Value as GraphValue

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import bool_
+from weft.base.records import NamedTuple
 from weft.errors import CaptureError
 from weft.ir.graph import Value
 from weft.ir.types import TensorType

@@ -8,12 +8,13 @@ around them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import DEFAULT_INT
 from weft.base.public import public
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.control import check_index, check_predicate

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import kind
+from weft.base.records import NamedTuple
 from weft.errors import CaptureError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType

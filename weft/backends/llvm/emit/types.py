@@ -7,13 +7,13 @@ vector of lanes. bool is i1 in a register and a byte in memory; float16 and bflo
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import DTYPES, DType, bfloat16, bool_, float16, int64, kind, real_dtype
+from weft.base.records import dataclass
 
 HALVES = frozenset({float16, bfloat16})
 PARTS: dict[DType, DType] = {d: real_dtype(d) for d in DTYPES if kind(d) == "c"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
@@ -25,6 +24,7 @@ from weft.backends.llvm.export.runtime import Parts, Runtime
 from weft.backends.llvm.export.sizes import allowed_sizes
 from weft.backends.llvm.pool import pool_text
 from weft.backends.llvm.target import Target
+from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, DeviceError, DomainError
 from weft.ir.graph import Graph
 from weft.loop.ir import Program

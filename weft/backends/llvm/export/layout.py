@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from weft.backends.library import ALIGNMENT, Model
 from weft.backends.llvm.entry import CONTEXT_WORDS
+from weft.base.records import NamedTuple, dataclass
 from weft.loop.ir import Program
 
 MESSAGE_BYTES = 2048

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import DType, float32, float64, kind
+from weft.base.records import NamedTuple
 from weft.errors import CheckError, DeviceError, NonFiniteError, WeftError
 from weft.ir.interpret import placed
 from weft.ir.naming import explain_error

@@ -6,8 +6,6 @@ function when it is called is done here: memory, checks of arguments, threads, t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llvmlite import ir
 
 from weft.backends import library
@@ -21,6 +19,7 @@ from weft.backends.llvm.export.processor import write_question
 from weft.backends.llvm.export.sizes import Allowed
 from weft.backends.llvm.target import Target
 from weft.base.dtypes import DType, float32, kind
+from weft.base.records import dataclass
 from weft.loop.ir import Program
 
 _PATH_BYTES = 4096

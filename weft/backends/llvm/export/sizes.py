@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from llvmlite import ir
 
 from weft.backends.llvm.export.code import DOUBLE, Code, word
+from weft.base.records import NamedTuple
 from weft.base.shapes import Shape
 from weft.base.sizes import Atom, Positive, Size
 from weft.errors import ShapeError, WeftError

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.ir.graph import Graph
 from weft.loop.builder import Builder

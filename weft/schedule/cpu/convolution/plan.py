@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
+from weft.base.records import dataclass
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.loop.builder import Builder

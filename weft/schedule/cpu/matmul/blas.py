@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import float32, float64
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.loop.builder import Builder

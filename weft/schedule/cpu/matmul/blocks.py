@@ -8,9 +8,9 @@ with the rest, and not handed on: so all tiles have the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft.base.records import dataclass
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value

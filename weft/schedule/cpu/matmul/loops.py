@@ -7,9 +7,9 @@ than one axis too; columns are one, whose elements lie at one distance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft.base.records import dataclass
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
@@ -71,6 +71,7 @@ class Contraction:
         if self.again and known and count > lanes and count % lanes:
             self._overlapping(count, lanes, rows, row_groups)
             return
+        # Panels outside, rows inside: a packed panel is read by all rows while it is in the cache.
         each = count // lanes // column_groups
         with self.b.loop(each) as i:
             self._panel((columns * each + i) * lanes, lanes, rows, row_groups)
@@ -166,6 +167,7 @@ class Contraction:
     def _hand_on(self, stage: Buffer, row: Index, rows: int, column: Index, lanes: int) -> None:
         """Hand on the sums of a tile."""
         b, width = self.b, self.tile[1]
+        # Vectors run along what lies side by side in the result, which of a turned product are its rows.
         if self.across:
             with b.loop(lanes) as lane, b.vector(rows) as r:
                 self.finish(row + r, column + lane, b.load(stage, r * width + lane))

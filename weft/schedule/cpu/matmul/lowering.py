@@ -8,9 +8,9 @@ stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from weft.base.records import replace
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node
@@ -41,12 +41,14 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     shape = out.shape
     if any(not isinstance(s, Size) and s == 0 for s in shape):
         return
+    # A batch of one right side is a taller left side: its panels are packed once, not once for each.
     batch, a, b = _folded(shape[:-2], a, b)
     matrices = Matrices(a.shape[-2], b.shape[-1], a.shape[-1], a.strides[-2:], b.strides[-2:], a.dtype)
     if suits_blas(matrices):
         lower_large(writer, a, b, out, batch, matrices, epilogue)
         return
     arrays = (a, b, out)
+    # A key says nothing of what an epilogue does, so kernels with one are written each time.
     key = None if epilogue else ("matmul", *[(x.dtype, x.shape, x.strides) for x in arrays])
     if key is not None and writer.launch_again(key, arrays):
         return
@@ -56,6 +58,7 @@ def lower_matmul(writer: Writer, a: Array, b: Array, out: Array, epilogue: Epilo
     if tiling.chunks > 1:
         _in_chunks(writer, a, b, shape, batch, matrices, tiling, epilogue or storing(out))
         return
+    # An epilogue is written once for a tile by way of a stage, and not once for each of its unrolled rows.
     stages = epilogue is not None or tiling.turned
     epilogue = epilogue or storing(out)
     with writer.kernel("matmul", [a, b, *epilogue.reads], epilogue.writes, key=key) as kernel:
@@ -107,6 +110,7 @@ def _in_chunks(
     epilogue: Epilogue,
 ) -> None:
     """Sum parts of k side by side, then add the parts in order."""
+    # Parts are as many as the plan says, whatever runs them, and added in order: the same bits everywhere.
     parts = writer.temporary((tiling.chunks, *shape), sum_dtype(a.dtype), "p")
     with writer.kernel("matmul_parts", [a, b], [parts]) as kernel:
         product = Product(kernel, shape, batch, matrices, tiling, tiling.turned)
@@ -144,6 +148,7 @@ class Product:
         """Write everything; ``finish(index, value)`` gets the elements."""
         chunks, groups = self.tiling.chunks, self.tiling.groups
         tasks = (*self.batch, chunks, *groups)
+        # One task has no need of threads; and without a parallel loop it may go into the main function.
         if all(not isinstance(s, Size) and s == 1 for s in tasks):
             self._at = [Index.of(0) for _ in self.batch]
             self._task(finish, Index.of(0), Index.of(0))
@@ -176,6 +181,7 @@ class Product:
         if tiling.few is None:
             contraction.write(rows, tiling.groups[0], columns, tiling.groups[1])
             return
+        # How many rows there are only a call tells, so both ways are in the code.
         with self.b.if_(self.b.lt(Index.of(p.m), FEW_ROWS)) as otherwise:
             few = replace(contraction, tile=tiling.few, panel=None, dots=True)
             few.write(rows, tiling.groups[0], columns, tiling.groups[1])

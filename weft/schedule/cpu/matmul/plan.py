@@ -7,9 +7,10 @@ that results do not depend on it.
 from __future__ import annotations
 
 from math import ceil, gcd
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import DType
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.schedule.cpu.machine import Machine
 from weft.schedule.extents import is_number, sum_dtype

@@ -8,9 +8,10 @@ side: ``pack`` lays them so where they do not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.base.dtypes import bool_
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.loop.builder import Builder
 from weft.loop.index import Index
