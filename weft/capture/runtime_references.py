@@ -148,6 +148,8 @@ class References:
         if types != self._types:  # another plan of what flows: positions have other numbers
             self._types, self._told = types, {}
         self._started, self._held = list(started), list(held)
+        for tensor in started:
+            thread.capture.meet(tensor)
         out: list[Any] = []
         for i, told in self._told.items():
             if told.has_code():

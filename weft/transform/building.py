@@ -165,6 +165,11 @@ class Capture:
         self.constants[value] = array
         return Captured(self, value)
 
+    def meet(self, tensor: Tensor) -> None:
+        """Let a tensor from outside stand for its value from now on, so that it sees what changes."""
+        if is_concrete(tensor._data) and not self.closed and not self.root.region:
+            self.root.adopt(tensor)
+
     def adopt(self, tensor: Tensor) -> None:
         """Let a tensor from outside stand for its value in this root, until the capture ends."""
         data = tensor._data

@@ -8,7 +8,6 @@ nothing. Where one is, the capture begins again and carries which tensor each va
 from __future__ import annotations
 
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -64,16 +63,10 @@ def hand_on(frozen: Frozen, ways: Iterable[object], tensor: object) -> None:
 
 
 def needs_telling(frozen: Frozen, leaving: Iterable[object], is_outside: Callable[[object], bool]) -> bool:
-    """Whether somebody outside could see which tensor one is that leaves the capture.
-
-    That takes two that both can be seen, of one statement.
-    """
-    left = {id(x): x for x in leaving if is_frozen(frozen, x) and frozen[id(x)].mends}
-    around = {
-        id(x): x for e in frozen.values() if e.mends and (x := e.tensor()) is not None and is_outside(x)
-    }
-    seen = Counter(frozen[key].where for key in {**around, **left})
-    return any(seen[frozen[key].where] > 1 for key in left)
+    """Whether somebody outside could see which tensor one is that leaves the capture: it takes two."""
+    left = {id(x) for x in leaving if is_frozen(frozen, x) and frozen[id(x)].mends}
+    alive = [x for e in frozen.values() if e.mends and (x := e.tensor()) is not None]
+    return bool(left) and len(left.union(id(x) for x in alive if is_outside(x))) > 1
 
 
 def check_frozen(frozen: Frozen, tensor: object) -> None:
