@@ -33,6 +33,13 @@ _TRUSTED = frozenset({"weft", "numpy", "math", "builtins", "functools", "itertoo
 _MEMBERS = (str, int, float, bytes, tuple)  # what may be asked for in a container, and compares by value
 
 
+def _item(contents: Any, index: Any) -> Any:
+    try:
+        return contents[index]
+    except (LookupError, TypeError):
+        return MISSING
+
+
 class Reads:
     """The side of a root that faces Python.
 
@@ -121,9 +128,7 @@ class Reads:
         if not isinstance(member, _MEMBERS):
             self.read_contents(container)
             return
-        item, contents = ("item", id(container), member), ("contents", id(container))
-        written = self._is_written(item) or self._is_written(contents)
-        if not written:
+        if not self._is_written(("item", id(container), member)):
             self._read(member_slot(container, member), container, found)
 
     def read_length(self, container: Any) -> None:
@@ -153,10 +158,15 @@ class Reads:
 
     def _is_written(self, key: tuple[Any, ...]) -> bool:
         """Whether the code changed a slot by now, in the running region or around it."""
+        whole = ("contents", *key[1:2])  # all that a container holds, of which an item may be asked for
         capture = thread.capture
         while capture is not None:
             if key in capture.journal:
                 return True
+            if key[0] == "item" and whole in capture.journal:
+                slot, before = capture.journal[whole]
+                if _item(before, key[2]) is not _item(slot.get(), key[2]):
+                    return True
             capture = capture.parent
         return False
 
