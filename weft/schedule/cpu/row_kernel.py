@@ -21,7 +21,7 @@ from weft.ops.view.primitives import join
 from weft.ops.view.slices import pad_axes
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.cpu.row_sweeps import CHEAP, Sweeps, accumulator, clipped
-from weft.schedule.extents import identity
+from weft.schedule.extents import fold_instruction, identity
 from weft.schedule.fusion import Frame, Group, is_reduction, reduction
 from weft.schedule.region import Scope
 from weft.schedule.use_def import UseDef
@@ -204,7 +204,7 @@ class RowKernel:
         if not isinstance(blocks, Size) and blocks == 1 and accumulator(value) == value.type.dtype:
             return
         out = self.scope.output(value)
-        instruction = self.made[value].op.fold
+        instruction = fold_instruction(self.made[value].op.fold, partial.dtype)
         with self.scope.writer.kernel("combine", [partial], [out]) as k:
             _combine(k, instruction)
 
