@@ -44,8 +44,10 @@ Cpu().load()  # with this module, so that the first graph need not wait for it
 def prepare() -> None:
     """Begin, in a thread of its own, with what every graph needs; see ``weft.backends.builder``."""
     if not _begun and get_num_threads() > 1:
-        _begun.append(threading.Thread(target=_prepare))
-        _begun[0].start()
+        thread = threading.Thread(target=_prepare)
+        _begun.append(thread)
+        if _begun[0] is thread:  # and none that came at the same time
+            thread.start()
 
 
 def _prepare() -> None:
