@@ -85,7 +85,8 @@ class _Elision:
         changed = True
         while changed:
             copies = [j for j, s in enumerate(block.statements) if isinstance(s, Copy)][::-1]
-            changed = any([self._remove(uses, j) for j in copies if block.statements[j] is not None])
+            gone = [j for j in copies if block.statements[j] is not None and self._remove(uses, j)]
+            changed = bool(gone)
         block.statements[:] = [s for s in block.statements if s is not None]
 
     def _remove(self, uses: _Uses, j: int) -> bool:
