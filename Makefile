@@ -1,7 +1,7 @@
 # Every target makes what it needs, from nothing: a machine with Python 3.11 or newer and pip.
 #   make demo    train a network on handwritten digits, dynamic and compiled, save it, load it elsewhere, draw it
 #   make test    all tests and all examples in the documentation
-#   make test-debug  the same, with every index that compiled code reads and writes at checked
+#   make test-debug  the same, with every index that compiled code reads and writes at, and all its memory, checked
 #   make test-view  the page of weft.view, and models in Netron, in a real browser: Debian's chromium, driven by playwright
 #   make test-onnx  the whole test suite of the onnx package, through both backends
 #   make test-cross  every case of every op compiled for the other architecture: ARM's on x86-64, and x86-64 on ARM

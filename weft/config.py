@@ -92,7 +92,7 @@ class Settings:
     num_threads = Setting[int | None](
         "WEFT_NUM_THREADS", positive, None, "threads, at most; else as many as there are processors"
     )
-    debug = Setting("WEFT_DEBUG", _flag, False, "check every index in compiled code")
+    debug = Setting("WEFT_DEBUG", _flag, False, "check every index, and all memory, in compiled code")
     full_tracebacks = Setting("WEFT_FULL_TRACEBACKS", _flag, False, "weft's own lines in tracebacks")
     eager_kernels = Setting("WEFT_EAGER_KERNELS", _flag, True, "compiled kernels for large eager arrays")
     cache_directory = Setting[str | None](

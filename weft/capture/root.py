@@ -11,8 +11,6 @@ Reads of Python are noted in ``weft.capture.reads``; the innermost capture is to
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import uint64
+from weft.base.forks import Level, lock_of
 from weft.base.records import NamedTuple
 from weft.capture.reads import Reads
 from weft.capture.slots import GeneratorSlot, current_slot
@@ -47,9 +46,7 @@ _ONE_DRAW = np.array([0, 1], np.uint64)
 
 # Held while a function is captured, or while compiled code changes state: a capture lends tensors of the
 # outside to its graph, and another thread that meets one waits.
-lock = threading.RLock()
-if hasattr(os, "register_at_fork"):  # the child of a fork finds nobody in the middle of a capture
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+lock = lock_of(Level.CAPTURE)
 
 
 def _reached_outside(g: Any, saved: Any, edges: Any) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
+from weft.base.forks import Level, lock_of
 from weft.capture.sizes import admits, open_key
 from weft.capture.version import Version
 
@@ -27,7 +27,7 @@ class Versions:
 
     def __init__(self) -> None:
         self._by_key: dict[Key, list[Version]] = {}  # those with named sizes by their open key
-        self._changing = threading.RLock()
+        self._changing = lock_of(Level.VERSIONS)
         self.recent: list[Version] = []
         self.quick: tuple[Version, ...] = ()
         self.newest: Version | None = None

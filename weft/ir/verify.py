@@ -1,8 +1,9 @@
 """Whether a graph is well formed; the error names the node and the user's line.
 
 What must hold: each value is made once, before it is used; types are those that the ops tell; regions use
-nothing from around them; only state is updated, by a value of its type; constants are what their types say;
-names of inputs are unique, but for those of regions, which nobody calls by name.
+nothing from around them; sizes that only a run tells are told before they are used; only state is updated,
+by a value of its type; constants are what their types say; names of inputs are unique, but for those of
+regions, which nobody calls by name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from weft.errors import GraphError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.labels import ConstantNames, Labels
 from weft.ir.literals import IDENTIFIER, format_literal
-from weft.ir.order import kahn_order
+from weft.ir.order import kahn_order, sizes_defined, sizes_of, sizes_used
 from weft.ir.types import TensorType
 
 ROLES = ("arg", "param", "state")
@@ -62,6 +63,20 @@ def problems(graph: Graph) -> Iterator[Problem]:
     for name in _repeated(v.name for v in graph.inputs if v.name):
         yield Problem(None, f"names of inputs must be unique, got {name!r} twice")
     yield from _problems(graph)
+    told = {name for node in graph.walk() for name in sizes_defined(node)}
+    if told:
+        yield from _untold(graph, told - sizes_of(graph.inputs))
+
+
+def _untold(graph: Graph, open_names: set[str]) -> Iterator[Problem]:
+    """Nodes that need to know a size which only a run tells, and that none before them has told."""
+    open_names = set(open_names)
+    for node in graph.nodes:
+        for region in node.regions:
+            yield from _untold(region, open_names)
+        for name in sorted(sizes_used(node) & open_names):
+            yield Problem(node, f"a size must be told before it is used, got {name}")
+        open_names -= sizes_defined(node) | sizes_of(node.outputs)
 
 
 def _problems(graph: Graph) -> Iterator[Problem]:

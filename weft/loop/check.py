@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from weft.base.dtypes import DTYPES, DType, bool_, complex64, complex128, float32, float64, int64, kind
 from weft.base.records import NamedTuple
-from weft.base.sizes import Size
+from weft.base.sizes import Size, size_names
 from weft.errors import GraphError
 from weft.loop import ir
 from weft.loop.index import Extent, Index
@@ -58,7 +58,11 @@ class Checker:
         self.program = program  # of which it is the main function
         self.failures = failures  # how many are in the table of the program
         self.buffers = {*memory, *function.buffers, *function.scratch}
-        self.sizes = {*function.sizes}
+        told = {s.name for s in statements(function.body) if isinstance(s, ir.Bind)}
+        if program is not None:  # a size of an input may be told again
+            told -= size_names(buffer.size for buffer in function.buffers[: program.inputs])
+        self.sizes = {*function.sizes} - told
+        self.heap_without_memory = set() if program is None else {*program.heap}
         self.known: set[Any] = set()  # scalars, variables and locals
         self.varying: set[Any] = set()  # those of them that differ from lane to lane
         self.vector: _Vector | None = None
@@ -188,6 +192,8 @@ class Checker:
         """A buffer that must be known, and be one that may be written."""
         if buffer not in self.buffers:
             raise self.error(f"a buffer must belong to the function, got {buffer.name}")
+        if buffer in self.heap_without_memory:
+            raise self.error(f"a buffer of the heap must have memory before it is used, got {buffer.name}")
         if written and buffer in self.function.buffers and buffer not in self.function.written:
             raise self.error(f"a buffer must be in written, got {buffer.name}")
 
@@ -422,6 +428,7 @@ class Checker:
     def _allocate(self, s: ir.Allocate) -> None:
         self.heap(s.buffer)
         self.index(s.count)
+        self.heap_without_memory.discard(s.buffer)
 
     def _free(self, s: ir.Free) -> None:
         self.heap(s.buffer)

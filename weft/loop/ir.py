@@ -56,7 +56,7 @@ for threads of a block; ``weft.loop.capabilities`` refuses what a backend does n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from weft.base.dtypes import DType, int64
@@ -441,6 +441,8 @@ class Program:
         donated: pairs (input, output) by number: the output may be the memory of the input.
         origins: where kernels and buffers come from, for reports (``weft.schedule.origins``).
         flushes: whether numbers below the normal ones may be taken for zero, where that is faster.
+        spans: of a program that is checked, by buffer of the arena, the statements between which the zones
+            around it must stay as they are (``weft.loop.spans``).
     """
 
     main: Function
@@ -455,3 +457,4 @@ class Program:
     donated: tuple[tuple[int, int], ...] = ()
     origins: Any = None
     flushes: bool = False
+    spans: Mapping[Buffer, tuple[Statement, Statement]] = field(default_factory=dict)

@@ -209,10 +209,12 @@ def _same_type(a: Buffer, b: Buffer) -> bool:
 
 
 def _arena_problems(program: Program) -> Iterator[str]:
+    told = {s.name for s in statements(program.main.body) if isinstance(s, ir.Bind)}
+    given = {*program.main.sizes} - told
     for buffer, at in program.arena.items():
         if buffer in program.heap or buffer in program.main.buffers:
             yield f"a buffer must be in one place, got {buffer!r} in the arena and elsewhere"
-        missing = size_names((buffer.size, at)) - {*program.main.sizes}
+        missing = size_names((buffer.size, at)) - given
         if missing:
             yield f"sizes in the arena must be given to the program, got {sorted(missing)[0]} in {buffer!r}"
         if isinstance(at, int) and (at < 0 or at % buffer.dtype.itemsize):

@@ -180,7 +180,7 @@ def _while(
         count += 1
     if trips is None:
         return tuple(state)
-    return (*state, *stack_collected(columns, gives), np.asarray(count))
+    return (*state, *stack_collected("while_loop", columns, gives), np.asarray(count))
 
 
 while_loop = primitive(
@@ -249,7 +249,7 @@ def _scan(
     if steps < length:
         for column, value in zip(columns, gives, strict=True):
             column += [np.zeros(value.type.shape, value.type.dtype)] * (length - steps)
-    return (*state, *stack_collected(columns, gives))
+    return (*state, *stack_collected("scan", columns, gives))
 
 
 scan = primitive(

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft.base.sizes import Size, bind
-from weft.errors import WeftError
+from weft.base.sizes import Size, bind, size_names
+from weft.errors import ShapeError, WeftError
 from weft.ir.graph import Array, Graph, Node, Value, has_sizes, substitute_sizes
 from weft.ir.interpret import placed, run_nodes, solve
 from weft.ir.order import kahn_order, needed_nodes
@@ -143,9 +143,24 @@ def driven(steps: Steps) -> Callable[..., tuple[Array, ...]]:
     return run
 
 
-def stack_collected(columns: Sequence[list[Array]], values: Sequence[Value]) -> list[Array]:
+def stack_collected(op: str, columns: Sequence[list[Array]], values: Sequence[Value]) -> list[Array]:
     """What each iteration gave, along a new first axis; of no iteration, an empty array."""
-    return [
-        np.stack(column) if column else np.empty((0, *value.type.shape), value.type.dtype)
-        for column, value in zip(columns, values, strict=True)
-    ]
+    return [_stacked(op, column, value) for column, value in zip(columns, values, strict=True)]
+
+
+def _stacked(op: str, column: list[Array], value: Value) -> Array:
+    if not column:
+        # what no iteration told is 0
+        shape = bind(value.type.shape, dict.fromkeys(size_names(value.type.shape), 0))
+        return np.empty((0, *shape), value.type.dtype)
+    for array in column:
+        if array.shape != column[0].shape:
+            first, got = next(p for p in zip(column[0].shape, array.shape, strict=True) if p[0] != p[1])
+            raise ragged_error(op, first, got)
+    return np.stack(column)
+
+
+def ragged_error(op: str, first: int, got: int) -> ShapeError:
+    """Iterations of a loop whose rows differ in length, where all are stacked."""
+    hint = "pad rows to one length, or compute what is needed of a row inside of the loop"
+    return ShapeError(op, f"iterations must give rows of one length, got {first} and {got}", hint=hint)

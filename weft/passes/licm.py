@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.ir.graph import Array, Graph, Node, Value
+from weft.ir.order import sizes_defined, sizes_of, sizes_used
 from weft.ir.rewrite import giving, reading
 from weft.ops.control import while_loop
 from weft.ops.view.primitives import broadcast_to
@@ -127,8 +128,11 @@ def _emit(
 
 def _invariant(loop: Loop, region: Graph) -> _Out:
     known = {*loop.same(region), *region.constants}
+    told = {name for node in region.walk() for name in sizes_defined(node)}
     found: list[Node] = []
     for node in region.nodes:
+        if told and not told.isdisjoint(sizes_used(node) | sizes_of(node.outputs)):
+            continue  # each iteration tells the size anew
         if known.issuperset(node.inputs) and node.is_pure and node.outputs and _cannot_fail(node):
             found.append(node)
             known.update(node.outputs)

@@ -12,6 +12,7 @@ from typing import Any
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value, substitute_sizes
 from weft.ir.rewrite import giving, reading
+from weft.ops.op import Op
 from weft.passes.base import graph_pass
 from weft.passes.loops import CONTROL
 from weft.passes.numbering import Numbering
@@ -57,11 +58,15 @@ def _pairs(graph: Graph) -> list[tuple[Node, Node, dict[Value, Value]]]:
     used = {v for node in graph.nodes for v in node.inputs}.union(graph.results)
     nodes = [node for node in graph.nodes if node.op in CONTROL and node.is_pure]
     given = {node: {numbers[v]: v for v in reversed(node.outputs)} for node in nodes}
+    holders: dict[tuple[Op, int], list[Node]] = {}
+    for node in nodes:
+        for number in given[node]:
+            holders.setdefault((node.op, number), []).append(node)
     pairs, gone = [], set()
     for node in nodes:
         needed = [v for v in node.outputs if v in used]
-        for other in nodes:
-            if other is node or other in gone or not needed or other.op is not node.op:
+        for other in holders[node.op, numbers[needed[0]]] if needed else ():
+            if other is node or other in gone:
                 continue
             has = given[other]
             if all(numbers[v] in has for v in needed):

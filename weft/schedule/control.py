@@ -8,9 +8,11 @@ from typing import Any
 from weft.base.dtypes import bool_, int64
 from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
-from weft.loop.ir import Bind, Block, If, Leave
+from weft.ir.order import sizes_defined, sizes_of
+from weft.loop.ir import Block, If, Leave
 from weft.ops.index import scatter_add_nd, scatter_nd
 from weft.schedule.arrays import Array
+from weft.schedule.late_sizes import LateSizes, tell_size
 from weft.schedule.loops import lower_scan, lower_while
 from weft.schedule.pointwise.views import bounds_values, place_on_axis
 from weft.schedule.region import Failure, Lower, Scope, lower_region, put, run_on_host
@@ -19,6 +21,7 @@ from weft.schedule.region import Failure, Lower, Scope, lower_region, put, run_o
 def lower_control(scope: Scope, node: Node, lower: Callable[[Scope], None]) -> None:
     """Lower a node with regions, or with an effect; ``lower`` lowers the nodes of a scope."""
     _RULES[node.op.name](scope, node, lower)
+    scope.writer.bound |= sizes_defined(node) | sizes_of(node.outputs)
 
 
 def is_control(node: Node) -> bool:
@@ -32,19 +35,21 @@ def is_control(node: Node) -> bool:
 def _cond(scope: Scope, node: Node, lower: Lower) -> None:
     predicate, *xs = node.inputs
     true, false = node.attrs["branches"]
+    late = LateSizes(scope, node, node.outputs)
     results = _results(scope, node)
     condition = scope.scalar(predicate)
-    blocks = [_branch(scope, graph, xs, results, lower) for graph in (true, false)]
+    blocks = [_branch(scope, graph, xs, results, lower, late) for graph in (true, false)]
     scope.writer.main.add_statement(If(condition, *blocks))
     _publish(scope, node, results)
 
 
 def _switch(scope: Scope, node: Node, lower: Lower) -> None:
     index, *xs = node.inputs
+    late = LateSizes(scope, node, node.outputs)
     results = _results(scope, node)
     b = scope.writer.main
     number = b.cast(scope.scalar(index), int64)
-    blocks = [_branch(scope, graph, xs, results, lower) for graph in node.attrs["branches"]]
+    blocks = [_branch(scope, graph, xs, results, lower, late) for graph in node.attrs["branches"]]
     rest = blocks[-1]
     for i in range(len(blocks) - 2, -1, -1):  # below the first or above the last: clamped
         outer = Block()
@@ -68,11 +73,14 @@ def _publish(scope: Scope, node: Node, results: Sequence[Any]) -> None:
             scope.places[value] = scope.writer.main.get(result)
 
 
-def _branch(scope: Scope, graph: Graph, xs: Sequence[Value], results: Sequence[Any], lower: Lower) -> Block:
+def _branch(
+    scope: Scope, graph: Graph, xs: Sequence[Value], results: Sequence[Any], lower: Lower, late: LateSizes
+) -> Block:
     block = Block()
     with scope.writer.inside(block, loop=False):
         wanted = [r if isinstance(r, Array) else None for r in results]
         outs = lower_region(scope, graph, [scope.place(x) for x in xs], wanted, lower)
+        late.after_branch(graph.outputs, results)
         for place, result in zip(outs, results, strict=True):
             if isinstance(result, Array):
                 put(scope, place, result)
@@ -104,8 +112,7 @@ def _true_places(scope: Scope, node: Node, lower: Lower) -> None:
         with b.loop(mask.shape[0]) as i:
             b.set(count, b.add(b.get(count), b.cast(b.load(mask.buffer, mask.at(i)), int64)))
         (name,) = trips.names()
-        scope.writer.told.add(name)
-        b.add_statement(Bind(name, b.get(count)))
+        tell_size(scope, node, name, b.get(count))
     out = scope.output(node.outputs[0])
     place = b.local(0, int64)
     with b.loop(mask.shape[0]) as i, b.if_(b.load(mask.buffer, mask.at(i))):

@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,42 @@ from weft.schedule.bodies import reads_first
 
 def elide_copies(block: Block, temporaries: list[Buffer]) -> None:
     """Remove the copies of a block, and of those inside, that need not be, and what was copied."""
-    _Elision(block, temporaries).visit(block)
+    _Elision(block, temporaries).run(block)
+
+
+class _Uses:
+    """Which statements of a block use each buffer, by place, and how often; a statement that goes is None."""
+
+    def __init__(self, statements: list[Any]) -> None:
+        self.statements = statements
+        self.counts: dict[Buffer, dict[int, int]] = {}
+        self._places: dict[Buffer, list[int]] = {}  # in order
+        for i, s in enumerate(statements):
+            for access in accesses(s):
+                self._add(access.buffer, i, 1)
+
+    def _add(self, buffer: Buffer, place: int, count: int) -> None:
+        counts = self.counts.setdefault(buffer, {})
+        if place not in counts:
+            insort(self._places.setdefault(buffer, []), place)
+        counts[place] = counts.get(place, 0) + count
+
+    def between(self, buffer: Buffer, first: int, last: int) -> list[int]:
+        """The places of statements that use a buffer, from the first on, up to before the last."""
+        places = self._places.get(buffer, [])
+        return places[bisect_left(places, first) : bisect_left(places, last)]
+
+    def look_again(self, places: Sequence[int], buffers: Sequence[Buffer]) -> None:
+        """Take down again what statements at places use of buffers."""
+        for buffer in buffers:
+            counts, held = self.counts.setdefault(buffer, {}), self._places.setdefault(buffer, [])
+            for i in places:
+                if counts.pop(i, None) is not None:
+                    del held[bisect_left(held, i)]
+        for i in places:
+            for access in accesses(self.statements[i]) if self.statements[i] is not None else ():
+                if access.buffer in buffers:
+                    self._add(access.buffer, i, 1)
 
 
 class _Elision:
@@ -30,66 +66,86 @@ class _Elision:
         self.known = set(temporaries)
         self.uses: Counter[Buffer] = Counter(a.buffer for s in block.statements for a in accesses(s))
 
+    def run(self, block: Block) -> None:
+        """Visit a block; what it needs no more is no temporary any more."""
+        self.visit(block)
+        if len(self.known) < len(self.temporaries):
+            self.temporaries[:] = [t for t in self.temporaries if t in self.known]
+
     def visit(self, block: Block) -> None:
         # Inner blocks first: what goes away there are uses that would keep a copy out here.
         for statement in block.statements:
             for inner in blocks_of(statement):
                 self.visit(inner)
-        # With a copy statements move and uses change, so the search begins anew after each.
+        if not any(isinstance(s, Copy) for s in block.statements):
+            return
+        # A copy that goes changes uses, so that others may go, too. From the last to the first: in a row of
+        # copies, each from the target of the one before, statements then get a new name once.
+        uses = _Uses(block.statements)
         changed = True
         while changed:
-            changed = False
-            for j, statement in enumerate(block.statements):
-                if isinstance(statement, Copy) and self._remove(block.statements, j, statement):
-                    changed = True
-                    break
+            copies = [j for j, s in enumerate(block.statements) if isinstance(s, Copy)][::-1]
+            gone = [j for j in copies if block.statements[j] is not None and self._remove(uses, j)]
+            changed = bool(gone)
+        block.statements[:] = [s for s in block.statements if s is not None]
 
-    def _remove(self, statements: list[Any], j: int, copy: Copy) -> bool:
+    def _remove(self, uses: _Uses, j: int) -> bool:
+        statements, copy = uses.statements, uses.statements[j]
         old, new = copy.source, copy.target
         if old is new or old not in self.known or not _is_whole(copy):
             return False
-        touched = [sum(a.buffer is old for a in accesses(s)) for s in statements]
-        first = next(i for i, count in enumerate(touched) if count)
+        places = uses.between(old, 0, j + 1)
+        first = min(places)
         # All uses must lie before the copy and in this block, and the place must be known before the first:
         # else some code would still mean the temporary, or an address that does not exist yet.
-        if sum(touched[: j + 1]) != self.uses[old] or not _is_known_at(copy.target_index, statements, first):
+        here = sum([uses.counts[old][i] for i in places])
+        if here != self.uses[old] or not _is_known_at(copy.target_index, statements, first):
             return False
-        entries = _begin_in_place(statements, j, copy)
+        if first == j or uses.between(new, first + 1, j):
+            return False
+        entries = _begun_by(statements, first, copy)
         if entries is None:
             return False
-        for s in statements[first:j]:
-            _redirect(s, old, new, copy.target_index)
-        _delete(statements, copy)
-        for block, entry in entries:
-            _delete(block, entry)
+        for i in places:
+            if i != j:
+                _redirect(statements[i], old, new, copy.target_index)
+        statements[j] = None
+        for block, at in entries:
+            block[at] = None
+            if block is not statements:
+                block[:] = [s for s in block if s is not None]
+        uses.look_again(places, (old, new))
         # Each copy that went away had named both buffers, one of them under its old name.
         self.uses[new] += self.uses.pop(old) - 2 - 2 * len(entries)
         self.known.discard(old)
-        self.temporaries.remove(old)
         return True
 
 
-def _delete(statements: list[Any], statement: Statement) -> None:
-    del statements[next(i for i, s in enumerate(statements) if s is statement)]
+Entry = tuple[list[Any], int]  # a copy: the list it stands in, and where
 
 
-def _begin_in_place(statements: list[Any], end: int, copy: Copy) -> list[tuple[list[Any], Copy]] | None:
-    """The copies, each with the list it stands in, by which the source of a copy begins as its target.
+def _begin_in_place(statements: list[Any], copy: Copy) -> list[Entry] | None:
+    """The copies by which the source of a copy begins as its target, in a block before that copy.
 
-    None where statements before ``end`` look at the target once the source has begun.
+    None where a statement looks at the target once the source has begun.
     """
-    old, new = copy.source, copy.target
-    first = next((i for i in range(end) if _touches(statements[i], old)), None)
-    if first is None or any(_touches(s, new) for s in statements[first + 1 : end]):
+    first = next((i for i, s in enumerate(statements) if _touches(s, copy.source)), None)
+    if first is None or any(_touches(s, copy.target) for s in statements[first + 1 :]):
         return None
+    return _begun_by(statements, first, copy)
+
+
+def _begun_by(statements: list[Any], first: int, copy: Copy) -> list[Entry] | None:
+    """The same, where it is known which statement is the first that uses the source."""
+    old, new = copy.source, copy.target
     begin = statements[first]
-    entries: list[tuple[list[Any], Copy]] = []
+    entries: list[Entry] = []
     if _is_inverse(begin, copy):
-        entries.append((statements, begin))
+        entries.append((statements, first))
     elif isinstance(begin, If):
         # Each side may begin in its own way, but none may look at the target in another.
         for block in blocks_of(begin):
-            found = _begin_in_place(block.statements, len(block.statements), copy)
+            found = _begin_in_place(block.statements, copy)
             if found is None:
                 return None
             entries += found
@@ -135,8 +191,8 @@ def _in_place(statement: Statement, new: Buffer, start: Index, old: Buffer) -> b
 
 def _is_known_at(index: Index, statements: Sequence[Any], position: int) -> bool:
     """Whether the scalars in an index are computed before a position, or outside the block."""
-    later = {id(s) for s in statements[position:]}
-    return all(v.value is None or id(v.value) not in later for v in index.terms)
+    values = [v.value for v in index.terms if v.value is not None]
+    return not values or not any(s is value for s in statements[position:] for value in values)
 
 
 _FIELDS = {

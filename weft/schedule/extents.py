@@ -56,6 +56,19 @@ def sum_dtype(dtype: DType) -> DType:
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
+def fold_instruction(instruction: str, dtype: DType) -> str:
+    """The instruction of a fold of elements of a dtype; of truth values it is "and_" or "or_".
+
+    >>> import numpy as np
+    >>> from weft.schedule.extents import fold_instruction
+    >>> fold_instruction("min", np.dtype("?")), fold_instruction("add", np.dtype("?"))
+    ('and_', 'or_')
+    """
+    if dtype != bool_:
+        return instruction
+    return "and_" if identity(instruction, dtype) else "or_"
+
+
 def sum_instruction(dtype: DType) -> str:
     """The instruction that sums elements."""
     return "or_" if dtype == bool_ else "add"

@@ -25,8 +25,9 @@ from weft.loop.index import Index
 from weft.loop.ir import Bind, Block, Const, If, Leave, While
 from weft.passes.loops import Counter, find_counter
 from weft.schedule.arrays import Array, Progression
+from weft.schedule.late_sizes import LateSizes, tell_size
 from weft.schedule.pointwise.rules import as_constant
-from weft.schedule.region import Lower, Scope, is_same, lower_region, put
+from weft.schedule.region import Failure, Lower, Scope, is_same, lower_region, put
 
 SMALL = 64  # elements of an array that is rather copied than read from memory in each iteration
 
@@ -175,25 +176,33 @@ def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
     histories = find_histories(scope, node, xs[:count])
     old = {attrs["body"].inputs.index(attrs["body"].outputs[count + k]): h for k, h in histories.items()}
     carries = _Carries(scope, xs[:count], node.outputs[:count], old)
-    stacks = [
-        histories[k].stack if k in histories else scope.output(v) for k, v in enumerate(node.outputs[count:])
-    ]
-    if attrs["counted"]:
-        for stack in stacks:
-            put(scope, Const(np.zeros((), stack.dtype)[()], stack.dtype), stack)
+    collected = node.outputs[count:]
+    late = LateSizes(scope, node, collected)
+    stacks = [histories[k].stack if k in histories else scope.output(v) for k, v in enumerate(collected)]
+    zero = attrs["counted"]
+    if zero:
+        _fill_with_zeros(scope, stacks)
     with _loop(scope, steps) as i:
         row = _reversed(b, steps, i) if attrs["reverse"] else i
         rows = [_row(b, x, row) for x in along]
         targets = [stack.row(row) for stack in stacks]
-        wanted = [*carries.wanted(row), *targets]
+        wanted = [*carries.wanted(row), *late.wanted(collected, targets)]
         before = [*carries.places(row), *rows, *fixed]
         done = _collect_old(scope, attrs["body"], before, targets)
         outs = lower_region(scope, attrs["body"], before, wanted, lower)
+        late.after_iteration(
+            collected, stacks, (lambda held: _fill_with_zeros(scope, held)) if zero else None
+        )
         numbers = [None if attrs["counted"] else _even(x, row, attrs["length"]) for x in outs[count:]]
         _collect(scope, outs[count:], targets, numbers, done)
         carries.advance(outs[:count], row)
     carries.publish()
     _publish_numbers(scope, node.outputs[count:], numbers)
+
+
+def _fill_with_zeros(scope: Scope, stacks: Sequence[Array]) -> None:
+    for stack in stacks:
+        put(scope, Const(np.zeros((), stack.dtype)[()], stack.dtype), stack)
 
 
 def _reversed(b: Builder, steps: Index, i: Index) -> Index:
@@ -286,15 +295,17 @@ def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:
     carries = _Carries(scope, [node.inputs[k] for k in others], [node.outputs[k] for k in others])
     fixed = scope.writer.target.fixed_places(scope, attrs["body"], node.inputs[count:])
     values = node.outputs[count:-1] if attrs["trips"] is not None else ()
+    late = LateSizes(scope, node, values)
     stacks = _room(scope, node, steps, values)
     with _loop(scope, steps) as i:
         targets = [stack.row(i) for stack in stacks]
         before = carries.places()
         before.insert(number, b.add(start, i))
-        wanted = [None] * count + targets
+        wanted = [None] * count + late.wanted(values, targets)
         before += fixed
         done = _collect_old(scope, attrs["body"], before, targets)
         outs = lower_region(scope, attrs["body"], before, wanted, lower)
+        late.after_iteration(values, stacks)
         numbers = [_even(x, i, attrs["trips"]) for x in outs[count:]]
         _collect(scope, outs[count:], targets, numbers, done)
         carries.advance([outs[k] for k in others])
@@ -308,8 +319,7 @@ def _room(scope: Scope, node: Node, steps: Index, values: Sequence[Value]) -> li
     if not values:
         return []
     (name,) = node.attrs["trips"].names()
-    scope.writer.told.add(name)
-    scope.writer.main.add_statement(Bind(name, steps))
+    tell_size(scope, node, name, steps)
     scope.places[node.outputs[-1]] = steps
     return [scope.output(v) for v in values]
 
@@ -325,8 +335,11 @@ def _repeat(scope: Scope, node: Node, lower: Lower) -> None:
         (holds,) = lower_region(scope, attrs["test"], [*carries.places(), *fixed], [None], lower)
     with writer.inside(body, loop=True):
         targets = collected.rows() if collected else []
-        wanted = [*carries.wanted(), *targets]
+        late_wanted = collected.late.wanted(collected.values, targets) if collected else []
+        wanted = [*carries.wanted(), *late_wanted]
         outs = lower_region(scope, attrs["body"], [*carries.places(), *fixed], wanted, lower)
+        if collected:
+            collected.late.after_iteration(collected.values, collected.stacks)
         for place, target in zip(outs[count:], targets, strict=True):
             put(scope, place, target)
         carries.advance(outs[:count])
@@ -341,32 +354,50 @@ def _repeat(scope: Scope, node: Node, lower: Lower) -> None:
 
 
 class _Collected:
-    """What a loop collects: rows in memory from the heap, which grows as the loop goes on."""
+    """What a loop collects: rows in memory from the heap, which grows as the loop goes on.
+
+    Where the number of rows is known, as of a loop that runs again, there is memory for them all.
+    """
 
     def __init__(self, scope: Scope, node: Node) -> None:
         self.scope = scope
+        self.node = node
         self.writer = scope.writer
         b = self.writer.main
         (self.name,) = node.attrs["trips"].names()
+        self.is_known = self.name in self.writer.bound
         self.count = b.local(0, int64)
-        self.room = b.local(_ROWS, int64)
-        self.writer.told.add(self.name)
-        b.add_statement(Bind(self.name, b.get(self.room)))
-        self.stacks = [scope.output(v) for v in node.outputs[node.attrs["carries"] : -1]]
+        self.room = b.local(Index.of(node.attrs["trips"]) if self.is_known else _ROWS, int64)
+        if not self.is_known:
+            self.writer.told.add(self.name)
+            b.add_statement(Bind(self.name, b.get(self.room)))
+        self.values = node.outputs[node.attrs["carries"] : -1]
+        self.late = LateSizes(scope, node, self.values)
+        self.stacks = [scope.output(v) for v in self.values]
 
     def rows(self) -> list[Array]:
         """The rows of this iteration; there is room for them."""
         b = self.writer.main
         count = b.get(self.count)
-        grow = Block()
+        full = b.le(b.get(self.room), count)
+        if self.is_known:
+            known = Index.of(self.node.attrs["trips"])
+            number = self.writer.failure(Failure(self.node, "recount"))
+            b.fail(full, number, known, b.add(count, 1))
+            b.add_statement(Leave())
+        else:
+            b.add_statement(If(full, self._grow(), Block()))
+        row = b.term(count)
+        return [stack.row(row) for stack in self.stacks]
+
+    def _grow(self) -> Block:
+        b, grow = self.writer.main, Block()
         with b.inside(grow):
             b.set(self.room, b.mul(b.get(self.room), 2))
             b.add_statement(Bind(self.name, b.get(self.room)))
             for stack in self.stacks:
                 self.writer.allocate(stack.buffer, stack.size)
-        b.add_statement(If(b.le(b.get(self.room), count), grow, Block()))
-        row = b.term(count)
-        return [stack.row(row) for stack in self.stacks]
+        return grow
 
     def advance(self) -> None:
         """One more row is there."""
@@ -375,7 +406,6 @@ class _Collected:
 
     def publish(self, node: Node) -> None:
         """After the loop its length is known."""
-        b = self.writer.main
-        count = b.get(self.count)
-        b.add_statement(Bind(self.name, count))
+        count = self.writer.main.get(self.count)
+        tell_size(self.scope, node, self.name, count)
         self.scope.places[node.outputs[-1]] = count

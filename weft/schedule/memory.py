@@ -6,7 +6,7 @@ them is in a loop and another outside, all through the loop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.base.records import dataclass
@@ -14,9 +14,11 @@ from weft.base.sizes import Size
 from weft.loop import ir
 from weft.loop.index import Extent
 from weft.loop.ir import Block, Buffer, Function, Statement
+from weft.loop.spans import Span, find_spans, span_owner
 from weft.loop.walk import accesses, blocks_of, own_accesses, statements
 
 ALIGNMENT = 64
+ZONE = 64  # bytes before and after each buffer of a program that is checked
 
 
 @dataclass
@@ -35,11 +37,13 @@ class Plan:
         offsets: by buffer, its first byte.
         size: of the arena, in bytes.
         lives: by buffer, from which to which statement it is needed.
+        spans: by buffer with zones around it, the statements between which these must stay as they are.
     """
 
     offsets: dict[Buffer, Extent]
     size: Extent
     lives: dict[Buffer, Life]
+    spans: dict[Buffer, Span]
 
 
 class _Walk:
@@ -101,23 +105,50 @@ def find_lives(block: Block) -> dict[Buffer, Life]:
     return walk.lives
 
 
-def plan_arena(block: Block, temporaries: Sequence[Buffer], *, share: bool = True) -> Plan:
-    """Places in the arena for temporaries; unless they are to share memory, each has its own."""
-    lives = find_lives(block)
+def plan_arena(
+    block: Block, temporaries: Sequence[Buffer], *, share: bool = True, zones: bool = False
+) -> Plan:
+    """Places in the arena for temporaries; unless they are to share memory, each has its own.
+
+    With zones there is memory before and after each that nobody may write to. A buffer then lives from the
+    beginning of its span to the end, since the zones do.
+    """
+    spans = find_spans(block) if zones else {}
+    lives = _spanned_lives(block, spans) if zones else find_lives(block)
     used = [b for b in temporaries if b in lives]
     if not share and used:
         always = Life(0, max(life.last for life in lives.values()))
         lives = dict.fromkeys(lives, always)
     shared = _in_place(block, set(used), lives) if share else {}
+    owners = {buffer: span_owner(buffer, shared) for buffer in shared}
+    if zones:
+        spans = find_spans(block, owners)
+        lives |= _spanned_lives(block, spans) if share else {}
     fixed = [b for b in used if not isinstance(b.size, Size) and b not in shared]
     offsets: dict[Buffer, Extent] = {}
-    size: Extent = _place_fixed(fixed, lives, offsets)
-    size = _place_sized([b for b in used if isinstance(b.size, Size)], lives, offsets, size)
-    for buffer, other in shared.items():
-        while other in shared:
-            other = shared[other]
-        offsets[buffer] = offsets[other]
-    return Plan(offsets, size, lives)
+    zone = ZONE if zones else 0
+    size: Extent = _place_fixed(fixed, lives, offsets, zone)
+    size = _place_sized([b for b in used if isinstance(b.size, Size)], lives, offsets, size, zone)
+    for buffer, owner in owners.items():
+        offsets[buffer] = offsets[owner]
+    return Plan(offsets, size, lives, {b: spans[b] for b in used if b in spans and b not in shared})
+
+
+def _spanned_lives(block: Block, spans: Mapping[Buffer, Span]) -> dict[Buffer, Life]:
+    """By buffer, the places of its span."""
+    begins: dict[int, int] = {}
+    number_statements(block, begins, [0])
+    return {
+        buffer: Life(begins[id(first)], _end(last, begins[id(last)]))
+        for buffer, (first, last) in spans.items()
+    }
+
+
+def _end(statement: Statement, begin: int) -> int:
+    """The last number that a statement takes."""
+    count = [begin - 1]
+    number_statements(Block([statement]), {}, count)
+    return count[0]
 
 
 def _in_place(block: Block, candidates: set[Buffer], lives: dict[Buffer, Life]) -> dict[Buffer, Buffer]:
@@ -145,10 +176,8 @@ def _in_place(block: Block, candidates: set[Buffer], lives: dict[Buffer, Life]) 
                     found[new] = old
                     taken.add(old)
     # A chain of buffers is one memory, which is needed until the last of them is read.
-    for new, old in found.items():
-        root = old
-        while root in found:
-            root = found[root]
+    for new in found:
+        root = span_owner(new, found)
         lives[root].last = max(lives[root].last, lives[new].last)
     return found
 
@@ -168,7 +197,9 @@ def _bytes(buffer: Buffer) -> Any:
     return buffer.size * buffer.dtype.itemsize
 
 
-def _place_fixed(buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: dict[Buffer, Extent]) -> int:
+def _place_fixed(
+    buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: dict[Buffer, Extent], zone: int
+) -> int:
     """In order of their first use, each into the smallest hole that holds it."""
     holes: list[list[int]] = []  # [start, size], by start
     ends: list[tuple[int, int, int]] = []  # (last use, start, size) of what is live
@@ -178,7 +209,7 @@ def _place_fixed(buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: 
         for end in [e for e in ends if e[0] < first]:
             ends.remove(end)
             _release(holes, end[1], end[2])
-        need = max(ALIGNMENT, _aligned(_bytes(buffer)))
+        need = max(ALIGNMENT, _aligned(_bytes(buffer) + zone) + zone)
         fitting = [h for h in holes if h[1] >= need]
         if fitting:
             # The tightest hole leaves the wide ones for what is large.
@@ -193,7 +224,7 @@ def _place_fixed(buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: 
             if holes and holes[-1][0] + holes[-1][1] == top:
                 start = holes.pop()[0]
             top = start + need
-        offsets[buffer] = start
+        offsets[buffer] = start + zone
         ends.append((lives[buffer].last, start, need))
     return top
 
@@ -211,17 +242,21 @@ def _release(holes: list[list[int]], start: int, size: int) -> None:
 
 
 def _place_sized(
-    buffers: Sequence[Buffer], lives: dict[Buffer, Life], offsets: dict[Buffer, Extent], top: Extent
+    buffers: Sequence[Buffer],
+    lives: dict[Buffer, Life],
+    offsets: dict[Buffer, Extent],
+    top: Extent,
+    zone: int,
 ) -> Extent:
     """Buffers of named sizes: those of equal size share memory where their lives allow."""
     # Nobody knows before the run which of two different sizes is the larger one: holes are not cut up.
     free: dict[Any, list[tuple[int, Extent]]] = {}
     for buffer in sorted(buffers, key=lambda b: lives[b].first):
-        need = _aligned(_bytes(buffer))
+        need = _aligned(_bytes(buffer) + zone) + zone
         slots = free.setdefault(need, [])
         slot = next((s for s in slots if s[0] < lives[buffer].first), None)
         if slot is None:
-            offsets[buffer] = top
+            offsets[buffer] = top + zone
             top = top + need
         else:
             slots.remove(slot)

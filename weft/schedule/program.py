@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, size_names
+from weft.errors import GraphError
 from weft.ir.graph import Graph, Node, Value
+from weft.ir.order import sizes_defined, sizes_needed, sizes_of
 from weft.loop.ir import Buffer, Const, Function, Program
 from weft.ops.size import iota
 from weft.schedule.arrays import Array, Progression
@@ -54,8 +56,12 @@ def lower_graph(
     >>> program.inputs, program.outputs
     (1, 1)
     """
-    writer = Writer(sized=_has_sizes(graph), debug=debug, check_nan=check_nan, target=target)
+    sized = _has_sizes(graph)
+    if sized:
+        _check_sizes_are_told(graph)
+    writer = Writer(sized=sized, debug=debug, check_nan=check_nan, target=target)
     writer.written = written
+    writer.bound = sizes_of(graph.inputs) if sized else set()
     writer.disabled = disabled = frozenset(disable)
     writer.origins.graph = graph
     writer.origins.choices = () if check_nan else enabled(disabled)
@@ -66,7 +72,7 @@ def lower_graph(
     main = _main_function(writer, graph, inputs, outputs)
     donated = [] if "donation" in disabled else find_donated(main, _updates(graph), len(inputs))
     placed = [t for t in writer.temporaries if t not in main.scratch]
-    plan = plan_arena(main.body, placed, share="memory_plan" not in disabled)
+    plan = plan_arena(main.body, placed, share="memory_plan" not in disabled, zones=debug)
     return Program(
         main,
         len(inputs),
@@ -80,6 +86,7 @@ def lower_graph(
         tuple(donated),
         writer.origins,
         fast_math,
+        plan.spans,
     )
 
 
@@ -115,6 +122,7 @@ def _main_function(
     told = size_names(s for v in graph.results for s in v.type.shape)
     names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
     small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
+    small = [] if writer.debug else small  # which has no zones around it
     return Function(
         graph.name,
         (*[a.buffer for a in (*inputs, *outputs)], *writer.constant_buffers),
@@ -154,6 +162,15 @@ def _deliver(scope: Scope, value: Value, target: Array) -> None:
 def _has_sizes(graph: Graph) -> bool:
     values = [*graph.inputs, *[v for node in graph.walk() for v in node.outputs]]
     return any(isinstance(s, Size) for v in values for s in v.type.shape)
+
+
+def _check_sizes_are_told(graph: Graph) -> None:
+    """Raise unless every named size is that of an input, or is told by a node."""
+    told = sizes_of(graph.inputs).union(*[sizes_defined(node) for node in graph.walk()])
+    missing = sorted((sizes_needed(graph) | sizes_of(graph.results)) - told)
+    if missing:
+        hint = "give the graph an input of that size, or a number in its place"
+        raise GraphError(graph.name, f"size {missing[0]} must be that of an input, got none", hint=hint)
 
 
 def lower_scope(scope: Scope) -> None:

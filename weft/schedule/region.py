@@ -13,13 +13,14 @@ import numpy as np
 
 from weft.base.records import dataclass
 from weft.base.sizes import is_known, named_size
-from weft.errors import WeftError
+from weft.errors import ShapeError, WeftError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.interpret import placed
 from weft.ir.order import sizes_defined, sizes_of, sizes_used
 from weft.ir.types import TensorType
 from weft.loop.ir import Const
 from weft.ops.classes import class_error
+from weft.ops.control_run import ragged_error
 from weft.ops.index import bounds_error
 from weft.ops.linalg.common import singular_error
 from weft.schedule.arrays import Array, Progression, as_progression, view_of
@@ -206,12 +207,15 @@ def lower_region(
 ) -> list[Any]:
     """Lower a region here; gives the places of its outputs, which are the wanted ones where that is easy."""
     inner = Scope(scope.writer, graph, inputs)
+    bound = scope.writer.bound.copy()
     given = {*graph.inputs, *graph.constants}
     for value, array in zip(graph.outputs, wanted, strict=True):
         if array is not None and value not in given:
             inner.wanted.setdefault(value, array)
     lower(inner)
-    return [_place(inner, v) for v in graph.outputs]
+    places = [_place(inner, v) for v in graph.outputs]
+    scope.writer.bound = bound
+    return places
 
 
 def _place(scope: Scope, value: Value) -> Any:
@@ -266,9 +270,15 @@ def _singular(node: Node, number: int) -> WeftError:
     return singular_error(node.op.name, f"matrix {', '.join(map(str, index))} of {a}")
 
 
+def _recount(node: Node, told: int, got: int) -> WeftError:
+    return ShapeError(node.op.name, f"must give as many rows as it gave before, got {told} and {got}")
+
+
 # By kind of failure, how many values are noted, and the error that they make.
 _ERRORS: dict[str, tuple[int, Callable[..., WeftError]]] = {
     "bounds": (3, lambda node, axis, size, index: bounds_error(node.op.name, axis, size, index)),
     "class": (3, lambda node, classes, ignore, got: class_error(classes, ignore, got)),
     "singular": (1, _singular),
+    "recount": (2, lambda node, told, got: _recount(node, told, got)),
+    "ragged": (2, lambda node, first, got: ragged_error(node.op.name, first, got)),
 }

@@ -88,6 +88,7 @@ class Writer:
         self.constants: list[Any] = []
         self.constant_buffers: list[Buffer] = []
         self.told: set[str] = set()  # sizes that only the run tells
+        self.bound: set[str] = set()  # sizes whose value is known at the place that is being written
         self.origins = Origins()
         self.written: Callable[[Function], object] | None = None
         self.disabled: frozenset[str] = frozenset()

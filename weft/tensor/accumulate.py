@@ -6,7 +6,6 @@ stays as it was. All tensors of one backward get theirs at once, or none does.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterable
 from itertools import repeat
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.forks import Level, lock_of
 from weft.errors import GradientError
 from weft.ops.op import Tensor, intercepted
 from weft.tensor.dispatch import wrap
@@ -22,7 +22,7 @@ from weft.tensor.mode import thread
 
 # Held while sums are made and set, so that gradients of several threads all count. It is re-entrant because
 # a finalizer may run anywhere, and may run backward.
-_lock = threading.RLock()
+_lock = lock_of(Level.GRADIENTS)
 
 
 def gradient_of(tensor: object) -> Any:

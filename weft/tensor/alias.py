@@ -13,13 +13,13 @@ the history of the change; the other views then come from the new base. Without 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.forks import Level, lock_of
 from weft.ops.alias import CHOICE, SAME, Step, link, parents_of
 from weft.ops.op import Array, Tensor, intercepted
 from weft.ops.select import select
@@ -29,7 +29,7 @@ from weft.tensor.mode import running_levels, thread
 ndarray = np.ndarray
 
 # Held while arrays of a tree are written, so that threads may change rows of one tensor side by side.
-writing = threading.RLock()
+writing = lock_of(Level.CONTENTS)
 
 
 def views_of(tensor: Tensor) -> list[Tensor]:

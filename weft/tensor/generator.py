@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import uint64
+from weft.base.forks import Level, lock_of
 from weft.base.philox import MASK
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
@@ -40,7 +41,7 @@ class Generator:
     __slots__ = ("_index", "_lock", "_seed")
 
     def __init__(self, seed: int = 0) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock_of(Level.GENERATOR)
         self._seed = _checked_seed("Generator", seed)
         self._index = 0
         if (root := _capturing_root()) is not None:

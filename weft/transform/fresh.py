@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,18 +55,32 @@ def learn_sizes(value: Value, shape: tuple[Any, ...], sizes: dict[str, Any]) -> 
             continue
         if isinstance(actual, int):
             solve(known, actual, sizes)
-        elif str(size) in size.names():
-            sizes[str(size)] = actual
+        else:
+            _learn_name(known, actual, sizes)
 
 
-def replayed_attrs(node: Node, sizes: Mapping[str, Any]) -> Attrs:
-    """The attributes of a node where it is replayed."""
+def _learn_name(size: Size, actual: Size, sizes: dict[str, Any]) -> None:
+    """Enter what the only name in a size stands for, if ``a * name + b`` is the other size for it."""
+    if len(size.names()) != 1:
+        return
+    (name,) = size.names()
+    offset = bind(size, {name: 0})
+    factor = bind(size, {name: 1}) - offset
+    found = (actual - offset) // factor if factor else actual
+    if bind(size, {name: found}) == actual:
+        sizes[name] = found
+
+
+def replayed_attrs(node: Node, sizes: Mapping[str, Any], given: Collection[str] = ()) -> Attrs:
+    """The attributes of a node where it is replayed; what it tells again of sizes that are given stays so."""
     attrs, regions = node.attrs, node.regions
-    inside = {name: fresh_size() for region in regions for n in region.walk() for name in sizes_defined(n)}
+    told = {name for region in regions for n in region.walk() for name in sizes_defined(n)}
+    inside = {name: fresh_size() for name in sorted(told.difference(given))}
     if inside or (sizes and (regions or has_sizes(attrs))):
         known = {**sizes, **inside}
         attrs = {k: bind_attr(a, known) for k, a in attrs.items()}
     trips = attrs.get(TRIPS)
-    if isinstance(trips, Size) and trips == node.attrs[TRIPS]:  # the first node that tells this size
+    is_first = isinstance(trips, Size) and trips == node.attrs[TRIPS]  # node that tells this size
+    if is_first and sizes_defined(node).isdisjoint(given):
         attrs = {**attrs, TRIPS: fresh_size()}
     return attrs

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
+from weft.ir.order import sizes_of
 from weft.ir.types import TensorType
 from weft.ops.call import call
 from weft.ops.op import intercepted
@@ -78,6 +79,7 @@ def _replay(graph: Graph, inputs: Sequence[Any], capture: Capture | None, phase:
     sizes: dict[str, Any] = {}
     for value, given_one in zip(graph.inputs, inputs, strict=True):
         learn_sizes(value, given_one._data.shape, sizes)
+    known = sizes_of(graph.inputs)
     for node in graph.nodes:
         given = [values[v] for v in node.inputs]
         if capture is not None and node.location is not None:
@@ -85,7 +87,7 @@ def _replay(graph: Graph, inputs: Sequence[Any], capture: Capture | None, phase:
         if node.op is call:
             outs = _replay_call(node, given, capture, phase)
         else:
-            result = node.op.on_tensors(*given, **replayed_attrs(node, sizes))
+            result = node.op.on_tensors(*given, **replayed_attrs(node, sizes, known))
             outs = (result,) if node.op.outputs == 1 else result
         for value, out in zip(node.outputs, outs, strict=True):
             learn_sizes(value, out._data.shape, sizes)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from weft.base.forks import Level, lock_of
 from weft.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ NAMES = tuple(f"scipy_cblas_{letter}{name}" for letter in "sdcz" for name in ("g
 _THREADS = "OPENBLAS_NUM_THREADS"
 
 _loaded: list[Any] = []
-_lock = threading.Lock()
+_lock = lock_of(Level.LIBRARY)
 
 
 def load_blas() -> Any:

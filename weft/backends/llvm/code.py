@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Mapping
 from string import Template
 from typing import Any
 
+from weft.base.forks import Level, lock_of
 from weft.base.records import NamedTuple
 
 MAIN = "weft_main"  # the function of a whole program
 
-lock = threading.RLock()  # of who compiles or loads code: whoever compiles uses all processors anyway
-early = threading.RLock()  # held by who compiles before anybody has asked for it
+lock = lock_of(Level.CODE)  # of who compiles or loads code: whoever compiles uses all processors anyway
+early = lock_of(Level.EARLY)  # held by who compiles before anybody has asked for it
 
 
 class Source(NamedTuple):
@@ -63,7 +62,3 @@ class Code:
 
 
 shared: dict[str, Code] = {}  # the entry and the pool, where they came from disk, see `programs`
-
-if hasattr(os, "register_at_fork"):  # the child of a fork finds nobody in the middle of compiling
-    for held in (early, lock):  # acquired in the opposite order, the one that everybody takes first
-        os.register_at_fork(before=held.acquire, after_in_parent=held.release, after_in_child=held.release)

@@ -27,6 +27,7 @@ from weft.ir.graph import Graph
 from weft.loop.capabilities import check_supported
 from weft.loop.ir import Block, Function, Host, Launch, Loop, Matmul, Program, Wave, While
 from weft.loop.text import code_key, function_key
+from weft.loop.verify import verify_program
 from weft.loop.walk import blocks_of, launched_functions
 from weft.passes.inline import inline
 from weft.passes.pipeline import Step, lower
@@ -43,8 +44,10 @@ Cpu().load()  # with this module, so that the first graph need not wait for it
 def prepare() -> None:
     """Begin, in a thread of its own, with what every graph needs; see ``weft.backends.builder``."""
     if not _begun and get_num_threads() > 1:
-        _begun.append(threading.Thread(target=_prepare))
-        _begun[0].start()
+        thread = threading.Thread(target=_prepare)
+        _begun.append(thread)
+        if _begun[0] is thread:  # and none that came at the same time
+            thread.start()
 
 
 def _prepare() -> None:
@@ -82,10 +85,16 @@ def build_executable(
             written=kernels.add,
             disable=disable,
         )
+        if debug:
+            verify_program(program)
         codes = kernels.link(program, bool(profile))
     records = len(recorded_statements(program)) * len(RECORD) if profile else 0
     plain = keep and not (debug or check_nan or profile)
     objects = compilation.objects if plain else ()
+    if debug:
+        from weft.backends.llvm.checked import CheckedExecutable
+
+        return CheckedExecutable(graph, program, codes, engine.target, records)
     return NativeExecutable(graph, program, codes, engine.target, records, objects)
 
 

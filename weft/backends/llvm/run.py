@@ -14,14 +14,14 @@ import numpy as np
 
 from weft.backends.backend import Array, Arrays, Executable
 from weft.backends.llvm.emit.launches import ENDED, RECORD, recorded_statements
-from weft.backends.llvm.emit.places import OUT_OF_BOUNDS, OUT_OF_MEMORY
+from weft.backends.llvm.emit.places import OUT_OF_MEMORY
 from weft.backends.llvm.engine import Code
 from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, is_unfit, make_enter
 from weft.backends.llvm.host import HOST_FAILED
 from weft.backends.llvm.plan import Facts, Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import bind
-from weft.errors import GraphError, WeftError
+from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import check_sizes, interpret, regions_fit, solve_sizes
 from weft.ir.naming import explain_error
@@ -213,11 +213,21 @@ class NativeExecutable(Executable):
         if code:
             raise self._error(frame)
         for i in plan.open_shapes:
-            outputs[i] = _taken_over(frame, i)
+            outputs[i] = self._taken_over(frame, i)
         if again and flags:
             for result, given in donated_places(self._facts, flags).items():
                 outputs[result] = _overwritten(arrays[given], outputs[result])
         return outputs
+
+    def _taken_over(self, frame: Frame, number: int) -> Array:
+        """A result whose size the run has told; it lies in memory from the heap, which is freed."""
+        plan = frame.plan
+        shape = bind(plan.open_shapes[number], frame.told_sizes())
+        result = np.empty(shape, plan.dtypes[number])
+        address = frame.output_address(number)
+        ctypes.memmove(result.ctypes.data, address, result.nbytes)
+        _free(address)
+        return result
 
     def _fitted(self, arrays: Arrays) -> list[Any]:
         """The arrays in the form that the code needs; an error if they are of other types."""
@@ -236,9 +246,6 @@ class NativeExecutable(Executable):
         number = failed - 1
         if number == HOST_FAILED and frame.host is not None and frame.host.error is not None:
             return self._explained(frame.host.error)
-        if number == OUT_OF_BOUNDS:
-            buffer, index, size = values[:3]
-            return GraphError("debug", f"an index into buffer {buffer} must be in 0..{size - 1}, got {index}")
         if number == OUT_OF_MEMORY:
             return MemoryError(f"{self.graph.name}: {values[0]} bytes for a list that grows")
         return self._explained(self.program.failures[number].error(values))
@@ -272,17 +279,6 @@ def _overwritten(array: Array, result: Array) -> Array:
     array[...] = result
     array.flags.writeable = writeable
     return array
-
-
-def _taken_over(frame: Frame, number: int) -> Array:
-    """A result whose size the run has told; it lies in memory from the heap, which is freed."""
-    plan = frame.plan
-    shape = bind(plan.open_shapes[number], frame.told_sizes())
-    result = np.empty(shape, plan.dtypes[number])
-    address = frame.output_address(number)
-    ctypes.memmove(result.ctypes.data, address, result.nbytes)
-    _free(address)
-    return result
 
 
 _free = ctypes.CDLL(None).free

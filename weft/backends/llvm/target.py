@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import llvmlite.binding as llvm
 
+from weft.backends.llvm.code import early
 from weft.base.records import dataclass
 from weft.config import settings
 from weft.errors import DeviceError, DomainError
@@ -58,9 +59,10 @@ def _host() -> Target:
     if sys.platform == "win32":
         hint = 'use backend="interpret"'
         raise DeviceError("llvm", "the backend runs on Linux and macOS, got Windows", hint=hint)
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features()
+    with early:  # LLVM has a lock of its own, which a fork must not find held
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        features = llvm.get_host_cpu_features()
     wide = features.get("avx512f", False)
     width = 64 if wide else 32 if features.get("avx2", False) else 16
     many = wide or platform.machine().lower() in ("aarch64", "arm64")

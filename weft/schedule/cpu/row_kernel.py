@@ -21,6 +21,7 @@ from weft.ops.view.primitives import join
 from weft.ops.view.slices import pad_axes
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.cpu.row_sweeps import CHEAP, Sweeps, accumulator, clipped
+from weft.schedule.extents import fold_instruction, identity
 from weft.schedule.fusion import Frame, Group, is_reduction, reduction
 from weft.schedule.region import Scope
 from weft.schedule.use_def import UseDef
@@ -203,7 +204,7 @@ class RowKernel:
         if not isinstance(blocks, Size) and blocks == 1 and accumulator(value) == value.type.dtype:
             return
         out = self.scope.output(value)
-        instruction = self.made[value].op.fold
+        instruction = fold_instruction(self.made[value].op.fold, partial.dtype)
         with self.scope.writer.kernel("combine", [partial], [out]) as k:
             _combine(k, instruction)
 
@@ -286,7 +287,10 @@ def _combine(k: Kernel, instruction: str) -> None:
     with b.parallel(tasks) as t:
         stop: Any = width if tasks == 1 else clipped(b, (t + 1) * lanes, width)
         with b.vector(stop, t * lanes if tasks > 1 else 0) as c:
-            total = b.local(b.load(x.buffer, x.at(0, c)))
-            with b.loop(count, 1) as i:
+            # A named size may be 0: then there is no first row.
+            first = 0 if isinstance(count, Size) else 1
+            start = b.load(x.buffer, x.at(0, c)) if first else identity(instruction, x.dtype)
+            total = b.local(start, x.dtype)
+            with b.loop(count, first) as i:
                 b.set(total, getattr(b, instruction)(b.get(total), b.load(x.buffer, x.at(i, c))))
             b.store(out.buffer, out.flat(c), b.cast(b.get(total), out.dtype))

@@ -18,7 +18,7 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Load, Loop, Store
 from weft.schedule.arrays import Array, reshape_index
-from weft.schedule.extents import identity, sum_dtype
+from weft.schedule.extents import fold_instruction, identity, sum_dtype
 from weft.schedule.fusion import is_reduction
 from weft.schedule.pointwise.rules import Reader
 from weft.schedule.writer import Kernel, unflattened
@@ -244,7 +244,7 @@ class Sweeps:
         (x,) = node.inputs
         element = self.reader.read(x, self._index_of(x.type.shape, row, columns))
         element = self.b.cast(element, accumulator(value))
-        instruction = node.op.fold
+        instruction = fold_instruction(node.op.fold, accumulator(value))
         if self.kinds[value] != "column":
             self.b.accumulate(self.totals[value], instruction, element)
             return

@@ -77,8 +77,16 @@ class Kernel:
         for buffer in function.scratch:
             slot = self.writer.slot(f"[{buffer.size} x {element_type(buffer.dtype)}]", align=64)
             self.pointers[buffer] = Value(int64, (slot,), 0, 0)
+            if self.code.places.debug:
+                self._spoil(slot, buffer)
         for i, name in enumerate(function.sizes, 1 + len(function.buffers)):
             self.sizes[name] = Value(int64, (self._word(i, "i64"),), 0, 0)
+
+    def _spoil(self, slot: str, buffer: Buffer) -> None:
+        """Let memory of code that is checked begin as NaN, or as -1."""
+        self.writer.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        size = buffer.size * buffer.dtype.itemsize
+        self.writer.line(f"call void @llvm.memset.p0.i64(ptr {slot}, i8 -1, i64 {size}, i1 false)")
 
     def _word(self, number: int, type_: str) -> str:
         at = self.writer.here(f"getelementptr i64, ptr %args, i64 {number}")

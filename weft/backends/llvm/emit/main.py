@@ -13,16 +13,18 @@ from weft.backends.llvm.emit.places import OUT_OF_MEMORY, element_type
 from weft.backends.llvm.emit.statements import Statements
 from weft.backends.llvm.emit.types import Value, constant
 from weft.backends.llvm.emit.writer import Writer, module_text
+from weft.backends.llvm.emit.zones import Zones, mark_of, zones_text
 from weft.backends.llvm.target import Target
 from weft.base.dtypes import int64
 from weft.loop.ir import Allocate, Bind, Buffer, Free, Function, Host, Launch, Leave, Program, Wave
 
 
 class Heap:
-    """Writes what makes these buffers larger, and what frees them."""
+    """Writes what makes these buffers larger, and what frees them; with zones around them, if checked."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, *, checked: bool) -> None:
         self._writer = writer
+        self._checked = checked
         self._slots: dict[Buffer, tuple[str, str]] = {}  # where its address is, and how many bytes it has
 
     def __contains__(self, buffer: Buffer) -> bool:
@@ -35,6 +37,13 @@ class Heap:
     def base(self, buffer: Buffer) -> Value:
         """Where a buffer begins at this place."""
         return Value(int64, (self._address(buffer),), 0, self._writer.depth)
+
+    def room(self, buffer: Buffer) -> Value | None:
+        """How many bytes a buffer has at this place; None of a buffer that is elsewhere."""
+        if buffer not in self._slots:
+            return None
+        held = self._writer.here(f"load i64, ptr {self._slots[buffer][1]}")
+        return Value(int64, (held,), 0, self._writer.depth)
 
     def _address(self, buffer: Buffer) -> str:
         return self._writer.here(f"load ptr, ptr {self._slots[buffer][0]}")
@@ -52,9 +61,7 @@ class Heap:
         with w.scope(is_loop=False, surely=False):
             w.begin(grow)
             larger = e.max(size, e.add(held, held))
-            w.declare("ptr @realloc(ptr, i64)")
-            old = w.here(f"load ptr, ptr {slot}")
-            new = w.here(f"call ptr @realloc(ptr {old}, i64 {larger.parts[0]})")
+            new = self._grown(code, s.buffer, held.parts[0], larger.parts[0])
             missing = Value(int64, (w.here(f"ptrtoint ptr {new} to i64"),), 0, w.depth)
             refused = e.eq(missing, 0)
             code.failures.fail(refused, OUT_OF_MEMORY, (size,))
@@ -64,6 +71,14 @@ class Heap:
             w.line(f"store i64 {larger.parts[0]}, ptr {room}")
             w.jump(end)
         w.begin(end)
+
+    def _grown(self, code: Statements, buffer: Buffer, held: str, size: str) -> str:
+        w, old = self._writer, self._address(buffer)
+        if self._checked:
+            mark = mark_of(code.places.numbers[buffer])
+            return w.here(f"call ptr @weft_grow(ptr {old}, i64 {held}, i64 {size}, i8 {mark})")
+        w.declare("ptr @realloc(ptr, i64)")
+        return w.here(f"call ptr @realloc(ptr {old}, i64 {size})")
 
     def free(self, s: Free) -> None:
         """Give the memory of a buffer back."""
@@ -85,8 +100,9 @@ class Heap:
             self._release(memory)
 
     def _release(self, memory: str) -> None:
-        self._writer.declare("void @free(ptr)")
-        self._writer.line(f"call void @free(ptr {memory})")
+        if not self._checked:
+            self._writer.declare("void @free(ptr)")
+        self._writer.line(f"call void @{'weft_drop' if self._checked else 'free'}(ptr {memory})")
 
 
 class Main:
@@ -99,7 +115,7 @@ class Main:
         self.writer = Writer()
         self._program = program
         self._modes: tuple[str, str] | None = None
-        self._heap = Heap(self.writer)
+        self._heap = Heap(self.writer, checked=debug)
         self._bound: dict[str, str] = {}  # by name of a size that the run tells, where it is kept
         self._sizes: dict[str, Value] = {}
         self._scratch: dict[Buffer, Value] = {}
@@ -116,10 +132,13 @@ class Main:
             Allocate: partial(self._heap.allocate, self.code),
             Free: self._heap.free,
             Bind: self._bind,
-            Leave: self._leave,
+            Leave: lambda s: self._leave(),
         }
         if self._recorder is not None:
             ways |= {kind: self._recorder.recorded(ways[kind]) for kind in RECORDED}
+        self._zones = Zones(self.code, program, self._heap.room, self._leave) if debug else None
+        if self._zones is not None:
+            ways |= {kind: self._zones.around(way) for kind, way in ways.items()}
 
     def text(self, symbol: str) -> str:
         """The module."""
@@ -127,7 +146,8 @@ class Main:
         # Not so the context: Python writes to it, by an address of its own, when a call back fails.
         params = "ptr %context, ptr noalias %buffers, ptr noalias %arena, ptr noalias %sizes"
         head = f"define i64 @{symbol}({params}) {self.code.machine.attributes}"
-        return module_text(head, self.writer, len(self.code.places.aliases))
+        text = module_text(head, self.writer, len(self.code.places.aliases))
+        return text if self._zones is None else f"{zones_text()}\n{text}"
 
     def _write(self) -> None:
         program = self._program
@@ -138,7 +158,7 @@ class Main:
             slot = self.writer.slot(f"[{buffer.size} x {element_type(buffer.dtype)}]", align=64)
             self._scratch[buffer] = Value(int64, (slot,), 0, 0)
         buffers = dict.fromkeys([*program.main.buffers, *program.arena, *program.heap, *program.main.scratch])
-        self.code.places.numbers = {buffer: i for i, buffer in enumerate(buffers)}
+        self.code.places.numbers = {buffer: -1 - i for i, buffer in enumerate(buffers)}  # below a kernel's
         self.code.places.aliases = program_aliases(program)
         self._modes = self._begin_flushing() if program.flushes else None
         self.code.block(program.main.body)
@@ -151,6 +171,9 @@ class Main:
         w.begin("exit")
         if self._modes:
             self._set_mode(self._modes[0])
+        if self._zones is not None:
+            for buffer in self._program.heap:
+                self._zones.look(buffer)
         failed = w.here("load i64, ptr %context")
         self._heap.end(failed, self._parameters)
         if self._recorder is not None:
@@ -212,7 +235,7 @@ class Main:
 
     # Failures, and calls back
 
-    def _leave(self, s: Leave) -> None:
+    def _leave(self) -> None:
         w = self.writer
         failed = w.here(f"icmp ne i64 {w.here('load i64, ptr %context')}, 0")
         end = w.label("end")
