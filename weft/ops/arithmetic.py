@@ -218,10 +218,13 @@ fmod = elementwise(
 # Order: the gradient at a tie goes half to each side
 
 
-def _share(larger: Tensor, smaller: Tensor) -> Tensor:
-    """1 where the first is larger, 1/2 at a tie, else 0."""
-    strict, loose = larger > smaller, larger >= smaller
-    return (weight(strict, larger) + weight(loose, larger)) / 2
+def _share(larger: Tensor, smaller: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether the first is as large, and its part of the gradient: 1/2 at a tie."""
+    return larger >= smaller, 1 - weight(larger == smaller, larger) * 0.5
+
+
+def _share_of_less(smaller: Tensor, larger: Tensor) -> tuple[Tensor, Tensor]:
+    return smaller <= larger, 1 - weight(smaller == larger, smaller) * 0.5
 
 
 maximum = elementwise(
@@ -232,6 +235,7 @@ maximum = elementwise(
     ),
     eval=np.maximum,
     partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
+    gated=True,
     accepts="biuf",
     samples=joined(reals(2), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.or_(x, y) if kind(e.dtype(x)) == "b" else e.max(x, y),
@@ -244,7 +248,8 @@ minimum = elementwise(
         "[1.0, 5.0], [3.0, 3.0] -> [1., 3.]",
     ),
     eval=np.minimum,
-    partials=(lambda x, y: _share(y, x), lambda x, y: _share(x, y)),
+    partials=(lambda x, y: _share_of_less(x, y), lambda x, y: _share_of_less(y, x)),
+    gated=True,
     accepts="biuf",
     samples=joined(reals(2), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.and_(x, y) if kind(e.dtype(x)) == "b" else e.min(x, y),
@@ -254,10 +259,11 @@ clip_between = elementwise(
     "clip",
     eval=lambda x, y, z: np.minimum(np.maximum(x, y), z),
     partials=(
-        lambda x, y, z: weight((x >= y) & (x <= z), x),
-        lambda x, y, z: weight((x < y) & (y < z), x),
-        lambda x, y, z: weight((x > z) | (y >= z), x),
+        lambda x, y, z: ((x >= y) & (x <= z), None),
+        lambda x, y, z: ((x < y) & (y < z), None),
+        lambda x, y, z: ((x > z) | (y >= z), None),
     ),
+    gated=True,
     accepts="iuf",
     samples=joined(reals(3), integers(3)),
     scalar=lambda e, x, y, z: e.min(e.max(x, y), z),

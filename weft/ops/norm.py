@@ -199,6 +199,7 @@ def _normalized_axes(op: str, x: Tensor, normalized_shape: ShapeLike, *parameter
     ),
     whole=("x",),
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[1.0, 3.0]]), 2) -> tensor([[-1.0000,  1.0000]])")
 def layer_norm(
@@ -220,6 +221,7 @@ def layer_norm(
     sampled=lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[1.0, 7.0]]), 2) -> tensor([[0.2000, 1.4000]])")
 def rms_norm(
@@ -245,6 +247,7 @@ def _machine_eps(dtype: DType) -> float:
     sampled=lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[1.0, 3.0, 10.0, 30.0]]), 2) -> tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])")
 def group_norm(
@@ -278,6 +281,7 @@ def group_norm(
         Sample((np.zeros((2, 3)),), smooth=False),
     ],
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[3.0, 4.0]])) -> tensor([[0.6000, 0.8000]])")
 def normalize(x: Tensor, p: float = 2.0, axis: Axes = 1, eps: float = 1e-12) -> Tensor:
@@ -292,6 +296,7 @@ def normalize(x: Tensor, p: float = 2.0, axis: Axes = 1, eps: float = 1e-12) -> 
         call((2, 5, 3), size=3, alpha=0.5), call((2, 4, 3, 2), size=2, alpha=0.1, beta=0.5, k=2.0)
     ),
     precision="high",
+    single=True,
 )
 def local_response_norm(
     x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0

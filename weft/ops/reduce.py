@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.base.dtypes import (
     DEFAULT_INT,
+    DType,
     DTypeLike,
     as_dtype,
     bfloat16,
@@ -32,7 +33,7 @@ from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Op, Sample, Tensor, no_gradient, type_of
 from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
-from weft.ops.select import cast, weight
+from weft.ops.select import cast, in_dtype, select
 from weft.ops.size import filled
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.ops.view.slices import Ints, flip_axes, pad_axes, slice_axis
@@ -243,11 +244,17 @@ def need_elements(name: str, x: TensorType, axes: Ints) -> None:
 
 
 def _extreme_vjp(g: Tensor, x: Tensor, out: Tensor, axes: Ints, keepdims: bool) -> Tensor:
-    """Elements that are equal to the extreme share its gradient."""
+    """Elements that are equal to the extreme share its gradient; of a NaN none is, and all get NaN."""
     if not keepdims:
         g, out = (restore(t, type_of(x), axes) for t in (g, out))
-    hit = weight(equal(x, out), g)
-    return g * (hit / reduce_sum(hit, axes=axes, keepdims=True))
+    hit = equal(x, out)
+    count = in_dtype(reduce_sum(cast(hit, dtype=_counting(g)), axes=axes, keepdims=True), g.dtype)
+    return select(hit, g / count, (count - count) / count)  # not g * 0, which is NaN for an infinite g
+
+
+def _counting(g: Tensor) -> DType:
+    """The dtype that ties are counted in: half precision has no number for many of them."""
+    return float32 if g.dtype in (float16, bfloat16) else g.dtype
 
 
 reduce_max = _extreme("max", np.maximum)

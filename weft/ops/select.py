@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import (
+    FLOATS,
     DType,
     bfloat16,
     bool_,
@@ -109,6 +110,42 @@ def in_single(x: Tensor) -> Tensor:
     """Half precision as float32, in which it is summed; anything else as it is."""
     is_half = x.dtype.itemsize == 2 and x.dtype in (float16, bfloat16)
     return cast(x, dtype=float32) if is_half else x
+
+
+def run_in_single(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of ops on half precision as float32, and give what it gives in their dtype.
+
+    Next to a float of another dtype, which the result then has, nothing is changed.
+    """
+    given = [*args, *kwargs.values()]
+    dtypes = {x.dtype for x in given if _is_float(x)}
+    if len(dtypes) != 1:
+        return function(*args, **kwargs)
+    (half,) = dtypes
+    wide = [in_single(x) if _is_float(x) else x for x in given]
+    out = function(*wide[: len(args)], **dict(zip(kwargs, wide[len(args) :], strict=True)))
+    outs = [in_dtype(o, half) if o.dtype == float32 else o for o in (out if type(out) is tuple else [out])]
+    return tuple(outs) if type(out) is tuple else outs[0]
+
+
+def _is_float(x: object) -> bool:
+    return isinstance(x, TensorLike | np.ndarray) and kind(x.dtype) == "f"
+
+
+_MASKED = 512  # elements from which bits are multiplied: NumPy's own choice waits for each branch
+_BITS = {dtype: np.dtype(f"i{dtype.itemsize}") for dtype in FLOATS}
+
+
+def keep_where(condition: Any, x: Any) -> Any:
+    """x where a condition holds, else 0, on arrays or tensors."""
+    if type(x) is not np.ndarray:
+        return select(condition, x, np.zeros((), x.dtype))
+    if x.size < _MASKED or condition.shape != x.shape:
+        return np.where(condition, x, np.zeros((), x.dtype))
+    bits = _BITS[x.dtype]
+    kept = condition.astype(bits)  # 1 or 0, times the bits of a number, which may be any
+    np.multiply(kept, (x if x.flags.c_contiguous else np.ascontiguousarray(x)).view(bits), out=kept)
+    return kept.view(x.dtype)
 
 
 def cast_gradient(g: Tensor, dtype: DType) -> Tensor | None:

@@ -169,7 +169,8 @@ def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Ten
         *_samples(q=0.3),
         Sample((real_array((3, 4)),), {"q": (0.0, 0.25, 1.0), "axis": 1}),
         Sample((np.array([1.0, np.nan, 2.0]),), {"q": 0.5}, smooth=False),
-    ]
+    ],
+    single=True,
 )
 @example("(weft.tensor([0.0, 1.0, 2.0, 3.0]), 0.5) -> tensor(1.5000)")
 def quantile(x: Tensor, /, q: Any, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
@@ -238,7 +239,7 @@ def nansum(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor
     return reduce_sum(known, axes=normalize_axes("nansum", axis, x.ndim), keepdims=bool(keepdims))
 
 
-@composite(samples=_nan_samples, precision="high")
+@composite(samples=_nan_samples, precision="high", single=True)
 @example('(weft.tensor([1.0, float("nan"), 2.0])) -> tensor(1.5000)')
 def nanmean(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The mean over axes of the elements that are not NaN."""

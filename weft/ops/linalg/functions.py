@@ -196,7 +196,7 @@ def _power_samples() -> list[Sample]:
     ]
 
 
-@composite(samples=_power_samples)
+@composite(samples=_power_samples, single=True)
 def matrix_power(x: Tensor, /, n: int) -> Tensor:
     """The product of n copies of a square matrix, or of its inverse if n is negative.
 

@@ -92,7 +92,7 @@ def _multi_dot_samples() -> list[Sample]:
     return [Sample(chain), Sample((real_array((2,)), *chain, real_array((4,), seed=3))), Sample(chain[:1])]
 
 
-@composite(samples=_multi_dot_samples, sampled=lambda *arrays: multi_dot(arrays))  # type: ignore[has-type]
+@composite(samples=_multi_dot_samples, sampled=lambda *arrays: multi_dot(arrays), single=True)  # type: ignore[has-type]
 @example("weft.linalg.multi_dot([weft.ones((2, 3)), weft.ones((3, 4)), weft.ones(4)]) -> tensor([12., 12.])")
 def multi_dot(arrays: Sequence[Any], /) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications.
