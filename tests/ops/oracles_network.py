@@ -163,7 +163,7 @@ ORACLES.update(
         beta * x > threshold, x, np.logaddexp(beta * x, 0) / beta
     ),
     normal_cdf=scipy.special.ndtr,
-    threshold=lambda x, threshold, value: np.where(x > threshold, x, value),
+    threshold=lambda x, threshold, value: np.where(x <= threshold, value, x),
     selu=lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
     celu=lambda x: np.where(x > 0, x, np.expm1(x)),
     gelu=lambda x, approximate="none": (

@@ -209,8 +209,10 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "std": lambda x, axis, keepdims=False, correction=0: np.std(
         x, axis=axis, keepdims=keepdims, ddof=correction
     ),
-    "quantile": lambda x, q, axis=None, keepdims=False: np.quantile(x, q, axis=axis, keepdims=keepdims),
-    "median": lambda x, axis, keepdims=False: np.median(x, axis=axis, keepdims=keepdims),
+    "quantile": lambda x, q, axis=None, keepdims=False, interpolation="linear": np.quantile(
+        x, q, axis=axis, keepdims=keepdims, method=interpolation
+    ),
+    "median": lambda x, axis=None, keepdims=False: np.median(x, axis=axis, keepdims=keepdims),
     "nansum": lambda x, axis=None: np.nansum(x, axis=axis),
     "nanmean": lambda x, axis=None: np.nanmean(x, axis=axis),
     # scans
@@ -219,7 +221,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "cummax_index": _running_place,
     "cummax": lambda x, axis: _running_extreme(x, axis, largest=True),
     "cummin": lambda x, axis: _running_extreme(x, axis, largest=False),
-    "diff": lambda x, axis, n=1: np.diff(x, axis=axis, n=n),
+    "diff": lambda x, axis=-1, n=1: np.diff(x, axis=axis, n=n),
     # rows
     "rows": lambda x, count: tuple(x),
     # order

@@ -96,7 +96,7 @@ OTHERS: dict[str, str] = {
     "weft.ops.sort": "argsort isin searchsorted sort topk",
     "weft.ops.statistics": "logsumexp mean median nanmean nansum quantile std var",
     "weft.ops.view.axes": (
-        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to expand expand_dims flatten "
+        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand expand_dims flatten "
         "matrix_transpose moveaxis permute_dims reshape squeeze swapaxes transpose unflatten unsqueeze"
     ),
     "weft.ops.view.joining": "chunk flip repeat roll split tile unbind unstack",

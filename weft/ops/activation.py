@@ -212,11 +212,18 @@ def prelu(x: Tensor, weight: Tensor, /) -> Tensor:
     return leaky(x, reshape(weight, shape=()))
 
 
-@composite(samples=call((3, 4), threshold=0.5, value=-3.0))
+@composite(
+    samples=joined(
+        call((3, 4), threshold=0.5, value=-3.0),
+        lambda: [
+            Sample((np.array([np.nan, np.inf, -np.inf]),), {"threshold": 0.0, "value": 1.0}, smooth=False)
+        ],
+    )
+)
 @example("(weft.tensor([0.5, 1.5]), 1.0, -1.0) -> tensor([-1.0000,  1.5000])")
 def threshold(x: Tensor, /, threshold: float, value: float) -> Tensor:
     """x where it is above a threshold, else a value."""
-    return select(x > threshold, x, np.asarray(value, x.dtype))
+    return select(x <= threshold, np.asarray(value, x.dtype), x)  # which keeps NaN
 
 
 @published("(weft.tensor([-2.0, 0.5, 2.0])) -> tensor([-1.0000,  0.5000,  1.0000])")

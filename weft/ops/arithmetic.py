@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, kind
+from weft.base.dtypes import DType, integer_range, kind
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
@@ -353,6 +353,17 @@ def _range_of(dtype: DType) -> tuple[Any, Any]:
     return np.asarray(-np.inf, dtype), np.asarray(np.inf, dtype)
 
 
+def _within(bound: Tensor, dtype: DType) -> Tensor:
+    """Integers moved to the nearest that another integer dtype has."""
+    if kind(bound.dtype) not in "iu" or kind(dtype) not in "iu":
+        return bound
+    (low, high), (least, most) = integer_range(dtype), integer_range(bound.dtype)
+    if least >= low and most <= high:
+        return bound
+    ends = builtins.max(low, least), builtins.min(high, most)
+    return clip_between(bound, *[np.asarray(end, bound.dtype) for end in ends])
+
+
 def _bound(x: Tensor, bound: Any) -> Operand:
     """An end of the range in the dtype of x."""
     if not hasattr(bound, "dtype") and not isinstance(bound, int | float):
@@ -360,7 +371,7 @@ def _bound(x: Tensor, bound: Any) -> Operand:
     if hasattr(bound, "dtype"):
         if kind(bound.dtype) != kind(x.dtype) and kind(bound.dtype) in "fc":
             raise DtypeError("clip", f"bounds must be of the kind of {x.dtype.name}, got {bound.dtype.name}")
-        return bound if bound.dtype == x.dtype else cast(bound, dtype=x.dtype)
+        return bound if bound.dtype == x.dtype else cast(_within(bound, x.dtype), dtype=x.dtype)
     if isinstance(bound, float) and kind(x.dtype) in "iu":
         raise DtypeError("clip", f"bounds must be integers for {x.dtype.name}, got {bound}")
     if kind(x.dtype) in "iu":

@@ -147,8 +147,8 @@ class Op:
         accepts: kinds of dtype an elementwise op takes ("biufc"); integers outside it become floats.
         result: how an elementwise op's output dtype follows: "same", "bool", "real" or "complex".
         samples: calls for the generated tests.
-        gated: whether each partial that is a function gives a truth value, and a factor or None: where it does
-            not hold the gradient is 0, whatever comes in, as a factor of 0 would not have it.
+        gated: whether partials that are functions give a truth value, and a factor or None: where it does not
+            hold the gradient is 0, whatever comes in; a factor of 0 would make NaN of an infinite one.
         outputs: number of outputs; 0 for an op that gives as many as its type rule says, in a tuple.
         effect: whether it does something besides giving its outputs, such as print; it is then never
             left out, merged with another, or moved across one like it.

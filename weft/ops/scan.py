@@ -229,7 +229,7 @@ def cummin(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
 # Differences
 
 
-@composite(samples=joined(call((3, 5), axis=-1), call((3, 5), axis=0, n=2), call((3, 1), axis=1, n=3)))
+@composite(samples=joined(call((3, 5), axis=-1), call((3, 5), axis=0, n=2), call((3, 1), axis=1, n=3), call((3, 2), n=0)))
 @example("(weft.tensor([1, 4, 9, 16])) -> tensor([3, 5, 7])")
 def diff(
     x: Tensor, /, n: int = 1, axis: int = -1, *, prepend: Tensor | None = None, append: Tensor | None = None
@@ -239,6 +239,8 @@ def diff(
     (n,) = as_ints("diff", "n", n)
     if n < 0:
         raise ArgumentError("diff", f"n must not be negative, got {n}")
+    if n == 0:
+        return reshape(x, shape=x.shape)  # a tensor of its own, without what is put before and after
     parts = [p for p in (prepend, x, append) if p is not None]
     if len(parts) > 1:
         x = join(*same_dtype("diff", *parts), axis=index)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.base.dtypes import bfloat16, bool_, default_float, float32, int64, kind
+from weft.base.dtypes import DType, bfloat16, bool_, float32, float64, int64, kind
 from weft.base.public import public
 from weft.base.shapes import as_ints, broadcast_shapes, normalize_axis, size_of
 from weft.errors import DomainError, DtypeError, ShapeError
@@ -224,7 +224,7 @@ def unique(
 
 @public
 def bincount(x: Tensor, /, weights: Tensor | None = None, *, minlength: int = 0) -> Tensor:
-    """How often each number from 0 on stands in a vector, or the sum of its weights.
+    """How often each number from 0 on stands in a vector, or the sum of its weights; integer ones in float64.
 
     >>> import weft
     >>> weft.bincount(weft.tensor([1, 3, 1]))
@@ -247,14 +247,19 @@ def bincount(x: Tensor, /, weights: Tensor | None = None, *, minlength: int = 0)
         raise ShapeError(
             "bincount", f"each number needs a weight, got {type_of(index)} and {type_of(weights)}"
         )
-    dtype = weights.dtype if kind(weights.dtype) in "fc" else default_float()
+    dtype = _weights_dtype(weights)
     weights = weights if weights.dtype == dtype else weights.astype(dtype)
     return scatter_add_nd(np.zeros(size, dtype), weights, index)
+
+
+def _weights_dtype(weights: Tensor) -> DType:
+    """The dtype that weights are added up in: integers in float64, as NumPy has it."""
+    return weights.dtype if kind(weights.dtype) in "fc" else float64
 
 
 def _bincount_captured(index: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     """As ``bincount``, in a capture: the largest number is guarded, since the size follows from it."""
     size = max(minlength, int(amax(index)) + 1 if size_of(index.shape) else 0)
-    dtype = int64 if weights is None else weights.dtype if kind(weights.dtype) in "fc" else default_float()
+    dtype = int64 if weights is None else _weights_dtype(weights)
     amounts = ones_of(index.shape, dtype) if weights is None else weights.astype(dtype)
     return scatter_add_nd(np.zeros(size, dtype), amounts, index)

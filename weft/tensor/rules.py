@@ -101,13 +101,13 @@ def multiply_unless_zero(g: Tensor, partial: Any) -> Tensor:
     return g * select(lost, np.zeros((), partial.dtype), partial)
 
 
-def multiply_gated(g: Tensor, gate: tuple[Tensor, Tensor | None]) -> Tensor:
+def multiply_gated(g: Tensor, gate: tuple[Any, Any]) -> Any:
     """g times the factor of a gate where it is open, else 0, even if g is infinite there."""
     is_open, factor = gate
-    return keep_where(is_open, g if factor is None else g * factor)  # type: ignore[no-any-return]
+    return keep_where(is_open, g if factor is None else g * factor)
 
 
-def _multiply_gated_unless_zero(g: Tensor, gate: tuple[Tensor, Tensor | None]) -> Tensor:
+def _multiply_gated_unless_zero(g: Tensor, gate: tuple[Any, Any]) -> Any:
     is_open, factor = gate
     return multiply_gated(g if factor is None else multiply_unless_zero(g, factor), (is_open, None))
 
@@ -125,7 +125,7 @@ def _vjp_of_partial(
     if op.singular or op.gated or conjugate or careful:
         multiply = _multiplier(op, careful)
 
-        def product(g: Tensor, saved: Saved) -> Tensor:
+        def product(g: Tensor, saved: Saved) -> Any:
             args = [saved[i] for i in positions]
             p = partial(*args)
             if conjugate and not isinstance(p, int | float):

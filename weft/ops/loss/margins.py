@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.base.dtypes import int64
 from weft.base.public import public
-from weft.base.shapes import normalize_axis
+from weft.base.shapes import broadcast_shapes, normalize_axis
 from weft.errors import DomainError, ShapeError
 from weft.ops.activation import logsigmoid, relu, soft_rectify
 from weft.ops.arithmetic import maximum, minimum
@@ -20,12 +20,12 @@ from weft.ops.loss.elements import paired, reduced
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import call, joined, real_array
+from weft.ops.samples import call, joined, large_half, real_array
 from weft.ops.scan import cumulative_sum
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import filled
 from weft.ops.vector_norm import vector_norm
-from weft.ops.view.primitives import reshape
+from weft.ops.view.primitives import broadcast_to, reshape
 
 # Distances
 
@@ -39,6 +39,10 @@ def _vectors(seed: int = 0) -> tuple[Array, Array]:
         Sample(_vectors()),
         Sample((real_array((3, 4)), real_array((4,), seed=1)), {"axis": -1}),
         Sample((np.zeros((2, 3)), real_array((2, 3))), smooth=False),
+        Sample((real_array((3, 4)), real_array((3, 1), seed=1))),
+        Sample((real_array((1, 4)), real_array((3, 4), seed=1)), {"axis": 0}),
+        Sample((real_array((4,)), real_array((3, 4), seed=1)), {"axis": 0}),
+        Sample((large_half(4000, "float16"), large_half(4000, "float16") + 1), {"axis": 0}, smooth=False),
     ],
     precision="high",
     single=True,
@@ -47,10 +51,14 @@ def _vectors(seed: int = 0) -> tuple[Array, Array]:
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along an axis; lengths below ``eps`` count as ``eps``."""
     x1, x2 = same_dtype("cosine_similarity", x1, x2)
-    where = normalize_axis("cosine_similarity", axis, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
+    rank = max(x1.ndim, x2.ndim)
+    where = normalize_axis("cosine_similarity", axis, rank) - rank
+    if min(x1.ndim, x2.ndim) < -where or x1.shape[where] != x2.shape[where]:
+        shape = broadcast_shapes("cosine_similarity", [x1.shape, x2.shape], (type_of(x1), type_of(x2)))
+        x1, x2 = broadcast_to(x1, shape=shape), broadcast_to(x2, shape=shape)
     product = (x1 * x2).sum(axis=where)
     lengths = [maximum(vector_norm(x, axis=where), np.asarray(eps, x.dtype)) for x in (x1, x2)]
-    return product / (lengths[0] * lengths[1])
+    return product / lengths[0] / lengths[1]  # their product may overflow where neither does
 
 
 @composite(

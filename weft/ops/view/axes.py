@@ -11,12 +11,12 @@ from weft.base.shapes import (
     ShapeLike,
     any_below,
     as_ints,
-    broadcast_shapes,
     normalize_axes,
     normalize_axis,
     normalize_shape,
     size_of,
 )
+from weft.base.shapes import broadcast_shapes as common_shape
 from weft.base.size_bounds import surely_less
 from weft.errors import AxisError, ShapeError
 from weft.ops.batching import moved_order
@@ -165,15 +165,27 @@ def broadcast_to(x: Tensor, /, shape: ShapeLike) -> Tensor:
 
 
 @public
-def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
+def broadcast_shapes(*shapes: ShapeLike) -> tuple[int, ...]:
+    """The shape that arrays of several shapes have when they are broadcast together.
+
+    >>> import weft
+    >>> weft.broadcast_shapes((3, 1), 4, (2, 1, 1))
+    (2, 3, 4)
+    """
+    given = [normalize_shape("broadcast_shapes", shape) for shape in shapes]
+    return common_shape("broadcast_shapes", given)
+
+
+@public
+def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
     """All arrays broadcast to their common shape.
 
     >>> import weft
     >>> [a.shape for a in weft.broadcast_arrays(weft.ones((3, 1)), weft.ones(4))]
     [(3, 4), (3, 4)]
     """
-    shape = broadcast_shapes("broadcast_arrays", [a.shape for a in arrays], [type_of(a) for a in arrays])
-    return tuple(a if a.shape == shape else viewed(broadcast_op, a, shape=shape) for a in arrays)
+    shape = common_shape("broadcast_arrays", [a.shape for a in arrays], [type_of(a) for a in arrays])
+    return [a if a.shape == shape else viewed(broadcast_op, a, shape=shape) for a in arrays]
 
 
 @published("(weft.ones((3, 1)), -1, 4).shape -> (3, 4)")
