@@ -116,8 +116,8 @@ from weft.ops.statistics import (
 )
 from weft.ops.view.axes import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
-    broadcast_arrays as broadcast_arrays, broadcast_to as broadcast_to, expand as expand,
-    expand_dims as expand_dims, flatten as flatten, matrix_transpose as matrix_transpose,
+    broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
+    expand as expand, expand_dims as expand_dims, flatten as flatten, matrix_transpose as matrix_transpose,
     moveaxis as moveaxis, permute_dims as permute_dims, reshape as reshape, squeeze as squeeze,
     swapaxes as swapaxes, transpose as transpose, unflatten as unflatten, unsqueeze as unsqueeze,
 )
@@ -236,9 +236,9 @@ __all__ = [
     'avg_pool3d', 'batch_norm', 'bernoulli', 'bfloat16', 'bilinear', 'binary_cross_entropy',
     'binary_cross_entropy_with_logits', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift',
     'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bmm', 'bool', 'broadcast_arrays',
-    'broadcast_to', 'can_cast', 'cat', 'cdist', 'ceil', 'celu', 'channel_shuffle', 'check_passes',
-    'checkpoint', 'checkpoint_sequential', 'chunk', 'clamp', 'clip', 'compile', 'complex', 'complex128',
-    'complex64', 'concat', 'cond', 'conj', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d',
+    'broadcast_shapes', 'broadcast_to', 'can_cast', 'cat', 'cdist', 'ceil', 'celu', 'channel_shuffle',
+    'check_passes', 'checkpoint', 'checkpoint_sequential', 'chunk', 'clamp', 'clip', 'compile', 'complex',
+    'complex128', 'complex64', 'concat', 'cond', 'conj', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d',
     'conv_transpose2d', 'conv_transpose3d', 'copysign', 'cos', 'cosh', 'cosine_embedding_loss',
     'cosine_similarity', 'count_nonzero', 'crop', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum',
     'cumulative_prod', 'cumulative_sum', 'custom_op', 'data', 'datasets', 'detect_anomaly', 'device', 'diag',

@@ -96,8 +96,9 @@ OTHERS: dict[str, str] = {
     "weft.ops.sort": "argsort isin searchsorted sort topk",
     "weft.ops.statistics": "logsumexp mean median nanmean nansum quantile std var",
     "weft.ops.view.axes": (
-        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand expand_dims flatten "
-        "matrix_transpose moveaxis permute_dims reshape squeeze swapaxes transpose unflatten unsqueeze"
+        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand expand_dims "
+        "flatten matrix_transpose moveaxis permute_dims reshape squeeze swapaxes transpose unflatten "
+        "unsqueeze"
     ),
     "weft.ops.view.joining": "chunk flip repeat roll split tile unbind unstack",
     "weft.ops.view.padding": "crop diag diag_embed diagonal tril triu",

@@ -19,6 +19,7 @@ from weft.base.dtypes import (
     bool_,
     float16,
     float32,
+    float64,
     int64,
     kind,
     uint64,
@@ -189,10 +190,20 @@ def _prod_samples() -> list[Sample]:
     ]
 
 
+_multiply = _reduction(np.multiply)
+
+
+def _prod(x: Array, *, axes: Ints, keepdims: bool) -> Any:
+    """Products of float32 in float64: NumPy adds in pairs, but multiplies one after the other."""
+    if x.dtype == float32:
+        return _multiply(x.astype(float64), axes=axes, keepdims=keepdims).astype(float32)
+    return _multiply(x, axes=axes, keepdims=keepdims)
+
+
 reduce_prod: Op = primitive(
     "prod",
     type_rule=reduction_type("prod", "mul"),
-    eval=_reduction(np.multiply),
+    eval=_prod,
     vjp=(_prod_vjp,),
     samples=_prod_samples,
     total=True,

@@ -28,6 +28,7 @@ from weft.ops.families import linear
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, TensorLike, Typed, WeakNumber, no_gradient
 from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.scalar import to_integers
 from weft.ops.size import filled
 
 
@@ -95,10 +96,10 @@ cast: Op = linear(
 
 
 def cast_array(x: Array, dtype: DType) -> Array:
-    """An array in another dtype; the imaginary part of a complex one is dropped."""
+    """An array in another dtype; the imaginary part of a complex one is dropped, integers saturate."""
     if kind(x.dtype) == "c" and kind(dtype) != "c":
         x = x != 0 if dtype == bool_ else x.real
-    return x.astype(dtype)
+    return to_integers(x, dtype) if kind(dtype) in "iu" and kind(x.dtype) == "f" else x.astype(dtype)
 
 
 def in_dtype(x: Tensor, dtype: DType) -> Tensor:

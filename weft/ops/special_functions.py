@@ -17,7 +17,7 @@ from weft.ops.complex import absolute
 from weft.ops.op import Sample, Tensor, composite
 from weft.ops.public import example
 from weft.ops.quantile import normal_quantile
-from weft.ops.rounding import round
+from weft.ops.rounding import floor, round
 from weft.ops.samples import real_array, reals
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.statistics import as_floating
@@ -127,5 +127,7 @@ def sinc(x: Tensor, /) -> Tensor:
     near = absolute(angle) < 0.01
     small, large = select(near, angle, 0.0), select(near, 1.0, angle)
     square = small * small
-    turn = sin((x - 2.0 * round(x * 0.5)) * pi)  # of less than half a turn: whole x give exactly 0
-    return select(near, 1.0 - square * (1.0 - square / 20.0) / 6.0, turn / large)
+    half_turns = round(x)
+    sign = 1.0 - 2.0 * (half_turns - 2.0 * floor(half_turns * 0.5))
+    sine = sin((x - half_turns) * pi) * sign  # exactly 0 where x is whole
+    return select(near, 1.0 - square * (1.0 - square / 20.0) / 6.0, sine / large)
