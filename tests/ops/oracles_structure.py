@@ -45,8 +45,10 @@ def _crop(x: Any, size: Any, offset: Any = None) -> Any:
     return x
 
 
-def _diag_embed(x: Any, offset: int) -> Any:
-    return np.apply_along_axis(np.diag, -1, x, offset) if x.size else np.zeros((abs(offset), abs(offset)))
+def _diag_embed(x: Any, offset: int, axis1: int = -2, axis2: int = -1) -> Any:
+    if x.size == 0:
+        return np.zeros((abs(offset), abs(offset)))
+    return np.moveaxis(np.apply_along_axis(np.diag, -1, x, offset), (-2, -1), (axis1, axis2))
 
 
 def _scatter(x: Any, v: Any, *indices: Any) -> Any:

@@ -17,9 +17,30 @@ from weft.ops.samples import booleans, integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
 from weft.ops.select import cast, select, weight
 
+# Further arguments of public functions
+
+
+def _add_times(x1: Operand, x2: Operand, /, *, alpha: float = 1) -> Tensor:
+    return add(x1, x2 if alpha == 1 else mul(x2, alpha))
+
+
+def _subtract_times(x1: Operand, x2: Operand, /, *, alpha: float = 1) -> Tensor:
+    return sub(x1, x2 if alpha == 1 else mul(x2, alpha))
+
+
+def _divide_rounding(x1: Operand, x2: Operand, /, *, rounding_mode: str | None = None) -> Tensor:
+    from weft.ops.rounded import divide_rounded  # which builds on this module
+
+    return div(x1, x2) if rounding_mode is None else divide_rounded(x1, x2, rounding_mode)
+
+
 add = elementwise(
     "add",
-    public=Public("x1 + x2; of bools, or.", "[1.0, 2.0], [10.0, 20.0] -> [11., 22.]"),
+    public=Public(
+        "x1 + x2, or x1 + alpha * x2; of bools, or.",
+        "[1.0, 2.0], [10.0, 20.0] -> [11., 22.]",
+        options=_add_times,
+    ),
     eval=np.add,
     partials=(1, 1),
     accepts="biufc",  # of bools: or
@@ -29,7 +50,12 @@ add = elementwise(
 )
 sub = elementwise(
     "sub",
-    public=Public("x1 - x2.", "[1.0, 2.0], [10.0, 20.0] -> [ -9., -18.]", names=("subtract", "sub")),
+    public=Public(
+        "x1 - x2, or x1 - alpha * x2.",
+        "[1.0, 2.0], [10.0, 20.0] -> [ -9., -18.]",
+        names=("subtract", "sub"),
+        options=_subtract_times,
+    ),
     eval=np.subtract,
     partials=(1, -1),
     samples=joined(reals(2, complex=True), integers(2)),
@@ -50,9 +76,10 @@ mul = elementwise(
 div = elementwise(
     "div",
     public=Public(
-        "x1 / x2; integers are divided as floats.",
+        'x1 / x2; integers are divided as floats. With rounding_mode="trunc" or "floor" they stay integers.',
         "[1, 2], [4, 4] -> [0.2500, 0.5000]",
         names=("divide", "div", "true_divide"),
+        options=_divide_rounding,
     ),
     eval=np.divide,
     partials=(lambda y: 1 / y, lambda y, out: -out / y),
@@ -137,6 +164,7 @@ pow: Op = elementwise(
     public=Public(
         "x1 to the power of x2; an integer to a negative one is rounded towards 0.",
         "[2.0, 3.0], [3.0, 2.0] -> [8., 9.]",
+        names=("pow", "power"),
     ),
     eval=_power,
     partials=(_power_by_base, _power_by_exponent),
@@ -344,6 +372,18 @@ def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -
     low, high = _range_of(x.dtype)
     low = low if min is None else _bound(x, min)
     return clip_between(x, low, high if max is None else _bound(x, max))
+
+
+@published("(weft.tensor([-2.0, 3.0]), 0.0) -> tensor([0., 3.])")
+def clamp_min(x: Tensor, min: Operand, /) -> Tensor:
+    """Each element, or ``min`` where it is below that."""
+    return clip(x, min=min)
+
+
+@published("(weft.tensor([-2.0, 3.0]), 0.0) -> tensor([-2.,  0.])")
+def clamp_max(x: Tensor, max: Operand, /) -> Tensor:
+    """Each element, or ``max`` where it is above that."""
+    return clip(x, max=max)
 
 
 def _range_of(dtype: DType) -> tuple[Any, Any]:

@@ -125,8 +125,10 @@ def run_in_single(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     (half,) = dtypes
     wide = [in_single(x) if _is_float(x) else x for x in given]
     out = function(*wide[: len(args)], **dict(zip(kwargs, wide[len(args) :], strict=True)))
-    outs = [in_dtype(o, half) if o.dtype == float32 else o for o in (out if type(out) is tuple else [out])]
-    return tuple(outs) if type(out) is tuple else outs[0]
+    if not isinstance(out, tuple):
+        return in_dtype(out, half) if out.dtype == float32 else out
+    outs = [in_dtype(o, half) if o.dtype == float32 else o for o in out]
+    return type(out)(*outs) if hasattr(out, "_fields") else tuple(outs)
 
 
 def _is_float(x: object) -> bool:

@@ -27,6 +27,7 @@ from weft.ops.samples import complex_array, large_half, real_array
 from weft.ops.select import cast, in_dtype, in_single, select, weight
 from weft.ops.size import size_value
 from weft.ops.sort import sort_axis
+from weft.ops.stop import stop_gradient
 from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import Ints
 
@@ -174,9 +175,25 @@ log_sum_exp: Op = primitive(
 def logsumexp(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials over axes, without overflow."""
     x = as_floating(x)
-    if kind(x.dtype) != "f":
-        raise DtypeError("logsumexp", f"dtype must be floating, got {x.dtype.name}")
-    return log_sum_exp(x, axes=normalize_axes("logsumexp", axis, x.ndim), keepdims=bool(keepdims))
+    axes = normalize_axes("logsumexp", axis, x.ndim)
+    if kind(x.dtype) == "c":
+        return _complex_logsumexp(x, axis=axes, keepdims=bool(keepdims))
+    return log_sum_exp(x, axes=axes, keepdims=bool(keepdims))
+
+
+@composite(
+    "logsumexp_complex",
+    samples=lambda: [
+        Sample((complex_array((3, 4)),), {"axis": (1,), "keepdims": False}),
+        Sample((complex_array((2, 3)) * 500,), {"axis": (0, 1), "keepdims": True}),
+    ],
+)
+def _complex_logsumexp(x: Tensor, axis: Ints, keepdims: bool) -> Tensor:
+    """The same of complex numbers; the largest real part is taken out, which has no gradient of its own."""
+    top = stop_gradient(reduce_max(real(x), axes=axis, keepdims=True))
+    top = select(isfinite(top), top, np.zeros((), top.dtype))
+    out = log(reduce_sum(exp(x - top), axes=axis, keepdims=True)) + top
+    return out if keepdims else reshape(out, shape=reduce_shape(x.shape, axis, False))
 
 
 # Quantiles

@@ -266,7 +266,11 @@ def _over_square(x: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
 
 atan2 = elementwise(
     "atan2",
-    public=Public("The angle of the point (x2, x1), in -pi..pi.", "[1.0], [-1.0] -> [2.3562]"),
+    public=Public(
+        "The angle of the point (x2, x1), in -pi..pi.",
+        "[1.0], [-1.0] -> [2.3562]",
+        names=("atan2", "arctan2"),
+    ),
     eval=np.arctan2,
     partials=(lambda x, y: _over_square(y, x, y), lambda x, y: -_over_square(x, x, y)),
     accepts="f",

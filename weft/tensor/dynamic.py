@@ -219,6 +219,32 @@ def unique(
     return (values, *more) if more else values
 
 
+@public
+def unique_consecutive(
+    x: Tensor, /, *, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
+) -> Any:
+    """The first of each run of equal elements, or of equal slices along an axis; with more if asked for.
+
+    >>> import weft
+    >>> weft.unique_consecutive(weft.tensor([1, 1, 2, 2, 3, 1, 1]), return_counts=True)
+    (tensor([1, 2, 3, 1]), tensor([2, 2, 1, 2]))
+    """
+    where = 0 if axis is None else normalize_axis("unique_consecutive", axis, x.ndim)
+    flat = reshape(x, shape=(size_of(x.shape),)) if axis is None else x
+    rows = np.moveaxis(_concrete("unique_consecutive", flat), where, 0)
+    changes = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
+    first = np.concatenate([np.ones(min(len(rows), 1), bool), changes])
+    starts = first.nonzero()[0]
+    more = []
+    if return_inverse:
+        inverse = np.cumsum(first) - 1
+        more.append(_ints(inverse.reshape(x.shape) if axis is None else inverse))
+    if return_counts:
+        more.append(_ints(np.diff(np.append(starts, len(rows)))))
+    values = take(flat, _ints(starts), axis=where)
+    return (values, *more) if more else values
+
+
 # Counting
 
 

@@ -23,12 +23,12 @@ from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.base.size_bounds import range_length
 from weft.base.sizes import Size, is_known
-from weft.errors import DomainError, DtypeError, ShapeError
+from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.compare import equal
 from weft.ops.op import Array, type_of
 from weft.ops.select import cast
 from weft.ops.size import count_to
-from weft.ops.view.primitives import broadcast_to, reshape
+from weft.ops.view.primitives import broadcast_to, reshape, stack
 from weft.tensor.convert import integer, number, number_dtype
 from weft.tensor.creation import as_leaf, made, target_dtype
 from weft.tensor.tensor import Tensor
@@ -199,6 +199,42 @@ def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -
             part = np.linspace(0.0, 1.0, shape[0], endpoint=endpoint)
             values = first * (1.0 - part) + last * part  # for ends so far apart that their distance overflows
         return (np.floor(values) if kind(dtype) in "iu" else values).astype(dtype)
+
+
+class _Grid:
+    """``weft.mgrid[0:2, 0:3]``: the coordinates of a grid, one after the other along a first axis.
+
+    A step that is imaginary is a number of points from the start to the stop, with both.
+
+    >>> import weft
+    >>> weft.mgrid[0:2, 0:3]
+    tensor([[[0, 0, 0],
+             [1, 1, 1]],
+    <BLANKLINE>
+            [[0, 1, 2],
+             [0, 1, 2]]])
+    >>> weft.mgrid[0:1:3j]
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> Tensor:
+        if not isinstance(key, tuple):
+            return self._line(key)
+        lines = [self._line(part) for part in key]
+        common = result_dtype("mgrid", *[line.dtype for line in lines])
+        return stack([cast(t, dtype=common) for t in meshgrid(*lines, indexing="ij")])
+
+    @staticmethod
+    def _line(part: slice) -> Tensor:
+        if not isinstance(part, slice) or part.stop is None:
+            raise ArgumentError("mgrid", f"takes slices with a stop, got {part!r}")
+        start = 0 if part.start is None else part.start
+        if isinstance(part.step, complex):
+            return linspace(start, part.stop, int(abs(part.step)))
+        return arange(start, part.stop, 1 if part.step is None else part.step)
+
+
+mgrid = _Grid()
 
 
 @public
