@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import integrate
+from scipy import integrate, linalg
 from scipy import special as sp
 
 Array = np.ndarray[Any, Any]
@@ -162,6 +162,15 @@ def out_all(x: Array, taper: Array, n_fft: int, hop: int, normalized: bool) -> A
     return out / np.where(weights > 1e-11, weights, 1)
 
 
+def _lu(x: Array) -> tuple[Array, ...]:
+    if x.size == 0:
+        return np.eye(x.shape[0]), np.zeros((x.shape[0], 0)), np.zeros((0, x.shape[1]))
+    if x.ndim == 2:
+        return tuple(linalg.lu(x))
+    found = [linalg.lu(a) for a in x]
+    return tuple(np.stack([f[i] for f in found]) for i in range(3))
+
+
 def _affine(product: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, a, b, beta=1, alpha=1: beta * x + alpha * product(a, b)
 
@@ -193,6 +202,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "kthvalue": _kth,
     "logcumsumexp": _logcumsumexp,
     "logsumexp_complex": lambda x, axis, keepdims: sp.logsumexp(x, axis=axis, keepdims=keepdims),
+    "lu": lambda x: list(_lu(x)),
     "masked_scatter": _masked_scattered,
     "mode": _mode,
     "round_decimals": _rounded,
