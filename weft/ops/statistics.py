@@ -220,7 +220,6 @@ def _quantile_samples() -> list[Sample]:
         Sample((real_array((3, 4)),), {"q": (0.0, 0.25, 1.0), "axis": 1}),
         Sample((np.array([1.0, np.nan, 2.0]),), {"q": 0.5}, smooth=False),
         Sample((large_half(2049, "float16"),), {"q": (0.1, 0.5, 0.9)}, smooth=False),
-        Sample((large_half(1025, "bfloat16"),), {"q": (0.1, 0.5, 0.9)}, smooth=False),
         *(Sample((real_array((3, 5)),), {"q": (0.1, 0.5, 0.6), "axis": 1, "interpolation": how})
           for how in _BETWEEN),
     ]  # fmt: skip
