@@ -90,6 +90,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "log2": np.log2,
     "log10": np.log10,
     "logaddexp": _logaddexp,
+    "root": np.sqrt,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)) if x.dtype.kind == "c" else special.expit(x),

@@ -163,6 +163,15 @@ sqrt = elementwise(
     samples=reals(1, 0.1, 3.0, complex=True),
     scalar=lambda e, x: e.sqrt(x),
 )
+root = elementwise(
+    "root",  # the square root, whose slope at 0 is taken to be 0
+    eval=np.sqrt,
+    partials=(lambda out: (out > 0, 0.5 / out),),
+    gated=True,
+    accepts="f",
+    samples=reals(1, 0.1, 2.0),
+    scalar=lambda e, x: e.sqrt(x),
+)
 rsqrt = elementwise(
     "rsqrt",
     public=Public("1 / sqrt(x).", "[4.0, 0.25] -> [0.5000, 2.0000]"),

@@ -356,7 +356,8 @@ def _in_single(function: F) -> F:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         for x in (*args, *kwargs.values()) if kwargs else args:
-            if isinstance(x, TensorLike | ndarray) and (x.dtype is float16 or x.dtype is bfloat16):
+            dtype = getattr(x, "dtype", None)
+            if dtype is float16 or dtype is bfloat16:
                 from weft.ops.select import run_in_single  # which builds on this module
 
                 return run_in_single(function, args, kwargs)

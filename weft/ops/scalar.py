@@ -201,9 +201,11 @@ def to_integers(x: Array, dtype: DType) -> Array:
     >>> to_integers(np.array([-1.7, 300.0, -np.inf, np.nan]), np.dtype("int8"))
     array([  -1,  127, -128,    0], dtype=int8)
     """
+    least, most = integer_range(dtype)
+    if x.itemsize > 2 and least < 0 and np.vdot(x, x) < float(most) ** 2:  # one pass is enough, mostly
+        return x.astype(dtype)
     if x.size == 0:
         return x.astype(dtype)
-    least, most = integer_range(dtype)
     low, high = np.minimum.reduce(x, axis=None), np.maximum.reduce(x, axis=None)
     if least <= low and high < most + 1:  # not so if one is NaN
         return x.astype(dtype)

@@ -16,7 +16,7 @@ from weft.ir.types import TensorType
 from weft.ops.arithmetic import maximum
 from weft.ops.compare import equal, isfinite, isnan
 from weft.ops.complex import conj, real
-from weft.ops.exponential import exp, log, sqrt
+from weft.ops.exponential import exp, log, root
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd
 from weft.ops.op import Op, Sample, Tensor, composite, type_of
@@ -106,7 +106,7 @@ def _without_rounding_of_mean(total: Tensor, rest: Tensor, size: int | Size) -> 
     37(3), 1983). No sum of squares is negative, even where all that is left is rounding.
     """
     squared = real(rest * conj(rest)) if kind(rest.dtype) == "c" else rest * rest
-    return maximum(total - squared / size_max(size, 1), np.zeros((), total.dtype))
+    return maximum(total - squared / (size_max(size, 1) if isinstance(size, Size) else size or 1), 0.0)
 
 
 @composite(samples=lambda: [*_samples(), *_samples(correction=1)], precision="high")
@@ -115,9 +115,7 @@ def std(x: Tensor, /, axis: Axes = None, *, correction: float = 0, keepdims: boo
     """The standard deviation over axes, the square root of ``var``; where it is 0, so is its gradient."""
     x = as_floating(x)
     squared = _var("std", in_single(x), axis, correction, keepdims)
-    none = equal(squared, np.zeros((), squared.dtype))
-    root = sqrt(select(none, np.ones((), squared.dtype), squared))
-    return _narrow(select(none, np.zeros((), squared.dtype), root), x)
+    return _narrow(root(squared), x)
 
 
 # Log of a sum of exponentials
