@@ -81,6 +81,17 @@ def _comparable(a: Array) -> Array:
     return a.astype(np.float64) if kind(a.dtype) == "f" else a
 
 
+@pytest.mark.parametrize("source", [d for d in DTYPES if kind(d) == "f"], ids=str)
+def test_what_is_in_range_is_only_cut_off(source: Any) -> None:
+    x = np.array([0.0, 1.5, -2.75, 100.0, -100.5]).astype(source)
+    for size in (1, 5):
+        for target in (d for d in DTYPES if kind(d) in "iu"):
+            given = np.abs(x[:size]) if kind(target) == "u" else x[:size]
+            assert weft.tensor(given).astype(target).tolist() == [math.trunc(float(v)) for v in given]
+    assert weft.tensor(x[:0]).astype(weft.uint8).tolist() == []
+    assert weft.tensor(x[3]).astype(weft.int64).item() == 100
+
+
 def test_doubles_become_float16_by_one_rounding() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(4000) * 10.0 ** rng.uniform(-6, 5, 4000)

@@ -206,7 +206,7 @@ def to_integers(x: Array, dtype: DType) -> Array:
         return x.astype(dtype)
     if x.size == 0:
         return x.astype(dtype)
-    low, high = np.minimum.reduce(x, axis=None), np.maximum.reduce(x, axis=None)
+    low, high = float(np.minimum.reduce(x, axis=None)), float(np.maximum.reduce(x, axis=None))
     if least <= low and high < most + 1:  # not so if one is NaN
         return x.astype(dtype)
     with np.errstate(invalid="ignore"):
