@@ -157,3 +157,51 @@ def test_long_sums_and_products_keep_their_digits() -> None:
         np.testing.assert_allclose([outs[1].item(), outs[2].item()], [float(product)] * 2, rtol=1.2e-7)
         np.testing.assert_allclose(outs[3].item(), variance, rtol=1e-6)
         np.testing.assert_allclose(outs[4].item(), math.sqrt(variance), rtol=1e-6)
+
+
+def _compiled_and_eager(f: Callable[..., Any], *xs: Any) -> list[Any]:
+    given = [weft.tensor(x) for x in xs]
+    return [f(*given).numpy(), weft.compile(f)(*given).numpy()]
+
+
+def test_complex_inverses_keep_to_their_side_of_a_cut() -> None:
+    """At zeros of either sign and at infinities, against NumPy."""
+    x = np.array([complex(a, b) for a in (100.0, -100.0, 0.5, -1.0) for b in (0.0, -0.0, 1e-3)])
+    turned = np.array([complex(a, b) for b in (100.0, -100.0) for a in (0.0, -0.0)])
+    far = np.array([complex(0, INF), complex(-0.0, -INF), complex(1, INF), complex(INF, 1)])
+    cases = {"asin": x, "acos": x, "acosh": x, "atanh": np.concatenate([x[2::3], far]), "asinh": turned}
+    for name, values in cases.items():
+        expected = getattr(np, {"asin": "arcsin", "acos": "arccos"}.get(name, f"arc{name[1:]}"))(values)
+        for found in _compiled_and_eager(getattr(weft, name), values):
+            np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=name)
+
+
+def test_log1p_of_complex_numbers_near_its_pole() -> None:
+    x = np.array([complex(-1, 1e-3), complex(-1 + 1e-9, 1e-9), complex(1e200, 1.0)])
+    for found in _compiled_and_eager(weft.log1p, x):
+        np.testing.assert_allclose(found, np.log(1 + x), rtol=1e-12)
+
+
+def test_shifts_beyond_all_bits() -> None:
+    x, y = np.array([255, 200, 1], np.uint8), np.array([8, 200, 255], np.uint8)
+    for found in _compiled_and_eager(lambda a, b: a >> b, x, y):
+        assert found.tolist() == [0, 0, 0]
+    for found in _compiled_and_eager(
+        lambda a, b: a >> b, np.array([-5, 5], np.int8), np.array([9, 9], np.int8)
+    ):
+        assert found.tolist() == [-1, 0]
+
+
+def test_binary_cross_entropy_of_small_chances() -> None:
+    x = np.array([1e-3, 1e-6, 1e-20], np.float32)
+    expected = -np.log1p(-x.astype(np.float64))
+    for found in _compiled_and_eager(
+        lambda a: weft.binary_cross_entropy(a, weft.zeros(3), reduction="none"), x
+    ):
+        np.testing.assert_allclose(found, expected, rtol=3e-7)
+
+
+def test_slope_of_a_large_power_of_a_half_has_its_sign() -> None:
+    x, y = weft.tensor([-1.0], dtype=weft.float16), weft.tensor([1e4], dtype=weft.float16)
+    slope = weft.grad(lambda a: (a**y).sum())
+    assert slope(x).tolist() == weft.compile(slope)(x).tolist() == [-1e4]

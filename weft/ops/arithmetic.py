@@ -15,7 +15,7 @@ from weft.ops.op import Array, Op, Operand, Tensor, no_gradient
 from weft.ops.public import Public, published
 from weft.ops.samples import booleans, integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
-from weft.ops.select import cast, select, weight
+from weft.ops.select import cast, in_dtype, in_single, select, weight
 
 # Further arguments of public functions
 
@@ -148,7 +148,8 @@ def _power_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
 
 def _power_by_base(x: Tensor, y: Tensor) -> Tensor:
     """y x**(y-1), and 0 for y = 0, where x**-1 may be infinite."""
-    return select(y == 0, np.zeros((), y.dtype), y * pow(x, y - 1))
+    less = in_single(y) - 1  # a half has no number for it where y is large
+    return select(y == 0, np.zeros((), y.dtype), y * in_dtype(pow(in_single(x), less), y.dtype))
 
 
 def _power_by_exponent(x: Tensor, out: Tensor) -> Tensor:

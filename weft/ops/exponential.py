@@ -73,8 +73,11 @@ def log1p_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if kind(e.dtype(x)) == "c":
         # |1 + x|^2 = 1 + (2a + a^2 + b^2)
         a, b = e.real(x), e.imag(x)
+        above = e.add(a, 1)
         excess = e.add(e.mul(a, e.add(a, 2)), e.mul(b, b))
-        return e.complex(e.mul(log1p_code(e, excess), 0.5), e.atan2(b, e.add(a, 1)))
+        near = e.mul(log1p_code(e, excess), 0.5)
+        far = e.log(e.abs(e.complex(above, b)))  # where excess itself cancels, or overflows
+        return e.complex(e.select(e.lt(e.abs(excess), 0.5), near, far), e.atan2(b, above))
     return _log1p_of_real(e, x)
 
 

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import float32
 from weft.errors import DomainError, ShapeError
 from weft.ops.activation import soft_rectify
 from weft.ops.arithmetic import maximum, minimum
 from weft.ops.complex import absolute
-from weft.ops.exponential import exp, log
+from weft.ops.elementary import widened
+from weft.ops.exponential import exp, log, log1p_code
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.public import example
@@ -127,6 +129,8 @@ _LEAST_LOG = -100.0  # logarithms of 0 are cut here, so that a loss stays finite
 
 
 def _binary_entropy(x: Array, y: Array) -> Array:
+    if x.dtype.itemsize == 2:
+        return _binary_entropy(x.astype(float32), y.astype(float32)).astype(x.dtype)
     positive = np.maximum(np.log(x), x.dtype.type(_LEAST_LOG))
     negative = np.maximum(np.log1p(-x), x.dtype.type(_LEAST_LOG))
     out: Array = (1 - y) * -negative - y * positive
@@ -134,7 +138,7 @@ def _binary_entropy(x: Array, y: Array) -> Array:
 
 
 def _binary_entropy_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
-    positive, negative = e.max(e.log(x), _LEAST_LOG), e.max(e.log(e.sub(1, x)), _LEAST_LOG)
+    positive, negative = e.max(e.log(x), _LEAST_LOG), e.max(log1p_code(e, e.neg(x)), _LEAST_LOG)
     return e.sub(e.mul(e.sub(1, y), e.neg(negative)), e.mul(y, positive))
 
 
@@ -155,7 +159,7 @@ binary_entropy = elementwise(
         Sample((np.array([0.0, 1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0, 0.0])), smooth=False),
         Sample((real_array((0, 3)), real_array((0, 3)))),
     ],
-    scalar=_binary_entropy_code,
+    scalar=widened(_binary_entropy_code),
 )
 
 
