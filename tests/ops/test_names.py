@@ -138,6 +138,13 @@ def test_gradient_of_scattered_products_holds_at_zeros() -> None:
     assert gs.tolist() == [0, 6, 0, 0]
 
 
+def test_lu_of_singular_matrices() -> None:
+    for x in ([[0.0, 1.0], [0.0, 2.0]], [[0.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [2.0, 4.0]]):
+        p, lower, upper = weft.linalg.lu(weft.tensor(x))
+        np.testing.assert_allclose((p @ lower @ upper).numpy(), x, atol=1e-6)
+        assert p.sum(0).tolist() == p.sum(1).tolist() == [1, 1]
+
+
 def test_embedding_shortens_the_rows_it_uses() -> None:
     table = weft.tensor([[3.0, 4.0], [30.0, 40.0], [0.3, 0.4]])
     out = weft.embedding(weft.tensor([0, 2]), table, max_norm=1.0)
