@@ -298,7 +298,11 @@ def nansum(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor
     return reduce_sum(known, axes=normalize_axes("nansum", axis, x.ndim), keepdims=bool(keepdims))
 
 
-@composite(samples=_nan_samples, precision="high", single=True)
+@composite(
+    samples=lambda: [*_nan_samples(), Sample((large_half(5000, "float16", 100.0),), {}, smooth=False)],
+    precision="high",
+    single=True,
+)
 @example('(weft.tensor([1.0, float("nan"), 2.0])) -> tensor(1.5000)')
 def nanmean(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     """The mean over axes of the elements that are not NaN."""

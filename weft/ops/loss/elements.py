@@ -23,7 +23,7 @@ from weft.ops.families import elementwise
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import real_array
+from weft.ops.samples import large_half, real_array
 from weft.ops.scalar import ScalarEmitter, Value
 from weft.ops.select import same_dtype, select
 from weft.ops.statistics import as_floating
@@ -72,7 +72,12 @@ def _pairs(low: float = -2.0, high: float = 2.0, **attrs: object) -> Callable[..
 # Differences
 
 
-@composite(samples=_pairs(), precision="high", single=True)
+def _large_pairs() -> list[Sample]:
+    x = large_half(5000, "float16")
+    return [*_pairs()(), Sample((x, x[::-1].copy()), smooth=False)]
+
+
+@composite(samples=_large_pairs, precision="high", single=True)
 @example("(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0])) -> tensor(2.)")
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The mean squared difference."""
