@@ -7,6 +7,7 @@ tells where a name comes from, so that its signature and documentation stand at 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -71,7 +72,9 @@ def functions_stub() -> str:
     """``weft/tensor/functions.pyi``: the functions that ops are by their declaration."""
     imports = "from typing import Any\n\nimport numpy as np\n\nfrom weft.tensor.tensor import Tensor\n\n"
     takes = {1: "x: Operand, /", 2: "x1: Operand, x2: Operand, /"}
-    lines = [f"def {name}({takes[_arity(name)]}) -> Tensor: ...\n" for name in sorted(FUNCTIONS)]
+    lines = [
+        f"def {name}({takes[_arity(name)]}{_options(name)}) -> Tensor: ...\n" for name in sorted(FUNCTIONS)
+    ]
     return f"{HEAD}{imports}{OPERAND}\n{''.join(lines)}"
 
 
@@ -87,7 +90,7 @@ def interface_stub() -> str:
     aliases = [f"{name} = {modules[home.module]}.{home.name}" for name, home in found.items()]
     properties = [name for name, value in have.items() if isinstance(value, property)]
     rest = [n for n in have if n not in found and n not in properties and f"def {n}(" not in OPERATORS]
-    takes = {name: ", other: Operand, /" * (_arity(name) - 1) for name in rest}
+    takes = {name: ", other: Operand, /" * (_arity(name) - 1) + _untyped(_options(name)) for name in rest}
     return (
         HEAD
         + "".join(f"from {m.rpartition('.')[0]} import {a[1:]} as {a}\n" for m, a in sorted(modules.items()))
@@ -159,6 +162,22 @@ def _arity(name: str) -> int:
     """How many tensors an operator or a function of elements takes."""
     found = {n: len(op.inputs) for op in OPS.values() if op.public for n in op.public.names or (op.name,)}
     return found.get(name, 1 if name in UNARY else 2)
+
+
+def _options(name: str) -> str:
+    """The further parameters of a function of elements, as its declaration has them."""
+    ops = [op for op in OPS.values() if op.public and name in (op.public.names or (op.name,))]
+    options = ops[0].public.options if ops and ops[0].public else None
+    if options is None:
+        return ""
+    more = list(inspect.signature(options).parameters.values())[len(ops[0].inputs) :]
+    star = ", *" if more[0].kind is inspect.Parameter.KEYWORD_ONLY else ""
+    return star + "".join(f", {p}" for p in more).replace("'", "")
+
+
+def _untyped(parameters: str) -> str:
+    """Parameters in a class that has methods by the names of their types."""
+    return re.sub(r": [^=,]+ =", ": Any =", parameters)
 
 
 def _home_of(value: object) -> Home | None:

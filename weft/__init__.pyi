@@ -41,13 +41,24 @@ from weft.ops.activation import (
     softplus as softplus, softshrink as softshrink, softsign as softsign, tanhshrink as tanhshrink,
     threshold as threshold,
 )
-from weft.ops.arithmetic import clip as clip
-from weft.ops.complex import complex as complex, conj as conj, imag as imag, real as real
+from weft.ops.arithmetic import clamp_max as clamp_max, clamp_min as clamp_min, clip as clip
+from weft.ops.combined import (
+    addbmm as addbmm, addcdiv as addcdiv, addcmul as addcmul, addmm as addmm, addmv as addmv, addr as addr,
+    baddbmm as baddbmm,
+)
+from weft.ops.complex import (
+    complex as complex, conj as conj, imag as imag, polar as polar, real as real,
+    view_as_complex as view_as_complex, view_as_real as view_as_real,
+)
 from weft.ops.compound import allclose as allclose, isclose as isclose, lerp as lerp, nan_to_num as nan_to_num
 from weft.ops.contract import matmul as matmul, outer as outer, tensordot as tensordot, vecdot as vecdot
 from weft.ops.conv.layers import (
     conv1d as conv1d, conv2d as conv2d, conv3d as conv3d, conv_transpose1d as conv_transpose1d,
     conv_transpose2d as conv_transpose2d, conv_transpose3d as conv_transpose3d,
+)
+from weft.ops.counting import (
+    bucketize as bucketize, corrcoef as corrcoef, cov as cov, histc as histc, histogram as histogram,
+    kthvalue as kthvalue, logcumsumexp as logcumsumexp, mode as mode, trapezoid as trapezoid,
 )
 from weft.ops.einsum import einsum as einsum
 from weft.ops.gamma import polygamma as polygamma
@@ -105,19 +116,23 @@ from weft.ops.scan import (
     cummax as cummax, cummin as cummin, cumprod as cumprod, cumsum as cumsum,
     cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum, diff as diff,
 )
+from weft.ops.scattering import (
+    index_copy as index_copy, masked_scatter as masked_scatter, scatter_reduce as scatter_reduce,
+)
 from weft.ops.select import where as where
 from weft.ops.softmax import log_softmax as log_softmax, softmax as softmax, softmin as softmin
 from weft.ops.sort import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, topk as topk,
 )
+from weft.ops.spectrogram import istft as istft, stft as stft
 from weft.ops.statistics import (
     logsumexp as logsumexp, mean as mean, median as median, nanmean as nanmean, nansum as nansum,
     quantile as quantile, std as std, var as var,
 )
 from weft.ops.view.axes import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
-    broadcast_arrays as broadcast_arrays, broadcast_to as broadcast_to, expand as expand,
-    expand_dims as expand_dims, flatten as flatten, matrix_transpose as matrix_transpose,
+    broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
+    expand as expand, expand_dims as expand_dims, flatten as flatten, matrix_transpose as matrix_transpose,
     moveaxis as moveaxis, permute_dims as permute_dims, reshape as reshape, squeeze as squeeze,
     swapaxes as swapaxes, transpose as transpose, unflatten as unflatten, unsqueeze as unsqueeze,
 )
@@ -128,6 +143,10 @@ from weft.ops.view.joining import (
 from weft.ops.view.padding import (
     crop as crop, diag as diag, diag_embed as diag_embed, diagonal as diagonal, pad as pad, tril as tril,
     triu as triu,
+)
+from weft.ops.view.pieces import (
+    as_strided as as_strided, dstack as dstack, expand_as as expand_as, hstack as hstack, narrow as narrow,
+    tensor_split as tensor_split, vstack as vstack,
 )
 from weft.ops.view.primitives import cat as cat, concat as concat, stack as stack
 from weft.passes.check import check_passes as check_passes
@@ -155,26 +174,27 @@ from weft.tensor.dropout import (
 from weft.tensor.dynamic import (
     argwhere as argwhere, bincount as bincount, masked_select as masked_select, nonzero as nonzero,
     tril_indices as tril_indices, triu_indices as triu_indices, unique as unique, unique_all as unique_all,
-    unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values,
+    unique_consecutive as unique_consecutive, unique_counts as unique_counts,
+    unique_inverse as unique_inverse, unique_values as unique_values,
 )
 from weft.tensor.embedding import embedding as embedding
 from weft.tensor.embedding_bag import embedding_bag as embedding_bag
 from weft.tensor.function import Function as Function
 from weft.tensor.functions import (
-    abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, angle as angle, asin as asin,
-    asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh, bitwise_and as bitwise_and,
-    bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift, bitwise_not as bitwise_not,
-    bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor,
-    ceil as ceil, copysign as copysign, cos as cos, cosh as cosh, digamma as digamma, div as div,
-    divide as divide, eq as eq, equal as equal, erf as erf, erfc as erfc, erfinv as erfinv, exp as exp,
-    exp2 as exp2, expm1 as expm1, floor as floor, floor_divide as floor_divide, fmod as fmod, ge as ge,
-    greater as greater, greater_equal as greater_equal, gt as gt, hypot as hypot, isfinite as isfinite,
-    isinf as isinf, isnan as isnan, le as le, less as less, less_equal as less_equal, lgamma as lgamma,
-    log as log, log10 as log10, log1p as log1p, log2 as log2, logaddexp as logaddexp,
+    abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, angle as angle,
+    arctan2 as arctan2, asin as asin, asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh,
+    bitwise_and as bitwise_and, bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift,
+    bitwise_not as bitwise_not, bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift,
+    bitwise_xor as bitwise_xor, ceil as ceil, copysign as copysign, cos as cos, cosh as cosh,
+    digamma as digamma, div as div, divide as divide, eq as eq, equal as equal, erf as erf, erfc as erfc,
+    erfinv as erfinv, exp as exp, exp2 as exp2, expm1 as expm1, floor as floor, floor_divide as floor_divide,
+    fmod as fmod, ge as ge, greater as greater, greater_equal as greater_equal, gt as gt, hypot as hypot,
+    isfinite as isfinite, isinf as isinf, isnan as isnan, le as le, less as less, less_equal as less_equal,
+    lgamma as lgamma, log as log, log10 as log10, log1p as log1p, log2 as log2, logaddexp as logaddexp,
     logical_and as logical_and, logical_not as logical_not, logical_or as logical_or,
     logical_xor as logical_xor, lt as lt, maximum as maximum, minimum as minimum, mul as mul,
     multiply as multiply, ne as ne, neg as neg, negative as negative, nextafter as nextafter,
-    not_equal as not_equal, positive as positive, pow as pow, reciprocal as reciprocal,
+    not_equal as not_equal, positive as positive, pow as pow, power as power, reciprocal as reciprocal,
     remainder as remainder, round as round, rsqrt as rsqrt, sigmoid as sigmoid, sign as sign,
     signbit as signbit, sin as sin, sinh as sinh, sqrt as sqrt, square as square, sub as sub,
     subtract as subtract, tan as tan, tanh as tanh, true_divide as true_divide, trunc as trunc,
@@ -200,7 +220,9 @@ from weft.tensor.ragged import (
     RaggedTensor as RaggedTensor, ragged as ragged, ragged_from_padded as ragged_from_padded,
     ragged_from_splits as ragged_from_splits,
 )
-from weft.tensor.ranges import arange as arange, eye as eye, linspace as linspace, meshgrid as meshgrid
+from weft.tensor.ranges import (
+    arange as arange, eye as eye, linspace as linspace, meshgrid as meshgrid, mgrid as mgrid,
+)
 from weft.tensor.sampling import (
     bernoulli as bernoulli, multinomial as multinomial, normal as normal, rand as rand,
     rand_like as rand_like, randint as randint, randint_like as randint_like, randn as randn,
@@ -208,6 +230,10 @@ from weft.tensor.sampling import (
 )
 from weft.tensor.sparse import (
     SparseTensor as SparseTensor, sparse_coo_tensor as sparse_coo_tensor, to_sparse as to_sparse,
+)
+from weft.tensor.tapers import (
+    bartlett_window as bartlett_window, blackman_window as blackman_window, hamming_window as hamming_window,
+    hann_window as hann_window, kaiser_window as kaiser_window,
 )
 from weft.tensor.tensor import Tensor as Tensor
 from weft.train.trainer import Trainer as Trainer
@@ -224,66 +250,74 @@ from weft.viewer.picture import dot as dot
 bool = bool_
 clamp = clip
 device = Device
+movedim = moveaxis
+repeat_interleave = repeat
+trapz = trapezoid
 
 __all__ = [
     'Device', 'Function', 'Generator', 'Graph', 'RaggedTensor', 'Session', 'SparseTensor', 'Tensor',
     'TensorType', 'Trainer', '__array_api_version__', '__array_namespace_info__', '__version__', 'abs',
     'absolute', 'acos', 'acosh', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_avg_pool3d',
-    'adaptive_max_pool1d', 'adaptive_max_pool2d', 'adaptive_max_pool3d', 'add', 'affine_grid', 'all',
-    'allclose', 'alpha_dropout', 'amax', 'amin', 'angle', 'any', 'aot', 'arange', 'argmax', 'argmin',
-    'argsort', 'argwhere', 'as_tensor', 'asarray', 'asin', 'asinh', 'assign', 'astype', 'atan', 'atan2',
-    'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'autocast', 'autograd', 'avg_pool1d', 'avg_pool2d',
-    'avg_pool3d', 'batch_norm', 'bernoulli', 'bfloat16', 'bilinear', 'binary_cross_entropy',
+    'adaptive_max_pool1d', 'adaptive_max_pool2d', 'adaptive_max_pool3d', 'add', 'addbmm', 'addcdiv',
+    'addcmul', 'addmm', 'addmv', 'addr', 'affine_grid', 'all', 'allclose', 'alpha_dropout', 'amax', 'amin',
+    'angle', 'any', 'aot', 'arange', 'arctan2', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided',
+    'as_tensor', 'asarray', 'asin', 'asinh', 'assign', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d',
+    'atleast_2d', 'atleast_3d', 'autocast', 'autograd', 'avg_pool1d', 'avg_pool2d', 'avg_pool3d', 'baddbmm',
+    'bartlett_window', 'batch_norm', 'bernoulli', 'bfloat16', 'bilinear', 'binary_cross_entropy',
     'binary_cross_entropy_with_logits', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift',
-    'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'bmm', 'bool', 'broadcast_arrays',
-    'broadcast_to', 'can_cast', 'cat', 'cdist', 'ceil', 'celu', 'channel_shuffle', 'check_passes',
-    'checkpoint', 'checkpoint_sequential', 'chunk', 'clamp', 'clip', 'compile', 'complex', 'complex128',
-    'complex64', 'concat', 'cond', 'conj', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d',
-    'conv_transpose2d', 'conv_transpose3d', 'copysign', 'cos', 'cosh', 'cosine_embedding_loss',
-    'cosine_similarity', 'count_nonzero', 'crop', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum',
-    'cumulative_prod', 'cumulative_sum', 'custom_op', 'data', 'datasets', 'detect_anomaly', 'device', 'diag',
-    'diag_embed', 'diagonal', 'diff', 'digamma', 'div', 'divide', 'dot', 'double', 'dropout', 'dropout1d',
-    'dropout2d', 'dropout3d', 'e', 'einsum', 'elu', 'embedding', 'embedding_bag', 'empty', 'empty_like',
-    'enable_grad', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'errors', 'exp', 'exp2', 'expand', 'expand_dims',
-    'expm1', 'export_library', 'eye', 'feature_alpha_dropout', 'fft', 'finfo', 'flatten', 'flip', 'float16',
-    'float32', 'float64', 'floor', 'floor_divide', 'fmod', 'fold', 'fori_loop', 'fork_rng', 'from_dlpack',
-    'from_numpy', 'full', 'full_like', 'functional', 'gather', 'gaussian_nll_loss', 'ge', 'gelu',
-    'get_default_dtype', 'get_eager_kernels', 'get_num_threads', 'get_rng_state', 'glu', 'grad', 'gradients',
-    'greater', 'greater_equal', 'grid_sample', 'group', 'group_norm', 'gt', 'gumbel_softmax', 'half',
-    'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'hessian', 'hinge_embedding_loss', 'huber_loss',
-    'hypot', 'iinfo', 'imag', 'index_add', 'index_select', 'inf', 'inference_mode', 'initial_seed', 'inner',
+    'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'blackman_window', 'bmm', 'bool',
+    'broadcast_arrays', 'broadcast_shapes', 'broadcast_to', 'bucketize', 'can_cast', 'cat', 'cdist', 'ceil',
+    'celu', 'channel_shuffle', 'check_passes', 'checkpoint', 'checkpoint_sequential', 'chunk', 'clamp',
+    'clamp_max', 'clamp_min', 'clip', 'compile', 'complex', 'complex128', 'complex64', 'concat', 'cond',
+    'conj', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d',
+    'copysign', 'corrcoef', 'cos', 'cosh', 'cosine_embedding_loss', 'cosine_similarity', 'count_nonzero',
+    'cov', 'crop', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_prod',
+    'cumulative_sum', 'custom_op', 'data', 'datasets', 'detect_anomaly', 'device', 'diag', 'diag_embed',
+    'diagonal', 'diff', 'digamma', 'div', 'divide', 'dot', 'double', 'dropout', 'dropout1d', 'dropout2d',
+    'dropout3d', 'dstack', 'e', 'einsum', 'elu', 'embedding', 'embedding_bag', 'empty', 'empty_like',
+    'enable_grad', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'errors', 'exp', 'exp2', 'expand', 'expand_as',
+    'expand_dims', 'expm1', 'export_library', 'eye', 'feature_alpha_dropout', 'fft', 'finfo', 'flatten',
+    'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'fmod', 'fold', 'fori_loop', 'fork_rng',
+    'from_dlpack', 'from_numpy', 'full', 'full_like', 'functional', 'gather', 'gaussian_nll_loss', 'ge',
+    'gelu', 'get_default_dtype', 'get_eager_kernels', 'get_num_threads', 'get_rng_state', 'glu', 'grad',
+    'gradients', 'greater', 'greater_equal', 'grid_sample', 'group', 'group_norm', 'gt', 'gumbel_softmax',
+    'half', 'hamming_window', 'hann_window', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'hessian',
+    'hinge_embedding_loss', 'histc', 'histogram', 'hstack', 'huber_loss', 'hypot', 'iinfo', 'imag',
+    'index_add', 'index_copy', 'index_select', 'inf', 'inference_mode', 'initial_seed', 'inner',
     'instance_norm', 'int16', 'int32', 'int64', 'int8', 'interop', 'interpolate', 'io', 'is_complex',
     'is_floating_point', 'is_grad_enabled', 'is_tensor', 'isclose', 'isdtype', 'isfinite', 'isin', 'isinf',
-    'isnan', 'jacfwd', 'jacobian', 'jacrev', 'jit', 'jvp', 'kl_div', 'kron', 'l1_loss', 'layer_norm', 'le',
-    'leaky_relu', 'lerp', 'less', 'less_equal', 'lgamma', 'linalg', 'linear', 'linearize', 'linspace', 'load',
-    'load_graph', 'local_response_norm', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp',
-    'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsigmoid', 'logsumexp', 'long', 'lp_pool1d',
-    'lp_pool2d', 'lp_pool3d', 'lt', 'make_graph', 'manual_seed', 'margin_ranking_loss', 'masked_fill',
-    'masked_select', 'matmul', 'matrix_transpose', 'max', 'max_pool1d', 'max_pool2d', 'max_pool3d',
-    'max_unpool1d', 'max_unpool2d', 'max_unpool3d', 'maximum', 'mean', 'median', 'memory_profile', 'meshgrid',
-    'min', 'minimum', 'mish', 'mm', 'moveaxis', 'mse_loss', 'mul', 'multi_margin_loss',
+    'isnan', 'istft', 'jacfwd', 'jacobian', 'jacrev', 'jit', 'jvp', 'kaiser_window', 'kl_div', 'kron',
+    'kthvalue', 'l1_loss', 'layer_norm', 'le', 'leaky_relu', 'lerp', 'less', 'less_equal', 'lgamma', 'linalg',
+    'linear', 'linearize', 'linspace', 'load', 'load_graph', 'local_response_norm', 'log', 'log10', 'log1p',
+    'log2', 'log_softmax', 'logaddexp', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or',
+    'logical_xor', 'logsigmoid', 'logsumexp', 'long', 'lp_pool1d', 'lp_pool2d', 'lp_pool3d', 'lt',
+    'make_graph', 'manual_seed', 'margin_ranking_loss', 'masked_fill', 'masked_scatter', 'masked_select',
+    'matmul', 'matrix_transpose', 'max', 'max_pool1d', 'max_pool2d', 'max_pool3d', 'max_unpool1d',
+    'max_unpool2d', 'max_unpool3d', 'maximum', 'mean', 'median', 'memory_profile', 'meshgrid', 'mgrid', 'min',
+    'minimum', 'mish', 'mm', 'mode', 'moveaxis', 'movedim', 'mse_loss', 'mul', 'multi_margin_loss',
     'multilabel_margin_loss', 'multilabel_soft_margin_loss', 'multinomial', 'multiply', 'mv', 'nan',
-    'nan_to_num', 'nanmean', 'nansum', 'ne', 'neg', 'negative', 'newaxis', 'nextafter', 'nll_loss', 'nn',
-    'no_grad', 'no_gradient', 'nonzero', 'normal', 'normalize', 'not_equal', 'numel', 'one_hot', 'ones',
+    'nan_to_num', 'nanmean', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'newaxis', 'nextafter', 'nll_loss',
+    'nn', 'no_grad', 'no_gradient', 'nonzero', 'normal', 'normalize', 'not_equal', 'numel', 'one_hot', 'ones',
     'ones_like', 'onnx', 'optim', 'outer', 'pad', 'pairwise_distance', 'parse_graph', 'passes', 'pdist',
-    'permute_dims', 'pi', 'pixel_shuffle', 'pixel_unshuffle', 'placeholder', 'poisson_nll_loss', 'polygamma',
-    'positive', 'pow', 'prelu', 'printoptions', 'prod', 'profile', 'put_along_axis', 'quantile', 'ragged',
-    'ragged_from_padded', 'ragged_from_splits', 'rand', 'rand_like', 'randint', 'randint_like', 'randn',
-    'randn_like', 'random', 'randperm', 'real', 'reciprocal', 'register_tree', 'relu', 'relu6', 'remainder',
-    'remove_custom_op', 'repeat', 'reshape', 'result_type', 'rms_norm', 'roll', 'round', 'rrelu', 'rsqrt',
-    'save', 'save_graph', 'scaled_dot_product_attention', 'scan', 'scatter', 'scatter_add', 'searchsorted',
-    'seed', 'selu', 'serve', 'set_default_dtype', 'set_eager_kernels', 'set_full_tracebacks',
-    'set_grad_enabled', 'set_num_threads', 'set_printoptions', 'set_rng_state', 'short', 'sigmoid', 'sign',
-    'signbit', 'silu', 'sin', 'sinh', 'smooth_l1_loss', 'soft_margin_loss', 'softmax', 'softmin', 'softplus',
-    'softshrink', 'softsign', 'sort', 'sparse_coo_tensor', 'special', 'split', 'sqrt', 'square', 'squeeze',
-    'stack', 'std', 'stop_gradient', 'sub', 'subtract', 'sum', 'swapaxes', 'switch', 'take',
-    'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'tensor', 'tensordot', 'testing', 'threshold', 'tile',
-    'to_sparse', 'topk', 'train', 'transpose', 'tree_flatten', 'tree_leaves', 'tree_map', 'tree_structure',
+    'permute_dims', 'pi', 'pixel_shuffle', 'pixel_unshuffle', 'placeholder', 'poisson_nll_loss', 'polar',
+    'polygamma', 'positive', 'pow', 'power', 'prelu', 'printoptions', 'prod', 'profile', 'put_along_axis',
+    'quantile', 'ragged', 'ragged_from_padded', 'ragged_from_splits', 'rand', 'rand_like', 'randint',
+    'randint_like', 'randn', 'randn_like', 'random', 'randperm', 'real', 'reciprocal', 'register_tree',
+    'relu', 'relu6', 'remainder', 'remove_custom_op', 'repeat', 'repeat_interleave', 'reshape', 'result_type',
+    'rms_norm', 'roll', 'round', 'rrelu', 'rsqrt', 'save', 'save_graph', 'scaled_dot_product_attention',
+    'scan', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'seed', 'selu', 'serve',
+    'set_default_dtype', 'set_eager_kernels', 'set_full_tracebacks', 'set_grad_enabled', 'set_num_threads',
+    'set_printoptions', 'set_rng_state', 'short', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh',
+    'smooth_l1_loss', 'soft_margin_loss', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort',
+    'sparse_coo_tensor', 'special', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'stft',
+    'stop_gradient', 'sub', 'subtract', 'sum', 'swapaxes', 'switch', 'take', 'take_along_axis', 'tan', 'tanh',
+    'tanhshrink', 'tensor', 'tensor_split', 'tensordot', 'testing', 'threshold', 'tile', 'to_sparse', 'topk',
+    'train', 'transpose', 'trapezoid', 'trapz', 'tree_flatten', 'tree_leaves', 'tree_map', 'tree_structure',
     'tree_unflatten', 'tril', 'tril_indices', 'triplet_margin_loss', 'triplet_margin_with_distance_loss',
     'triu', 'triu_indices', 'true_divide', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind',
-    'unflatten', 'unfold', 'unique', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values',
-    'unsqueeze', 'unstack', 'value_and_grad', 'var', 'vecdot', 'view', 'vjp', 'vmap', 'where', 'while_loop',
-    'zeros', 'zeros_like'
+    'unflatten', 'unfold', 'unique', 'unique_all', 'unique_consecutive', 'unique_counts', 'unique_inverse',
+    'unique_values', 'unsqueeze', 'unstack', 'value_and_grad', 'var', 'vecdot', 'view', 'view_as_complex',
+    'view_as_real', 'vjp', 'vmap', 'vstack', 'where', 'while_loop', 'zeros', 'zeros_like'
 ]
 __version__: str
 __array_api_version__: str

@@ -13,6 +13,7 @@ from weft.ops.linalg.determinants import SlogdetResult, det, slogdet
 from weft.ops.linalg.eigen import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
 from weft.ops.linalg.factorisations import QRResult, cholesky, qr
 from weft.ops.linalg.functions import LstsqResult, lstsq, matrix_exp, matrix_power, matrix_rank, pinv
+from weft.ops.linalg.lu import LUResult, lu
 from weft.ops.linalg.norms import cond, matrix_norm, norm
 from weft.ops.linalg.products import cross, multi_dot, tensorinv, tensorsolve, trace
 from weft.ops.linalg.svd import SVDResult, svd, svdvals
@@ -24,6 +25,7 @@ from weft.ops.view.padding import diagonal
 __all__ = [
     "EigResult",
     "EighResult",
+    "LUResult",
     "LstsqResult",
     "QRResult",
     "SVDResult",
@@ -40,6 +42,7 @@ __all__ = [
     "eigvalsh",
     "inv",
     "lstsq",
+    "lu",
     "matmul",
     "matrix_exp",
     "matrix_norm",

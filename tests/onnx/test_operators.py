@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
@@ -256,3 +257,28 @@ def test_reductions(shape: list[int], op: str, data: st.DataObject) -> None:
     axes = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True))
     keep, noop = data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1)) if op == "ReduceSum" else 0
     agree(op, [numbers(shape), ints(*axes)], "b", keepdims=keep, noop_with_empty_axes=noop)
+
+
+_FAR = (2**31 - 1, -(2**31), 2**63 - 1, -(2**63) + 1)
+
+
+def _cut(size: int, start: int, end: int, step: int) -> list[int]:
+    """The places of a slice as ONNX clamps them."""
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    start, end = (i + size if i < 0 else i for i in (start, end))
+    first = min(max(start, 0), high)
+    return list(range(first, min(max(end, low), high), step))
+
+
+@pytest.mark.parametrize("step", [1, 2, -1, -3])
+def test_slice_of_open_sizes_clamps_its_ends(step: int) -> None:
+    ends = (0, 2, -1, -7, 7)
+    for start, end in [(a, b) for a in (*ends, *_FAR) for b in ends] + [(a, b) for a in ends for b in _FAR]:
+        fixed = [np.array([v]) for v in (start, end, 0, step)]
+        x = np.arange(5.0, dtype=np.float32)
+        model = model_of("Slice", [x, *fixed])
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+        graph = weft.onnx.load(model, known=dict(zip("bcde", fixed, strict=True)))
+        for size in (5, 1):
+            (got,) = weft.Session(graph).run(list(graph.outputs), {"a": x[:size]})
+            assert got.tolist() == _cut(size, start, end, step), (size, start, end, step)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -76,6 +77,12 @@ def over(rows: Sequence[Entry]) -> Callable[[Callable[[Entry], None]], Callable[
     return decorate
 
 
+def is_real(entry: Entry) -> bool:
+    """Whether the inputs of a sample are real, some of them floating."""
+    kinds = {kind(a.dtype) for a in entry.sample.inputs}
+    return "f" in kinds and "c" not in kinds
+
+
 def direction(arrays: Sequence[Any], seed: int) -> list[Any]:
     """A random direction of the types of arrays."""
     rng = np.random.default_rng(seed)
@@ -126,17 +133,59 @@ def check_type(entry: Entry) -> None:
 
 
 def check_value(entry: Entry, oracle: Callable[..., Any]) -> None:
-    """The values are those of the oracle."""
-    with np.errstate(all="ignore"):
-        expected = oracle(*entry.sample.inputs, **entry.sample.attrs)
-    expected = list(expected) if isinstance(expected, tuple | list) else [expected]
+    """The values are those of the oracle, which computes half precision in double."""
     actual = entry.outputs(*tensors(entry.sample.inputs))
+    narrow = any(a.dtype in HALVES for a in actual)
+    inputs = [_widened(a) if narrow else a for a in entry.sample.inputs]
+    with np.errstate(all="ignore"):
+        expected = oracle(*inputs, **entry.sample.attrs)
+    expected = list(expected) if isinstance(expected, tuple | list) else [expected]
     assert len(actual) == len(expected)
     for a, e in zip(actual, expected, strict=True):
+        if a.dtype in HALVES:
+            assert_rounded_once(a.numpy(), np.asarray(e))
+            continue
         single = a.dtype.itemsize <= (8 if kind(a.dtype) == "c" else 4) and kind(a.dtype) in "fc"
         tolerance = 2e-5 if single else 1e-10
         got = a.numpy().astype(np.float64) if kind(a.dtype) == "f" else a.numpy()
         np.testing.assert_allclose(got, e, rtol=tolerance, atol=tolerance)
+
+
+_MOST = 1e38  # about the largest number of single precision
+HALVES = (weft.float16, weft.bfloat16)
+
+
+def _widened(a: Any) -> Any:
+    return a.astype(np.float64) if a.dtype in HALVES else a
+
+
+def assert_rounded_once(actual: Any, exact: Any) -> None:
+    """Numbers of half precision are within a unit in the last place of exact ones, infinities included."""
+    info = ml_dtypes.finfo(actual.dtype)
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(actual.dtype).astype(np.float64)
+    got = actual.astype(np.float64)
+    finite = np.isfinite(rounded) & np.isfinite(got)
+    np.testing.assert_array_equal(got[~finite], rounded[~finite])
+    unit = float(info.eps) * np.maximum(np.abs(exact[finite]), float(info.tiny))
+    single = 2.0**-21 * np.abs(exact[finite]).max(initial=1.0)  # what rounding in single precision may leave
+    off = np.maximum(np.abs(got[finite] - exact[finite]) - single, 0.0) / unit
+    assert off.max(initial=0.0) <= 1.0, f"{off.max()} units in the last place"
+
+
+def check_half(entry: Entry, oracle: Callable[..., Any], dtype: Any, scale: float) -> None:
+    """In half precision the values are those of the oracle at the same numbers, rounded once."""
+    with np.errstate(all="ignore"):
+        narrow = [(a * scale).astype(dtype) if kind(a.dtype) == "f" else a for a in entry.sample.inputs]
+        expected = oracle(*map(_widened, narrow), **entry.sample.attrs)
+    expected = list(expected) if isinstance(expected, tuple | list) else [expected]
+    try:
+        actual = entry.outputs(*tensors(narrow))
+    except weft.errors.DtypeError:  # no half precision: matrices are factored in single or double
+        return
+    for a, e in zip(actual, map(np.asarray, expected), strict=True):
+        if a.dtype == dtype and np.abs(e, where=np.isfinite(e), out=np.zeros(e.shape)).max(initial=0) < _MOST:
+            assert_rounded_once(a.numpy(), e)
 
 
 def check_jvp(entry: Entry) -> None:

@@ -138,7 +138,9 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "cofactors": _cofactors,
     "slogdet": _slogdet,
     "pinv": lambda x, rtol: each(lambda a, r: scipy.linalg.pinv(a, rtol=float(r)), x, rtol, cores=(2, 0)),
-    "matrix_rank": np.linalg.matrix_rank,
+    "matrix_rank": lambda x, rtol=None, atol=None, hermitian=False: np.linalg.matrix_rank(
+        x, tol=atol, rtol=rtol, hermitian=hermitian
+    ),
     "lstsq": _lstsq,
     "matrix_power": np.linalg.matrix_power,
     "matrix_exp": lambda x: each(scipy.linalg.expm, x),

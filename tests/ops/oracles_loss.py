@@ -71,7 +71,8 @@ def _gaussian(x: Array, t: Array, v: Array, full: bool = False) -> Array:
 
 
 def _cosine(x: Array, y: Array, axis: int = 1) -> Array:
-    lengths = [np.maximum(np.linalg.norm(v, axis=axis if v.ndim > 1 else -1), 1e-8) for v in (x, y)]
+    x, y = np.broadcast_arrays(x, y)
+    lengths = [np.maximum(np.linalg.norm(v, axis=axis), 1e-8) for v in (x, y)]
     return (x * y).sum(axis=axis) / (lengths[0] * lengths[1])
 
 

@@ -163,7 +163,7 @@ ORACLES.update(
         beta * x > threshold, x, np.logaddexp(beta * x, 0) / beta
     ),
     normal_cdf=scipy.special.ndtr,
-    threshold=lambda x, threshold, value: np.where(x > threshold, x, value),
+    threshold=lambda x, threshold, value: np.where(x <= threshold, value, x),
     selu=lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
     celu=lambda x: np.where(x > 0, x, np.expm1(x)),
     gelu=lambda x, approximate="none": (
@@ -171,7 +171,7 @@ ORACLES.update(
         if approximate == "none"
         else 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     ),
-    silu=lambda x: x * scipy.special.expit(x),
+    silu=lambda x: x / (1 + np.exp(-x)) if x.dtype.kind == "c" else x * scipy.special.expit(x),
     logsigmoid=scipy.special.log_expit,
     mish=lambda x: x * np.tanh(np.logaddexp(x, 0)),
     softsign=lambda x: x / (1 + np.abs(x)),
@@ -233,7 +233,7 @@ def layer_norm(x: Array, w: Any = 1.0, b: Any = 0.0, *, normalized_shape: Any, e
 def rms_norm(x: Array, w: Any = 1.0, *, normalized_shape: Any, eps: float | None = None) -> Array:
     axes = tuple(range(-len(np.atleast_1d(normalized_shape)), 0))
     eps = np.finfo(x.dtype).eps if eps is None else eps
-    return x / np.sqrt((x * x).mean(axis=axes, keepdims=True) + eps) * w
+    return x / np.sqrt((np.abs(x) ** 2).mean(axis=axes, keepdims=True) + eps) * w
 
 
 @oracle

@@ -45,8 +45,10 @@ def _crop(x: Any, size: Any, offset: Any = None) -> Any:
     return x
 
 
-def _diag_embed(x: Any, offset: int) -> Any:
-    return np.apply_along_axis(np.diag, -1, x, offset) if x.size else np.zeros((abs(offset), abs(offset)))
+def _diag_embed(x: Any, offset: int, axis1: int = -2, axis2: int = -1) -> Any:
+    if x.size == 0:
+        return np.zeros((abs(offset), abs(offset)))
+    return np.moveaxis(np.apply_along_axis(np.diag, -1, x, offset), (-2, -1), (axis1, axis2))
 
 
 def _scatter(x: Any, v: Any, *indices: Any) -> Any:
@@ -209,8 +211,10 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "std": lambda x, axis, keepdims=False, correction=0: np.std(
         x, axis=axis, keepdims=keepdims, ddof=correction
     ),
-    "quantile": lambda x, q, axis=None, keepdims=False: np.quantile(x, q, axis=axis, keepdims=keepdims),
-    "median": lambda x, axis, keepdims=False: np.median(x, axis=axis, keepdims=keepdims),
+    "quantile": lambda x, q, axis=None, keepdims=False, interpolation="linear": np.quantile(
+        x, q, axis=axis, keepdims=keepdims, method=interpolation
+    ),
+    "median": lambda x, axis=None, keepdims=False: np.median(x, axis=axis, keepdims=keepdims),
     "nansum": lambda x, axis=None: np.nansum(x, axis=axis),
     "nanmean": lambda x, axis=None: np.nanmean(x, axis=axis),
     # scans
@@ -219,7 +223,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "cummax_index": _running_place,
     "cummax": lambda x, axis: _running_extreme(x, axis, largest=True),
     "cummin": lambda x, axis: _running_extreme(x, axis, largest=False),
-    "diff": lambda x, axis, n=1: np.diff(x, axis=axis, n=n),
+    "diff": lambda x, axis=-1, n=1: np.diff(x, axis=axis, n=n),
     # rows
     "rows": lambda x, count: tuple(x),
     # order

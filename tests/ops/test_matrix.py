@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import weft
 from tests.ops import checks
 from tests.ops.oracles import all_oracles
 from weft.ops import bits as _bits  # noqa: F401 - weft itself does not import these
@@ -60,6 +61,22 @@ def test_value_equals_the_oracle(entry: checks.Entry) -> None:
     if entry.name not in ORACLES:
         pytest.fail(f"{entry.name} has no oracle")
     checks.check_value(entry, ORACLES[entry.name])
+
+
+# What a half stores before it is done (a product, to which a bias is then added), what is about the dtype
+# itself, and what is only defined on (0, 1)
+NOT_ROUNDED_ONCE = (
+    "bitcast", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "linear", "nan_to_num", "nextafter", "normal_quantile",
+)  # fmt: skip
+
+
+@checks.over(
+    [e for e in ENTRIES if e.name in ORACLES and e.name not in NOT_ROUNDED_ONCE and checks.is_real(e)]
+)
+def test_half_precision_is_rounded_once(entry: checks.Entry) -> None:
+    for dtype, scale in ((weft.float16, 1.0), (weft.float16, 64.0), (weft.bfloat16, 1.0)):
+        checks.check_half(entry, ORACLES[entry.name], dtype, scale)
 
 
 @checks.over(SMOOTH)

@@ -36,6 +36,8 @@ def test_values_are_scipys_over_the_whole_range(name: str) -> None:
     found = getattr(weft.special, name)(weft.asarray(x)).numpy()
     with np.errstate(all="ignore"):
         expected = getattr(special, name)(x)
+    if name == "sinc":  # exactly 0 at whole numbers, where SciPy has the sine of a rounded multiple of pi
+        expected = np.where((x == np.round(x)) & (x != 0) & np.isfinite(x), 0, expected)
     np.testing.assert_allclose(found, expected, rtol=2e-13, atol=1e-300)
 
 

@@ -184,6 +184,22 @@ def test_logs_have_each_row_once(tmp_path: Path) -> None:
     assert rows[0] == rows[1]
 
 
+def test_a_row_that_ended_an_epoch_after_the_checkpoint_of_its_step_stands_once(tmp_path: Path) -> None:
+    whole = trainer(tmp_path / "whole", compile=False, log_every=7)
+    whole.fit(epochs=2)
+    first = trainer(tmp_path / "cut", compile=False, checkpoint_every=7, log_every=7)
+    first.fit(steps=7)  # the checkpoint of step 7, before the epoch ends
+    written = (tmp_path / "whole" / "log.csv").read_text().splitlines(keepends=True)
+    ended = next(line for line in written if line.startswith("7,1,"))
+    with open(tmp_path / "cut" / "log.csv", "a") as log:
+        log.write(ended)  # as a run does that is killed when the epoch has ended
+    second = trainer(tmp_path / "cut", compile=False, checkpoint_every=7, log_every=7)
+    second.resume()
+    second.fit(epochs=2)
+    found = (tmp_path / "cut" / "log.csv").read_text().splitlines()
+    assert [line.split(",")[:-1] for line in found] == [line.strip().split(",")[:-1] for line in written]
+
+
 # Errors
 
 

@@ -79,9 +79,13 @@ OTHERS: dict[str, str] = {
     "weft.ir.parse": "parse_graph",
     "weft.ir.types": "TensorType",
     "weft.library.export": "export_library",
-    "weft.ops.arithmetic": "clamp=clip clip",
-    "weft.ops.complex": "complex conj imag real",
+    "weft.ops.arithmetic": "clamp=clip clamp_max clamp_min clip",
+    "weft.ops.combined": "addbmm addcdiv addcmul addmm addmv addr baddbmm",
+    "weft.ops.complex": "complex conj imag polar real view_as_complex view_as_real",
     "weft.ops.compound": "allclose isclose lerp nan_to_num",
+    "weft.ops.counting": (
+        "bucketize corrcoef cov histc histogram kthvalue logcumsumexp mode trapezoid trapz=trapezoid"
+    ),
     "weft.ops.contract": "matmul outer tensordot vecdot",
     "weft.ops.einsum": "einsum",
     "weft.ops.gamma": "polygamma",
@@ -92,15 +96,19 @@ OTHERS: dict[str, str] = {
     "weft.ops.products": "bmm inner kron mm mv",
     "weft.ops.reduce": "all amax amin any argmax argmin count_nonzero max min prod sum",
     "weft.ops.scan": "cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff",
+    "weft.ops.scattering": "index_copy masked_scatter scatter_reduce",
     "weft.ops.select": "where",
     "weft.ops.sort": "argsort isin searchsorted sort topk",
+    "weft.ops.spectrogram": "istft stft",
     "weft.ops.statistics": "logsumexp mean median nanmean nansum quantile std var",
     "weft.ops.view.axes": (
-        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to expand expand_dims flatten "
-        "matrix_transpose moveaxis permute_dims reshape squeeze swapaxes transpose unflatten unsqueeze"
+        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand expand_dims "
+        "flatten matrix_transpose movedim=moveaxis moveaxis permute_dims reshape squeeze swapaxes transpose "
+        "unflatten unsqueeze"
     ),
-    "weft.ops.view.joining": "chunk flip repeat roll split tile unbind unstack",
+    "weft.ops.view.joining": "chunk flip repeat repeat_interleave=repeat roll split tile unbind unstack",
     "weft.ops.view.padding": "crop diag diag_embed diagonal tril triu",
+    "weft.ops.view.pieces": "as_strided dstack expand_as hstack narrow tensor_split vstack",
     "weft.ops.view.primitives": "cat concat stack",
     "weft.passes.check": "check_passes",
     "weft.profiler.block": "profile",
@@ -115,8 +123,8 @@ OTHERS: dict[str, str] = {
     ),
     "weft.tensor.custom": "custom_op remove_custom_op",
     "weft.tensor.dynamic": (
-        "argwhere bincount masked_select nonzero tril_indices triu_indices unique unique_all unique_counts "
-        "unique_inverse unique_values"
+        "argwhere bincount masked_select nonzero tril_indices triu_indices unique unique_all "
+        "unique_consecutive unique_counts unique_inverse unique_values"
     ),
     "weft.tensor.function": "Function",
     "weft.tensor.generator": "fork_rng Generator get_rng_state initial_seed manual_seed seed set_rng_state",
@@ -129,11 +137,12 @@ OTHERS: dict[str, str] = {
     ),
     "weft.tensor.printing": "printoptions set_printoptions",
     "weft.tensor.ragged": "ragged ragged_from_padded ragged_from_splits RaggedTensor",
-    "weft.tensor.ranges": "arange eye linspace meshgrid",
+    "weft.tensor.ranges": "arange eye linspace meshgrid mgrid",
     "weft.tensor.sampling": (
         "bernoulli multinomial normal rand rand_like randint randint_like randn randn_like randperm"
     ),
     "weft.tensor.sparse": "sparse_coo_tensor SparseTensor to_sparse",
+    "weft.tensor.tapers": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "weft.tensor.tensor": "Tensor",
     "weft.train.trainer": "Trainer",
     "weft.transform.control.branches": "cond switch",

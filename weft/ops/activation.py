@@ -34,7 +34,8 @@ from weft.ops.view.slices import slice_axis
 rectify = elementwise(
     "relu",
     eval=lambda x: np.maximum(x, np.zeros((), x.dtype)),
-    partials=(lambda out: weight(out > 0, out),),
+    partials=(lambda out: (out > 0, None),),
+    gated=True,
     accepts="iuf",
     samples=reals(1),
     scalar=lambda e, x: e.max(x, 0),
@@ -77,10 +78,11 @@ hard_clip = elementwise(
     "hardtanh",
     eval=lambda x, y, z: np.minimum(np.maximum(x, y), z),
     partials=(
-        lambda x, y, z: weight((x > y) & (x < z), x),
-        lambda x, y, z: weight((x <= y) & (y < z), x),
-        lambda x, y, z: weight((x >= z) | (y >= z), x),
+        lambda x, y, z: ((x > y) & (x < z), None),
+        lambda x, y, z: ((x <= y) & (y < z), None),
+        lambda x, y, z: ((x >= z) | (y >= z), None),
     ),
+    gated=True,
     accepts="f",
     samples=lambda: [Sample((real_array((3, 4)), np.array([[-0.5]]), np.array(0.5)))],
     scalar=lambda e, x, y, z: e.min(e.max(x, y), z),
@@ -210,11 +212,18 @@ def prelu(x: Tensor, weight: Tensor, /) -> Tensor:
     return leaky(x, reshape(weight, shape=()))
 
 
-@composite(samples=call((3, 4), threshold=0.5, value=-3.0))
+@composite(
+    samples=joined(
+        call((3, 4), threshold=0.5, value=-3.0),
+        lambda: [
+            Sample((np.array([np.nan, np.inf, -np.inf]),), {"threshold": 0.0, "value": 1.0}, smooth=False)
+        ],
+    )
+)
 @example("(weft.tensor([0.5, 1.5]), 1.0, -1.0) -> tensor([-1.0000,  1.5000])")
 def threshold(x: Tensor, /, threshold: float, value: float) -> Tensor:
     """x where it is above a threshold, else a value."""
-    return select(x > threshold, x, np.asarray(value, x.dtype))
+    return select(x <= threshold, np.asarray(value, x.dtype), x)  # which keeps NaN
 
 
 @published("(weft.tensor([-2.0, 0.5, 2.0])) -> tensor([-1.0000,  0.5000,  1.0000])")
@@ -241,14 +250,14 @@ _SELU_ALPHA = 1.6732632423543772848170429916717  # Klambauer et al., Self-Normal
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
-@composite(samples=reals(1))
+@composite(samples=reals(1), single=True)
 @example("(weft.tensor([-1.0, 2.0])) -> tensor([-1.1113,  2.1014])")
 def selu(x: Tensor, /) -> Tensor:
     """The self-normalising ``scale * elu(x, alpha)``."""
     return elu(x, _SELU_ALPHA) * _SELU_SCALE
 
 
-@composite(samples=reals(1))
+@composite(samples=reals(1), single=True)
 def celu(x: Tensor, /, alpha: float = 1.0) -> Tensor:
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``: an elu whose slope is continuous for every alpha.
 
@@ -269,7 +278,7 @@ _TANH_CUBIC = 0.044715 * _TANH_SLOPE
 
 @composite(samples=lambda: [s if k == 0 else Sample(s.inputs, {"approximate": "tanh"}, s.smooth)
                             for s in reals(1)() for k in (0, 1)],
-    whole=("x",),
+    whole=("x",), single=True,
 )  # fmt: skip
 @example("(weft.tensor([-1.0, 0.0, 2.0])) -> tensor([-0.1587,  0.0000,  1.9545])")
 def gelu(x: Tensor, /, approximate: str = "none") -> Tensor:
@@ -282,7 +291,7 @@ def gelu(x: Tensor, /, approximate: str = "none") -> Tensor:
     return x * sigmoid(x * (x * x * _TANH_CUBIC + _TANH_SLOPE))
 
 
-@composite(samples=reals(1), whole=("x",))
+@composite(samples=reals(1), whole=("x",), single=True)
 @example("(weft.tensor([-1.0, 0.0, 2.0])) -> tensor([-0.2689,  0.0000,  1.7616])")
 def silu(x: Tensor, /) -> Tensor:
     """``x * sigmoid(x)``, also known as swish."""
@@ -293,7 +302,7 @@ def silu(x: Tensor, /) -> Tensor:
 _LINEAR_FROM = 20.0  # where log(1 + exp(x)) and x have been the same number in float32 for long
 
 
-@composite("softplus_scaled", samples=joined(reals(1), call((3, 4), beta=2.0, threshold=1.0)))
+@composite("softplus_scaled", samples=joined(reals(1), call((3, 4), beta=2.0, threshold=1.0)), single=True)
 @example("(weft.tensor([-1000.0, 0.0, 10.0])) -> tensor([ 0.0000,  0.6931, 10.0000])")
 def softplus(x: Tensor, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` is above a threshold."""
@@ -304,14 +313,14 @@ def softplus(x: Tensor, /, beta: float = 1.0, threshold: float = 20.0) -> Tensor
     return out if threshold >= _LINEAR_FROM else select(x * beta > threshold, x, out)
 
 
-@composite(samples=reals(1))
+@composite(samples=reals(1), single=True)
 @example("(weft.tensor([-100.0, 0.0])) -> tensor([-100.0000,   -0.6931])")
 def logsigmoid(x: Tensor, /) -> Tensor:
     """The logarithm of ``sigmoid(x)``, without underflow."""
     return -soft_rectify(-as_floating(x))
 
 
-@composite(samples=reals(1), whole=("x",))
+@composite(samples=reals(1), whole=("x",), single=True)
 @example("(weft.tensor([-1.0, 2.0])) -> tensor([-0.3034,  1.9440])")
 def mish(x: Tensor, /) -> Tensor:
     """``x * tanh(softplus(x))``."""
@@ -319,7 +328,7 @@ def mish(x: Tensor, /) -> Tensor:
     return x * tanh(soft_rectify(x))
 
 
-@composite(samples=reals(1, edges=False))
+@composite(samples=reals(1, edges=False), single=True)
 @example("(weft.tensor([-1.0, 3.0])) -> tensor([-0.5000,  0.7500])")
 def softsign(x: Tensor, /) -> Tensor:
     """``x / (1 + |x|)``."""
@@ -327,7 +336,7 @@ def softsign(x: Tensor, /) -> Tensor:
     return x / (absolute(x) + 1)
 
 
-@composite(samples=reals(1))
+@composite(samples=reals(1), single=True)
 @example("(weft.tensor([0.0, 1.0])) -> tensor([0.0000, 0.2384])")
 def tanhshrink(x: Tensor, /) -> Tensor:
     """``x - tanh(x)``."""
@@ -338,14 +347,14 @@ def tanhshrink(x: Tensor, /) -> Tensor:
 # Piecewise linear
 
 
-@composite(samples=reals(1, -5.0, 5.0))
+@composite(samples=reals(1, -5.0, 5.0), single=True)
 @example("(weft.tensor([-4.0, 0.0, 4.0])) -> tensor([0.0000, 0.5000, 1.0000])")
 def hardsigmoid(x: Tensor, /) -> Tensor:
     """A sigmoid of three straight pieces: ``relu6(x + 3) / 6``."""
     return relu6(x + 3) * (1 / 6)
 
 
-@composite(samples=reals(1, -5.0, 5.0))
+@composite(samples=reals(1, -5.0, 5.0), single=True)
 @example("(weft.tensor([-4.0, 1.0, 4.0])) -> tensor([-0.0000,  0.6667,  4.0000])")
 def hardswish(x: Tensor, /) -> Tensor:
     """``x * hardsigmoid(x)``."""
@@ -353,7 +362,7 @@ def hardswish(x: Tensor, /) -> Tensor:
     return x * hardsigmoid(x)
 
 
-@composite(samples=reals(1))
+@composite(samples=reals(1), single=True)
 @example("(weft.tensor([-2.0, 0.25, 2.0])) -> tensor([-1.5000,  0.0000,  1.5000])")
 def softshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``, and 0 where it is nearer than that."""
@@ -372,7 +381,7 @@ def hardshrink(x: Tensor, /, lambd: float = 0.5) -> Tensor:
 # Gates
 
 
-@composite(samples=joined(call((3, 4)), call((4, 3), axis=0), call((2, 0))))
+@composite(samples=joined(call((3, 4)), call((4, 3), axis=0), call((2, 0))), single=True)
 @example("(weft.tensor([1.0, 2.0, 0.0, 100.0])) -> tensor([0.5000, 2.0000])")
 def glu(x: Tensor, /, axis: int = -1) -> Tensor:
     """The first half along an axis times the sigmoid of the second."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, kind
+from weft.base.dtypes import DType, integer_range, kind
 from weft.errors import ArgumentError, DtypeError
 from weft.ops.complex import sign
 from weft.ops.families import elementwise
@@ -15,11 +15,32 @@ from weft.ops.op import Array, Op, Operand, Tensor, no_gradient
 from weft.ops.public import Public, published
 from weft.ops.samples import booleans, integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, integer_of_size, is_nan
-from weft.ops.select import cast, select, weight
+from weft.ops.select import cast, in_dtype, in_single, select, weight
+
+# Further arguments of public functions
+
+
+def _add_times(x1: Operand, x2: Operand, /, *, alpha: float = 1) -> Tensor:
+    return add(x1, x2 if alpha == 1 else mul(x2, alpha))
+
+
+def _subtract_times(x1: Operand, x2: Operand, /, *, alpha: float = 1) -> Tensor:
+    return sub(x1, x2 if alpha == 1 else mul(x2, alpha))
+
+
+def _divide_rounding(x1: Operand, x2: Operand, /, *, rounding_mode: str | None = None) -> Tensor:
+    from weft.ops.rounded import divide_rounded  # which builds on this module
+
+    return div(x1, x2) if rounding_mode is None else divide_rounded(x1, x2, rounding_mode)
+
 
 add = elementwise(
     "add",
-    public=Public("x1 + x2; of bools, or.", "[1.0, 2.0], [10.0, 20.0] -> [11., 22.]"),
+    public=Public(
+        "x1 + x2, or x1 + alpha * x2; of bools, or.",
+        "[1.0, 2.0], [10.0, 20.0] -> [11., 22.]",
+        options=_add_times,
+    ),
     eval=np.add,
     partials=(1, 1),
     accepts="biufc",  # of bools: or
@@ -29,7 +50,12 @@ add = elementwise(
 )
 sub = elementwise(
     "sub",
-    public=Public("x1 - x2.", "[1.0, 2.0], [10.0, 20.0] -> [ -9., -18.]", names=("subtract", "sub")),
+    public=Public(
+        "x1 - x2, or x1 - alpha * x2.",
+        "[1.0, 2.0], [10.0, 20.0] -> [ -9., -18.]",
+        names=("subtract", "sub"),
+        options=_subtract_times,
+    ),
     eval=np.subtract,
     partials=(1, -1),
     samples=joined(reals(2, complex=True), integers(2)),
@@ -50,9 +76,10 @@ mul = elementwise(
 div = elementwise(
     "div",
     public=Public(
-        "x1 / x2; integers are divided as floats.",
+        'x1 / x2; integers are divided as floats. With rounding_mode="trunc" or "floor" they stay integers.',
         "[1, 2], [4, 4] -> [0.2500, 0.5000]",
         names=("divide", "div", "true_divide"),
+        options=_divide_rounding,
     ),
     eval=np.divide,
     partials=(lambda y: 1 / y, lambda y, out: -out / y),
@@ -121,7 +148,8 @@ def _power_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
 
 def _power_by_base(x: Tensor, y: Tensor) -> Tensor:
     """y x**(y-1), and 0 for y = 0, where x**-1 may be infinite."""
-    return select(y == 0, np.zeros((), y.dtype), y * pow(x, y - 1))
+    less = in_single(y) - 1  # a half has no number for it where y is large
+    return select(y == 0, np.zeros((), y.dtype), y * in_dtype(pow(in_single(x), less), y.dtype))
 
 
 def _power_by_exponent(x: Tensor, out: Tensor) -> Tensor:
@@ -137,6 +165,7 @@ pow: Op = elementwise(
     public=Public(
         "x1 to the power of x2; an integer to a negative one is rounded towards 0.",
         "[2.0, 3.0], [3.0, 2.0] -> [8., 9.]",
+        names=("pow", "power"),
     ),
     eval=_power,
     partials=(_power_by_base, _power_by_exponent),
@@ -218,10 +247,13 @@ fmod = elementwise(
 # Order: the gradient at a tie goes half to each side
 
 
-def _share(larger: Tensor, smaller: Tensor) -> Tensor:
-    """1 where the first is larger, 1/2 at a tie, else 0."""
-    strict, loose = larger > smaller, larger >= smaller
-    return (weight(strict, larger) + weight(loose, larger)) / 2
+def _share(larger: Tensor, smaller: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether the first is as large, and its part of the gradient: 1/2 at a tie."""
+    return larger >= smaller, 1 - weight(larger == smaller, larger) * 0.5
+
+
+def _share_of_less(smaller: Tensor, larger: Tensor) -> tuple[Tensor, Tensor]:
+    return smaller <= larger, 1 - weight(smaller == larger, smaller) * 0.5
 
 
 maximum = elementwise(
@@ -232,6 +264,7 @@ maximum = elementwise(
     ),
     eval=np.maximum,
     partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
+    gated=True,
     accepts="biuf",
     samples=joined(reals(2), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.or_(x, y) if kind(e.dtype(x)) == "b" else e.max(x, y),
@@ -244,7 +277,8 @@ minimum = elementwise(
         "[1.0, 5.0], [3.0, 3.0] -> [1., 3.]",
     ),
     eval=np.minimum,
-    partials=(lambda x, y: _share(y, x), lambda x, y: _share(x, y)),
+    partials=(lambda x, y: _share_of_less(x, y), lambda x, y: _share_of_less(y, x)),
+    gated=True,
     accepts="biuf",
     samples=joined(reals(2), integers(2), booleans(2)),
     scalar=lambda e, x, y: e.and_(x, y) if kind(e.dtype(x)) == "b" else e.min(x, y),
@@ -254,10 +288,11 @@ clip_between = elementwise(
     "clip",
     eval=lambda x, y, z: np.minimum(np.maximum(x, y), z),
     partials=(
-        lambda x, y, z: weight((x >= y) & (x <= z), x),
-        lambda x, y, z: weight((x < y) & (y < z), x),
-        lambda x, y, z: weight((x > z) | (y >= z), x),
+        lambda x, y, z: ((x >= y) & (x <= z), None),
+        lambda x, y, z: ((x < y) & (y < z), None),
+        lambda x, y, z: ((x > z) | (y >= z), None),
     ),
+    gated=True,
     accepts="iuf",
     samples=joined(reals(3), integers(3)),
     scalar=lambda e, x, y, z: e.min(e.max(x, y), z),
@@ -340,11 +375,34 @@ def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -
     return clip_between(x, low, high if max is None else _bound(x, max))
 
 
+@published("(weft.tensor([-2.0, 3.0]), 0.0) -> tensor([0., 3.])")
+def clamp_min(x: Tensor, min: Operand, /) -> Tensor:
+    """Each element, or ``min`` where it is below that."""
+    return clip(x, min=min)
+
+
+@published("(weft.tensor([-2.0, 3.0]), 0.0) -> tensor([-2.,  0.])")
+def clamp_max(x: Tensor, max: Operand, /) -> Tensor:
+    """Each element, or ``max`` where it is above that."""
+    return clip(x, max=max)
+
+
 def _range_of(dtype: DType) -> tuple[Any, Any]:
     if kind(dtype) in "iu":
         limits = np.iinfo(dtype)
         return np.asarray(limits.min, dtype), np.asarray(limits.max, dtype)
     return np.asarray(-np.inf, dtype), np.asarray(np.inf, dtype)
+
+
+def _within(bound: Tensor, dtype: DType) -> Tensor:
+    """Integers moved to the nearest that another integer dtype has."""
+    if kind(bound.dtype) not in "iu" or kind(dtype) not in "iu":
+        return bound
+    (low, high), (least, most) = integer_range(dtype), integer_range(bound.dtype)
+    if least >= low and most <= high:
+        return bound
+    ends = builtins.max(low, least), builtins.min(high, most)
+    return clip_between(bound, *[np.asarray(end, bound.dtype) for end in ends])
 
 
 def _bound(x: Tensor, bound: Any) -> Operand:
@@ -354,7 +412,7 @@ def _bound(x: Tensor, bound: Any) -> Operand:
     if hasattr(bound, "dtype"):
         if kind(bound.dtype) != kind(x.dtype) and kind(bound.dtype) in "fc":
             raise DtypeError("clip", f"bounds must be of the kind of {x.dtype.name}, got {bound.dtype.name}")
-        return bound if bound.dtype == x.dtype else cast(bound, dtype=x.dtype)
+        return bound if bound.dtype == x.dtype else cast(_within(bound, x.dtype), dtype=x.dtype)
     if isinstance(bound, float) and kind(x.dtype) in "iu":
         raise DtypeError("clip", f"bounds must be integers for {x.dtype.name}, got {bound}")
     if kind(x.dtype) in "iu":

@@ -95,7 +95,7 @@ def _attention_samples() -> list[Sample]:
     ]
 
 
-@composite(_OP, samples=_attention_samples, whole=("query", "key", "value"), precision="low")
+@composite(_OP, samples=_attention_samples, whole=("query", "key", "value"), precision="low", single=True)
 def attend(
     query: Tensor,
     key: Tensor,

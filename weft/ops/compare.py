@@ -215,6 +215,7 @@ def _shift_samples() -> list[Sample]:
         Sample((int_array((3, 4)), int_array((3, 4), 0, 8, seed=1))),
         Sample((int_array((4,), dtype="int8"), int_array((4,), 0, 12, seed=1, dtype="int8"))),
         Sample((int_array((2, 1), 0, 200, dtype="uint8"), int_array((3,), 0, 9, seed=1, dtype="uint8"))),
+        Sample((np.array([255, 200, 1], np.uint8), np.array([8, 200, 255], np.uint8))),
     ]
 
 
@@ -225,6 +226,13 @@ def _shift_code(
     last = e.dtype(x).itemsize * 8 - 1
     near = e.and_(e.le(0, y), e.le(y, last))
     return e.select(near, instruction(x, e.select(near, y, 0)), beyond)
+
+
+def _right_shift_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
+    """Beyond all bits there is the sign, and nothing without one."""
+    dtype = e.dtype(x)
+    beyond = e.constant(0, dtype) if kind(dtype) == "u" else e.shr(x, dtype.itemsize * 8 - 1)
+    return _shift_code(e, e.shr, x, y, beyond)
 
 
 bitwise_and = _bitwise(
@@ -277,5 +285,5 @@ right_shift = elementwise(
     partials=_BITS,
     accepts="iu",
     samples=_shift_samples,
-    scalar=lambda e, x, y: _shift_code(e, e.shr, x, y, e.shr(x, e.dtype(x).itemsize * 8 - 1)),
+    scalar=_right_shift_code,
 )

@@ -15,10 +15,11 @@ import numpy as np
 from weft.base.dtypes import complex_dtype, kind
 from weft.base.public import public
 from weft.base.shapes import Shape
+from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.alias import OpStep, Strides, link
 from weft.ops.families import elementwise
-from weft.ops.op import Array, Container, Op, Sample, Tensor, TensorLike
+from weft.ops.op import Array, Container, Op, Sample, Tensor, TensorLike, type_of
 from weft.ops.public import Public, published
 from weft.ops.samples import complex_array, integers, joined, real_array, reals
 from weft.ops.scalar import ScalarEmitter, Value, copy_sign, is_nan
@@ -256,6 +257,32 @@ def conj(x: Tensor, /) -> Tensor:
     tensor([1.-2.j, 3.+4.j])
     """
     return conjugate(x) if kind(x.dtype) == "c" else x
+
+
+@published("(weft.tensor([1 + 2j, 3 - 4j])) -> tensor([[ 1.,  2.],\n        [ 3., -4.]])")
+def view_as_real(x: Tensor, /) -> Tensor:
+    """Complex numbers as pairs of their parts, along a new last axis; a copy."""
+    from weft.ops.view.primitives import stack  # which builds on this module
+
+    if kind(x.dtype) != "c":
+        raise DtypeError("view_as_real", f"dtype must be complex, got {x.dtype.name}")
+    return stack([real_part(x), imaginary_part(x)], axis=-1)
+
+
+@published("(weft.tensor([[1.0, 2.0], [3.0, -4.0]])) -> tensor([1.+2.j, 3.-4.j])")
+def view_as_complex(x: Tensor, /) -> Tensor:
+    """Pairs along the last axis as complex numbers; a copy."""
+    if kind(x.dtype) != "f" or x.ndim == 0 or x.shape[-1] != 2:
+        raise ShapeError("view_as_complex", f"needs floats with a last axis of 2, got {type_of(x)}")
+    return make_complex(x[..., 0], x[..., 1])
+
+
+@published("(weft.tensor([1.0, 2.0]), weft.tensor([0.0, 0.0])) -> tensor([1.+0.j, 2.+0.j])")
+def polar(abs: Tensor, angle: Tensor, /) -> Tensor:
+    """Complex numbers from their distances from 0 and their angles."""
+    from weft.ops.trigonometric import cos, sin  # which build on this module
+
+    return make_complex(abs * cos(angle), abs * sin(angle))
 
 
 @published("(weft.tensor([1.0, 3.0]), weft.tensor([2.0, -4.0])) -> tensor([1.+2.j, 3.-4.j])")

@@ -96,7 +96,7 @@ def _largest(dtype: DType) -> float:
     return float(finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
-@composite(samples=reals(3, edges=False, complex=True))
+@composite(samples=reals(3, edges=False, complex=True), single=True)
 @example("(weft.tensor([0.0, 10.0]), weft.tensor([1.0, 20.0]), 0.5) -> tensor([ 0.5000, 15.0000])")
 def lerp(start: Tensor, end: Tensor, weight: Tensor, /) -> Tensor:
     """The point that divides the way from ``start`` to ``end``: ``start + weight * (end - start)``."""

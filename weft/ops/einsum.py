@@ -14,7 +14,7 @@ from weft.ops.contract import matrix_multiply
 from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.reduce import reduce_sum
 from weft.ops.samples import complex_array, int_array, real_array
-from weft.ops.select import same_dtype
+from weft.ops.select import run_in_single, same_dtype
 from weft.ops.view.padding import diagonal
 from weft.ops.view.primitives import permute, reshape
 
@@ -219,7 +219,20 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
         raise ArgumentError("einsum", "at least one tensor is needed, got none")
     labels, output = _parse(equation, tensors)
     sizes = _check_sizes(labels, tensors, equation)
-    terms = [_without_repeats(x, v) for x, v in zip(same_dtype("einsum", *tensors), labels, strict=True)]
+    tensors = same_dtype("einsum", *tensors)
+
+    def contract(*given: Tensor) -> Tensor:
+        return _contract_all(given, labels, output, sizes)
+
+    # a chain of products is rounded once; the result of a single one is what is stored
+    return contract(*tensors) if len(tensors) < 3 else run_in_single(contract, tuple(tensors), {})
+
+
+def _contract_all(
+    tensors: Sequence[Tensor], labels: Sequence[Any], output: Any, sizes: dict[str, int]
+) -> Tensor:
+    """Contract pairs of tensors, the cheapest first, until one is left."""
+    terms = [_without_repeats(x, v) for x, v in zip(tensors, labels, strict=True)]
     wanted = set(output)
     terms = [_reduced(t, _needed(terms, (i,), wanted), sizes) for i, t in enumerate(terms)]
     while len(terms) > 1:

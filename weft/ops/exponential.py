@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log as _log
+from typing import Any
 
 import numpy as np
 
@@ -30,14 +31,25 @@ exp = elementwise(
     samples=reals(1, complex=True),
     scalar=lambda e, x: e.exp(x),
 )
+_exp2_of_real = widened(exponent.exp2)
+
+
+def _exp2(x: Array) -> Any:
+    return np.exp(x * LN2) if x.dtype.kind == "c" else np.exp2(x)
+
+
+def _exp2_code(e: ScalarEmitter[Value], x: Value) -> Value:
+    return e.exp(e.mul(x, LN2)) if kind(e.dtype(x)) == "c" else _exp2_of_real(e, x)
+
+
 exp2 = elementwise(
     "exp2",
-    public=Public("2 to the power of x.", "[0.5, 3.0] -> [1.4142, 8.0000]"),
-    eval=np.exp2,
+    public=Public("2 to the power of x.", "[0.5, 3.0] -> [1.4142, 8.0000]", ufunc=np.exp2),
+    eval=_exp2,
     partials=(lambda out: out * LN2,),
-    accepts="f",
-    samples=reals(1),
-    scalar=widened(exponent.exp2),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=_exp2_code,
 )
 
 
@@ -61,8 +73,11 @@ def log1p_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if kind(e.dtype(x)) == "c":
         # |1 + x|^2 = 1 + (2a + a^2 + b^2)
         a, b = e.real(x), e.imag(x)
+        above = e.add(a, 1)
         excess = e.add(e.mul(a, e.add(a, 2)), e.mul(b, b))
-        return e.complex(e.mul(log1p_code(e, excess), 0.5), e.atan2(b, e.add(a, 1)))
+        near = e.mul(log1p_code(e, excess), 0.5)
+        far = e.log(e.abs(e.complex(above, b)))  # where excess itself cancels, or overflows
+        return e.complex(e.select(e.lt(e.abs(excess), 0.5), near, far), e.atan2(b, above))
     return _log1p_of_real(e, x)
 
 
@@ -151,6 +166,15 @@ sqrt = elementwise(
     samples=reals(1, 0.1, 3.0, complex=True),
     scalar=lambda e, x: e.sqrt(x),
 )
+root = elementwise(
+    "root",  # the square root, whose slope at 0 is taken to be 0
+    eval=np.sqrt,
+    partials=(lambda out: (out > 0, 0.5 / out),),
+    gated=True,
+    accepts="f",
+    samples=reals(1, 0.1, 2.0),
+    scalar=lambda e, x: e.sqrt(x),
+)
 rsqrt = elementwise(
     "rsqrt",
     public=Public("1 / sqrt(x).", "[4.0, 0.25] -> [0.5000, 2.0000]"),
@@ -163,31 +187,68 @@ rsqrt = elementwise(
 )
 
 
-def _sigmoid(x: Array) -> Array:
+def _sigmoid(x: Array) -> Any:
     if x.dtype == float16:  # where exp overflows long before sigmoid is 0
         return _sigmoid(x.astype(float32)).astype(float16)
+    if x.dtype.kind == "c":
+        return _sigmoid_of_complex(x)
     return 1 / (1 + np.exp(-x))  # an overflow to infinity gives 0, as it should
 
 
+def _sigmoid_of_complex(x: Array) -> Any:
+    """By the exponential that does not overflow."""
+    left = x.real < 0
+    small = np.exp(np.where(left, x, -x))
+    return np.where(left, small, np.ones((), x.dtype)) / (1 + small)
+
+
 def _sigmoid_code(e: ScalarEmitter[Value], x: Value) -> Value:
+    return _complex_sigmoid_code(e, x) if kind(e.dtype(x)) == "c" else _real_sigmoid_code(e, x)
+
+
+def _complex_sigmoid_code(e: ScalarEmitter[Value], x: Value) -> Value:
+    left = e.lt(e.real(x), 0)
+    small = e.exp(e.select(left, x, e.neg(x)))
+    return e.div(e.select(left, small, e.constant(1, e.dtype(x))), e.add(small, 1))
+
+
+def _sigmoid_of_real(e: ScalarEmitter[Value], x: Value) -> Value:
     small = e.exp(e.neg(e.abs(x)))
     out = e.div(e.select(e.lt(x, 0), small, 1), e.add(small, 1))
     product = e.mul(unless_tiny(e, small), out)
     return e.select(e.lt(out, 0.25), e.sub(small, product), out)  # the quotient's error counts less
 
 
+_real_sigmoid_code = widened(_sigmoid_of_real)
 sigmoid = elementwise(
     "sigmoid",
     public=Public("1 / (1 + exp(-x)).", "[0.0, 2.0] -> [0.5000, 0.8808]"),
     eval=_sigmoid,
     partials=(lambda out: out * (1 - out),),
-    accepts="f",
-    samples=reals(1),
-    scalar=widened(_sigmoid_code),
+    accepts="fc",
+    samples=reals(1, complex=True),
+    scalar=_sigmoid_code,
 )
 
 
+def _logaddexp(x: Array, y: Array) -> Any:
+    if x.dtype.kind != "c":
+        return np.logaddexp(x, y)
+    swap = x.real < y.real
+    large, small = np.where(swap, y, x), np.where(swap, x, y)
+    return large + np.log(1 + np.exp(small - large))
+
+
 def _logaddexp_code(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
+    if kind(e.dtype(x)) != "c":
+        return _logaddexp_of_real(e, x, y)
+    swap = e.lt(e.real(x), e.real(y))
+    large, small = e.select(swap, y, x), e.select(swap, x, y)
+    return e.add(large, e.log(e.add(e.exp(e.sub(small, large)), 1)))
+
+
+@widened
+def _logaddexp_of_real(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     gap = e.neg(e.abs(e.sub(x, y)))
     plain = e.add(e.max(x, y), log1p_of_positive(e, e.exp(gap)))
     # Two equal infinities have no gap; NaN goes through.
@@ -204,11 +265,13 @@ def _share(x: Tensor, y: Tensor) -> Tensor:
 logaddexp = elementwise(
     "logaddexp",
     public=Public(
-        "log(exp(x1) + exp(x2)), without overflow on the way.", "[1000.0], [1000.0] -> [1000.6932]"
+        "log(exp(x1) + exp(x2)), without overflow on the way.",
+        "[1000.0], [1000.0] -> [1000.6932]",
+        ufunc=np.logaddexp,
     ),
-    eval=np.logaddexp,
+    eval=_logaddexp,
     partials=(lambda x, y: _share(x, y), lambda x, y: _share(y, x)),
-    accepts="f",
-    samples=reals(2),
-    scalar=widened(_logaddexp_code),
+    accepts="fc",
+    samples=reals(2, complex=True),
+    scalar=_logaddexp_code,
 )

@@ -41,6 +41,7 @@ def elementwise(
     accepts: str = "iufc",
     result: str = "same",
     singular: bool = False,
+    gated: bool = False,
     jvp: Rule | None = None,
     vjp: Any = None,
     commutative: str = "",
@@ -61,6 +62,8 @@ def elementwise(
         result: "same" dtype as the inputs, "bool", "real" (of a complex) or "complex" (of a real).
         singular: a partial may be infinite; where the incoming gradient is 0 the result is then 0,
             so that a branch that ``where`` did not take leaks no NaN.
+        gated: partials give a truth value and a factor (None for 1); where it does not hold, the gradient is
+            0 even if an infinite one comes in.
         jvp: written out for complex inputs where partials do not hold (functions that are not
             holomorphic), and for all inputs where partials are None.
         vjp: likewise.
@@ -82,6 +85,7 @@ def elementwise(
             accepts=accepts,
             result=result,
             singular=singular,
+            gated=gated,
             samples=samples,
             commutative=commutative,
             total=total,

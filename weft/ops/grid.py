@@ -161,7 +161,7 @@ def _grid_samples() -> list[Sample]:
     ]
 
 
-@composite(samples=_grid_samples)
+@composite(samples=_grid_samples, single=True)
 def grid_sample(
     x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Tensor:
@@ -192,7 +192,8 @@ def grid_sample(
 @composite(
     samples=joined(
         call((2, 2, 3), size=(2, 1, 3, 4)), call((1, 3, 4), size=(1, 2, 2, 3, 1), align_corners=True)
-    )
+    ),
+    single=True,
 )
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
     """Places for ``grid_sample`` that transform images of a size (N, C, *S) by matrices theta (N, d, d + 1).

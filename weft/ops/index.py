@@ -176,14 +176,15 @@ def _aligned(indices: Sequence[Any], axes: Sequence[int | None]) -> list[Tensor]
     return out
 
 
-def _with_examples(size: int, indices: Sequence[Any], axes: Sequence[int | None]) -> list[Tensor]:
+def with_examples(size: int, indices: Sequence[Any], axes: Sequence[int | None]) -> list[Tensor]:
     """Indices of a batch, after an index that tells the examples apart."""
     aligned = _aligned(indices, axes)
     rank = max(max(i.ndim for i in aligned), 1)
     return [positions(size, rank - 1), *aligned]
 
 
-def _result_rank(indices: Sequence[Any]) -> int:
+def result_rank(indices: Sequence[Any]) -> int:
+    """The number of axes that indices have when they are broadcast together."""
     return max(len(i.shape) for i in indices)
 
 
@@ -194,8 +195,8 @@ def _batch_gather(
     if axis is None:
         return op(x, *_aligned(indices, index_axes)), 0
     if all(a is None for a in index_axes):
-        return op(move_axis(x, axis, len(indices)), *indices), _result_rank(indices)
-    return op(move_axis(x, axis, 0), *_with_examples(size, indices, index_axes)), 0
+        return op(move_axis(x, axis, len(indices)), *indices), result_rank(indices)
+    return op(move_axis(x, axis, 0), *with_examples(size, indices, index_axes)), 0
 
 
 def _batch_scatter(
@@ -205,8 +206,8 @@ def _batch_scatter(
     x, v = to_front(x, x_axis, size), to_front(v, v_axis, size)
     if all(a is None for a in index_axes):
         after = len(indices)
-        return op(move_axis(x, 0, after), move_axis(v, 0, _result_rank(indices)), *indices), after
-    return op(x, v, *_with_examples(size, indices, index_axes)), 0
+        return op(move_axis(x, 0, after), move_axis(v, 0, result_rank(indices)), *indices), after
+    return op(x, v, *with_examples(size, indices, index_axes)), 0
 
 
 # Ops

@@ -16,7 +16,7 @@ from weft.base.public import public
 from weft.base.shapes import Shape, broadcast_shapes, normalize_axis, size_of
 from weft.base.size_bounds import surely_less
 from weft.base.sizes import is_known
-from weft.errors import ArgumentError, DtypeError, ShapeError
+from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.compare import equal
 from weft.ops.index import gather_nd, index_with, scatter_add_nd, scatter_nd
@@ -206,17 +206,31 @@ def scatter_add(x: Tensor, axis: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 @public
-def scatter(x: Tensor, axis: int, index: Tensor, src: Tensor) -> Tensor:
+def scatter(x: Tensor, axis: int, index: Tensor, src: Tensor, *, reduce: str | None = None) -> Tensor:
     """x with each element of ``src`` put at its own place but for ``axis``, where the index says which.
+
+    With ``reduce`` of "add" or "multiply" it is added to or multiplied with what is there.
 
     >>> import weft
     >>> weft.scatter(weft.zeros((2, 3)), 1, weft.tensor([[0], [2]]), 1.0)
     tensor([[1., 0., 0.],
             [0., 0., 1.]])
     """
-    index, where = _same_rank("scatter", x, index, axis)
-    v = as_values("scatter", _cut("scatter", src, index.shape), x, index.shape)
-    return scatter_nd(x, v, *_positions("scatter", x, where, index))
+    if reduce is not None:
+        from weft.ops.scattering import scatter_reduce  # which builds on this module
+
+        if reduce not in ("add", "multiply"):
+            raise DomainError("scatter", f"reduce must be None, 'add' or 'multiply', got {reduce!r}")
+        return scatter_reduce(x, axis, index, src, reduce)
+    places, v = positions_along("scatter", x, axis, index, src)
+    return scatter_nd(x, v, *places)
+
+
+def positions_along(op: str, x: Tensor, axis: int, index: Tensor, src: Any) -> tuple[tuple[Any, ...], Any]:
+    """The indices of all axes for elements put along one of them, and the elements, in the dtype of x."""
+    index, where = _same_rank(op, x, index, axis)
+    v = as_values(op, _cut(op, src, index.shape), x, index.shape)
+    return _positions(op, x, where, index), v
 
 
 def _cut(op: str, src: Tensor, shape: Shape) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DType, bfloat16, float16, float32, kind
+from weft.base.dtypes import DType, bfloat16, float16, float32, kind, real_dtype
 from weft.base.shapes import Axes, Shape, ShapeLike, normalize_shape, reduce_shape, size_of
 from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
@@ -20,12 +20,13 @@ from weft.errors import DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.arithmetic import maximum, pow
 from weft.ops.batching import move_axis
+from weft.ops.complex import conj, real_part
 from weft.ops.exponential import rsqrt, sqrt
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import call, joined, real_array
+from weft.ops.samples import call, complex_array, joined, real_array
 from weft.ops.select import in_dtype, in_single
 from weft.ops.softmax import as_real
 from weft.ops.statistics import as_floating
@@ -199,6 +200,7 @@ def _normalized_axes(op: str, x: Tensor, normalized_shape: ShapeLike, *parameter
     ),
     whole=("x",),
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[1.0, 3.0]]), 2) -> tensor([[-1.0000,  1.0000]])")
 def layer_norm(
@@ -216,7 +218,11 @@ def layer_norm(
 
 
 @composite(
-    samples=joined(call((3, 4), (4,), normalized_shape=4), call((2, 3, 4), normalized_shape=(3, 4), eps=0.1)),
+    samples=joined(
+        call((3, 4), (4,), normalized_shape=4),
+        call((2, 3, 4), normalized_shape=(3, 4), eps=0.1),
+        lambda: [Sample((complex_array((3, 4)), complex_array((4,), seed=1)), {"normalized_shape": 4})],
+    ),
     sampled=lambda x, w=None, *, normalized_shape, eps=None: rms_norm(x, normalized_shape, w, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
@@ -229,11 +235,18 @@ def rms_norm(
 
     ``eps`` is added to the mean square; by default it is the smallest step from 1 in x's dtype.
     """
-    x = as_real("rms_norm", x)
+    x = as_floating(x)
     axes = _normalized_axes("rms_norm", x, normalized_shape, weight)
-    step = _machine_eps(x.dtype) if eps is None else eps
+    step = _machine_eps(real_dtype(x.dtype)) if eps is None else eps
     need_positive("rms_norm", "eps", step)
-    return affine(standardize(x, axes=axes, eps=float(step), center=False)[0], weight, None)
+    wide = in_single(x)  # not before eps is known, which follows the dtype
+    if kind(x.dtype) == "c":
+        count = size_of(tuple(x.shape[a] for a in axes))
+        squares = real_part(wide * conj(wide))
+        out = wide * rsqrt(_mean(squares, axes, size_max(1, count)) + step)
+    else:
+        out = standardize(wide, axes=axes, eps=float(step), center=False)[0]
+    return in_dtype(affine(out, weight, None), x.dtype)
 
 
 def _machine_eps(dtype: DType) -> float:
@@ -245,6 +258,7 @@ def _machine_eps(dtype: DType) -> float:
     sampled=lambda x, w=None, b=None, *, num_groups, eps=1e-5: group_norm(x, num_groups, w, b, eps),  # type: ignore[has-type]
     whole=("x",),
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[1.0, 3.0, 10.0, 30.0]]), 2) -> tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])")
 def group_norm(
@@ -278,6 +292,7 @@ def group_norm(
         Sample((np.zeros((2, 3)),), smooth=False),
     ],
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[3.0, 4.0]])) -> tensor([[0.6000, 0.8000]])")
 def normalize(x: Tensor, p: float = 2.0, axis: Axes = 1, eps: float = 1e-12) -> Tensor:
@@ -292,6 +307,7 @@ def normalize(x: Tensor, p: float = 2.0, axis: Axes = 1, eps: float = 1e-12) -> 
         call((2, 5, 3), size=3, alpha=0.5), call((2, 4, 3, 2), size=2, alpha=0.1, beta=0.5, k=2.0)
     ),
     precision="high",
+    single=True,
 )
 def local_response_norm(
     x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0

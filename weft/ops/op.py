@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from weft.base.dtypes import DType
+from weft.base.dtypes import DType, bfloat16, float16
 from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.base.records import NamedTuple, dataclass, field
@@ -147,6 +147,8 @@ class Op:
         accepts: kinds of dtype an elementwise op takes ("biufc"); integers outside it become floats.
         result: how an elementwise op's output dtype follows: "same", "bool", "real" or "complex".
         samples: calls for the generated tests.
+        gated: whether partials that are functions give a truth value, and a factor or None: where it does not
+            hold the gradient is 0, whatever comes in; a factor of 0 would make NaN of an infinite one.
         outputs: number of outputs; 0 for an op that gives as many as its type rule says, in a tuple.
         effect: whether it does something besides giving its outputs, such as print; it is then never
             left out, merged with another, or moved across one like it.
@@ -196,6 +198,7 @@ class Op:
     accepts: str = ""
     result: str = "same"
     singular: bool = False
+    gated: bool = False
     outputs: int = 1
     variadic: str = ""
     effect: bool = False
@@ -315,18 +318,21 @@ def composite(
     sampled: Callable[..., Any] | None = None,
     whole: tuple[str, ...] = (),
     precision: str = "",
+    single: bool = False,
 ) -> Callable[[F], F]:
     """Make a plain function of ops public, and register it with samples of its tests, and how these call it.
 
     A graph keeps a call of it as one named call, which a pass expands. Outside of graphs its ops run one by
     one; or, where arrays are large, one kernel runs the whole of it, if ``whole`` names arguments: a kernel
-    serves any size of their first axes. ``precision`` is that of an op.
+    serves any size of their first axes. ``precision`` is that of an op. With ``single``, half precision is
+    computed in float32 all the way, and only the results are rounded: what lies between may not fit.
     """
 
     def enter(function: F) -> F:
         key = name or function.__name__
         if key in COMPOSITES or key in OPS:
             raise ValueError(f"composite {key!r} is declared twice")
+        body: Callable[..., Any] = _in_single(function) if single else function
 
         @functools.wraps(function)
         def call(*args: object, **kwargs: object) -> Any:
@@ -336,12 +342,28 @@ def composite(
                 return hooks.run_composite(entry, args, kwargs)
             if whole and (out := hooks.call_large(entry, args, kwargs)) is not None:
                 return out
-            return function(*args, **kwargs)
+            return body(*args, **kwargs)
 
-        COMPOSITES[key] = entry = Composite(key, function, samples, sampled or function, whole)
+        COMPOSITES[key] = entry = Composite(key, body, samples, sampled or body, whole)
         return public(call)  # type: ignore[return-value]
 
     return enter
+
+
+def _in_single(function: F) -> F:
+    """A function of ops that computes in float32 where all floats that it is given are of one half dtype."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            dtype = getattr(x, "dtype", None)
+            if dtype is float16 or dtype is bfloat16:
+                from weft.ops.select import run_in_single  # which builds on this module
+
+                return run_in_single(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
 
 
 def whole(*names: str) -> Callable[[F], F]:

@@ -122,6 +122,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         Sample((real_array((3,)), real_array((4,), seed=1), real_array((5, 3, 4), seed=2))),
     ],
     precision="low",
+    single=True,
 )
 @example("(weft.ones((6, 2)), weft.ones((6, 3)), weft.ones((4, 2, 3))).shape -> (6, 4)")
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -20,12 +20,16 @@ class Public(NamedTuple):
         example: values of the inputs, an arrow, and the values that come out as they are printed.
         names: of the function; by default the op's own.
         is_method: whether tensors have it as a method too, in place also.
+        ufunc: of NumPy, of the same meaning, where the op's kernel is not one.
+        options: a function of the same tensors that takes further arguments, which calls with such go to.
     """
 
     text: str
     example: str
     names: tuple[str, ...] = ()
     is_method: bool = True
+    options: Callable[..., Any] | None = None
+    ufunc: Any = None
 
     def docstring(self, name: str) -> str:
         """The text, and the example as a doctest of a function."""

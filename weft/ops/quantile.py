@@ -105,7 +105,7 @@ def _quantile_samples() -> Iterable[Sample]:
     yield Sample((np.array([0.01, 0.3, 0.95], np.float32),), smooth=False)
 
 
-@composite("normal_quantile", samples=_quantile_samples)
+@composite("normal_quantile", samples=_quantile_samples, single=True)
 def normal_quantile(p: Tensor) -> Tensor:
     """The number that a normal variable is below with probability p, for p in (0, 1)."""
     q = sub(p, 0.5)

@@ -12,12 +12,14 @@ import numpy as np
 
 from weft.base.dtypes import (
     DEFAULT_INT,
+    DType,
     DTypeLike,
     as_dtype,
     bfloat16,
     bool_,
     float16,
     float32,
+    float64,
     int64,
     kind,
     uint64,
@@ -32,7 +34,7 @@ from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Op, Sample, Tensor, no_gradient, type_of
 from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
-from weft.ops.select import cast, weight
+from weft.ops.select import cast, in_dtype, select
 from weft.ops.size import filled
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.ops.view.slices import Ints, flip_axes, pad_axes, slice_axis
@@ -188,10 +190,20 @@ def _prod_samples() -> list[Sample]:
     ]
 
 
+_multiply = _reduction(np.multiply)
+
+
+def _prod(x: Array, *, axes: Ints, keepdims: bool) -> Any:
+    """Products of float32 in float64: NumPy adds in pairs, but multiplies one after the other."""
+    if x.dtype == float32:
+        return _multiply(x.astype(float64), axes=axes, keepdims=keepdims).astype(float32)
+    return _multiply(x, axes=axes, keepdims=keepdims)
+
+
 reduce_prod: Op = primitive(
     "prod",
     type_rule=reduction_type("prod", "mul"),
-    eval=_reduction(np.multiply),
+    eval=_prod,
     vjp=(_prod_vjp,),
     samples=_prod_samples,
     total=True,
@@ -243,11 +255,17 @@ def need_elements(name: str, x: TensorType, axes: Ints) -> None:
 
 
 def _extreme_vjp(g: Tensor, x: Tensor, out: Tensor, axes: Ints, keepdims: bool) -> Tensor:
-    """Elements that are equal to the extreme share its gradient."""
+    """Elements that are equal to the extreme share its gradient; of a NaN none is, and all get NaN."""
     if not keepdims:
         g, out = (restore(t, type_of(x), axes) for t in (g, out))
-    hit = weight(equal(x, out), g)
-    return g * (hit / reduce_sum(hit, axes=axes, keepdims=True))
+    hit = equal(x, out)
+    count = in_dtype(reduce_sum(cast(hit, dtype=_counting(g)), axes=axes, keepdims=True), g.dtype)
+    return select(hit, g / count, (count - count) / count)  # not g * 0, which is NaN for an infinite g
+
+
+def _counting(g: Tensor) -> DType:
+    """The dtype that ties are counted in: half precision has no number for many of them."""
+    return float32 if g.dtype in (float16, bfloat16) else g.dtype
 
 
 reduce_max = _extreme("max", np.maximum)

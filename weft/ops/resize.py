@@ -183,7 +183,7 @@ def _interpolate_samples() -> list[Sample]:
     return [Sample((real_array((2, 2, *(4, 5, 3)[:rank])),), settings) for rank, settings in cases]
 
 
-@composite(samples=_interpolate_samples)
+@composite(samples=_interpolate_samples, single=True)
 def interpolate(
     x: Tensor,
     size: PerAxis | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.ops.families import elementwise
-from weft.ops.op import Array, Op
+from weft.ops.op import Array, Op, Operand, Tensor
 from weft.ops.public import Public
 from weft.ops.samples import integers, joined, reals
 from weft.ops.scalar import ScalarEmitter, Value
@@ -36,6 +36,12 @@ def _round_code(e: ScalarEmitter[Value], x: Value) -> Value:
     return e.round(x)
 
 
+def _round_to(x: Operand, /, decimals: int = 0) -> Tensor:
+    from weft.ops.rounded import round_decimals  # which builds on this module
+
+    return round_decimals(x, decimals)
+
+
 floor = _rounding(
     "floor",
     np.floor,
@@ -59,5 +65,9 @@ round = _rounding(
     np.rint,
     _round_code,
     "iufc",
-    public=Public("The nearest integer, the even one of two.", "[0.5, 1.5, -1.2] -> [ 0.,  2., -1.]"),
+    public=Public(
+        "The nearest integer, or the nearest number with so many decimals; the even one of two.",
+        "[0.5, 1.5, -1.2] -> [ 0.,  2., -1.]",
+        options=_round_to,
+    ),
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from weft.base.dtypes import as_dtype
 from weft.ops.op import Array, Sample, Samples
 
 _EDGES = (0.0, -0.0, 1.0, -1.0, 1e30, -1e30, 1e-30, np.inf, -np.inf, np.nan)
@@ -25,6 +26,12 @@ def real_array(shape: Sequence[int], low: float = -2.0, high: float = 2.0, seed:
     values = rng(seed).uniform(low, high, tuple(shape))
     near = np.abs(values - np.round(values)) < 1e-3
     out: Array = np.where(near, np.clip(values + 5e-3, low, high), values)
+    return out
+
+
+def large_half(size: int, dtype: str, low: float = -200.0, high: float = 200.0) -> Array:
+    """A vector of half precision, long and large enough that its sums and squares do not fit the dtype."""
+    out: Array = real_array((size,), low, high).astype(as_dtype(dtype))
     return out
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from weft.base.dtypes import DType, kind
+from weft.base.dtypes import DType, integer_range, kind
 
 Value = TypeVar("Value")  # what an emitter computes with: an array, a register, a piece of source text
 Number = complex | np.generic  # and all that Python takes for a complex number: bool, int, float
@@ -135,7 +135,7 @@ class ScalarEmitter(Protocol[Value]):
         """x where the condition holds, else y."""
 
     def cast(self, x: Operand[Value], dtype: DType, /) -> Value:
-        """x converted to dtype: floats to integers towards zero, anything to bool by x != 0."""
+        """x converted to dtype, anything to bool by x != 0; floats to integers as ``to_integers`` does."""
 
     def bitcast(self, x: Operand[Value], dtype: DType, /) -> Value:
         """The bits of x read as another dtype of the same size."""
@@ -191,6 +191,31 @@ def copy_sign(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
     return e.select(sign_bit(e, y), e.neg(size), size)
 
 
+def to_integers(x: Array, dtype: DType) -> Array:
+    """Floats as integers: towards zero, out of range the nearest that the dtype has, and 0 for NaN.
+
+    NumPy leaves what is out of range to the processor.
+
+    >>> import numpy as np
+    >>> from weft.ops.scalar import to_integers
+    >>> to_integers(np.array([-1.7, 300.0, -np.inf, np.nan]), np.dtype("int8"))
+    array([  -1,  127, -128,    0], dtype=int8)
+    """
+    least, most = integer_range(dtype)
+    if x.itemsize > 2 and least < 0 and np.vdot(x, x) < float(most) ** 2:  # one pass is enough, mostly
+        return x.astype(dtype)
+    if x.size == 0:
+        return x.astype(dtype)
+    low, high = float(np.minimum.reduce(x, axis=None)), float(np.maximum.reduce(x, axis=None))
+    if least <= low and high < most + 1:  # not so if one is NaN
+        return x.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        out = np.asarray(x.astype(dtype))
+    wide = x.astype(np.float64)  # in which the ends, powers of two, are what they are
+    out[wide < least], out[wide >= most + 1], out[wide != wide] = least, most, 0
+    return out
+
+
 _TYPED = (np.ndarray, np.generic)
 
 
@@ -238,7 +263,7 @@ class NumpyEmitter:
         x = np.asarray(x)
         if kind(x.dtype) == "c" and kind(dtype) not in "bc":
             x = x.real
-        return x.astype(dtype)
+        return to_integers(x, dtype) if kind(x.dtype) == "f" and kind(dtype) in "iu" else x.astype(dtype)
 
     def bitcast(self, x: Operand[Array], dtype: DType) -> Array:
         """The same bits."""

@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import DTypeLike, as_dtype, bfloat16, float16, float32, int64, kind
+from weft.base.dtypes import (
+    DTypeLike,
+    as_dtype,
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int64,
+    kind,
+)
 from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis
 from weft.base.size_bounds import positive, size_min
@@ -24,11 +35,12 @@ from weft.ops.size import filled, positions
 from weft.ops.view.primitives import join, reshape
 from weft.ops.view.slices import pad_axes, slice_axis
 
+_WIDE = {float16: float32, bfloat16: float32, float32: float64, complex64: complex128}
+
 
 def _accumulate(ufunc: np.ufunc, x: Array, axis: int) -> Array:
-    """Half precision is accumulated in float32."""
-    wide = float32 if x.dtype in (float16, bfloat16) else x.dtype
-    out = ufunc.accumulate(x, axis=axis, dtype=wide)
+    """Each result is made of the one before, so single precision is accumulated in double."""
+    out = ufunc.accumulate(x, axis=axis, dtype=_WIDE.get(x.dtype, x.dtype))
     return out if out.dtype == x.dtype else out.astype(x.dtype)
 
 
@@ -229,7 +241,11 @@ def cummin(x: Tensor, /, axis: int) -> tuple[Tensor, Tensor]:
 # Differences
 
 
-@composite(samples=joined(call((3, 5), axis=-1), call((3, 5), axis=0, n=2), call((3, 1), axis=1, n=3)))
+@composite(
+    samples=joined(
+        call((3, 5), axis=-1), call((3, 5), axis=0, n=2), call((3, 1), axis=1, n=3), call((3, 2), n=0)
+    )
+)
 @example("(weft.tensor([1, 4, 9, 16])) -> tensor([3, 5, 7])")
 def diff(
     x: Tensor, /, n: int = 1, axis: int = -1, *, prepend: Tensor | None = None, append: Tensor | None = None
@@ -239,6 +255,8 @@ def diff(
     (n,) = as_ints("diff", "n", n)
     if n < 0:
         raise ArgumentError("diff", f"n must not be negative, got {n}")
+    if n == 0:
+        return reshape(x, shape=x.shape)  # a tensor of its own, without what is put before and after
     parts = [p for p in (prepend, x, append) if p is not None]
     if len(parts) > 1:
         x = join(*same_dtype("diff", *parts), axis=index)

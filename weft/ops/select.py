@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import (
+    FLOATS,
     DType,
     bfloat16,
     bool_,
@@ -27,6 +28,7 @@ from weft.ops.families import linear
 from weft.ops.op import Array, Op, Operand, Sample, Tensor, TensorLike, Typed, WeakNumber, no_gradient
 from weft.ops.public import published
 from weft.ops.samples import complex_array, int_array, real_array
+from weft.ops.scalar import to_integers
 from weft.ops.size import filled
 
 
@@ -94,10 +96,10 @@ cast: Op = linear(
 
 
 def cast_array(x: Array, dtype: DType) -> Array:
-    """An array in another dtype; the imaginary part of a complex one is dropped."""
+    """An array in another dtype; the imaginary part of a complex one is dropped, integers saturate."""
     if kind(x.dtype) == "c" and kind(dtype) != "c":
         x = x != 0 if dtype == bool_ else x.real
-    return x.astype(dtype)
+    return to_integers(x, dtype) if kind(dtype) in "iu" and kind(x.dtype) == "f" else x.astype(dtype)
 
 
 def in_dtype(x: Tensor, dtype: DType) -> Tensor:
@@ -109,6 +111,44 @@ def in_single(x: Tensor) -> Tensor:
     """Half precision as float32, in which it is summed; anything else as it is."""
     is_half = x.dtype.itemsize == 2 and x.dtype in (float16, bfloat16)
     return cast(x, dtype=float32) if is_half else x
+
+
+def run_in_single(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of ops on half precision as float32, and give what it gives in their dtype.
+
+    Next to a float of another dtype, which the result then has, nothing is changed.
+    """
+    given = [*args, *kwargs.values()]
+    dtypes = {x.dtype for x in given if _is_float(x)}
+    if len(dtypes) != 1:
+        return function(*args, **kwargs)
+    (half,) = dtypes
+    wide = [in_single(x) if _is_float(x) else x for x in given]
+    out = function(*wide[: len(args)], **dict(zip(kwargs, wide[len(args) :], strict=True)))
+    if not isinstance(out, tuple):
+        return in_dtype(out, half) if out.dtype == float32 else out
+    outs = [in_dtype(o, half) if o.dtype == float32 else o for o in out]
+    return type(out)(*outs) if hasattr(out, "_fields") else tuple(outs)
+
+
+def _is_float(x: object) -> bool:
+    return isinstance(x, TensorLike | np.ndarray) and kind(x.dtype) == "f"
+
+
+_MASKED = 512  # elements from which bits are multiplied: NumPy's own choice waits for each branch
+_BITS = {dtype: np.dtype(f"i{dtype.itemsize}") for dtype in FLOATS}
+
+
+def keep_where(condition: Any, x: Any) -> Any:
+    """x where a condition holds, else 0, on arrays or tensors."""
+    if type(x) is not np.ndarray:
+        return select(condition, x, np.zeros((), x.dtype))
+    if x.size < _MASKED or condition.shape != x.shape:
+        return np.where(condition, x, np.zeros((), x.dtype))
+    bits = _BITS[x.dtype]
+    kept = condition.astype(bits)  # 1 or 0, times the bits of a number, which may be any
+    np.multiply(kept, (x if x.flags.c_contiguous else np.ascontiguousarray(x)).view(bits), out=kept)
+    return kept.view(x.dtype)
 
 
 def cast_gradient(g: Tensor, dtype: DType) -> Tensor | None:

@@ -10,20 +10,21 @@ from math import inf, log, pi
 
 import numpy as np
 
-from weft.base.dtypes import bfloat16, float16, float32, float64
+from weft.base.dtypes import float64
 from weft.ops import exponential as e
 from weft.ops.activation import normal_cdf
 from weft.ops.complex import absolute
 from weft.ops.op import Sample, Tensor, composite
 from weft.ops.public import example
 from weft.ops.quantile import normal_quantile
+from weft.ops.rounding import floor, round
 from weft.ops.samples import real_array, reals
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.statistics import as_floating
 from weft.ops.trigonometric import atanh, sin
 
 
-@composite(samples=reals(1, 0.05, 0.95))
+@composite(samples=reals(1, 0.05, 0.95), single=True)
 def logit(x: Tensor, /) -> Tensor:
     """The logarithm of the odds, ``log(x / (1 - x))``; the inverse of ``expit``.
 
@@ -45,7 +46,7 @@ def ndtr(x: Tensor, /) -> Tensor:
     return normal_cdf(as_floating(x))
 
 
-@composite(samples=reals(1, 0.05, 0.95))
+@composite(samples=reals(1, 0.05, 0.95), single=True)
 @example("weft.special.ndtri(weft.tensor([0.0, 0.025, 0.5])) -> tensor([   -inf, -1.9600,  0.0000])")
 def ndtri(p: Tensor, /) -> Tensor:
     """The number that a standard normal variable is below with probability p; the inverse of ``ndtr``."""
@@ -64,13 +65,11 @@ def _log_ndtr_samples() -> list[Sample]:
     ]
 
 
-@composite(samples=_log_ndtr_samples)
+@composite(samples=_log_ndtr_samples, single=True)
 @example("weft.special.log_ndtr(weft.tensor([-100.0, 0.0])) -> tensor([-5.0055e+03, -6.9315e-01])")
 def log_ndtr(x: Tensor, /) -> Tensor:
     """The logarithm of ``ndtr(x)``, precise in both tails."""
     x = as_floating(x)
-    if x.dtype in (float16, bfloat16):
-        return cast(log_ndtr(cast(x, dtype=float32)), dtype=x.dtype)
     border = -20.0 if x.dtype == float64 else -10.0  # below it, eight terms of the series are exact
     far, upper = x < border, x > 0.0
     low = select(far, x, border)
@@ -88,7 +87,7 @@ def _log_series(x: Tensor) -> Tensor:
     return e.log(total)
 
 
-@composite(samples=reals(1, 0.1, 2.0))
+@composite(samples=reals(1, 0.1, 2.0), single=True)
 @example("weft.special.entr(weft.tensor([0.0, 0.5, 1.0])) -> tensor([ 0.0000,  0.3466, -0.0000])")
 def entr(x: Tensor, /) -> Tensor:
     """What a probability adds to an entropy: ``-x * log(x)``; 0 at 0, as is its gradient, and -inf below."""
@@ -97,7 +96,7 @@ def entr(x: Tensor, /) -> Tensor:
     return select(x < 0.0, -inf, select(x == 0.0, 0.0, found))
 
 
-@composite(samples=reals(2, 0.1, 2.0))
+@composite(samples=reals(2, 0.1, 2.0), single=True)
 @example("weft.special.xlogy(weft.tensor([0.0, 2.0]), weft.tensor([0.0, 3.0])) -> tensor([0.0000, 2.1972])")
 def xlogy(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(y)``, and 0 where x is 0."""
@@ -106,7 +105,7 @@ def xlogy(x: Tensor, y: Tensor, /) -> Tensor:
     return x * e.log(select(nothing, 1.0, y))
 
 
-@composite(samples=reals(2, 0.1, 2.0))
+@composite(samples=reals(2, 0.1, 2.0), single=True)
 def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     """``x * log(1 + y)``, and 0 where x is 0.
 
@@ -119,12 +118,16 @@ def xlog1py(x: Tensor, y: Tensor, /) -> Tensor:
     return x * e.log1p(select(nothing, 0.0, y))
 
 
-@composite(samples=reals(1))
+@composite(samples=reals(1), single=True)
 @example("weft.special.sinc(weft.tensor([0.0, 0.5, 1.5])) -> tensor([ 1.0000,  0.6366, -0.2122])")
 def sinc(x: Tensor, /) -> Tensor:
     """``sin(pi x) / (pi x)``, and 1 at 0."""
-    angle = as_floating(x) * pi
+    x = as_floating(x)
+    angle = x * pi
     near = absolute(angle) < 0.01
     small, large = select(near, angle, 0.0), select(near, 1.0, angle)
     square = small * small
-    return select(near, 1.0 - square * (1.0 - square / 20.0) / 6.0, sin(large) / large)
+    half_turns = round(x)
+    sign = 1.0 - 2.0 * (half_turns - 2.0 * floor(half_turns * 0.5))
+    sine = sin((x - half_turns) * pi) * sign  # exactly 0 where x is whole
+    return select(near, 1.0 - square * (1.0 - square / 20.0) / 6.0, sine / large)

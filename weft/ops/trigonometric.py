@@ -109,10 +109,20 @@ tanh = elementwise(
 )
 
 
+def _one_more(e: ScalarEmitter[Value], x: Value) -> Value:
+    """1 + x of a complex number; a zero imaginary part keeps its sign, which tells the side of a cut."""
+    return e.complex(e.add(e.real(x), 1), e.imag(x))
+
+
+def _one_less(e: ScalarEmitter[Value], x: Value) -> Value:
+    """1 - x, likewise."""
+    return e.complex(e.sub(1, e.real(x)), e.neg(e.imag(x)))
+
+
 def _asinh_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         turned = _times_i(e, x)
-        p, q = e.sqrt(e.add(turned, 1)), e.sqrt(e.sub(1, turned))
+        p, q = e.sqrt(_one_more(e, turned)), e.sqrt(_one_less(e, turned))
         re = _asinh_code(e, _cross(e, p, q))
         return e.complex(re, e.atan2(e.imag(x), e.real(e.mul(p, q))))
     size = e.abs(x)
@@ -122,20 +132,24 @@ def _asinh_code(e: ScalarEmitter[Value], x: Value) -> Value:
 
 
 def _acosh_code(e: ScalarEmitter[Value], x: Value) -> Value:
-    below, above = e.sub(x, 1), e.add(x, 1)
     if _is_complex(e, x):
-        p, q = e.sqrt(below), e.sqrt(above)
+        p, q = e.sqrt(e.sub(x, 1)), e.sqrt(_one_more(e, x))
         inner = e.add(e.mul(e.real(p), e.real(q)), e.mul(e.imag(p), e.imag(q)))
         return e.complex(_asinh_code(e, inner), e.mul(e.atan2(e.imag(p), e.real(q)), 2))
+    below, above = e.sub(x, 1), e.add(x, 1)
     return _log1p_unless_huge(e, x, e.add(below, e.mul(e.sqrt(below), e.sqrt(above))))
 
 
 def _atanh_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         a, b = e.real(x), e.imag(x)
-        gap, square = e.sub(1, a), e.mul(b, b)
-        re = log1p_code(e, e.div(e.mul(a, 4), e.add(e.mul(gap, gap), square)))
-        im = e.atan2(e.mul(b, 2), e.sub(e.mul(gap, e.add(a, 1)), square))
+        size, square = e.abs(a), e.mul(b, b)
+        gap = e.sub(1, size)
+        ratio = e.div(e.mul(size, 4), e.add(e.mul(gap, gap), square))
+        re = copy_sign(e, log1p_code(e, e.select(e.eq(size, np.inf), 0, ratio)), a)
+        im = e.atan2(e.mul(b, 2), e.sub(e.mul(gap, e.add(size, 1)), square))
+        turn = copy_sign(e, e.constant(np.pi, e.dtype(b)), b)
+        im = e.select(e.eq(e.abs(b), np.inf), turn, im)  # an infinite b outweighs its double
         return e.complex(e.mul(re, 0.25), e.mul(im, 0.5))
     size = e.abs(x)
     return copy_sign(e, e.mul(log1p_code(e, e.div(e.mul(size, 2), e.sub(1, size))), 0.5), x)
@@ -215,7 +229,7 @@ def _asin_code(e: ScalarEmitter[Value], x: Value) -> Value:
 
 def _acos_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
-        p, q = e.sqrt(e.sub(1, x)), e.sqrt(e.add(x, 1))
+        p, q = e.sqrt(_one_less(e, x)), e.sqrt(_one_more(e, x))
         im = _asinh_code(e, e.sub(e.mul(e.real(q), e.imag(p)), e.mul(e.imag(q), e.real(p))))
         return e.complex(e.mul(e.atan2(e.real(p), e.real(q)), 2), im)
     return _acos_of_real(e, x)
@@ -266,7 +280,11 @@ def _over_square(x: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
 
 atan2 = elementwise(
     "atan2",
-    public=Public("The angle of the point (x2, x1), in -pi..pi.", "[1.0], [-1.0] -> [2.3562]"),
+    public=Public(
+        "The angle of the point (x2, x1), in -pi..pi.",
+        "[1.0], [-1.0] -> [2.3562]",
+        names=("atan2", "arctan2"),
+    ),
     eval=np.arctan2,
     partials=(lambda x, y: _over_square(y, x, y), lambda x, y: -_over_square(x, x, y)),
     accepts="f",

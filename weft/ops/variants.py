@@ -71,6 +71,7 @@ def of_ranks(
     samples: Callable[[int], Samples],
     whole: tuple[str, ...] = (),
     precision: str = "",
+    single: bool = False,
 ) -> tuple[Callable[P, Tensor], ...]:
     """The public composites for one, two and three axes of a function of its name, their number and the rest.
 
@@ -81,6 +82,7 @@ def of_ranks(
         samples: of the generated tests, likewise.
         whole: of the composites.
         precision: of the composites.
+        single: of the composites.
     """
     base, text = function.__name__.strip("_"), cleandoc(function.__doc__ or "")
     documents = [
@@ -89,5 +91,7 @@ def of_ranks(
         for rank, example in examples.items()
     ]
     made = plain_variants(function, {f"{base}{rank}d": rank for rank in examples}, documents)
-    enter = [composite(samples=samples(rank), whole=whole, precision=precision) for rank in examples]
+    enter = [
+        composite(samples=samples(rank), whole=whole, precision=precision, single=single) for rank in examples
+    ]
     return tuple(e(variant) for e, variant in zip(enter, made, strict=True))

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.base.dtypes import DType, bfloat16, bool_, float16, float32, integer_range, kind
+from weft.base.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    integer_range,
+    kind,
+)
 from weft.base.sizes import Size, size_names
 from weft.loop.builder import Builder
 from weft.loop.index import Index
@@ -67,6 +78,27 @@ def fold_instruction(instruction: str, dtype: DType) -> str:
     if dtype != bool_:
         return instruction
     return "and_" if identity(instruction, dtype) else "or_"
+
+
+def fold_dtype(instruction: str, dtype: DType) -> DType:
+    """The dtype that elements are folded in: as sums are, and products of float32 in float64.
+
+    Every factor rounds the product once, so that of many there would be few digits left.
+
+    >>> import numpy as np
+    >>> from weft.schedule.extents import fold_dtype
+    >>> fold_dtype("mul", np.dtype("f4")), fold_dtype("add", np.dtype("f4"))
+    (dtype('float64'), dtype('float32'))
+    """
+    return _DOUBLE.get(dtype, dtype) if instruction == "mul" else sum_dtype(dtype)
+
+
+_DOUBLE = {float16: float32, bfloat16: float32, float32: float64, complex64: complex128}
+
+
+def running_dtype(dtype: DType) -> DType:
+    """The dtype of running sums and products: of float32 it is float64, as each is made of the one before."""
+    return _DOUBLE.get(dtype, dtype)
 
 
 def sum_instruction(dtype: DType) -> str:

@@ -342,6 +342,24 @@ def ones_like(
     return made("ones_like", np.ones, *_like("ones_like", x, dtype, device), requires_grad=requires_grad)
 
 
+# Methods: tensors of the dtype of another
+
+
+def _new(op: str, make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def method(self: Tensor, *shape: Any, dtype: DTypeLike | None = None, **rest: Any) -> Tensor:
+        return make(*shape, dtype=self.dtype if dtype is None else dtype, **rest)
+
+    method.__name__ = method.__qualname__ = op
+    method.__doc__ = (
+        f"``weft.{make.__name__}`` of a shape, in the dtype of this tensor unless another is given."
+    )
+    return method
+
+
+for _make in (zeros, ones, empty, full):
+    setattr(Tensor, f"new_{_make.__name__}", public(_new(f"new_{_make.__name__}", _make)))
+
+
 @public
 def full_like(
     x: Tensor,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bfloat16, bool_, default_float, float32, int64, kind
+from weft.base.dtypes import DType, bfloat16, bool_, float32, float64, int64, kind
 from weft.base.public import public
 from weft.base.records import NamedTuple
 from weft.base.shapes import as_ints, broadcast_shapes, normalize_axis, size_of
@@ -220,12 +220,38 @@ def unique(
     return (values, *more) if more else values
 
 
+@public
+def unique_consecutive(
+    x: Tensor, /, *, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
+) -> Any:
+    """The first of each run of equal elements, or of equal slices along an axis; with more if asked for.
+
+    >>> import weft
+    >>> weft.unique_consecutive(weft.tensor([1, 1, 2, 2, 3, 1, 1]), return_counts=True)
+    (tensor([1, 2, 3, 1]), tensor([2, 2, 1, 2]))
+    """
+    where = 0 if axis is None else normalize_axis("unique_consecutive", axis, x.ndim)
+    flat = reshape(x, shape=(size_of(x.shape),)) if axis is None else x
+    rows = np.moveaxis(_concrete("unique_consecutive", flat), where, 0)
+    changes = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
+    first = np.concatenate([np.ones(min(len(rows), 1), bool), changes])
+    starts = first.nonzero()[0]
+    more = []
+    if return_inverse:
+        inverse = np.cumsum(first) - 1
+        more.append(_ints(inverse.reshape(x.shape) if axis is None else inverse))
+    if return_counts:
+        more.append(_ints(np.diff(np.append(starts, len(rows)))))
+    values = take(flat, _ints(starts), axis=where)
+    return (values, *more) if more else values
+
+
 # Counting
 
 
 @public
 def bincount(x: Tensor, /, weights: Tensor | None = None, *, minlength: int = 0) -> Tensor:
-    """How often each number from 0 on stands in a vector, or the sum of its weights.
+    """How often each number from 0 on stands in a vector, or the sum of its weights; integer ones in float64.
 
     >>> import weft
     >>> weft.bincount(weft.tensor([1, 3, 1]))
@@ -248,14 +274,19 @@ def bincount(x: Tensor, /, weights: Tensor | None = None, *, minlength: int = 0)
         raise ShapeError(
             "bincount", f"each number needs a weight, got {type_of(index)} and {type_of(weights)}"
         )
-    dtype = weights.dtype if kind(weights.dtype) in "fc" else default_float()
+    dtype = _weights_dtype(weights)
     weights = weights if weights.dtype == dtype else weights.astype(dtype)
     return scatter_add_nd(np.zeros(size, dtype), weights, index)
+
+
+def _weights_dtype(weights: Tensor) -> DType:
+    """The dtype that weights are added up in: integers in float64, as NumPy has it."""
+    return weights.dtype if kind(weights.dtype) in "fc" else float64
 
 
 def _bincount_captured(index: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     """As ``bincount``, in a capture: the largest number is guarded, since the size follows from it."""
     size = max(minlength, int(amax(index)) + 1 if size_of(index.shape) else 0)
-    dtype = int64 if weights is None else weights.dtype if kind(weights.dtype) in "fc" else default_float()
+    dtype = int64 if weights is None else _weights_dtype(weights)
     amounts = ones_of(index.shape, dtype) if weights is None else weights.astype(dtype)
     return scatter_add_nd(np.zeros(size, dtype), amounts, index)

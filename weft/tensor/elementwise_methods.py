@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.base.public import public
 from weft.ops import arithmetic, compound
 from weft.ops import complex as complexes
-from weft.ops.op import Number, Operand
 from weft.ops.select import cast
 from weft.ops.view.axes import broadcast_to
-from weft.tensor import functions as f
 from weft.tensor.creation import as_tensor
 from weft.tensor.published import attach, in_place
 from weft.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
-
-
-@public
-def add(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """``self + alpha * other``."""
-    return f.add(self, other if alpha == 1 else f.mul(other, alpha))
-
-
-@public
-def sub(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """``self - alpha * other``."""
-    return f.sub(self, other if alpha == 1 else f.mul(other, alpha))
 
 
 def _zeros(self: Tensor) -> Tensor:
@@ -43,9 +28,6 @@ def _copied(self: Tensor, source: object) -> Tensor:
 
 
 _METHODS: dict[str, Function] = {
-    "add": add,
-    "sub": sub,
-    "subtract": sub,
     "clip": arithmetic.clip,
     "clamp": arithmetic.clip,
     "lerp": compound.lerp,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DTYPES, kind
+from weft.base.public import parameters, public
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, WeftError
 from weft.ops.op import Container, NoGradient, Op, Operand, casting
@@ -66,6 +67,14 @@ def misfit(op: Op, given: tuple[Any, ...], unknown: dict[str, Any]) -> ArgumentE
     return ArgumentError(op.name, f"takes {takes} tensor{'s' if takes > 1 else ''}, got {count}")
 
 
+def with_options(op: Op, given: tuple[Any, ...], unknown: dict[str, Any]) -> Any:
+    """What a call with more arguments than the tensors of an op means, if the op has options."""
+    options = op.public.options if op.public is not None else None
+    if options is None or (not unknown and len(given) > len(parameters(options)[0])):
+        raise misfit(op, given, unknown)
+    return public(options)(*[x for x in given if x is not MISSING], **unknown)
+
+
 def _general(op: Op) -> Function:
     def function(*inputs: object, **attrs: object) -> Any:
         for x in inputs:
@@ -107,7 +116,7 @@ def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fun
 
     def function(x: Tensor = MISSING, /, *more: Any, **unknown: object) -> Any:
         if more or unknown:
-            raise misfit(op, (x, *more), unknown)
+            return with_options(op, (x, *more), unknown)
         try:
             if intercepted.threads:
                 return staged(x)
@@ -314,7 +323,7 @@ def _without_gradient(op: Op, general: Function, staged: Function, intercepted: 
 
     def unary(x: Tensor = MISSING, /, *more: Any, **unknown: object) -> Any:
         if more or unknown:
-            raise misfit(op, (x, *more), unknown)
+            return with_options(op, (x, *more), unknown)
         try:
             if intercepted.threads:
                 return staged(x)

@@ -5,21 +5,25 @@
 from weft import linalg as _linalg
 from weft.ops import activation as _activation
 from weft.ops import arithmetic as _arithmetic
+from weft.ops import combined as _combined
 from weft.ops import compound as _compound
 from weft.ops import contract as _contract
+from weft.ops import counting as _counting
 from weft.ops import index_axis as _index_axis
 from weft.ops import products as _products
 from weft.ops import reduce as _reduce
 from weft.ops import scan as _scan
+from weft.ops import scattering as _scattering
 from weft.ops import softmax as _softmax
 from weft.ops import sort as _sort
+from weft.ops import spectrogram as _spectrogram
 from weft.ops import statistics as _statistics
 from weft.ops.view import axes as _axes
 from weft.ops.view import joining as _joining
 from weft.ops.view import padding as _padding
+from weft.ops.view import pieces as _pieces
 from weft.tensor import casts as _casts
 from weft.tensor import dynamic as _dynamic
-from weft.tensor import elementwise_methods as _elementwise_methods
 from weft.tensor import functions as _functions
 from weft.tensor import indexing as _indexing
 from weft.tensor import interop as _interop
@@ -93,7 +97,9 @@ class Attached:
     def absolute(self) -> Tensor: ...
     def acos(self) -> Tensor: ...
     def acosh(self) -> Tensor: ...
+    def add(self, other: Operand, /, *, alpha: Any = 1) -> Tensor: ...
     def angle(self) -> Tensor: ...
+    def arctan2(self, other: Operand, /) -> Tensor: ...
     def asin(self) -> Tensor: ...
     def asinh(self) -> Tensor: ...
     def atan(self) -> Tensor: ...
@@ -115,8 +121,8 @@ class Attached:
     def cos(self) -> Tensor: ...
     def cosh(self) -> Tensor: ...
     def digamma(self) -> Tensor: ...
-    def div(self, other: Operand, /) -> Tensor: ...
-    def divide(self, other: Operand, /) -> Tensor: ...
+    def div(self, other: Operand, /, *, rounding_mode: Any = None) -> Tensor: ...
+    def divide(self, other: Operand, /, *, rounding_mode: Any = None) -> Tensor: ...
     def double(self) -> Tensor: ...
     def eq(self, other: Operand, /) -> Tensor: ...
     def equal(self, other: Operand, /) -> Tensor: ...
@@ -163,13 +169,18 @@ class Attached:
     def ne(self, other: Operand, /) -> Tensor: ...
     def neg(self) -> Tensor: ...
     def negative(self) -> Tensor: ...
+    def new_empty(self, other: Operand, /) -> Tensor: ...
+    def new_full(self, other: Operand, /) -> Tensor: ...
+    def new_ones(self, other: Operand, /) -> Tensor: ...
+    def new_zeros(self, other: Operand, /) -> Tensor: ...
     def nextafter(self, other: Operand, /) -> Tensor: ...
     def not_equal(self, other: Operand, /) -> Tensor: ...
     def positive(self) -> Tensor: ...
     def pow(self, other: Operand, /) -> Tensor: ...
+    def power(self, other: Operand, /) -> Tensor: ...
     def reciprocal(self) -> Tensor: ...
     def remainder(self, other: Operand, /) -> Tensor: ...
-    def round(self) -> Tensor: ...
+    def round(self, decimals: Any = 0) -> Tensor: ...
     def rsqrt(self) -> Tensor: ...
     def short(self) -> Tensor: ...
     def sigmoid(self) -> Tensor: ...
@@ -179,64 +190,75 @@ class Attached:
     def sinh(self) -> Tensor: ...
     def sqrt(self) -> Tensor: ...
     def square(self) -> Tensor: ...
+    def sub(self, other: Operand, /, *, alpha: Any = 1) -> Tensor: ...
+    def subtract(self, other: Operand, /, *, alpha: Any = 1) -> Tensor: ...
     def tan(self) -> Tensor: ...
     def tanh(self) -> Tensor: ...
-    def true_divide(self, other: Operand, /) -> Tensor: ...
+    def true_divide(self, other: Operand, /, *, rounding_mode: Any = None) -> Tensor: ...
     def trunc(self) -> Tensor: ...
     def zero_(self) -> Tensor: ...
     __array_namespace__ = _interop._array_namespace; __dlpack__ = _interop._dlpack
     __dlpack_device__ = _interop._dlpack_device; __setitem__ = _indexing.setitem; abs_ = _functions.abs
     absolute_ = _functions.absolute; acos_ = _functions.acos; acosh_ = _functions.acosh
-    add = _elementwise_methods.add; add_ = _elementwise_methods.add; all = _reduce.all
-    allclose = _compound.allclose; amax = _reduce.max; amin = _reduce.min; angle_ = _functions.angle
-    any = _reduce.any; argmax = _reduce.argmax; argmin = _reduce.argmin; argsort = _sort.argsort
-    argwhere = _dynamic.argwhere; asin_ = _functions.asin; asinh_ = _functions.asinh; astype = _casts.astype
-    atan2_ = _functions.atan2; atan_ = _functions.atan; atanh_ = _functions.atanh
-    bincount = _dynamic.bincount; bitwise_and_ = _functions.bitwise_and
+    add_ = _functions.add; addbmm = _combined.addbmm; addcdiv = _combined.addcdiv
+    addcmul = _combined.addcmul; addmm = _combined.addmm; addmv = _combined.addmv; addr = _combined.addr
+    all = _reduce.all; allclose = _compound.allclose; amax = _reduce.max; amin = _reduce.min
+    angle_ = _functions.angle; any = _reduce.any; arctan2_ = _functions.arctan2; argmax = _reduce.argmax
+    argmin = _reduce.argmin; argsort = _sort.argsort; argwhere = _dynamic.argwhere
+    as_strided = _pieces.as_strided; asin_ = _functions.asin; asinh_ = _functions.asinh
+    astype = _casts.astype; atan2_ = _functions.atan2; atan_ = _functions.atan; atanh_ = _functions.atanh
+    baddbmm = _combined.baddbmm; bincount = _dynamic.bincount; bitwise_and_ = _functions.bitwise_and
     bitwise_invert_ = _functions.bitwise_invert; bitwise_left_shift_ = _functions.bitwise_left_shift
     bitwise_not_ = _functions.bitwise_not; bitwise_or_ = _functions.bitwise_or
     bitwise_right_shift_ = _functions.bitwise_right_shift; bitwise_xor_ = _functions.bitwise_xor
     bmm = _products.bmm; broadcast_to = _axes.broadcast_to; ceil_ = _functions.ceil; chunk = _joining.chunk
-    clamp = _arithmetic.clip; clamp_ = _arithmetic.clip; clip = _arithmetic.clip; clip_ = _arithmetic.clip
+    clamp = _arithmetic.clip; clamp_ = _arithmetic.clip; clamp_max = _arithmetic.clamp_max
+    clamp_min = _arithmetic.clamp_min; clip = _arithmetic.clip; clip_ = _arithmetic.clip
     contiguous = _methods._contiguous; copysign_ = _functions.copysign; cos_ = _functions.cos
     cosh_ = _functions.cosh; count_nonzero = _reduce.count_nonzero; cpu = _casts._cpu; cummax = _scan.cummax
     cummin = _scan.cummin; cumprod = _scan.cumprod; cumsum = _scan.cumsum; det = _linalg.det
     diagonal = _padding.diagonal; diff = _scan.diff; digamma_ = _functions.digamma; div_ = _functions.div
     divide_ = _functions.divide; dot = _products.dot; eq_ = _functions.eq; equal_ = _functions.equal
     erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv; exp2_ = _functions.exp2
-    exp_ = _functions.exp; expand = _axes.expand; expm1_ = _functions.expm1; flatten = _axes.flatten
-    flip = _methods._flip; floor_ = _functions.floor; floor_divide_ = _functions.floor_divide
-    fmod_ = _functions.fmod; gather = _index_axis.gather; ge_ = _functions.ge; greater_ = _functions.greater
-    greater_equal_ = _functions.greater_equal; gt_ = _functions.gt; hypot_ = _functions.hypot
-    index_add = _index_axis.index_add; index_select = _index_axis.index_select; isclose = _compound.isclose
-    isfinite_ = _functions.isfinite; isinf_ = _functions.isinf; isnan_ = _functions.isnan
-    le_ = _functions.le; lerp = _compound.lerp; lerp_ = _compound.lerp; less_ = _functions.less
-    less_equal_ = _functions.less_equal; lgamma_ = _functions.lgamma; log10_ = _functions.log10
-    log1p_ = _functions.log1p; log2_ = _functions.log2; log_ = _functions.log
+    exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as; expm1_ = _functions.expm1
+    flatten = _axes.flatten; flip = _methods._flip; floor_ = _functions.floor
+    floor_divide_ = _functions.floor_divide; fmod_ = _functions.fmod; gather = _index_axis.gather
+    ge_ = _functions.ge; greater_ = _functions.greater; greater_equal_ = _functions.greater_equal
+    gt_ = _functions.gt; histc = _counting.histc; hypot_ = _functions.hypot
+    index_add = _index_axis.index_add; index_copy = _scattering.index_copy
+    index_select = _index_axis.index_select; isclose = _compound.isclose; isfinite_ = _functions.isfinite
+    isinf_ = _functions.isinf; isnan_ = _functions.isnan; istft = _spectrogram.istft
+    kthvalue = _counting.kthvalue; le_ = _functions.le; lerp = _compound.lerp; lerp_ = _compound.lerp
+    less_ = _functions.less; less_equal_ = _functions.less_equal; lgamma_ = _functions.lgamma
+    log10_ = _functions.log10; log1p_ = _functions.log1p; log2_ = _functions.log2; log_ = _functions.log
     log_softmax = _softmax.log_softmax; logaddexp_ = _functions.logaddexp
-    logical_and_ = _functions.logical_and; logical_not_ = _functions.logical_not
-    logical_or_ = _functions.logical_or; logical_xor_ = _functions.logical_xor
-    logsumexp = _statistics.logsumexp; lt_ = _functions.lt; masked_fill = _index_axis.masked_fill
+    logcumsumexp = _counting.logcumsumexp; logical_and_ = _functions.logical_and
+    logical_not_ = _functions.logical_not; logical_or_ = _functions.logical_or
+    logical_xor_ = _functions.logical_xor; logsumexp = _statistics.logsumexp; lt_ = _functions.lt
+    masked_fill = _index_axis.masked_fill; masked_scatter = _scattering.masked_scatter
     masked_select = _dynamic.masked_select; matmul = _contract.matmul; max = _reduce.max
     maximum_ = _functions.maximum; mean = _statistics.mean; median = _statistics.median; min = _reduce.min
-    minimum_ = _functions.minimum; mm = _products.mm; moveaxis = _axes.moveaxis; mul_ = _functions.mul
-    multiply_ = _functions.multiply; mv = _products.mv; nan_to_num = _compound.nan_to_num
-    nan_to_num_ = _compound.nan_to_num; ne_ = _functions.ne; neg_ = _functions.neg
-    negative_ = _functions.negative; nextafter_ = _functions.nextafter; nonzero = _dynamic.nonzero
-    norm = _methods._norm; not_equal_ = _functions.not_equal; outer = _contract.outer; pad = _padding.pad
-    permute = _methods._permute; positive_ = _functions.positive; pow_ = _functions.pow; prod = _reduce.prod
-    quantile = _statistics.quantile; reciprocal_ = _functions.reciprocal; relu = _activation.relu
-    remainder_ = _functions.remainder; repeat = _joining.repeat; reshape = _methods._reshape
-    roll = _joining.roll; round_ = _functions.round; rsqrt_ = _functions.rsqrt; scatter = _index_axis.scatter
-    scatter_add = _index_axis.scatter_add; sigmoid_ = _functions.sigmoid; sign_ = _functions.sign
+    minimum_ = _functions.minimum; mm = _products.mm; mode = _counting.mode; moveaxis = _axes.moveaxis
+    mul_ = _functions.mul; multiply_ = _functions.multiply; mv = _products.mv
+    nan_to_num = _compound.nan_to_num; nan_to_num_ = _compound.nan_to_num; narrow = _pieces.narrow
+    ne_ = _functions.ne; neg_ = _functions.neg; negative_ = _functions.negative
+    nextafter_ = _functions.nextafter; nonzero = _dynamic.nonzero; norm = _methods._norm
+    not_equal_ = _functions.not_equal; outer = _contract.outer; pad = _padding.pad
+    permute = _methods._permute; positive_ = _functions.positive; pow_ = _functions.pow
+    power_ = _functions.power; prod = _reduce.prod; quantile = _statistics.quantile
+    reciprocal_ = _functions.reciprocal; relu = _activation.relu; remainder_ = _functions.remainder
+    repeat = _joining.repeat; reshape = _methods._reshape; roll = _joining.roll; round_ = _functions.round
+    rsqrt_ = _functions.rsqrt; scatter = _index_axis.scatter; scatter_add = _index_axis.scatter_add
+    scatter_reduce = _scattering.scatter_reduce; sigmoid_ = _functions.sigmoid; sign_ = _functions.sign
     signbit_ = _functions.signbit; sin_ = _functions.sin; sinh_ = _functions.sinh; slogdet = _linalg.slogdet
     softmax = _softmax.softmax; sort = _sort.sort; split = _joining.split; sqrt_ = _functions.sqrt
-    square_ = _functions.square; squeeze = _axes.squeeze; std = _statistics.std
-    sub = _elementwise_methods.sub; sub_ = _elementwise_methods.sub; subtract = _elementwise_methods.sub
-    subtract_ = _elementwise_methods.sub; sum = _reduce.sum; swapaxes = _axes.swapaxes; t = _methods._t
-    take = _index_axis.take; take_along_axis = _index_axis.take_along_axis; tan_ = _functions.tan
-    tanh_ = _functions.tanh; tile = _methods._tile; to_device = _casts._to_device; topk = _sort.topk
-    trace = _linalg.trace; transpose = _axes.swapaxes; tril = _padding.tril; triu = _padding.triu
+    square_ = _functions.square; squeeze = _axes.squeeze; std = _statistics.std; stft = _spectrogram.stft
+    sub_ = _functions.sub; subtract_ = _functions.subtract; sum = _reduce.sum; swapaxes = _axes.swapaxes
+    t = _methods._t; take = _index_axis.take; take_along_axis = _index_axis.take_along_axis
+    tan_ = _functions.tan; tanh_ = _functions.tanh; tensor_split = _pieces.tensor_split
+    tile = _methods._tile; to_device = _casts._to_device; topk = _sort.topk; trace = _linalg.trace
+    transpose = _axes.swapaxes; tril = _padding.tril; triu = _padding.triu
     true_divide_ = _functions.true_divide; trunc_ = _functions.trunc; type_as = _casts._type_as
     unbind = _joining.unbind; unflatten = _axes.unflatten; unique = _dynamic.unique
-    unsqueeze = _axes.expand_dims; var = _statistics.var; view = _methods._view
+    unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims; var = _statistics.var
+    view = _methods._view

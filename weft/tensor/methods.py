@@ -132,6 +132,12 @@ _FUNCTIONS: dict[Any, str] = {
 _AT_FIRST_USE = {
     "weft.linalg": "det slogdet trace",
     "weft.ops.activation": "relu",
+    "weft.ops.arithmetic": "clamp_max clamp_min",
+    "weft.ops.combined": "addbmm addcdiv addcmul addmm addmv addr baddbmm",
+    "weft.ops.counting": "histc kthvalue logcumsumexp mode",
+    "weft.ops.scattering": "index_copy masked_scatter scatter_reduce",
+    "weft.ops.spectrogram": "istft stft",
+    "weft.ops.view.pieces": "as_strided expand_as narrow tensor_split",
     "weft.ops.products": "bmm dot mm mv",
     "weft.ops.scan": "cummax cummin cumprod cumsum diff",
     "weft.ops.softmax": "log_softmax softmax",
@@ -139,7 +145,7 @@ _AT_FIRST_USE = {
     "weft.ops.statistics": "logsumexp mean median quantile std var",
     "weft.ops.view.joining": "chunk repeat roll split unbind",
     "weft.ops.view.padding": "diagonal pad tril triu",
-    "weft.tensor.dynamic": "argwhere bincount masked_select nonzero unique",
+    "weft.tensor.dynamic": "argwhere bincount masked_select nonzero unique unique_consecutive",
 }
 
 

@@ -17,7 +17,7 @@ from weft.errors import WeftError
 from weft.ops import arithmetic, compare, exponential, gamma, rounding, special, trigonometric  # noqa: F401
 from weft.ops import complex as complexes  # noqa: F401 - the modules that declare what is public at once
 from weft.ops.op import OPS, Op, Operand
-from weft.tensor.fast import MISSING, build, misfit
+from weft.tensor.fast import MISSING, build, with_options
 from weft.tensor.operators import rebind
 from weft.tensor.tensor import Tensor
 
@@ -32,12 +32,15 @@ def publish(op: Op) -> None:
     if op.public is None:
         return
     names = op.public.names or (op.name,)
+    if op.public.options is not None:  # so that errors name it as users do
+        op.public.options.__name__ = op.public.options.__qualname__ = names[0]
     function: Function = _of_one(op) if len(op.inputs) == 1 else _of_two(op)
     function.__name__ = function.__qualname__ = names[0]
     function.__module__ = "weft.tensor.functions"
     __test__[names[0]] = function.__doc__ = op.public.docstring(names[0])
-    if isinstance(op.eval, np.ufunc):
-        UFUNCS[op.eval] = function
+    ufunc = op.public.ufunc or op.eval
+    if isinstance(ufunc, np.ufunc):
+        UFUNCS[ufunc] = function
     for name in names:
         FUNCTIONS[name] = function
         if op.public.is_method:
@@ -64,7 +67,7 @@ def in_place(name: str, function: Function) -> Function:
 
 def _of_one(op: Op) -> Function:
     op.on_tensors = function = build(op)
-    function.__wrapped__ = _one  # type: ignore[attr-defined]
+    function.__wrapped__ = op.public.options or _one  # type: ignore[attr-defined,union-attr]
     return function
 
 
@@ -73,14 +76,14 @@ def _of_two(op: Op) -> Function:
 
     def function(x1: Operand = MISSING, x2: Operand = MISSING, /, *more: object, **unknown: object) -> Any:
         if more or unknown:
-            raise misfit(op, (x1, x2, *more), unknown)
+            return with_options(op, (x1, x2, *more), unknown)
         try:
             return op.on_tensors(x1, x2)
         except WeftError as error:
             hide_weft(error)
             raise
 
-    function.__wrapped__ = _two  # type: ignore[attr-defined]
+    function.__wrapped__ = op.public.options or _two  # type: ignore[attr-defined,union-attr]
     return function
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,12 @@ from weft.base.public import public
 from weft.base.shapes import Shape, normalize_shape
 from weft.base.size_bounds import range_length
 from weft.base.sizes import Size, is_known
-from weft.errors import DomainError, DtypeError, ShapeError
+from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.compare import equal
 from weft.ops.op import Array, type_of
 from weft.ops.select import cast
 from weft.ops.size import count_to
-from weft.ops.view.primitives import broadcast_to, reshape
+from weft.ops.view.primitives import broadcast_to, reshape, stack
 from weft.tensor.convert import integer, number, number_dtype
 from weft.tensor.creation import as_leaf, made, target_dtype
 from weft.tensor.tensor import Tensor
@@ -80,6 +81,8 @@ def arange(
 ) -> Tensor:
     """The numbers from start, in steps, up to but without stop; ``arange(n)`` counts from 0.
 
+    They have a gradient by tensors that are given as start and step.
+
     >>> import weft
     >>> weft.arange(3), weft.arange(1, 2, 0.25)
     (tensor([0, 1, 2]), tensor([1.0000, 1.2500, 1.5000, 1.7500]))
@@ -96,7 +99,24 @@ def arange(
     if kind(target) == "b":
         raise DtypeError("arange", "dtype must be numeric, got bool")
     count = len(range(first, last, by)) if exact else max(0, math.ceil((last - first) / by))
-    return made("arange", _counted, (count,), first, by, target, requires_grad=requires_grad)
+    out = made("arange", _counted, (count,), first, by, target, requires_grad=requires_grad)
+    own = None if stop is None else start
+    return _following(out, (own, lambda: np.ones(count)), (step, lambda: np.arange(count, dtype=np.float64)))
+
+
+def _may_change(x: Tensor) -> bool:
+    """Whether something differentiates by x: it is recorded, or a transform put a tangent into it."""
+    return x.requires_grad or hasattr(x._data, "level")
+
+
+def _following(out: Tensor, *ends: tuple[object, Callable[[], Array]]) -> Tensor:
+    """Numbers that were made of the values of tensors, as functions of these, by the slope by each."""
+    for given, slope in ends:
+        if not (isinstance(given, Tensor) and _may_change(given) and kind(out.dtype) in "fc"):
+            continue
+        change = given - given.detach()  # 0, so that the numbers are what they are without a gradient
+        out = out + cast(change, dtype=out.dtype) * slope().astype(out.dtype)
+    return out
 
 
 def _arange_of_sizes(first: object, last: object, by: object, dtype: DType, requires_grad: bool) -> Tensor:
@@ -152,6 +172,8 @@ def linspace(
 ) -> Tensor:
     """Evenly spaced numbers from start to stop, with stop itself unless endpoint is False.
 
+    They have a gradient by tensors that are given as start and stop.
+
     >>> import weft
     >>> weft.linspace(0, 1, 3)
     tensor([0.0000, 0.5000, 1.0000])
@@ -162,7 +184,12 @@ def linspace(
         raise DomainError("linspace", f"num must not be negative, got {count}")
     natural = result_dtype("linspace", default_float(), number_dtype(first), number_dtype(last))
     target = target_dtype(dtype, natural, device)
-    return made("linspace", _spaced, (count,), first, last, endpoint, target, requires_grad=requires_grad)
+    out = made("linspace", _spaced, (count,), first, last, endpoint, target, requires_grad=requires_grad)
+
+    def part() -> Array:
+        return np.linspace(0.0, 1.0, count, endpoint=endpoint)
+
+    return _following(out, (start, lambda: 1.0 - part()), (stop, part))
 
 
 def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -> Array:
@@ -172,6 +199,42 @@ def _spaced(shape: Shape, first: Any, last: Any, endpoint: bool, dtype: DType) -
             part = np.linspace(0.0, 1.0, shape[0], endpoint=endpoint)
             values = first * (1.0 - part) + last * part  # for ends so far apart that their distance overflows
         return (np.floor(values) if kind(dtype) in "iu" else values).astype(dtype)
+
+
+class _Grid:
+    """``weft.mgrid[0:2, 0:3]``: the coordinates of a grid, one after the other along a first axis.
+
+    A step that is imaginary is a number of points from the start to the stop, with both.
+
+    >>> import weft
+    >>> weft.mgrid[0:2, 0:3]
+    tensor([[[0, 0, 0],
+             [1, 1, 1]],
+    <BLANKLINE>
+            [[0, 1, 2],
+             [0, 1, 2]]])
+    >>> weft.mgrid[0:1:3j]
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> Tensor:
+        if not isinstance(key, tuple):
+            return self._line(key)
+        lines = [self._line(part) for part in key]
+        common = result_dtype("mgrid", *[line.dtype for line in lines])
+        return stack([cast(t, dtype=common) for t in meshgrid(*lines, indexing="ij")])
+
+    @staticmethod
+    def _line(part: slice) -> Tensor:
+        if not isinstance(part, slice) or part.stop is None:
+            raise ArgumentError("mgrid", f"takes slices with a stop, got {part!r}")
+        start = 0 if part.start is None else part.start
+        if isinstance(part.step, complex):
+            return linspace(start, part.stop, int(abs(part.step)))
+        return arange(start, part.stop, 1 if part.step is None else part.step)
+
+
+mgrid = _Grid()
 
 
 @public

@@ -17,7 +17,7 @@ from weft.base.public import parameters
 from weft.ops.broadcast import unbroadcast
 from weft.ops.compare import isfinite
 from weft.ops.op import NoGradient, Op, Tensor, type_of
-from weft.ops.select import select
+from weft.ops.select import keep_where, select
 
 Saved = tuple[Any, ...]
 Edges = tuple[Any, ...]
@@ -101,6 +101,17 @@ def multiply_unless_zero(g: Tensor, partial: Any) -> Tensor:
     return g * select(lost, np.zeros((), partial.dtype), partial)
 
 
+def multiply_gated(g: Tensor, gate: tuple[Any, Any]) -> Any:
+    """g times the factor of a gate where it is open, else 0, even if g is infinite there."""
+    is_open, factor = gate
+    return keep_where(is_open, g if factor is None else g * factor)
+
+
+def _multiply_gated_unless_zero(g: Tensor, gate: tuple[Any, Any]) -> Any:
+    is_open, factor = gate
+    return multiply_gated(g if factor is None else multiply_unless_zero(g, factor), (is_open, None))
+
+
 def _vjp_of_partial(
     op: Op, partial: Any, conjugate: bool, *, careful: bool = False
 ) -> Callable[[Any, Saved], Any]:
@@ -111,10 +122,10 @@ def _vjp_of_partial(
     positions = [names.index(p) for p in parameters(partial)[0]]
     pick = itemgetter(*positions) if positions else None
     single = positions[0] if len(positions) == 1 else None
-    if op.singular or conjugate or careful:
-        multiply = multiply_unless_zero if op.singular or careful else None
+    if op.singular or op.gated or conjugate or careful:
+        multiply = _multiplier(op, careful)
 
-        def product(g: Tensor, saved: Saved) -> Tensor:
+        def product(g: Tensor, saved: Saved) -> Any:
             args = [saved[i] for i in positions]
             p = partial(*args)
             if conjugate and not isinstance(p, int | float):
@@ -127,6 +138,13 @@ def _vjp_of_partial(
     if pick is None:
         return lambda g, saved: g * partial()
     return lambda g, saved: g * partial(*pick(saved))
+
+
+def _multiplier(op: Op, careful: bool) -> Callable[[Any, Any], Any] | None:
+    """How a gradient is multiplied with a partial, None for plainly."""
+    if op.gated:
+        return _multiply_gated_unless_zero if careful else multiply_gated
+    return multiply_unless_zero if op.singular or careful else None
 
 
 def _scaled_by(factor: float) -> Callable[[Any, Saved], Any]:

@@ -11,10 +11,11 @@ import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.device import DeviceLike, as_device
-from weft.base.dtypes import DEFAULT_INT, DTypeLike, as_dtype, kind
+from weft.base.dtypes import DEFAULT_INT, DTypeLike, as_dtype, kind, real_dtype
 from weft.base.public import public
 from weft.base.shapes import Shape, ShapeLike, normalize_shape
 from weft.errors import ArgumentError, DomainError, ShapeError
+from weft.ops.complex import make_complex
 from weft.ops.exponential import log
 from weft.ops.index_axis import take
 from weft.ops.op import Operand, type_of
@@ -69,13 +70,16 @@ def randn(
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal with mean 0 and standard deviation 1.
+    """Normal with mean 0 and standard deviation 1; of a complex dtype each part has half of the variance.
 
     >>> import weft
     >>> weft.randn(2, 3).shape
     (2, 3)
     """
     shape = _size("randn", size)
+    if dtype is not None and kind(target := as_dtype(dtype)) == "c":
+        parts = random.normal(next_key(generator), (2, *shape), 0.0, 0.5**0.5, dtype=real_dtype(target))
+        return _leaf(make_complex(parts[0], parts[1]), device, requires_grad)
     return _leaf(random.normal(next_key(generator), shape, dtype=dtype), device, requires_grad)
 
 

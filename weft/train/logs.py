@@ -124,12 +124,13 @@ Row = Mapping[str, Any]
 
 
 class CsvLog:
-    r"""A table in which a run goes on where it stopped: rows after its step are left out.
+    r"""A table in which a run goes on where it stopped: rows of what it does again are left out.
 
     Args:
         path: of the file.
         columns: of the table.
         step: from which the run begins or goes on.
+        epoch: how many epochs it had ended by then; a row that ends another one at this step is left out.
 
     >>> import pathlib, tempfile
     >>> from weft.train.logs import CsvLog
@@ -141,9 +142,13 @@ class CsvLog:
     'step,loss\n1,0.5\n'
     """
 
-    def __init__(self, path: str | os.PathLike[str], columns: Sequence[str], step: int = 0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], columns: Sequence[str], step: int = 0, epoch: int | None = None
+    ) -> None:
         self._path = Path(path)
         kept = [row for row in self._rows() if int(row["step"]) <= step] if step else []
+        if epoch is not None:
+            kept = [row for row in kept if int(row["epoch"]) <= epoch]
         named = dict.fromkeys([*columns, *(kept[0] if kept else ())])
         beside = self._path.with_suffix(".new")
         self._file = open(beside, "w", newline="")  # noqa: SIM115 - closed by close()
@@ -204,11 +209,13 @@ def check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return given
 
 
-def open_logs(directory: Path, kinds: Sequence[str], columns: Sequence[str], step: int) -> list[Log]:
-    """The logs of a run that begins or goes on at a step."""
+def open_logs(
+    directory: Path, kinds: Sequence[str], columns: Sequence[str], step: int, epoch: int
+) -> list[Log]:
+    """The logs of a run that begins or goes on at a step, after so many epochs."""
     logs: list[Log] = []
     if "csv" in kinds:
-        logs.append(CsvLog(directory / "log.csv", columns, step))
+        logs.append(CsvLog(directory / "log.csv", columns, step, epoch))
     if "tensorboard" in kinds:
         logs.append(EventLog(directory, step))
     return logs

@@ -210,7 +210,8 @@ class Trainer:
         stack.callback(self._leave_feeds)
         if self.checkpoints is not None:
             columns = ["step", "epoch", "lr", *self._names(), *[f"val_{n}" for n in self._names()], "seconds"]
-            self._logs = open_logs(self.checkpoints.directory, self._log_kinds, columns, self.step)
+            where = self.checkpoints.directory
+            self._logs = open_logs(where, self._log_kinds, columns, self.step, self.epoch)
             stack.callback(self._close_logs)
         for callback in self.callbacks:
             callback.on_start(self)

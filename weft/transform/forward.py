@@ -15,7 +15,7 @@ from weft.tensor.dispatch import apply, declared_rule, filled_like, recording, w
 from weft.tensor.engine import run_backward
 from weft.tensor.mode import running_levels
 from weft.tensor.node import Leaf
-from weft.tensor.rules import multiply_unless_zero
+from weft.tensor.rules import multiply_gated, multiply_unless_zero
 from weft.tensor.tensor import Tensor
 from weft.transform.levels import Traced
 
@@ -142,6 +142,8 @@ def _push(op: Op, partial: object, names: tuple[str, ...]) -> Callable[[Any, Seq
     if not callable(partial):
         return lambda t, values: t if partial == 1 else -t if partial == -1 else t * partial
     positions = [names.index(n) for n in parameters(partial)[0]]
+    if op.gated:
+        return lambda t, values: multiply_gated(t, partial(*[values[i] for i in positions]))
     if op.singular:
         return lambda t, values: multiply_unless_zero(t, partial(*[values[i] for i in positions]))
     return lambda t, values: t * partial(*[values[i] for i in positions])

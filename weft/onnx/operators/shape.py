@@ -10,6 +10,7 @@ import numpy as np
 import weft
 from weft import Tensor
 from weft.base.shapes import size_of
+from weft.base.size_bounds import size_max
 from weft.base.sizes import Size
 from weft.interop.forms.elements import cut
 from weft.interop.forms.window import padded
@@ -101,15 +102,33 @@ def slice_axes(call: Call, x: Tensor, *given: Tensor | None) -> Tensor:
 def _part(size: Any, start: Any, end: Any, step: int) -> slice:
     """A slice as Python writes it; what lies outside is left out."""
     if isinstance(size, Size):
-        stop = None if not isinstance(end, Size) and (end >= _WHOLE or end <= -_WHOLE) else end
-        first = None if not isinstance(start, Size) and (start >= _WHOLE or start <= -_WHOLE) else start
-        return slice(first, stop, step)
+        return slice(_first(size, start, step), _stop(size, end, step), step)
     if isinstance(start, Size) or isinstance(end, Size):
         return slice(start, end, step)
     high = size if step > 0 else size - 1
     first = min(max(int(start) + size if start < 0 else int(start), 0), high)
     last = min(max(int(end) + size if end < 0 else int(end), 0 if step > 0 else -1), high)
     return slice(first, None if last < 0 else last, step)
+
+
+def _first(size: Size, start: Any, step: int) -> Any:
+    """Where a slice of an open size begins. Backwards, what lies before the first element means that one."""
+    if isinstance(start, Size):
+        return start
+    if step > 0:
+        return 0 if start <= -_WHOLE else size if start >= _WHOLE else int(start)
+    if start <= -_WHOLE:
+        return 0
+    return None if start >= _WHOLE else size_max(size + int(start), 0) if start < 0 else int(start)
+
+
+def _stop(size: Size, end: Any, step: int) -> Any:
+    """Where it ends; an end out of all bounds is before the first element or beyond the last."""
+    if isinstance(end, Size) or -_WHOLE < end < _WHOLE:
+        return end if isinstance(end, Size) else int(end)
+    if (end > 0) == (step > 0):
+        return None
+    return 0 if step > 0 else size
 
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}

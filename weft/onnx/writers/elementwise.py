@@ -65,6 +65,7 @@ enter_writers(
         "positive stop_gradient": lambda w, x: x,
         "in_place_of": lambda w, x, y: w.emit("Where", w.constant(True, bool_), x, y),
         "neg": lambda w, x: w.emit("Sub", 0, x) if kind(x.dtype) == "u" else w.emit("Neg", x),
+        "root": lambda w, x: w.emit("Sqrt", x),
         "rsqrt": lambda w, x: w.emit("Reciprocal", w.emit("Sqrt", x)),
         "relu": lambda w, x: w.emit("Relu", x) if is_float(x) else w.emit("Max", x, 0),
         "exp2": lambda w, x: w.emit("Pow", w.constant(2, x.dtype), x),

@@ -64,6 +64,14 @@ def write_scatter_add(w: Writer, x: Ref, v: Ref, *indices: Ref) -> Any:
     return w.emit("ScatterND", x, _stacked(w, indices), v, reduction="add")
 
 
+@writer("scatter_fold")
+def write_scatter_fold(w: Writer, x: Ref, v: Ref, *indices: Ref, fold: str) -> Any:
+    """x with values folded into what is at indices of its first axes."""
+    if w.opset < 18:
+        w.fail(f"opset {w.opset} cannot fold at indices", hint="export with opset=18 or above")
+    return w.emit("ScatterND", x, _stacked(w, indices), v, reduction=fold)
+
+
 # Class numbers
 
 

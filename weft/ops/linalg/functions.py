@@ -15,12 +15,13 @@ from weft.base.shapes import broadcast_shapes
 from weft.base.size_bounds import size_max
 from weft.errors import ArgumentError, ShapeError
 from weft.ir.types import TensorType
-from weft.ops.arithmetic import square
+from weft.ops.arithmetic import maximum, square
 from weft.ops.batching import move_axis, to_front
 from weft.ops.complex import absolute
 from weft.ops.contract import adjoint, matmul
 from weft.ops.families import primitive
 from weft.ops.linalg.common import check_matrix, check_square, floating, square_type, well_conditioned
+from weft.ops.linalg.eigen import eigvalsh
 from weft.ops.linalg.kernels import exponential
 from weft.ops.linalg.svd import singular_values
 from weft.ops.linalg.systems import invert
@@ -28,7 +29,7 @@ from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, no_gradient
 from weft.ops.public import example, published
 from weft.ops.reduce import max, sum
 from weft.ops.samples import complex_array, real_array
-from weft.ops.select import cast, select, zeros_like
+from weft.ops.select import cast, in_dtype, select, zeros_like
 from weft.ops.size import size_value, unit_matrix
 from weft.ops.view.primitives import join, reshape
 from weft.ops.view.slices import slice_axis
@@ -138,6 +139,8 @@ def _rank_samples() -> list[Sample]:
         Sample((well_conditioned((3, 2)),)),
         Sample((real_array((2, 4, 2)) @ real_array((2, 2, 3)),)),
         Sample((well_conditioned((3, 3)),), {"rtol": 0.5}),
+        Sample((np.diag([1.0, 0.01, 5.0]),), {"atol": 0.1}),
+        Sample((np.diag([1.0, -3.0, 0.0]),), {"hermitian": True}),
         Sample((real_array((3, 0)),)),
         Sample((complex_array((2, 3)),)),
     ]
@@ -145,13 +148,26 @@ def _rank_samples() -> list[Sample]:
 
 @composite(samples=_rank_samples)
 @example("weft.linalg.matrix_rank(weft.tensor([[1.0, 2.0], [2.0, 4.0]])) -> tensor(1)")
-def matrix_rank(x: Tensor, /, *, rtol: Tensor | float | None = None) -> Tensor:
-    """The number of singular values above ``rtol`` times the largest."""
+def matrix_rank(
+    x: Tensor,
+    /,
+    *,
+    rtol: Tensor | float | None = None,
+    atol: Tensor | float | None = None,
+    hermitian: bool = False,
+) -> Tensor:
+    """The number of singular values above ``rtol`` times the largest, and above ``atol``.
+
+    With ``atol`` alone, ``rtol`` is 0. Of a ``hermitian`` matrix eigenvalues are taken, which is faster.
+    """
     (x,) = floating("matrix_rank", x)
-    s = singular_values(x)
+    s = absolute(eigvalsh(x)) if hermitian else singular_values(x)
     if s.shape[-1] == 0:
         return sum(s > 0, axis=-1)
-    cutoff = max(s, axis=-1) * _cutoff("matrix_rank", x, rtol)
+    relative = 0.0 if rtol is None and atol is not None else _cutoff("matrix_rank", x, rtol)
+    cutoff = max(s, axis=-1) * relative
+    if atol is not None:
+        cutoff = maximum(cutoff, in_dtype(atol if hasattr(atol, "dtype") else np.asarray(atol), s.dtype))  # type: ignore[arg-type]
     return sum(s > reshape(cutoff, shape=(*cutoff.shape, 1)), axis=-1)
 
 
@@ -197,7 +213,7 @@ def _power_samples() -> list[Sample]:
     ]
 
 
-@composite(samples=_power_samples)
+@composite(samples=_power_samples, single=True)
 def matrix_power(x: Tensor, /, n: int) -> Tensor:
     """The product of n copies of a square matrix, or of its inverse if n is negative.
 

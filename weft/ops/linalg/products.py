@@ -18,11 +18,11 @@ from weft.ops.contract import matmul
 from weft.ops.families import linear
 from weft.ops.linalg.common import floating, well_conditioned
 from weft.ops.linalg.systems import invert, solve_system
-from weft.ops.op import Op, Sample, Tensor, composite, type_of
+from weft.ops.op import Array, Op, Sample, Tensor, composite, type_of
 from weft.ops.public import example
 from weft.ops.reduce import sum
 from weft.ops.samples import complex_array, real_array
-from weft.ops.select import same_dtype
+from weft.ops.select import in_single, run_in_single, same_dtype
 from weft.ops.view.padding import diagonal
 from weft.ops.view.primitives import reshape
 
@@ -37,10 +37,15 @@ def _cross_type(x: TensorType, y: TensorType, *, axis: int) -> TensorType:
     return TensorType(broadcast_shapes("cross", [x.shape, y.shape], (x, y)), x.dtype)
 
 
+def _cross(x: Array, y: Array, *, axis: int) -> Any:
+    wide = [in_single(a) for a in (x, y)]  # type: ignore[arg-type]
+    return np.cross(*wide, axis=axis).astype(x.dtype, copy=False)  # type: ignore[call-overload]
+
+
 cross_product: Op = linear(
     "cross",
     type_rule=_cross_type,
-    eval=lambda x, y, *, axis: np.cross(x, y, axis=axis),
+    eval=_cross,
     transpose=(
         lambda g, x_type, y, axis: unbroadcast(cross_product(y.conj(), g, axis=axis), x_type.shape),
         lambda g, x, y_type, axis: unbroadcast(cross_product(g, x.conj(), axis=axis), y_type.shape),
@@ -109,7 +114,8 @@ def multi_dot(arrays: Sequence[Any], /) -> Tensor:
     shapes = [x.shape for x in arrays]
     shapes[0], shapes[-1] = (1, *shapes[0])[-2:], (*shapes[-1], 1)[:2]
     sizes = [typical(s) for s in (*(rows for rows, _ in shapes), shapes[-1][1])]
-    return _product(arrays, _best_splits(sizes), 0, len(arrays) - 1)
+    splits = _best_splits(sizes)
+    return run_in_single(lambda *given: _product(given, splits, 0, len(given) - 1), tuple(arrays), {})  # type: ignore[no-any-return]
 
 
 def _best_splits(sizes: list[int]) -> dict[tuple[int, int], int]:

@@ -70,7 +70,7 @@ def _number_samples() -> list[Sample]:
     ]
 
 
-@composite(samples=_number_samples, whole=("x", "target"), precision="high")
+@composite(samples=_number_samples, whole=("x", "target"), precision="high", single=True)
 @example("(weft.log(weft.tensor([[0.5, 0.5], [0.9, 0.1]])), weft.tensor([0, 0])) -> tensor(0.3993)")
 def nll_loss(
     x: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
@@ -110,7 +110,7 @@ def _entropy_samples() -> list[Sample]:
     ]
 
 
-@composite(samples=_entropy_samples, whole=("x", "target"), precision="high")
+@composite(samples=_entropy_samples, whole=("x", "target"), precision="high", single=True)
 @example("(weft.tensor([[0.0, 0.0], [0.0, 100.0]]), weft.tensor([0, 1])) -> tensor(0.3466)")
 def cross_entropy(
     x: Tensor,

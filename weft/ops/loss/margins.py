@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.base.dtypes import int64
 from weft.base.public import public
-from weft.base.shapes import normalize_axis
+from weft.base.shapes import broadcast_shapes, normalize_axis
 from weft.errors import DomainError, ShapeError
 from weft.ops.activation import logsigmoid, relu, soft_rectify
 from weft.ops.arithmetic import maximum, minimum
@@ -20,12 +20,12 @@ from weft.ops.loss.elements import paired, reduced
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.public import example
 from weft.ops.reduce import reduce_sum
-from weft.ops.samples import call, joined, real_array
+from weft.ops.samples import call, joined, large_half, real_array
 from weft.ops.scan import cumulative_sum
 from weft.ops.select import cast, same_dtype, select
 from weft.ops.size import filled
 from weft.ops.vector_norm import vector_norm
-from weft.ops.view.primitives import reshape
+from weft.ops.view.primitives import broadcast_to, reshape
 
 # Distances
 
@@ -39,17 +39,26 @@ def _vectors(seed: int = 0) -> tuple[Array, Array]:
         Sample(_vectors()),
         Sample((real_array((3, 4)), real_array((4,), seed=1)), {"axis": -1}),
         Sample((np.zeros((2, 3)), real_array((2, 3))), smooth=False),
+        Sample((real_array((3, 4)), real_array((3, 1), seed=1))),
+        Sample((real_array((1, 4)), real_array((3, 4), seed=1)), {"axis": 0}),
+        Sample((real_array((4,)), real_array((3, 4), seed=1)), {"axis": 0}),
+        Sample((large_half(4000, "float16"), large_half(4000, "float16") + 1), {"axis": 0}, smooth=False),
     ],
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[1.0, 0.0]]), weft.tensor([[3.0, 4.0]])) -> tensor([0.6000])")
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along an axis; lengths below ``eps`` count as ``eps``."""
     x1, x2 = same_dtype("cosine_similarity", x1, x2)
-    where = normalize_axis("cosine_similarity", axis, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
+    rank = max(x1.ndim, x2.ndim)
+    where = normalize_axis("cosine_similarity", axis, rank) - rank
+    if min(x1.ndim, x2.ndim) < -where or x1.shape[where] != x2.shape[where]:
+        shape = broadcast_shapes("cosine_similarity", [x1.shape, x2.shape], (type_of(x1), type_of(x2)))
+        x1, x2 = broadcast_to(x1, shape=shape), broadcast_to(x2, shape=shape)
     product = (x1 * x2).sum(axis=where)
     lengths = [maximum(vector_norm(x, axis=where), np.asarray(eps, x.dtype)) for x in (x1, x2)]
-    return product / (lengths[0] * lengths[1])
+    return product / lengths[0] / lengths[1]  # their product may overflow where neither does
 
 
 @composite(
@@ -59,6 +68,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) 
         Sample(_vectors(), {"p": 3.0}),
     ],
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0]])) -> tensor([5.0000])")
 def pairwise_distance(
@@ -76,6 +86,7 @@ def pairwise_distance(
         Sample((real_array((3, 4)), real_array((0, 4)))),
     ],
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0], [0.0, 1.0]])) -> tensor([[5., 1.]])")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
@@ -88,7 +99,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     return vector_norm(rows - columns, axis=-1, ord=p)
 
 
-@composite(samples=joined(call((4, 3)), call((4, 3), p=1.0)), precision="high")
+@composite(samples=joined(call((4, 3)), call((4, 3), p=1.0)), precision="high", single=True)
 @example("(weft.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])) -> tensor([5.0000, 1.0000, 4.2426])")
 def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance of each row of x (N, M) to each later one, in one vector."""
@@ -111,6 +122,7 @@ def _signs(n: int) -> Array:
         Sample((*_vectors(), _signs(3)), {"margin": -0.9, "reduction": "none"}),
     ],
     precision="high",
+    single=True,
 )
 def cosine_embedding_loss(
     x1: Tensor, x2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
@@ -133,6 +145,7 @@ def cosine_embedding_loss(
         Sample((real_array((4,)), real_array((4,), seed=1), _signs(4)), {"margin": 0.7, "reduction": "sum"}),
     ],
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]), margin=0.5) -> tensor(2.5000)")
 def margin_ranking_loss(
@@ -148,6 +161,7 @@ def margin_ranking_loss(
         Sample((*_vectors(), real_array((3, 4), seed=2)), {"margin": 3.0, "p": 1.0, "swap": True}),
     ],
     precision="high",
+    single=True,
 )
 def triplet_margin_loss(
     anchor: Tensor,
@@ -214,6 +228,7 @@ def triplet_margin_with_distance_loss(
         Sample((real_array((4,)), _signs(4)), {"margin": 0.5}),
     ],
     precision="high",
+    single=True,
 )
 def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """x where the target is 1, and how far x is below ``margin`` where it is -1.
@@ -233,6 +248,7 @@ def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, reducti
         Sample((real_array((4,)) * 1000, _signs(4)), smooth=False),
     ],
     precision="high",
+    single=True,
 )
 def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """``log(1 + exp(-target * x))`` for targets 1 and -1.
@@ -255,6 +271,7 @@ def soft_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tens
     ],
     sampled=lambda x, t, w=None, *, p=1, margin=1.0: multi_margin_loss(x, t, p, margin, w),  # type: ignore[has-type]
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[0.0, 0.5, 2.0]]), weft.tensor([2])) -> tensor(0.)")
 def multi_margin_loss(
@@ -292,6 +309,7 @@ def multi_margin_loss(
         ),
     ],
     precision="high",
+    single=True,
 )
 @example("(weft.zeros((1, 3)), weft.tensor([[1.0, 0.0, 1.0]])) -> tensor(0.6931)")
 def multilabel_soft_margin_loss(
@@ -311,6 +329,7 @@ def multilabel_soft_margin_loss(
         Sample((real_array((4,)), np.array([2, 1, -1, -1])), {"reduction": "sum"}),
     ],
     precision="high",
+    single=True,
 )
 @example("(weft.tensor([[0.0, 0.5, 1.0]]), weft.tensor([[2, -1, 0]])) -> tensor(0.1667)")
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:

@@ -130,6 +130,7 @@ adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = of_ranks(
         3: "(weft.ones((1, 2, 5, 6, 7)), 2).shape -> (1, 2, 2, 2, 2)",
     },
     samples=_samples,
+    single=True,
 )
 adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = of_ranks(
     _adaptive_max_pool,

@@ -227,6 +227,7 @@ avg_pool2d, avg_pool3d = of_ranks(
     },
     samples=lambda rank: _pool_samples(rank, _EXCLUDED, _INCLUDED, *[_DIVIDED] * (rank == 2)),
     whole=("x",),
+    single=True,
 )
 lp_pool1d, lp_pool2d, lp_pool3d = of_ranks(
     _lp_pool,
@@ -236,10 +237,11 @@ lp_pool1d, lp_pool2d, lp_pool3d = of_ranks(
         3: "(weft.ones((1, 1, 2, 2, 2)), 1, 2) -> tensor([[[[[8.]]]]])",
     },
     samples=_norm_samples,
+    single=True,
 )
 
 
-@composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED), whole=("x",))
+@composite(samples=_pool_samples(1, _EXCLUDED, _INCLUDED), whole=("x",), single=True)
 @example("(weft.tensor([[[1.0, 3.0, 2.0, 5.0]]]), 2) -> tensor([[[2.0000, 3.5000]]])")
 def avg_pool1d(
     x: Tensor,

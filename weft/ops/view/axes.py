@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from weft.base.public import public
 from weft.base.shapes import (
@@ -11,12 +12,12 @@ from weft.base.shapes import (
     ShapeLike,
     any_below,
     as_ints,
-    broadcast_shapes,
     normalize_axes,
     normalize_axis,
     normalize_shape,
     size_of,
 )
+from weft.base.shapes import broadcast_shapes as common_shape
 from weft.base.size_bounds import surely_less
 from weft.errors import AxisError, ShapeError
 from weft.ops.batching import moved_order
@@ -129,21 +130,32 @@ def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
     return reshaped(x, tuple(s for i, s in enumerate(x.shape) if i not in gone))
 
 
+def _each(grow: Callable[[Tensor], Tensor], x: Any, more: tuple[Any, ...]) -> Any:
+    """What grow gives of a tensor, or of several in a tuple."""
+    if isinstance(x, tuple | list):
+        return tuple(grow(t) for t in (*x, *more))
+    return (grow(x), *map(grow, more)) if more else grow(x)
+
+
 @published("(weft.tensor(2.0)) -> tensor([2.])")
-def atleast_1d(x: Tensor, /) -> Tensor:
-    """x with at least one axis."""
-    return reshaped(x, (1,)) if x.ndim == 0 else x
+def atleast_1d(x: Any, /, *more: Tensor) -> Any:
+    """x with at least one axis; of several tensors a tuple."""
+    return _each(lambda t: reshaped(t, (1,)) if t.ndim == 0 else t, x, more)
 
 
 @published("(weft.ones(3)).shape -> (1, 3)")
-def atleast_2d(x: Tensor, /) -> Tensor:
-    """x with at least two axes; new ones come first."""
-    return x if x.ndim >= 2 else reshaped(x, (*[1] * (2 - x.ndim), *x.shape))
+def atleast_2d(x: Any, /, *more: Tensor) -> Any:
+    """x with at least two axes; new ones come first. Of several tensors a tuple."""
+    return _each(lambda t: t if t.ndim >= 2 else reshaped(t, (*[1] * (2 - t.ndim), *t.shape)), x, more)
 
 
 @published("(weft.ones((2, 3))).shape, weft.atleast_3d(weft.ones(3)).shape -> ((2, 3, 1), (1, 3, 1))")
-def atleast_3d(x: Tensor, /) -> Tensor:
-    """x with at least three axes; a matrix gets a last one, a vector one on each side."""
+def atleast_3d(x: Any, /, *more: Tensor) -> Any:
+    """x with at least three axes; a matrix gets a last one, a vector one on each side. Of several a tuple."""
+    return _each(_with_three, x, more)
+
+
+def _with_three(x: Tensor) -> Tensor:
     if x.ndim >= 3:
         return x
     return reshaped(x, {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}[x.ndim])
@@ -165,15 +177,27 @@ def broadcast_to(x: Tensor, /, shape: ShapeLike) -> Tensor:
 
 
 @public
-def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
+def broadcast_shapes(*shapes: ShapeLike) -> tuple[int, ...]:
+    """The shape that arrays of several shapes have when they are broadcast together.
+
+    >>> import weft
+    >>> weft.broadcast_shapes((3, 1), 4, (2, 1, 1))
+    (2, 3, 4)
+    """
+    given = [normalize_shape("broadcast_shapes", shape) for shape in shapes]
+    return common_shape("broadcast_shapes", given)
+
+
+@public
+def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
     """All arrays broadcast to their common shape.
 
     >>> import weft
     >>> [a.shape for a in weft.broadcast_arrays(weft.ones((3, 1)), weft.ones(4))]
     [(3, 4), (3, 4)]
     """
-    shape = broadcast_shapes("broadcast_arrays", [a.shape for a in arrays], [type_of(a) for a in arrays])
-    return tuple(a if a.shape == shape else viewed(broadcast_op, a, shape=shape) for a in arrays)
+    shape = common_shape("broadcast_arrays", [a.shape for a in arrays], [type_of(a) for a in arrays])
+    return [a if a.shape == shape else viewed(broadcast_op, a, shape=shape) for a in arrays]
 
 
 @published("(weft.ones((3, 1)), -1, 4).shape -> (3, 4)")

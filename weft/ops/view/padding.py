@@ -307,10 +307,13 @@ def _diagonal_of_sizes(x: Tensor, offset: int) -> Tensor:
     samples=lambda: (
         [Sample((real_array((3,)),), {"offset": k}) for k in (0, 1, -2)]
         + [Sample((real_array((2, 3)),), {"offset": 0}), Sample((real_array((0,)),), {"offset": 1})]
+        + [Sample((real_array((2, 3)),), {"offset": 1, "axis1": a, "axis2": b}) for a, b in ((0, 2), (-1, 0))]
     )
 )
-def diag_embed(x: Tensor, /, offset: int = 0) -> Tensor:
+def diag_embed(x: Tensor, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Matrices with x along a diagonal and zeros elsewhere; the last axis of x is the diagonal.
+
+    The rows of the matrices lie along ``axis1`` of the result, their columns along ``axis2``.
 
     >>> import weft
     >>> weft.diag_embed(weft.tensor([1.0, 2.0]))
@@ -325,7 +328,15 @@ def diag_embed(x: Tensor, /, offset: int = 0) -> Tensor:
     used = low + size + positive(size - 1) * n
     zeros, last = (0,) * (x.ndim - 1), n * n - used
     flat = pad_axes(x, low=(*zeros, low), high=(*zeros, last), interior=(*zeros, n), value=0)
-    return reshape(flat, shape=(*x.shape[:-1], n, n))
+    out = reshape(flat, shape=(*x.shape[:-1], n, n))
+    rows, columns = (normalize_axis("diag_embed", a, out.ndim) for a in (axis1, axis2))
+    if rows == columns:
+        raise ArgumentError("diag_embed", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
+    if (rows, columns) == (out.ndim - 2, out.ndim - 1):
+        return out
+    rest = iter(range(out.ndim - 2))
+    order = {rows: out.ndim - 2, columns: out.ndim - 1}
+    return permute(out, axes=tuple(order[i] if i in order else next(rest) for i in range(out.ndim)))
 
 
 @public

@@ -21,7 +21,7 @@ from weft.base.shapes import size_of
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
-from weft.schedule.extents import block_of, ceil_div, identity, is_number, sum_dtype, weight
+from weft.schedule.extents import block_of, ceil_div, fold_dtype, identity, is_number, weight
 from weft.schedule.writer import unflattened
 
 Indices = tuple[Index, ...]
@@ -63,7 +63,7 @@ class Fold(NamedTuple):
 
 def fold_of(instruction: str, dtype: DType) -> Fold:
     """The fold of elements of a dtype by an instruction; of truth values it is "and_" or "or_"."""
-    dtype = sum_dtype(dtype)
+    dtype = fold_dtype(instruction, dtype)
     if dtype == bool_ or instruction in ("and_", "or_"):
         dtype = bool_
         instruction = "and_" if identity(instruction, dtype) else "or_"

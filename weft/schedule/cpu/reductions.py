@@ -16,7 +16,7 @@ from weft.loop.ir import Buffer, Value
 from weft.ops.scalar import is_nan
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.folds import COLUMNS, FEW, Fold, Indices, Reduction, fold_of
-from weft.schedule.extents import block_of, ceil_div, is_number
+from weft.schedule.extents import block_of, ceil_div, is_number, running_dtype
 from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
@@ -168,7 +168,7 @@ class Scan(NamedTuple):
 
 @lowers(target="cpu", fold_over="prefix")
 def _running(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    fold = fold_of(node.op.fold, inputs[0].dtype)
+    fold = fold_of(node.op.fold, running_dtype(inputs[0].dtype))
 
     def step(b: Builder, place: Index, states: States, x: Value) -> States:
         return (fold(b, states[0], b.cast(x, fold.dtype)),)

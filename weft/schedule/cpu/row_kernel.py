@@ -195,13 +195,13 @@ class RowKernel:
         """Where a value that is used outside is written: in its place, or partial results in theirs."""
         if self.kinds[value] in ("full", "row"):
             return self.scope.output(value)
-        if not isinstance(blocks, Size) and blocks == 1 and accumulator(value) == value.type.dtype:
+        if not isinstance(blocks, Size) and blocks == 1 and accumulator(self.made[value]) == value.type.dtype:
             return self.scope.output(value)
         width = self.frame.columns if self.kinds[value] == "column" else 1
-        return self.scope.writer.temporary((blocks, width), accumulator(value))
+        return self.scope.writer.temporary((blocks, width), accumulator(self.made[value]))
 
     def _combine(self, value: Value, partial: Array, blocks: Any) -> None:
-        if not isinstance(blocks, Size) and blocks == 1 and accumulator(value) == value.type.dtype:
+        if not isinstance(blocks, Size) and blocks == 1 and accumulator(self.made[value]) == value.type.dtype:
             return
         out = self.scope.output(value)
         instruction = fold_instruction(self.made[value].op.fold, partial.dtype)

@@ -18,7 +18,7 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Load, Loop, Store
 from weft.schedule.arrays import Array, reshape_index
-from weft.schedule.extents import fold_instruction, identity, sum_dtype
+from weft.schedule.extents import fold_dtype, fold_instruction, identity
 from weft.schedule.fusion import is_reduction
 from weft.schedule.pointwise.rules import Reader
 from weft.schedule.writer import Kernel, unflattened
@@ -169,7 +169,7 @@ class Sweeps:
         reduced = [v for v in work if self.kinds[v] == "row"]
         for v in reduced:
             instruction = self.made[v].op.fold
-            dtype = accumulator(v)
+            dtype = accumulator(self.made[v])
             self.totals[v] = self.b.local(self.b.constant(identity(instruction, dtype), dtype))
         scratch = {v: self._scratch(v) for v in work if self.kinds[v] == "full" and v not in self.targets}
         self._over_columns(lambda columns: self._at(block, row, columns, work, scratch))
@@ -243,8 +243,8 @@ class Sweeps:
     ) -> None:
         (x,) = node.inputs
         element = self.reader.read(x, self._index_of(x.type.shape, row, columns))
-        element = self.b.cast(element, accumulator(value))
-        instruction = fold_instruction(node.op.fold, accumulator(value))
+        element = self.b.cast(element, accumulator(node))
+        instruction = fold_instruction(node.op.fold, accumulator(node))
         if self.kinds[value] != "column":
             self.b.accumulate(self.totals[value], instruction, element)
             return
@@ -290,9 +290,9 @@ def clipped(b: Builder, index: Index, stop: Any) -> Index:
     return b.term(b.min(index, Index.of(stop)))
 
 
-def accumulator(value: Value) -> DType:
-    """What a reduction is accumulated in: half precision in float32."""
-    return sum_dtype(value.type.dtype)
+def accumulator(node: Node) -> DType:
+    """What a reduction is accumulated in."""
+    return fold_dtype(node.op.fold, node.outputs[0].type.dtype)
 
 
 def is_uneven(loop: Any) -> bool:

@@ -9,7 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.backends.llvm.emit.types import HALVES, PARTS, REGISTER, Value, constant, intrinsic_suffix, vector
-from weft.base.dtypes import DType, bfloat16, bool_, float32, float64, int32, int64, kind, uint16, uint32
+from weft.base.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    integer_range,
+    kind,
+    uint16,
+    uint32,
+)
 from weft.ops.scalar import integer_of_size
 
 if TYPE_CHECKING:
@@ -63,25 +76,30 @@ class Casts:
         if kind(dtype) != "f":
             return self._to_integer(x, dtype)
         if x.dtype == float64:
-            out = self.convert("fptrunc", x, dtype)
+            out = self._narrowed(x, dtype)
         elif dtype == float64:
             out = self.convert("fpext", x, dtype)
         else:
             out = Value(dtype, x.parts, x.lanes, x.scope, None, x.dtype == dtype)
         return self.rounded(out)
 
-    def _to_integer(self, x: Value, dtype: DType) -> Value:
-        """Towards zero. What is out of range is some number: the machine's, as in NumPy."""
-        narrow = dtype.itemsize < 4
-        whole = int32 if narrow else dtype
-        opcode = "fptoui" if kind(whole) == "u" else "fptosi"
-        if self._machine.saturates:
-            out = self._saturating(opcode, x, whole)
-        else:
-            out = self.instruction("freeze", whole, self.convert(opcode, x, whole))
-        return self.convert("trunc", out, dtype) if narrow else out
+    def _narrowed(self, x: Value, dtype: DType) -> Value:
+        """A double in the register of a narrower dtype, not rounded to half precision yet."""
+        if dtype != float16:
+            return self.convert("fptrunc", x, dtype)
+        odd = rounded_to_odd(self._scalars, x)
+        return Value(dtype, odd.parts, odd.lanes, odd.scope)
 
-    def _saturating(self, opcode: str, x: Value, dtype: DType) -> Value:
+    def _to_integer(self, x: Value, dtype: DType) -> Value:
+        """Towards zero; what is out of range is the nearest number of the dtype, and NaN is 0."""
+        if dtype.itemsize >= 4:
+            return self._saturating(x, dtype)
+        least, most = integer_range(dtype)
+        whole = self._scalars.max(self._saturating(x, int32), least)
+        return self.convert("trunc", self._scalars.min(whole, most), dtype)
+
+    def _saturating(self, x: Value, dtype: DType) -> Value:
+        opcode = "fptoui" if kind(dtype) == "u" else "fptosi"
         source, target = vector(x.lanes, REGISTER[x.dtype]), vector(x.lanes, REGISTER[dtype])
         suffixes = ".".join(intrinsic_suffix(x.lanes, REGISTER[d]) for d in (dtype, x.dtype))
         name = f"@llvm.{opcode}.sat.{suffixes}"
@@ -185,6 +203,18 @@ def bits_of_bfloat16(e: Scalars, x: Value) -> Value:
 def bfloat16_of_bits(e: Scalars, bits: Value) -> Value:
     """A bfloat16 number as float."""
     return e.bitcast(e.shl(e.cast(bits, uint32), 16), float32)
+
+
+def rounded_to_odd(e: Scalars, x: Value) -> Value:
+    """A double as float, such that rounding that to float16 gives what rounding the double itself would.
+
+    Cut off, with the last bit set where something was lost: so it is never taken for a middle of two (S.
+    Boldo, G. Melquiond, IEEE Transactions on Computers 57(4), 2008).
+    """
+    near = e.cast(x, float32)
+    back, bits = e.cast(near, float64), e.bitcast(near, int32)
+    beyond = e.cast(e.lt(e.abs(x), e.abs(back)), int32)
+    return e.bitcast(e.or_(e.sub(bits, beyond), e.cast(e.not_(e.eq(back, x)), int32)), float32)
 
 
 def bits_of_float16(e: Scalars, x: Value) -> Value:

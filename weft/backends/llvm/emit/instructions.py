@@ -22,14 +22,12 @@ class InstructionSet:
     Attributes:
         target: its name, and the sizes of its registers.
         converts_half: whether float16 is converted by an instruction.
-        saturates: whether what is out of range becomes the nearest integer at no cost.
         has_minimum: whether there are minima and maxima that are NaN where either operand is.
         flush_bits: of its mode: what is below the normal numbers is taken for zero, read and written.
         prefers_unmasked: whether it is better to read something that is there than to branch around a load.
     """
 
     converts_half = False
-    saturates = False
     has_minimum = False
     prefers_unmasked = False
     flush_bits = 0
@@ -63,7 +61,6 @@ class Arm(InstructionSet):
     """ARM's, of 64 bits."""
 
     converts_half = True
-    saturates = True
     has_minimum = True
     flush_bits = 0x1080000  # FZ and FZ16 of FPCR
 
