@@ -357,22 +357,24 @@ def _without_history(tensor: Tensor) -> Tensor:
 
 
 def _hand_down(changed: Tensor, done: Tensor | None, *, history: bool) -> None:
-    """Let the views of a tensor show its new elements, but for one that has them."""
-    waiting = [(changed, history)]
+    """Let the views of a tensor show its new elements, but for one that has them.
+
+    One that a capture has not met is told when a call has ended; views of it may have been met.
+    """
+    captures = _captures()
+    waiting = [(changed, changed, history)]  # with what the tensor shows
     while waiting:
-        parent, known = waiting.pop()
+        parent, shown, known = waiting.pop()
         for view in views_of(parent):
-            if view is done or _is_outside(view):
+            if view is done or (captures and not any(map(_is_met, members(view)))):
                 continue
             _, step, args = view._link
             kept = known and step.keeps_history
-            view._assign(step.get(parent if kept else _without_history(parent), args), history=kept)
-            waiting.append((view, kept))
-
-
-def _is_outside(view: Tensor) -> bool:
-    """Whether a tensor is none of the graph that this thread captures: it is told when a call has ended."""
-    return _captures() and not _is_met(view)
+            part = step.get(shown if kept else _without_history(shown), args)
+            if not captures or _is_met(view):
+                view._assign(part, history=kept)
+                part = view
+            waiting.append((view, part, kept))
 
 
 def _is_met(tensor: Tensor) -> bool:
