@@ -128,6 +128,29 @@ def test_module_imports_only_from_its_layer_or_below(module: str) -> None:
     assert not found, "\n".join(found)
 
 
+# The wings of capture, each standing on those before it.
+WINGS = ("convert", "program", "runtime", "record", "static", "call")
+NAMES_OF_CONVERTED_CODE = ("weft.capture.convert.functions", "weft.capture.runtime.interface")
+
+
+def test_wings_of_capture_stand_on_those_before_them() -> None:
+    found = [
+        f"{name}, line {line}: {target}"
+        for name, path in MODULES.items()
+        if name.startswith("weft.capture.")
+        for line, target, inside in imports_of(ast.parse(path.read_text()), frozenset(MODULES))
+        if target.startswith("weft.capture.") and wing_of(target) > wing_of(name)
+        if not (
+            inside and name == NAMES_OF_CONVERTED_CODE[0] and target.startswith(NAMES_OF_CONVERTED_CODE[1])
+        )
+    ]
+    assert not found, "\n".join(found)
+
+
+def wing_of(module: str) -> int:
+    return WINGS.index(module.split(".")[2])
+
+
 LLVM = "weft.backends.llvm"
 
 

@@ -21,10 +21,10 @@ from weft.base.trees import (
     register_tree as register_tree, tree_flatten as tree_flatten, tree_leaves as tree_leaves,
     tree_map as tree_map, tree_structure as tree_structure, tree_unflatten as tree_unflatten,
 )
-from weft.capture.aot import aot as aot
-from weft.capture.make import make_graph as make_graph
-from weft.capture.session import Session as Session
-from weft.capture.static import (
+from weft.capture.static.aot import aot as aot
+from weft.capture.static.make import make_graph as make_graph
+from weft.capture.static.session import Session as Session
+from weft.capture.static.static import (
     assign as assign, gradients as gradients, group as group, placeholder as placeholder,
 )
 from weft.compile import compile as compile

@@ -14,7 +14,7 @@ from weft.base.public import public
 from weft.errors import DomainError
 
 if TYPE_CHECKING:
-    from weft.capture.function import GraphFunction
+    from weft.capture.call.function import GraphFunction
     from weft.ir.graph import Graph
 
 P = ParamSpec("P")
@@ -88,8 +88,8 @@ def compile(
         return functools.partial(compile, **settings, fast_math=fast_math, debug=debug, check_nan=check_nan)
     if capture not in _CAPTURES:
         raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
-    from weft.capture.arguments import as_function
-    from weft.capture.function import GraphFunction
+    from weft.capture.call.function import GraphFunction
+    from weft.capture.program.arguments import as_function
     from weft.ops.nan import check_setting
 
     check_nan = check_setting("compile", check_nan)
@@ -106,7 +106,7 @@ def _builder(
     options: Mapping[str, Any],
 ) -> Callable[[Graph], Any]:
     """From a graph to a function of arrays: optimise, then build by the backend."""
-    import weft.capture.runtime
+    import weft.capture.runtime.interface
     import weft.transform.function_region  # noqa: F401
     from weft.backends import builder
     from weft.passes.pipeline import optimize

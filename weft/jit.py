@@ -7,11 +7,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from weft.backends import Build, builder
 from weft.base.public import public
-from weft.capture.arguments import as_function, flatten
-from weft.capture.convert import converted_source
-from weft.capture.dynamic import dynamic
-from weft.capture.function import GraphFunction, full_key
-from weft.capture.modules import call_forward, is_capturing, module_scope
+from weft.capture.call.function import GraphFunction, full_key
+from weft.capture.convert.functions import converted_source
+from weft.capture.program.arguments import as_function, flatten
+from weft.capture.runtime.dynamic import dynamic
+from weft.capture.runtime.modules import call_forward, is_capturing, module_scope
 from weft.schedule.choices import check_disabled
 
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from tests.capture import plain_runtime
-from weft.capture.convert import convert_function
+from weft.capture.convert.functions import convert_function
 
 
 def converted(function: Any) -> Any:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.capture.convert import convert_function, is_converted
+from weft.capture.convert.functions import convert_function, is_converted
 
 asked: Counter[str] = Counter()
 follow = False  # whether calls convert what they call

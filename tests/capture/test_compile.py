@@ -215,8 +215,8 @@ def test_value_that_takes_another_way_is_captured_anew_in_a_trace() -> None:
 
 
 def test_many_versions_warn_once_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capture.function.MANY_VERSIONS", 3)
-    monkeypatch.setattr("weft.capture.versions.MOST_VERSIONS", 4)
+    monkeypatch.setattr("weft.capture.call.function.MANY_VERSIONS", 3)
+    monkeypatch.setattr("weft.capture.call.versions.MOST_VERSIONS", 4)
     f = weft.compile(lambda x, n: x * n)
     x = weft.ones(1)
     with pytest.warns(UserWarning, match=r"captured 4 times, lately n was 2 and is 3") as caught:
@@ -227,7 +227,7 @@ def test_many_versions_warn_once_and_say_why(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_least_recently_used_version_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capture.versions.MOST_VERSIONS", 2)
+    monkeypatch.setattr("weft.capture.call.versions.MOST_VERSIONS", 2)
     f = weft.compile(lambda x, n: x * n)
     x = weft.ones(1)
     f(x, 1), f(x, 2), f(x, 1), f(x, 3)
@@ -254,7 +254,7 @@ def test_grad_mode_and_default_dtype_are_part_of_the_key() -> None:
 
 
 def test_compiled_function_keeps_neither_arguments_nor_captures_alive() -> None:
-    from weft.capture.root import Root
+    from weft.capture.record.root import Root
 
     def f(x: Any) -> Any:
         (x * x).sum().backward()

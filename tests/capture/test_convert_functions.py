@@ -16,7 +16,13 @@ import pytest
 import weft
 from tests.capture import plain_runtime
 from tests.capture.convert_checks import check, converted, function_from
-from weft.capture.convert import convert, convert_function, converted_code, converted_source, is_converted
+from weft.capture.convert.functions import (
+    convert,
+    convert_function,
+    converted_code,
+    converted_source,
+    is_converted,
+)
 from weft.errors import CaptureError
 
 

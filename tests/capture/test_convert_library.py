@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 from tests.capture import plain_runtime
-from weft.capture.convert import convert_function
+from weft.capture.convert.functions import convert_function
 
 TEXT = (
     "The quick brown fox, having jumped over the lazy dog (twice!), went home.\n\n  It slept well-earned.\n"

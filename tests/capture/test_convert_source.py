@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weft.capture.convert_source import find_block, find_source
+from weft.capture.convert.source import find_block, find_source
 
 
 def plain(x: Any) -> Any:

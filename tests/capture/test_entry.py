@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.capture.entry import MISS
+from weft.capture.record.entry import MISS
 
 
 def entered(f: Any, *args: Any) -> bool:

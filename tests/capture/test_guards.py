@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft.capture import guards
-from weft.capture.guards import Guards, compile_check, same
-from weft.capture.slots import AttrSlot, CellSlot, ItemSlot
+from weft.capture.program import guards
+from weft.capture.program.guards import Guards, compile_check, same
+from weft.capture.program.slots import AttrSlot, CellSlot, ItemSlot
 
 SCALE: Any = 2.0
 WEIGHT: Any = None

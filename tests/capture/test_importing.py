@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.capture.importing import Importer, clean_name, placed
+from weft.capture.static.importing import Importer, clean_name, placed
 from weft.ir.location import Location
 
 PLACE = Location("/models/net.py", 12, "forward", "head")

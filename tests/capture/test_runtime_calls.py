@@ -243,7 +243,7 @@ def test_generators_and_unconverted_code_run_as_they_are() -> None:
 
 
 def test_converted_function_runs_outside_of_captures() -> None:
-    from weft.capture.convert import convert
+    from weft.capture.convert.functions import convert
 
     converted, x = convert(helper), weft.tensor(UP[0])
     np.testing.assert_array_equal(converted(x).numpy(), helper(x).numpy())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import weft
 from tests.capture.agree import check_agrees, compiled, ops_of, row
-from weft.capture.number import Number, number_of
+from weft.capture.runtime.number import Number, number_of
 from weft.errors import CaptureError
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType

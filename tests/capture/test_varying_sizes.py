@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft import nn, optim
-from weft.capture.sizes import admits, name_sizes, open_key
+from weft.capture.program.sizes import admits, name_sizes, open_key
 from weft.errors import ShapeError
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 import weft
 from tests.ir.random_graphs import arrays_of, graphs
 from weft.backends import backend_named
-from weft.capture.diffing import Side, compare
+from weft.capture.call.diffing import Side, compare
 from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Graph, Node
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import weft
 from tests.ir.random_graphs import arrays_of, graphs
-from weft.capture.stepping import Stepper
+from weft.capture.call.stepping import Stepper
 from weft.errors import BoundsError, DtypeError, GraphError
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret

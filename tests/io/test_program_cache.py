@@ -89,7 +89,7 @@ import json, sys
 import numpy as np
 import weft
 answer = weft.load_graph(sys.argv[1])(np.load(sys.argv[2])).numpy()
-heavy = ("llvmlite", "weft.schedule", "weft.passes.pipeline", "weft.capture.version", "weft.ir.parse")
+heavy = ("llvmlite", "weft.schedule", "weft.passes.pipeline", "weft.capture.call.version", "weft.ir.parse")
 loaded = [m for m in sys.modules if m in heavy]
 print(json.dumps([answer.tolist(), loaded]))
 """

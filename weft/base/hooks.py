@@ -67,9 +67,9 @@ class Hooks:
         "weft.ops.size:compute_with_size"
     )
     compare_size: if_loaded[Callable[[str, Size, object], Any]] = if_loaded(
-        "weft.capture.runtime_sizes:compare_size"
+        "weft.capture.runtime.sizes:compare_size"
     )
-    number_of_size: if_loaded[Callable[[Size], Any]] = if_loaded("weft.capture.number:number_of")
+    number_of_size: if_loaded[Callable[[Size], Any]] = if_loaded("weft.capture.runtime.number:number_of")
 
     # ops and composites on tensors
     tensor_function: late[Callable[[Op], Callable[..., Any]]] = late("weft.tensor.fast:build")
@@ -83,7 +83,7 @@ class Hooks:
     call_large: late[Callable[[Composite, _Call, dict[str, Any]], Any]] = late("weft.tensor.large:call_large")
     load_kernels: late[Callable[[], Layer | None]] = late("weft.backends.eager:load_kernels")
     tensor_text: late[Callable[[Any, str], str]] = late("weft.tensor.tensor:tensor_text")
-    call_converted: if_loaded[Callable[..., Any]] = if_loaded("weft.capture.runtime_calls:call")
+    call_converted: if_loaded[Callable[..., Any]] = if_loaded("weft.capture.runtime.calls:call")
     apply_in_region: late[Callable[[Any, Sequence[Any]], tuple[Any, Call]]] = late(
         "weft.transform.function_region:apply_in_region"
     )
@@ -111,8 +111,8 @@ class Hooks:
     builder: late[Callable[..., Callable[..., Any]]] = late("weft.backends:builder")
     default_backend: late[Callable[[], str]] = late("weft.backends:default_backend")
     compile: late[Callable[..., Any]] = late("weft.compile:compile")
-    step_call: late[Callable[..., Any]] = late("weft.capture.stepping:step_call")
-    diff_calls: late[Callable[..., Any]] = late("weft.capture.diffing:diff_calls")
+    step_call: late[Callable[..., Any]] = late("weft.capture.call.stepping:step_call")
+    diff_calls: late[Callable[..., Any]] = late("weft.capture.call.diffing:diff_calls")
     save_version: late[Callable[..., None]] = late("weft.io.model:save_version")
     export_function: late[Callable[..., None]] = late("weft.library.export:export_function")
 
@@ -121,12 +121,12 @@ hooks = Hooks()
 
 
 GRAPH_METHODS: dict[str, str] = {  # methods of a graph that other modules have, and where
-    "enter_graph": "weft.capture.block",
-    "exit_graph": "weft.capture.block",
-    "call_graph": "weft.capture.calling",
-    "run": "weft.capture.calling",
-    "step": "weft.capture.stepping",
-    "diff": "weft.capture.diffing",
+    "enter_graph": "weft.capture.static.block",
+    "exit_graph": "weft.capture.static.block",
+    "call_graph": "weft.capture.call.calling",
+    "run": "weft.capture.call.calling",
+    "step": "weft.capture.call.stepping",
+    "diff": "weft.capture.call.diffing",
     "to_text": "weft.ir.text",
     "constant_data": "weft.ir.text",
     "same": "weft.ir.compare",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.base.public import public
-from weft.capture.block import parameters
+from weft.capture.static.block import parameters
 from weft.errors import ArgumentError
 from weft.ir.graph import Graph
 from weft.tensor.tensor import Tensor

@@ -12,11 +12,11 @@ from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, bind, solve
 from weft.base.trees import flatten_like, tree_flatten, tree_map
-from weft.capture.guards import StandIn, same
-from weft.capture.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update
-from weft.capture.slots import GeneratorSlot
-from weft.capture.sources import Argument, Fixed, Source, State
-from weft.capture.version import Version
+from weft.capture.call.version import Version
+from weft.capture.program.guards import StandIn, same
+from weft.capture.program.program import Content, Item, Made, Plain, Program, Scalar, Tree, Update
+from weft.capture.program.slots import GeneratorSlot
+from weft.capture.program.sources import Argument, Fixed, Source, State
 from weft.errors import ArgumentError, DtypeError, ShapeError, WeftError
 from weft.io.saved import Saved, tensors_of
 from weft.io.trees import Mark

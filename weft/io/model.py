@@ -21,7 +21,7 @@ from weft.io.program_cache import MISS, CachedProgram, find_cached
 if TYPE_CHECKING:
     import inspect
 
-    from weft.capture.version import Version
+    from weft.capture.call.version import Version
     from weft.io.calls import Opened
     from weft.io.saved import Saved
     from weft.ir.graph import Graph

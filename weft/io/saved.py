@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.trees import tree_unflatten
-from weft.capture.arguments import Parts, Same, TensorKey, signature_of
-from weft.capture.block import generators, parameters
-from weft.capture.program import Item, Pick, Plain, Program, Scalar
-from weft.capture.session import current_array
-from weft.capture.sources import Argument, Dynamic, Fixed, Gradient, InSlot, Source, State
-from weft.capture.version import Version
+from weft.capture.call.version import Version
+from weft.capture.program.arguments import Parts, Same, TensorKey, signature_of
+from weft.capture.program.program import Item, Pick, Plain, Program, Scalar
+from weft.capture.program.sources import Argument, Dynamic, Fixed, Gradient, InSlot, Source, State
+from weft.capture.static.block import generators, parameters
+from weft.capture.static.session import current_array
 from weft.errors import ArgumentError
 from weft.io.layout import Array
 from weft.io.trees import Mark

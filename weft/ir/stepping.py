@@ -1,7 +1,7 @@
 """Running a graph node by node: the machine behind ``graph.step``, on arrays.
 
 A run is a stack of frames: the graph, and the regions (branches, bodies of loops) that it stands in. It stops
-before each node. ``weft.capture.stepping`` is what users hold.
+before each node. ``weft.capture.call.stepping`` is what users hold.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import weft
 from weft.backends import Array, find_backend
 from weft.backends.library import Exporter, Model, Storage
 from weft.base.public import public
-from weft.capture.function import GraphFunction
+from weft.capture.call.function import GraphFunction
 from weft.errors import ArgumentError, DeviceError
 from weft.io.atomic import checked_path
 from weft.io.model import LoadedGraph

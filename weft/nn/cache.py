@@ -8,7 +8,7 @@ import weft
 from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
-from weft.capture.modules import is_capturing
+from weft.capture.runtime.modules import is_capturing
 from weft.errors import BoundsError, ShapeError
 from weft.nn.module import Module
 

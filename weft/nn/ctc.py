@@ -11,7 +11,7 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.capture.modules import is_capturing
+from weft.capture.runtime.modules import is_capturing
 from weft.errors import DomainError, ShapeError
 
 _NEVER = -1e30  # the logarithm of nothing; finite, so that no gradient is NaN

@@ -14,7 +14,7 @@ import weft
 from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
-from weft.capture.modules import call_forward, is_capturing, module_scope, read_attribute
+from weft.capture.runtime.modules import call_forward, is_capturing, module_scope, read_attribute
 from weft.errors import ArgumentError
 from weft.nn.hooks import NO_HOOKS, Hook, HookHandle, Hooks, add_hook, call_around
 from weft.nn.parameter import Parameter, mark

@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 import weft
 from weft.base.dtypes import kind
 from weft.base.trees import tree_flatten
-from weft.capture.arguments import readable
+from weft.capture.program.arguments import readable
 from weft.errors import GraphError
 from weft.io.atomic import replacing
 from weft.io.saved import Saved

@@ -12,10 +12,10 @@ from typing import Any
 
 from weft.backends import builder
 from weft.base.public import public
-from weft.capture.arguments import Arguments, as_function
-from weft.capture.function import GraphFunction
-from weft.capture.record import capture_call, enter
-from weft.capture.version import Version
+from weft.capture.call.function import GraphFunction
+from weft.capture.call.version import Version
+from weft.capture.program.arguments import Arguments, as_function
+from weft.capture.record.record import capture_call, enter
 from weft.errors import ArgumentError, DomainError
 from weft.io.atomic import checked_path
 from weft.io.model import LoadedGraph

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import DTYPES
-from weft.capture.importing import Importer, placed
+from weft.capture.static.importing import Importer, placed
 from weft.errors import GraphError, ShapeError, WeftError
 from weft.ir.location import Location
 from weft.onnx.facts import NOTHING, Array, Constant, Fact, Facts, constant_of_sizes

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import weft
 from weft.base.public import public
-from weft.capture.importing import Importer
+from weft.capture.static.importing import Importer
 from weft.errors import FileError
 from weft.ir.graph import Graph
 from weft.onnx import operators

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import weft
-from weft.capture.modules import is_capturing, name_parts
+from weft.capture.runtime.modules import is_capturing, name_parts
 from weft.errors import ArgumentError, DomainError
 from weft.optim.optimizer import assign, check_range
 

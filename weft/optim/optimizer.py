@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, ClassVar
 
 import weft
-from weft.capture.modules import is_capturing, name_parts, outside, read_attribute, read_item
+from weft.capture.runtime.modules import is_capturing, name_parts, outside, read_attribute, read_item
 from weft.errors import ArgumentError, DomainError
 
 Group = dict[str, Any]

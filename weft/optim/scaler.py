@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import weft
-from weft.capture.modules import is_capturing, outside, read_attribute, write_attribute
+from weft.capture.runtime.modules import is_capturing, outside, read_attribute, write_attribute
 from weft.errors import ArgumentError, DomainError, GradientError
 from weft.optim.optimizer import Optimizer, assign, check_range
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.hooks import hooks
-from weft.capture.version import _Gradient
+from weft.capture.call.version import _Gradient
 from weft.nn.module import Module
 from weft.profiler.log import Place, _Switch, here, now, take_down, trackers, user_place
 from weft.tensor import creation, engine, fast

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from weft.backends.capabilities import Call, Watched
-from weft.capture.donation import is_lease
+from weft.capture.program.donation import is_lease
 from weft.profiler.block import Block
 from weft.profiler.log import Line, Place, here, now, threads, trackers
 from weft.profiler.tables import TOP, Table, show_line, trace_of, way_of, write_trace

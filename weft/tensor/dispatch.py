@@ -37,7 +37,7 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
 
 TENSOR: Any = None  # the Tensor class, set by weft.tensor.tensor, which builds on this module
 
-FORMAT: Any = None  # how a tensor of a capture is written in an f-string, set by weft.capture.runtime_text
+FORMAT: Any = None  # how a tensor of a capture is written in an f-string, set by weft.capture.runtime.text
 
 
 def wrap(data: object, node: object = None) -> Tensor:

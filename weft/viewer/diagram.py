@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.capture.function import GraphFunction
+from weft.capture.call.function import GraphFunction
 from weft.errors import ArgumentError
 from weft.ir.types import TensorType
 

@@ -12,9 +12,9 @@ import numpy as np
 
 import weft
 from weft import nn
-from weft.capture.function import GraphFunction
-from weft.capture.replaying import input_tensors
-from weft.capture.version import Version, run_graph
+from weft.capture.call.function import GraphFunction
+from weft.capture.call.replaying import input_tensors
+from weft.capture.call.version import Version, run_graph
 from weft.errors import ArgumentError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import solve_sizes

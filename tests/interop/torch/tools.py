@@ -11,7 +11,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import weft
-from weft.capture.importing import Importer
+from weft.capture.static.importing import Importer
 from weft.interop.torch import from_torch, import_program
 from weft.interop.torch.nodes import Runner
 from weft.interop.torch.program import _as_result

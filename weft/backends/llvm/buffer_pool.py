@@ -46,7 +46,7 @@ class _Lease(np.ndarray[Any, Any]):
 
     __slots__ = ()
 
-    is_lease = True  # an array on it is alone in its memory, see weft.capture.running
+    is_lease = True  # an array on it is alone in its memory, see weft.capture.call.running
 
     def __del__(self) -> None:
         block: Any = self.base

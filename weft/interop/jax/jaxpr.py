@@ -10,7 +10,7 @@ import numpy as np
 
 import weft
 from weft.base.public import public
-from weft.capture.importing import Importer, placed
+from weft.capture.static.importing import Importer, placed
 from weft.errors import ArgumentError
 from weft.interop.forms.elements import astype
 from weft.interop.jax.calls import Call, is_key, lax, type_of_aval

@@ -12,7 +12,7 @@ from typing import Any
 import weft
 from weft.base.size_bounds import positive
 from weft.base.sizes import named_size
-from weft.capture.importing import placed
+from weft.capture.static.importing import placed
 from weft.errors import CaptureError
 from weft.interop.forms.elements import astype
 from weft.interop.forms.loops import repeated, scanned

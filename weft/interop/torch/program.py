@@ -11,7 +11,7 @@ from typing import Any
 import weft
 from weft.base.public import public
 from weft.base.sizes import Size
-from weft.capture.importing import Importer
+from weft.capture.static.importing import Importer
 from weft.errors import ArgumentError, CaptureError
 from weft.interop.optional import need
 from weft.interop.torch.aten.shape import as_scalar

@@ -14,7 +14,7 @@ import numpy as np
 
 import weft
 from weft import Tensor
-from weft.capture.modules import is_capturing
+from weft.capture.runtime.modules import is_capturing
 from weft.errors import DomainError, ShapeError
 from weft.ops.op import Array
 

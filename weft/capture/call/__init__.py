@@ -1,0 +1,1 @@
+"""Compiled functions: versions, calls of them, step by step, and two compared."""

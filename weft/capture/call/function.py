@@ -1,0 +1,498 @@
+"""A function that has become graphs: each call finds the version that holds for it, or captures another.
+
+A version holds for calls whose arguments have the same key, while its guards hold. How many there may be is
+bounded; the one that was not used for longest goes. ``weft.jit.trace`` makes a function of one version,
+``weft.jit.script`` and ``weft.compile`` functions of as many as their calls need.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import os
+import types
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from weft import errors
+from weft.base.collector import collector_paused
+from weft.base.dtypes import default_float
+from weft.base.hooks import hooks
+from weft.base.tracebacks import edge, hide_weft
+from weft.capture.call.reasons import describe_growth, other_call
+from weft.capture.call.version import Build, Version, run_graph
+from weft.capture.call.versions import Versions
+from weft.capture.program.arguments import (
+    Arguments,
+    flatten,
+    leaf_names,
+    name_of,
+    rebuild,
+    without_gradients,
+)
+from weft.capture.program.examples import stand_ins
+from weft.capture.program.sizes import Shape, Varying, has_names, named_key, open_key
+from weft.capture.record.entry import MISS
+from weft.capture.record.record import call, capture_call, enter
+from weft.capture.record.root import lock
+from weft.capture.record.settling import MOST_SETTLED
+from weft.capture.runtime.floats import as_inputs, changed_floats, relies_on_floats
+from weft.errors import CaptureError, ShapeError, TraceGuardError, WeftError
+from weft.ir.graph import Graph
+from weft.ops.op import intercepted
+from weft.tensor.autocast import autocast_dtype, not_casting
+from weft.tensor.mode import thread
+from weft.transform.scopes import run_scope
+
+_log = logging.getLogger("weft.compile")
+MANY_VERSIONS = 8  # from there on a warning says why there are so many
+
+Key = tuple[Any, ...]
+Failures = Mapping[Version, Exception]
+_NONE: Failures = MappingProxyType({})
+_STEADY: frozenset[int] = frozenset({-1})  # of a function that needs the values of its floats
+_BOUND = "_weft_compiled"  # the attribute of an object that holds its compiled methods
+
+
+class _Bound(dict[Any, Any]):
+    """The compiled methods of one object; a copy of the object gets its own."""
+
+    def __reduce__(self) -> Any:
+        return _Bound, ()
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class GraphFunction(Generic[P, R]):
+    """A function that runs as graphs; made by ``weft.jit.trace``, ``weft.jit.script`` and ``weft.compile``.
+
+    It is called like the function it was made from. Inside another capture it becomes a part of that graph.
+
+    >>> import weft
+    >>> f = weft.jit.trace(lambda x: x * 2.0, weft.ones(3))
+    >>> f(weft.tensor([1.0, 2.0, 3.0]))
+    tensor([2., 4., 6.])
+    >>> len(f.graph.nodes)
+    1
+    """
+
+    def __init__(
+        self, function: Callable[P, R], build: Build, *, staged: bool, looks: bool, grows: bool
+    ) -> None:
+        self._function = function
+        self._build = build
+        self._staged = staged
+        self._looks = looks
+        self._grows = grows
+        self._kept = Versions()
+        self._floats: dict[Any, frozenset[int]] = {}  # by structure, the leaves that are inputs
+        self._varying = Varying()
+        self._warned = False
+        functools.update_wrapper(self, function, updated=())
+        self.__name__ = name_of(function)
+
+    # Calling
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the version that holds for this call, or capture one."""
+        failed = _NONE
+        try:
+            if not kwargs:
+                quick = self._kept.quick
+                for version in quick:
+                    try:
+                        result = version.enter(args)
+                    except (TraceGuardError, ValueError) as error:
+                        failed = self._failed(failed, version, error)
+                        continue
+                    if result is not MISS:
+                        if version is not quick[0]:
+                            self._kept.touch(version)
+                        return result  # type: ignore[no-any-return]
+            if intercepted.threads and thread.capture is not None:
+                return self._inline(args, kwargs)  # type: ignore[no-any-return]
+            return self._call(args, kwargs, failed)  # type: ignore[no-any-return]
+        except Exception as error:
+            hide_weft(error)
+            raise
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], failed: Failures) -> Any:
+        """A call that is none of those that recent versions know at once."""
+        newest = self._kept.newest
+        arguments = self._with_inputs(_flatten(args, kwargs))
+        key = full_key(arguments)
+        for version in self._kept.find(key, arguments.shapes):
+            if version not in failed and version.holds(arguments.tensors):
+                try:
+                    result = _run(version, arguments)
+                except (TraceGuardError, ValueError) as error:
+                    failed = self._failed(failed, version, error)
+                    continue
+                self._kept.touch(version)
+                return result
+        if not self._grows:
+            return self._follow(arguments, key)
+        fixed = arguments.traced or any(isinstance(error, ValueError) for error in failed.values())
+        found = None
+        with collector_paused():  # up to the first result
+            with lock:
+                if self._kept.newest is newest:
+                    found = self._capture_inputs(arguments, key, fixed)
+                    found = found or self._capture_values(args, kwargs, fixed)
+            if found is not None:
+                return _first_run(found[1], found[0])
+        return self._call(args, kwargs, failed)  # another thread captured meanwhile, this very call perhaps
+
+    def _failed(self, failed: Failures, version: Version, error: Exception) -> Failures:
+        """Note that a version does not serve a call: a guard in its graph failed, or sizes do not fit it.
+
+        Any other error is raised.
+        """
+        misfit = version.is_open and (isinstance(error, ShapeError) or not isinstance(error, WeftError))
+        if not self._grows or not (misfit or isinstance(error, TraceGuardError)):
+            raise error
+        return {**failed, version: error}
+
+    # Floats and sizes that change from call to call
+
+    def _with_inputs(self, arguments: Arguments) -> Arguments:
+        """The arguments, where floats that have changed before are inputs of the graph."""
+        places = self._floats.get(arguments.key[0], _STEADY)
+        return arguments if places is _STEADY else as_inputs(arguments, places)
+
+    def _capture_inputs(
+        self, arguments: Arguments, key: Key, fixed: bool
+    ) -> tuple[Arguments, Version] | None:
+        """A version in which floats are inputs; None if none has changed, or their values are needed."""
+        shape = key[0]
+        known = self._floats.get(shape, frozenset())
+        places = known | changed_floats(open_key(key), map(open_key, self._kept.keys()))
+        if not places or known is _STEADY:
+            return None
+        given = as_inputs(arguments, places)
+        try:
+            version = self._captured(given, None, full_key(given), fixed)
+        except Exception:  # what needs a true float; an error of the user comes again with its value
+            version = None
+        if version is None or relies_on_floats(version.program, len(places)):
+            self._floats[shape] = _STEADY
+            return None
+        self._floats[shape] = places
+        self._keep(version, given)
+        return given, version
+
+    def _capture_values(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], fixed: bool
+    ) -> tuple[Arguments, Version]:
+        """A version for the values of all plain arguments."""
+        arguments = flatten(args, kwargs)
+        own = None if arguments.converted else (args, kwargs)
+        return arguments, self.capture(arguments, own, full_key(arguments), fixed)
+
+    def _captured(self, arguments: Arguments, own: Any, key: Key, fixed: bool) -> Version:
+        """A version for a call, in which sizes that varied have names, unless captured code needs them."""
+        opened = open_key(key)
+        named = None if fixed else self._varying.named(opened, arguments.shapes)
+        version = None if named is None else self._try_named(arguments, own, key, named)
+        if version is None:
+            version = self._version(arguments, own, key, arguments.shapes)
+            if named is not None:
+                self._varying.keep_fixed(opened)
+        return version
+
+    def _try_named(self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape]) -> Version | None:
+        """A version with named sizes; None where code needs a number, or an error comes again with it."""
+        try:
+            return self._version(arguments, own, named_key(key, shapes), shapes)
+        except Exception:
+            return None
+
+    def _follow(self, arguments: Arguments, key: Key) -> Any:
+        """A call of a trace that differs from the traced one; gradients on or off are no other way."""
+        (version,) = self.versions
+        alike = without_gradients(version.key[:-3]) == without_gradients(key[:-3])
+        if alike and version.key[-1] == key[-1] and version.holds(arguments.tensors):
+            return version.replay(arguments.tensors)
+        raise other_call(version, arguments, key)
+
+    def _inline(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Become part of the graph that this thread captures, as one call there."""
+        function = self._function
+        if hasattr(thread.capture.root, "read_function"):
+            thread.capture.root.read_function(function)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return call(function, args, kwargs)
+
+        if hasattr(function, "__code__"):
+            run.__wrapped__ = function  # type: ignore[attr-defined]
+        return run_scope(thread.capture, self.__name__, run, args, kwargs)
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        """As a method: a function of each object's own, so that its versions die with the object."""
+        if obj is None:
+            return self
+        space = getattr(obj, "__dict__", None)
+        if type(space) is not dict:
+            return types.MethodType(self, obj)
+        bound = space.setdefault(_BOUND, _Bound())
+        if self not in bound:
+            bound[self] = self._of(types.MethodType(self._function, obj))
+        return bound[self]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphFunction[..., Any]:
+        return self._of(copy.deepcopy(self._function, memo))
+
+    def _of(self, function: Callable[..., Any]) -> GraphFunction[..., Any]:
+        """Another function with the same settings, not captured yet."""
+        settings = {"staged": self._staged, "looks": self._looks, "grows": self._grows}
+        return GraphFunction(function, self._build, **settings)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the function or module has itself, such as ``parameters``."""
+        if name.startswith("__") or "_function" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._function, name)
+
+    # Versions
+
+    def capture(self, arguments: Arguments, own: Any, key: Key, fixed: bool = True) -> Version:
+        """A new version, for a call; all its sizes are fixed, or those that varied have names."""
+        with collector_paused():
+            version = self._captured(arguments, own, key, fixed)
+        if not self._grows and not arguments.traced:
+            version.settle_on(arguments.tensors)
+        self._keep(version, arguments)
+        return version
+
+    def _version(self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape]) -> Version:
+        looks = self._looks and not arguments.traced
+        with enter(self.__name__, staged=self._staged, looks=looks) as root:
+            program = capture_call(root, self._function, arguments, own, shapes)
+        names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
+        with not_casting():
+            return Version(program, self._build, key, names, is_open=has_names(shapes))
+
+    def _keep(self, version: Version, arguments: Arguments) -> None:
+        """Let later calls find a version, and say why there is another one."""
+        if self._grows:
+            self._report(version, arguments)
+        self._varying.note(open_key(version.key), arguments.shapes)
+        self._kept.keep(version)
+
+    def _report(self, version: Version, arguments: Arguments) -> None:
+        """Log the reason of another capture; where there are very many, warn of it, and say no more."""
+        count = len(self.versions)
+        if count == 0 or self._warned:
+            return
+        where = errors.user_location(2)
+        fixed = self._varying.is_fixed(open_key(version.key))
+        why = describe_growth(self.versions, arguments, version.key, fixed)
+        if count < MANY_VERSIONS:
+            line = "" if where is None else f" ({os.path.basename(where[0])}:{where[1]})"
+            _log.warning("%s: compiled again, %s%s", self.__name__, why, line)
+            return
+        self._warned = True
+        line = "" if where is None else f"\n  at {errors.format_location(where)}"
+        warnings.warn(
+            f"{self.__name__}: captured {count + 1} times, lately {why}{line}\n"
+            "  hint: pass what changes as a tensor, or read it with weft.jit.dynamic",
+            stacklevel=5,
+        )
+
+    # Looking
+
+    @property
+    def versions(self) -> list[Version]:
+        """The versions there are, the one used last first."""
+        return list(self._kept.recent)
+
+    @property
+    @edge
+    def graph(self) -> Graph:
+        """The graph, that of the newest version if there are several."""
+        if self._kept.newest is None:
+            raise self._no_graph()
+        return self._kept.newest.graph
+
+    @property
+    @edge
+    def lowered(self) -> Graph:
+        """The graph that runs, of the newest version: after all passes, which its ``history()`` tells.
+
+        >>> import weft
+        >>> f = weft.compile(lambda x: weft.softmax(x * 1.0))
+        >>> _ = f(weft.ones(3))
+        >>> [record.name for record in f.lowered.history()]
+        ['simplify', 'decompose']
+        """
+        if self._kept.newest is None:
+            raise self._no_graph()
+        return run_graph(self._kept.newest.run, self._kept.newest.graph)
+
+    @property
+    def text(self) -> str:
+        """The text of the graph."""
+        return str(self.graph)
+
+    @edge
+    def explain(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Print what runs: of a compiling backend the kernels, what is in each, and how long each takes.
+
+        Args:
+            args, kwargs: of a call, to explain the version for it and take the times on them, without any of
+                its changes; with none the newest version, on made-up numbers.
+
+        Returns:
+            What was printed, as objects: for the graph, and for its backward graph if there is one.
+        """
+        version, tensors = self._kept.newest, None
+        if args or kwargs:
+            version, tensors = self._version_for(args, kwargs)
+        if version is None:
+            raise self._no_graph()
+        parts = version.explain(tensors)
+        print("\n\n".join(map(str, parts)))  # noqa: T201 - that is what it is for
+        return parts
+
+    @edge
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph of a call node by node, without any of its changes; see ``weft.Graph.step``.
+
+        >>> import weft
+        >>> run = weft.compile(lambda x: weft.exp(x * 2.0)).step(weft.zeros(2))
+        >>> run.run_to(node="exp"), run["%0"]
+        (True, tensor([0., 0.]))
+        """
+        return hooks.step_call(self, args, kwargs)
+
+    @edge
+    def diff(
+        self, other: Any, *args: Any, rtol: float | None = None, atol: float | None = None, **kwargs: Any
+    ) -> Any:
+        """The first node whose values in a call differ from those of another function, or on another backend.
+
+        Args:
+            other: a compiled function with as many results, or a backend: ``"interpret"`` is the reference.
+            args, kwargs: of the call; it has no effects.
+            rtol, atol: the difference that is allowed, see ``weft.Graph.diff``.
+
+        Returns:
+            The difference, or None.
+
+        >>> import weft
+        >>> weft.compile(lambda x: weft.exp(x) * 2.0).diff("interpret", weft.ones(3)) is None
+        True
+        """
+        return hooks.diff_calls(self, other, args, kwargs, rtol, atol)
+
+    def _version_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, Sequence[Any]]:
+        """The version for a call, captured if there is none, and the tensors that it takes."""
+        arguments = self._with_inputs(flatten(args, kwargs))
+        key = full_key(arguments)
+        for version in self._kept.find(key, arguments.shapes):
+            if version.holds(arguments.tensors):
+                return version, arguments.tensors
+        if not self._grows:
+            raise other_call(self.versions[0], arguments, key)
+        arguments, version = self._capture_values(args, kwargs, fixed=False)
+        return version, arguments.tensors
+
+    @property
+    def code(self) -> str:
+        """The text of the graph."""
+        return self.text
+
+    # Saving
+
+    @edge
+    def save(self, path: Any, *examples: Any, **keywords: Any) -> None:
+        """Write the graph and its weights to a file that ``weft.load_graph`` makes a function of again.
+
+        Args:
+            path: of the file, usually ending in ``.weft``.
+            examples, keywords: arguments, to save the version for them; a type such as
+                ``weft.TensorType(("batch", 3), weft.float32)`` leaves sizes open. With none, the newest one.
+
+        >>> import os, tempfile, weft
+        >>> path = os.path.join(tempfile.mkdtemp(), "double.weft")
+        >>> weft.compile(lambda x: x * 2.0).save(path, weft.TensorType(("n",), weft.float32))
+        >>> weft.load_graph(path)(weft.ones(3))
+        tensor([2., 2., 2.])
+        """
+        version = self._version_to_save(examples, keywords)
+        hooks.save_version(self._function, version, path)
+
+    @edge
+    def export_library(self, folder: Any, *examples: Any, **options: Any) -> None:
+        """Write the graph and its weights as a shared library for C programs, which need no Python.
+
+        Args:
+            folder: that the files go to.
+            examples: arguments, to export the version for them, as ``save`` takes them.
+            options: ``name``, ``cpu``, ``weights``, ``fast_math``, ``check_nan`` and ``linker`` are those of
+                ``weft.export_library``; others are examples by name.
+
+        >>> import os, tempfile, weft
+        >>> folder = tempfile.mkdtemp()
+        >>> twice = weft.compile(lambda x: x * 2.0)
+        >>> twice.export_library(folder, weft.TensorType(("n",), weft.float32), name="twice")
+        >>> "libtwice.so" in os.listdir(folder)
+        True
+        """
+        hooks.export_function(self, folder, examples, options)
+
+    def _version_to_save(self, examples: tuple[Any, ...], keywords: dict[str, Any]) -> Version:
+        if not examples and not keywords:
+            if self._kept.newest is None:
+                raise self._no_graph()
+            return self._kept.newest
+        given = stand_ins(examples, keywords)
+        if not given.shapes:
+            return self._version_for(examples, keywords)[0]
+        arguments = flatten(given.args, given.kwargs)
+        shapes = given.shapes_of(arguments.tensors)
+        own = None if arguments.converted else (given.args, given.kwargs)
+        return self._version(arguments, own, named_key(full_key(arguments), shapes), shapes)
+
+    def _no_graph(self) -> CaptureError:
+        hint = "call it, or pass examples to weft.jit.trace or weft.make_graph"
+        return CaptureError(self.__name__, "has a graph from its first call on, got none yet", hint=hint)
+
+    def __repr__(self) -> str:
+        count = len(self.versions)
+        return f"<graph function {self.__name__}: {count} version{'' if count == 1 else 's'}>"
+
+
+def full_key(arguments: Arguments) -> Key:
+    """The key of a call: that of its arguments, and the settings of weft that matter to a graph."""
+    return (*arguments.key, autocast_dtype(), thread.recording, default_float())
+
+
+def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """The arguments taken apart; not while another thread has lent their data to the graph it captures."""
+    arguments = flatten(args, kwargs)
+    if arguments.traced and intercepted.threads and thread.capture is None:
+        with lock:
+            return flatten(args, kwargs)
+    return arguments
+
+
+def _first_run(version: Version, arguments: Arguments) -> Any:
+    """Run a new version on the call that it was captured for."""
+    for _ in range(MOST_SETTLED):
+        try:
+            return _run(version, arguments)
+        except TraceGuardError as error:
+            if not version.settle(error):
+                raise
+    return _run(version, arguments)
+
+
+def _run(version: Version, arguments: Arguments) -> Any:
+    return version.replay(arguments.tensors) if arguments.traced else version(arguments.tensors)

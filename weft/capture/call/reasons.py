@@ -1,0 +1,141 @@
+"""Why a version does not hold for a call, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.base.dtypes import short_name
+from weft.base.records import NamedTuple
+from weft.base.sizes import Size
+from weft.capture.call.version import Version
+from weft.capture.program.arguments import Arguments, TensorKey
+from weft.capture.program.guards import first_violated
+from weft.capture.program.sizes import shape_and_dtype
+from weft.errors import TraceGuardError
+
+_SHOWN = 60
+
+
+class _Difference(NamedTuple):
+    """What differs; before and now are "" where that says it all."""
+
+    what: str
+    before: str = ""
+    now: str = ""
+
+    def of_call(self) -> str:
+        return f"{self.what}: {self.before} before, {self.now} now" if self.before else self.what
+
+    def as_reason(self) -> str:
+        return (
+            f"{self.what} was {self.before} and is {self.now}" if self.before else f"because of {self.what}"
+        )
+
+
+def other_call(version: Version, arguments: Arguments, key: tuple[Any, ...]) -> TraceGuardError:
+    """The error of a traced function that is called in a way it was not traced for."""
+    return TraceGuardError(
+        "trace",
+        f"a call must be like the one that was traced, got {_difference(version, arguments, key).of_call()}",
+        hint="trace it again, or use weft.compile, which captures what has changed anew",
+    )
+
+
+def describe_growth(
+    versions: Sequence[Version], arguments: Arguments, key: tuple[Any, ...], fixed: bool
+) -> str:
+    """Why another version is captured: how the call differs from that of the most similar one.
+
+    Args:
+        versions: that there are.
+        arguments: of the call.
+        key: of the version.
+        fixed: whether sizes had to stay numbers.
+    """
+    nearest = min(versions, key=lambda version: _distance(version.key, key))
+    sizes = _sizes(nearest, key, arguments)
+    if sizes is not None:
+        return f"{sizes}, which the code needs as a number" if fixed else sizes
+    return _difference(nearest, arguments, key).as_reason()
+
+
+def _distance(was: tuple[Any, ...], now: tuple[Any, ...]) -> float:
+    if len(was) != len(now) or was[0] != now[0]:
+        return float("inf")
+    return float(sum(a != b for a, b in zip(was, now, strict=True)))
+
+
+def _sizes(version: Version, key: tuple[Any, ...], arguments: Arguments) -> str | None:
+    """The sizes by which a call differs from that of a version, if nothing else does."""
+    if _distance(version.key, key) == float("inf") or version.key[-3:] != key[-3:]:
+        return None
+    told: dict[Any, str] = {}  # by name of the size, or by where it is
+    renamed: dict[Any, str] = {}
+    shapes = iter(arguments.shapes)
+    for name, was, now in zip(version.names, version.key[1:-3], key[1:-3], strict=True):
+        shape = next(shapes) if isinstance(now, TensorKey) else ()
+        if was != now:
+            if not _differ_by_sizes(was, now):
+                return None
+            before, after = shape_and_dtype(was)[0], shape_and_dtype(now)[0]
+            for axis, (old, new, number) in enumerate(zip(before, after, shape, strict=True)):
+                if str(old) != str(new):
+                    (renamed if isinstance(old, Size) and isinstance(new, Size) else told).setdefault(
+                        str(new) if isinstance(new, Size) else (name, axis),
+                        f"{name}.shape[{axis}] was {_any(old)} and is {number}"
+                        + (f" -> now {_any(new)}" if isinstance(new, Size) else ""),
+                    )
+    return ", ".join((told or renamed).values()) or None
+
+
+def _any(size: Any) -> str:
+    return f"any size {size}" if isinstance(size, Size) else str(size)
+
+
+def _differ_by_sizes(was: Any, now: Any) -> bool:
+    if not isinstance(was, TensorKey) or not isinstance(now, TensorKey):
+        return False
+    (before, dtype), (after, other) = shape_and_dtype(was), shape_and_dtype(now)
+    return (dtype, len(before), was.requires_grad) == (other, len(after), now.requires_grad)
+
+
+def _difference(version: Version, arguments: Arguments, key: tuple[Any, ...]) -> _Difference:
+    program = version.program
+    if version.key and version.key[0] != key[0]:
+        return _Difference("arguments of another structure")
+    for i, (was, now) in enumerate(zip(version.key[1:-3], key[1:-3], strict=True)):
+        if was != now:
+            return _Difference(version.names[i], _text(was), _text(now))
+    if version.key[-3] != key[-3]:
+        return _Difference("autocast", *["off" if k[-3] is None else k[-3].name for k in (version.key, key)])
+    if version.key[-2] != key[-2]:
+        return _Difference(
+            "grad mode", *["on" if recording else "off" for recording in (version.key[-2], key[-2])]
+        )
+    if version.key[-1] != key[-1]:
+        return _Difference("the default dtype", version.key[-1].name, key[-1].name)
+    found = first_violated(program.guards, program.tensors, program.arguments, arguments.tensors)
+    if found is None:
+        return _Difference("a value that its graph relies on")
+    what, was, now = found
+    return _Difference(what, _shorten(was), _shorten(now))
+
+
+def _text(key: Any) -> str:
+    """A part of a key of arguments."""
+    if isinstance(key, TensorKey):
+        return _type(*shape_and_dtype(key), key.requires_grad)
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
+        return _shorten(key[1])
+    return "any float" if key is float else _shorten(getattr(key, "obj", key))
+
+
+def _type(shape: tuple[int, ...], dtype: Any, needs: bool) -> str:
+    sizes = ",".join(map(str, shape))
+    return f"{short_name(dtype)}[{sizes}]{' that requires grad' if needs else ''}"
+
+
+def _shorten(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,194 @@
+"""A version of a compiled function: a program with the functions that check it, run it and apply its changes.
+
+The functions are generated, see ``weft.capture.call.running``. Where gradients flow, the tensors hang in the
+dynamic graph by one node, whose rule runs the backward graph. Nothing here refers back to its version, so
+that one which nobody needs any more is gone at once, with the tensors it holds.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.capture.call.replaying import input_tensors, replay_program
+from weft.capture.call.running import Calls, Run, compile_run
+from weft.capture.program.aliases import Aliases
+from weft.capture.program.guards import Check, compile_check
+from weft.capture.program.program import Program
+from weft.capture.program.sources import Fixed
+from weft.capture.record.entry import Entry, compile_entry, no_entry
+from weft.capture.record.settling import MOST_SETTLED, looks_at_floats, settled
+from weft.errors import TraceGuardError
+from weft.ir.graph import Graph
+from weft.tensor.rules import Backward
+from weft.tensor.tensor import Tensor, wrap
+from weft.transform.reverse import vjp
+from weft.transform.tracing import replay
+
+Build = Callable[[Graph], Run]
+
+
+class Version:
+    """A program that can be called.
+
+    Attributes:
+        program: what it runs.
+        graph: that of the program.
+        check: tells whether its guards hold for the tensors among the arguments of a call.
+        key: of the calls it is for; sizes that calls may choose are named in it.
+        names: of the leaves of the arguments.
+        is_open: whether sizes have names in it.
+        run: what the backend made of the graph.
+        enter: runs it on arguments as they are given, if the call is one of its own; else gives ``MISS``.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        build: Build,
+        key: tuple[Any, ...] = (),
+        names: Sequence[str] = (),
+        *,
+        is_open: bool = False,
+    ) -> None:
+        self.key = key
+        self.names = names
+        self.is_open = is_open
+        self._build = build
+        self._begin(program)
+
+    def _begin(self, program: Program) -> None:
+        """Make the functions of a program."""
+        build, key = self._build, self.key
+        self.program = program
+        self.graph = program.graph
+        derivative = program.derivative
+        self.run = build(program.graph if derivative is None else derivative.forward)
+        self._gradient = None if derivative is None else _Gradient(program, build)
+        rule = None if self._gradient is None else self._gradient.rule()
+        changes = any(u.kind == "data" for u in program.updates)
+        aliases = Aliases(program) if changes else None
+        calls = Calls(self.run, functools.partial(replay_program, program), rule, aliases)
+        self._call = compile_run(program, calls)
+        more = () if aliases is None else (aliases.holds_code,)
+        self.check: Check = compile_check(program.guards, program.tensors, program.arguments, more)
+        held = (id(s.held) for s in program.sources if isinstance(s, Fixed))
+        self._fixed = frozenset(held if program.updates else ())
+        self.enter: Entry = compile_entry(key, self.check, self._call, self._fixed) if key else no_entry
+
+    def holds(self, tensors: Sequence[Any]) -> bool:
+        """Whether the program may be run on arguments whose key is that of the captured call."""
+        if self._fixed and not self._fixed.isdisjoint(map(id, tensors)):
+            return False  # an argument that is also a tensor from outside: changes would not meet
+        return self.check(tensors)
+
+    def settle(self, error: TraceGuardError) -> bool:
+        """Expect of a float that Python looked at what compiled code computes; whether that is all it takes.
+
+        Of the call that was captured, the two differ by rounding alone: kernels add in another order, and do
+        not round between a product and a sum.
+        """
+        program = settled(self.program, error)
+        if program is not None:
+            self._begin(program)
+        return program is not None
+
+    def settle_on(self, tensors: Sequence[Any]) -> None:
+        """Settle all guards on the tensors of the captured call, by a run that changes nothing."""
+        if not looks_at_floats(self.graph):
+            return
+        for _ in range(MOST_SETTLED):
+            try:
+                self.run([np.array(t._data) for t in input_tensors(self.program, tensors)])
+            except TraceGuardError as error:
+                if not self.settle(error):
+                    return
+            else:
+                return
+
+    def __call__(self, tensors: Sequence[Any]) -> Any:
+        """Run on the tensors among the arguments."""
+        return self._call(tensors)
+
+    def replay(self, tensors: Sequence[Any]) -> Any:
+        """Run op by op on tensors that hold something else than arrays, inside a transform such as vmap."""
+        return replay_program(self.program, tensors)
+
+    def explain(self, tensors: Sequence[Any] | None = None) -> tuple[Any, ...]:
+        """What the backend made of the graph, and of the backward graph if that was needed already.
+
+        On the tensors among the arguments of a call it may tell more: how long it takes.
+        """
+        if tensors is None and not self.program.arguments:
+            tensors = ()
+        arrays = None if tensors is None else [t._data for t in input_tensors(self.program, tensors)]
+        parts = [_explained(self.run, self.graph, arrays)]
+        if self._gradient is not None and self._gradient.pull is not None:
+            parts.append(_explained(self._gradient.pull, self.program.derivative.backward, None))
+        return tuple(parts)
+
+
+def run_graph(run: Any, graph: Graph) -> Graph:
+    """The graph that kernels were made of, with the history of all passes; or the one that was given."""
+    origins = getattr(getattr(run, "program", None), "origins", None)
+    lowered: Graph | None = getattr(origins, "graph", None)
+    given: Graph = getattr(run, "graph", graph)
+    return given if lowered is None else lowered
+
+
+def _explained(run: Any, graph: Graph, arrays: Sequence[Any] | None) -> Any:
+    if not hasattr(run, "explain"):
+        return str(graph)
+    return run.explain() if arrays is None else run.explain(arrays)
+
+
+class _Gradient:
+    """The backward graph of a program, built when it is first needed.
+
+    Attributes:
+        pull: what the backend made of it; None until then.
+    """
+
+    __slots__ = ("_build", "_program", "pull")
+
+    def __init__(self, program: Program, build: Build) -> None:
+        self._program = program
+        self._build = build
+        self.pull: Run | None = None
+
+    def rule(self) -> Backward:
+        """The rule of the node that results hang by."""
+        program = self._program
+        place = {k: j for j, k in enumerate(program.wrt)}
+        slots = [place.get(k) for k in range(len(program.sources))]
+        name = program.graph.name.strip("<>") or "compiled"
+        return Backward(name, self._backward, (*slots, None, None), len(program.roots))
+
+    def _backward(self, g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Sequence[Any]:
+        program = self._program
+        grads = g if isinstance(g, list) else [g]
+        inputs, residuals = saved[: len(program.sources)], saved[len(program.sources)]
+        if any(isinstance(x, Tensor) for x in grads):
+            return self._backward_on_tensors(grads, inputs)
+        if self.pull is None:
+            self.pull = self._build(program.derivative.backward)
+        return self.pull([*residuals, *[inputs[i] for i in program.derivative.kept], *grads])
+
+    def _backward_on_tensors(self, grads: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
+        """The gradients with a graph of their own: the forward graph runs again, on tensors."""
+        program = self._program
+        given = [x if isinstance(x, Tensor) else wrap(x) for x in inputs]
+
+        def run(*variables: Any) -> list[Any]:
+            values = list(given)
+            for k, x in zip(program.wrt, variables, strict=True):
+                values[k] = x
+            results = replay(program.graph, values)
+            return [results[program.made[i].result] for i in program.roots]
+
+        _, pull = vjp(run, *[given[k] for k in program.wrt])
+        found: Sequence[Any] = pull(list(grads))
+        return found

@@ -1,0 +1,1 @@
+"""From the syntax of a user's function to that of a converted one."""

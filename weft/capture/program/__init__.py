@@ -1,0 +1,1 @@
+"""What a captured program is made of: arguments, slots, sources, guards."""

@@ -1,0 +1,137 @@
+"""A program: what the capture of one call leaves behind, ready to be called again.
+
+It is a graph, the sources of its inputs, the guards it relies on, how its results become what the function
+returned, and what it changes outside: the data and gradients of tensors, attributes, items, generators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.base.records import NamedTuple
+from weft.base.trees import Structure
+from weft.capture.program.guards import Guard, TensorGuard
+from weft.capture.program.sources import Argument, Fixed, Gradient, InSlot, Source
+from weft.ir.graph import Graph
+
+
+class Made(NamedTuple):
+    """A tensor that each call makes: the number of its result, and its place in the dynamic graph.
+
+    Attributes:
+        result: the position among the results of the graph.
+        place: "graph" if gradients flow to it, "leaf" if it is a leaf that requires grad, "freed" if backward
+            has used up its graph, "" if it requires none.
+        view: what it is a view of, if that is something that lives on.
+    """
+
+    result: int
+    place: str
+    view: View | None = None
+
+
+class View(NamedTuple):
+    """What a tensor that each call makes is a view of.
+
+    Attributes:
+        parent: another one that it makes, or a tensor from outside.
+        steps: from there to the view, with their arguments.
+        numbers: the results that stand in these arguments.
+    """
+
+    parent: Any
+    steps: tuple[tuple[Any, Any], ...]
+    numbers: tuple[int, ...]
+
+
+class Plain(NamedTuple):
+    """A Python value that each call gives, or a copy of it."""
+
+    value: Any
+    copied: bool = False
+
+
+class Scalar(NamedTuple):
+    """A Python number that each call computes: the position of its result, and what it is."""
+
+    result: int
+    kind: type
+
+
+class Item(NamedTuple):
+    """The tensor with a number among those that a call makes."""
+
+    number: int
+
+
+class Pick(NamedTuple):
+    """One of two contents, which the truth of a tensor that each call makes picks.
+
+    Attributes:
+        truth: that tensor.
+        one: where it is true.
+        other: where it is false.
+        value: a tensor with the elements of the one that is picked, for who wants no more of it.
+    """
+
+    truth: Item
+    one: Any
+    other: Any
+    value: Item
+
+
+Content = Item | Plain | Scalar | Pick | Argument | Fixed | InSlot | Gradient
+
+
+class Tree(NamedTuple):
+    """What a call puts somewhere: a tree and its leaves."""
+
+    structure: Structure
+    leaves: tuple[Content, ...]
+
+
+class Update(NamedTuple):
+    """Something outside that each call changes, and what it holds then.
+
+    Attributes:
+        kind: "data" or "grad" of a tensor, whose source is the target, or "slot".
+        target: a source or a slot.
+        content: what it gets.
+    """
+
+    kind: str
+    target: Any
+    content: Tree
+
+
+class Program(NamedTuple):
+    """What a capture leaves behind.
+
+    Attributes:
+        graph: its inputs are those of ``sources``; its outputs are the results that calls use.
+        sources: where the array of each input is found.
+        returned: what the function returned.
+        made: the tensors that each call makes.
+        updates: what each call changes.
+        guards: Python values that it relies on.
+        tensors: tensors from outside whose type it relies on.
+        arguments: the tensors among the arguments of the captured call.
+        derivative: its forward and backward graphs, if something that it gives has a gradient.
+        wrt: the inputs that the backward graph gives gradients of.
+        roots: the tensors among ``made`` that it takes gradients of, in order.
+        aliases: the views among its inputs that it relies on, see ``weft.capture.program.aliases``.
+    """
+
+    graph: Graph
+    sources: tuple[Source, ...]
+    returned: Tree
+    made: tuple[Made, ...]
+    updates: tuple[Update, ...]
+    guards: tuple[Guard, ...]
+    tensors: tuple[TensorGuard, ...]
+    arguments: tuple[Any, ...]
+    derivative: Any = None
+    wrt: tuple[int, ...] = ()
+    roots: tuple[int, ...] = ()
+    aliases: Sequence[Any] = ()

@@ -1,0 +1,131 @@
+"""Sizes of arguments that vary from call to call: they get names, and one graph serves them all.
+
+The first call captures sizes as they are. A call that differs from earlier ones by sizes alone gives every
+axis that varied a name; axes that always had the same size share one. Sizes 0 and 1 stand for themselves,
+for 1 is broadcast and 0 makes things empty. Where captured code needs the number itself, sizes stay fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.base.records import NamedTuple
+from weft.base.sizes import Size, named_size
+from weft.capture.program.arguments import TensorKey
+from weft.tensor.form import Form
+
+Key = tuple[Any, ...]
+Shape = tuple[Any, ...]
+_LETTERS = "nmklpqrst"
+_MANY = -1  # any size from 2 on
+_MOST_SEEN = 32
+
+
+class OpenType(NamedTuple):
+    """The type of a tensor that leaves open what its sizes are from 2 on."""
+
+    sizes: tuple[int, ...]
+    dtype: Any
+
+
+def shape_and_dtype(key: TensorKey) -> tuple[Shape, Any]:
+    """What the key of a tensor says of its type."""
+    kind = key.type
+    return (kind.shape, kind.dtype) if isinstance(kind, Form) else kind
+
+
+def open_key(key: Key) -> Key:
+    """The key of a call that leaves sizes open: calls with the same one differ by sizes alone."""
+    return tuple([_opened(part) if isinstance(part, TensorKey) else part for part in key])
+
+
+def _opened(part: TensorKey) -> TensorKey:
+    shape, dtype = shape_and_dtype(part)
+    sizes = tuple([_MANY if isinstance(size, Size) or size > 1 else size for size in shape])
+    return TensorKey(OpenType(sizes, dtype), part.requires_grad)
+
+
+def named_key(key: Key, shapes: Sequence[Shape]) -> Key:
+    """The key of a call, whose tensors have shapes in which sizes are named."""
+    rest = iter(shapes)
+    return tuple([_named(part, next(rest)) if isinstance(part, TensorKey) else part for part in key])
+
+
+def _named(part: TensorKey, shape: Shape) -> TensorKey:
+    if not has_names([shape]):
+        return part
+    return TensorKey((shape, shape_and_dtype(part)[1]), part.requires_grad)
+
+
+def has_names(shapes: Sequence[Shape]) -> bool:
+    """Whether some size of shapes has a name."""
+    return any(isinstance(size, Size) for shape in shapes for size in shape)
+
+
+def admits(key: Key, shapes: Sequence[Shape]) -> bool:
+    """Whether shapes fit a key with named sizes, of calls with the same open key."""
+    sizes: dict[str, int] = {}
+    wanted = [shape_and_dtype(part)[0] for part in key if isinstance(part, TensorKey)]
+    for shape, actual in zip(wanted, shapes, strict=False):  # floats that are inputs come last
+        for size, number in zip(shape, actual, strict=True):
+            known = sizes.setdefault(str(size), number) if isinstance(size, Size) else size
+            if known != number:
+                return False
+    return True
+
+
+class Varying:
+    """The sizes that calls of one function had, by their open key."""
+
+    __slots__ = ("_fixed", "_seen")
+
+    def __init__(self) -> None:
+        self._seen: dict[Key, list[Sequence[Shape]]] = {}
+        self._fixed: set[Key] = set()
+
+    def note(self, key: Key, shapes: Sequence[Shape]) -> None:
+        """Remember the sizes of a call that was captured."""
+        seen = self._seen.setdefault(key, [])
+        if shapes not in seen and len(seen) < _MOST_SEEN:
+            seen.append(shapes)
+
+    def keep_fixed(self, key: Key) -> None:
+        """Never give names to sizes of such calls again: captured code needs the numbers."""
+        self._fixed.add(key)
+
+    def is_fixed(self, key: Key) -> bool:
+        """Whether sizes of such calls stay numbers."""
+        return key in self._fixed
+
+    def named(self, key: Key, shapes: Sequence[Shape]) -> list[Shape] | None:
+        """The shapes of a call, with names for sizes that varied; None if none did, or they must be fixed."""
+        if key in self._fixed:
+            return None
+        named = name_sizes([*self._seen.get(key, ()), shapes])
+        return named if has_names(named) else None
+
+
+def name_sizes(calls: Sequence[Sequence[Shape]]) -> list[Shape]:
+    """The shapes of the last of some calls, in which sizes that varied between them have names.
+
+    >>> from weft.capture.program.sizes import name_sizes
+    >>> name_sizes([[(32, 8), (32,)], [(48, 8), (48,)]])
+    [(n, 8), (n,)]
+    >>> name_sizes([[(32, 8), (32,)], [(48, 9), (24,)]])
+    [(n, m), (k,)]
+    """
+    names: dict[tuple[int, ...], Size] = {}
+
+    def size(tensor: int, axis: int) -> Any:
+        history = tuple([shapes[tensor][axis] for shapes in calls])
+        if len(set(history)) == 1:
+            return history[0]
+        if history not in names:
+            count = len(names)
+            names[history] = named_size(_LETTERS[count] if count < len(_LETTERS) else f"size{count}")
+        return names[history]
+
+    return [
+        tuple([size(tensor, axis) for axis in range(len(shape))]) for tensor, shape in enumerate(calls[-1])
+    ]

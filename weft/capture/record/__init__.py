@@ -1,0 +1,1 @@
+"""One capture, from its root to a program."""

@@ -1,0 +1,360 @@
+"""The end of a capture: tensors that were lent get their data back, and a program is put together.
+
+Here it is decided where each input comes from at later calls, what each call makes and changes, and which
+guards are by identity and which by type: a slot whose tensor the captured code replaces is read anew at
+each call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from weft.capture.program.aliases import is_tensor_source, signature
+from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, ViewOut, is_freed
+from weft.capture.program.guards import Guard, Like, StandIn, TensorGuard, same
+from weft.capture.program.program import Content, Item, Made, Pick, Plain, Program, Scalar, Tree, Update, View
+from weft.capture.program.slots import MISSING, GeneratorSlot, PythonSlot, Reading, grad_slot, hooks_slot
+from weft.capture.program.sources import Argument, Fixed, Gradient, InSlot, ParentOf, Source, State
+from weft.capture.record.root import Root
+from weft.errors import CaptureError
+from weft.ir.graph import Graph, Value
+from weft.tensor.node import Leaf
+from weft.tensor.tensor import Tensor
+from weft.transform.joint import Joint, split, telling_sizes
+from weft.transform.slots import DataSlot, GradSlot
+
+_TENSOR = "make it a tensor, such as weft.tensor(0), which a graph can change"
+
+
+class Ending:
+    """What is put together when a capture ends."""
+
+    def __init__(self, root: Root, arguments: Sequence[Any]) -> None:
+        self.root = root
+        self.arguments = tuple(arguments)
+        self.stand_ins = tuple(StandIn(i) for i in range(len(arguments)))
+        self.inputs: dict[Value, Source] = {}
+        self.outside: dict[int, Source] = {}  # by id of a tensor from outside
+        self.made: dict[int, tuple[Value, str]] = {}  # by id of the tensor that stood for it
+        self.views: dict[int, tuple[Any, ViewOut]] = {}  # of those, by the same id
+        self.bases: Counter[int] = Counter()  # how many of what leaves are views of each tensor, by its id
+        self.leaving: Counter[int] = Counter()  # how often each tensor leaves, by its id
+        self.outputs: list[Value] = []
+        self.renewed: dict[Value, Value] = {}  # inputs that the program changes, with their new values
+        self.roots: frozenset[int] = frozenset()
+
+    def program(self, returned: TreeOut, changes: Sequence[Change], backward: Backward | None) -> Program:
+        """Give everything that was lent back, and freeze the rest."""
+        root = self.root
+        self.roots = frozenset(() if backward is None else backward.roots)
+        root.kept.clear()
+        alive = root.settle()
+        self._rely_on_replaced(alive, changes)
+        self._find_sources(alive, {c.slot.key for c in changes if _replaces(c)})
+        trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
+        found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
+        leaves = {leaf.identity: leaf for leaf in found if leaf.identity}
+        self.leaving.update(leaf.identity for leaf in found)
+        self.bases.update(leaf.view.base.identity for leaf in leaves.values() if leaf.view is not None)
+        self.bases.update(set(leaves) & set(self.bases))
+        self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
+        tree = self._tree(returned)
+        updates = [u for c in changes if (u := self._update(c)) is not None]
+        root.states.clear()  # it is part of slots, and holds what stood for the states
+        return self._frozen(tree, updates, backward, alive)
+
+    # Where inputs come from
+
+    def _rely_on_replaced(self, alive: Sequence[tuple[Any, Any]], changes: Sequence[Change]) -> None:
+        """Guard slots whose tensor is replaced on some ways only: on the others they keep what they hold."""
+        used = {id(tensor) for _, tensor in alive}
+        for change in changes:
+            if _replaces(change) and isinstance(change.slot, PythonSlot) and id(change.old) in used:
+                self.root.guards.add(change.slot, change.old)
+
+    def _find_sources(self, alive: Sequence[tuple[Any, Any]], replaced: set[tuple[Any, ...]]) -> None:
+        root = self.root
+        self.inputs |= {v: Argument(i) for i, v in enumerate(root.inputs)}
+        ways = self._ways()
+        for external, tensor in alive:
+            self.inputs[external.value] = self.outside[id(tensor)] = self._source(tensor, ways, replaced)
+        self.inputs |= {d.value: State(d.generator) for d in root.draws}
+        self.inputs |= {value: source for source, value in root.numbers}
+        for identity, found in ways.items():
+            if (
+                len(found) == 1
+                and found[0].key in replaced | root.grads.keys()
+                and identity not in root.arguments
+            ):
+                root.guards.relax(found[0].key)
+
+    def _ways(self) -> dict[int, list[Any]]:
+        """For each tensor that was read from a slot, by id, all such slots."""
+        root = self.root
+        for owner, held in root.grads.values():
+            root.guards.add(grad_slot(owner), held)
+        ways: dict[int, list[Any]] = {}
+        for guard in root.guards:
+            if isinstance(guard.expected, Tensor):
+                ways.setdefault(id(guard.expected), []).append(guard.slot)
+        return ways
+
+    def _source(self, tensor: Any, ways: dict[int, list[Any]], replaced: set[tuple[Any, ...]]) -> Source:
+        found = ways.get(id(tensor), [])
+        if id(tensor) in self.root.arguments:
+            return Argument(self.root.arguments[id(tensor)])
+        if len(found) == 1 and found[0].key[0] == "grad":
+            return Gradient(self._owner(found[0].owner))
+        if len(found) == 1 and found[0].key in replaced:
+            return InSlot(found[0])
+        view = None if found else self.root.parents.get(id(tensor))
+        return Fixed(tensor) if view is None else ParentOf(self._source(view, ways, replaced))
+
+    def _owner(self, tensor: Any) -> Argument | Fixed:
+        number = self.root.arguments.get(id(tensor))
+        return Fixed(tensor) if number is None else Argument(number)
+
+    # What calls make
+
+    def _tree(self, tree: TreeOut) -> Tree:
+        return Tree(tree.structure, tuple(map(self._content, tree.leaves)))
+
+    def _content(self, leaf: LeafOut) -> Content:
+        if leaf.value is None:
+            return Plain(leaf.plain, leaf.copied)
+        if leaf.pick is not None and self.root.keeps_references and not self._is_alone(leaf):
+            return self._pick(leaf, *leaf.pick)
+        tensor = leaf.reference() if leaf.reference is not None else None
+        if tensor is not None and id(tensor) in self.outside:
+            return self.outside[id(tensor)]  # type: ignore[return-value]
+        item = self._item(leaf.identity or id(leaf), leaf.value, self._place(leaf))
+        if leaf.view is not None and leaf.identity not in self.views and self.root.keeps_references:
+            self._note_view(leaf.identity, leaf.view)
+        return item if leaf.kind is None else Scalar(item.number, leaf.kind)
+
+    def _is_alone(self, joined: LeafOut) -> bool:
+        """Whether nobody can tell which of two tensors one is: neither is seen by another way."""
+        ways = joined.tensors()
+        plain = all(leaf.edge is None and leaf.view is None for leaf in (joined, *ways))
+        return plain and all(
+            self.leaving[leaf.identity] == 1
+            and not self.bases[leaf.identity]
+            and not ((tensor := leaf.reference()) is not None and id(tensor) in self.outside)
+            for leaf in ways
+        )
+
+    def _pick(self, joined: LeafOut, truth: Value, *leaves: LeafOut) -> Pick:
+        """One of two tensors: which one a call tells when it has run."""
+        one, other = map(self._content, leaves)
+        made = [leaf.value for leaf, x in zip(leaves, (one, other), strict=True) if isinstance(x, Item)]
+        self.outputs += [v for v in (truth, joined.value, *made) if v is not None]
+        value = self._item(joined.identity, joined.value, self._place(joined))
+        return Pick(self._item(id(truth), truth, ""), one, other, value)
+
+    def _item(self, identity: int, value: Any, place: str) -> Item:
+        """The tensor that calls make of a value, by an id that tells it from others."""
+        self.made.setdefault(identity, (value, place))
+        return Item(list(self.made).index(identity))
+
+    def _note_view(self, identity: int, view: ViewOut) -> None:
+        """Note what a tensor that calls make is a view of, if anybody can still see that."""
+        base = view.base.reference()
+        if view.base.pick is not None or (base is not None and id(base) in self.outside):
+            parent: Any = self._content(view.base)
+        elif self.bases[view.base.identity] < 2:
+            return
+        else:
+            parent = self._content(view.base)
+            self.outputs.append(view.base.value)  # type: ignore[arg-type]
+        self.outputs += view.numbers
+        self.views[identity] = (parent, view)
+
+    def _place(self, leaf: LeafOut) -> str:
+        if leaf.edge is None or isinstance(leaf.edge, Leaf):
+            return "" if leaf.edge is None else "leaf"
+        return "graph" if leaf.identity in self.roots else "freed" if is_freed(leaf.edge) else ""
+
+    # What calls change
+
+    def _update(self, change: Change) -> Update | None:
+        slot = change.slot
+        if isinstance(slot, DataSlot):
+            return self._update_data(change)
+        if isinstance(slot, GradSlot):
+            return self._update_grad(change)
+        owner = slot.owner if isinstance(slot, PythonSlot) else getattr(slot, "obj", None)
+        if id(owner) in self.root.guards.inside:
+            return None
+        if id(owner) in self.root.containers:
+            hint = "return the new value, or change a copy"
+            raise self._error(change, "a list or dict that is an argument must not be changed", hint)
+        if not isinstance(slot, GeneratorSlot) and not self._changes(change):
+            return None
+        if change.old is MISSING and not isinstance(slot, GeneratorSlot):
+            self.root.guards.add(slot, MISSING)  # the code may have asked whether it was there
+        tree = self._tree(change.new)
+        self._renew(self._input_of(change), change.new.leaves)
+        return Update("slot", slot, tree)
+
+    def _update_data(self, change: Change) -> Update | None:
+        tensor, (leaf,) = change.slot.tensor, change.new.leaves
+        source = self.outside.get(id(tensor))
+        value = next((v for v, s in self.inputs.items() if s is source), None)
+        same_place = (leaf.edge is None) == (change.old._node is None)
+        if source is None or (leaf.value is value and same_place):
+            return None
+        self._renew(value, change.new.leaves)
+        return Update("data", source, self._tree(change.new))
+
+    def _update_grad(self, change: Change) -> Update | None:
+        tensor = change.slot.tensor
+        if not self.root.is_outside(tensor):
+            return None
+        if change.old is not None and _is_kept(change):
+            return None
+        self._renew(self._input_of(change), change.new.leaves)
+        if isinstance(tensor._node, Leaf) and change.new.leaves:
+            self.root.guards.add(hooks_slot(tensor), hooks_slot(tensor).get())
+        return Update("grad", self._owner(tensor), self._tree(change.new))
+
+    def _input_of(self, change: Change) -> Value | None:
+        """The input that a changed slot is, if the program reads it."""
+        if isinstance(change.slot, GeneratorSlot):
+            return next((d.value for d in self.root.draws if d.generator is change.slot.generator), None)
+        source = self.outside.get(id(change.old))
+        return next((v for v, s in self.inputs.items() if s is source), None) if source is not None else None
+
+    def _renew(self, value: Value | None, leaves: Sequence[LeafOut]) -> None:
+        """Note the new value of an input, or an output for what is no input."""
+        news = [leaf.value for leaf in leaves if leaf.value is not None]
+        if value is not None and len(news) == 1 and value not in self.renewed and news[0].type == value.type:
+            self.renewed[value] = news[0]
+        else:
+            self.outputs += news
+
+    def _changes(self, change: Change) -> bool:
+        """Whether a slot of Python holds something else now; a number that was read must not."""
+        slot, (structure, leaves) = change.slot, change.new
+        if any(leaf.value is not None for leaf in leaves) or len(structure.items) != 1:
+            return True
+        new = leaves[0].plain if leaves else None
+        if same(change.old, new) or change.old is new:
+            return False
+        guard = self.root.guards.get(slot.key)
+        relied = guard is not None and guard.expected is not MISSING
+        if relied and not isinstance(guard.expected, Tensor | Like):  # type: ignore[union-attr]
+            was, now = ("nothing" if x is MISSING else repr(x) for x in (change.old, new))
+            raise self._error(change, f"must stay the same from call to call, got {was}, then {now}")
+        return True
+
+    def _error(self, change: Change, message: str, hint: str = _TENSOR) -> CaptureError:
+        line = self.root.lines.get(change.slot.key)
+        guard = self.root.guards.get(change.slot.key)
+        slot = change.slot if guard is None else guard.slot  # which knows the name of a variable
+        return CaptureError(
+            self.root.name,
+            f"{slot.describe()} {message}" if message.startswith("must") else message,
+            hint=hint,
+            location=None if line is None else line.place,
+        )
+
+    # The end
+
+    def _frozen(
+        self, tree: Tree, updates: list[Update], backward: Backward | None, alive: Sequence[tuple[Any, Any]]
+    ) -> Program:
+        root = self.root
+        inputs = list(self.inputs)
+        renewed = list(self.renewed.items())
+        roles = [self._role(v) for v in inputs]
+        graph = root.graph(inputs, self.outputs, roles=roles, updates=renewed)
+        used = {v for n in graph.nodes for v in n.inputs}.union(graph.results, self.renewed)
+        if backward is not None:
+            used.update(v for n in root.nodes for v in n.inputs)
+        inputs = [v for v in inputs if v in used or isinstance(self.inputs[v], Argument)]
+        roles = [self._role(v) for v in inputs]
+        graph = graph.replace(inputs=inputs, roles=roles)
+        results = {v: i for i, v in reversed(list(enumerate(graph.results)))}
+        values = {e.value: t for e, t in alive}
+        return Program(
+            graph=graph,
+            sources=tuple(self.inputs[v] for v in inputs),
+            returned=tree,
+            made=tuple(
+                Made(results[v], place, self._view(i, results)) for i, (v, place) in self.made.items()
+            ),
+            updates=tuple(updates),
+            guards=self._guards(),
+            tensors=tuple(TensorGuard.of(values[v]) for v in inputs if isinstance(self.inputs[v], Fixed)),
+            arguments=self.stand_ins,
+            aliases=self._aliases(inputs, values, updates),
+            **self._derivative(graph, backward),
+        )
+
+    def _view(self, identity: int, results: dict[Value, int]) -> View | None:
+        if identity not in self.views:
+            return None
+        parent, view = self.views[identity]
+        return View(parent, view.steps, tuple(results[v] for v in view.numbers))
+
+    def _aliases(self, inputs: Sequence[Value], values: dict[Value, Any], updates: Sequence[Update]) -> Any:
+        """The views that inputs are of each other, where the program changes one of them."""
+        if not any(u.kind == "data" for u in updates) or (self.root.inputs and not self.arguments):
+            return ()  # nothing changes, or its inputs are none that exist
+        by_source = {id(self.inputs[v]): t for v, t in values.items()}
+
+        def tensor_of(source: Any) -> Any:
+            return self.arguments[source.number] if isinstance(source, Argument) else by_source[id(source)]
+
+        tensors = [tensor_of(s) for v in inputs if is_tensor_source(s := self.inputs[v])]
+        return signature(tensors, [tensor_of(u.target) for u in updates if u.kind == "data"])
+
+    def _guards(self) -> tuple[Guard, ...]:
+        """The guards, in which others stand for the tensors that were arguments, so that these may die."""
+        by_id = {id(t): s for t, s in zip(self.arguments, self.stand_ins, strict=True)}
+        out = []
+        for slot, expected in self.root.guards:
+            if isinstance(slot, Reading) and id(slot.owner) in by_id:
+                slot.parts = (by_id[id(slot.owner)],)
+            out.append(Guard(slot, by_id.get(id(expected), expected)))
+        return tuple(out)
+
+    def _role(self, value: Value) -> str:
+        if isinstance(self.inputs[value], Argument):
+            return "arg"
+        return "state" if value in self.renewed else "param"
+
+    def _derivative(self, graph: Graph, backward: Backward | None) -> dict[str, Any]:
+        if backward is None:
+            return {}
+        grads = {v: g for v, g in backward.targets.items() if v in self.inputs}
+        joint = Joint(
+            capture=self.root,
+            forward=backward.forward,
+            inputs=graph.inputs,
+            roles=graph.roles,
+            outputs=graph.outputs,
+            updates=graph.updates,
+            seeds=backward.seeds,
+            gradients=tuple(grads.values()),
+            reached=(True,) * len(grads),
+        )
+        made = list(self.made)
+        return {
+            "derivative": telling_sizes(split(joint, free=range(len(graph.inputs)))),
+            "wrt": tuple(graph.inputs.index(v) for v in grads),
+            "roots": tuple(made.index(identity) for identity in backward.roots),
+        }
+
+
+def _replaces(change: Change) -> bool:
+    """Whether a slot that held a tensor holds something else now."""
+    return isinstance(change.old, Tensor) and not isinstance(change.slot, DataSlot) and not _is_kept(change)
+
+
+def _is_kept(change: Change) -> bool:
+    """Whether a slot holds the very tensor again that it held before."""
+    leaves = change.new.leaves
+    return len(leaves) == 1 and leaves[0].reference is not None and leaves[0].reference() is change.old

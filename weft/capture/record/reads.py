@@ -1,0 +1,225 @@
+"""What captured code reads of Python outside: each read is a guard, and gives what it found a name.
+
+The runtime tells of reads by ``read_attr``, ``read_item``, ``read_global``, ``read_cell``,
+``read_member``, ``read_length`` and ``read_contents``, and of objects made inside by ``made_inside``. What
+was put somewhere inside, or belongs to the arguments, needs no guard.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from weft.capture.program.arguments import readable
+from weft.capture.program.guards import Guards, Members
+from weft.capture.program.slots import (
+    MISSING,
+    AttrSlot,
+    CellSlot,
+    ItemSlot,
+    class_slot,
+    contents_slot,
+    length_slot,
+    member_slot,
+    module_slot,
+    result_slot,
+)
+from weft.ops.op import TensorLike
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor
+
+_TRUSTED = frozenset({"weft", "numpy", "math", "builtins", "functools", "itertools", "operator", "typing"})
+_MEMBERS = (str, int, float, bytes, tuple)  # what may be asked for in a container, and compares by value
+
+
+def _item(contents: Any, index: Any) -> Any:
+    try:
+        return contents[index]
+    except (LookupError, TypeError):
+        return MISSING
+
+
+class Reads:
+    """The side of a root that faces Python.
+
+    Attributes:
+        guards: on Python values.
+        paths: names of objects and tensors from outside, by id, for the names of inputs.
+        kept: the named objects, so that no other gets the id of one while the capture runs.
+        cells: variables of functions from outside, by id.
+        containers: what the arguments are made of, by id: the key of a version tells what they hold.
+        journal: the slots that were changed, by key.
+    """
+
+    journal: dict[tuple[Any, ...], Any]
+
+    def begin_reads(self) -> None:
+        """Begin with nothing read."""
+        self.guards = Guards()
+        self.paths: dict[int, str] = {}
+        self.kept: list[Any] = []
+        self.cells: dict[int, Any] = {}
+        self.containers: dict[int, Any] = {}
+
+    def is_outside(self, tensor: Any) -> bool:
+        """Whether a tensor was there before the capture."""
+        raise NotImplementedError  # the root knows
+
+    def read_attr(self, obj: Any, name: str, value: Any) -> None:
+        """Note that an attribute was read."""
+        if isinstance(obj, TensorLike | tuple):
+            return  # it cannot change
+        if _is_trusted(obj):
+            self._read_module(obj, name, value)
+            return
+        if value is not MISSING and isinstance(getattr(type(obj), name, None), property):
+            return  # what its function reads is noted
+        self._name(value, obj, name)
+        self._read(AttrSlot(obj, name), obj, value)
+
+    def _read_module(self, module: Any, name: str, value: Any) -> None:
+        """Note that something of a module of weft or of a library was read: somebody may replace it."""
+        if isinstance(value, types.ModuleType) or vars(module).get(name, MISSING) is not value:
+            return
+        known = self.guards.get(("module", id(module)))
+        held = {} if known is None else dict(zip(known.slot.parts[1], known.expected.values, strict=True))
+        if name not in held:
+            names = (*held, name)
+            self.guards.put(module_slot(module, names), Members((*held.values(), value)))
+
+    def read_class(self, kind: type, name: str, value: Any) -> None:
+        """Note that captured code relies on what stands in a class under a name: a property, a descriptor."""
+        self._read(class_slot(kind, name), kind, value)
+
+    def read_item(self, container: Any, index: Any, value: Any) -> None:
+        """Note that an item of a list or a dict was read."""
+        if isinstance(container, list | dict | tuple):
+            self._name(value, container, f"[{index!r}]")
+        if isinstance(container, list | dict):
+            self._read(ItemSlot(container, index), container, value)
+
+    def read_global(self, scope: dict[str, Any], name: str, value: Any) -> None:
+        """Note that a global was read."""
+        if isinstance(value, types.ModuleType) and _is_trusted(value):
+            return
+        if value is not MISSING:
+            self.name_outside(value, name)
+        self._read(ItemSlot(scope, name, f"the global {name!r}"), scope, value)
+
+    def read_cell(self, cell: Any, name: str, value: Any) -> None:
+        """Note that a variable of an enclosing function was read."""
+        if id(cell) in self.cells:
+            self.name_outside(value, name)
+            self._read(CellSlot(cell, name), cell, value)
+
+    def read_slot(self, slot: Any, value: Any) -> None:
+        """Note what a slot holds that each call is to look at again."""
+        self._read(slot, slot.owner, value)
+
+    def read_call(self, function: Any, value: Any) -> None:
+        """Note that a function which each call is to ask again gave a value."""
+        self._read(result_slot(function), function, value)
+
+    def read_member(self, container: Any, member: Any, found: bool) -> None:
+        """Note that captured code asked whether something is in a list, dict or set."""
+        if not isinstance(container, list | dict | set):
+            return
+        if not isinstance(member, _MEMBERS):
+            self.read_contents(container)
+            return
+        if not self._is_written(("item", id(container), member)):
+            self._read(member_slot(container, member), container, found)
+
+    def read_length(self, container: Any) -> None:
+        """Note that the length of a list, dict or set was read."""
+        if isinstance(container, list | dict | set):
+            self._read(length_slot(container), container, length_slot(container).get())
+
+    def read_contents(self, container: Any) -> None:
+        """Note that everything in a container was read."""
+        if not isinstance(container, list | tuple | dict | set) or _is_long(container):
+            slot = contents_slot(container)
+            self._read(slot, container, slot.get())
+            return
+        self.read_length(container)
+        pairs = container.items() if isinstance(container, dict) else enumerate(container)
+        for index, value in pairs:
+            self.read_item(container, index, value)
+
+    def read_names(self, obj: Any, own: dict[str, Any]) -> None:
+        """Note that captured code asked which attributes an object has."""
+        self._read(length_slot(own), obj, length_slot(own).get())
+
+    def made_inside(self, obj: Any) -> Any:
+        """Note that captured code made an object, so that what it holds needs no guard; returns it."""
+        self.guards.inside[id(obj)] = obj
+        return obj
+
+    def _is_written(self, key: tuple[Any, ...]) -> bool:
+        """Whether the code changed a slot by now, in the running region or around it."""
+        whole = ("contents", *key[1:2])  # all that a container holds, of which an item may be asked for
+        capture = thread.capture
+        while capture is not None:
+            if key in capture.journal:
+                return True
+            if key[0] == "item" and whole in capture.journal:
+                slot, before = capture.journal[whole]
+                if _item(before, key[2]) is not _item(slot.get(), key[2]):
+                    return True
+            capture = capture.parent
+        return False
+
+    def _read(self, slot: Any, owner: Any, value: Any) -> None:
+        if slot.key in self.guards or self._is_written(slot.key) or id(owner) in self.guards.inside:
+            return
+        if id(owner) in self.containers:
+            return
+        if isinstance(value, Tensor) and not self.is_outside(value):
+            return  # it was put there inside
+        self.guards.add(slot, value)
+        self.read_function(value)
+
+    def read_function(self, function: Any) -> None:
+        """Note the default arguments of a function from outside, and that its variables are outside too."""
+        while isinstance(function, functools.partial):
+            function = function.func
+        plain = function.__func__ if isinstance(function, types.MethodType) else function
+        if isinstance(plain, types.FunctionType):
+            self.cells.update((id(cell), cell) for cell in plain.__closure__ or ())
+            for name in ("__code__", "__defaults__", "__kwdefaults__"):
+                if getattr(plain, name) is not None:
+                    self.guards.add(AttrSlot(plain, name), getattr(plain, name))
+            self.read_contents(plain.__kwdefaults__ or ())
+
+    def name_outside(self, value: Any, name: str) -> None:
+        """Name something from outside, for the names of inputs; the first name counts."""
+        if not isinstance(value, bool | int | float | str | None) and id(value) not in self.paths:
+            self.paths[id(value)] = name
+            if not isinstance(value, TensorLike):  # tensors may die: they are constants then
+                self.kept.append(value)
+
+    def _name(self, value: Any, owner: Any, step: str) -> None:
+        """Name what was found in something by the way to it."""
+        start = self.paths.get(id(owner), "")
+        step = readable(step).removeprefix(".")
+        self.name_outside(value, step if start in ("", "self") else f"{start}.{step}")
+
+
+_LONG = 32  # items from which on plain ones are compared all at once
+_HUGE = 1000  # from which on all but tensors are
+
+
+def _is_long(container: Any) -> bool:
+    """Whether a container is long, and holds plain values only; or is huge, and holds no tensors."""
+    if len(container) >= _HUGE:
+        held = container.values() if isinstance(container, dict) else container
+        return not any(isinstance(x, TensorLike) for x in held)
+    if len(container) < _LONG or isinstance(container, dict | set):
+        return False
+    return all(isinstance(x, _MEMBERS) for x in container)
+
+
+def _is_trusted(obj: Any) -> bool:
+    """Whether something is a module of weft or of a library, whose names do not change."""
+    return isinstance(obj, types.ModuleType) and obj.__name__.partition(".")[0] in _TRUSTED

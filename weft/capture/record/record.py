@@ -1,0 +1,261 @@
+"""Capturing a call: run a function in a root, describe what leaves it, and write its gradient.
+
+What comes out of a capture is described without holding tensors, so that those which only the captured code
+held die, and are constants of the graph. ``weft.capture.record.ending`` then puts the program together.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from weft.base.trees import tree_flatten
+from weft.capture.convert.functions import convert
+from weft.capture.program.aliases import describe_tensor
+from weft.capture.program.arguments import Arguments, containers, leaf_names, rebuild, taken_apart
+from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, is_freed
+from weft.capture.program.program import Program
+from weft.capture.record.ending import Ending
+from weft.capture.record.root import Root, lock
+from weft.capture.runtime.number import Number
+from weft.capture.runtime.places import note_arguments
+from weft.capture.runtime.text import resolve_text
+from weft.capture.runtime.undefined import Undefined
+from weft.errors import CaptureError
+from weft.ir.graph import Value
+from weft.tensor.autocast import not_casting
+from weft.tensor.engine import run_backward
+from weft.tensor.mode import thread
+from weft.tensor.node import Leaf
+from weft.tensor.tensor import Tensor, wrap
+from weft.transform.building import capturing
+from weft.transform.captured import Captured
+from weft.transform.control.regions import attempt, check_recording
+from weft.transform.frozen import Restart, needs_telling
+from weft.transform.slots import DataSlot
+
+
+@contextmanager
+def enter(name: str, *, staged: bool, looks: bool) -> Iterator[Root]:
+    """Begin a root capture.
+
+    Args:
+        name: of the graph.
+        staged: whether control flow on tensors goes into the graph; else their truth is asked for.
+        looks: whether the values of arguments may be looked at, which leaves guards.
+    """
+    with lock, capturing(name, make=Root) as root:
+        assert isinstance(root, Root)
+        root.stages_control = staged
+        root.examples = {} if looks else None
+        yield root
+
+
+def capture_call(
+    root: Root,
+    function: Callable[..., Any],
+    arguments: Arguments,
+    own: tuple[Any, Any] | None,
+    shapes: Sequence[tuple[Any, ...]],
+    *,
+    gradients: bool | None = None,
+) -> Program:
+    """The program of a call in a root.
+
+    Args:
+        root: that begins.
+        function: to call.
+        arguments: of the call.
+        own: the arguments as given, if no array became a tensor.
+        shapes: of the tensors among them, with names for sizes that later calls may choose.
+        gradients: whether the program has a backward graph; by default where gradients are recorded.
+    """
+    args, kwargs = rebuild(arguments) if own is None else own
+    root.keeps_references = True
+    root.read_function(function)
+    root.containers = containers((args, kwargs))
+    note_arguments(root, (*root.containers.values(), *arguments.leaves))
+    for name, leaf in zip(leaf_names(function, args, kwargs), arguments.leaves, strict=True):
+        if isinstance(leaf, Tensor | Number):
+            root.name_outside(leaf.tensor if isinstance(leaf, Number) else leaf, name)
+        root.read_function(leaf)
+    for i, (tensor, shape) in enumerate(zip(arguments.tensors, shapes, strict=True)):
+        root.arguments[id(tensor)] = i
+        root.adopt(tensor, shape)
+    wanted = thread.recording if gradients is None else gradients
+    return record(root, function, args, kwargs, arguments.tensors, gradients=wanted)
+
+
+def record(
+    root: Root,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tensors: Sequence[Any] = (),
+    *,
+    gradients: bool = False,
+) -> Program:
+    """Run a function in a root, and make a program of what it did, with its gradients if wanted."""
+    if isinstance(function, FunctionType) and convert(function) is None:
+        root.unknown_hint = _NO_SOURCE
+    recording = thread.recording
+    result = _run(root, function, args, kwargs)
+    check_recording(recording, "a captured function")
+    returned = _describe_result(root, result)
+    del result
+    changes = _take_changes(root)
+    with not_casting():
+        backward = _differentiate(root, [returned, *[c.new for c in changes]]) if gradients else None
+        return Ending(root, tensors).program(returned, changes, backward)
+
+
+def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a function in a root; a second time where it matters which tensors variables refer to."""
+    try:
+        with attempt(root):
+            result = call(function, args, kwargs)
+            _check_references(root, result)
+            return result
+    except Restart:
+        root.tells_references = True
+    # only here are the frames of the first run gone, and with them the tensors that it made
+    return call(function, args, kwargs)
+
+
+def _check_references(root: Root, result: Any) -> None:
+    """Raise Restart if it is not known which tensor something is that leaves the capture."""
+    if not (root.frozen and root.keeps_references):
+        return
+    held = [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
+    if needs_telling(root.frozen, tree_flatten([taken_apart(result), held])[0], root.is_outside):
+        raise Restart
+
+
+_NO_SOURCE = (
+    "the source of the function cannot be read, as of one typed at the prompt before Python 3.13; "
+    "put it in a file, or use weft.where, weft.cond or weft.while_loop"
+)
+
+
+def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function in a capture, converted by need."""
+    from weft.capture.runtime import interface as runtime
+
+    run = getattr(runtime, "call", None)
+    return function(*args, **kwargs) if run is None else run(function, *args, **kwargs)
+
+
+def _describe_result(root: Root, tree: Any) -> TreeOut:
+    """What the function returned; a container from outside is itself."""
+    outside = root.notes.get("outside", {})
+
+    def is_leaf(x: Any) -> bool:
+        return id(x) in outside and id(x) not in root.containers
+
+    leaves, structure = tree_flatten(taken_apart(tree), is_leaf=is_leaf)
+    for leaf in leaves:
+        _check_result(root, leaf)
+    for x in containers(tree).values():
+        _check_keys(root, x)
+    described = [_describe_leaf(root, leaf, root.result_of) for leaf in leaves]
+    pairs = zip(leaves, described, strict=True)
+    return TreeOut(structure, [d._replace(copied=type(x) in _COPIED and not is_leaf(x)) for x, d in pairs])
+
+
+_COPIED = frozenset({set, bytearray, np.ndarray, collections.deque})  # that callers may change
+
+
+def _check_result(root: Root, leaf: Any) -> None:
+    """Raise where each call would return the one object, with tensors in it, that the capture made."""
+    held = getattr(leaf, "__dict__", {}) if id(leaf) in root.guards.inside else {}
+    if any(isinstance(x, Tensor | Number) for x in tree_flatten([*held.values()])[0]):
+        raise CaptureError(
+            root.name,
+            f"a result must be made of tensors, numbers, tuples, lists, dicts and dataclasses, "
+            f"got a {type(leaf).__name__}",
+            hint=f"make {type(leaf).__name__} a dataclass, or return its parts",
+        )
+
+
+def _check_keys(root: Root, container: Any) -> None:
+    """Raise where a dict that is returned has tensors as keys."""
+    if isinstance(container, dict) and any(isinstance(k, Tensor | Number) for k in container):
+        message = "the keys of a dict that is returned must be plain values, got a tensor"
+        raise CaptureError(
+            root.name, message, hint="use strings or numbers as keys, or return a list of pairs"
+        )
+
+
+def _describe(root: Root, tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
+    leaves, structure = tree_flatten(taken_apart(tree))
+    return TreeOut(structure, [_describe_leaf(root, leaf, value_of) for leaf in leaves])
+
+
+def _describe_leaf(root: Root, leaf: Any, value_of: Callable[[Tensor], Value]) -> LeafOut:
+    if isinstance(leaf, Tensor):
+        return describe_tensor(leaf, value_of, root.is_outside)
+    if isinstance(leaf, Number):
+        return LeafOut(value_of(leaf.tensor), kind=leaf.kind)
+    if type(leaf) is Undefined:
+        raise leaf.error()
+    return LeafOut(plain=resolve_text(leaf) if type(leaf) is str else leaf)
+
+
+def _take_changes(root: Root) -> list[Change]:
+    held = {key: old for key, (_, old) in root.journal.items()}
+    changes = root.take_changes()
+    return [Change(slot, held[slot.key], _describe_content(root, slot, new)) for slot, new in changes]
+
+
+def _describe_content(root: Root, slot: Any, new: Any) -> TreeOut:
+    tree = _describe(root, new, root.value_of)
+    if isinstance(slot, DataSlot):  # a tensor that stands for the data alone
+        return tree._replace(leaves=[leaf._replace(identity=-id(slot)) for leaf in tree.leaves])
+    return tree
+
+
+# The gradient of a program, written on the tape of its capture
+
+
+def _differentiate(root: Root, trees: Sequence[TreeOut]) -> Backward | None:
+    """Write the gradient of everything that leaves a capture with a graph behind it."""
+    found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
+    leaves = {leaf.identity: leaf for leaf in found if _has_graph(root, leaf)}
+    outside = [(e, t) for e in root.externals if (t := e.reference()) is not None and t._node is not None]
+    if not leaves or not outside:
+        return None
+    forward = len(root.nodes)
+    seeds = [Value(leaf.value.type, "grad") for leaf in leaves.values() if leaf.value is not None]
+    roots = [(leaf.edge, wrap(Captured(root, s))) for leaf, s in zip(leaves.values(), seeds, strict=True)]
+    with _without_hooks([t._node for _, t in outside]):
+        grads_of = run_backward(
+            roots, retain_graph=False, create_graph=False, targets=[t._node for _, t in outside]
+        )
+    grads = {e.value: root.value_of(g) for (e, _), g in zip(outside, grads_of, strict=True) if g is not None}
+    return Backward(forward, tuple(seeds), tuple(leaves), grads) if grads else None
+
+
+def _has_graph(root: Root, leaf: LeafOut) -> bool:
+    if leaf.edge is None or isinstance(leaf.edge, Leaf) or is_freed(leaf.edge):
+        return False
+    tensor = leaf.reference()
+    return tensor is None or not root.is_outside(tensor)
+
+
+@contextmanager
+def _without_hooks(edges: Sequence[Any]) -> Iterator[None]:
+    """Leave the hooks of leaves out: they run when a gradient reaches the leaf itself."""
+    leaves = [e for e in edges if isinstance(e, Leaf)]
+    hooks = [leaf.hooks for leaf in leaves]
+    for leaf in leaves:
+        leaf.hooks = {}
+    try:
+        yield
+    finally:
+        for leaf, own in zip(leaves, hooks, strict=True):
+            leaf.hooks = own

@@ -1,0 +1,231 @@
+"""Displays and items in converted code: reads are guarded and writes journaled by the capture."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from typing import Any
+
+from weft.capture.program.classes import base_method
+from weft.capture.program.slots import ItemSlot
+from weft.capture.runtime.ambient import note_environment
+from weft.capture.runtime.attributes import remove, store
+from weft.capture.runtime.effects import changing_environment
+from weft.capture.runtime.keys import pick, read_tensor, write_tensor
+from weft.capture.runtime.lists import GraphList
+from weft.capture.runtime.methods import method_of
+from weft.capture.runtime.number import Number
+from weft.capture.runtime.places import (
+    CONTAINERS,
+    ContentsSlot,
+    before_change,
+    is_made_inside,
+    is_outside,
+    note_made,
+    note_outside,
+    note_read,
+)
+from weft.capture.runtime.text import resolve_text
+from weft.capture.runtime.whole import items, whole
+from weft.tensor.mode import call_user, thread
+from weft.tensor.tensor import Tensor
+
+# Displays
+
+
+def new_list(items: list[Any]) -> list[Any]:
+    """A list display or comprehension; one of tensors, or an empty one, may come to be grown by the graph."""
+    if thread.capture is None:
+        return items
+    grows = not items or any(isinstance(x, Tensor | Number) for x in items)
+    out: list[Any] = note_made(GraphList(items) if grows else items)
+    return out
+
+
+def new_dict(items: dict[Any, Any]) -> dict[Any, Any]:
+    """A dict display or comprehension."""
+    return items if thread.capture is None else note_made(items)
+
+
+def new_set(items: set[Any]) -> set[Any]:
+    """A set display or comprehension."""
+    return items if thread.capture is None else note_made(items)
+
+
+# Items
+
+
+def getitem(obj: Any, key: Any) -> Any:
+    """``obj[key]``."""
+    if thread.capture is None:
+        return obj[key]
+    if isinstance(obj, Tensor):
+        return read_tensor(obj, key)
+    method = method_of(obj, "__getitem__")
+    return base_getitem(obj, key) if method is None else call_user(method, obj, key)
+
+
+def base_getitem(obj: Any, key: Any) -> Any:
+    """An item of something whose class has no method of the user for it, or which asks its base."""
+    if isinstance(key, Number):
+        return pick(obj, key)
+    if isinstance(key, str):
+        key = resolve_text(key)
+    if isinstance(obj, list | dict | tuple):
+        return _read_item(obj, key)
+    if obj is os.environ:
+        note_environment(key)
+        return obj[key]
+    return whole(obj)[key]
+
+
+def _read_item(obj: Any, key: Any) -> Any:
+    """An item of a container, which is guarded where the container is from outside."""
+    note_read(obj, "last" if type(key) is int and key == -1 else "all")
+    root, inside = thread.capture.root, is_made_inside(obj)
+    noted = not inside and hasattr(root, "read_item")
+    if isinstance(key, slice):
+        if noted:
+            _note_slice(root, obj, key)
+        value = base_method(type(obj), "__getitem__")(obj, key)
+        return note_made(value) if isinstance(value, list) else value
+    if type(obj) is not dict and isinstance(obj, dict) and key not in obj:
+        found = _missing(obj, key)
+        if found is not _ABSENT:
+            return found
+    try:
+        value = base_method(type(obj), "__getitem__")(obj, key)
+    except LookupError:
+        if noted and isinstance(obj, dict):
+            root.read_member(obj, key, False)
+        elif noted:
+            root.read_length(obj)
+        raise
+    if noted:
+        root.read_item(obj, key, value)
+        note_outside(value)
+    return value
+
+
+def _note_slice(root: Any, obj: Any, key: slice) -> None:
+    """Note what a slice takes of a list from outside as read."""
+    places = range(len(obj))[key]
+    if len(places) > _MOST:
+        items(obj)
+        return
+    root.read_length(obj)
+    for i in places:
+        value = ItemSlot(obj, i).get()
+        root.read_item(obj, i, value)
+        note_outside(value)
+
+
+_MOST = 1000  # items that a slice may take so that each is guarded; of more the whole list is
+_ABSENT = object()
+
+
+def _missing(obj: dict[Any, Any], key: Any) -> Any:
+    """What a dict of a class with ``__missing__`` gives for a key that it does not have."""
+    method = method_of(obj, "__missing__")
+    factory = obj.default_factory if isinstance(obj, defaultdict) else None
+    if method is None and factory is None:
+        return _ABSENT
+    note_member(obj, key)
+    if method is not None:
+        return call_user(method, obj, key)
+    value = call_user(factory)  # type: ignore[arg-type]
+    base_setitem(obj, key, note_made(value) if isinstance(value, CONTAINERS) else value)
+    return value
+
+
+def setitem(obj: Any, key: Any, value: Any) -> None:
+    """``obj[key] = value``."""
+    if thread.capture is None:
+        obj[key] = value
+    elif isinstance(obj, Tensor):
+        write_tensor(obj, key, value)
+    else:
+        if obj is os.environ:
+            raise changing_environment("os.environ")
+        method = method_of(obj, "__setitem__")
+        if method is None:
+            base_setitem(obj, key, value)
+        else:
+            call_user(method, obj, key, value)
+
+
+def base_setitem(obj: Any, key: Any, value: Any) -> None:
+    """Set an item of something whose class has no method of the user for it, or which asks its base."""
+    if isinstance(key, Number):
+        key = key.value()
+    elif isinstance(key, str):
+        key = resolve_text(key)
+    owner = _namespace_of(obj)
+    if owner is not None:
+        store(owner, key, value)
+        return
+    if not (isinstance(obj, dict | list) and ItemSlot(obj, key).get() is value):
+        before_item(obj, key)
+    if isinstance(obj, CONTAINERS):
+        base_method(type(obj), "__setitem__")(obj, key, value)
+    else:
+        obj[key] = value
+
+
+def delitem(obj: Any, key: Any) -> None:
+    """``del obj[key]``."""
+    method = method_of(obj, "__delitem__")
+    if method is None:
+        base_delitem(obj, key)
+    else:
+        call_user(method, obj, key)
+
+
+def base_delitem(obj: Any, key: Any) -> None:
+    """Delete an item of something whose class has no method of the user for it, or which asks its base."""
+    owner = None if thread.capture is None else _namespace_of(obj)
+    if owner is not None:
+        remove(owner, key)
+        return
+    if thread.capture is not None and isinstance(obj, CONTAINERS):
+        if isinstance(obj, dict):
+            note_member(obj, key)
+        before_item(obj, key)
+    if thread.capture is not None and obj is os.environ:
+        raise changing_environment("os.environ")
+    if isinstance(obj, CONTAINERS):
+        base_method(type(obj), "__delitem__")(obj, key)
+    else:
+        del obj[key]
+
+
+def _namespace_of(obj: Any) -> Any:
+    """The object whose attributes a dict holds, which captured code got by ``obj.__dict__``; else None."""
+    found = thread.capture.root.notes.get("namespaces", {}).get(id(obj)) if type(obj) is dict else None
+    return None if found is None else found[1]
+
+
+def note_member(obj: dict[Any, Any], key: Any) -> None:
+    """Note that captured code relies on a key being in a dict from outside, or not being there."""
+    if hasattr(thread.capture.root, "read_member") and not is_made_inside(obj):
+        thread.capture.root.read_member(obj, key, key in obj)
+
+
+def before_item(obj: Any, key: Any) -> None:
+    """Tell the capture that an item is about to change."""
+    capture = thread.capture
+    if isinstance(obj, GraphList):
+        obj._need_plain("an assignment")
+    if capture.region and isinstance(obj, CONTAINERS) and not _is_namespace(obj):
+        before_change(obj)
+    elif (isinstance(obj, dict) and not is_made_inside(obj)) or (
+        isinstance(obj, list) and is_outside(obj) and not isinstance(key, slice)
+    ):
+        capture.before_write(ItemSlot(obj, key))
+    elif isinstance(obj, CONTAINERS):
+        capture.remember(ContentsSlot(obj))
+
+
+def _is_namespace(obj: Any) -> bool:
+    """Whether a dict is that of a module: its names change one by one."""
+    return isinstance(obj, dict) and "__name__" in obj and "__builtins__" in obj

@@ -1,0 +1,153 @@
+"""Effects that a capture cannot keep: random numbers of others, clocks, input, and writing to files.
+
+What would be baked into the graph and differ at each call is an error. What happens outside of Python's
+objects, such as writing to a file, is warned of with the line: only the capture does it, not each call.
+"""
+
+from __future__ import annotations
+
+import array
+import builtins
+import collections
+import io
+import os
+import warnings
+from contextvars import ContextVar
+from types import CodeType
+from typing import Any
+
+from weft import errors
+from weft.capture.convert.source import is_library
+from weft.capture.runtime.places import is_made_inside
+from weft.errors import CaptureError
+
+_RANDOM = ("random", "numpy.random", "secrets", "uuid")
+_WRITES = ("write", "writelines", "truncate")
+_CLOCKS = ("time", "datetime")
+_LOGS = ("logging",)
+
+
+def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise or warn where a call would do or give something else at each call of the captured function."""
+    owner = getattr(function, "__self__", None)
+    name = getattr(function, "__name__", type(function).__name__)
+    module = _module_of_call(function)
+    if (owner is os.environ and name in _ENVIRON_CHANGES) or any(function is f for f in _ENVIRON_FUNCTIONS):
+        raise changing_environment(name)
+    if isinstance(owner, ContextVar) and name in ("set", "reset"):
+        raise _growing(name, owner)
+    if _is_of(module, _RANDOM) and name not in _QUIET and not is_made_inside(owner):
+        raise _changing(name, "use weft.rand, weft.randn or another random function of weft")
+    if function is builtins.input:
+        raise _changing(name, "pass what was typed as an argument")
+    if _is_of(module, _LOGS) and name in _LEVELS:
+        _warn(name, "writes to a log")
+    elif isinstance(owner, _GROWING) and name in _CHANGES and not is_made_inside(owner):
+        raise _growing(name, owner)
+    elif _is_of(module, _CLOCKS) and name in _TIMES:
+        _warn(name, "reads a clock")
+    elif isinstance(owner, io.IOBase) and name in _WRITES:
+        _warn("file.write", "writes to a file")
+    elif any(function is f for f in _OPENS):
+        _warn("open", "opens a file to write" if _is_to_write(args, kwargs) else "reads a file")
+    elif _is_of(module, _FILES) and name in _LOOKS:
+        _warn(name, "looks at files")
+    elif _uses_eval(function):
+        _warn("eval", "runs code that it makes itself, which is not captured: what that reads is taken once")
+
+
+def _module_of_call(function: Any) -> str:
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type):
+        return _module(owner)
+    return _module(type(owner)) if _is_object(owner) else _module(function)
+
+
+def _uses_eval(function: Any) -> bool:
+    """Whether a function of the user runs code that it makes itself."""
+    if function is eval or function is exec:
+        return True
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or is_library(code.co_filename):
+        return False
+    return "eval" in code.co_names or "exec" in code.co_names
+
+
+def changing_environment(name: str) -> CaptureError:
+    """The error where captured code changes the environment of the process."""
+    return CaptureError(
+        name,
+        "captured code must not change os.environ, which only the capture would do, not each call",
+        hint="set it before the call",
+    )
+
+
+_OPENS = (builtins.open, os.open)
+_FILES = ("os", "posix", "nt", "posixpath", "ntpath", "genericpath", "pathlib", "numpy", "glob")
+_LOOKS = frozenset(
+    {
+        *("read_text", "read_bytes", "listdir", "scandir", "getcwd", "exists", "isfile", "isdir", "getsize"),
+        *("getmtime", "stat", "iterdir", "is_file", "is_dir", "glob", "rglob", "walk"),
+        *("load", "loadtxt", "genfromtxt", "fromfile", "memmap"),
+    }
+)
+_ENVIRON_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault", "__setitem__"})
+_ENVIRON_FUNCTIONS = (os.putenv, os.unsetenv)
+_QUIET = frozenset({"seed", "default_rng", "Random", "RandomState", "Generator", "getstate", "get_state"})
+_TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "time_ns", "now", "today", "utcnow"})
+
+
+_LEVELS = frozenset({"debug", "info", "warning", "error", "critical", "exception", "log"})
+_GROWING = (collections.deque, array.array, bytearray)
+_CHANGES = frozenset(
+    {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "remove", "clear", "rotate"}
+)
+
+
+def is_log(function: Any) -> bool:
+    """Whether a function writes to a log, so that what it reads is no part of the graph."""
+    return _is_of(_module_of_call(function), _LOGS)
+
+
+def _growing(name: str, owner: Any) -> CaptureError:
+    return CaptureError(
+        name,
+        f"captured code must not change a {type(owner).__name__} from outside, "
+        "which only the capture would do, not each call",
+        hint="return the value, and let the caller keep it",
+    )
+
+
+def _is_object(owner: Any) -> bool:
+    """Whether a function is a method of an object, and not one of a module."""
+    return owner is not None and type(owner).__name__ != "module"
+
+
+def _module(x: Any) -> str:
+    found = getattr(x, "__module__", None)
+    return found if isinstance(found, str) else ""
+
+
+def _is_of(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == p or module.startswith(f"{p}.") for p in packages)
+
+
+def _changing(name: str, hint: str) -> CaptureError:
+    return CaptureError(
+        name,
+        "captured code must give the same at each call for the same inputs, got a call whose result changes",
+        hint=hint,
+    )
+
+
+def _is_to_write(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
+    return isinstance(mode, str) and any(letter in mode for letter in "wax+")
+
+
+def _warn(op: str, what: str) -> None:
+    where = errors.user_location(2)
+    place = "" if where is None else f"\n  at {errors.format_location(where)}"
+    message = f"{op}: captured code {what}, which happens during the capture and not at each call{place}"
+    file, line = where or ("<unknown>", 1)
+    warnings.warn_explicit(message, RuntimeWarning, file, line)

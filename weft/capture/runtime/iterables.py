@@ -1,0 +1,283 @@
+"""What a ``for`` of the graph goes along: ranges, the rows of tensors, and mixtures of them.
+
+A ``Source`` tells its length and its items. ``rows`` are tensors with one row for each item, which a scan
+goes along; ``item_of`` makes the item from them. ``item_at`` makes it from its index, for loops that may
+end early. Iterated by Python, a source gives plain items.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.sizes import Size
+from weft.capture.runtime.number import Number, fresh_index, number_of
+from weft.ops.op import OPS
+from weft.ops.size import count_to
+from weft.ops.view.slices import flip_axes
+from weft.tensor.dispatch import captured_constant
+from weft.tensor.tensor import Tensor
+
+
+class Source:
+    """Something with a length that gives one item after another.
+
+    Attributes:
+        length: an int, a named size, or a Number.
+        rows: tensors with one row for each item; None if the length is a Number.
+    """
+
+    length: Any
+    rows: Sequence[Any] | None
+    _started: Iterator[Any] | None = None
+
+    def item_of(self, rows: Sequence[Any]) -> Any:
+        """The item that one row of each tensor makes."""
+        raise NotImplementedError  # each kind of source says it
+
+    def item_at(self, index: Number) -> Any:
+        """The item with an index."""
+        raise NotImplementedError  # each kind of source says it
+
+    def plain(self) -> Iterator[Any]:
+        """The items as Python iterates over them."""
+        raise NotImplementedError  # each kind of source says it
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.plain()
+
+    def __next__(self) -> Any:
+        if self._started is None:
+            self._started = self.plain()
+        return next(self._started)
+
+
+class Range(Source):
+    """``range(start, stop, step)``, where each may be a number that only a run tells."""
+
+    def __init__(self, start: Any, stop: Any, step: Any) -> None:
+        self.start, self.stop, self.step = start, stop, step
+        self.length = _range_length(start, stop, step)
+        self.rows = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Python knows all of it."""
+        return all(isinstance(x, int) for x in (self.start, self.stop, self.step))
+
+    def prepare(self) -> None:
+        """Make the rows."""
+        if isinstance(self.length, Number):
+            return
+        steps = count_to(self.length, np.dtype("int64"))
+        tensor = steps if isinstance(steps, Tensor) else None
+        if tensor is None and self.is_plain:
+            values = np.arange(self.start, self.stop, self.step, dtype=np.int64)
+            self.rows = [captured_constant(values)]
+            return
+        index = tensor if tensor is not None else captured_constant(steps)
+        self.rows = [index * number_of(self.step).tensor + number_of(self.start).tensor]
+
+    def item_of(self, rows: Sequence[Any]) -> Any:
+        """The item of a row of each tensor."""
+        return fresh_index(rows[0], known_sign=self._is_counting_up)
+
+    @property
+    def _is_counting_up(self) -> bool:
+        if self.is_plain:
+            values = builtins.range(self.start, self.stop, self.step)
+            return not values or min(values[0], values[-1]) >= 0
+        return (
+            isinstance(self.start, int) and self.start >= 0 and isinstance(self.step, int) and self.step > 0
+        )
+
+    def item_at(self, index: Number) -> Any:
+        """The item with an index."""
+        item: Number = index
+        if not _is_plain(self.step, 1):
+            item = item * self.step
+        if not _is_plain(self.start, 0):
+            item = item + self.start
+        return fresh_index(item.tensor, known_sign=self._is_counting_up)
+
+    def plain(self) -> Iterator[Any]:
+        """The items for Python."""
+        return iter(
+            builtins.range(
+                *[int(x) if isinstance(x, Number) else x for x in (self.start, self.stop, self.step)]
+            )
+        )
+
+    def __len__(self) -> int:
+        return len(builtins.range(int(self.start), int(self.stop), int(self.step)))
+
+
+def _is_plain(x: Any, number: int) -> bool:
+    """Whether something is a number of Python, known now."""
+    return isinstance(x, int) and x == number
+
+
+def _range_length(start: Any, stop: Any, step: Any) -> Any:
+    if all(isinstance(x, int) for x in (start, stop, step)):
+        return len(builtins.range(start, stop, step))
+    if isinstance(stop, Size) and start == 0 and _is_plain(step, 1):
+        return stop
+    span: Any = number_of(stop) if _is_plain(start, 0) else number_of(stop) - start
+    if _is_plain(step, 1):
+        count = span
+    elif isinstance(step, int):
+        count = (span + (step - 1)) // step if step > 0 else (span + (step + 1)) // step
+    else:
+        count = -(-span // step)
+    zero = number_of(0).tensor
+    return Number(int, OPS["maximum"].on_tensors(count.tensor, zero))
+
+
+class Rows(Source):
+    """The rows of a tensor, as tensors or as Python numbers."""
+
+    def __init__(self, tensor: Any, kind: type | None = None) -> None:
+        self.tensor = tensor
+        self.kind = kind  # of the Python numbers that the rows are
+        self.length = tensor.shape[0]
+        self.rows = [tensor]
+
+    def item_of(self, rows: Sequence[Any]) -> Any:
+        """The item of a row of each tensor."""
+        return rows[0] if self.kind is None else Number(self.kind, rows[0])
+
+    def item_at(self, index: Number) -> Any:
+        """The item with an index."""
+        return self.item_of([self.tensor[index.tensor]])
+
+    def plain(self) -> Iterator[Any]:
+        """The items for Python."""
+        return iter(self.tensor)
+
+
+class Zipped(Source):
+    """``zip(...)`` of sources: as long as the shortest."""
+
+    def __init__(self, parts: Sequence[Source]) -> None:
+        self.parts = parts
+        lengths = [p.length for p in parts]
+        known = [n for n in lengths if isinstance(n, int)]
+        if len(known) == len(lengths):
+            self.length: Any = min(lengths)
+        elif all(isinstance(n, Size) and n == lengths[0] for n in lengths):
+            self.length = lengths[0]
+        else:
+            shortest = number_of(lengths[0]).tensor
+            for n in lengths[1:]:
+                shortest = OPS["minimum"].on_tensors(shortest, number_of(n).tensor)
+            self.length = Number(int, shortest)
+        self.rows = None
+
+    def prepare(self) -> None:
+        """Make the rows, cut to the length of the shortest."""
+        prepare_all(self.parts)
+        if not isinstance(self.length, Number) and all(p.rows is not None for p in self.parts):
+            cut = self.length
+            self.rows = [r if r.shape[0] == cut else r[:cut] for p in self.parts for r in p.rows or ()]
+
+    def item_of(self, rows: Sequence[Any]) -> Any:
+        """The item of a row of each tensor."""
+        items, start = [], 0
+        for part in self.parts:
+            count = len(part.rows or ())
+            items.append(part.item_of(rows[start : start + count]))
+            start += count
+        return tuple(items)
+
+    def item_at(self, index: Number) -> Any:
+        """The item with an index."""
+        return tuple(part.item_at(index) for part in self.parts)
+
+    def plain(self) -> Iterator[Any]:
+        """The items for Python."""
+        return builtins.zip(*self.parts, strict=False)
+
+
+class Reversed(Source):
+    """``reversed(...)`` of a source."""
+
+    def __init__(self, part: Source) -> None:
+        self.part = part
+        self.length = part.length
+        self.rows = None
+
+    def prepare(self) -> None:
+        """Turn the rows round."""
+        prepare_all([self.part])
+        if self.part.rows is not None:
+            self.rows = [_flipped(r) for r in self.part.rows]
+
+    def item_of(self, rows: Sequence[Any]) -> Any:
+        """The item of a row of each tensor."""
+        return self.part.item_of(rows)
+
+    def item_at(self, index: Number) -> Any:
+        """The item with an index."""
+        return self.part.item_at(self.length - 1 - index)
+
+    def plain(self) -> Iterator[Any]:
+        """The items for Python."""
+        return iter(list(self.part)[::-1])
+
+
+class Tail(Source):
+    """A source without its first item; its length is known."""
+
+    def __init__(self, part: Source) -> None:
+        self.part = part
+        self.length = part.length - 1
+        self.rows = None
+
+    def prepare(self) -> None:
+        """Cut the rows."""
+        prepare_all([self.part])
+        if self.part.rows is not None:
+            self.rows = [r[1:] for r in self.part.rows]
+
+    def item_of(self, rows: Sequence[Any]) -> Any:
+        """The item of a row of each tensor."""
+        return self.part.item_of(rows)
+
+    def item_at(self, index: Number) -> Any:
+        """The item with an index."""
+        return self.part.item_at(index + 1)
+
+    def plain(self) -> Iterator[Any]:
+        """The items for Python."""
+        items = iter(self.part)
+        next(items)
+        return items
+
+
+def _flipped(tensor: Any) -> Any:
+    """A tensor with its rows in reverse order."""
+    return flip_axes(tensor, (0,))
+
+
+def prepare_all(parts: Sequence[Source]) -> None:
+    """Make the rows of sources."""
+    for part in parts:
+        prepare: Callable[[], None] | None = getattr(part, "prepare", None)
+        if prepare is not None:
+            prepare()
+
+
+def source_of(x: Any) -> Source | None:
+    """The source that something iterable is, or None if only Python can iterate over it."""
+    if isinstance(x, Source):
+        return x
+    if isinstance(x, builtins.range):
+        return Range(x.start, x.stop, x.step)
+    if isinstance(x, Tensor) and x.ndim:
+        return Rows(x)
+    if getattr(x, "is_grown", False):  # see weft.capture.runtime.lists.GraphList
+        return Rows(*x.rows)
+    return None

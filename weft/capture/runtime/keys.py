@@ -1,0 +1,145 @@
+"""Keys that hold Numbers: ``x[i, j]``, ``x[i : i + 2]`` and ``items[i]`` where ``i`` is a value of the graph.
+
+A slice whose length is known, though not where it starts, is a gather. An item of a Python sequence is
+picked by the graph where all items are alike.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.base.sizes import Size
+from weft.capture.runtime.lists import GraphList
+from weft.capture.runtime.number import KINDS, PLAIN, Number, number_of
+from weft.capture.runtime.places import note_read
+from weft.ops.op import type_of
+from weft.ops.select import select
+from weft.ops.view.primitives import stack
+from weft.tensor.dispatch import captured_constant
+from weft.tensor.tensor import Tensor
+
+# Tensors
+
+
+def read_tensor(tensor: Any, key: Any) -> Any:
+    """``tensor[key]``, with Numbers in the key."""
+    return tensor[_graph_key(tensor, key)]
+
+
+def _holds_number(item: Any) -> bool:
+    if isinstance(item, slice):
+        return any(isinstance(x, Number | Tensor) for x in (item.start, item.stop, item.step))
+    return isinstance(item, Number)
+
+
+def _graph_key(tensor: Any, key: Any) -> Any:
+    """A key with tensors for Numbers, and for slices that begin at one."""
+    items = key if isinstance(key, tuple) else (key,)
+    if not any(map(_holds_number, items)):
+        return key
+    out: list[Any] = []
+    for item, axis in zip(items, _axes_of(tensor, items), strict=True):
+        if isinstance(item, Number):
+            out.append(_as_index(item))
+        elif _holds_number(item):
+            out.append(_slice_index(item, tensor.shape[axis]))
+        else:
+            out.append(item)
+    return tuple(_spread(out, items)) if len(out) > 1 else out[0]
+
+
+def _spread(out: Sequence[Any], items: Sequence[Any]) -> list[Any]:
+    """Indices that broadcast against each other, so that several slices select a block."""
+    slices = [i for i, x in enumerate(items) if isinstance(x, slice) and _holds_number(x)]
+    spread: list[Any] = list(out)
+    for place, i in enumerate(slices):
+        count = len(slices)
+        shape = tuple(out[i].shape[0] if k == place else 1 for k in range(count))
+        spread[i] = out[i].reshape(shape)
+    return spread
+
+
+def _axes_of(tensor: Any, items: Sequence[Any]) -> list[int]:
+    """The axis of the tensor that each item of a key stands at."""
+    taken = [0 if x is None or x is Ellipsis else getattr(x, "ndim", 1) if _is_mask(x) else 1 for x in items]
+    missing = tensor.ndim - sum(taken)
+    axes, axis = [], 0
+    for item, count in zip(items, taken, strict=True):
+        axes.append(axis)
+        axis += missing if item is Ellipsis else count
+    return axes
+
+
+def _is_mask(x: Any) -> bool:
+    return getattr(x, "dtype", None) == np.bool_
+
+
+def _as_index(number: Number) -> Any:
+    if number.kind is float:
+        operator.index(number)  # raises as Python does
+    return number.as_kind(int)
+
+
+def _slice_index(item: slice, size: Any) -> Any:
+    """The indices of a slice whose length is known though its start is not."""
+    step = 1 if item.step is None else item.step
+    start, stop = _as_number(item.start), _as_number(item.stop)
+    if isinstance(step, int) and step > 0 and start is not None and stop is not None:
+        length = None if start.form is None or stop.form is None else stop.form - start.form
+        if isinstance(length, int):
+            count = len(range(0, max(length, 0), step))
+            return _guarded(start, size) + captured_constant(np.arange(count) * step)
+    plain = slice(
+        *[int(x) if isinstance(x, Number | Tensor) else x for x in (item.start, item.stop, item.step)]
+    )
+    return captured_constant(np.arange(*plain.indices(size)))
+
+
+def _as_number(x: Any) -> Number | None:
+    if isinstance(x, Tensor):
+        return None
+    return None if x is None else number_of(x)
+
+
+def _guarded(start: Number, size: Any) -> Any:
+    """The start of a slice; a negative one, which Python counts from the end, is made out of bounds."""
+    form = start.form
+    if isinstance(form, int) or (isinstance(form, Size) and _is_sure(form)):
+        return start.tensor
+    return select(start.tensor < 0, number_of(size).tensor, start.tensor)
+
+
+def _is_sure(form: Size) -> bool:
+    try:
+        return bool(form >= 0)
+    except Exception:  # its sign depends on the values of the names
+        return False
+
+
+def write_tensor(tensor: Any, key: Any, value: Any) -> None:
+    """``tensor[key] = value``, with Numbers in the key or as the value."""
+    tensor[_graph_key(tensor, key)] = value.in_dtype(tensor.dtype) if isinstance(value, Number) else value
+
+
+# Python sequences, indexed by a Number
+
+
+def pick(obj: Any, key: Number) -> Any:
+    """An item of a sequence: the graph picks it from tensors that are alike, or numbers; else Python must."""
+    if isinstance(obj, GraphList) and obj.is_grown:
+        note_read(obj)
+        return obj[key]
+    if isinstance(obj, list | tuple | range) and len(obj) > 1 and key.kind is not float:
+        note_read(obj)
+        if all(isinstance(x, Tensor) for x in obj) and len({type_of(x) for x in obj}) == 1:  # type: ignore[arg-type]
+            return stack(list(obj))[key.as_kind(int)]  # type: ignore[arg-type]
+        kinds = {type(x) for x in obj}
+        if len(kinds) == 1 and kinds <= set(PLAIN):
+            (kind,) = kinds
+            table = captured_constant(np.asarray(list(obj), KINDS[kind]))
+            return Number(kind, table[key.as_kind(int)])
+    return obj[key.value()]

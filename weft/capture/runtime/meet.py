@@ -1,0 +1,376 @@
+"""Where the two ways of an ``if`` meet: each variable becomes one thing again, or an error that names it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import errors
+from weft.base.concrete import is_concrete
+from weft.base.dtypes import result_dtype
+from weft.base.records import NamedTuple
+from weft.base.sizes import Size
+from weft.base.trees import tree_flatten
+from weft.capture.runtime.items import padded
+from weft.capture.runtime.number import KINDS, Number, number_of
+from weft.capture.runtime.places import ContentsSlot, Places, take_places, write_place
+from weft.capture.runtime.raising import ends_way
+from weft.capture.runtime.state import (
+    BLANK,
+    Carried,
+    Fixed,
+    Mismatch,
+    Part,
+    Plan,
+    is_leaf,
+    join,
+    number_kind,
+    plan_of,
+    rebuild,
+)
+from weft.capture.runtime.ties import Ties
+from weft.capture.runtime.undefined import Undefined, is_undefined
+from weft.errors import CaptureError, WeftError
+from weft.ir.graph import Value
+from weft.ir.types import TensorType
+from weft.ops.op import type_of
+from weft.ops.select import cast
+from weft.ops.size import size
+from weft.ops.view.primitives import broadcast_to
+from weft.tensor.alias import family_of, is_aliased
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor
+from weft.transform.building import Capture
+from weft.transform.captured import name_of
+from weft.transform.control.flat import attempt, run_cond
+from weft.transform.control.regions import Region, has_gradient
+from weft.transform.slots import DataSlot
+
+_OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
+
+
+def is_ours(name: str) -> bool:
+    """Whether a variable is one that conversion made: flags of jumps, and the value to return."""
+    return _OURS.match(name) is not None
+
+
+def is_result(name: str) -> bool:
+    """Whether a variable holds what the function is to return."""
+    return name.startswith("_value") and is_ours(name)
+
+
+class Statement(NamedTuple):
+    """A statement of the user, for messages."""
+
+    kind: str
+    location: tuple[str, int] | None
+
+    @classmethod
+    def here(cls, kind: str) -> Statement:
+        """The statement that the user's code is at."""
+        return cls(kind, errors.user_location(2))
+
+    def __str__(self) -> str:
+        if self.location is None:
+            return f"the `{self.kind}`"
+        return f"the `{self.kind}` at {os.path.basename(self.location[0])}:{self.location[1]}"
+
+
+class Way(NamedTuple):
+    """How a branch ended: values of the variables, places it changed, the number of each output by id.
+
+    One that ended by an exception has that, and the values of before.
+    """
+
+    values: tuple[Any, ...]
+    places: Places
+    numbers: dict[int, int]
+    error: Exception | None = None
+
+
+def meet(
+    predicate: Any,
+    branches: Sequence[Callable[[], tuple[Any, ...]]],
+    state: tuple[Any, ...],
+    names: Sequence[str],
+    at: Statement,
+) -> tuple[Any, ...]:
+    """The variables after an ``if`` whose predicate is a tensor: a ``cond`` goes into the graph."""
+    while True:
+        try:
+            with attempt(thread.capture):
+                return _meet(predicate, branches, state, names, at)
+        except _Unmet as found:
+            tensor = found.tensor
+        thread.capture.meet(tensor)
+
+
+class _Unmet(Exception):  # noqa: N818 - says that another way must be taken
+    """A tensor from outside that a branch changed without knowing, by one that shows its elements."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+
+def _meet(
+    predicate: Any,
+    branches: Sequence[Callable[[], tuple[Any, ...]]],
+    state: tuple[Any, ...],
+    names: Sequence[str],
+    at: Statement,
+) -> tuple[Any, ...]:
+    ways: list[Way] = []
+    merger = _Merger(names, at, ways)
+    functions = [_traced(branch, state, ways) for branch in branches]
+    outs = run_cond(predicate, functions, [], join=merger.join)
+    if all(way.error is not None for way in ways):
+        raise _error_of(predicate, ways)
+    values = merger.results(predicate, outs)
+    for (key, (slot, _)), content in zip(merger.places.items(), values[len(names) :], strict=True):
+        kept = merger.kept.get(key, [])
+        write_place(slot, [*kept, *content[len(kept) :]] if kept else content)
+    return tuple(values[: len(names)])
+
+
+def _error_of(predicate: Any, ways: Sequence[Way]) -> Exception:
+    """The exception where both ways end by one; a root can tell which it is."""
+    taken = 0 if thread.capture.region or Number(bool, predicate).value() else 1
+    error = ways[taken].error
+    assert error is not None
+    return error
+
+
+def _traced(
+    branch: Callable[[], tuple[Any, ...]], state: tuple[Any, ...], ways: list[Way]
+) -> Callable[[list[Any]], list[Any]]:
+    """A branch as a function that gives the tensors of what it assigned."""
+
+    def run(_: list[Any]) -> list[Any]:
+        try:
+            values = branch()
+        except Exception as error:
+            if not ends_way(error):
+                raise
+            take_places(thread.capture)
+            ways.append(Way(state, {}, {}, error.with_traceback(None)))
+            return []
+        places = take_places(thread.capture)
+        tensors: list[Any] = []
+        numbers: dict[int, int] = {}
+        changed = [v for v, before in zip(values, state, strict=True) if v is not before]
+        for value in (*changed, *[content for _, content in places.values()]):
+            for leaf in tree_flatten(value, is_leaf=is_leaf)[0]:
+                if is_leaf(leaf) and id(leaf) not in numbers:
+                    numbers[id(leaf)] = len(tensors)
+                    tensors.append(leaf.tensor if isinstance(leaf, Number) else leaf)
+        ways.append(Way(values, places, numbers))
+        return tensors
+
+    return run
+
+
+class _Merger:
+    """Finds what each variable is after both branches, and lets them give it."""
+
+    def __init__(self, names: Sequence[str], at: Statement, ways: list[Way]) -> None:
+        self.names = names
+        self.at = at
+        self.ways = ways
+        self.places: Places = {}
+        self.kept: dict[tuple[Any, ...], list[Any]] = {}  # by list, the items that no branch changed
+        self.found: list[Any] = []  # for each variable and place a Plan, or its value as Fixed
+        self.pairs: list[list[Any]] = []  # and what it is after each branch
+        self.ties = Ties([])
+
+    def join(self, regions: Sequence[Region]) -> None:
+        """Give the regions the outputs that are wanted of them."""
+        for way in self.ways:
+            self.places |= {k: (slot, None) for k, (slot, _) in way.places.items() if k not in self.places}
+        outputs: list[list[Value]] = [[], []]
+        constant: list[list[bool]] = [[], []]
+        for i, name in enumerate(self.names):
+            self._add(name, [way.values[i] for way in self.ways], regions, outputs, constant)
+        for key, (slot, _) in self.places.items():
+            contents = [way.places[key][1] if key in way.places else slot.get() for way in self.ways]
+            if isinstance(slot, ContentsSlot) and isinstance(slot.obj, list):
+                self.kept[key] = _common_start(slot.get(), contents)
+                alive = all(way.error is None for way in self.ways)
+                if alive and hasattr(slot.obj, "is_grown"):  # see weft.capture.runtime.lists.GraphList
+                    contents = padded(slot.get(), contents) or contents
+            self._add(slot.describe(), contents, regions, outputs, constant)
+        self.ties = Ties([[pair[k] for pair in self.pairs] for k in (0, 1)])
+        for k, tensor in self.ties.exports:
+            value = tensor._data.value
+            outputs[k].append(value)
+            outputs[1 - k].append(zeros_in(regions[1 - k].capture, value.type))
+            constant[k].append(tensor._node is None)
+            constant[1 - k].append(True)
+        for region, values, flags in zip(regions, outputs, constant, strict=True):
+            region.outputs[:] = values
+            region.constant[:] = flags
+
+    def _add(
+        self, name: str, pair: list[Any], regions: Sequence[Region], outputs: Any, constant: Any
+    ) -> None:
+        plan = self._merge(name, pair)
+        self.found.append(plan)
+        self.pairs.append(pair)
+        if isinstance(plan, Fixed):
+            return
+        for k, (value, region, way) in enumerate(zip(pair, regions, self.ways, strict=True)):
+            nobodys = is_undefined(value) or way.error is not None
+            leaves = [None] * len(plan.parts) if nobodys else tree_flatten(value, is_leaf=is_leaf)[0]
+            for leaf, part in zip(leaves, plan.parts, strict=True):
+                if isinstance(part, Carried):
+                    found, cut = _value_in(region, way, leaf, part)
+                    outputs[k].append(found)
+                    constant[k].append(cut)
+
+    def _merge(self, name: str, pair: list[Any]) -> Plan | Fixed:
+        a, b = pair
+        if a is b:
+            return Fixed(a)
+        for way, other in zip(self.ways, (b, a), strict=True):
+            if way.error is not None:
+                return Fixed(other) if is_undefined(other) else plan_of(other)
+        missing = [is_undefined(v) for v in pair]
+        if all(missing):
+            return Fixed(a if a.why else b)
+        if any(missing):
+            return self._one_sided(name, a if missing[1] else b, assigned_if=missing[1])
+        try:
+            return _join_values(a, b)
+        except Mismatch as found:
+            promoted = _promoted(a, b) if self.at.kind in ("and", "or") else None
+            return self._conflict(name, found, pair) if promoted is None else promoted
+
+    def _one_sided(self, name: str, value: Any, *, assigned_if: bool) -> Plan | Fixed:
+        if is_ours(name):
+            return plan_of(value)
+        why = f"is assigned only where {self.at} is {'true' if assigned_if else 'false'}"
+        return Fixed(Undefined(name, why, f"give {name} a value before the `{self.at.kind}`"))
+
+    def _conflict(self, name: str, found: Mismatch, pair: list[Any]) -> Fixed:
+        what = "what the function returns" if is_result(name) else name
+        ways = f"{found.first} where {self.at} is true and {found.second} where it is false"
+        why = f"must be the same on both ways, got {ways}"
+        hint = "give it one shape and dtype on both ways, or compute it with weft.where"
+        if all(isinstance(v, list) for v in pair) and len(pair[0]) != len(pair[1]):
+            hint = "append on both ways, such as weft.where(condition, x, 0), or keep a mask beside the list"
+        plain = all(not any(is_leaf(x) for x in tree_flatten(v, is_leaf=is_leaf)[0]) for v in pair)
+        if plain and not any(v is None for v in pair) and not is_ours(name):
+            hint = "what a tensor decides must be a tensor or a number"
+            return Fixed(Undefined(what, why, hint))  # harmless unless something reads it
+        raise CaptureError(self.at.kind, f"{what} {why}", hint=hint)
+
+    def results(self, predicate: Any, outs: Sequence[Any]) -> list[Any]:
+        """The values of all variables and places, with the outputs of the node in them."""
+        ties = self.ties
+        ties.begin(predicate, outs[len(outs) - len(ties.exports) :])
+        rest = iter(outs)
+        values = []
+        for plan, pair in zip(self.found, self.pairs, strict=True):
+            if isinstance(plan, Fixed):
+                values.append(plan.value)
+            else:
+                news = [next(rest) for _ in plan.types]
+                values.append(rebuild(plan, ties.tied(plan, pair, news)))
+        return values
+
+
+def _promoted(a: Any, b: Any) -> Plan | None:
+    """What ``a and b`` is of tensors of one shape and two dtypes: of the dtype that both promote to."""
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape):
+        return None
+    try:
+        dtype = result_dtype("where", a.dtype, b.dtype)
+    except WeftError:
+        return None
+    return Plan(plan_of(a).structure, (Carried(TensorType(a.shape, dtype)),))
+
+
+def _common_start(before: list[Any], contents: Sequence[list[Any]]) -> list[Any]:
+    """The first items of a list that are the same objects after all branches."""
+    count = 0
+    for row in zip(before, *contents, strict=False):
+        if any(x is not row[0] for x in row):
+            break
+        count += 1
+    return before[:count]
+
+
+def _join_values(a: Any, b: Any) -> Plan | Fixed:
+    """What a variable is that is one of two values; a leaf that is one object on both ways is no output."""
+    leaves_a, structure = tree_flatten(a, is_leaf=is_leaf)
+    leaves_b, other = tree_flatten(b, is_leaf=is_leaf)
+    plan = join(plan_of(a), plan_of(b))
+    if structure != other:
+        return plan
+    pairs = zip(leaves_a, leaves_b, plan.parts, strict=True)
+    parts: tuple[Part, ...] = tuple(Fixed(x) if x is y else part for x, y, part in pairs)
+    return Plan(structure, parts)
+
+
+def _value_in(region: Region, way: Way, leaf: Any, part: Carried) -> tuple[Value, bool]:
+    """The value that a leaf is in a region, of the type wanted, and whether no gradient flows through it."""
+    capture = region.capture
+    if leaf is None or leaf is BLANK:
+        return zeros_in(capture, part.type), True
+    if isinstance(leaf, Size):
+        return capture.emit(size, [], {"value": leaf, "dtype": part.type.dtype})[0].value, True
+    if number_kind(leaf) is not None:
+        return capture.number(np.asarray(leaf, part.type.dtype)).value, True
+    if id(leaf) in way.numbers:
+        place = way.numbers[id(leaf)]
+        value, cut = _given(region)[place]
+    else:
+        value, cut = _value_around(region, leaf.tensor if isinstance(leaf, Number) else leaf)
+    if value.type.dtype != part.type.dtype:
+        value = capture.emit(cast, [value], {"dtype": part.type.dtype})[0].value
+    return value, cut
+
+
+def _value_around(region: Region, tensor: Any) -> tuple[Value, bool]:
+    """The value at the end of a region of a tensor from around it, which it may have changed in place."""
+    change = region.changes.get(DataSlot(tensor).key)
+    if change is not None and change.value is not None:
+        return change.value, change.constant
+    family = family_of(tensor) if is_concrete(tensor._data) and is_aliased(tensor) else []
+    if any(DataSlot(x).key in region.changes for x in family):
+        raise _Unmet(tensor)
+    value = Value(type_of(tensor), name_of(tensor))
+    region.imports.append((value, tensor))
+    return value, not has_gradient(tensor)
+
+
+def _given(region: Region) -> list[tuple[Value, bool]]:
+    return list(zip(region.outputs, region.constant, strict=True))
+
+
+def zeros_in(capture: Capture, t: TensorType) -> Value:
+    """A value of zeros in a capture."""
+    zero = capture.number(np.zeros((), t.dtype)).value
+    if not t.shape:
+        return zero
+    (out,) = capture.emit(broadcast_to, [zero], {"shape": t.shape})
+    return out.value
+
+
+def as_predicate(test: Any) -> Any:
+    """A tensor or Number as one truth value: a 0-d bool tensor; more elements are the usual error."""
+    if isinstance(test, Number):
+        return truth_of(test.tensor)
+    if not isinstance(test, Tensor):
+        return number_of(bool(test)).tensor
+    if test.size != 1:
+        bool(test)  # raises in the user's terms
+    return truth_of(test.reshape(()) if test.ndim else test)
+
+
+def truth_of(tensor: Any) -> Any:
+    """A tensor as truth values."""
+    return tensor if tensor.dtype == KINDS[bool] else tensor != 0

@@ -1,0 +1,101 @@
+"""How modules take part in a capture: the nodes that a module's call makes carry its path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.base.public import public
+from weft.ops.op import intercepted
+from weft.tensor.mode import thread
+
+
+@public
+def is_capturing() -> bool:
+    """Whether this thread captures a graph now, so that operations go into it.
+
+    >>> import weft
+    >>> weft.jit.is_capturing()
+    False
+    """
+    return bool(intercepted.threads) and thread.capture is not None
+
+
+@contextmanager
+def module_scope(path: str) -> Iterator[None]:
+    """Let what is captured in a ``with`` block carry the path of a module, such as ``encoder.layers.3.attn``.
+
+    >>> import weft
+    >>> with weft.jit.module_scope("encoder"):
+    ...     x = weft.ones(2) + 1.0
+    """
+    capture = thread.capture
+    if capture is None:
+        yield
+        return
+    before = capture.module_path
+    capture.module_path = tuple(path.split(".")) if path else ()
+    try:
+        yield
+    finally:
+        capture.module_path = before
+
+
+def call_forward(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call what a module computes in the way captured code calls a function."""
+    from weft.capture.runtime import interface as runtime
+
+    return runtime.call(function, *args, **kwargs)
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Let what runs in a ``with`` block compute at once, though this thread captures a graph.
+
+    What is made there lives on after the capture, such as the state that an optimizer makes at first.
+    """
+    from weft.transform.building import not_capturing
+
+    with not_capturing():
+        yield
+
+
+def read_attribute(obj: Any, name: str) -> Any:
+    """An attribute, which a running capture then relies on: a change is noticed at the next call."""
+    value = getattr(obj, name)
+    root = _root()
+    if root is not None:
+        root.read_attr(obj, name, value)
+    return value
+
+
+def write_attribute(obj: Any, name: str, value: Any) -> None:
+    """Set an attribute; where this thread captures, each call of what is captured sets it."""
+    from weft.capture.runtime.attributes import setattr_
+
+    setattr_(obj, name, value)
+
+
+def name_parts(owner: Any, parts: dict[str, Any]) -> None:
+    """Name tensors that belong to another one, as the state of an optimizer does, for inputs of a graph."""
+    root = _root()
+    path = "" if root is None else root.paths.get(id(owner), "")
+    if root is not None and path:
+        for name, part in parts.items():
+            root.name_outside(part, f"{path}.{name}")
+
+
+def read_item(container: Any, key: Any) -> Any:
+    """An item of a dict or a list, which a running capture then relies on."""
+    value = container[key]
+    root = _root()
+    if root is not None:
+        root.read_item(container, key, value)
+    return value
+
+
+def _root() -> Any:
+    """The root that this thread captures, if it notes what is read, or None."""
+    capture = thread.capture
+    return None if capture is None or not hasattr(capture.root, "read_attr") else capture.root

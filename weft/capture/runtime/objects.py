@@ -1,0 +1,215 @@
+"""Objects of the user's classes in converted code: made, entered by ``with``, and written as text.
+
+Constructors, ``__enter__`` and ``__exit__``, ``__format__`` and ``__str__`` run converted, as calls do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from contextlib import ExitStack, _GeneratorContextManager, nullcontext, suppress
+from types import FunctionType
+from typing import Any
+
+from weft.capture.program.classes import class_attribute
+from weft.capture.runtime.attributes import setattr_, store
+from weft.capture.runtime.methods import find_method, method_of
+from weft.capture.runtime.places import note_made
+from weft.capture.runtime.raising import may_handle, trying
+from weft.capture.runtime.truth import is_staged
+from weft.capture.runtime.whole import truth, whole
+from weft.errors import CaptureError
+from weft.tensor.mode import call_user, thread
+
+# Making them
+
+
+def is_users_class(kind: Any) -> bool:
+    """Whether a class has a constructor of the user, which is converted and tells of what it reads."""
+    if not isinstance(kind, type) or hasattr(kind, "_weft_version"):
+        return False  # modules are made as Python makes them: their constructors set up layers
+    if type(kind).__call__ is not type.__call__:
+        return find_method(type(kind), "__call__") is not None
+    return find_method(kind, "__init__") is not None or _new_of(kind) is not None
+
+
+def _new_of(kind: type) -> FunctionType | None:
+    """The user's ``__new__`` of a class."""
+    found = class_attribute(kind, "__new__")
+    function = found.__func__ if isinstance(found, staticmethod) else found
+    if not isinstance(function, FunctionType) or function.__code__.co_filename.startswith("<"):
+        return None  # as that of a named tuple
+    return function
+
+
+def construct(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``kind(*args, **kwargs)`` of a class of the user."""
+    call = find_method(type(kind), "__call__")
+    if call is not None:
+        return call_user(call, kind, *args, **kwargs)
+    new = _new_of(kind)
+    if new is not None:
+        made = call_user(new, kind, *args, **kwargs)
+    elif kind.__new__ is object.__new__:
+        made = kind.__new__(kind)
+    else:
+        made = kind.__new__(kind, *args, **kwargs)
+    if isinstance(made, kind):
+        note_made(made)
+        _initialise(made, args, kwargs)
+    return made
+
+
+def _initialise(made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run the constructor of a new object."""
+    init = find_method(type(made), "__init__")
+    if init is None:
+        type(made).__init__(made, *args, **kwargs)
+    elif _is_generated(init) and dataclasses.is_dataclass(made):
+        _fill_fields(made, init, args, kwargs)
+    else:
+        call_user(init, made, *args, **kwargs)
+
+
+def _is_generated(init: FunctionType) -> bool:
+    """Whether ``dataclasses`` wrote a constructor."""
+    return init.__code__.co_filename == "<string>"
+
+
+def _fill_fields(made: Any, init: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What the constructor of a dataclass does: set the fields, then run ``__post_init__``."""
+    bound = inspect.signature(init).bind(made, *args, **kwargs)
+    bound.apply_defaults()
+    kind, late = type(made), []
+    put = store if kind.__dataclass_params__.frozen else setattr_
+    for field in kind.__dataclass_fields__.values():
+        if field._field_type is dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
+            continue
+        given = bound.arguments.get(field.name, dataclasses.MISSING) if field.init else dataclasses.MISSING
+        if field._field_type is dataclasses._FIELD_INITVAR:  # type: ignore[attr-defined]
+            late.append(given)
+            continue
+        if given is dataclasses.MISSING or type(given).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
+            given = field.default
+            if field.default_factory is not dataclasses.MISSING:
+                given = _own_container(call_user(field.default_factory))
+        if given is not dataclasses.MISSING:
+            put(made, field.name, given)
+    if hasattr(kind, "__post_init__"):
+        call_user(made.__post_init__, *late)
+
+
+def _own_container(made: Any) -> Any:
+    """What a factory made; a container of it belongs to the capture."""
+    return note_made(made) if isinstance(made, list | dict | set) else made
+
+
+# with
+
+
+class _Managed:
+    """A context manager of the user, whose methods run converted."""
+
+    def __init__(self, manager: Any, enter: Any, exit: Any) -> None:
+        self.manager = manager
+        self.enter = enter
+        self.exit = exit
+        self.handling: Any = trying(lambda: Exception) if may_handle(exit) else nullcontext()
+
+    def __enter__(self) -> Any:
+        out = call_user(self.enter, self.manager)
+        self.handling.__enter__()
+        return out
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        self.handling.__exit__(None, None, None)
+        out = call_user(self.exit, self.manager, kind, error, trace)
+        if isinstance(error, CaptureError):
+            return False  # which is no error of the program, and nobody's to handle
+        if error is not None and is_staged(out):
+            raise CaptureError("with", "__exit__ must say by a Python bool whether it handles an exception")
+        return error is not None and truth(out)
+
+
+class _Watched:
+    """A context manager of a library that may handle exceptions."""
+
+    def __init__(self, manager: Any) -> None:
+        self.manager = manager
+        self.handling: Any = trying(lambda: Exception)
+
+    def __enter__(self) -> Any:
+        out = type(self.manager).__enter__(self.manager)
+        self.handling.__enter__()
+        return out
+
+    def __exit__(self, *given: Any) -> Any:
+        self.handling.__exit__(None, None, None)
+        return type(self.manager).__exit__(self.manager, *given)
+
+
+def _may_handle(manager: Any) -> bool:
+    """Whether a context manager that is no user's may handle exceptions; weft's own do not."""
+    return isinstance(manager, suppress | ExitStack | _GeneratorContextManager)
+
+
+def managed(x: Any) -> Any:
+    """What ``with x`` enters."""
+    enter, exit = method_of(x, "__enter__"), method_of(x, "__exit__")
+    if enter is None and exit is None:
+        return _Watched(x) if thread.capture is not None and _may_handle(x) else x
+    return _Managed(x, enter or type(x).__enter__, exit or type(x).__exit__)
+
+
+# Text
+
+
+def formatted(x: Any, conversion: int, spec: str) -> str:
+    """``{x!r:spec}`` in an f-string; the conversion is a letter, or -1 for none."""
+    if conversion != -1:
+        return format(_converted(x, chr(conversion)), spec)
+    method = method_of(x, "__format__")
+    if method is not None:
+        out: str = call_user(method, x, spec)
+        return out
+    if class_attribute(type(x), "__format__") is object.__format__ and not spec:
+        return as_text(x)
+    return format(whole(x), spec)
+
+
+def _converted(x: Any, letter: str) -> str:
+    if letter == "s":
+        return as_text(x)
+    text = as_repr(x)
+    return text if letter == "r" else ascii(_Text(text))
+
+
+class _Text:
+    """Something whose repr is a text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def as_text(x: Any) -> str:
+    """``str(x)``."""
+    method = method_of(x, "__str__")
+    if method is None and class_attribute(type(x), "__str__") is object.__str__:
+        method = method_of(x, "__repr__")
+    return str(whole(x)) if method is None else _text_of(method, x)
+
+
+def as_repr(x: Any) -> str:
+    """``repr(x)``."""
+    method = method_of(x, "__repr__")
+    return repr(whole(x)) if method is None else _text_of(method, x)
+
+
+def _text_of(method: Any, x: Any) -> str:
+    out = call_user(method, x)
+    if not isinstance(out, str):
+        raise TypeError(f"{method.__name__} returned non-string (type {type(out).__name__})")
+    return out

@@ -1,0 +1,159 @@
+"""Operators in converted code: those of the user's classes run as converted functions.
+
+Python's rules say which operand is asked: the left one first, unless the right one is of a subclass that
+has its own reflected method; where both answer NotImplemented, it is a TypeError.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.capture.program.classes import MISSING, class_attribute
+from weft.capture.runtime.lists import GraphList, check_growth
+from weft.capture.runtime.methods import may_have_methods, method_of
+from weft.capture.runtime.number import Number
+from weft.capture.runtime.places import CONTAINERS, before_change, note_made
+from weft.capture.runtime.truth import not_
+from weft.capture.runtime.whole import items, whole
+from weft.tensor.mode import call_user, thread
+from weft.tensor.tensor import Tensor
+
+ARITHMETIC: dict[str, str] = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "@": "matmul",
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+    "<<": "lshift",
+    ">>": "rshift",
+}
+COMPARISONS: dict[str, tuple[str, str]] = {
+    "<": ("lt", "gt"),
+    "<=": ("le", "ge"),
+    ">": ("gt", "lt"),
+    ">=": ("ge", "le"),
+    "==": ("eq", "eq"),
+    "!=": ("ne", "ne"),
+}
+_NAMES: dict[str, tuple[str, str]] = {s: (f"__{n}__", f"__r{n}__") for s, n in ARITHMETIC.items()}
+_NAMES |= {s: (f"__{a}__", f"__{b}__") for s, (a, b) in COMPARISONS.items()}
+_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {s: getattr(operator, a) for s, (a, _) in _NAMES.items()}
+_IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    f"{s}=": getattr(operator, f"__i{n}__") for s, n in ARITHMETIC.items()
+}
+_UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "-": ("__neg__", operator.neg),
+    "+": ("__pos__", operator.pos),
+    "~": ("__invert__", operator.invert),
+}
+_OF_SEQUENCES = frozenset({"__add__", "__mul__", "__rmul__", *[f"__i{n}__" for n in ARITHMETIC.values()]})
+_SEQUENCES = (list, tuple, str, bytes, bytearray)  # whose + and * come after those of the other operand
+
+
+def binary(sign: str, left: Any, right: Any) -> Any:
+    """``left + right``, or another operator or comparison of two operands."""
+    if thread.capture is None:
+        return _FUNCTIONS[sign](left, right)
+    if may_have_methods(left) or may_have_methods(right):
+        first, second = _NAMES[sign]
+        if method_of(left, first) or method_of(right, second) or _inverts(sign, left, right):
+            return _dispatch(sign, left, right)
+    out = _FUNCTIONS[sign](whole(left), whole(right))
+    return note_made(out) if isinstance(out, CONTAINERS) else out
+
+
+def _inverts(sign: str, left: Any, right: Any) -> bool:
+    """Whether ``!=`` is the opposite of the user's ``==``."""
+    return sign == "!=" and bool(method_of(left, "__eq__") or method_of(right, "__eq__"))
+
+
+def _dispatch(sign: str, left: Any, right: Any) -> Any:
+    """What Python's rules make of an operator with a method of the user."""
+    for x, name, y in _order(sign, left, right):
+        out = _ask(x, name, y)
+        if out is not NotImplemented:
+            return out
+    if sign in ("==", "!="):
+        return (left is right) is (sign == "==")
+    if isinstance(left, _SEQUENCES):
+        return _FUNCTIONS[sign](left, right)
+    kinds = f"{type(left).__name__!r} and {type(right).__name__!r}"
+    if sign in COMPARISONS:
+        raise TypeError(f"{sign!r} not supported between instances of {kinds}")
+    raise TypeError(f"unsupported operand type(s) for {sign}: {kinds}")
+
+
+def _order(sign: str, left: Any, right: Any) -> Sequence[tuple[Any, str, Any]]:
+    first, second = _NAMES[sign]
+    ways = ((left, first, right), (right, second, left))
+    a, b = type(left), type(right)
+    if a is b:
+        return ways if sign in COMPARISONS else ways[:1]
+    own = class_attribute(b, second)
+    if issubclass(b, a) and (sign in COMPARISONS or own is not class_attribute(a, second)):
+        return ways[::-1] if own is not MISSING else ways
+    return ways
+
+
+def _ask(x: Any, name: str, y: Any) -> Any:
+    """What one operand makes of an operator."""
+    method = method_of(x, name)
+    if method is not None:
+        return call_user(method, x, y)
+    if name == "__ne__" and class_attribute(type(x), name) is object.__ne__:
+        same = _ask(x, "__eq__", y)
+        return same if same is NotImplemented else not_(same)
+    found = class_attribute(type(x), name)
+    if found is MISSING or (isinstance(x, (*_SEQUENCES, *CONTAINERS)) and name in _OF_SEQUENCES):
+        return NotImplemented
+    return getattr(type(x), name)(x, y)
+
+
+def unary(sign: str, x: Any) -> Any:
+    """``-x``, ``+x`` or ``~x``."""
+    name, function = _UNARY[sign]
+    method = method_of(x, name)
+    return function(whole(x)) if method is None else call_user(method, x)
+
+
+def augmented(sign: str, current: Any, operand: Any) -> Any:
+    """``current += operand``: changed in place where its class does so."""
+    if thread.capture is None:
+        return _IN_PLACE[sign](current, operand)
+    if isinstance(current, Tensor) and isinstance(operand, Number):
+        operand = operand.next_to(current)
+    if may_have_methods(current) or may_have_methods(operand):
+        out = _ask(current, f"__i{ARITHMETIC[sign[:-1]]}__", operand)
+        if out is not NotImplemented:
+            return out
+        if not isinstance(current, CONTAINERS):
+            return binary(sign[:-1], current, operand)
+    if isinstance(current, CONTAINERS):
+        return _change_container(sign, current, operand)
+    return _IN_PLACE[sign](current, whole(operand))
+
+
+def _change_container(sign: str, current: Any, operand: Any) -> Any:
+    """``items += more``, of a list, dict or set."""
+    if sign == "*=":
+        operand = operator.index(operand)
+    else:
+        items(operand)
+    check_growth(current, sign)
+    before_change(current)
+    if isinstance(current, GraphList) and sign == "+=":
+        current.extend(operand)
+        return current
+    if isinstance(current, GraphList):
+        current._need_plain(f"list {sign}")
+    if isinstance(current, list) and sign == "*=":  # whose own method may make another list
+        return list.__imul__(current, operand)
+    return _IN_PLACE[sign](current, operand)

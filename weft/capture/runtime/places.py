@@ -1,0 +1,184 @@
+"""Places of Python that captured code changes inside a branch or a loop.
+
+The contents of a list or dict, an attribute, a cell: inside a region such a place is one more variable, which
+holds a reference. ``take_places`` takes them out of the journal of the region, which keeps the slots of
+tensors themselves: their data and gradients, and the states of generators.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from weft.capture.program.classes import base_method
+from weft.capture.program.slots import GeneratorSlot, ItemSlot
+from weft.tensor.mode import thread
+from weft.transform.slots import DataSlot, GradSlot, Slot
+
+Places = dict[tuple[Any, ...], tuple[Slot, Any]]  # by key, with what they hold
+
+CONTAINERS = (list, dict, set)
+
+
+class ContentsSlot(Slot):
+    """Everything in a list, dict or set."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+        self.key = ("contents", id(obj))
+
+    def get(self) -> Any:
+        """A copy of the contents, plain as they are held."""
+        return [*list.__iter__(self.obj)] if isinstance(self.obj, list) else self._plain("copy")()
+
+    def put(self, content: Any) -> None:
+        """Let it hold other contents."""
+        if isinstance(self.obj, list):
+            self._plain("__setitem__")(slice(None), content)
+        else:
+            self._plain("clear")()
+            self._plain("update")(content)
+
+    def _plain(self, name: str) -> Any:
+        """A method of the container, without those of a user's class."""
+        return partial(base_method(type(self.obj), name), self.obj)
+
+    def describe(self) -> str:
+        """In words, for messages."""
+        return f"a {next(kind.__name__ for kind in CONTAINERS if isinstance(self.obj, kind))}"
+
+
+def note_made(obj: Any) -> Any:
+    """Note that the running capture made an object: nobody outside holds it. Returns it."""
+    capture = thread.capture
+    capture.notes.setdefault("made", {})[id(obj)] = obj
+    root = capture.root
+    if hasattr(root, "made_inside"):
+        root.made_inside(obj)
+    return obj
+
+
+def is_made_here(obj: Any) -> bool:
+    """Whether the running capture made an object itself."""
+    return id(obj) in thread.capture.notes.get("made", ())
+
+
+def is_made_inside(obj: Any) -> bool:
+    """Whether the running capture or one around it made an object."""
+    capture = thread.capture
+    while capture is not None:
+        if id(obj) in capture.notes.get("made", ()):
+            return True
+        capture = capture.parent
+    return False
+
+
+def note_outside(obj: Any) -> None:
+    """Note that a container was found outside of the capture."""
+    if isinstance(obj, (*CONTAINERS, Iterator)) and not is_made_inside(obj):
+        thread.capture.root.notes.setdefault("outside", {})[id(obj)] = obj
+
+
+def note_arguments(root: Any, found: Iterable[Any]) -> None:
+    """Note what the arguments of a capture are made of as outside of it."""
+    known = root.notes.setdefault("outside", {})
+    known.update({id(x): x for x in found if isinstance(x, (*CONTAINERS, Iterator))})
+
+
+def is_outside(obj: Any) -> bool:
+    """Whether a container is known to have been there before the capture."""
+    return id(obj) in thread.capture.root.notes.get("outside", ())
+
+
+def before_change(obj: Any) -> None:
+    """Tell the running capture that a container is about to change."""
+    capture = thread.capture
+    if capture.region and not is_made_here(obj):
+        capture.before_write(ContentsSlot(obj))
+    else:
+        capture.remember(ContentsSlot(obj))
+
+
+def write_place(slot: Slot, content: Any) -> None:
+    """Change a place in the running capture, which is told of it."""
+    if isinstance(slot, ContentsSlot):
+        _before_contents(slot.obj, content)
+    else:
+        thread.capture.before_write(slot)
+    slot.put(content)
+
+
+def _before_contents(obj: Any, content: Any) -> None:
+    """Tell the running capture that the contents of a container change: a root knows items, one by one."""
+    capture = thread.capture
+    if capture.region:
+        before_change(obj)
+    elif isinstance(obj, dict | list) and not is_made_inside(obj) and is_outside(obj):
+        pairs = content.items() if isinstance(obj, dict) else enumerate(content)
+        for key, value in pairs:
+            slot = ItemSlot(obj, key)
+            if value is not slot.get():
+                capture.before_write(slot)
+    else:
+        capture.remember(ContentsSlot(obj))
+
+
+def note_read(obj: Any, what: str = "all") -> None:
+    """Note what was looked at of a list, in the running region and those around it: "last", "len", "all"."""
+    capture = thread.capture
+    while capture is not None and capture.region:
+        capture.notes.setdefault("read", {}).setdefault(id(obj), (obj, set()))[1].add(what)
+        capture = capture.parent
+
+
+def what_was_read(obj: Any) -> set[str]:
+    """What the running region looked at of a list: "last", "len", "all"."""
+    found = thread.capture.notes.get("read", {}).get(id(obj))
+    return set() if found is None else found[1]
+
+
+def take_places(region: Any) -> Places:
+    """The places of a region that hold Python, with what they hold at its end; they are then put back."""
+    found: Places = {}
+    for key, (slot, held) in reversed(list(region.journal.items())):
+        content = slot.get()
+        if isinstance(slot, DataSlot | GradSlot | GeneratorSlot):
+            continue
+        del region.journal[key]
+        slot.put(held)
+        if not _is_dead(slot):
+            found[key] = (slot, content)
+    return dict(reversed(found.items()))
+
+
+def _is_dead(slot: Slot) -> bool:
+    """Whether nobody but its slot holds a container, so that it was made in the region and ends there."""
+    if not isinstance(slot, ContentsSlot):
+        return False
+    return sys.getrefcount(slot.obj) <= 2
+
+
+def changes_since(capture: Any) -> bool:
+    """Whether something that was there before the attempt which runs was changed in it."""
+    return any(_lasts(capture, slot) for slot, _ in capture._attempts[-1].values())
+
+
+@contextmanager
+def watching(capture: Any) -> Iterator[None]:
+    """While changes are noted that ``changes_since`` is asked for, and that stay."""
+    capture._attempts.append({})
+    try:
+        yield
+    finally:
+        capture._attempts.pop()
+
+
+def _lasts(capture: Any, slot: Slot) -> bool:
+    """Whether a slot belongs to something that the capture did not make itself."""
+    owner = slot.obj if isinstance(slot, ContentsSlot) else getattr(slot, "owner", None)
+    return owner is None or id(owner) not in capture.notes.get("made", ())

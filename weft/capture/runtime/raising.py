@@ -1,0 +1,121 @@
+"""Exceptions in captured code: one that a tensor decides about is raised by the run, as an ``assert`` is.
+
+In a branch or loop that is being put into a graph nobody knows yet whether a ``raise`` is reached. What the
+user's code does with the exception inside the branch happens as in Python. If it leaves the branch, this ends
+there: the graph gets a node that raises, and what follows the ``if`` follows the other way.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from weft import errors
+from weft.capture.runtime.number import number_of
+from weft.capture.runtime.text import resolve_text, text_attributes
+from weft.errors import CaptureError
+from weft.ops.effects import check, register_error
+from weft.tensor.mode import thread
+
+Kinds = tuple[type[BaseException], ...]
+
+
+def raised(error: Any) -> Any:
+    """What ``raise error`` raises.
+
+    >>> from weft.capture.runtime.raising import raised
+    >>> raised(KeyError)
+    <class 'KeyError'>
+    """
+    capture = thread.capture
+    if capture is None or isinstance(error, CaptureError):
+        return error
+    if not capture.region:
+        if isinstance(error, BaseException):
+            error.args = tuple(resolve_text(x) if type(x) is str else x for x in error.args)
+        return error
+    if isinstance(error, type) and issubclass(error, BaseException):
+        error = error()
+    capture.root.notes.setdefault("raised", []).append((error, errors.user_location(2)))
+    return error
+
+
+def ends_way(error: Exception) -> bool:
+    """Whether an exception was raised by code in the running region, which then ends: the run raises it."""
+    found = [where for known, where in thread.capture.root.notes.get("raised", ()) if known is error]
+    if not found or isinstance(error, CaptureError):
+        return False
+    _check_unhandled(error, found[-1])
+    text = error.args[0] if len(error.args) == 1 and type(error.args[0]) is str else str(error)
+    operands, attrs = text_attributes(text)
+    where = "" if found[-1] is None else errors.format_location(found[-1])
+    given = (register_error(type(error)), where, bool(error.args))
+    check.on_tensors(number_of(False).tensor, *[t.detach() for t in operands], error=given, **attrs)
+    return True
+
+
+def _check_unhandled(error: Exception, where: tuple[str, int] | None) -> None:
+    """Raise if code around the branch would handle an exception, which only a run can tell."""
+    for kinds in thread.capture.root.notes.get("handlers", ()):
+        if isinstance(error, kinds()):
+            refused = CaptureError(
+                "raise",
+                f"an exception that a tensor decides about must not be handled in captured code, got "
+                f"{type(error).__name__} in a branch or loop inside of what may handle it",
+                hint="handle it where the function is called, or choose by `if` what the handler does",
+            )
+            refused.location = where or refused.location
+            raise refused
+
+
+@contextmanager
+def trying(kinds: Callable[[], Any]) -> Iterator[None]:
+    """While code runs whose exceptions of some classes are handled."""
+    capture = thread.capture
+    if capture is None:
+        yield
+        return
+    known = capture.root.notes.setdefault("handlers", [])
+    known.append(kinds)
+    try:
+        yield
+    finally:
+        known.pop()
+
+
+def may_handle(exit: Any) -> bool:
+    """Whether a method ``__exit__`` may say that an exception is handled: it returns more than None."""
+    code = getattr(exit, "__code__", None)
+    return code is None or _returns_something(code)
+
+
+@lru_cache(maxsize=256)
+def _returns_something(code: CodeType) -> bool:
+    before: Any = None
+    for step in dis.get_instructions(code):
+        if step.opname == "RETURN_VALUE" and not _is_nothing(before):
+            return True
+        if step.opname == "RETURN_CONST" and step.argval:
+            return True
+        before = step
+    return False
+
+
+def _is_nothing(step: Any) -> bool:
+    return step is not None and step.opname == "LOAD_CONST" and not step.argval
+
+
+def unfinished() -> tuple[type[BaseException], ...]:
+    """The exceptions that pass the handlers of captured code: what says that a capture must go another way.
+
+    A handler for ``Exception`` in the user's code would take them for errors of the program.
+
+    >>> from weft.capture.runtime.raising import unfinished
+    >>> unfinished()
+    ()
+    """
+    return () if thread.capture is None else (CaptureError,)

@@ -1,0 +1,297 @@
+"""Builtins on sequences in converted code: lengths, ranges, what ``for`` goes along, and reductions.
+
+Where they meet tensors or Numbers of a capture they give values of the graph; on everything plain they do
+what Python does. They are entered into ``HANDLERS`` of ``weft.capture.runtime.builtins``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from weft.base.dtypes import kind as kind_of
+from weft.base.sizes import Size
+from weft.capture.runtime.branch import and_, if_exp, or_
+from weft.capture.runtime.builtins import HANDLERS, handles, item
+from weft.capture.runtime.items import total_of
+from weft.capture.runtime.iterables import Range, Reversed, Source, Zipped, source_of
+from weft.capture.runtime.iterators import iterable_of, next_of
+from weft.capture.runtime.lists import GraphList
+from weft.capture.runtime.meet import truth_of
+from weft.capture.runtime.methods import may_have_methods, method_of
+from weft.capture.runtime.number import KINDS, Number, higher_kind, is_number, number_of
+from weft.capture.runtime.operators import binary
+from weft.capture.runtime.places import CONTAINERS, is_made_inside, note_made, note_read
+from weft.capture.runtime.truth import as_bool, asked, is_staged
+from weft.capture.runtime.whole import truth
+from weft.errors import ShapeError
+from weft.ops.op import OPS
+from weft.ops.rows import rows
+from weft.tensor.mode import call_user, thread
+from weft.tensor.tensor import Tensor
+
+# Lengths and iteration
+
+
+@handles(len)
+def _len(x: Any) -> Any:
+    if isinstance(x, Tensor) and x.ndim:
+        return x.shape[0]
+    if isinstance(x, Source):
+        return x.length
+    if isinstance(x, list):
+        note_read(x, "len")
+    if isinstance(x, GraphList) and x.is_grown:
+        return x.graph_length
+    method = method_of(x, "__len__")
+    if method is not None:
+        return call_user(method, x)
+    if isinstance(x, CONTAINERS) and hasattr(thread.capture.root, "read_length") and not is_made_inside(x):
+        thread.capture.root.read_length(x)
+    return len(x)
+
+
+@handles(range)
+def _range(*args: Any) -> Any:
+    if not any(isinstance(x, Number | Tensor | Size) for x in args):
+        return range(*args)
+    bounds = [_bound(x) for x in args]
+    start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    return Range(start, stop, step)
+
+
+def _bound(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        if kind_of(x.dtype) not in "iu" or not is_staged(x):
+            return operator.index(x)
+        return item(x)
+    if isinstance(x, Number) and x.kind is float:
+        raise TypeError("'float' object cannot be interpreted as an integer")
+    return x
+
+
+@handles(zip)
+def _zip(*iterables: Any, strict: bool = False) -> Any:
+    parts = [p for x in iterables if (p := _loopable(x)) is not None]
+    if not parts or len(parts) < len(iterables):
+        return zip(*map(plain_items, iterables), strict=strict)
+    if strict and len({str(p.length) for p in parts}) > 1:
+        return zip(*iterables, strict=True)
+    return Zipped(parts)
+
+
+@handles(enumerate)
+def _enumerate(iterable: Any, start: Any = 0) -> Any:
+    part = _loopable(iterable)
+    if part is None:
+        return enumerate(plain_items(iterable), start)
+    return Zipped(
+        [
+            Range(start, start + part.length, 1)
+            if not isinstance(part.length, Size)
+            else _count(start, part),
+            part,
+        ]
+    )
+
+
+def _count(start: Any, part: Source) -> Range:
+    return (
+        Range(start, part.length, 1)
+        if isinstance(start, int) and start == 0
+        else Range(start, number_of(part.length) + start, 1)
+    )
+
+
+@handles(reversed)
+def _reversed(iterable: Any) -> Any:
+    if isinstance(iterable, range):
+        return iterable[::-1]
+    method = method_of(iterable, "__reversed__")
+    if method is not None:
+        return iterable_of(call_user(method, iterable))
+    part = _loopable(iterable)
+    return reversed(iterable) if part is None else Reversed(part)
+
+
+@handles(iter)
+def _iter(x: Any, *sentinel: Any) -> Any:
+    if sentinel:
+        return iter(lambda: call_user(x), *sentinel)
+    method = method_of(x, "__iter__")
+    return iter(iterable_of(x)) if method is None else call_user(method, x)
+
+
+@handles(next)
+def _next(iterator: Any, *default: Any) -> Any:
+    return next_of(iterator, *default)
+
+
+def _loopable(x: Any) -> Source | None:
+    """The source that something is, if a loop of the graph can go along it."""
+    return source_of(x) if getattr(thread.capture.root, "stages_control", True) else None
+
+
+def plain_items(x: Any) -> Any:
+    """Something that Python iterates over, noted as read; methods of the user are run converted."""
+    if isinstance(x, list):
+        note_read(x)
+    return iterable_of(x)
+
+
+@handles(list)
+def _list(*args: Any) -> Any:
+    return note_made(GraphList(_items(args[0]) if args else ()))
+
+
+@handles(tuple)
+def _tuple(*args: Any) -> Any:
+    return tuple(args[0] if isinstance(args[0], GraphList) else _items(args[0])) if args else ()
+
+
+def _items(x: Any) -> list[Any]:
+    if isinstance(x, GraphList) and x.is_grown:
+        note_read(x)
+        return x.content
+    if isinstance(x, Tensor) and x.ndim and isinstance(x.shape[0], int) and x.shape[0]:
+        return list(rows.on_tensors(x, count=x.shape[0]))
+    return list(plain_items(x))
+
+
+for _kind in (dict, set):
+    HANDLERS[_kind] = lambda *args, kind=_kind, **kwargs: note_made(kind(*args, **kwargs))
+
+
+# Reductions
+
+
+@handles(sum)
+def _sum(iterable: Any, /, start: Any = 0) -> Any:
+    if is_staged(iterable) and iterable.ndim:
+        total = iterable.sum(axis=0, dtype=None if kind_of(iterable.dtype) != "b" else KINDS[int])
+        return total if isinstance(start, int) and start == 0 else start + total
+    if isinstance(iterable, GraphList) and iterable.is_grown:
+        note_read(iterable)
+        return start + total_of(iterable.content)
+    if isinstance(iterable, Source):
+        iterable = list(iterable)
+    given = list(plain_items(iterable))
+    if not any(map(may_have_methods, (start, *given))):
+        return sum(given, start)
+    for x in given:
+        start = binary("+", start, x)
+    return start
+
+
+@handles(any)
+def _any(iterable: Iterable[Any]) -> Any:
+    return _truths(iterable, stop_at=True)
+
+
+@handles(all)
+def _all(iterable: Iterable[Any]) -> Any:
+    return _truths(iterable, stop_at=False)
+
+
+def _truths(iterable: Any, *, stop_at: bool) -> Any:
+    """Whether any or all hold: Python's way up to the first tensor, from there in the graph."""
+    if is_staged(iterable) and iterable.ndim == 1:
+        truth = truth_of(iterable)
+        return Number(bool, (truth.any() if stop_at else truth.all())._value())
+    items = iter(plain_items(iterable))
+    for x in items:
+        answer = asked(x)
+        if is_staged(answer):
+            rest = [answer, *items]
+            thunks = [lambda x=x: as_bool(x) for x in rest]
+            return (or_ if stop_at else and_)(*thunks)
+        if bool(answer) is stop_at:
+            return stop_at
+    return not stop_at
+
+
+@handles(min)
+def _min(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(min, "<", "argmin", args, kwargs)
+
+
+@handles(max)
+def _max(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(max, ">", "argmax", args, kwargs)
+
+
+def _extreme(function: Any, better: str, argument: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The first least or greatest, as Python finds it."""
+    if len(args) == 1 and not kwargs and is_staged(args[0]) and args[0].ndim == 1:
+        return args[0][getattr(args[0], argument)()]
+    items = list(plain_items(args[0])) if len(args) == 1 else list(args)
+    if items and any(map(may_have_methods, items)):
+        return _extreme_object(better, items, **kwargs)
+    if kwargs.get("key") is not None:
+        kwargs = {**kwargs, "key": partial(call_user, kwargs["key"])}
+    if not kwargs and any(isinstance(x, Size) for x in items) and all(map(is_number, items)):
+        return _extreme_size(function, better, items)
+    if kwargs or not any(map(is_staged, items)):
+        return function(items, **kwargs) if len(args) == 1 else function(*items, **kwargs)
+    best = items[0]
+    for x in items[1:]:
+        best = _better(x, best, better)
+    return best
+
+
+def _extreme_size(function: Any, better: str, items: list[Any]) -> Any:
+    """The least or greatest of numbers with a named size among them: a size itself where bounds tell."""
+    if not any(isinstance(x, Number) for x in items):
+        try:
+            return function(items)
+        except ShapeError:
+            pass
+    best = items[0]
+    for x in items[1:]:
+        best = _better(x, best, better)
+    return best
+
+
+def _extreme_object(better: str, items: list[Any], key: Any = None, default: Any = None) -> Any:
+    """The first least or greatest of objects, by their own methods."""
+    keys = items if key is None else [call_user(key, x) for x in items]
+    best = 0
+    for i in range(1, len(items)):
+        if truth(asked(binary(better, keys[i], keys[best]))):
+            best = i
+    return items[best]
+
+
+def _better(x: Any, best: Any, better: str) -> Any:
+    if is_number(x) and is_number(best):
+        a, b = number_of(x), number_of(best)
+        kind = higher_kind(a.kind, b.kind)
+        wins = binary(better, a, b)
+        return Number(kind, OPS["where"].on_tensors(wins.tensor, a.as_kind(kind), b.as_kind(kind)))
+    return if_exp(binary(better, x, best), lambda: x, lambda: best)
+
+
+@handles(sorted)
+def _sorted(iterable: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
+    if is_staged(iterable) and iterable.ndim == 1 and key is None:
+        ordered = iterable.sort(descending=bool(reverse))
+        return note_made(_items(ordered[0] if isinstance(ordered, tuple) else ordered))
+    down = truth(asked(reverse))
+    return note_made(sorted(plain_items(iterable), key=partial(_sort_key, key), reverse=down))
+
+
+class _Ordered:
+    """An object of the user while it is sorted: its comparison runs converted."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __lt__(self, other: Any) -> bool:
+        return truth(asked(binary("<", self.x, other.x)))
+
+
+def _sort_key(key: Any, x: Any) -> Any:
+    found = x if key is None else call_user(key, x)
+    return _Ordered(found) if may_have_methods(found) else found

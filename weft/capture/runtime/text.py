@@ -1,0 +1,106 @@
+"""Text with values that only a run tells: what captured code prints, and the messages of its assertions.
+
+A tensor or Number in an f-string becomes a mark such as ``<f32[] #3>``. Where the text is printed, or is
+the message of an assertion, the marks are found again, and the graph gets a node that writes the values in
+their place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from weft.capture.runtime.number import Number
+from weft.errors import ArgumentError, CaptureError
+from weft.ops.effects import Place, compose_text, print_text
+from weft.ops.op import type_of
+from weft.tensor import dispatch
+from weft.tensor.mode import thread
+from weft.tensor.printing import gradient_note
+
+Operand = tuple[Any, tuple[str, str]]  # a tensor, and the place it is written at: see weft.ops.effects.Place
+
+_MARK = re.compile(r"<\w+\[[^\]]*\] #\d+>")
+
+
+def _mark(tensor: Any, place: tuple[str, str]) -> str:
+    """A text that stands for a tensor, written in a way."""
+    known = thread.capture.root.notes.setdefault("marks", {})
+    text = f"<{type_of(tensor)} #{len(known)}>"
+    known[text] = (tensor, place)
+    for region in _regions():
+        region.notes.setdefault("unwritten", set()).add(text)
+    return text
+
+
+def _regions() -> Iterator[Any]:
+    """The running region and those around it."""
+    capture = thread.capture
+    while capture is not None and capture.region:
+        yield capture
+        capture = capture.parent
+
+
+def check_written(error: Exception | None = None) -> None:
+    """Raise if text with values of the running region went elsewhere than into a print or an assertion."""
+    if thread.capture.notes.get("unwritten"):
+        raise CaptureError(
+            "format",
+            "text of a value that only a run tells must be printed or be the message of an assertion, "
+            "got another use",
+            hint="use a number that Python knows for keys and names",
+        ) from error
+
+
+def resolve_text(text: str) -> str:
+    """Text with the values themselves, from the root of the capture, which guards them."""
+    pieces, operands = split_marks(text)
+    if not operands:
+        return text
+    return compose_text(pieces, [Place(*p) for _, p in operands], [t._array("format") for t, _ in operands])
+
+
+def mark_number(number: Number, spec: str) -> str:
+    """The text of a Number in a format."""
+    return _mark(number.tensor, ("number", spec)) if thread.capture is not None else repr(number.tensor)
+
+
+def mark_tensor(tensor: Any, spec: str | None) -> str:
+    """The text of a tensor of a capture: in a format that of the number, if it is 0-d."""
+    if tensor.ndim == 0 and spec is not None:
+        return _mark(tensor, ("number", spec))
+    if spec:
+        raise ArgumentError("format", f"a format applies to a 0-d tensor, got {type_of(tensor)}")
+    return _mark(tensor, ("tensor", gradient_note(tensor)))
+
+
+def split_marks(text: str) -> tuple[list[str], list[Operand]]:
+    """The literal pieces of a text, and the operands that stand between them."""
+    known = thread.capture.root.notes.get("marks", {})
+    pieces, operands, start = [], [], 0
+    for found in _MARK.finditer(text):
+        if found[0] in known:
+            pieces.append(text[start : found.start()])
+            operands.append(known[found[0]])
+            for region in _regions():
+                region.notes.get("unwritten", set()).discard(found[0])
+            start = found.end()
+    return [*pieces, text[start:]], operands
+
+
+def text_attributes(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """The operands of a node that writes a text, and its attributes."""
+    pieces, operands = split_marks(text)
+    places = tuple(place for _, place in operands)
+    return [tensor for tensor, _ in operands], {"pieces": tuple(pieces), "places": places}
+
+
+def emit_print(args: Sequence[Any], sep: Any, end: Any) -> None:
+    """Put a print into the graph: it writes when the graph runs."""
+    text = (" " if sep is None else sep).join(map(str, args)) + ("\n" if end is None else end)
+    operands, attrs = text_attributes(text)
+    print_text.on_tensors(*[t._value() for t in operands], **attrs)
+
+
+dispatch.FORMAT = mark_tensor

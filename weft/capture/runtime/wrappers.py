@@ -1,0 +1,55 @@
+"""Wrappers that weft or Python's library made around functions of the user before the capture.
+
+``weft.no_grad()`` as a decorator, ``weft.vmap(f)``, ``weft.grad(f)`` and ``functools.cache`` give functions
+whose own code is no user's. Called in a capture, what they wrap is converted all the same: a wrapper is made
+again, around the converted function.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+from weft.capture.convert.functions import convert
+from weft.capture.convert.source import is_library
+
+
+def unwrapped(function: Any) -> Any:
+    """The same wrapper around converted functions; the function itself if it is no wrapper."""
+    if isinstance(function, functools._lru_cache_wrapper):
+        return function.__wrapped__  # what it keeps from a capture would be of no use after it
+    if isinstance(function, MethodType):
+        inside = unwrapped(function.__func__)
+        return function if inside is function.__func__ else MethodType(inside, function.__self__)
+    if not isinstance(function, FunctionType) or not is_library(function.__code__.co_filename):
+        return function
+    cells = function.__closure__ or ()
+    contents = [_content(cell) for cell in cells]
+    inner = [_converted(content) for content in contents]
+    if all(a is b for a, b in zip(contents, inner, strict=True)):
+        return function
+    pairs = zip(cells, contents, inner, strict=True)
+    closure = tuple(cell if a is b else CellType(b) for cell, a, b in pairs)
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, closure
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _converted(content: Any) -> Any:
+    """What a wrapper holds, converted if it is a function of the user, or a wrapper of one."""
+    if not isinstance(content, FunctionType | MethodType | functools._lru_cache_wrapper):
+        return content
+    again = unwrapped(content)
+    if again is not content:
+        return again
+    return convert(content) or content
