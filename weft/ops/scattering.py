@@ -126,6 +126,8 @@ def _start(fold: str, dtype: Any) -> Any:
     """What changes nothing in a fold."""
     if fold in _STARTS:
         return np.asarray(_STARTS[fold], dtype)
+    if dtype == bool_:
+        return np.asarray(fold == "min")
     if kind(dtype) == "f":
         return np.asarray(-np.inf if fold == "max" else np.inf, dtype)
     limits = np.iinfo(dtype)

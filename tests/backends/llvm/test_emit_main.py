@@ -260,7 +260,7 @@ def test_checks_find_a_launch_out_of_bounds() -> None:
     b.add_statement(Launch(scaled(1, 2.0), ((x, Index.of(1)), (y, ZERO))))
     main = Main(program(b, 1, 1), debug=True)
     main([np.ones(9, np.float32)])
-    np.testing.assert_array_equal(main.context[:4], [-1, 0, 1, 8])
+    np.testing.assert_array_equal(main.context[:4], [-1, -1, 1, 8])  # buffers of main count down from -1
 
 
 def test_checks_find_a_matrix_out_of_bounds_and_do_no_harm() -> None:
@@ -270,7 +270,7 @@ def test_checks_find_a_matrix_out_of_bounds_and_do_no_harm() -> None:
     b.add_statement(Matmul((x, ZERO), (x, ZERO), (y, ZERO), *sizes, (Index.of(3), two, two), (False, False)))
     main = Main(program(b, 1, 1), debug=True)
     np.testing.assert_array_equal(main([np.ones(8, np.float32)])[0], np.zeros(4))
-    np.testing.assert_array_equal(main.context[:4], [-1, 0, 5, 4])
+    np.testing.assert_array_equal(main.context[:4], [-1, -1, 5, 4])
 
 
 def test_host_is_called_with_addresses_and_sizes() -> None:
