@@ -169,7 +169,7 @@ sqrt = elementwise(
 root = elementwise(
     "root",  # the square root, whose slope at 0 is taken to be 0
     eval=np.sqrt,
-    partials=(lambda out: (out > 0, 0.5 / out),),
+    partials=(lambda out: (out != 0, 0.5 / out),),  # also where it is NaN
     gated=True,
     accepts="f",
     samples=reals(1, 0.1, 2.0),

@@ -62,7 +62,7 @@ def hand_on(frozen: Frozen, ways: Iterable[object], tensor: object) -> None:
             freeze(frozen, tensor, found.where, mends=found.mends)
 
 
-def needs_telling(frozen: Frozen, leaving: Iterable[object], is_outside: Callable[[object], bool]) -> bool:
+def needs_telling(frozen: Frozen, leaving: Iterable[object], is_outside: Callable[[Any], bool]) -> bool:
     """Whether somebody outside could see which tensor one is that leaves the capture: it takes two."""
     left = {id(x) for x in leaving if is_frozen(frozen, x) and frozen[id(x)].mends}
     alive = [x for e in frozen.values() if e.mends and (x := e.tensor()) is not None]

@@ -101,7 +101,17 @@ def is_tensor_source(source: Source) -> bool:
 class Aliases:
     """What a program relies on of the views among its inputs."""
 
-    __slots__ = ("_expected", "_fixed", "_given", "_inputs", "_read", "fixed_quiet", "is_fixed", "mark")
+    __slots__ = (
+        "_expected",
+        "_fixed",
+        "_given",
+        "_has_parents",
+        "_inputs",
+        "_read",
+        "fixed_quiet",
+        "is_fixed",
+        "mark",
+    )
 
     def __init__(self, program: Program) -> None:
         targets = [u.target for u in program.updates if u.kind == "data"]
@@ -111,12 +121,15 @@ class Aliases:
         self._given = _gather([t for t in targets if not isinstance(t, Fixed)], names)
         self._inputs = _gather([s for s in program.sources if is_tensor_source(s)], names)
         self._read = any(isinstance(s, InSlot | Gradient) for s in program.sources)
+        self._has_parents = any(isinstance(s, ParentOf) for s in (*targets, *program.sources))
         self._expected = list(program.aliases)
         self.mark: Any = None
         self.fixed_quiet = False
 
     def quiet(self, a: Sequence[Any]) -> bool:
         """Whether none of the tensors that the program changes is a view or has one."""
+        if self._has_parents:
+            return False
         if self.mark is not epoch.mark or not self.fixed_quiet:  # views may have gone since
             self.mark = epoch.mark
             for tensor in self._fixed:
@@ -140,6 +153,12 @@ class Aliases:
 
     def holds(self, a: Sequence[Any]) -> bool:
         """Whether the views among the inputs of a call are those of the captured call."""
+        try:
+            return self._holds(a)
+        except AttributeError:  # what was a view is none any more, and has no parent
+            return False
+
+    def _holds(self, a: Sequence[Any]) -> bool:
         if self._read and len(set(map(id, found := self._inputs(a)))) < len(found):
             return False  # two slots hold one tensor, which the captured call found in one
         if self.quiet(a):

@@ -28,6 +28,7 @@ from weft.capture.runtime.text import resolve_text
 from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError
 from weft.ir.graph import Value
+from weft.tensor.alias import family_of
 from weft.tensor.autocast import not_casting
 from weft.tensor.engine import run_backward
 from weft.tensor.mode import thread
@@ -132,7 +133,8 @@ def _check_references(root: Root, result: Any) -> None:
     if not (root.frozen and root.keeps_references):
         return
     held = [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
-    if needs_telling(root.frozen, tree_flatten([taken_apart(result), held])[0], root.is_outside):
+    leaving = tree_flatten([taken_apart(result), held])[0]
+    if needs_telling(root.frozen, leaving, lambda x: any(map(root.is_outside, family_of(x)))):
         raise Restart
 
 

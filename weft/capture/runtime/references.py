@@ -514,7 +514,8 @@ class References:
             before = [self._started[i]] if self._held[i] else []
             after = [out[i]] if i in self._shared else []
             for t in (*after, *self._around(self._refs[i]), *before):
-                freeze(frozen, t, self._where, mends=True)
+                for x in related(t):
+                    freeze(frozen, x, self._where, mends=True)
         for i in self._in_lists:
             freeze(frozen, out[i], self._where, mends=False)
         for ref in self._appended:
