@@ -436,7 +436,6 @@ class Failure:
     ("word", "kind", "message"),
     [
         (1, BoundsError, r"index: values \[11, 12, 13, -14\]"),
-        (-1, GraphError, r"debug: an index into buffer 11 must be in 0\.\.12, got 12"),
         (-3, MemoryError, "f: 11 bytes for a list that grows"),
     ],
 )
