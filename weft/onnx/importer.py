@@ -26,7 +26,7 @@ from weft.onnx.scope import Body, Functions, Scope, attributes_of
 from weft.onnx.types import to_carried
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.building import not_capturing
+from weft.transform.captured import not_capturing
 
 if TYPE_CHECKING:
     import onnx

@@ -17,8 +17,8 @@ from weft.ir.rewrite import Draft
 from weft.ir.types import TensorType
 from weft.ops.op import TensorLike
 from weft.passes.inline import inline
-from weft.transform.building import Capture, capturing, not_capturing
-from weft.transform.captured import Captured
+from weft.transform.building import Capture, capturing
+from weft.transform.captured import Captured, not_capturing
 
 _SHAPES = ((4, 4), (4,), (), (4, 4, 4), (4, 4, 4, 4))
 _DTYPES = tuple(map(np.dtype, ("float32", "int64", "bool", "complex64")))

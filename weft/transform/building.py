@@ -27,10 +27,9 @@ from weft.ir.types import TensorType
 from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
 from weft.tensor.alias import leave_views, views_of
-from weft.tensor.autocast import not_casting
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.captured import Captured, is_cut, name_of
+from weft.transform.captured import Captured, is_cut, is_dropped, name_of
 from weft.transform.fresh import counting_sizes_anew
 from weft.transform.frozen import Frozen, check_frozen, freeze
 from weft.transform.levels import new_level
@@ -374,7 +373,7 @@ class Capture:
         """Be as it was at a mark."""
         tables, lists = mark
         for slot, held in reversed(self._attempts[-1].values()):
-            if not _is_dropped(held):  # by an attempt inside this one, which gave the tensor its array back
+            if not is_dropped(held):  # by an attempt inside this one, which gave the tensor its array back
                 slot.put(held)
         start = next(n for x, n in lists if x is self.externals)
         if not self.region:
@@ -470,11 +469,6 @@ class Capture:
         return Graph(self.name, inputs, nodes, outputs, constants=constants, roles=roles, updates=updates)
 
 
-def _is_dropped(held: Any) -> bool:
-    data = getattr(held, "_data", None)
-    return type(data) is Captured and data.value in data.capture.dropped
-
-
 @contextmanager
 def capturing(
     name: str, *, region: bool = False, make: Callable[..., Capture] = Capture
@@ -502,15 +496,3 @@ def capturing(
             thread.capture, thread.observer = before, observer
             if added:
                 intercepted.threads.discard(get_ident())
-
-
-@contextmanager
-def not_capturing() -> Iterator[None]:
-    """Let ops run on arrays though this thread captures."""
-    before = thread.capture
-    thread.capture = None
-    try:
-        with not_casting():
-            yield
-    finally:
-        thread.capture = before

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
@@ -11,6 +12,7 @@ from weft.base.shapes import size_of
 from weft.errors import CaptureError
 from weft.ir.graph import Value
 from weft.ops.op import Op
+from weft.tensor.autocast import not_casting
 from weft.tensor.dispatch import evaluate
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
@@ -136,3 +138,21 @@ def name_value(tensor: Tensor, name: str) -> None:
 def is_cut(tensor: Tensor) -> bool:
     """Whether no gradient is to flow through a tensor of a capture."""
     return type(tensor._data) is Captured and tensor._data.cut
+
+
+def is_dropped(held: Any) -> bool:
+    """Whether something is a tensor of a value that a capture went back to before."""
+    data = getattr(held, "_data", None)
+    return type(data) is Captured and data.value in data.capture.dropped
+
+
+@contextmanager
+def not_capturing() -> Iterator[None]:
+    """Let ops run on arrays though this thread captures."""
+    before = thread.capture
+    thread.capture = None
+    try:
+        with not_casting():
+            yield
+    finally:
+        thread.capture = before

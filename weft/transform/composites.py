@@ -18,7 +18,8 @@ from weft.ir.types import TensorType
 from weft.ops.call import call
 from weft.ops.op import COMPOSITES
 from weft.ops.table import argument_names
-from weft.transform.building import capturing, not_capturing
+from weft.transform.building import capturing
+from weft.transform.captured import not_capturing
 from weft.transform.scopes import Scope, copy_graph, fold_scopes
 
 # Tracing may make constants as large as its operands and the numbers in its arguments; text may say anything.

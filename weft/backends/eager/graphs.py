@@ -23,7 +23,7 @@ from weft.ops.op import NoGradient, Op
 from weft.ops.view.primitives import permute
 from weft.tensor.mode import enable_grad, observing
 from weft.transform.aot import Recorder
-from weft.transform.building import not_capturing
+from weft.transform.captured import not_capturing
 from weft.transform.joint import differentiate, optimized, telling_sizes
 from weft.transform.tracing import replay, trace_graph
 

@@ -22,7 +22,7 @@ from weft.ir.interpret import interpret
 from weft.ir.naming import Names
 from weft.passes.inline import inline
 from weft.testing.compare import describe_difference
-from weft.transform.building import not_capturing
+from weft.transform.captured import not_capturing
 
 Build = Callable[[Graph], Callable[[Sequence[Any]], Sequence[Any]]]
 _INTERPRET = "interpret"

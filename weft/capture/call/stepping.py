@@ -22,7 +22,7 @@ from weft.ir.stepping import Frame, Walk
 from weft.ops.op import type_of
 from weft.tensor.creation import asarray
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import not_capturing
+from weft.transform.captured import not_capturing
 
 
 def step(graph: Graph, feeds: Mapping[Any, Any] | None = None) -> Stepper:

@@ -17,7 +17,7 @@ from weft.capture.runtime.whole import whole
 from weft.errors import WeftError
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.building import not_capturing
+from weft.transform.captured import not_capturing
 
 
 def note_environment(key: Any) -> None:

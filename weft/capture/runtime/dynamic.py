@@ -11,7 +11,7 @@ from weft.capture.runtime.number import KINDS, Number
 from weft.errors import ArgumentError
 from weft.ops.op import intercepted
 from weft.tensor.mode import thread
-from weft.transform.building import not_capturing
+from weft.transform.captured import not_capturing
 
 
 @public

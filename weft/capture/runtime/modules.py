@@ -55,7 +55,7 @@ def outside() -> Iterator[None]:
 
     What is made there lives on after the capture, such as the state that an optimizer makes at first.
     """
-    from weft.transform.building import not_capturing
+    from weft.transform.captured import not_capturing
 
     with not_capturing():
         yield

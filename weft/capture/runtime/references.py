@@ -24,9 +24,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from weft.base.records import NamedTuple
 from weft.capture.runtime.entries import Replan
 from weft.capture.runtime.number import number_of
+from weft.capture.runtime.positions import Candidate, Cell, Position, Steps, Taken
 from weft.capture.runtime.refs import (
     Case,
     Components,
@@ -62,49 +62,6 @@ from weft.transform.frozen import check_frozen, freeze, is_frozen
 from weft.transform.slots import DataSlot
 
 _MOST_CANDIDATES = 12
-
-
-class Cell(NamedTuple):
-    """A candidate: the tensor that a position got in an earlier turn."""
-
-    position: int
-
-
-class Taken(NamedTuple):
-    """A candidate: the view of a position by its steps of this number."""
-
-    position: int
-    number: int
-
-
-Candidate = Outer | Cell | Taken
-
-
-class Steps(NamedTuple):
-    """How a position may be a view: steps with holes, types of the numbers in these, the hidden position."""
-
-    steps: Any
-    types: tuple[Any, ...]
-    base: int
-
-
-class Position:
-    """A position that is told apart.
-
-    Attributes:
-        candidates: what it may refer to; the first is what it refers to before the loop.
-        views: how it may be a view.
-        type: of a hidden one, that of its tensor.
-    """
-
-    def __init__(self, candidates: list[Candidate], type: Any = None) -> None:
-        self.candidates = candidates
-        self.views: list[Steps] = []
-        self.type = type
-
-    def has_code(self) -> bool:
-        """Whether it carries a number."""
-        return len(self.candidates) > 1
 
 
 class References:

@@ -15,7 +15,7 @@ from weft.errors import ArgumentError, DtypeError, ShapeError, WeftError
 from weft.ir.graph import Array, Graph, Value
 from weft.tensor.creation import asarray
 from weft.tensor.tensor import Tensor
-from weft.transform.building import not_capturing
+from weft.transform.captured import not_capturing
 
 _KINDS = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}  # by kind, the kinds that become it
 

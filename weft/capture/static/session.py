@@ -24,8 +24,7 @@ from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Array, Graph, Value
 from weft.ops.nan import check_setting
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.building import not_capturing
-from weft.transform.captured import Captured
+from weft.transform.captured import Captured, not_capturing
 
 _state = RLock()  # held while parameters are read or changed, so that no run sees half of an update
 

@@ -15,7 +15,8 @@ from weft.ops.rows import rows
 from weft.passes.base import graph_pass
 from weft.passes.unroll import take_row
 from weft.tensor.autocast import not_casting
-from weft.transform.building import Capture, not_capturing
+from weft.transform.building import Capture
+from weft.transform.captured import not_capturing
 from weft.transform.tracing import trace_graph
 
 
