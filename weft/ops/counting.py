@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,7 +108,7 @@ def _histogram_samples() -> list[Sample]:
 
 
 def _sampled_histogram(
-    x: Tensor, edges: Any = None, weight: Any = None, bins: Any = None, **rest: Any
+    x: Tensor, edges: Tensor | None = None, weight: Tensor | None = None, bins: int | None = None, **rest: Any
 ) -> Histogram:
     return histogram(x, bins if edges is None else edges, weight=weight, **rest)
 
@@ -257,7 +258,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, axis: int 
     return reduce_sum(middles * widths, axes=(where,), keepdims=False)
 
 
-def _neighbours(x: Tensor, axis: int, combine: Any) -> Any:
+def _neighbours(x: Tensor, axis: int, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     size = x.shape[axis]
     first = slice_axis(x, axis, 0, size - 1 if size else 0)
     return combine(first, slice_axis(x, axis, 1 if size else 0, size))

@@ -34,8 +34,9 @@ exp = elementwise(
 _exp2_of_real = widened(exponent.exp2)
 
 
-def _exp2(x: Array) -> Any:
-    return np.exp(x * LN2) if x.dtype.kind == "c" else np.exp2(x)
+def _exp2(x: Array) -> Array:
+    out: Array = np.exp(x * LN2) if x.dtype.kind == "c" else np.exp2(x)
+    return out
 
 
 def _exp2_code(e: ScalarEmitter[Value], x: Value) -> Value:
@@ -195,11 +196,12 @@ def _sigmoid(x: Array) -> Any:
     return 1 / (1 + np.exp(-x))  # an overflow to infinity gives 0, as it should
 
 
-def _sigmoid_of_complex(x: Array) -> Any:
+def _sigmoid_of_complex(x: Array) -> Array:
     """By the exponential that does not overflow."""
     left = x.real < 0
     small = np.exp(np.where(left, x, -x))
-    return np.where(left, small, np.ones((), x.dtype)) / (1 + small)
+    out: Array = np.where(left, small, np.ones((), x.dtype)) / (1 + small)
+    return out
 
 
 def _sigmoid_code(e: ScalarEmitter[Value], x: Value) -> Value:

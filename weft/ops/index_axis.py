@@ -226,7 +226,7 @@ def scatter(x: Tensor, axis: int, index: Tensor, src: Tensor, *, reduce: str | N
     return scatter_nd(x, v, *places)
 
 
-def positions_along(op: str, x: Tensor, axis: int, index: Tensor, src: Any) -> tuple[tuple[Any, ...], Any]:
+def positions_along(op: str, x: Tensor, axis: int, index: Tensor, src: Tensor) -> tuple[tuple[Any, ...], Any]:
     """The indices of all axes for elements put along one of them, and the elements, in the dtype of x."""
     index, where = _same_rank(op, x, index, axis)
     v = as_values(op, _cut(op, src, index.shape), x, index.shape)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.dtypes import bool_, float32, int64, kind
+from weft.base.dtypes import DType, bool_, float32, int64, kind
 from weft.base.shapes import normalize_axis, size_of
 from weft.errors import BoundsError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
@@ -122,7 +122,7 @@ _FOLDS = {
 _STARTS: dict[str, Any] = {"add": 0, "mean": 0, "mul": 1}
 
 
-def _start(fold: str, dtype: Any) -> Any:
+def _start(fold: str, dtype: DType) -> Array:
     """What changes nothing in a fold."""
     if fold in _STARTS:
         return np.asarray(_STARTS[fold], dtype)

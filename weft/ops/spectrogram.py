@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from weft.base.dtypes import kind, real_dtype
+from weft.base.dtypes import DType, kind, real_dtype
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.fft import fft, ifft, irfft, rfft
@@ -28,7 +26,7 @@ def _settings(op: str, n_fft: int, hop: int | None, length: int | None) -> tuple
     return hop, length
 
 
-def _window(op: str, window: Tensor | None, n_fft: int, length: int, dtype: Any) -> Any:
+def _window(op: str, window: Tensor | None, n_fft: int, length: int, dtype: DType) -> Tensor:
     """The window in the middle of ``n_fft`` places."""
     if window is None:
         window = filled((length,), 1, dtype)
@@ -157,7 +155,9 @@ def istft(
     return _overlapped(pieces, taper, n_fft, hop, center, length)
 
 
-def _overlapped(pieces: Tensor, taper: Any, n_fft: int, hop: int, center: bool, length: int | None) -> Tensor:
+def _overlapped(
+    pieces: Tensor, taper: Tensor, n_fft: int, hop: int, center: bool, length: int | None
+) -> Tensor:
     """Pieces (..., frames, n_fft) added where they lie, divided by the sum of squared windows there."""
     count = pieces.shape[-2]
     total = n_fft + hop * (count - 1)

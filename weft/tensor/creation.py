@@ -346,7 +346,7 @@ def ones_like(
 
 
 def _new(op: str, make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def method(self: Tensor, *shape: Any, dtype: DTypeLike | None = None, **rest: Any) -> Tensor:
+    def method(self: Tensor, *shape: object, dtype: DTypeLike | None = None, **rest: object) -> Tensor:
         return make(*shape, dtype=self.dtype if dtype is None else dtype, **rest)
 
     method.__name__ = method.__qualname__ = op

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.device import DeviceLike
-from weft.base.dtypes import DTypeLike, default_float, kind
+from weft.base.dtypes import DType, DTypeLike, default_float, kind
 from weft.base.public import public
 from weft.errors import DomainError, DtypeError
 from weft.ops.op import Array
@@ -28,7 +28,7 @@ def _made(
     if kind(target) != "f":
         raise DtypeError(op, f"dtype must be floating, got {target.name}")
 
-    def make(sizes: tuple[int, ...], dtype: Any) -> Array:
+    def make(sizes: tuple[int, ...], dtype: DType) -> Array:
         (n,) = sizes
         way = np.arange(n) / (n if periodic else max(n - 1, 1))
         return np.asarray(shape(way) if n != 1 else np.ones(1)).astype(dtype)
@@ -92,7 +92,7 @@ def blackman_window(
     tensor([0.3400, 1.0000, 0.3400])
     """
 
-    def shape(t: Array) -> Any:
+    def shape(t: Array) -> Array:
         return 0.42 - 0.5 * np.cos(2 * np.pi * t) + 0.08 * np.cos(4 * np.pi * t)
 
     return _made("blackman_window", length, periodic, shape, (dtype, device, requires_grad))
@@ -134,7 +134,7 @@ def kaiser_window(
     tensor([1., 1., 1.])
     """
 
-    def shape(t: Array) -> Any:
+    def shape(t: Array) -> Array:
         return np.i0(beta * np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0))) / np.i0(beta)
 
     return _made("kaiser_window", length, periodic, shape, (dtype, device, requires_grad))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import pytest
 from weft.base import forks
 from weft.base.forks import Level, lock_of
 
-FORKS = 200
+FORKS = int(os.environ.get("WEFT_FORKS", "10"))
 
 
 def test_children_of_a_fork_can_do_everything() -> None:

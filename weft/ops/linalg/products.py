@@ -37,9 +37,10 @@ def _cross_type(x: TensorType, y: TensorType, *, axis: int) -> TensorType:
     return TensorType(broadcast_shapes("cross", [x.shape, y.shape], (x, y)), x.dtype)
 
 
-def _cross(x: Array, y: Array, *, axis: int) -> Any:
+def _cross(x: Array, y: Array, *, axis: int) -> Array:
     wide = [in_single(a) for a in (x, y)]  # type: ignore[arg-type]
-    return np.cross(*wide, axis=axis).astype(x.dtype, copy=False)  # type: ignore[call-overload]
+    out: Array = np.cross(*wide, axis=axis).astype(x.dtype, copy=False)  # type: ignore[call-overload]
+    return out
 
 
 cross_product: Op = linear(

@@ -130,7 +130,9 @@ def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
     return reshaped(x, tuple(s for i, s in enumerate(x.shape) if i not in gone))
 
 
-def _each(grow: Callable[[Tensor], Tensor], x: Any, more: tuple[Any, ...]) -> Any:
+def _each(
+    grow: Callable[[Tensor], Tensor], x: Tensor | tuple[Tensor, ...] | list[Tensor], more: tuple[Any, ...]
+) -> Any:
     """What grow gives of a tensor, or of several in a tuple."""
     if isinstance(x, tuple | list):
         return tuple(grow(t) for t in (*x, *more))
@@ -138,19 +140,19 @@ def _each(grow: Callable[[Tensor], Tensor], x: Any, more: tuple[Any, ...]) -> An
 
 
 @published("(weft.tensor(2.0)) -> tensor([2.])")
-def atleast_1d(x: Any, /, *more: Tensor) -> Any:
+def atleast_1d(x: Tensor | tuple[Tensor, ...] | list[Tensor], /, *more: Tensor) -> Any:
     """x with at least one axis; of several tensors a tuple."""
     return _each(lambda t: reshaped(t, (1,)) if t.ndim == 0 else t, x, more)
 
 
 @published("(weft.ones(3)).shape -> (1, 3)")
-def atleast_2d(x: Any, /, *more: Tensor) -> Any:
+def atleast_2d(x: Tensor | tuple[Tensor, ...] | list[Tensor], /, *more: Tensor) -> Any:
     """x with at least two axes; new ones come first. Of several tensors a tuple."""
     return _each(lambda t: t if t.ndim >= 2 else reshaped(t, (*[1] * (2 - t.ndim), *t.shape)), x, more)
 
 
 @published("(weft.ones((2, 3))).shape, weft.atleast_3d(weft.ones(3)).shape -> ((2, 3, 1), (1, 3, 1))")
-def atleast_3d(x: Any, /, *more: Tensor) -> Any:
+def atleast_3d(x: Tensor | tuple[Tensor, ...] | list[Tensor], /, *more: Tensor) -> Any:
     """x with at least three axes; a matrix gets a last one, a vector one on each side. Of several a tuple."""
     return _each(_with_three, x, more)
 

@@ -88,7 +88,7 @@ def expand_as(x: Tensor, other: Tensor, /) -> Tensor:
 
 
 @public
-def tensor_split(x: Tensor, indices_or_sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """x cut along an axis into so many pieces as equal as can be, or before each of the places given.
 
     >>> import weft
