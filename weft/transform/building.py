@@ -69,7 +69,7 @@ class Capture:
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = {}
         self.externals: list[External] = []
-        self._lent: dict[int, External] = {}  # those that are tensors of the outside, by id
+        self.lent: dict[int, External] = {}  # those that are tensors of the outside, by id
         self.journal: dict[tuple[Any, ...], tuple[Slot, Any]] = {}
         self.examples: dict[Value, Array] | None = None
         self.scopes: list[Scope] = []
@@ -101,7 +101,7 @@ class Capture:
 
     def has_lent(self, tensor: Tensor) -> bool:
         """Whether a tensor from outside stands for its value in this root."""
-        external = self._lent.get(id(tensor))
+        external = self.lent.get(id(tensor))
         return external is not None and external.reference() is tensor
 
     def wait(self) -> None:
@@ -173,7 +173,7 @@ class Capture:
         """Let a tensor from outside stand for its value in this root, until the capture ends."""
         data = tensor._data
         value = Value(TensorType(data.shape, data.dtype))
-        external = self._lent[id(tensor)] = External(tensor, value)
+        external = self.lent[id(tensor)] = External(tensor, value)
         self.externals.append(external)
         tensor._data, tensor._form = Captured(self, value), None
 
@@ -302,7 +302,7 @@ class Capture:
         held = slot.get()
         data: Any = getattr(held, "_data", None)
         if isinstance(slot, DataSlot) and type(data) is Captured and data.capture is self:
-            lent = self._lent.get(id(slot.tensor))
+            lent = self.lent.get(id(slot.tensor))
             if lent is None or lent.reference() is not slot.tensor:
                 return
         elif isinstance(slot, DataSlot) and not is_concrete(data) and data.level > self.level:
@@ -366,7 +366,7 @@ class Capture:
         tables = (self.constants, self.journal, self.made, self._scalars, self._imports, self._known)
         tables = (*tables, self.frozen)
         lists = (self.inputs, self.nodes, self.externals, self.scopes)
-        copies = [(t, dict(t)) for t in (*tables, self._tape, self._stopped, self._lent)]
+        copies = [(t, dict(t)) for t in (*tables, self._tape, self._stopped, self.lent)]
         return copies, [(x, len(x)) for x in lists]
 
     def go_back(self, mark: tuple[Any, ...]) -> None:

@@ -116,7 +116,7 @@ class Root(Reads, Capture):
         data = tensor._data
         kind = TensorType(data.shape if shape is None else shape, data.dtype)
         value = Value(kind, self.paths.get(id(tensor), ""))
-        external = self._lent[id(tensor)] = External(tensor, value)
+        external = self.lent[id(tensor)] = External(tensor, value)
         self.externals.append(external)  # before other threads can meet the value
         tensor._data, tensor._form = Captured(self, value), None
         if isinstance(tensor._node, TapeNode | Output):
@@ -136,10 +136,7 @@ class Root(Reads, Capture):
         tree = [DataSlot(m) for m in family_of(tensor)]
         now = {slot.key: slot.get() for slot in tree}
         for k, capture in enumerate(chain):
-            changed = [s.tensor for s in tree if s.tensor is not tensor and s.key in capture.journal]
-            if changed:
-                inner = [c.journal for c in chain[k + 1 :]]
-                self._catch_up_in(capture, tensor, changed, tree, inner, now)
+            self._catch_up_in(capture, tensor, tree, [c.journal for c in chain[k + 1 :]], now)
         for slot in tree:
             slot.put(now[slot.key])
 
@@ -147,7 +144,6 @@ class Root(Reads, Capture):
         self,
         capture: Capture,
         tensor: Tensor,
-        changed: Sequence[Tensor],
         tree: Sequence[DataSlot],
         inner: Sequence[dict[tuple[Any, ...], tuple[Slot, Any]]],
         now: dict[tuple[Any, ...], Any],
@@ -157,6 +153,8 @@ class Root(Reads, Capture):
         for slot in tree:
             journal = holders[slot.key]
             slot.put(now[slot.key] if journal is None else journal[slot.key][1])
+            capture.remember(slot)
+        changed = [s.tensor for s in tree if s.tensor is not tensor and s.key in capture.journal]
         before, thread.capture = thread.capture, capture
         try:
             catch_up(tensor, changed)

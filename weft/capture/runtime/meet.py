@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from weft import errors
-from weft.base.concrete import is_concrete
 from weft.base.dtypes import result_dtype
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
@@ -41,13 +40,13 @@ from weft.ops.op import type_of
 from weft.ops.select import cast
 from weft.ops.size import size
 from weft.ops.view.primitives import broadcast_to
-from weft.tensor.alias import family_of, is_aliased
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.building import Capture
 from weft.transform.captured import name_of
-from weft.transform.control.flat import attempt, run_cond
+from weft.transform.control.flat import run_cond
 from weft.transform.control.regions import Region, has_gradient
+from weft.transform.control.unmet import until_met
 from weft.transform.slots import DataSlot
 
 _OURS = re.compile(r"_(returned|value|break|continue|done)(_?\d+)?$")
@@ -100,20 +99,7 @@ def meet(
     at: Statement,
 ) -> tuple[Any, ...]:
     """The variables after an ``if`` whose predicate is a tensor: a ``cond`` goes into the graph."""
-    while True:
-        try:
-            with attempt(thread.capture):
-                return _meet(predicate, branches, state, names, at)
-        except _Unmet as found:
-            tensor = found.tensor
-        thread.capture.meet(tensor)
-
-
-class _Unmet(Exception):  # noqa: N818 - says that another way must be taken
-    """A tensor from outside that a branch changed without knowing, by one that shows its elements."""
-
-    def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
+    return until_met(lambda: _meet(predicate, branches, state, names, at))
 
 
 def _meet(
@@ -339,9 +325,6 @@ def _value_around(region: Region, tensor: Any) -> tuple[Value, bool]:
     change = region.changes.get(DataSlot(tensor).key)
     if change is not None and change.value is not None:
         return change.value, change.constant
-    family = family_of(tensor) if is_concrete(tensor._data) and is_aliased(tensor) else []
-    if any(DataSlot(x).key in region.changes for x in family):
-        raise _Unmet(tensor)
     value = Value(type_of(tensor), name_of(tensor))
     region.imports.append((value, tensor))
     return value, not has_gradient(tensor)

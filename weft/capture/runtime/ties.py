@@ -45,6 +45,7 @@ class Ties:
                     if not any(way == w and needed is y for w, y in self.exports):
                         self.exports.append((way, needed))
         self._cells: dict[tuple[int, int], Any] = {}  # by way and id of a tensor, the one that stands for it
+        self._shown: dict[tuple[int, int], Any] = {}  # by way and id of a view, what it shows
         self._joined: dict[tuple[int, int], Any] = {}  # by ids of two such, what is one of them
         self._truth: Any = None
 
@@ -52,7 +53,7 @@ class Ties:
         """The node is there: its predicate, and what flowed out for ``exports``."""
         self._truth = truth
         for (way, x), out in zip(self.exports, exported, strict=True):
-            self._cells[way, id(x)] = out
+            (self._shown if hasattr(x, "_link") else self._cells)[way, id(x)] = out
 
     def tied(self, plan: Plan, pair: Sequence[Any], news: Sequence[Any]) -> list[Any]:
         """The tensors that flow out of the node for one variable, tied to those they may be."""
@@ -87,11 +88,11 @@ class Ties:
             return tensor
         key = (way, id(tensor))
         if key not in self._cells:
-            self._cells[key] = self._again(way, tensor, new)
+            self._cells[key] = self._again(way, tensor, self._shown.get(key, new))
         return self._cells[key]
 
     def _again(self, way: int, tensor: Any, new: Any) -> Any:
-        """A tensor that a branch made, made again after it: by its link, or of what flows out."""
+        """A tensor that a branch made, made again after it by its link; new has what it shows."""
         if not hasattr(tensor, "_link"):
             return wrap(new._data, new._node)
         if not all(self._is_known(way, x) for x in bases_of(tensor)):
@@ -133,17 +134,20 @@ def is_around(tensor: Any) -> bool:
 def _needed(tensor: Any, roots: Counter[int], held: Counter[int]) -> Iterator[Any]:
     """What must flow out of a branch so that a tensor can be made again after it."""
     waiting = [tensor]
-    shows_more = len(found := bases_of(tensor)) > 1 and any(map(is_around, found))
+    # where something else shows one of its bases, all of them must be there to choose between
+    is_tied = any(is_around(x) or roots[id(x)] > 1 or held[id(x)] for x in bases_of(tensor))
     while waiting:
         x = waiting.pop()
         if is_around(x):
             continue
         if not hasattr(x, "_link"):
-            if x is not tensor and (shows_more or roots[id(x)] > 1 or held[id(x)]):
+            if x is not tensor and is_tied:
                 yield x
             continue
         waiting += parents_of(x)
         yield from (t for t in _tensors_of(x._link[2]) if not is_around(t))
+        if x._link[1] is CHOICE:  # a view that is one of two shows something else than the choice does
+            yield from (p for p in parents_of(x) if hasattr(p, "_link") and not is_around(p))
 
 
 def bases_of(tensor: Any) -> list[Any]:

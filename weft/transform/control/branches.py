@@ -17,10 +17,12 @@ from weft.base.trees import tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, CaptureError
 from weft.ops.control import check_index, check_predicate
 from weft.ops.op import type_of
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.arguments import check_function
 from weft.transform.control.flat import CarryMismatch, run_cond
 from weft.transform.control.trees import Tree, flatten_tensors, is_known, need_tensor
+from weft.transform.control.unmet import until_met
 
 
 @public
@@ -89,10 +91,18 @@ def _converted(op: str, out: object) -> Any:
 
 
 def _branch(op: str, index: Tensor, functions: Sequence[Callable[..., Any]], operands: Sequence[Any]) -> Any:
-    """Branches as a node."""
+    """Branches as a node.
+
+    In a capture they are given the operands themselves, as at once: a change of one is a change of it.
+    """
     leaves, structure = tree_flatten(tuple(operands))
-    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+    captures = thread.capture is not None
+    places = [] if captures else [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
     forms: list[Tree] = []
+
+    def run_all() -> list[Tensor]:
+        forms.clear()
+        return run_cond(index, [region(f) for f in functions], [leaves[i] for i in places])
 
     def region(function: Callable[..., Any]) -> Callable[[list[Tensor]], Sequence[Tensor]]:
         def run(given: list[Tensor]) -> Sequence[Tensor]:
@@ -109,7 +119,7 @@ def _branch(op: str, index: Tensor, functions: Sequence[Callable[..., Any]], ope
         return run
 
     try:
-        outs = run_cond(index, [region(f) for f in functions], [leaves[i] for i in places])
+        outs = until_met(run_all) if captures else run_all()
     except CarryMismatch as error:
         raise forms[0].named(error) from None
     return forms[0].tree(outs)

@@ -38,6 +38,7 @@ from weft.transform.control.regions import (
     trace_region,
     zeros,
 )
+from weft.transform.control.unmet import check_met
 from weft.transform.fresh import fresh_size
 from weft.transform.slots import DataSlot, GradSlot, Slot
 
@@ -91,6 +92,7 @@ def run_cond(
 
     Raises:
         CarryMismatch: an output of two branches differs in type.
+        Unmet: a tensor must be met before: see ``until_met``.
     """
     op = control.cond if index.dtype == bool_ else control.switch
     (control.check_predicate if op is control.cond else control.check_index)(op.name, type_of(index))
@@ -99,6 +101,7 @@ def run_cond(
     regions = [trace_region(f, types, name) for f, name in zip(branches, names, strict=True)]
     if join is not None:
         join(regions)
+    check_met(regions, [index, *operands])
     _check_branches(op.name, regions)
     recorded = is_recorded(regions)
     merged = _merge_changes(op.name, regions)

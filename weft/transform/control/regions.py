@@ -58,6 +58,7 @@ class Region(NamedTuple):
         constant: for each output, whether no gradient flows through it.
         imports: what the function used from around it, each with the value it is inside.
         changes: by key, the slots that the function changed.
+        met: how many tensors from outside the root had met when the function was traced.
     """
 
     capture: Capture
@@ -65,6 +66,7 @@ class Region(NamedTuple):
     constant: list[bool]
     imports: list[tuple[Value, Tensor]]
     changes: dict[tuple[Any, ...], Change]
+    met: int
 
 
 def trace_region(
@@ -93,7 +95,7 @@ def trace_region(
             if not _is_local(capture, slot)
         }
     imports = [(e.value, t) for e, t in capture.settle() if t is not None]
-    return Region(capture, outputs, constant, imports, changes)
+    return Region(capture, outputs, constant, imports, changes, len(capture.root.lent))
 
 
 def _drawing(capture: Capture, name: str) -> AbstractContextManager[None]:
@@ -246,8 +248,8 @@ def attempt(capture: Capture) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for c, mark in zip(chain, marks, strict=True):
-            c.go_back(mark)
+        for c, mark in reversed(list(zip(chain, marks, strict=True))):
+            c.go_back(mark)  # the innermost last: it knows best what slots held
         raise
     finally:
         for c in chain:
