@@ -22,14 +22,46 @@ from weft.errors import CaptureError
 CALLS = ((0.5, 1), (-0.5, 2), (0.2, 0), (-1.0, 1))  # what decides branches, and the number of turns
 
 
+ARGUMENTS = ([0.2, -0.3, 0.4], [[0.5, -0.5, 0.25], [0.75, -0.25, 0.1]])
+
+
+class Told:
+    """A descriptor that counts what is set."""
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        return obj._told
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        obj._told = value
+        obj.writes = obj.writes + 1
+
+
+class Scaled:
+    """Doubles a tensor in place, for the time of a block."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __enter__(self) -> Any:
+        self.x.mul_(2.0)
+        return self.x
+
+    def __exit__(self, *_: object) -> None:
+        self.x.mul_(0.5)
+
+
 class Outside:
-    """An object that programs change, with a property and an operator of its own."""
+    """An object that programs change, with special methods of its own."""
+
+    told = Told()
 
     def __init__(self) -> None:
         self.p = weft.tensor([0.1, 0.2, 0.3])
         self.q = weft.tensor([-0.4, 0.5, 0.6])
-        self._kept = weft.tensor([0.7, -0.8, 0.9])
         self.writes = weft.tensor(0)
+        self._kept = weft.tensor([0.7, -0.8, 0.9])
+        self._told = weft.tensor([-0.9, 0.35, 0.45])
+        self._items = {"k": weft.tensor([0.55, 0.65, -0.75])}
 
     @property
     def prop(self) -> Any:
@@ -44,15 +76,44 @@ class Outside:
         self.q = self.q + other
         return self
 
+    def __matmul__(self, other: Any) -> Any:
+        self.p.add_(other * 0.25)
+        return other
+
+    def __call__(self, x: Any) -> Any:
+        self.q = x
+        return x.mul_(0.5)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._items[key] = value
+        self.writes = self.writes + 1
+
+    def __len__(self) -> int:
+        return len(self._items) + 2
+
+    def __bool__(self) -> bool:
+        return bool(self.p.sum() > 0)
+
+    def scaled(self, x: Any) -> Scaled:
+        return Scaled(x)
+
 
 class Net(weft.nn.Module):
-    """A module with a buffer."""
+    """A module with a weight, a buffer, and a tensor that is neither."""
 
     buf: Any
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("buf", weft.tensor([0.15, 0.25, -0.35]))
+        self.weight = weft.nn.Parameter(weft.tensor([0.5, -0.6, 0.8]))
+        self.kept = weft.tensor([0.1, -0.2, 0.4])
+
+    def forward(self, x: Any) -> Any:
+        return x * self.weight + self.buf
 
 
 class World:
@@ -71,39 +132,68 @@ class World:
         """All tensors that can be reached, always in the same order."""
         cells = dict(zip(self.function.__code__.co_freevars, self.function.__closure__, strict=True))
         kept = [cells["z"].cell_contents] if "z" in cells else []
-        return [self.o.p, self.o.q, self.o._kept, self.o.writes, *self.L, self.D["x"], self.net.buf, *kept]
+        o, net = self.o, self.net
+        own = [o.p, o.q, o._kept, o._told, o._items["k"], o.writes]
+        return [*own, *self.L, self.D["x"], net.buf, net.kept, *kept]
+
+    def cut(self) -> None:
+        """Cut all that lives on from the graph, as who trains does between steps."""
+        o, net = self.o, self.net
+        o.p, o.q, o._kept, o._told = (x.detach() for x in (o.p, o.q, o._kept, o._told))
+        o._items["k"], self.D["x"] = o._items["k"].detach(), self.D["x"].detach()
+        self.L[:] = [x.detach() for x in self.L]
+        net.buf, net.kept = net.buf.detach(), net.kept.detach()
+        for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__, strict=True):
+            if name == "z":
+                cell.cell_contents = cell.cell_contents.detach()
 
 
-def run(world: World, function: Any) -> list[Any]:
+def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
     """What each call returns, and what all that can be reached holds after it, and after changes of it."""
     log = []
     for number, turns in CALLS:
-        a = weft.tensor([0.2, -0.3, 0.4])
-        m = weft.tensor([[0.5, -0.5, 0.25], [0.75, -0.25, 0.1]])
-        returned = function(a, m, weft.tensor(number), weft.tensor(turns))
+        leaves = [weft.tensor(x, requires_grad=gradients) for x in ARGUMENTS]
+        a, m = (x * 1.0 for x in leaves)
+        with weft.set_grad_enabled(gradients):
+            returned = function(a, m, weft.tensor(number), weft.tensor(turns))
         reached = [*returned, a, m, *world.tensors()]
         log.append([x.detach().numpy().copy() for x in reached])
+        if gradients:
+            log[-1] += _gradients(reached, [*leaves, world.net.weight])
+            world.cut()
+            reached = [*[x.detach() for x in (*returned, a, m)], *world.tensors()]
         for k, x in enumerate(reached[:-1]):  # who sees the change of whom
             if x.dtype == weft.float32:
-                x.mul_(0.9).add_(0.01 * k)
+                with weft.no_grad():
+                    x.mul_(0.9).add_(0.01 * k)
         log.append([x.detach().numpy().copy() for x in reached])
     return log
 
 
+def _gradients(reached: list[Any], leaves: list[Any]) -> list[Any]:
+    """The gradients of a sum of all that can be reached, each with a weight of its own."""
+    sums = [(k + 1.0) * x.sum() for k, x in enumerate(reached) if x.requires_grad]
+    found = weft.autograd.grad(sum(sums[1:], sums[0]), leaves, allow_unused=True) if sums else ()
+    return [np.zeros(1) if g is None else g.numpy() for g in found]
+
+
 def check(seed: int) -> str:
     """ "same", "refused: ...", or "wrong: ..."."""
-    source = program(seed)
-    name = f"<state program {seed}>"
+    return check_source(program(seed), f"<state program {seed}>", gradients=seed % 2 == 0)
+
+
+def check_source(source: str, name: str, *, gradients: bool) -> str:
+    """Likewise, of the text of a program."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         world = World(source, name)
         try:
-            expected = run(world, world.function)
+            expected = run(world, world.function, gradients=gradients)
         except weft.errors.WeftError as error:  # which the program must not do: an error of the generator
             return f"bad: {error}"
         world = World(source, name)
         try:
-            found = run(world, weft.compile(world.function, backend="interpret"))
+            found = run(world, weft.compile(world.function, backend="interpret"), gradients=gradients)
         except CaptureError as error:
             return f"refused: {error}" if "\n  at " in str(error) else f"wrong: no line in {error}"
         except Exception as error:

@@ -2,8 +2,9 @@
 
 A program is the text of a function ``f(a, m, c, n)``: a row of three floats, a matrix of two rows, a number
 that decides branches, and a whole number of turns. It reads and changes the world outside, too: ``o`` has
-attributes, ``L`` is a list, ``D`` a dict, ``net`` a module with a buffer, ``z`` a variable around it. Every
-name that holds a row may hold the same tensor as another one, or a view of it.
+attributes and special methods, ``L`` is a list, ``D`` a dict, ``net`` a module with a buffer and a weight,
+``z`` a variable around it. Every name that holds a row may hold the same tensor as another one, or a view of
+it. Local lists and dicts hold some of them, and local functions change them and what is around.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 from random import Random
 
 LOCALS = ("v0", "v1", "v2")
-OUTSIDE = ("o.p", "o.q", "L[0]", "L[1]", 'D["x"]', "z", "o.prop")
-PREAMBLE = "import weft\n\n\ndef make(o, L, D, net, z):\n    def f(a, m, c, n):\n        nonlocal z\n"
+OUTSIDE = ("o.p", "o.q", "L[0]", "L[1]", 'D["x"]', "z", "o.prop", 'o["k"]', "o.told", "net.kept")
+CHANGES = "def bump(x, y):\n    x.add_(y * 0.25)\n    return x\n\n\n"
+PREAMBLE = (
+    f"import weft\n\n\n{CHANGES}def make(o, L, D, net, z):\n    def f(a, m, c, n):\n        nonlocal z\n"
+)
 
 
 class Writer:
@@ -66,6 +70,8 @@ class Writer:
                 f"({x} - 0.25)",
                 f"weft.sin({y})",
                 f"({x} * c)",
+                f"net({x})",
+                f"bump({self.held()}, {y})",
             )
         )
 
@@ -77,6 +83,8 @@ class Writer:
                 f"{self.held()}[1] > {self.held()}[0]",
                 "n > 1",
                 "c * 2 < 0.5",
+                "o",
+                "len(o) > 2",
             )
         )
 
@@ -95,6 +103,8 @@ class Writer:
             self.put(depth, f"{x}, {y} = {y}, {x}")
         elif choice < 70:
             self.put(depth, f"w = {self.random.choice(('o', 'o2'))}; w.p = {self.held()}")
+        elif choice < 76:
+            self.special(depth)
         elif depth >= 3:
             self.change(depth)
         elif choice < 88:
@@ -110,6 +120,34 @@ class Writer:
             forms += [f"{x} += {self.row(1)}", f"{x} *= 0.5", f"{x} -= 0.125", f"{x}[0] += c * 0.5"] * 2
         forms += [f"o2 += {self.row(1)} * 0.25"] if name == "o" else []
         self.put(depth, self.random.choice(forms))
+
+    def special(self, depth: int) -> None:
+        """A statement with a local container, a function, or a special method."""
+        choice = self.random.randrange(8)
+        if choice == 0:
+            self.put(depth, f"l = [{self.held()}, {self.row(1)}]; l[0] += {self.row(1)} * 0.5")
+            self.put(depth, f"{self.place()}, {self.place()} = l")
+        elif choice == 1:
+            self.put(depth, f"d = {{'k': {self.held()}}}; d['k'] *= 0.5; {self.place()} = d['k']")
+        elif choice == 2:
+            self.put(depth, f"for x in ({self.held()}, {self.held()}): x.mul_(0.75)")
+        elif choice == 3:
+            self.counter += 1
+            self.put(depth, f"def g{self.counter}(x):")
+            self.put(depth + 1, "nonlocal z")
+            self.put(depth + 1, f"z = {self.random.choice(('x', 'x * 0.5', 'x[:]'))}")
+            self.put(depth + 1, "return x.mul_(0.5)")
+            self.put(depth, f"{self.place()} = g{self.counter}({self.held()})")
+        elif choice == 4:
+            self.put(depth, f"with o.scaled({self.held()}):")
+            self.block(depth + 1)
+        elif choice == 5:
+            self.put(depth, f"{self.place()} = o({self.held()})")
+        elif choice == 6:
+            self.put(depth, "with weft.no_grad():")
+            self.change(depth + 1)
+        else:
+            self.put(depth, f"{self.place()} = o @ {self.held()}")
 
     def block(self, depth: int) -> None:
         for _ in range(self.random.randrange(1, 4)):

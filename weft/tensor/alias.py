@@ -278,11 +278,11 @@ def refresh(root: Tensor, owner: Array) -> None:
 def _change_by_ops(tensor: Tensor, value: Tensor, *, history: bool) -> None:
     """The change by ops, which go into the graph that is recorded or captured."""
     top = _top_of_change(tensor)
+    if _captures():
+        _meet_parents(tensor, top)
     came, news = {}, [(tensor, value, history)]
     while tensor is not top:
         parent, step, args = tensor._link
-        if _captures():
-            thread.capture.root.meet_parent(parent, tensor)
         came[id(parent)] = tensor
         history = history and step.keeps_history
         value = step.put(parent if history else _without_history(parent), value, args)
@@ -291,6 +291,17 @@ def _change_by_ops(tensor: Tensor, value: Tensor, *, history: bool) -> None:
     for changed, new, known in reversed(news):
         changed._assign(new, history=known)
         _hand_down(changed, came.get(id(changed)), history=known)
+
+
+def _meet_parents(tensor: Tensor, top: Tensor | None = None) -> None:
+    """Let a capture know all that a change reaches on its way up to the top, before anything has changed."""
+    waiting = [tensor]
+    while waiting:
+        view = waiting.pop()
+        for parent in parents_of(view) if view is not top else ():
+            thread.capture.root.meet_parent(parent, view)
+            thread.capture.meet(parent)
+            waiting.append(parent)
 
 
 def change_with_choices(tensor: Tensor, value: Tensor, family: Sequence[Tensor], *, history: bool) -> None:
@@ -322,9 +333,9 @@ def change_with_choices(tensor: Tensor, value: Tensor, family: Sequence[Tensor],
             put(parent, select(args.truth, new, current(parent)), history)
             put(args.other, select(args.truth, current(args.other), new), history)
         else:
-            thread.capture.root.meet_parent(parent, x)
             put(parent, step.put(current(parent), new, args), history and step.keeps_history)
 
+    _meet_parents(tensor)
     put(tensor, value, history)
     for x in family:
         if hasattr(x, "_link") and _is_met(x):

@@ -42,6 +42,17 @@ class LeafOut(NamedTuple):
             return [self]
         return [*self.pick[1].tensors(), *self.pick[2].tensors()]
 
+    def bases(self) -> set[int]:
+        """The identities of the tensors that it is, or shows elements of."""
+        found, waiting = set[int](), self.tensors()
+        while waiting:
+            leaf = waiting.pop()
+            if leaf.view is None:
+                found.add(leaf.identity)
+            else:
+                waiting += leaf.view.base.tensors()
+        return found
+
 
 class ViewOut(NamedTuple):
     """What a tensor that leaves a capture is a view of.

@@ -57,7 +57,7 @@ class Ending:
         found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
         leaves = {leaf.identity: leaf for leaf in found if leaf.identity}
         self.leaving.update(leaf.identity for leaf in found)
-        self.bases.update(leaf.view.base.identity for leaf in leaves.values() if leaf.view is not None)
+        self.bases.update(b for leaf in leaves.values() if leaf.view is not None for b in leaf.bases())
         self.bases.update(set(leaves) & set(self.bases))
         self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
         tree = self._tree(returned)
@@ -240,9 +240,9 @@ class Ending:
         if any(leaf.value is not None for leaf in leaves) or len(structure.items) != 1:
             return True
         new = leaves[0].plain if leaves else None
-        if same(change.old, new) or change.old is new:
-            return False
         guard = self.root.guards.get(slot.key)
+        if same(change.old, new) or change.old is new:
+            return guard is None  # else each call finds it there
         relied = guard is not None and guard.expected is not MISSING
         if relied and not isinstance(guard.expected, Tensor | Like):  # type: ignore[union-attr]
             was, now = ("nothing" if x is MISSING else repr(x) for x in (change.old, new))

@@ -128,7 +128,7 @@ class Reads:
         if not isinstance(member, _MEMBERS):
             self.read_contents(container)
             return
-        if not self._is_written(("item", id(container), member)):
+        if not self.is_written(("item", id(container), member)):
             self._read(member_slot(container, member), container, found)
 
     def read_length(self, container: Any) -> None:
@@ -156,7 +156,11 @@ class Reads:
         self.guards.inside[id(obj)] = obj
         return obj
 
-    def _is_written(self, key: tuple[Any, ...]) -> bool:
+    def is_known(self, key: tuple[Any, ...]) -> bool:
+        """Whether each call finds in a slot, or has put there, what it holds now."""
+        return key in self.guards or self.is_written(key)
+
+    def is_written(self, key: tuple[Any, ...]) -> bool:
         """Whether the code changed a slot by now, in the running region or around it."""
         whole = ("contents", *key[1:2])  # all that a container holds, of which an item may be asked for
         capture = thread.capture
@@ -171,7 +175,7 @@ class Reads:
         return False
 
     def _read(self, slot: Any, owner: Any, value: Any) -> None:
-        if slot.key in self.guards or self._is_written(slot.key) or id(owner) in self.guards.inside:
+        if slot.key in self.guards or self.is_written(slot.key) or id(owner) in self.guards.inside:
             return
         if id(owner) in self.containers:
             return

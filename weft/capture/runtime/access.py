@@ -21,6 +21,7 @@ from weft.capture.runtime.places import (
     before_change,
     is_made_inside,
     is_outside,
+    keeps,
     note_made,
     note_outside,
     note_read,
@@ -164,7 +165,7 @@ def base_setitem(obj: Any, key: Any, value: Any) -> None:
     if owner is not None:
         store(owner, key, value)
         return
-    if not (isinstance(obj, dict | list) and ItemSlot(obj, key).get() is value):
+    if not (isinstance(obj, dict | list) and keeps(ItemSlot(obj, key), value)):
         before_item(obj, key)
     if isinstance(obj, CONTAINERS):
         base_method(type(obj), "__setitem__")(obj, key, value)

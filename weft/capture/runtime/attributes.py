@@ -15,7 +15,7 @@ from weft.capture.program.classes import MISSING, class_attribute, has_users
 from weft.capture.program.slots import AttrSlot, CellSlot
 from weft.capture.runtime.methods import find_method, is_users, may_have_methods, method_of
 from weft.capture.runtime.number import Number
-from weft.capture.runtime.places import is_made_here, is_made_inside, note_outside
+from weft.capture.runtime.places import is_made_here, is_made_inside, keeps, note_outside
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 
@@ -159,7 +159,7 @@ def store(obj: Any, name: str, value: Any) -> None:
         call_user(*setter, value)
         return
     slot = CellSlot(obj) if isinstance(obj, CellType) else AttrSlot(obj, name)
-    if not _is_told_elsewhere(obj, name) and slot.get() is not value:
+    if not _is_told_elsewhere(obj, name) and not keeps(slot, value):
         (thread.capture.remember if is_made_here(obj) else thread.capture.before_write)(slot)
     slot.write(value)
 

@@ -104,6 +104,12 @@ def before_change(obj: Any) -> None:
         capture.remember(ContentsSlot(obj))
 
 
+def keeps(slot: Slot, value: Any) -> bool:
+    """Whether a slot holds a value already, in each call: putting it there again changes nothing."""
+    root = thread.capture.root
+    return slot.get() is value and (not hasattr(root, "is_known") or root.is_known(slot.key))
+
+
 def write_place(slot: Slot, content: Any) -> None:
     """Change a place in the running capture, which is told of it."""
     if isinstance(slot, ContentsSlot):
@@ -124,6 +130,8 @@ def _before_contents(obj: Any, content: Any) -> None:
             slot = ItemSlot(obj, key)
             if value is not slot.get():
                 capture.before_write(slot)
+            elif not keeps(slot, value):  # a way may have put there what it happens to hold
+                capture.root.read_item(obj, key, value)
     else:
         capture.remember(ContentsSlot(obj))
 

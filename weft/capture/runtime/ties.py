@@ -122,7 +122,10 @@ class Ties:
             return tuple(self._outer(way, x) for x in args)
         if isinstance(args, slice):
             return slice(*[self._outer(way, x) for x in (args.start, args.stop, args.step)])
-        return self._cells.get((way, id(args)), args) if isinstance(args, TensorLike) else args
+        if not isinstance(args, TensorLike):
+            return args
+        key = (way, id(args))
+        return self._shown.get(key, self._cells.get(key, args))
 
 
 def is_around(tensor: Any) -> bool:
