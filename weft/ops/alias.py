@@ -118,6 +118,12 @@ class Path(Step[tuple[tuple[Step[Any], Any, Shape], ...]]):
         return strides
 
 
+class CutPath(Path):
+    """Several steps as one, of which some cut the graph."""
+
+    keeps_history = False
+
+
 UNKNOWN = float("nan")  # a stride that depends on a run; it equals no other
 
 
@@ -140,6 +146,7 @@ class Choice(Step[Picked]):
 SAME = Same()
 CHOICE = Choice()
 PATH = Path()
+CUT_PATH = CutPath()
 
 
 class Epoch:
@@ -159,6 +166,11 @@ def link(view: Tensor, parent: Tensor, step: Step[A], args: A) -> None:
     view._link = (parent, step, args)
     epoch.mark = object()
     _enter_view(parent, view)
+
+
+def link_path(view: Tensor, base: Tensor, steps: tuple[tuple[Step[Any], Any, Shape], ...]) -> None:
+    """Make a tensor a view of another one by several steps."""
+    link(view, base, PATH if all(step.keeps_history for step, _, _ in steps) else CUT_PATH, steps)
 
 
 def link_choice(choice: Tensor, truth: Tensor, first: Tensor, other: Tensor) -> None:

@@ -22,9 +22,9 @@ from weft.base.concrete import is_concrete
 from weft.base.forks import Level, lock_of
 from weft.ops.alias import CHOICE, SAME, Step, link, parents_of
 from weft.ops.op import Array, Tensor, intercepted
-from weft.ops.select import select
+from weft.tensor.choices import ChoiceChange, is_met, meet_parents, without_history
 from weft.tensor.dispatch import stage, wrap
-from weft.tensor.mode import running_levels, thread
+from weft.tensor.mode import thread
 
 ndarray = np.ndarray
 
@@ -223,7 +223,7 @@ def change(tensor: Tensor, value: Tensor, *, history: bool = False) -> None:
     if _captures() and _has_choice(family := family_of(tensor)):
         for member in family:
             forget_lone_twin(member)
-        change_with_choices(tensor, value, family_of(tensor), history=history)
+        ChoiceChange(family_of(tensor)).run(tensor, value, history=history)
         return
     datas, nodes = zip(*[(t._data, t._node) for t in (value, *members(root_of(tensor)))], strict=True)
     by_ops = any(type(data) is not ndarray for data in datas)  # in a region the graph knows of gradients
@@ -279,67 +279,18 @@ def _change_by_ops(tensor: Tensor, value: Tensor, *, history: bool) -> None:
     """The change by ops, which go into the graph that is recorded or captured."""
     top = _top_of_change(tensor)
     if _captures():
-        _meet_parents(tensor, top)
+        meet_parents(tensor, top)
     came, news = {}, [(tensor, value, history)]
     while tensor is not top:
         parent, step, args = tensor._link
         came[id(parent)] = tensor
         history = history and step.keeps_history
-        value = step.put(parent if history else _without_history(parent), value, args)
+        value = step.put(parent if history else without_history(parent), value, args)
         tensor = parent
         news.append((tensor, value, history))
     for changed, new, known in reversed(news):
         changed._assign(new, history=known)
         _hand_down(changed, came.get(id(changed)), history=known)
-
-
-def _meet_parents(tensor: Tensor, top: Tensor | None = None) -> None:
-    """Let a capture know all that a change reaches on its way up to the top, before anything has changed."""
-    waiting = [tensor]
-    while waiting:
-        view = waiting.pop()
-        for parent in parents_of(view) if view is not top else ():
-            thread.capture.root.meet_parent(parent, view)
-            thread.capture.meet(parent)
-            waiting.append(parent)
-
-
-def change_with_choices(tensor: Tensor, value: Tensor, family: Sequence[Tensor], *, history: bool) -> None:
-    """The change where some variable is one of two tensors that a run picks: both change, or stay, by it."""
-    known: dict[int, Tensor] = {}  # what tensors show, until a root changes
-
-    def current(x: Tensor) -> Tensor:
-        """What a tensor shows of the roots, as they are by now."""
-        found = getattr(x, "_link", None)
-        if found is None:
-            return x
-        if id(x) not in known:
-            parent, step, args = found
-            if step is CHOICE:
-                known[id(x)] = select(args.truth, current(parent), current(args.other))
-            else:
-                out = step.get(current(parent), args)
-                known[id(x)] = out if step.keeps_history else _without_history(out)
-        return known[id(x)]
-
-    def put(x: Tensor, new: Tensor, history: bool) -> None:
-        found = getattr(x, "_link", None)
-        if found is None:
-            x._assign(new, history=history)
-            known.clear()
-            return
-        parent, step, args = found
-        if step is CHOICE:
-            put(parent, select(args.truth, new, current(parent)), history)
-            put(args.other, select(args.truth, current(args.other), new), history)
-        else:
-            put(parent, step.put(current(parent), new, args), history and step.keeps_history)
-
-    _meet_parents(tensor)
-    put(tensor, value, history)
-    for x in family:
-        if hasattr(x, "_link") and _is_met(x):
-            x._assign(current(x), history=history and x._link[1].keeps_history)
 
 
 def _top_of_change(tensor: Tensor) -> Tensor:
@@ -349,7 +300,7 @@ def _top_of_change(tensor: Tensor) -> Tensor:
     """
     if not _captures():
         return root_of(tensor)
-    met = {id(m) for m in members(root_of(tensor)) if _is_met(m)}
+    met = {id(m) for m in members(root_of(tensor)) if is_met(m)}
     while not met <= {id(m) for m in members(tensor)}:
         tensor = tensor._link[0]
     return tensor
@@ -359,12 +310,6 @@ def catch_up(tensor: Tensor, changed: Iterable[Tensor]) -> None:
     """Let a tensor that a capture meets only now show the changes of others of its tree."""
     for other in changed:
         change(other, wrap(other._data, other._node))
-
-
-def _without_history(tensor: Tensor) -> Tensor:
-    if intercepted.threads:
-        stage(tensor)
-    return wrap(tensor._data)
 
 
 def _hand_down(changed: Tensor, done: Tensor | None, *, history: bool) -> None:
@@ -377,17 +322,12 @@ def _hand_down(changed: Tensor, done: Tensor | None, *, history: bool) -> None:
     while waiting:
         parent, shown, known = waiting.pop()
         for view in views_of(parent):
-            if view is done or (captures and not any(map(_is_met, members(view)))):
+            if view is done or (captures and not any(map(is_met, members(view)))):
                 continue
             _, step, args = view._link
             kept = known and step.keeps_history
-            part = step.get(shown if kept else _without_history(shown), args)
-            if not captures or _is_met(view):
+            part = step.get(shown if kept else without_history(shown), args)
+            if not captures or is_met(view):
                 view._assign(part, history=kept)
                 part = view
             waiting.append((view, part, kept))
-
-
-def _is_met(tensor: Tensor) -> bool:
-    """Whether a tensor is one of a capture that goes on."""
-    return not is_concrete(tensor._data) and tensor._data.level in running_levels

@@ -18,7 +18,8 @@ def data_in_place(capture: Any, tensor: Tensor, value: Tensor) -> Any:
     """The data of a tensor that takes on a value, in a capture, without its history."""
     data = value._data
     if not capture.region or kind(data.dtype) not in "fc":
-        return data
+        keeps = type(data) is Captured and data.cut and tensor._node is not None
+        return Captured(data.capture, data.value) if keeps else data
     old = tensor._data
     inside = type(old) is Captured and old.capture.region
     if is_cut(tensor) or not (inside or tensor._node is not None):

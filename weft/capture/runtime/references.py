@@ -54,7 +54,7 @@ from weft.capture.runtime.state import zeros
 from weft.capture.runtime.ties import is_around
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
-from weft.ops.alias import PATH, link, link_choice
+from weft.ops.alias import PATH, link_choice, link_path
 from weft.ops.op import type_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
@@ -169,7 +169,7 @@ class References:
             return self._stands[candidate.position]
         base, steps = self._base(i, candidate.number), self._steps(i, candidate.number)
         out = self._copy(i) if i in self._stands else PATH.get(base, steps)
-        link(out, base, PATH, steps)
+        link_path(out, base, steps)
         return out
 
     def _base(self, i: int, k: int) -> Any:

@@ -17,7 +17,7 @@ from weft.base.concrete import is_concrete
 from weft.base.trees import tree_flatten
 from weft.capture.runtime.state import Carried, Plan, is_leaf
 from weft.capture.runtime.undefined import is_undefined
-from weft.ops.alias import CHOICE, PATH, link, link_choice, parents_of
+from weft.ops.alias import CHOICE, link_choice, link_path, parents_of
 from weft.ops.op import TensorLike
 from weft.ops.select import select
 from weft.tensor.alias import is_aliased
@@ -104,7 +104,7 @@ class Ties:
         if steps:
             # what it shows is known: taken again, it might fail on the way that was not taken
             out = wrap(new._data, new._node)
-            link(out, self._cell(way, base, new), PATH, tuple(steps))
+            link_path(out, self._cell(way, base, new), tuple(steps))
             return out
         parent, _, args = tensor._link
         truth = self._outer(way, args.truth)

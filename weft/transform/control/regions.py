@@ -19,7 +19,7 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.call import call
-from weft.ops.op import NoGradient, type_of
+from weft.ops.op import NoGradient, Op, type_of
 from weft.ops.view.primitives import broadcast_to
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.engine import node_of
@@ -285,7 +285,13 @@ def _reached_of(node: Node, inputs: Collection[int]) -> Collection[int]:
         first = int(node.attrs.get("counted", False))
         return reached_of_loop(node.attrs["body"], node.attrs["carries"], {i - first for i in inputs})
     stops = isinstance(node.op.vjp, NoGradient) and node.op is not call
-    return () if stops else range(len(node.outputs))
+    return () if stops or not any(_has_partial(node.op, i) for i in inputs) else range(len(node.outputs))
+
+
+def _has_partial(op: Op, i: int) -> bool:
+    """Whether the derivative of an op by an input is not zero always."""
+    partial = None if op.partials is None or i >= len(op.partials) else op.partials[i]
+    return not (isinstance(partial, int | float) and partial == 0)
 
 
 def reached_of_branches(branches: Sequence[Graph], inputs: Collection[int]) -> set[int]:

@@ -1,0 +1,119 @@
+"""A change in a capture where some variable is one of two tensors, which a run picks.
+
+The tree of a choice has two parents (``weft.ops.alias``), so a change of it is one of both: each gets its new
+elements, or keeps those that it has, by the truth of the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.base.concrete import is_concrete
+from weft.ops.alias import CHOICE, parents_of
+from weft.ops.op import Tensor, intercepted
+from weft.ops.select import select
+from weft.tensor.dispatch import stage, wrap
+from weft.tensor.mode import running_levels, thread
+
+
+def without_history(tensor: Tensor) -> Tensor:
+    """What a tensor shows, cut from the graph."""
+    if not intercepted.threads:
+        return wrap(tensor._data)
+    stage(tensor)
+    data = tensor._data
+    return wrap(data if is_concrete(data) or thread.capture is None else data.detached())
+
+
+def is_met(tensor: Tensor) -> bool:
+    """Whether a tensor is one of a capture that goes on."""
+    return not is_concrete(tensor._data) and tensor._data.level in running_levels
+
+
+def meet_parents(tensor: Tensor, top: Tensor | None = None) -> None:
+    """Let a capture know all that a change reaches on its way up to the top, before anything has changed."""
+    waiting = [tensor]
+    while waiting:
+        view = waiting.pop()
+        for parent in parents_of(view) if view is not top else ():
+            thread.capture.root.meet_parent(parent, view)
+            thread.capture.meet(parent)
+            waiting.append(parent)
+
+
+class ChoiceChange:
+    """One change of a tensor, as all of its family come to show it."""
+
+    def __init__(self, family: Sequence[Tensor]) -> None:
+        self._family = family
+        self._shown: dict[int, Tensor] = {}  # what tensors show, until a root changes
+        self._cut: dict[int, Tensor] = {}  # likewise, of those the graph of the change ends at
+        self._recorded: set[int] = set()  # roots that got the graph of the change
+
+    def run(self, tensor: Tensor, value: Tensor, *, history: bool) -> None:
+        """Give the tensor a value, with ``history`` by a change that the graph knows."""
+        meet_parents(tensor)
+        self._put(tensor, value, history, set())
+        for x in self._family:
+            if hasattr(x, "_link") and is_met(x):
+                kept = not x._link[1].keeps_history  # what it shows has its graph already
+                x._assign(self._current(x), history=kept or self._is_recorded(x))
+
+    def _current(self, x: Tensor) -> Tensor:
+        """What a tensor shows of the roots, as they are by now."""
+        if not hasattr(x, "_link"):
+            return x
+        if id(x) in self._cut:
+            return self._cut[id(x)]
+        if id(x) not in self._shown:
+            self._shown[id(x)] = self._taken(x)
+        return self._shown[id(x)]
+
+    def _taken(self, x: Tensor) -> Tensor:
+        """What a tensor shows, taken anew from its parents; one that is cut from them keeps its graph."""
+        parent, step, args = x._link
+        if step is CHOICE:
+            return select(args.truth, self._current(parent), self._current(args.other))
+        out: Tensor = step.get(self._current(parent), args)
+        if step.keeps_history:
+            return out
+        return wrap(x._kept_place(without_history(out)), x._node) if is_met(x) else without_history(out)
+
+    def _is_recorded(self, x: Tensor) -> bool:
+        """Whether a tensor gets the graph of the change, or values alone."""
+        if not hasattr(x, "_link"):
+            return id(x) in self._recorded
+        if id(x) in self._cut:
+            return True
+        return x._link[1].keeps_history and any(map(self._is_recorded, parents_of(x)))
+
+    def _put(self, x: Tensor, new: Tensor, history: bool, way: set[int]) -> None:
+        """Let what x shows be new; way has the tensors between, where the graph of the change ended."""
+        if not hasattr(x, "_link"):
+            x._assign(new, history=history)
+            self._recorded |= {id(x)} if history else set()
+            self._shown.clear()
+            shows = {id(t) for t in self._family if id(x) in _roots(t)}
+            self._cut = {k: v for k, v in self._cut.items() if k in way or k not in shows}
+            return
+        parent, step, args = x._link
+        if step is CHOICE:
+            self._put(parent, select(args.truth, new, self._current(parent)), history, way)
+            self._put(args.other, select(args.truth, self._current(args.other), new), history, way)
+            return
+        if history and not step.keeps_history:
+            self._cut[id(x)], way = new, {*way, id(x)}
+        value = new if step.keeps_history else without_history(new)
+        self._put(parent, step.put(self._current(parent), value, args), history and step.keeps_history, way)
+
+
+def _roots(tensor: Tensor) -> set[int]:
+    """The ids of the tensors that one shows elements of in the end."""
+    found, waiting = set[int](), [tensor]
+    while waiting:
+        x = waiting.pop()
+        if hasattr(x, "_link"):
+            waiting += parents_of(x)
+        else:
+            found.add(id(x))
+    return found
