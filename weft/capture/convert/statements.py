@@ -393,8 +393,8 @@ class FunctionConverter(AssignmentConverter):
         return rebuilt(node, **changes) if changes else node
 
     def nothing(self, node: ast.stmt) -> list[ast.stmt]:
-        """Declarations stand at the begin of each function."""
-        return []
+        """Declarations stand at the begin of each function; a block may have nothing else."""
+        return [ast.Pass(**place(node))]
 
 
 def converter_for(node: ast.FunctionDef) -> type[FunctionConverter]:

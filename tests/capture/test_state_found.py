@@ -1,0 +1,202 @@
+"""Programs about state that generators found, made small: compiled they leave what they leave eagerly."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import pytest
+
+import weft
+from tests.capture.state_programs import check_source
+from tests.capture.state_source import PREAMBLE
+
+FOUND = {
+    "a view that one of two ways holds shows its base": """
+        v1 = o.p
+        if m[0][1] > a[0]:
+            o.p = o.prop.view(1, 3)[0]
+            if n > 1:
+                v1 = o.p
+        return a, v1 * 0.5
+    """,
+    "a view is swapped under an inner branch": """
+        if c > 0:
+            o.p = D["x"].view(1, 3).T.reshape(3, 1)[:, 0]
+            if c > 0:
+                o.p, o.prop = o.prop, o.p
+        return a, z
+    """,
+    "a branch changes what another one meets first": """
+        v0 = L[0]
+        v1 = m[0]
+        if c > 0:
+            o.q -= 0.125
+        else:
+            if c > 0:
+                v0 = a * 1
+            o.q = v1.view(3)
+        L[0] = v1
+        return a, v0 * 1
+    """,
+    "a tensor is met where two ways meet": """
+        v0 = o.p
+        v1 = z
+        if c * 2 < 0.5:
+            D["x"].add_(o.q * 0.25)
+            v0 = o.q[:]
+        o.prop = v0 * c + o.p
+        if n > 1:
+            o.p = v0
+        D["x"] = z
+        o.q = v1.view(3)
+        return v0, a
+    """,
+    "one of two new tensors is also somewhere else": """
+        v0 = a * 0.5
+        if o.prop.sum() > 0.3:
+            v0 = a * 0.5
+            if c > 0:
+                D["x"] = v0
+            else:
+                v0 = weft.tanh(m.view(-1)[2:5])
+        return v0, o.q
+    """,
+    "an attempt in inner loops leaves a change around them": """
+        v1 = o.p
+        L[0] = v1.view(3)
+        for i1 in range(2):
+            if n > 1:
+                o.p[0] += c * 0.5
+                L[1] = v1[...]
+                net.buf *= 0.5
+            else:
+                L[1] = net.buf
+        if a[1] > L[1][0]:
+            net.buf -= 0.125
+            for i3 in range(n):
+                for i4 in range(2):
+                    L[0] = D["x"].view(3)
+        return v1, v1
+    """,
+    "a view of one of two leaves the call": """
+        o.q = a * c
+        v0 = o.p
+        if c > 0:
+            v0 = o.q[:]
+        return a, v0[...]
+    """,
+    "an item gets the tensor that it happens to hold": """
+        if c > 5:
+            L[0] = a * 1
+        L[1] = D["x"]
+        if n > 1:
+            a.mul_(0.25)
+            D["x"] = D["x"] * 0.5
+        return a, a
+    """,
+    "a parent of a view is met by the change": """
+        if c > 10:
+            z *= 0.5
+        o.q *= 0.5
+        o.q = z.view(1, 3)[0]
+        return a, a
+    """,
+    "a detached tensor keeps its graph in a loop": """
+        for i in range(2):
+            v = L[1].view(3)
+            v += a
+            o.told = v
+        return a, net(m[0])
+    """,
+    "swapped tensors that were detached": """
+        v0 = net.kept
+        for i2 in range(2):
+            v0, z = z, v0
+            v0 += m.view(-1)[2:5]
+        return a, bump(net.kept, v0[:])
+    """,
+    "a change of a base that others are cut from": """
+        z += bump(o.p, m.view(-1)[0:3])
+        L[0] = a
+        if n > 1:
+            o.p = a
+        if n > 1:
+            L[0] -= 0.125
+        return a, o.prop
+    """,
+    "a state beside something with a gradient": """
+        v0 = a * 0.5
+        if o:
+            o.told = net(o.p)
+            v0 = o.q
+        for i1 in range(n):
+            v0[0] += c * 0.5
+        return m[0], D["x"] + o.prop * 0.5
+    """,
+}
+
+
+@pytest.mark.parametrize("gradients", [False, True], ids=["values", "gradients"])
+@pytest.mark.parametrize("name", FOUND)
+def test_found_programs_do_what_they_do_eagerly(name: str, gradients: bool) -> None:
+    body = textwrap.indent(textwrap.dedent(FOUND[name]).strip("\n"), " " * 8)
+    source = f"{PREAMBLE}{body}\n\n    return f\n"
+    assert check_source(source, f"<{name}>", gradients=gradients) == "same"
+
+
+class Plain:
+    mode, count = "a", 0
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_what_is_written_is_there_after_each_call_though_it_was_there_at_the_first(branches: bool) -> None:
+    held, items, tensor = Plain(), [weft.zeros(3), 5], weft.ones(3)
+    table: dict[str, Any] = {"x": tensor, "y": tensor}
+
+    @weft.compile
+    def step(x: Any, c: Any) -> Any:
+        held.mode = "a"
+        items[1] = 5
+        held.count = 0
+        held.count += 1
+        if branches:
+            if c > 0:
+                table["y"] = table["x"]
+        else:
+            table["y"] = table["x"]
+        return x * 1
+
+    for _ in range(3):
+        step(weft.ones(2), weft.tensor(1.0))
+        assert (held.mode, held.count, items[1], table["y"] is table["x"]) == ("a", 1, 5, True)
+        held.mode, held.count, items[1], table["y"] = "b", 7, 9, weft.zeros(3)
+
+
+def test_a_branch_of_cond_changes_its_operand_and_what_shares_elements_with_it() -> None:
+    def run(compiled: bool) -> list[Any]:
+        base = weft.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        one, other = base[0], base[0]
+
+        def change(x: Any) -> Any:
+            other.sub_(1.0)
+            return x.mul_(2.0)
+
+        def step(c: Any) -> Any:
+            return weft.cond(c > 0, change, lambda x: x * 3.0, one) + one
+
+        found = (weft.compile(step) if compiled else step)(weft.tensor(1.0))
+        return [found.tolist(), one.tolist(), base.tolist()]
+
+    assert run(compiled=True) == run(compiled=False)
+
+
+def test_a_block_may_declare_names_and_do_nothing() -> None:
+    z = weft.ones(2)
+
+    def outer(x: Any) -> Any:
+        if x.sum() > 0:
+            nonlocal z
+        return x + z
+
+    assert weft.compile(outer)(weft.ones(2)).tolist() == [2.0, 2.0]
