@@ -52,7 +52,9 @@ class ChoiceChange:
 
     def run(self, tensor: Tensor, value: Tensor, *, history: bool) -> None:
         """Give the tensor a value, with ``history`` by a change that the graph knows."""
-        meet_parents(tensor)
+        for x in (tensor, *self._family):  # what they show is taken anew from there
+            if is_met(x):
+                meet_parents(x)
         self._put(tensor, value, history, set())
         for x in self._family:
             if hasattr(x, "_link") and is_met(x):
