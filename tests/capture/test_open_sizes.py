@@ -309,3 +309,46 @@ def test_a_compiled_function_still_looks_at_its_values() -> None:
     np.testing.assert_array_equal(picked(weft.tensor(x)).numpy(), x[x > 0].reshape(2, -1))
     with pytest.raises(WeftError, match="the number of elements must stay"):
         picked(weft.tensor(x[:4]))
+
+
+# Sparse matrices of open sizes: graphs of any number of nodes and edges
+
+
+def _convolved(ends: Any, weights: Any, x: Any, w: Any) -> Any:
+    n = x.shape[0]
+    edges = weft.sparse_coo_tensor(ends, weights, (n, n))
+    degrees = edges.sum(axis=1)
+    return weft.relu((edges * 2.0) @ (x @ w)) + edges.T @ x[:, :2] + degrees[:, None] + edges.to_dense().sum()
+
+
+def _dense_convolved(ends: Any, weights: Any, x: Any, w: Any) -> Any:
+    edges = np.zeros((len(x), len(x)), np.float32)
+    np.add.at(edges, tuple(ends), weights)
+    out = np.maximum(2 * edges @ (x @ w), 0) + edges.T @ x[:, :2]
+    return out + edges.sum(1)[:, None] + edges.sum()
+
+
+def test_a_graph_network_is_saved_with_open_numbers_of_nodes_and_edges(tmp_path: Path) -> None:
+    types = weft.TensorType((2, "edges"), weft.int64), of("edges"), of("nodes", 3), of(3, 2)
+    weft.compile(_convolved).save(tmp_path / "g.weft", *types)
+    loaded = weft.load_graph(tmp_path / "g.weft")
+    made = weft.make_graph(_convolved)(*types)
+    for nodes, edges in ((4, 5), (3, 9), (1, 1), (2, 0)):
+        arrays = [rng.integers(0, nodes, (2, edges)), floats(edges), floats(nodes, 3), floats(3, 2)]
+        wanted = _dense_convolved(*arrays)
+        for call in (loaded, made):
+            found = call(*map(weft.tensor, arrays)).numpy()
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    first, second = (weft.tensor(arrays[3], requires_grad=True) for _ in range(2))
+    rest = [rng.integers(0, 4, (2, 6)), floats(6), floats(4, 3)]
+    for call, leaf in ((loaded, first), (_convolved, second)):
+        call(*map(weft.tensor, rest), leaf).sum().backward()
+    np.testing.assert_allclose(first.grad.numpy(), second.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_edge_to_a_node_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    types = weft.TensorType((2, "edges"), weft.int64), of("edges"), of("nodes", 3), of(3, 2)
+    weft.compile(_convolved).save(tmp_path / "g.weft", *types)
+    loaded = weft.load_graph(tmp_path / "g.weft")
+    with pytest.raises(WeftError, match=r"must be in .*, got 5|indices must be in a tensor of shape"):
+        loaded(weft.tensor([[0], [5]]), weft.ones(1), weft.ones((2, 3)), weft.ones((3, 2)))
