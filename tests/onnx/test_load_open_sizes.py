@@ -11,6 +11,7 @@ import pytest
 import weft
 from tests.onnx.models import BACKENDS, check, floats, parse
 from weft.errors import CaptureError, ShapeError
+from weft.onnx.operators.registry import UnknownValueError
 
 INT = np.int64
 
@@ -210,6 +211,11 @@ TOLD: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
         "(float[1,1,H,W] x, int64[4] s) => (float[A,B,C,D] y)", 'y = Resize <mode = "linear"> (x, , , s)',
         [{"x": (1, 1, 3, 4), "s": [1, 1, 6, 5]}],
     ),
+    "value of a border": (
+        "(float[N,M] x, float v) => (float[A,B] y)",
+        "p = Constant <value_ints = [0, 1, 2, 0]> () y = Pad (x, p, v)",
+        [{"x": (2, 3), "v": ()}],
+    ),
     "boxes": (
         "(float[1,B,4] b, float[1,2,B] s, int64[1] m, float[1] i) => (int64[K,3] y)",
         "y = NonMaxSuppression (b, s, m, i)", [{"b": (1, 6, 4), "s": (1, 2, 6), "m": [2], "i": 0.5}],
@@ -228,8 +234,12 @@ def test_a_number_that_a_run_tells_decides_a_shape(name: str) -> None:
     signature, body, cases = TOLD[name]
     made = model(signature, {}, body)
     graph = weft.onnx.load(made)
+    checked = weft.Session(graph, "llvm", debug=True)  # every size is told before it is asked for
     for case in cases:
-        check(made, graph, {key: _fed(item) for key, item in case.items()}, 1e-4)
+        feeds = {key: _fed(item) for key, item in case.items()}
+        check(made, graph, feeds, 1e-4)
+        for found, value in zip(checked.run(list(graph.outputs), feeds), graph.outputs, strict=True):
+            assert found.ndim == len(value.type.shape)
 
 
 def test_a_shape_that_does_not_hold_the_elements_is_an_error() -> None:
@@ -240,6 +250,16 @@ def test_a_shape_that_does_not_hold_the_elements_is_an_error() -> None:
                 weft.Session(graph, backend).run(
                     list(graph.outputs), {"x": floats(2, 3), "s": np.array(shape, INT)}
                 )
+
+
+def test_an_import_that_fails_says_which_number_it_left_to_the_run() -> None:
+    made = model(
+        "(float[4] x, int64[1] k) => (float[n] y)", {},
+        "s = Shape (x) t = Add (k, s) a = ConstantOfShape (t) b = Expand (a, t) y = Add (b, x)",
+    )  # fmt: skip
+    with pytest.raises(UnknownValueError, match=r"input of ConstantOfShape node 'a'(.*\n)*.*known={'k'"):
+        weft.onnx.load(made)
+    assert weft.onnx.load(made, known={"k": [0]})(weft.ones(4)).shape == (4,)
 
 
 def test_gradients_flow_through_what_a_run_cuts_out() -> None:

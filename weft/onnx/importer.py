@@ -22,7 +22,7 @@ from weft.onnx.bound_sizes import ToldSizeError, solved_name
 from weft.onnx.facts import NOTHING, Array, Constant, Fact, Facts, constant_of_sizes
 from weft.onnx.following import follow, follow_moves
 from weft.onnx.model import array_of, dense_of, ordered, subgraphs
-from weft.onnx.operators.registry import Call, Entry, find_handler
+from weft.onnx.operators.registry import Call, Entry, UnknownValueError, find_handler
 from weft.onnx.scope import Body, Functions, Scope, attributes_of
 from weft.onnx.types import to_carried
 from weft.tensor.mode import thread
@@ -231,6 +231,17 @@ class Runner:
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
             said = f"{type(error).__name__}: {error}"
             raise GraphError("onnx.load", f"{call}: must be well formed, got {said}") from error
+
+    @contextmanager
+    def blaming_numbers(self) -> Iterator[None]:
+        """Let an import that fails say which number it left to the run, if there is one."""
+        try:
+            yield
+        except WeftError as error:
+            blamed = self.facts.left_to_run
+            if blamed is None or isinstance(error, UnknownValueError):
+                raise
+            raise blamed from error
 
     def _told_size(self, error: WeftError) -> None:
         """Let an open size of an input be what a node demands of it, such as the channels of a weight."""

@@ -92,7 +92,7 @@ def _imported(model: Any, name: str, given: Given) -> Imported:
     versions = versions_of(model.opset_import, newest, name)
     block = Importer(model.graph.name or "model")
     runner = Runner(block, Functions(model, newest), name)
-    with block, weft.enable_grad():  # so that no gradient is cut, whatever the caller records
+    with runner.blaming_numbers(), block, weft.enable_grad():  # no gradient is cut, whatever is recorded
         inputs = arguments(model.graph, given, runner)
         scope = Scope({**runner.initializers(model.graph, name), **inputs}, versions)
         names = [item.name for item in model.graph.output]

@@ -43,9 +43,11 @@ def constant_of_shape(call: Call, shape: Tensor) -> Any:
 @operator("Range")
 def numbers(call: Call, start: Tensor, limit: Tensor, delta: Tensor) -> Any:
     """Numbers from one to another."""
-    if any(call.sizes(x) is None for x in (start, limit, delta)):
-        return _numbers_told(start, limit, delta)
     given = {"start": start, "limit": limit, "delta": delta}
+    unknown = [name for name, x in given.items() if call.sizes(x) is None]
+    if unknown:
+        call.leave_to_run(given[unknown[0]], unknown[0])
+        return _numbers_told(start, limit, delta)
     first, end, step = (call.scalar(x, name) for name, x in given.items())
     if not any(isinstance(x, Size) for x in (first, end, step)):
         count = max(int(np.ceil((end - first) / step)), 0)

@@ -229,6 +229,11 @@ class Call:
         error.sources = tuple(sources)
         return error
 
+    def leave_to_run(self, x: Any, what: str) -> None:
+        """Note that an input could have been known: where the import fails later on, that is what helps."""
+        if self._facts.left_to_run is None:
+            self._facts.left_to_run = self.unknown(x, what)
+
     def constant(self, value: Any) -> Tensor:
         """A number or an array as a tensor of which the value is known."""
         array = np.asarray(value)

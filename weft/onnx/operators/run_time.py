@@ -53,6 +53,7 @@ def counts(call: Call, x: Tensor, what: str, most: Any = None) -> tuple[Any, ...
     known = call.sizes(x)
     if known is not None or not _has_known_length(x):
         return call.ints(x, what)
+    call.leave_to_run(x, what)
     return tuple([size_told(part, most) for part in parts(x)])
 
 
@@ -61,6 +62,7 @@ def count(call: Call, x: Tensor, what: str, most: Any = None) -> Any:
     if call.sizes(x) is not None or x.shape not in ((), (1,)):
         number = call.scalar(x, what)
         return int(number) if isinstance(number, float) else number
+    call.leave_to_run(x, what)
     return size_told(x, most)
 
 
@@ -77,6 +79,7 @@ def numbers(call: Call, x: Tensor | None, name: str) -> Any:
     """Ints that are an input or an attribute, or else tensors of the numbers that a run tells."""
     if x is None or call.sizes(x) is not None or not _has_known_length(x):
         return call.told(x, name)
+    call.leave_to_run(x, name)
     return tuple([part.astype(weft.int64, copy=False) for part in parts(x)])
 
 

@@ -156,9 +156,12 @@ def pad(call: Call, x: Tensor, pads: Any = None, value: Any = None, axes: Any = 
     both: dict[int, tuple[Any, Any]] = dict.fromkeys(range(x.ndim), (0, 0))
     both |= {a: (widths[i], widths[i + count]) for i, a in enumerate(along)}
     mode = _PAD_MODES[call.attribute("mode", "constant")]
-    if any(isinstance(w, Tensor) for w in widths) or isinstance(value, Tensor):
+    if any(isinstance(w, Tensor) for w in widths):
         return padded_by(x, both, mode, value)
-    return padded(x, list(both.values()), mode, value)
+    if not isinstance(value, Tensor):
+        return padded(x, list(both.values()), mode, value)
+    inside = padded(weft.ones_like(x, dtype=weft.bool), list(both.values()), "constant", False)
+    return weft.where(inside, padded(x, list(both.values()), mode), value.astype(x.dtype))
 
 
 def _filling(call: Call, value: Tensor) -> Any:
