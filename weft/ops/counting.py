@@ -19,7 +19,7 @@ from weft.ops.contract import matmul, transpose_last
 from weft.ops.exponential import logaddexp, sqrt
 from weft.ops.index import scatter_add_nd
 from weft.ops.index_axis import take_along_axis
-from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.public import example, published
 from weft.ops.reduce import argmax, max, min, reduce_sum
 from weft.ops.rounding import floor
@@ -296,7 +296,7 @@ def cov(x: Tensor, *, correction: float = 1) -> Tensor:
     return out if x.ndim == 2 else reshape(out, shape=())
 
 
-def _degrees(count: Any, correction: float, like: Tensor) -> Any:
+def _degrees(count: int, correction: float, like: Tensor) -> Tensor | Array:
     """How many observations are left after a correction; NaN where there is none."""
     dtype = real_dtype(like.dtype) if kind(like.dtype) == "c" else like.dtype
     if not isinstance(count, Size):

@@ -25,7 +25,7 @@ from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.pool.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from weft.ops.public import example
 from weft.ops.samples import call, joined, real_array
-from weft.ops.taps import Tap, axis_taps, nearest_places, ratio, scaled, weights_of
+from weft.ops.taps import Scale, Tap, axis_taps, nearest_places, ratio, scaled, weights_of
 from weft.ops.view.primitives import broadcast_to, permute, reshape
 
 _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
@@ -49,7 +49,7 @@ def _repeated(x: Tensor, axis: int, times: int) -> Tensor:
     return reshape(wide, shape=(*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :]))
 
 
-def _nearest_axis(x: Tensor, axis: int, count: Any, scale: Any, *, exact: bool) -> Tensor:
+def _nearest_axis(x: Tensor, axis: int, count: int, scale: Scale, *, exact: bool) -> Tensor:
     size = x.shape[axis]
     if same_size(count, 2 * size):
         return _repeated(x, axis, 2)
@@ -60,7 +60,7 @@ def _nearest_axis(x: Tensor, axis: int, count: Any, scale: Any, *, exact: bool) 
     return move_axis(gather_nd(move_axis(x, axis, 0), places), 0, axis)
 
 
-def _counts(op: str, size: Any, rank: int) -> Ints:
+def _counts(op: str, size: PerAxis, rank: int) -> Ints:
     """A size for each axis; those that are named may turn out to be 0, and give nothing then."""
     items = tuple(size) if isinstance(size, tuple | list) else (size,)
     if is_known(items):
@@ -72,7 +72,7 @@ def _counts(op: str, size: Any, rank: int) -> Ints:
 
 def _target(
     op: str, x: Tensor, size: PerAxis | None, scale_factor: Any, recompute: bool
-) -> tuple[Ints, list[Any]]:
+) -> tuple[Ints, list[Scale]]:
     """The output's size, and for each axis how far input elements are apart, counted in outputs."""
     sizes: Shape = x.shape[2:]
     rank = len(sizes)

@@ -26,14 +26,17 @@ from weft.ops.select import where
 from weft.ops.size import count_to, size_value
 from weft.ops.view.primitives import reshape
 
-Tap = tuple[Any, Any]  # places of the input and their weights, one for each output: arrays or tensors
+Row = Any  # numbers, one for each output: an array, or a tensor where a size is named
+Tap = tuple[Row, Row]  # places of the input and their weights
+Scale = Any  # a float, or a tensor of rank 0
+Namespace = Any  # NumPy, or the ops of its names
 _LARGEST = 1024  # denominator of a scale that sizes may be multiplied with exactly
 
 
 # Sizes and scales
 
 
-def scaled(op: str, size: Any, factor: float) -> Any:
+def scaled(op: str, size: int, factor: float) -> int:
     """``floor(size * factor)``."""
     if not isinstance(size, Size):
         return floor(size * factor)
@@ -44,7 +47,7 @@ def scaled(op: str, size: Any, factor: float) -> Any:
     return size * exact.numerator // exact.denominator
 
 
-def ratio(size: Any, count: Any) -> Any:
+def ratio(size: int, count: int) -> Scale:
     """``size / count``: a number where that is the same for all values of the names, else a tensor."""
     if is_known((size, count)):
         return size / count
@@ -57,7 +60,7 @@ def ratio(size: Any, count: Any) -> Any:
     return size_value(size, float64) / size_value(count, float64)
 
 
-def _namespace(*sizes: Any) -> Any:
+def _namespace(*sizes: int) -> Namespace:
     """What computes places: NumPy where sizes are known, else ops on tensors."""
     return np if is_known(sizes) else _OPEN
 
@@ -65,11 +68,11 @@ def _namespace(*sizes: Any) -> Any:
 # Places and weights
 
 
-def _row(xp: Any, count: Any, dtype: DType = float64) -> Any:
+def _row(xp: Namespace, count: int, dtype: DType = float64) -> Row:
     return np.arange(count).astype(dtype) if xp is np else count_to(count, dtype)
 
 
-def _centers(xp: Any, size: Any, count: Any, scale: Any, align_corners: bool) -> Any:
+def _centers(xp: Namespace, size: int, count: int, scale: Scale, align_corners: bool) -> Row:
     """Where the outputs lie on the input's axis, whose elements are at 0, 1, 2, ..."""
     row = _row(xp, count)
     if not align_corners:
@@ -79,14 +82,14 @@ def _centers(xp: Any, size: Any, count: Any, scale: Any, align_corners: bool) ->
     return row * (size_value(size - 1, float64) / xp.maximum(size_value(count - 1, float64), 1.0))
 
 
-def _linear_taps(xp: Any, size: Any, count: Any, scale: Any, align_corners: bool) -> list[Tap]:
+def _linear_taps(xp: Namespace, size: int, count: int, scale: Scale, align_corners: bool) -> list[Tap]:
     at = xp.maximum(_centers(xp, size, count, scale, align_corners), 0.0)
     first = xp.minimum(xp.floor(at).astype(int64), size - 1)
     part = xp.minimum(at - first, 1.0)
     return [(first, 1 - part), (xp.minimum(first + 1, size - 1), part)]
 
 
-def _cubic(xp: Any, distance: Any, a: float) -> Any:
+def _cubic(xp: Namespace, distance: Row, a: float) -> Row:
     """Keys' cubic convolution kernel (R. Keys, IEEE Trans. ASSP 29, 1981)."""
     d = xp.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
@@ -94,7 +97,7 @@ def _cubic(xp: Any, distance: Any, a: float) -> Any:
     return xp.where(d <= 1, near, xp.where(d < 2, far, 0.0))
 
 
-def _cubic_taps(xp: Any, size: Any, count: Any, scale: Any, align_corners: bool) -> list[Tap]:
+def _cubic_taps(xp: Namespace, size: int, count: int, scale: Scale, align_corners: bool) -> list[Tap]:
     at = _centers(xp, size, count, scale, align_corners)
     before = xp.floor(at).astype(int64)
     taps = []
@@ -106,7 +109,7 @@ def _cubic_taps(xp: Any, size: Any, count: Any, scale: Any, align_corners: bool)
 
 
 def _smoothed_taps(
-    xp: Any, size: Any, count: Any, scale: Any, reach: float, kernel: Callable[[Any, Any], Any]
+    xp: Namespace, size: int, count: int, scale: Scale, reach: float, kernel: Callable[[Namespace, Row], Row]
 ) -> list[Tap]:
     """Taps of a kernel that is widened by the scale, so that nothing is skipped when an image shrinks."""
     if not isinstance(scale, float | int):
@@ -128,12 +131,12 @@ def _smoothed_taps(
     return [(xp.minimum(p, size - 1), w / total) for p, w in zip(places, weights, strict=True)]
 
 
-def _triangle(xp: Any, distance: Any) -> Any:
+def _triangle(xp: Namespace, distance: Row) -> Row:
     return xp.maximum(1 - xp.abs(distance), 0.0)
 
 
 def axis_taps(
-    mode: str, size: Any, count: Any, scale: Any, align_corners: bool, antialias: bool
+    mode: str, size: int, count: int, scale: Scale, align_corners: bool, antialias: bool
 ) -> list[Tap]:
     """The taps of all outputs along an axis that goes from a size to a count, one tap of each at a time."""
     xp = _namespace(size, count)
@@ -145,7 +148,7 @@ def axis_taps(
     return taps(xp, size, count, scale, align_corners)
 
 
-def nearest_places(size: Any, count: Any, scale: Any, *, exact: bool) -> Any:
+def nearest_places(size: int, count: int, scale: Scale, *, exact: bool) -> Row:
     """The nearest element of the input for each output."""
     xp = _namespace(size, count)
     # in float32, so that a scale such as 1 / 3 rounds to the same places everywhere
@@ -154,7 +157,7 @@ def nearest_places(size: Any, count: Any, scale: Any, *, exact: bool) -> Any:
     return xp.minimum(xp.floor(at).astype(int64), size - 1)
 
 
-def weights_of(weights: Any, dtype: DType, after: int) -> Any:
+def weights_of(weights: Row, dtype: DType, after: int) -> Row:
     """Weights of outputs along an axis with so many axes after it."""
     cast = weights.astype(dtype)
     shape = (weights.shape[0], *(1,) * after)

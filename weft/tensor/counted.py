@@ -17,7 +17,7 @@ from weft.base.shapes import size_of
 from weft.ops.arithmetic import add, floor_divide, maximum, minimum, remainder, sub
 from weft.ops.compare import equal, logical_or, not_equal
 from weft.ops.index import gather_nd, scatter_nd
-from weft.ops.op import Tensor
+from weft.ops.op import Array, Tensor
 from weft.ops.places import true_places
 from weft.ops.reduce import count_nonzero
 from weft.ops.scan import cumsum
@@ -79,12 +79,12 @@ def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return gather_nd(flat, first), first, reshape(inverse, shape=x.shape), sub(ends, starts)
 
 
-def _numbers(size: int) -> Any:
+def _numbers(size: int) -> Tensor:
     """The numbers below a size."""
     return _held(count_to(size, int64))
 
 
-def _held(x: Any) -> Any:
+def _held(x: Array | Tensor) -> Tensor:
     """An array as a constant of the graph; a tensor of it stays one."""
     return captured_constant(x) if isinstance(x, np.ndarray) else x
 

@@ -270,7 +270,7 @@ def _matmul(s: Any, dense: Tensor) -> Tensor:
     return scatter_add_nd(_zeros((s.shape[0], *dense.shape[1:]), terms.dtype), terms, rows)
 
 
-def _zeros(shape: Shape, dtype: DType) -> Any:
+def _zeros(shape: Shape, dtype: DType) -> Tensor:
     """Zeros to add to, of sizes that may be named."""
     zeros = filled(shape, 0, dtype)
     return wrap(zeros) if isinstance(zeros, np.ndarray) else zeros

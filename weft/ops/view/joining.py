@@ -121,7 +121,7 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     where = normalize_axis("repeat", axis, x.ndim)
     size = x.shape[where]
     if isinstance(repeats, Size):
-        return _each_repeated(x, where, repeats)
+        return _each_repeated(x, where, repeats)  # type: ignore[arg-type]
     counts = as_index("repeat", repeats._array("repeat") if hasattr(repeats, "_array") else repeats)
     if counts.shape not in ((), (1,), (size,)):
         raise ShapeError(
@@ -134,7 +134,7 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
     return _each_repeated(x, where, int(counts.reshape(())))
 
 
-def _each_repeated(x: Tensor, axis: int, times: Any) -> Tensor:
+def _each_repeated(x: Tensor, axis: int, times: int) -> Tensor:
     """Each element along an axis so many times, a number or a named size."""
     before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     spaced = reshape(x, shape=(*before, size, 1, *after))
