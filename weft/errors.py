@@ -185,6 +185,21 @@ class ShapeError(WeftError, ValueError):
     (2, 2)
     """
 
+    clash: tuple[Any, Any] | None = None  # two sizes, or shapes, that had to be equal
+
+    def __init__(
+        self,
+        op: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        location: tuple[str, int] | None = None,
+        clash: tuple[Any, Any] | None = None,
+    ) -> None:
+        super().__init__(op, message, hint=hint, location=location)
+        if clash is not None:
+            self.clash = clash
+
 
 class DtypeError(WeftError, TypeError):
     """Dtypes do not fit the op, or have no common dtype.

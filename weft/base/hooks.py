@@ -69,6 +69,7 @@ class Hooks:
     compare_size: if_loaded[Callable[[str, Size, object], Any]] = if_loaded(
         "weft.capture.runtime.sizes:compare_size"
     )
+    fresh_size: late[Callable[[], Size]] = late("weft.transform.fresh:fresh_size")
     number_of_size: if_loaded[Callable[[Size], Any]] = if_loaded("weft.capture.runtime.number:number_of")
 
     # ops and composites on tensors

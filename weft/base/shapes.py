@@ -28,7 +28,9 @@ def broadcast_shapes(op: str, shapes: Sequence[Shape], names: Sequence[object] |
             if out[axis] != 1:
                 listed = " and ".join(map(str, names if names is not None else shapes))
                 clash = f"{out[axis]} vs {size} on axis {axis}"
-                raise ShapeError(op, f"shapes must broadcast together, got {listed} ({clash})")
+                raise ShapeError(
+                    op, f"shapes must broadcast together, got {listed} ({clash})", clash=(out[axis], size)
+                )
             out[axis] = size
     return tuple(out)
 

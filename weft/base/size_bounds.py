@@ -102,6 +102,12 @@ def surely_less(a: Any, b: Any) -> bool:
     return low is not None and low > 0
 
 
+def same_size(a: Any, b: Any) -> bool:
+    """Whether two ints or sizes are surely equal; nobody is asked where that is not known."""
+    difference = a - b
+    return not isinstance(difference, Size) and bool(difference == 0)
+
+
 def typical(size: Any) -> int:
     """A number that a size might be, where it only matters how large it is."""
     return int(size.substitute(dict.fromkeys(size.names(), 100))) if isinstance(size, Size) else size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from weft.base.size_bounds import size_max, size_min
@@ -21,6 +22,16 @@ def parse_size(text: str) -> Any:
     if text[end:].strip():
         raise ParseError("parse_size", f"a size must end here, got {text[end:]!r} in {text!r}")
     return size
+
+
+def shape_of_texts(shape: Iterable[Any]) -> tuple[Any, ...]:
+    """A shape in which a text is the name of a size, or an expression in names.
+
+    >>> from weft.base.size_text import shape_of_texts
+    >>> shape_of_texts(("batch", 3, "4*h"))
+    (batch, 3, 4*h)
+    """
+    return tuple([parse_size(size) if isinstance(size, str) else size for size in shape])
 
 
 def scan_size(text: str, start: int = 0) -> tuple[Any, int]:

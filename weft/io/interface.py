@@ -22,7 +22,7 @@ from weft.errors import ArgumentError, DtypeError
 from weft.io.calls import Binder
 from weft.io.layout import Array
 from weft.io.model import LoadedGraph, load_graph
-from weft.io.saved import saved_graph
+from weft.io.saved import names_given, saved_graph
 from weft.io.trees import Mark
 from weft.ir.types import TensorType
 from weft.tensor.tensor import Tensor, wrap
@@ -76,10 +76,11 @@ class Interface:
 
     def _find_inputs(self) -> tuple[Port, ...]:
         ports: list[Port] = []
+        given = names_given(self.loaded._saved)
         for leaf, path in zip(self._binder.leaves, self._binder.structure.paths(), strict=True):
             if isinstance(leaf, Mark) and leaf.value not in self._places:
                 self._places[leaf.value] = len(ports)
-                ports.append(Port(_name(path), self._binder.types[leaf.value]))
+                ports.append(Port(given.get(leaf.value) or _name(path), self._binder.types[leaf.value]))
         return tuple(ports)
 
     def _find_outputs(self, saved: Any) -> tuple[tuple[Port, ...], list[int]]:

@@ -255,6 +255,15 @@ def _signature_of_names(names: list[str]) -> inspect.Signature:
     return inspect.Signature([kinds(f"x{i}", kinds.POSITIONAL_ONLY) for i in range(len(names))])
 
 
+def names_given(saved: Saved) -> dict[int, str]:
+    """By number of an argument its name in the graph, where Python has no parameter of that name: "0"."""
+    pairs = zip(saved.sources, saved.graph.inputs, strict=True)
+    named = sorted((mark.value, value.name) for mark, value in pairs if mark.word == "input")
+    names = [name for _, name in named]
+    made_up = saved.signature == _signature_of_names(names) and all(names) and len(set(names)) == len(names)
+    return dict(enumerate(names)) if made_up else {}
+
+
 def with_weights(saved: Saved, weights: Mapping[str, Any]) -> Saved:
     """The same with the data that tensors hold now."""
     return saved._replace(weights={name: current_array(tensor) for name, tensor in weights.items()})

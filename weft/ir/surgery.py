@@ -1,7 +1,7 @@
 """Changing graphs by hand: each function gives a new graph, and leaves the old one as it is.
 
 Values are named as text shows them, ``"%3"`` or ``"x"``, or given themselves; a graph and what is cut out of
-it share their values.
+it share their values. A name without a sign is one that somebody gave: "3" may be the name of an input.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 from weft.errors import ArgumentError, GraphError
 from weft.ir.graph import Graph, Node, Value
-from weft.ir.labels import ConstantNames, Labels
+from weft.ir.labels import LABEL, ConstantNames, Labels
+from weft.ir.literals import format_name
 from weft.ir.order import kahn_order
 from weft.ir.rewrite import giving, reading
 
@@ -19,7 +20,7 @@ Named = Value | str
 
 
 def value(graph: Graph, name: Named) -> Value:
-    """The value that text shows under a name, such as ``"x"``, ``"%x"`` or ``"%3"``.
+    """The value that somebody named so, ``"x"``, or that text shows so, ``"%x"`` or ``"%3"``.
 
     >>> import weft
     >>> graph = weft.make_graph(lambda x: weft.tanh(x) * 2.0)(weft.ones(3))
@@ -34,7 +35,7 @@ def value(graph: Graph, name: Named) -> Value:
         return name
     if not isinstance(name, str):
         raise ArgumentError("value", f"must be a value or a name, got {type(name).__name__}")
-    key = name if name.startswith(("%", "$")) else f"%{name}"
+    key = name if name.startswith(("%", "$")) else _label_of(name, labels)
     if key not in labels:
         from difflib import get_close_matches  # nobody but who mistypes a name needs it
 
@@ -42,6 +43,12 @@ def value(graph: Graph, name: Named) -> Value:
         hint = f"did you mean {close[0]}?" if close else None
         raise GraphError("value", f"must be in the graph {graph.name}, got {name}", hint=hint)
     return labels[key]
+
+
+def _label_of(name: str, labels: Mapping[str, Value]) -> str:
+    """The label of a value that has a name; a number alone is no label here: it may be somebody's name."""
+    given = f"%{format_name(name, LABEL)}"
+    return given if given in labels or name.isdecimal() else f"%{name}"
 
 
 def _labels(graph: Graph) -> dict[str, Value]:

@@ -124,8 +124,11 @@ class _Forward(GraphFunction[..., Any]):
     def __init__(self, function: Any, *, staged: bool) -> None:
         super().__init__(function, builder(_OP, "interpret"), staged=staged, looks=True, grows=True)
 
-    def _version(self, arguments: Arguments, own: Any, key: Any, shapes: Sequence[Any]) -> Version:
+    def _version(
+        self, arguments: Arguments, own: Any, key: Any, shapes: Sequence[Any], *, typed: bool = False
+    ) -> Version:
         with enter(self.__name__, staged=self._staged, looks=self._looks) as root:
+            root.open_counts = True  # a model holds for other values, too
             program = capture_call(root, self._function, arguments, own, shapes, gradients=False)
         with not_casting():
             return Version(program, self._build, key)

@@ -15,6 +15,7 @@ import numpy as np
 import weft
 from weft.base.dtypes import DType
 from weft.base.sizes import Size
+from weft.errors import WeftError
 from weft.ops.size import size_value
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
@@ -108,10 +109,16 @@ class Fact:
 
 
 class Facts:
-    """The facts of one import, by tensor."""
+    """The facts of one import, by tensor.
+
+    Attributes:
+        left_to_run: the error to raise where the import fails because a run tells a number that decides
+            shapes; None where there is no such number.
+    """
 
     def __init__(self) -> None:
         self._facts: dict[int, Fact] = {}
+        self.left_to_run: WeftError | None = None
 
     def of(self, tensor: Tensor) -> Fact:
         """What is known of a tensor."""

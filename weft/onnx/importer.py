@@ -18,10 +18,11 @@ from weft.base.dtypes import DTYPES
 from weft.capture.static.importing import Importer, placed
 from weft.errors import GraphError, ShapeError, WeftError
 from weft.ir.location import Location
+from weft.onnx.bound_sizes import ToldSizeError, solved_name
 from weft.onnx.facts import NOTHING, Array, Constant, Fact, Facts, constant_of_sizes
 from weft.onnx.following import follow, follow_moves
 from weft.onnx.model import array_of, dense_of, ordered, subgraphs
-from weft.onnx.operators.registry import Call, Entry, find_handler
+from weft.onnx.operators.registry import Call, Entry, UnknownValueError, find_handler
 from weft.onnx.scope import Body, Functions, Scope, attributes_of
 from weft.onnx.types import to_carried
 from weft.tensor.mode import thread
@@ -220,13 +221,34 @@ class Runner:
         try:
             yield
         except WeftError as error:
+            self._told_size(error)
             if error.op == "onnx.load":
                 raise
             hint = self._hint() if isinstance(error, ShapeError) else error.hint
-            raise type(error)("onnx.load", f"{call}: {error.op}: {error.message}", hint=hint) from error
+            raise _public_class(error)(
+                "onnx.load", f"{call}: {error.op}: {error.message}", hint=hint
+            ) from error
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
             said = f"{type(error).__name__}: {error}"
             raise GraphError("onnx.load", f"{call}: must be well formed, got {said}") from error
+
+    @contextmanager
+    def blaming_numbers(self) -> Iterator[None]:
+        """Let an import that fails say which number it left to the run, if there is one."""
+        try:
+            yield
+        except WeftError as error:
+            blamed = self.facts.left_to_run
+            if blamed is None or isinstance(error, UnknownValueError):
+                raise
+            raise blamed from error
+
+    def _told_size(self, error: WeftError) -> None:
+        """Let an open size of an input be what a node demands of it, such as the channels of a weight."""
+        clash = error.clash if isinstance(error, ShapeError) else None
+        told = None if clash is None else solved_name(*clash, self.open_sizes)
+        if told is not None:
+            raise ToldSizeError(*told)
 
     def _hint(self) -> str | None:
         """Shapes of a model may fit for one value of its open sizes alone."""
@@ -279,6 +301,11 @@ class Runner:
         if isinstance(x, list):
             return NOTHING.union(*[self._sources(item) for item in x])
         return self.facts.of(x).sources if isinstance(x, Tensor) else NOTHING
+
+
+def _public_class(error: WeftError) -> type[WeftError]:
+    """The class of an error that users know it by; those of its own modules are made of other things."""
+    return next(kind for kind in type(error).__mro__ if kind.__module__ == WeftError.__module__)
 
 
 def _constant_or_none(x: Any) -> Constant | None:

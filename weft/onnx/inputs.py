@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What the caller says of inputs: values, and sizes."""
+    """What the caller says of inputs: values, and sizes; and what nodes have told of open sizes, by name."""
 
     known: Mapping[str, Any]
     sizes: Mapping[str, Any]
+    bound: Mapping[str, Any]
 
 
 def arguments(graph: onnx.GraphProto, given: Given, runner: Runner) -> dict[str, Any]:
@@ -158,9 +159,9 @@ class _Maker:
         return self._names[text]
 
     def _bound(self, name: str, text: str) -> Any:
-        """The number that the caller gave for a size, or the size itself."""
+        """The number that the caller gave for a size, what nodes told of it, or the size itself."""
         given = self.given.sizes.get(text, self.given.sizes.get(name))
-        return int(given) if _is_size(given) else named_size(name)
+        return int(given) if _is_size(given) else self.given.bound.get(name, named_size(name))
 
 
 def _is_size(x: Any) -> bool:

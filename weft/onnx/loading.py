@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import weft
 from weft.base.public import public
+from weft.base.sizes import bind
 from weft.capture.static.importing import Importer
 from weft.errors import FileError
 from weft.ir.graph import Graph
 from weft.onnx import operators
+from weft.onnx.bound_sizes import ToldSizeError
 from weft.onnx.importer import Runner
 from weft.onnx.inputs import Given, arguments
 from weft.onnx.model import check_names, onnx_package, read_model, versions_of
@@ -74,13 +76,23 @@ def import_model(
     """The graph of an ONNX model, and what of it the inputs and outputs of the model are."""
     model, name = read_model(source)
     check_names(model, name)
+    _load_operators()
+    given = Given(known or {}, sizes or {}, {})
+    while True:
+        try:
+            return _imported(model, name, given)
+        except ToldSizeError as told:  # of an open size: each time one is less
+            bound = {n: bind(size, {told.name: told.value}) for n, size in given.bound.items()}
+            given = given._replace(bound={**bound, told.name: told.value})
+
+
+def _imported(model: Any, name: str, given: Given) -> Imported:
+    """One try, which ends early where a node tells what an open size must be."""
     newest = onnx_package("onnx.load").defs.onnx_opset_version()
     versions = versions_of(model.opset_import, newest, name)
-    _load_operators()
-    given = Given(known or {}, sizes or {})
     block = Importer(model.graph.name or "model")
     runner = Runner(block, Functions(model, newest), name)
-    with block, weft.enable_grad():  # so that no gradient is cut, whatever the caller records
+    with runner.blaming_numbers(), block, weft.enable_grad():  # no gradient is cut, whatever is recorded
         inputs = arguments(model.graph, given, runner)
         scope = Scope({**runner.initializers(model.graph, name), **inputs}, versions)
         names = [item.name for item in model.graph.output]

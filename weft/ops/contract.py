@@ -47,7 +47,8 @@ def _matmul_type(x: TensorType, y: TensorType) -> TensorType:
     k, n = x.shape[-1], y.shape[-2]
     if k != n:
         hint = "the right side looks transposed; try y.mT" if y.shape[-1] == k else None
-        raise ShapeError("matmul", f"inner dimensions must agree, got {x} and {y} ({k} vs {n})", hint=hint)
+        message = f"inner dimensions must agree, got {x} and {y} ({k} vs {n})"
+        raise ShapeError("matmul", message, hint=hint, clash=(k, n))
     lead = broadcast_shapes("matmul", [x.shape[:-2], y.shape[:-2]], (x, y))
     return TensorType((*lead, x.shape[-2], y.shape[-1]), x.dtype)
 
@@ -163,7 +164,8 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     k, n = x1.shape[-1], x2.shape[0 if x2.ndim == 1 else -2]
     if k != n:
         both = f"{type_of(x1)} and {type_of(x2)}"
-        raise ShapeError("matmul", f"inner dimensions must agree, got {both} ({k} vs {n})")
+        message = f"inner dimensions must agree, got {both} ({k} vs {n})"
+        raise ShapeError("matmul", message, clash=(k, n))
     left = reshape(x1, shape=(1, *x1.shape)) if x1.ndim == 1 else x1
     right = reshape(x2, shape=(*x2.shape, 1)) if x2.ndim == 1 else x2
     out = matrix_multiply(left, right)

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.base.dtypes import int64, kind
+from weft.base.dtypes import int64, kind, real_dtype
 from weft.base.shapes import as_ints, normalize_axis, size_of
+from weft.base.size_bounds import positive, surely_less
+from weft.base.sizes import Size
 from weft.errors import DomainError, ShapeError
 from weft.ops.arithmetic import minimum
 from weft.ops.compare import equal, not_equal
@@ -17,14 +19,14 @@ from weft.ops.contract import matmul, transpose_last
 from weft.ops.exponential import logaddexp, sqrt
 from weft.ops.index import scatter_add_nd
 from weft.ops.index_axis import take_along_axis
-from weft.ops.op import Sample, Tensor, composite, type_of
+from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.public import example, published
 from weft.ops.reduce import argmax, max, min, reduce_sum
 from weft.ops.rounding import floor
 from weft.ops.samples import call, complex_array, int_array, joined, real_array
 from weft.ops.scan import place_of_running, shift
 from weft.ops.select import cast, need_real, same_dtype, select
-from weft.ops.size import filled, positions
+from weft.ops.size import filled, positions, size_value
 from weft.ops.sort import argsort, searchsorted
 from weft.ops.statistics import as_floating, mean
 from weft.ops.view.padding import diagonal
@@ -173,7 +175,7 @@ def kthvalue(x: Tensor, k: int, axis: int = -1, *, keepdims: bool = False) -> Pl
     need_real("kthvalue", x)
     where = normalize_axis("kthvalue", axis, x.ndim)
     (k,) = as_ints("kthvalue", "k", k)
-    if not 1 <= k <= x.shape[where]:
+    if k < 1 or surely_less(x.shape[where], k):  # of an open size the run tells
         raise DomainError("kthvalue", f"k must be in 1..{x.shape[where]} for axis {where}, got {k}")
     order = slice_axis(argsort(x, axis=where, stable=True), where, k - 1, k)
     return _placed(x, order, where, keepdims)
@@ -260,8 +262,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, axis: int 
 
 def _neighbours(x: Tensor, axis: int, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     size = x.shape[axis]
-    first = slice_axis(x, axis, 0, size - 1 if size else 0)
-    return combine(first, slice_axis(x, axis, 1 if size else 0, size))
+    count = positive(size - 1)
+    return combine(slice_axis(x, axis, 0, count), slice_axis(x, axis, size - count, size))
 
 
 trapz = trapezoid
@@ -290,9 +292,18 @@ def cov(x: Tensor, *, correction: float = 1) -> Tensor:
     rows = x if x.ndim == 2 else reshape(x, shape=(1, size_of(x.shape)))
     off = rows - mean(rows, axis=1, keepdims=True)
     product = matmul(off, transpose_last(conj(off)))
-    left = rows.shape[1] - correction
-    out = product / left if left > 0 else product * np.asarray(np.nan, product.dtype)
+    out = product / _degrees(rows.shape[1], correction, product)
     return out if x.ndim == 2 else reshape(out, shape=())
+
+
+def _degrees(count: int, correction: float, like: Tensor) -> Tensor | Array:
+    """How many observations are left after a correction; NaN where there is none."""
+    dtype = real_dtype(like.dtype) if kind(like.dtype) == "c" else like.dtype
+    if not isinstance(count, Size):
+        left = count - correction
+        return np.asarray(left if left > 0 else np.nan, dtype)
+    open_left = size_value(count, dtype) - correction
+    return select(open_left > 0, open_left, np.asarray(np.nan, dtype))
 
 
 @composite(samples=lambda: [Sample((real_array((3, 6)),)), Sample((real_array((6,)),))], single=True)

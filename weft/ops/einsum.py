@@ -89,9 +89,8 @@ def _check_sizes(terms: list[list[str]], operands: Sequence[Any], equation: str)
                 sizes[label] = size
             elif size not in (1, known):
                 name = "the ellipsis" if label[0] == "." else repr(label)
-                raise ShapeError(
-                    "einsum", f"sizes of {name} in {equation!r} must agree, got {known} and {size}"
-                )
+                message = f"sizes of {name} in {equation!r} must agree, got {known} and {size}"
+                raise ShapeError("einsum", message, clash=(known, size))
     return sizes
 
 

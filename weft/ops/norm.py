@@ -170,9 +170,8 @@ def per_channel(op: str, name: str, value: Tensor | None, channels: int, rank: i
     if value is None:
         return None
     if value.shape != (channels,):
-        raise ShapeError(
-            op, f"{name} must have one element for each of {channels} channels, got {type_of(value)}"
-        )
+        message = f"{name} must have one element for each of {channels} channels, got {type_of(value)}"
+        raise ShapeError(op, message, clash=(value.shape, (channels,)))
     return reshape(value, shape=(channels, *(1,) * (rank - 2)))
 
 
@@ -182,7 +181,8 @@ def _normalized_axes(op: str, x: Tensor, normalized_shape: ShapeLike, *parameter
         raise ShapeError(op, f"the last axes must be {shape}, got {type_of(x)}")
     for p in parameters:
         if p is not None and p.shape != shape:
-            raise ShapeError(op, f"weight and bias must have the shape {shape}, got {type_of(p)}")
+            message = f"weight and bias must have the shape {shape}, got {type_of(p)}"
+            raise ShapeError(op, message, clash=(p.shape, shape))
     return tuple(range(x.ndim - len(shape), x.ndim))
 
 

@@ -86,7 +86,8 @@ def kron(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 def _need_features(op: str, x: Tensor, size: int) -> None:
     if x.ndim == 0 or x.shape[-1] != size:
-        raise ShapeError(op, f"the last axis must have {size} features as the weight says, got {type_of(x)}")
+        message = f"the last axis must have {size} features as the weight says, got {type_of(x)}"
+        raise ShapeError(op, message, clash=(x.shape[-1], size) if x.ndim else None)
 
 
 @composite(

@@ -1,144 +1,94 @@
 """Resampling of images and other grids: interpolation to a new size, and sampling at given places.
 
 Interpolation works one axis after another: each output is a weighted sum of a few taps of the input, whose
-places and weights are constants.
+places and weights ``weft.ops.taps`` tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import floor, prod
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import kind
-from weft.base.shapes import PerAxis, Shape
+from weft.base.shapes import PerAxis, Shape, as_ints
+from weft.base.size_bounds import same_size
+from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.conv.kernel import Ints
 from weft.ops.conv.layers import per_axis
 from weft.ops.index import gather_nd
-from weft.ops.op import Array, Sample, Tensor, composite, type_of
+from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.pool.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from weft.ops.public import example
 from weft.ops.samples import call, joined, real_array
+from weft.ops.taps import Scale, Tap, axis_taps, nearest_places, ratio, scaled, weights_of
 from weft.ops.view.primitives import broadcast_to, permute, reshape
-
-Taps = tuple[Array, Array]  # places (outputs, taps) and weights of the same shape
 
 _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 _MODES = ("nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area")
 
-# Places and weights along one axis
 
-
-def _centers(size: int, count: int, scale: float, align_corners: bool) -> Array:
-    """Where the outputs lie on the input's axis, whose elements are at 0, 1, 2, ..."""
-    if align_corners:
-        return np.arange(count) * ((size - 1) / (count - 1) if count > 1 else 0.0)
-    return (np.arange(count) + 0.5) * scale - 0.5
-
-
-def _linear_taps(size: int, count: int, scale: float, align_corners: bool) -> Taps:
-    at = np.maximum(_centers(size, count, scale, align_corners), 0.0)
-    first = np.minimum(np.floor(at).astype(np.int64), size - 1)
-    part = np.minimum(at - first, 1.0)
-    places = np.stack([first, np.minimum(first + 1, size - 1)], axis=1)
-    return places, np.stack([1 - part, part], axis=1)
-
-
-def _cubic(distance: Array, a: float) -> Array:
-    """Keys' cubic convolution kernel (R. Keys, IEEE Trans. ASSP 29, 1981)."""
-    d = np.abs(distance)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
-
-
-def _cubic_taps(size: int, count: int, scale: float, align_corners: bool) -> Taps:
-    at = _centers(size, count, scale, align_corners)
-    places = np.floor(at).astype(np.int64)[:, None] + np.arange(-1, 3)
-    return np.clip(places, 0, size - 1), _cubic(at[:, None] - places, -0.75)
-
-
-def _smoothed_taps(
-    size: int, count: int, scale: float, reach: float, kernel: Callable[[Array], Array]
-) -> Taps:
-    """Taps of a kernel that is widened by the scale, so that nothing is skipped when an image shrinks."""
-    stretch = max(scale, 1.0)
-    centers = (np.arange(count) + 0.5) * scale
-    first = np.maximum((centers - reach * stretch + 0.5).astype(np.int64), 0)
-    last = np.minimum((centers + reach * stretch + 0.5).astype(np.int64), size)
-    places = first[:, None] + np.arange(int((last - first).max(initial=1)))
-    weights = kernel((places - centers[:, None] + 0.5) / stretch) * (places < last[:, None])
-    return np.minimum(places, size - 1), weights / weights.sum(axis=1, keepdims=True)
-
-
-def _triangle(distance: Array) -> Any:
-    return np.maximum(1 - np.abs(distance), 0.0)
-
-
-def _nearest_places(size: int, count: int, scale: float, exact: bool) -> Any:
-    if count == 2 * size:
-        return np.arange(count) // 2
-    # in float32, so that a scale such as 1 / 3 rounds to the same places everywhere
-    at = (np.arange(count, dtype=np.float32) + np.float32(0.5 if exact else 0.0)) * np.float32(scale)
-    return np.minimum(np.floor(at).astype(np.int64), size - 1)
-
-
-# Applying them
-
-
-def _weighted_sum(x: Tensor, axis: int, taps: Taps) -> Tensor:
-    places, weights = taps
+def _weighted_sum(x: Tensor, axis: int, taps: Sequence[Tap]) -> Tensor:
+    """The sum of elements at places along an axis, each times a weight."""
     front = move_axis(x, axis, 0)
     out: Any = None
-    for k in range(places.shape[1]):
-        factor = weights[:, k].astype(x.dtype).reshape(-1, *(1,) * (x.ndim - 1))
-        part = gather_nd(front, places[:, k]) * factor
+    for places, weights in taps:
+        part = gather_nd(front, places) * weights_of(weights, x.dtype, x.ndim - 1)
         out = part if out is None else out + part
     return move_axis(out, 0, axis)
 
 
-def _nearest_axis(x: Tensor, axis: int, places: Array) -> Tensor:
-    size, count = x.shape[axis], len(places)
-    times = count // size
-    if count == size * times and (places == np.arange(count) // times).all():
-        shape = (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])
-        wide = broadcast_to(reshape(x, shape=shape), shape=(*shape[: axis + 1], times, *shape[axis + 2 :]))
-        return reshape(wide, shape=(*x.shape[:axis], count, *x.shape[axis + 1 :]))
+def _repeated(x: Tensor, axis: int, times: int) -> Tensor:
+    """Each element so many times, one after the other."""
+    shape = (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])
+    wide = broadcast_to(reshape(x, shape=shape), shape=(*shape[: axis + 1], times, *shape[axis + 2 :]))
+    return reshape(wide, shape=(*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :]))
+
+
+def _nearest_axis(x: Tensor, axis: int, count: int, scale: Scale, *, exact: bool) -> Tensor:
+    size = x.shape[axis]
+    if same_size(count, 2 * size):
+        return _repeated(x, axis, 2)
+    places = nearest_places(size, count, scale, exact=exact)
+    times = count // size if isinstance(places, np.ndarray) else 0
+    if times and count == size * times and (places == np.arange(count) // times).all():
+        return _repeated(x, axis, times)
     return move_axis(gather_nd(move_axis(x, axis, 0), places), 0, axis)
 
 
-def _taps(mode: str, size: int, count: int, scale: float, align_corners: bool, antialias: bool) -> Taps:
-    if antialias:
-        if mode == "bicubic":
-            return _smoothed_taps(size, count, scale, 2.0, lambda d: _cubic(d, -0.5))
-        return _smoothed_taps(size, count, scale, 1.0, _triangle)
-    taps = _cubic_taps if mode == "bicubic" else _linear_taps
-    return taps(size, count, scale, align_corners)
+def _counts(op: str, size: PerAxis, rank: int) -> Ints:
+    """A size for each axis; those that are named may turn out to be 0, and give nothing then."""
+    items = tuple(size) if isinstance(size, tuple | list) else (size,)
+    if is_known(items):
+        return per_axis(op, "size", size, rank, 1)
+    if len(items) not in (1, rank):
+        raise ArgumentError(op, f"size must be an int or {rank} of them, got {size!r}")
+    return as_ints(op, "size", items * rank if len(items) == 1 else items)
 
 
 def _target(
     op: str, x: Tensor, size: PerAxis | None, scale_factor: Any, recompute: bool
-) -> tuple[Ints, list[float]]:
+) -> tuple[Ints, list[Scale]]:
     """The output's size, and for each axis how far input elements are apart, counted in outputs."""
     sizes: Shape = x.shape[2:]
     rank = len(sizes)
     if (size is None) == (scale_factor is None):
         raise ArgumentError(op, f"one of size and scale_factor must be given, got {size} and {scale_factor}")
     if size is not None:
-        counts = per_axis(op, "size", size, rank, 1)
-        return counts, [n / c for n, c in zip(sizes, counts, strict=True)]
+        counts = _counts(op, size, rank)
+        return counts, [ratio(n, c) for n, c in zip(sizes, counts, strict=True)]
     factors = scale_factor if isinstance(scale_factor, tuple | list) else (scale_factor,) * rank
     if len(factors) != rank or any(not f > 0 for f in factors):
         raise DomainError(op, f"scale_factor must be {rank} positive numbers or one, got {scale_factor!r}")
-    counts = tuple(floor(n * f) for n, f in zip(sizes, factors, strict=True))
+    counts = tuple(scaled(op, n, f) for n, f in zip(sizes, factors, strict=True))
     if 0 in counts:
         raise ShapeError(op, f"the output must not be empty, got {counts} from {type_of(x)}")
     if recompute:
-        return counts, [n / c for n, c in zip(sizes, counts, strict=True)]
+        return counts, [ratio(n, c) for n, c in zip(sizes, counts, strict=True)]
     return counts, [1 / f for f in factors]
 
 
@@ -216,12 +166,12 @@ def interpolate(
         return pools[x.ndim - 2](x, counts)
     for axis, (n, scale) in enumerate(zip(counts, scales, strict=True), 2):
         m = x.shape[axis]
-        if n == m and (scale == 1 or mode != "bicubic"):
+        if same_size(n, m) and (mode != "bicubic" or (isinstance(scale, float | int) and scale == 1)):
             continue
         if mode.startswith("nearest"):
-            x = _nearest_axis(x, axis, _nearest_places(m, n, scale, exact=mode == "nearest-exact"))
+            x = _nearest_axis(x, axis, n, scale, exact=mode == "nearest-exact")
         else:
-            x = _weighted_sum(x, axis, _taps(mode, m, n, scale, bool(align_corners), antialias))
+            x = _weighted_sum(x, axis, axis_taps(mode, m, n, scale, bool(align_corners), antialias))
     return x
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.ir.graph import Graph, Node, Value
-from weft.ir.order import first_definitions, needed_nodes, sizes_used
+from weft.ir.order import first_definitions, needed_nodes, sizes_of, sizes_used
 
 
 def is_view(node: Node) -> bool:
@@ -58,11 +58,20 @@ class UseDef:
         node = self.nodes[i]
         found = {self.producer.get(self.root(v), -1) for v in node.inputs}
         if self._definitions:
-            asked = sizes_used(node)
+            asked = self._sizes_asked(node)
             found |= {self._definitions[name] for name in asked if name in self._definitions}
             found.discard(i)
         found.discard(-1)
         return found
+
+    def _sizes_asked(self, node: Node) -> set[str]:
+        """The names of sizes that must be known before a node runs: its own, and of views that it reads."""
+        asked = sizes_used(node) | sizes_of((*node.inputs, *node.outputs))
+        for value in node.inputs:
+            while (i := self.producer.get(value)) is not None and is_view(self.nodes[i]):
+                asked |= sizes_used(self.nodes[i])
+                value = self.nodes[i].inputs[0]
+        return asked
 
     def used_outside(self, members: Iterable[int]) -> list[Value]:
         """The values of some nodes that other nodes use, or that are results, in order."""

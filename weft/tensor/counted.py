@@ -1,7 +1,8 @@
-"""Where elements are, in a capture: the count, on which shapes depend, is asked for and so guarded.
+"""Where elements are, in a capture, and which are distinct: shapes depend on how many these are.
 
-``nonzero``, ``unique`` and indexing by a mask are made of these while a graph is captured. Calls of the graph
-may then have other elements, as long as there are as many.
+``nonzero``, ``unique`` and indexing by a mask are made of these while a graph is captured. Where the capture
+has data, the count is asked for and so guarded: calls of the graph may then have other elements, as long as
+there are as many. Where it has none, as in a graph for types, each run tells the count, a named size.
 """
 
 from __future__ import annotations
@@ -11,18 +12,22 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import DTypeLike, int8, int64
+from weft.base.hooks import hooks
 from weft.base.shapes import size_of
-from weft.ops.arithmetic import floor_divide, remainder, sub
-from weft.ops.compare import not_equal
+from weft.ops.arithmetic import add, floor_divide, maximum, minimum, remainder, sub
+from weft.ops.compare import equal, logical_or, not_equal
 from weft.ops.index import gather_nd, scatter_nd
-from weft.ops.op import Tensor
+from weft.ops.op import Array, Tensor
+from weft.ops.places import true_places
 from weft.ops.reduce import count_nonzero
 from weft.ops.scan import cumsum
-from weft.ops.select import cast
+from weft.ops.select import cast, select
+from weft.ops.size import count_to, size_value
 from weft.ops.sort import argsort
-from weft.ops.view.primitives import broadcast_to, concat, reshape
+from weft.ops.view.primitives import broadcast_to, reshape
 from weft.ops.view.slices import slice_axis
 from weft.tensor.dispatch import captured_constant
+from weft.tensor.mode import thread
 
 
 def positions(x: Tensor) -> list[Tensor]:
@@ -42,11 +47,14 @@ def not_zero(x: Tensor) -> Tensor:
 
 
 def _true_positions(mask: Tensor) -> Any:
-    """Where a vector holds true, in order: sorting puts these first."""
+    """Where a vector holds true, in order; where a run tells how many there are, they have a named size."""
+    capture = thread.capture
+    if capture is not None and (capture.root.open_counts or capture.root.examples is None):
+        return true_places.on_tensors(mask, trips=hooks.fresh_size())
     count = int(count_nonzero(mask))
     if count == 0:
         return captured_constant(np.zeros(0, int64))
-    return slice_axis(argsort(cast(~mask, dtype=int8)), 0, 0, count)
+    return slice_axis(argsort(cast(~mask, dtype=int8)), 0, 0, count)  # sorting puts these first
 
 
 def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -56,17 +64,29 @@ def distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if size == 0:
         none = captured_constant(np.zeros(0, int64))
         return flat, none, reshape(none, shape=x.shape), none
-    order = argsort(flat)
+    order, row = argsort(flat), _numbers(size)
     ordered = gather_nd(flat, order)
-    begins = not_equal(slice_axis(ordered, 0, 1, size), slice_axis(ordered, 0, 0, size - 1))
-    begins = concat([captured_constant(np.ones(1, np.bool_)), begins], axis=0)
+    before = gather_nd(ordered, maximum(sub(row, 1), 0))
+    begins = logical_or(equal(row, 0), not_equal(ordered, before))
     starts = _true_positions(begins)
-    last = captured_constant(np.full(1, size, int64))
-    ends = concat([slice_axis(starts, 0, 1, starts.shape[0]), last], axis=0)
+    count = starts.shape[0]
+    place = _numbers(count)
+    after = gather_nd(starts, minimum(add(place, 1), count - 1))
+    ends = select(equal(place, count - 1), _held(size_value(size, int64)), after)
     number = sub(cumsum(cast(begins, dtype=int64), axis=0), 1)
-    inverse = scatter_nd(captured_constant(np.zeros(size, int64)), number, order)
+    inverse = scatter_nd(ones_of((size,), int64), number, order)
     first = gather_nd(order, starts)
     return gather_nd(flat, first), first, reshape(inverse, shape=x.shape), sub(ends, starts)
+
+
+def _numbers(size: int) -> Tensor:
+    """The numbers below a size."""
+    return _held(count_to(size, int64))
+
+
+def _held(x: Array | Tensor) -> Tensor:
+    """An array as a constant of the graph; a tensor of it stays one."""
+    return captured_constant(x) if isinstance(x, np.ndarray) else x
 
 
 def ones_of(shape: tuple[int, ...], dtype: DTypeLike | None) -> Tensor:

@@ -26,7 +26,8 @@ from weft.ops.reduce import reduce_sum as reduce_sum_op
 from weft.ops.reduce import sum as reduce_sum
 from weft.ops.select import cast as cast_op
 from weft.ops.select import same_dtype
-from weft.ops.view.primitives import concat
+from weft.ops.size import filled, size_value
+from weft.ops.view.primitives import concat, stack
 from weft.ops.view.primitives import reshape as reshape_to
 from weft.tensor import functions as f
 from weft.tensor.creation import asarray
@@ -149,8 +150,7 @@ class SparseTensor(Container):
 
     def to_dense(self) -> Tensor:
         """The dense tensor."""
-        zeros: Tensor = wrap(np.zeros(self.shape, self.dtype))
-        dense: Tensor = scatter_add_nd(zeros, self.values, *self._rows())
+        dense: Tensor = scatter_add_nd(_zeros(self.shape, self.dtype), self.values, *self._rows())
         return dense
 
     def astype(self, dtype: DTypeLike | None) -> SparseTensor:
@@ -203,8 +203,7 @@ class SparseTensor(Container):
         if not kept:
             return reduce_sum(self.values, axis=0)
         rows = self._rows()
-        zeros = wrap(np.zeros(shape, self.dtype))
-        out: Tensor = scatter_add_nd(zeros, self.values, *[rows[a] for a in kept])
+        out: Tensor = scatter_add_nd(_zeros(shape, self.dtype), self.values, *[rows[a] for a in kept])
         return out
 
 
@@ -268,8 +267,13 @@ def _matmul(s: Any, dense: Tensor) -> Tensor:
     values, dense = same_dtype("matmul", s.values, dense)
     rows, columns = s._rows()
     terms = reshape_to(values, shape=(s.nnz, 1)) * gather_nd(dense, columns)
-    zeros = wrap(np.zeros((s.shape[0], *dense.shape[1:]), terms.dtype))
-    return scatter_add_nd(zeros, terms, rows)
+    return scatter_add_nd(_zeros((s.shape[0], *dense.shape[1:]), terms.dtype), terms, rows)
+
+
+def _zeros(shape: Shape, dtype: DType) -> Tensor:
+    """Zeros to add to, of sizes that may be named."""
+    zeros = filled(shape, 0, dtype)
+    return wrap(zeros) if isinstance(zeros, np.ndarray) else zeros
 
 
 def _matmul_sparse(x: SparseTensor, y: SparseTensor) -> SparseTensor:
@@ -359,8 +363,8 @@ def _float_if_list(values: Any) -> Any:
 def _shape_of_run(indices: Tensor, dense: Shape, shape: object) -> Shape:
     """The whole shape, where only a run tells the indices, and checks them."""
     full = _given_shape(indices.shape[0], dense, shape)
-    sizes: Tensor = asarray(np.array(full[: indices.shape[0]], np.int64)[:, None])
-    inside = f.logical_and(indices >= 0, indices < sizes).all()
+    sizes = [asarray(size_value(size, int64)) for size in full[: indices.shape[0]]]
+    inside = f.logical_and(indices >= 0, indices < reshape_to(stack(sizes), shape=(len(sizes), 1))).all()
     text = f"sparse_coo_tensor: indices must be in a tensor of shape {full}"
     check.on_tensors(inside, pieces=(text,), places=())
     return full

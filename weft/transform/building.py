@@ -79,6 +79,7 @@ class Capture:
         self.dropped: set[Value] = set()  # values that it had before it went back
         self.frozen: Frozen = {}  # of a root: tensors that may be one with others
         self.tells_references = False  # of a root: whether loops carry which tensor each variable is
+        self.open_counts = False  # of a root: whether a run tells how many elements a mask picks
         self._imports: dict[tuple[int, int], Any] = {}  # by ids of data and node, which it keeps alive
         self._stopped: dict[Value, Value] = {}
         self._attempts: list[dict[tuple[Any, ...], tuple[Slot, Any]]] = []

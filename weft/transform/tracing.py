@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft.base.sizes import bind
 from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.order import sizes_of
@@ -67,25 +68,28 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     before = None if capture is None else capture._phase
     try:
         with not_casting():  # a graph has its dtypes
-            return _replay(graph, inputs, capture, "" if before is None else before.phase)
+            return _replay(graph, inputs, capture, "" if before is None else before.phase, {})
     finally:
         if capture is not None:
             capture._phase = before
 
 
-def _replay(graph: Graph, inputs: Sequence[Any], capture: Capture | None, phase: str) -> list[Any]:
+def _replay(
+    graph: Graph, inputs: Sequence[Any], capture: Capture | None, phase: str, around: Mapping[str, Any]
+) -> list[Any]:
+    """Run a graph, or the body of a call, which may use sizes that are known around it alone."""
     values: dict[Value, Any] = {v: _replayed_constant(a, capture) for v, a in graph.constants.items()}
     values |= dict(zip(graph.inputs, inputs, strict=True))
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, Any] = dict(around)
     for value, given_one in zip(graph.inputs, inputs, strict=True):
         learn_sizes(value, given_one._data.shape, sizes)
-    known = sizes_of(graph.inputs)
+    known = sizes_of(graph.inputs).union(around)
     for node in graph.nodes:
         given = [values[v] for v in node.inputs]
         if capture is not None and node.location is not None:
             capture._phase = node.location._replace(phase=phase) if phase else node.location
         if node.op is call:
-            outs = _replay_call(node, given, capture, phase)
+            outs = _replay_call(node, given, capture, phase, sizes)
         else:
             result = node.op.on_tensors(*given, **replayed_attrs(node, sizes, known))
             outs = (result,) if node.op.outputs == 1 else result
@@ -101,11 +105,13 @@ def _replayed_constant(array: Array, capture: Capture | None) -> Any:
     return wrap(capture.constant(array) if array.ndim else capture.number(array))
 
 
-def _replay_call(node: Node, given: Sequence[Any], capture: Capture | None, phase: str) -> Sequence[Any]:
+def _replay_call(
+    node: Node, given: Sequence[Any], capture: Capture | None, phase: str, sizes: Mapping[str, Any]
+) -> Sequence[Any]:
     """Run the body of a call op by op; what it adds to a capture is folded into a call again."""
     start, before = 0 if capture is None else len(capture.nodes), [t._data for t in given]
-    outs = _replay(node.attrs["body"], given, capture, phase)
+    outs = _replay(node.attrs["body"], given, capture, phase, sizes)
     if capture is not None:
-        name, arguments = node.attrs["function"], node.attrs["arguments"]
+        name, arguments = node.attrs["function"], bind(node.attrs["arguments"], sizes)
         add_scope(capture, start, name, arguments, given, before, outs)
     return outs

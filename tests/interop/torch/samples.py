@@ -179,6 +179,7 @@ _add(
     (lambda x: a.var.correction(x, [1], correction=0, keepdim=True), (X,)),
     (lambda x: a.var.correction(x), (X,)),
 )
+_add("histc", (lambda x: a.histc(x, 5, -1.0, 2.0), (X,)), (lambda x: a.histc(x, 4), (X,)))
 _add("cumsum", (lambda x: a.cumsum(x, 1), (X,)), (lambda x: a.cumsum(x, 0), (MASK,)))
 _add("sort", (lambda x: a.sort(x, 1), (X,)), (lambda x: a.sort(x, 0, True), (X,)))
 _add("topk", (lambda x: a.topk(x, 2), (X,)), (lambda x: a.topk(x, 2, 0, False), (X,)))

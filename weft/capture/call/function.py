@@ -270,9 +270,13 @@ class GraphFunction(Generic[P, R]):
         self._keep(version, arguments)
         return version
 
-    def _version(self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape]) -> Version:
+    def _version(
+        self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape], *, typed: bool = False
+    ) -> Version:
+        """A version for arguments, or for types, whose values say nothing of those that calls will have."""
         looks = self._looks and not arguments.traced
         with enter(self.__name__, staged=self._staged, looks=looks) as root:
+            root.open_counts = typed
             program = capture_call(root, self._function, arguments, own, shapes)
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
         with not_casting():
@@ -458,7 +462,7 @@ class GraphFunction(Generic[P, R]):
         arguments = flatten(given.args, given.kwargs)
         shapes = given.shapes_of(arguments.tensors)
         own = None if arguments.converted else (given.args, given.kwargs)
-        return self._version(arguments, own, named_key(full_key(arguments), shapes), shapes)
+        return self._version(arguments, own, named_key(full_key(arguments), shapes), shapes, typed=True)
 
     def _no_graph(self) -> CaptureError:
         hint = "call it, or pass examples to weft.jit.trace or weft.make_graph"

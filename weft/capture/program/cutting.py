@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.base.sizes import size_names
 from weft.ir.graph import Graph, Node, Value
+from weft.ir.order import first_definitions, sizes_defined, sizes_of, sizes_used
 
 
 def cut_out(
@@ -20,12 +21,7 @@ def cut_out(
         The part, and the values of the whole graph that its inputs stand for.
     """
     stand_in = {v: Value(v.type, v.name) for v in given}
-    wanted = {v for v in results if v not in given}
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if not wanted.isdisjoint(node.outputs) or (effects and not node.is_pure):
-            wanted.update(v for v in node.inputs if v not in given)
-            kept.append(node)
+    wanted, kept = _needed(graph, {v for v in results if v not in given}, given, effects)
     used = wanted.union(v for node in kept for v in node.inputs).union(results)
     used |= _telling_sizes([*graph.inputs, *given], kept, used)
     inputs = (*[v for v in graph.inputs if v in used], *[v for v in given if v in used])
@@ -33,7 +29,7 @@ def cut_out(
         Node(n.op, [stand_in.get(v, v) for v in n.inputs], n.attrs, n.outputs, n.location)
         if not given.isdisjoint(n.inputs)
         else n
-        for n in reversed(kept)
+        for n in kept
     ]
     part = Graph(
         graph.name,
@@ -43,6 +39,33 @@ def cut_out(
         constants={v: a for v, a in graph.constants.items() if v in used},
     )
     return part, inputs
+
+
+def _needed(
+    graph: Graph, wanted: set[Value], given: frozenset[Value], effects: bool
+) -> tuple[set[Value], list[Node]]:
+    """The values that are wanted, and all that these need, and the nodes that make them.
+
+    A node that alone tells a size is needed by those that have this size in an attribute.
+    """
+    tellers = first_definitions(graph.nodes)
+    while True:
+        kept: list[Node] = []
+        for node in reversed(graph.nodes):
+            if not wanted.isdisjoint(node.outputs) or (effects and not node.is_pure):
+                wanted.update(v for v in node.inputs if v not in given)
+                kept.append(node)
+        missing = _tellers_of(kept, tellers, sizes_of(given)) if tellers else ()
+        if not missing:
+            return wanted, kept[::-1]
+        wanted.update(v for i in missing for v in graph.nodes[i].outputs)
+
+
+def _tellers_of(nodes: Sequence[Node], tellers: Mapping[str, int], known: set[str]) -> list[int]:
+    """The places of nodes that tell sizes which others ask for, where they are not known, and none tells."""
+    told = known.union(*map(sizes_defined, nodes))
+    asked = set[str]().union(*map(sizes_used, nodes)) - told
+    return [tellers[name] for name in asked if name in tellers]
 
 
 def _telling_sizes(inputs: Sequence[Value], nodes: Sequence[Node], used: set[Value]) -> set[Value]:

@@ -9,13 +9,14 @@ import numpy as np
 
 from weft.base.dtypes import as_dtype
 from weft.base.records import NamedTuple
-from weft.base.sizes import Size, named_size
+from weft.base.size_text import shape_of_texts
+from weft.base.sizes import Size, bind, size_names
 from weft.base.trees import tree_map
 from weft.capture.program.arguments import is_container
 from weft.ir.types import TensorType
 from weft.tensor.tensor import wrap
 
-_OPEN = 2  # stands for a size that is open; one is made of zeros of this size
+_OPEN = 2  # stands for a name of a size that is open; a tensor of zeros is made of it
 
 
 class Examples(NamedTuple):
@@ -50,8 +51,9 @@ def stand_ins(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examples:
     def stand_in(x: Any) -> Any:
         if not isinstance(x, TensorType):
             return x
-        shape = tuple(named_size(s) if isinstance(s, str) else s for s in x.shape)
-        tensor = wrap(np.zeros([_OPEN if isinstance(s, Size) else s for s in shape], as_dtype(x.dtype)))
+        shape = shape_of_texts(x.shape)
+        open_sizes = dict.fromkeys(size_names(shape), _OPEN)
+        tensor = wrap(np.zeros(bind(shape, open_sizes), as_dtype(x.dtype)))
         shapes[id(tensor)] = shape
         return tensor
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.base.records import NamedTuple
-from weft.base.sizes import Size, named_size
+from weft.base.sizes import Size, bind, named_size, solve
 from weft.capture.program.arguments import TensorKey
+from weft.errors import ShapeError
 from weft.tensor.form import Form
 
 Key = tuple[Any, ...]
@@ -66,13 +67,27 @@ def has_names(shapes: Sequence[Shape]) -> bool:
 def admits(key: Key, shapes: Sequence[Shape]) -> bool:
     """Whether shapes fit a key with named sizes, of calls with the same open key."""
     sizes: dict[str, int] = {}
+    expressions: list[tuple[Size, int]] = []
     wanted = [shape_and_dtype(part)[0] for part in key if isinstance(part, TensorKey)]
     for shape, actual in zip(wanted, shapes, strict=False):  # floats that are inputs come last
         for size, number in zip(shape, actual, strict=True):
-            known = sizes.setdefault(str(size), number) if isinstance(size, Size) else size
-            if known != number:
+            if isinstance(size, Size) and not (name := str(size)).isidentifier():
+                expressions.append((size, number))
+            elif (sizes.setdefault(name, number) if isinstance(size, Size) else size) != number:
                 return False
-    return True
+    return not expressions or _solved(expressions, sizes)
+
+
+def _solved(expressions: Sequence[tuple[Size, int]], sizes: dict[str, int]) -> bool:
+    """Whether sizes such as ``4*h`` can be some numbers, given the names that are known."""
+    try:
+        for _ in expressions:  # a later one may tell the name that an earlier one left open
+            for size, number in expressions:
+                if isinstance(known := bind(size, sizes), Size):
+                    solve(known, number, sizes)
+    except ShapeError:
+        return False
+    return all(bind(size, sizes) == number for size, number in expressions)
 
 
 class Varying:

@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from weft.base.dtypes import as_dtype
 from weft.base.size_text import parse_size
 from weft.capture.static.block import captures
-from weft.capture.static.static import assign, placeholder
+from weft.capture.static.static import assign
 from weft.errors import WeftError
 from weft.ir.graph import Array, Graph, Value
 from weft.ir.location import Location
+from weft.ir.types import TensorType
 from weft.passes.dce import dce
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
@@ -68,7 +70,7 @@ class Importer:
     def argument(self, name: str, shape: Sequence[Any], dtype: Any) -> Tensor:
         """A new argument; sizes may be names."""
         sizes = tuple(parse_size(s) if isinstance(s, str) else s for s in shape)
-        return placeholder(self._own(name), sizes, dtype)
+        return captures[self._block].placeholder(TensorType(sizes, as_dtype(dtype)), self._own(name))
 
     def parameter(self, name: str, data: Tensor | Array) -> Tensor:
         """A tensor from outside, or a new one of an array, that each run reads, under a name."""
@@ -86,9 +88,9 @@ class Importer:
         """Say what the graph gives; results may have names."""
         capture = captures[self._block]
         self._outputs = [capture.value_of(x) for x in outputs]
-        for value, name in zip(self._outputs, names, strict=False):
+        for i, (value, name) in enumerate(zip(self._outputs, names, strict=False)):
             if not value.name and name not in self._taken:
-                capture.rename(value, self._own(name))
+                name_value(outputs[i], self._own(name))
 
     def _own(self, name: str) -> str:
         """A name that no other value has."""
@@ -119,9 +121,9 @@ def placed(location: Location | None) -> Iterator[None]:
 
 
 def clean_name(name: str) -> str:
-    """A name as graphs have them, from one of any kind."""
+    """A name as graphs have them, from one of any kind; a number stays one, which text shows in quotes."""
     text = _OTHER.sub("_", name)
-    return text if re.search(r"[A-Za-z_]", text) and not text.startswith(".") else f"v{text}"
+    return f"v{text}" if not text or text.startswith(".") else text
 
 
 def _used(graph: Graph) -> Graph:

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.base.dtypes import as_dtype, default_complex, default_float
 from weft.base.public import public
-from weft.base.sizes import named_size
+from weft.base.size_text import shape_of_texts
 from weft.base.tracebacks import hide_weft
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.capture.program.arguments import check_callable, leaf_names, name_of
@@ -29,8 +29,8 @@ def make_graph(function: Callable[..., Any], *, name: str | None = None) -> Call
 
     Nothing is computed: only the types of the examples matter. They may be tensors, arrays, floats, types
     such as ``weft.TensorType(("batch", 3), weft.float32)``, in which a string is the name of a size that
-    each call may choose, and trees of these. Ints, bools, strings and other objects are part of the graph
-    as they are.
+    each call may choose or an expression such as ``"4*h"``, and trees of these. Ints, bools, strings and
+    other objects are part of the graph as they are.
 
     Args:
         function: of tensors; control flow on them goes into the graph.
@@ -86,9 +86,7 @@ def _given(root: Root, example: Any, kind: TensorType | None, name: str) -> Any:
 def type_of_example(x: Any) -> TensorType | None:
     """The type that an example stands for; None for what is part of the graph as it is."""
     if isinstance(x, TensorType):
-        return TensorType(
-            tuple(named_size(s) if isinstance(s, str) else s for s in x.shape), as_dtype(x.dtype)
-        )
+        return TensorType(shape_of_texts(x.shape), as_dtype(x.dtype))
     if isinstance(x, TensorLike):
         return type_of(x)
     if isinstance(x, np.ndarray | np.generic):

@@ -7,6 +7,7 @@ from typing import Any
 
 import weft
 from weft.base.dtypes import DType, bool_
+from weft.base.sizes import Size
 from weft.interop.forms.elements import along, as_bool, floating, is_float, neutral
 from weft.tensor.tensor import Tensor
 
@@ -40,9 +41,20 @@ def _extreme(how: str, function: Any, of_bools: Any) -> Callable[[Tensor, Axes, 
     def reduce(x: Tensor, axes: Axes, keepdims: bool) -> Any:
         if _is_empty(x, axes):
             return weft.full_like(weft.sum(x, axis=axes, keepdims=keepdims), neutral(how, x.dtype))
-        return (of_bools if x.dtype == bool_ else function)(x, axis=axes, keepdims=keepdims)
+        if x.dtype == bool_:
+            return of_bools(x, axis=axes, keepdims=keepdims)
+        return function(_never_empty(how, x, axes), axis=axes, keepdims=keepdims)
 
     return reduce
+
+
+def _never_empty(how: str, x: Tensor, axes: Axes) -> Tensor:
+    """x with one more element along axes of open sizes, which may be 0: one that changes no extreme."""
+    for axis in [a % x.ndim for a in axes]:
+        if isinstance(x.shape[axis], Size):
+            widths = [(0, int(i == axis)) for i in range(x.ndim)]
+            x = weft.pad(x, widths, value=neutral(how, x.dtype))
+    return x
 
 
 def _log_sum_exp(x: Tensor, axes: Axes, keepdims: bool) -> Any:

@@ -69,9 +69,10 @@ def scatter_at(x: Tensor, indices: Sequence[Tensor], values: Tensor, how: str = 
     places: Any = weft.zeros((), dtype=weft.int64)
     for index, size in zip(indices, x.shape, strict=False):
         places = places * size + index
-    rows = weft.reshape(x, (size_of(x.shape[: len(indices)]), -1))
-    values = weft.reshape(values, (size_of(places.shape), -1))
-    at = weft.broadcast_to(weft.reshape(places, (-1, 1)), values.shape)
+    each = size_of(x.shape[len(indices) :])
+    rows = weft.reshape(x, (size_of(x.shape[: len(indices)]), each))
+    values = weft.reshape(values, (size_of(places.shape), each))
+    at = weft.broadcast_to(weft.reshape(places, (size_of(places.shape), 1)), values.shape)
     out = weft.reshape(scatter_along(rows, 0, at, values, how), x.shape)
     return out
 

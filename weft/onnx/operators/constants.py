@@ -13,6 +13,7 @@ from weft.base.dtypes import bool_, kind
 from weft.base.sizes import Size
 from weft.onnx.facts import Array
 from weft.onnx.operators.registry import Call, enter_handlers, operator
+from weft.onnx.operators.run_time import counted, counts
 from weft.onnx.types import code_of
 from weft.ops.bits import bitcast
 
@@ -36,18 +37,29 @@ def constant(call: Call) -> Array:
 def constant_of_shape(call: Call, shape: Tensor) -> Any:
     """One number in a shape."""
     value = call.attribute("value", np.zeros(1, np.float32))
-    return weft.broadcast_to(weft.asarray(value.reshape(())), call.ints(shape, "input"))
+    return weft.broadcast_to(weft.asarray(value.reshape(())), counts(call, shape, "input"))
 
 
 @operator("Range")
 def numbers(call: Call, start: Tensor, limit: Tensor, delta: Tensor) -> Any:
     """Numbers from one to another."""
     given = {"start": start, "limit": limit, "delta": delta}
+    unknown = [name for name, x in given.items() if call.sizes(x) is None]
+    if unknown:
+        call.leave_to_run(given[unknown[0]], unknown[0])
+        return _numbers_told(start, limit, delta)
     first, end, step = (call.scalar(x, name) for name, x in given.items())
     if not any(isinstance(x, Size) for x in (first, end, step)):
         count = max(int(np.ceil((end - first) / step)), 0)
         return (weft.arange(count, dtype=weft.int64) * step + first).astype(start.dtype, copy=False)
     return weft.arange(first, end, step, dtype=start.dtype)
+
+
+def _numbers_told(start: Tensor, limit: Tensor, delta: Tensor) -> Any:
+    """The same, of which only a run tells how many there are."""
+    first, end, step = (x.reshape(()).astype(weft.float64) for x in (start, limit, delta))
+    row = counted(weft.ceil((end - first) / step).astype(weft.int64))
+    return row.astype(start.dtype) * delta.reshape(()) + start.reshape(())
 
 
 def cast_to(call: Call, x: Tensor, code: int) -> Tensor:

@@ -91,9 +91,17 @@ class _Loop:
             now = self.call.constant(True) if going is None else going
             going, states, given = self._outputs(self.body(number, now, *states))
             rows.append(given)
-        if not rows and self.collected:
-            raise self.call.error("a loop that runs not once cannot tell the types of what it collects")
+        if not rows:
+            return [*states, *self._nothing_collected()]
         return [*states, *[weft.stack(list(column)) for column in zip(*rows, strict=True)]]
+
+    def _nothing_collected(self) -> list[Any]:
+        """What a loop stacks that runs not once: rows of the types that its body would give."""
+        if not self.collected:
+            return []
+        first = self.call.constant(True) if self.going is None else self.going
+        _, _, given = self._outputs(self.body(self.call.constant(0), first, *self.states))
+        return [weft.zeros((0, *x.shape), dtype=x.dtype) for x in given]
 
     def _outputs(self, found: list[Any]) -> tuple[Any, list[Any], list[Any]]:
         count = len(self.states)

@@ -9,7 +9,8 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.base.dtypes import kind, result_dtype
-from weft.interop.forms.elements import clamped, whole_quotient
+from weft.base.sizes import Size
+from weft.interop.forms.elements import clamped, lowest, numbers_below, whole_quotient
 from weft.onnx.operators.registry import Call, Handler, enter_handlers, operator
 
 # Functions that weft has under the same name, or under another one
@@ -146,8 +147,13 @@ def _along(function: Callable[[Tensor, int], Any]) -> Handler:
 
 def _first_largest(x: Tensor, axis: int) -> Any:
     """1 at the first of the largest elements, 0 elsewhere."""
-    places = weft.argmax(x, axis=axis)
-    return weft.moveaxis(weft.one_hot(places, x.shape[axis], dtype=x.dtype), -1, axis)
+    axis %= x.ndim
+    size, after = x.shape[axis], x.ndim - 1 - axis
+    if isinstance(size, Size):  # which may be 0: one more then has a largest element
+        least = weft.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), lowest(x.dtype), dtype=x.dtype)
+        x = weft.concat([x, least], axis=axis)
+    places = weft.argmax(x, axis=axis, keepdims=True)
+    return (numbers_below(size, after) == places).astype(x.dtype)
 
 
 enter_handlers(

@@ -10,9 +10,9 @@ import numpy as np
 import weft
 from weft import Tensor
 from weft.base.shapes import size_of
-from weft.onnx.operators.index import places_of
 from weft.onnx.operators.registry import Call, all_inputs, enter_handlers, operator
 from weft.onnx.operators.resize import corners, within
+from weft.onnx.operators.run_time import places_of
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 

@@ -12,9 +12,8 @@ from weft.interop.forms.elements import along, as_number, numbers_below
 from weft.interop.forms.reduce import ranked
 from weft.interop.forms.scatter import scatter_along, scatter_at
 from weft.onnx.operators.registry import Call, enter_handlers, operator
-from weft.ops.places import true_places
-from weft.tensor.mode import thread
-from weft.transform.fresh import fresh_size
+from weft.onnx.operators.run_time import count as count_of
+from weft.onnx.operators.run_time import places_of
 
 
 @operator("Gather", moves=True)
@@ -61,8 +60,7 @@ def _from_start(call: Call, whole: Tensor, parts: list[Tensor], sizes: Sequence[
 @operator("OneHot")
 def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor, *, axis: int = -1) -> Any:
     """One value at the place that an index says along a new axis, another one elsewhere."""
-    count = call.scalar(depth, "depth")
-    count = int(count) if isinstance(count, float) else count
+    count = count_of(call, depth, "depth")
     axis = axis + index.ndim + 1 if axis < 0 else axis
     places = weft.expand_dims(index, axis=axis).astype(weft.int64, copy=False)
     places = weft.where(places < 0, places + count, places)
@@ -72,8 +70,9 @@ def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor, *, axis: i
 @operator("TopK")
 def top_k(call: Call, x: Tensor, k: Any = None, *, axis: int = -1, largest: int = 1) -> tuple[Tensor, Tensor]:
     """The largest or smallest elements along an axis, and their places; of equal ones the first."""
-    count = call.attribute("k") if k is None else call.scalar(k, "K")
-    return ranked(x, axis % x.ndim, descending=bool(largest), count=count)
+    axis %= x.ndim
+    count = call.attribute("k") if k is None else count_of(call, k, "K", most=x.shape[axis])
+    return ranked(x, axis, descending=bool(largest), count=count)
 
 
 @operator("ReverseSequence", moves=True)
@@ -88,25 +87,21 @@ def reverse_sequence(
 
 
 enter_handlers(
-    {
-        "GatherElements": lambda call, x, index, *, axis=0: weft.gather(x, axis % x.ndim, index),
-        "Trilu": lambda call, x, k=None, *, upper=1: (weft.triu if upper else weft.tril)(
-            x, k=0 if k is None else int(call.scalar(k, "k"))
-        ),
-    },
-    moves=True,
+    {"GatherElements": lambda call, x, index, *, axis=0: weft.gather(x, axis % x.ndim, index)}, moves=True
 )
 
 
+@operator("Trilu", moves=True)
+def triangle(call: Call, x: Tensor, k: Tensor | None = None, *, upper: int = 1) -> Any:
+    """One triangle of matrices, from a diagonal on; zeros in the other."""
+    if k is None or call.known(k) is not None:
+        return (weft.triu if upper else weft.tril)(x, k=0 if k is None else int(call.scalar(k, "k")))
+    rows, columns = numbers_below(x.shape[-2], 1), numbers_below(x.shape[-1])
+    away = columns - rows - k.reshape(())
+    return weft.where(away >= 0 if upper else away <= 0, x, weft.zeros((), dtype=x.dtype))
+
+
 # Results as long as a run tells: the places of true elements, distinct elements
-
-
-def places_of(mask: Tensor) -> Tensor:
-    """Where a vector holds true; in a graph, a vector of a size that only a run tells."""
-    if thread.capture is None:
-        return weft.nonzero(mask)[0]
-    out: Tensor = true_places.on_tensors(mask, trips=fresh_size())
-    return out
 
 
 @operator("NonZero")

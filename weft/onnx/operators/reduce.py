@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import weft
 from weft import Tensor
 from weft.interop.forms.elements import floating
 from weft.interop.forms.reduce import moments, reduced, running
-from weft.onnx.operators.registry import Call, enter_handlers, operator
+from weft.onnx.operators.registry import Call, operator
 
 Reduce = Callable[[str, Tensor], Tensor]  # along the axes of a call
 
@@ -52,8 +53,15 @@ def place(call: Call, x: Tensor) -> Any:
 @operator("CumSum", "CumProd")
 def cumulative(call: Call, x: Tensor, axis: Tensor, *, reverse: int = 0, exclusive: int = 0) -> Tensor:
     """The sums or products of all elements up to each."""
-    how, along = "sum" if call.op == "CumSum" else "prod", int(call.scalar(axis, "axis")) % x.ndim
-    return running(how, x, along, reverse=bool(reverse), exclusive=bool(exclusive))
+    how = "sum" if call.op == "CumSum" else "prod"
+
+    def running_along(a: int) -> Tensor:
+        return running(how, x, a, reverse=bool(reverse), exclusive=bool(exclusive))
+
+    if call.known(axis) is not None:
+        return running_along(int(call.scalar(axis, "axis")) % x.ndim)
+    asked = weft.remainder(axis.reshape(()), x.ndim)  # a run tells it, and there are few
+    return reduce(lambda out, a: weft.where(asked == a, running_along(a), out), range(x.ndim), x)
 
 
 # Normalisation: over batches, features, groups, channels and single examples
@@ -77,7 +85,9 @@ def batch_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean
 @operator("GroupNormalization")
 def group_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int) -> Any:
     """Groups of channels of each example; before version 21 there is one scale for each group."""
-    if call.version < 21:
+    if call.version >= 21:
+        call.agree(x.shape[1], scale.shape[0], "channels and scales")
+    else:
         scale, bias = (weft.repeat(p, x.shape[1] // num_groups, axis=0) for p in (scale, bias))
     wide, scale, bias = (t.astype(_stash(call, x)) for t in (x, scale, bias))
     return weft.group_norm(wide, num_groups, scale, bias, call.attribute("epsilon", 1e-5)).astype(x.dtype)
@@ -132,10 +142,10 @@ def lp_normalization(call: Call, x: Tensor, *, axis: int = -1, p: int = 2) -> An
     return weft.where(norm == 0, 0.0, x / weft.where(norm == 0, 1.0, norm))
 
 
-enter_handlers(
-    {
-        "InstanceNormalization": lambda call, x, scale, bias, *, epsilon=1e-5: weft.group_norm(
-            x, x.shape[1], scale, bias, epsilon
-        )
-    }
-)
+@operator("InstanceNormalization")
+def instance_normalization(
+    call: Call, x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5
+) -> Any:
+    """Each channel of each example."""
+    call.agree(x.shape[1], scale.shape[0], "channels and scales")
+    return weft.group_norm(x, x.shape[1], scale, bias, epsilon)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.dtypes import DType
-from weft.errors import GraphError
+from weft.errors import GraphError, ShapeError
 from weft.onnx.facts import Array, Constant, Facts
 from weft.onnx.types import dtype_of, narrow_of, type_name
 from weft.tensor.tensor import Tensor
@@ -229,10 +229,20 @@ class Call:
         error.sources = tuple(sources)
         return error
 
+    def leave_to_run(self, x: Any, what: str) -> None:
+        """Note that an input could have been known: where the import fails later on, that is what helps."""
+        if self._facts.left_to_run is None:
+            self._facts.left_to_run = self.unknown(x, what)
+
     def constant(self, value: Any) -> Tensor:
         """A number or an array as a tensor of which the value is known."""
         array = np.asarray(value)
         return self._facts.tensor_of(Constant(array, array.dtype))
+
+    def agree(self, size: Any, told: Any, what: str) -> None:
+        """Raise unless two sizes are equal: an open size of an input then becomes what it is told to be."""
+        if size != told:
+            raise ShapeError(self.op, f"{what} must agree, got {size} and {told}", clash=(size, told))
 
     # Narrow types
 

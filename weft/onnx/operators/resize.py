@@ -20,6 +20,7 @@ import weft
 from weft import Tensor
 from weft.base.sizes import Size
 from weft.onnx.operators.registry import Call, operator
+from weft.onnx.operators.run_time import counts
 
 
 def within(xp: Any, at: Any, size: Any) -> Any:
@@ -182,7 +183,10 @@ def resize(call: Call, x: Tensor, roi: Any = None, scales: Any = None, sizes: An
         box = call.values(roi, "roi").tolist()
         crops = list(zip(box[: len(chosen)], box[len(chosen) :], strict=True))
     if sizes is not None and sizes.shape != (0,):
-        axes = _to_sizes(call, lengths, call.ints(sizes, "sizes"))
+        by_scale = transform in ("half_pixel", "asymmetric")  # others ask whether a size is 1
+        stretched = call.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
+        wanted = counts(call, sizes, "sizes") if by_scale and stretched else call.ints(sizes, "sizes")
+        axes = _to_sizes(call, lengths, wanted)
     else:
         factors = call.values(scales, "scales").tolist()
         axes = [_scaled(n, f, end - low) for n, f, (low, end) in zip(lengths, factors, crops, strict=True)]

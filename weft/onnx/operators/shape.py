@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from weft.base.sizes import Size
 from weft.interop.forms.elements import cut
 from weft.interop.forms.window import padded
 from weft.onnx.facts import Array
-from weft.onnx.operators.registry import Call, enter_handlers, operator
+from weft.onnx.operators.registry import Call, all_inputs, enter_handlers, operator
+from weft.onnx.operators.run_time import counts, cut_at, numbers, padded_by, reshaped
 
 
 def objects(items: Any) -> Array:
@@ -28,8 +28,10 @@ def objects(items: Any) -> Array:
 @operator("Reshape", moves=True)
 def reshape(call: Call, x: Tensor, to: Tensor | None = None) -> Any:
     """The same elements in another shape; 0 stands for a size that stays, -1 for what is left."""
-    sizes = call.told(to, "shape")
-    if not call.attribute("allowzero", 0):
+    sizes, zeros_stay = numbers(call, to, "shape"), not call.attribute("allowzero", 0)
+    if any(isinstance(s, Tensor) for s in sizes):
+        return reshaped(x, sizes, zeros_stay=zeros_stay)
+    if zeros_stay:
         sizes = tuple([x.shape[i] if _is(s, 0) else s for i, s in enumerate(sizes)])
     return weft.reshape(x, sizes)
 
@@ -66,7 +68,7 @@ def unsqueeze(call: Call, x: Tensor, axes: Tensor | None = None) -> Any:
 @operator("Expand", moves=True)
 def expand(call: Call, x: Tensor, to: Tensor) -> Any:
     """Repeated along axes of size 1, by broadcasting in both directions."""
-    wanted = call.ints(to, "shape")
+    wanted = counts(call, to, "shape")
     rank = max(x.ndim, len(wanted))
     own = (1,) * (rank - x.ndim) + tuple(x.shape)
     other = (1,) * (rank - len(wanted)) + wanted
@@ -76,11 +78,14 @@ def expand(call: Call, x: Tensor, to: Tensor) -> Any:
 @operator("Split", moves=True)
 def split(call: Call, x: Tensor, parts: Tensor | None = None, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Cut along an axis: into parts of sizes, or so many of equal size, of which the last may be smaller."""
-    sizes = call.told(parts, "split")
+    sizes = None if parts is None else counts(call, parts, "split", most=x.shape[axis])
+    sizes = call.attribute("split") if sizes is None else sizes
     if sizes is None:
         total, before = x.shape[axis], call.attribute("num_outputs", len(call.outputs)) - 1
         step = -(-total // (before + 1))
         sizes = (*(step,) * before, total - step * before)
+    elif parts is None or call.sizes(parts) is not None:
+        call.agree(x.shape[axis], sum(sizes), "the size of the axis and those of its parts")
     return tuple(cut(x, axis, sizes))
 
 
@@ -90,12 +95,16 @@ _WHOLE = 2**31 - 1  # ends from here on mean all that there is
 @operator("Slice", moves=True)
 def slice_axes(call: Call, x: Tensor, *given: Tensor | None) -> Tensor:
     """A part along each of some axes, in steps."""
-    names = zip_longest(("starts", "ends", "axes", "steps"), given)
-    starts, ends, axes, steps = [call.told(t, name) for name, t in names]
+    first, last, along, by = all_inputs(given, 4)
+    starts, ends = numbers(call, first, "starts"), numbers(call, last, "ends")
+    axes, steps = call.told(along, "axes"), call.told(by, "steps")
     index: list[Any] = [slice(None)] * x.ndim
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        axis = int(axes[i]) % x.ndim if axes is not None else i
-        index[axis] = _part(x.shape[axis], start, end, 1 if steps is None else int(steps[i]))
+        axis, step = int(axes[i]) % x.ndim if axes is not None else i, 1 if steps is None else int(steps[i])
+        if isinstance(start, Tensor) or isinstance(end, Tensor):
+            x = cut_at(x, axis, start, end, step)
+        else:
+            index[axis] = _part(x.shape[axis], start, end, step)
     return x[tuple(index)]
 
 
@@ -140,13 +149,24 @@ def pad(call: Call, x: Tensor, pads: Any = None, value: Any = None, axes: Any = 
     if call.version < 11:
         widths, value = call.attribute("pads", call.attribute("paddings")), call.attribute("value", 0.0)
     else:
-        widths = call.ints(pads, "pads")
-        value = 0 if value is None else call.scalar(value, "constant_value")
+        widths = numbers(call, pads, "pads")
+        value = 0 if value is None else _filling(call, value)
     along = range(x.ndim) if axes is None else [int(a) % x.ndim for a in call.ints(axes, "axes")]
     count = len(widths) // 2
-    both = dict.fromkeys(range(x.ndim), (0, 0))
+    both: dict[int, tuple[Any, Any]] = dict.fromkeys(range(x.ndim), (0, 0))
     both |= {a: (widths[i], widths[i + count]) for i, a in enumerate(along)}
-    return padded(x, list(both.values()), _PAD_MODES[call.attribute("mode", "constant")], value)
+    mode = _PAD_MODES[call.attribute("mode", "constant")]
+    if any(isinstance(w, Tensor) for w in widths):
+        return padded_by(x, both, mode, value)
+    if not isinstance(value, Tensor):
+        return padded(x, list(both.values()), mode, value)
+    inside = padded(weft.ones_like(x, dtype=weft.bool), list(both.values()), "constant", False)
+    return weft.where(inside, padded(x, list(both.values()), mode), value.astype(x.dtype))
+
+
+def _filling(call: Call, value: Tensor) -> Any:
+    """What a border is filled with: a number, or a tensor that a run tells."""
+    return call.scalar(value, "constant_value") if call.sizes(value) is not None else value.reshape(())
 
 
 enter_handlers(
@@ -156,7 +176,7 @@ enter_handlers(
     }
 )
 enter_handlers(
-    {"Tile": lambda call, x, times: weft.tile(x, call.ints(times, "repeats"))}, moves=True, since=6
+    {"Tile": lambda call, x, times: weft.tile(x, counts(call, times, "repeats"))}, moves=True, since=6
 )
 enter_handlers(
     {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import float32, int32, int64, kind
+from weft.base.size_bounds import same_size
 from weft.base.sizes import is_known
 from weft.interop.forms.elements import lowest
 from weft.interop.forms.window import Windows
@@ -80,30 +81,54 @@ composite_writer("nll_loss")(_class_loss("NegativeLogLikelihoodLoss"))
 # Images
 
 
-_RESIZES = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+_RESIZES = {
+    "nearest": "nearest",
+    "linear": "linear",
+    "bilinear": "linear",
+    "trilinear": "linear",
+    "bicubic": "cubic",
+}
 
 
 @composite_writer("interpolate")
 def write_interpolate(w: Writer, x: Ref, size: Any, scale_factor: Any, mode: str, **settings: Any) -> Any:
-    """An image in another size, where sizes and scale are one thing and ONNX rounds alike."""
-    shape, same = w.type.shape, size is not None or settings["recompute_scale_factor"]
-    known = x.dtype == float32 and is_known((*x.shape[2:], *shape[2:]))
-    if mode not in _RESIZES or settings["antialias"] or not known:
+    """An image in another size, where sizes tell the scale or the scale is exact, and ONNX rounds alike."""
+    shape, sizes = w.type.shape, x.shape[2:]
+    if x.dtype != float32 or mode not in _RESIZES or settings["antialias"]:
         return None
-    if not same and not _is_exact(x.shape[2:], shape[2:], scale_factor):
+    attrs: dict[str, Any] = {"mode": _RESIZES[mode], "cubic_coeff_a": -0.75}
+    if mode == "nearest":
+        if scale_factor is None or is_known((*sizes, *shape[2:])) or not _are_powers(scale_factor):
+            return None
+        attrs |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    else:
+        where = "align_corners" if settings["align_corners"] else "half_pixel"
+        attrs["coordinate_transformation_mode"] = where
+    if size is not None or settings["recompute_scale_factor"] or _is_exact(sizes, shape[2:], scale_factor):
+        return w.emit("Resize", x, None, None, w.ints(shape), **attrs)
+    if is_known((*sizes, *shape[2:])) or settings["align_corners"]:
         return None
-    where = "align_corners" if settings["align_corners"] else "pytorch_half_pixel"
-    attrs: dict[str, Any] = {
-        "mode": _RESIZES[mode],
-        "coordinate_transformation_mode": where,
-        "cubic_coeff_a": -0.75,
-    }
-    return w.emit("Resize", x, None, None, w.ints(shape), **attrs)
+    factors = [1.0, 1.0, *_factors(scale_factor, len(sizes))]
+    return w.emit("Resize", x, None, w.constant(np.array(factors), float32), **attrs)
+
+
+def _factors(factor: Any, rank: int) -> list[float]:
+    return [float(f) for f in (factor if isinstance(factor, tuple | list) else (factor,) * rank)]
+
+
+def _are_powers(factor: Any) -> bool:
+    """Whether places divided by factors are exact: these are powers of two."""
+    return all(np.frexp(f)[0] == 0.5 for f in _factors(factor, 1))
 
 
 def _is_exact(sizes: Any, counts: Any, factor: Any) -> bool:
-    factors = factor if isinstance(factor, tuple | list) else (factor,) * len(sizes)
-    return all(n * f == c for n, c, f in zip(sizes, counts, factors, strict=True))
+    """Whether factors are what sizes and counts tell: for open sizes, a whole number."""
+    axes = zip(sizes, counts, _factors(factor, len(sizes)), strict=True)
+    return all(same_size(c, n * int(f)) if f.is_integer() else _is_product(n, f, c) for n, c, f in axes)
+
+
+def _is_product(size: Any, factor: float, count: Any) -> bool:
+    return is_known((size, count)) and size * factor == count
 
 
 _SAMPLES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}

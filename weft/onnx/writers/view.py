@@ -114,13 +114,23 @@ def count_to(w: Writer, size: Any, after: int = 0) -> Ref:
 @writer("slice")
 def write_slice(w: Writer, x: Ref, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
     """The elements of a range along each axis; axes that are taken whole are left out."""
-    parts = zip(range(x.ndim), x.shape, starts, stops, steps, strict=True)
-    cut = [(axis, *_ends(n, a, b, s), s) for axis, n, a, b, s in parts if not (a == 0 and b == n and s == 1)]
+    parts = list(zip(range(x.ndim), x.shape, starts, stops, steps, strict=True))
+    single = [(axis, _from_end(a, n)) for axis, n, a, b, _ in parts if _is_element(n, a, b)]
+    for axis, place in single:
+        x = w.emit("Gather", x, w.ints((place,)), axis=axis)
+    whole = [axis for axis, n, a, b, s in parts if a == 0 and b == n and s == 1]
+    done = {*whole, *[axis for axis, _ in single]}
+    cut = [(axis, *_ends(n, a, b, s), s) for axis, n, a, b, s in parts if axis not in done]
     if not cut:
         return x
     axes, first, last, step = zip(*cut, strict=True)
     steps_given = () if all(s == 1 for s in step) else (w.ints(step),)
     return w.emit("Slice", x, w.ints(first), w.ints(last), w.ints(axes), *steps_given)
+
+
+def _is_element(size: Any, start: Any, stop: Any) -> bool:
+    """Whether a range is one element of an open size: it must be there, where a slice gives what there is."""
+    return isinstance(size, Size) and not isinstance(stop - start, Size) and stop - start == 1
 
 
 def _ends(size: Any, start: Any, stop: Any, step: int) -> tuple[Any, Any]:

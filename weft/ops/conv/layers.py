@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
-from weft.base.shapes import PerAxis
+from weft.base.shapes import PerAxis, Shape
+from weft.base.size_bounds import lower_bound, same_size
+from weft.base.sizes import Size
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.conv.kernel import Ints, Padding
 from weft.ops.conv.primitive import conv, convolve_types, swap_channels
@@ -14,7 +17,7 @@ from weft.ops.samples import real_array
 from weft.ops.select import same_dtype
 from weft.ops.variants import of_ranks
 from weft.ops.view.primitives import reshape
-from weft.ops.view.slices import flip_axes
+from weft.ops.view.slices import flip_axes, slice_axis
 
 
 def per_axis(op: str, name: str, value: Any, rank: int, least: int) -> Ints:
@@ -136,7 +139,22 @@ def _conv_transpose(
         "input_dilation": stride,
         "groups": count,
     }
-    return _finish(op, rank, x, flip_axes(swap_channels(w, count), range(2, w.ndim)), rest, attrs)
+    out = _finish(op, rank, x, flip_axes(swap_channels(w, count), range(2, w.ndim)), rest, attrs)
+    more = [r - 2 * p + e + 1 for r, p, e in zip(reach, padding, extra, strict=True)]
+    return _without_empty(out, x.shape[x.ndim - rank :], stride, more)
+
+
+def _without_empty(out: Tensor, sizes: Shape, stride: Ints, more: Sequence[int]) -> Tensor:
+    """What a transposed convolution gives, also for no elements: (n - 1) * stride and some more.
+
+    The convolution that computes it sees the border of what is empty; an open size may be 0, too.
+    """
+    for axis, (n, step, rest) in enumerate(zip(sizes, stride, more, strict=True), out.ndim - len(sizes)):
+        length = (n - 1) * step + rest
+        low = lower_bound(length) if isinstance(n, Size) or n == 0 else None
+        if low is not None and low >= 0 and not same_size(length, out.shape[axis]):
+            out = slice_axis(out, axis, 0, length)
+    return out
 
 
 def _samples(rank: int) -> Samples:

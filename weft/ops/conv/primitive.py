@@ -37,7 +37,8 @@ def check_types(op: str, x: TensorType, w: TensorType, groups: int) -> None:
         raise ShapeError(op, f"output channels must be a multiple of groups, got {w} in {groups} groups")
     if x.shape[1] != w.shape[1] * groups:
         expected = f"{w.shape[1]} in each of {groups} groups" if groups > 1 else str(w.shape[1])
-        raise ShapeError(op, f"input channels must be {expected} as the weight says, got {x} and {w}")
+        message = f"input channels must be {expected} as the weight says, got {x} and {w}"
+        raise ShapeError(op, message, clash=(x.shape[1], w.shape[1] * groups))
 
 
 def _conv_type(

@@ -74,7 +74,8 @@ def _completed_shape(x: Tensor, shape: ShapeLike) -> Ints:
     if size_of(out) != total or any_below(out, 0):
         if any_below(sizes, -1):
             raise ShapeError("reshape", f"sizes must not be negative, got {sizes}")
-        raise ShapeError("reshape", f"the number of elements must stay {total}, got {type_of(x)} to {sizes}")
+        message = f"the number of elements must stay {total}, got {type_of(x)} to {sizes}"
+        raise ShapeError("reshape", message, clash=None if -1 in sizes else (total, size_of(out)))
     return out
 
 
@@ -126,7 +127,8 @@ def squeeze(x: Tensor, /, axis: Axes = None) -> Tensor:
     gone = normalize_axes("squeeze", axis, x.ndim)
     for i in gone:
         if x.shape[i] != 1:
-            raise ShapeError("squeeze", f"axis {i} must be of size 1, got {type_of(x)}")
+            message = f"axis {i} must be of size 1, got {type_of(x)}"
+            raise ShapeError("squeeze", message, clash=(x.shape[i], 1))
     return reshaped(x, tuple(s for i, s in enumerate(x.shape) if i not in gone))
 
 

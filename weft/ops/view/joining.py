@@ -120,6 +120,8 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
         x, axis = reshape(x, shape=(size_of(x.shape),)), 0
     where = normalize_axis("repeat", axis, x.ndim)
     size = x.shape[where]
+    if isinstance(repeats, Size):
+        return _each_repeated(x, where, repeats)  # type: ignore[arg-type]
     counts = as_index("repeat", repeats._array("repeat") if hasattr(repeats, "_array") else repeats)
     if counts.shape not in ((), (1,), (size,)):
         raise ShapeError(
@@ -129,9 +131,15 @@ def repeat(x: Tensor, /, repeats: object, axis: int | None = None) -> Tensor:
         raise DomainError("repeat", f"repeats must not be negative, got {counts.tolist()}")
     if counts.size != 1:
         return take(x, np.repeat(np.arange(size), counts.astype(np.int64)), axis=where)
-    n, before, after = int(counts.reshape(())), x.shape[:where], x.shape[where + 1 :]
+    return _each_repeated(x, where, int(counts.reshape(())))
+
+
+def _each_repeated(x: Tensor, axis: int, times: int) -> Tensor:
+    """Each element along an axis so many times, a number or a named size."""
+    before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     spaced = reshape(x, shape=(*before, size, 1, *after))
-    return reshape(broadcast_to(spaced, shape=(*before, size, n, *after)), shape=(*before, size * n, *after))
+    wide = broadcast_to(spaced, shape=(*before, size, times, *after))
+    return reshape(wide, shape=(*before, size * times, *after))
 
 
 @composite(samples=joined(call((2, 3), axis=None), call((2, 3), axis=(0, -1)), call((0, 3), axis=0)))

@@ -113,10 +113,11 @@ def _join_type(*xs: TensorType, axis: int) -> TensorType:
     for x in xs:
         if x.dtype != first.dtype:
             raise DtypeError("concat", f"dtypes must be equal, got {first.dtype.name} and {x.dtype.name}")
-        if x.ndim != first.ndim or any(
-            a != b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis
-        ):
-            raise ShapeError("concat", f"shapes must agree but on axis {axis}, got {first} and {x}")
+        pairs = enumerate(zip(x.shape, first.shape, strict=False))
+        clash = next(((a, b) for i, (a, b) in pairs if i != axis and a != b), None)
+        if x.ndim != first.ndim or clash is not None:
+            message = f"shapes must agree but on axis {axis}, got {first} and {x}"
+            raise ShapeError("concat", message, clash=clash)
     total = sum(x.shape[axis] for x in xs)
     return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 

@@ -65,6 +65,7 @@ aten.enter(
         "argmin": lambda call, x, dim=None, keepdim=False: weft.argmin(x, axis=dim, keepdims=keepdim),
         "max.dim": _with_places(weft.amax, weft.argmax),
         "min.dim": _with_places(weft.amin, weft.argmin),
+        "histc": lambda call, x, bins=100, min=0, max=0: weft.histc(x, bins, float(min), float(max)),
     }
 )
 
