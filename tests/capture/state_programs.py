@@ -92,8 +92,11 @@ def run(world: World, function: Any) -> list[Any]:
 
 def check(seed: int) -> str:
     """ "same", "refused: ...", or "wrong: ..."."""
-    source = program(seed)
-    name = f"<state program {seed}>"
+    return checked(program(seed), f"<state program {seed}>")
+
+
+def checked(source: str, name: str) -> str:
+    """The same of a program that is given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         world = World(source, name)
