@@ -2,8 +2,8 @@
 
 ``python -m tests.fuzz.functions --seconds 30`` takes samples of all functions, again and again;
 ``python -m tests.fuzz.functions --once --only exp tanh --every 1`` takes all inputs of two of them, and
-prints the worst. Oracles are NumPy's and SciPy's functions of float64. More than 2 units in the last place, a NaN, an
-infinity or a zero's sign that the exact result has not, are wrong.
+prints the worst. Oracles are NumPy's and SciPy's functions of float64. More than 2 units in the last place, a
+NaN, an infinity or a zero's sign that the exact result has not, are wrong.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from weft.ops.table import import_all
 Array = np.ndarray[Any, Any]
 BLOCK = 1 << 16  # inputs that are worked on together, so that they stay in the cache
 MOST = 2.0  # units in the last place
+MORE = {"erfinv": 3.0}  # what is known not to be so good yet; see docs/reliability.md
 SAMPLE = 1 << 22  # inputs of a function in one batch of a campaign
 
 
@@ -102,7 +103,8 @@ def replay(case: bytes) -> str:
     row = json.loads(case)
     x = inputs(row["bits"], 0, BLOCK)
     error, _ = worst(compiled(row["function"]), ORACLES[row["function"]], x)
-    return f"{row['function']} is {error:.2f} units off at {float(x[0])!r}" if error > MOST else ""
+    bound = MORE.get(row["function"], MOST)
+    return f"{row['function']} is {error:.2f} units off at {float(x[0])!r}" if error > bound else ""
 
 
 # The campaign
@@ -137,9 +139,10 @@ def _sweep(watch: Watch, name: str, first: int, stride: int) -> None:
         value = float(inputs(where, 0, 1)[0])
         sys.stdout.write(f"{name:14} {done:13,} inputs: {most:6.3f} units at {value!r} (0x{where:08x})\n")
         sys.stdout.flush()
-    if most > MOST:
+    bound = MORE.get(name, MOST)
+    if most > bound:
         case = json.dumps({"function": name, "bits": where}).encode()
-        watch.found(f"{name}", f"at most {MOST} units", f"{most:.3f} at {inputs(where, 0, 1)[0]!r}", case)
+        watch.found(f"{name}", f"at most {bound} units", f"{most:.3f} at {inputs(where, 0, 1)[0]!r}", case)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
