@@ -10,6 +10,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 NUMBERS = (0, 1, -1, 2, 7, 255, 2**31, 2**32, 2**53, 2**62, 2**63, 2**64, -(2**63), 10**30, 0.5, -0.0, 1e308)
@@ -191,14 +192,20 @@ def changed_request(data: bytes, draw: random.Random) -> bytes:
 
 
 def change_message(message: Any, draw: random.Random) -> None:
-    """Change one place in a message, or in one inside of it."""
+    """Change one place in a message, or in one inside of it; what the field cannot hold is left as it is."""
     fields = message.ListFields()
     if not fields:
         return
     field, value = draw.choice(fields)
     if field.type == field.TYPE_MESSAGE:
         _change_inner(message, field, value, draw)
-    elif field.is_repeated:
+        return
+    with suppress(ValueError):  # such as a number that an enumeration has not
+        _change_field(message, field, value, draw)
+
+
+def _change_field(message: Any, field: Any, value: Any, draw: random.Random) -> None:
+    if field.is_repeated:
         at = draw.randrange(len(value))
         match draw.randrange(4):
             case 0:
