@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 
 from tests.fuzz.found import Found
 
-SECONDS = 5.0  # that a case may take
-GRACE = 5.0  # until a child that does not come back to Python is killed
+SECONDS = 5.0  # of the processor that a case may take
+PATIENCE = 60.0  # seconds by the clock, besides, until a child whose case does not end is killed
 SIGNS = {-number: name for number, name in ((s.value, s.name) for s in signal.Signals)}
 
 
@@ -62,14 +62,14 @@ class Watch:
         self._case = case
         self.counts[what] += 1
         seconds = self.options.limit if seconds is None else seconds
-        head = f"{time.monotonic() + seconds + GRACE:.3f}\n".encode()
+        head = f"{time.monotonic() + seconds + self.options.patience:.3f}\n".encode()
         os.pwrite(self._current, head + case, 0)
         os.ftruncate(self._current, len(head) + len(case))
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
     def done(self) -> None:
         """The case has ended."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     def found(self, key: str, expected: str, got: str, case: bytes | None = None) -> None:
         """Keep a case, by default the one that runs, unless one with the same key is there."""
@@ -111,6 +111,7 @@ def campaign(
     parser.add_argument("--seed", type=int, default=None, help="of the first batch; others count on from it")
     parser.add_argument("--found", type=Path, default=Path("/tmp/weft-fuzz"), help="folder for what fails")
     parser.add_argument("--limit", type=float, default=SECONDS, help="seconds that one case may take")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="and by the clock, besides")
     parser.add_argument("--once", action="store_true", help="run one batch, however long")
     if more is not None:
         more(parser)
@@ -157,15 +158,15 @@ def _run(batch: Batch, watch: Watch, writer: int) -> None:
     """A batch, in a child, which then ends."""
     status = 1
     try:
-        signal.signal(signal.SIGALRM, _stop)
+        signal.signal(signal.SIGPROF, _stop)
         os.setpgid(0, 0)
         batch(watch)
         status = 0
     except BaseException as error:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stderr.write(told(error))
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         os.write(writer, json.dumps(watch.counts).encode())
         sys.stderr.flush()
         os._exit(status)

@@ -45,7 +45,7 @@ def _started(work: Callable[[], None]) -> int:
     child = os.fork()
     if child == 0:
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             work()
         except BaseException:
             traceback.print_exc()

@@ -81,13 +81,15 @@ sys.exit(campaign("wrong", batch))
     ("does", "told"),
     [
         ("os.abort()", "SIGABRT"),
-        ("time.sleep(60)", "ended with 1"),
+        ("time.sleep(60)", "SIGKILL"),
+        ("all(iter(int, 1)) or [0 for _ in iter(int, 1)]", "ended with 1"),
         ("watch.found('key', 'this', 'that')", "that"),
         ("os.kill(os.getpid(), 9)", "SIGKILL"),
     ],
 )
 def test_crashes_and_hangs_are_found(does: str, told: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WRONG.format(does=does), "--once", "--found", str(tmp_path)]
+    command = [sys.executable, "-c", WRONG.format(does=does), "--once", "--patience", "1"]
+    command += ["--found", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(campaign.ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
