@@ -246,3 +246,16 @@ def test_code_that_is_dropped_leaves_no_memory(engine: Engine, tmp_path: Path) -
     before = resident()
     load(800)
     assert resident() - before < 3_000_000  # of 7.4 MB that the libraries took
+
+
+def test_code_stays_when_its_linker_is_replaced(engine: Engine) -> None:
+    kept = engine.load([constant("kept", 7)])["kept"]
+    linker = engine._linker
+    while engine._linker is linker:
+        engine.load([constant("other", 1)])
+    del linker
+    gc.collect()
+    assert call(kept) == 7
+    text = "declare i64 @kept()\ndefine i64 @caller() {\n  %x = call i64 @kept()\n  ret i64 %x\n}\n"
+    assert call(engine.load([Source(text)], known=[kept])["caller"]) == 7
+
