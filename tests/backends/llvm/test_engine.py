@@ -258,4 +258,3 @@ def test_code_stays_when_its_linker_is_replaced(engine: Engine) -> None:
     assert call(kept) == 7
     text = "declare i64 @kept()\ndefine i64 @caller() {\n  %x = call i64 @kept()\n  ret i64 %x\n}\n"
     assert call(engine.load([Source(text)], known=[kept])["caller"]) == 7
-
