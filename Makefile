@@ -6,6 +6,7 @@
 #   make test-onnx  the whole test suite of the onnx package, through both backends
 #   make test-cross  every case of every op compiled for the other architecture: ARM's on x86-64, and x86-64 on ARM
 #   make test-interop  PyTorch and JAX beside weft, in an environment that has them
+#   make fuzz MINUTES=10  random graphs, programs, damaged files, kills and more; what fails is kept as tests
 #   make check   lint, format and types
 #   make stubs   write the stubs that editors and type checkers read, from the tables of public names
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
@@ -14,7 +15,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug test-view test-onnx test-cross test-interop check stubs bench sizes clean
+.PHONY: demo test test-debug test-view test-onnx test-cross test-interop fuzz check stubs bench sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -74,6 +75,11 @@ test-cross: $(VENV)/.stamp
 
 test-interop: $(INTEROP)/.stamp
 	WEFT_INTEROP=1 $(INTEROP)/bin/python -m pytest -q tests/interop
+
+MINUTES ?= 10
+
+fuzz: $(VENV)/.stamp
+	$(VENV)/bin/python -m tests.fuzz --minutes $(MINUTES)
 
 check: $(VENV)/.stamp
 	$(VENV)/bin/ruff check .

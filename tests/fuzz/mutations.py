@@ -10,6 +10,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 NUMBERS = (0, 1, -1, 2, 7, 255, 2**31, 2**32, 2**53, 2**62, 2**63, 2**64, -(2**63), 10**30, 0.5, -0.0, 1e308)
@@ -168,3 +169,80 @@ def change_text(text: str, draw: random.Random) -> str:
     at = draw.randrange(len(pieces))
     pieces[at : at + draw.randrange(3)] = draw.choices((*TOKENS.split(), *pieces[:200]), k=draw.randrange(3))
     return "".join(pieces)
+
+
+# Requests: the length of the JSON, a line, the JSON, the bytes of tensors
+
+
+def changed_request(data: bytes, draw: random.Random) -> bytes:
+    """A request with something in its JSON changed; mostly it says how long that is."""
+    told, _, body = data.partition(b"\n")
+    length = int(told)
+    text = body[:length]
+    for _ in range(draw.choice((1, 1, 2))):
+        text = json.dumps(_changed(json.loads(text), draw)).encode()
+    rest = body[length:]
+    if draw.random() < 0.2:
+        rest = _bytes(rest, [rest], draw)
+    said = draw.choice((str(len(text)),) * 8 + ("", "-1", str(len(text) + 1), "0", "9" * 30, "1e3", " 5"))
+    return said.encode() + b"\n" + text + rest
+
+
+# Messages of protocol buffers
+
+
+def change_message(message: Any, draw: random.Random) -> None:
+    """Change one place in a message, or in one inside of it; what the field cannot hold is left as it is."""
+    fields = message.ListFields()
+    if not fields:
+        return
+    field, value = draw.choice(fields)
+    if field.type == field.TYPE_MESSAGE:
+        _change_inner(message, field, value, draw)
+        return
+    with suppress(ValueError):  # such as a number that an enumeration has not
+        _change_field(message, field, value, draw)
+
+
+def _change_field(message: Any, field: Any, value: Any, draw: random.Random) -> None:
+    if field.is_repeated:
+        at = draw.randrange(len(value))
+        match draw.randrange(4):
+            case 0:
+                del value[at]
+            case 1:
+                value.append(value[at])
+            case _:
+                value[at] = _other_scalar(value[at], draw)
+    elif draw.random() < 0.2:
+        message.ClearField(field.name)
+    else:
+        setattr(message, field.name, _other_scalar(value, draw))
+
+
+def _change_inner(message: Any, field: Any, value: Any, draw: random.Random) -> None:
+    if not field.is_repeated:
+        change_message(value, draw)
+        return
+    at = draw.randrange(len(value))
+    match draw.randrange(8):
+        case 0:
+            del value[at]
+        case 1:
+            value.add().CopyFrom(value[at])
+        case 2:
+            value[at].CopyFrom(value[draw.randrange(len(value))])
+        case _:
+            change_message(value[at], draw)
+
+
+def _other_scalar(value: Any, draw: random.Random) -> Any:
+    """Another value that the field of a message may hold."""
+    if isinstance(value, bytes):
+        return _bytes(value, [value], draw)
+    if isinstance(value, str):
+        return draw.choice((value + "x", value[1:], *WORDS, "Add", "Loop", "If", "Reshape", "axis", "perm"))
+    if isinstance(value, float):
+        return draw.choice((0.0, -1.0, float("nan"), float("inf"), 1e30))
+    whole = (0, 1, 2, 3, 5, 7, 11, 16, 127, 255, 2**31 - 1)
+    return draw.choice((*whole, -1, -2, -(2**31)) if draw.random() < 0.8 else (value + 1, value // 2))

@@ -1,7 +1,7 @@
 """Hostile files, kept in tests/io/corpus: each is refused, or does no harm, in little memory and time.
 
 They are loaded by a process of their own, which may not have much more memory than weft takes: what a file
-claims must not be believed. ``tests.fuzz.hostile`` makes them, ``tests.fuzz.load_graph`` looks for more.
+claims must not be believed. ``tests.fuzz.hostile`` makes them, ``tests.fuzz.damage`` looks for more.
 """
 
 from __future__ import annotations

@@ -6,17 +6,16 @@ around the borders of what machine code does at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.ir.drawing import ByHypothesis, Draw
 from tests.ir.random_graphs import BOOL, F32, F64, I64, Builder
 from weft.ir.graph import Graph, Value
 from weft.ir.types import TensorType
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 SIZES = (1, 2, 7, 8, 16, 17, 33, 64, 100)
 LONG = (1000, 1025, 4099, 20001)
@@ -27,23 +26,27 @@ BINARY = ("add", "sub", "mul", "maximum", "minimum")
 
 
 @st.composite
-def large_graphs(draw: Draw, max_nodes: int = 10) -> Graph:
-    """Graphs of elementwise ops, reductions, broadcasts, permutations, slices, joins and products."""
+def large_graphs(draw: Any, max_nodes: int = 10) -> Graph:
+    """Graphs as hypothesis draws them."""
+    return drawn_large_graph(ByHypothesis(draw), max_nodes)
+
+
+def drawn_large_graph(draw: Draw, max_nodes: int = 10) -> Graph:
+    """A graph of elementwise ops, reductions, broadcasts, permutations, slices, joins and products."""
     b = Builder("large")
-    for _ in range(draw(st.integers(1, 3))):
-        b.input(TensorType(draw(shapes()), draw(st.sampled_from([F32, F32, F64, I64]))))
-    for _ in range(draw(st.integers(1, max_nodes))):
-        draw(st.sampled_from(_STEPS))(draw, b)
+    for _ in range(draw.whole(1, 3)):
+        b.input(TensorType(_shape(draw), draw.of([F32, F32, F64, I64])))
+    for _ in range(draw.whole(1, max_nodes)):
+        draw.of(_STEPS)(draw, b)
     made = [v for node in b.nodes for v in node.outputs if v.type.dtype != BOOL] or b.inputs
-    return b.graph(draw(st.lists(st.sampled_from(made[-4:]), min_size=1, max_size=3)))
+    return b.graph([draw.of(made[-4:]) for _ in range(draw.whole(1, 3))])
 
 
-@st.composite
-def shapes(draw: Draw) -> tuple[int, ...]:
+def _shape(draw: Draw) -> tuple[int, ...]:
     """One to three axes, of which one may be long."""
-    shape = [draw(st.sampled_from(SIZES)) for _ in range(draw(st.integers(1, 3)))]
-    if draw(st.booleans()):
-        shape[draw(st.integers(0, len(shape) - 1))] = draw(st.sampled_from(LONG))
+    shape = [draw.of(SIZES) for _ in range(draw.whole(1, 3))]
+    if draw.truth():
+        shape[draw.whole(0, len(shape) - 1)] = draw.of(LONG)
     while np.prod(shape) > MOST:
         shape[int(np.argmax(shape))] //= 3
     return tuple(shape)
@@ -52,7 +55,7 @@ def shapes(draw: Draw) -> tuple[int, ...]:
 def _any(draw: Draw, b: Builder, condition: Callable[[Value], bool] = lambda v: True) -> Value | None:
     """A value with elements that are numbers."""
     fitting = [v for v in b.values if v.type.dtype != BOOL and condition(v) and np.prod(v.type.shape) > 0]
-    return draw(st.sampled_from(fitting)) if fitting else None
+    return draw.of(fitting) if fitting else None
 
 
 def _is_float(v: Value) -> bool:
@@ -67,7 +70,7 @@ def _tamed(b: Builder, x: Value) -> Value:
 def _unary(draw: Draw, b: Builder) -> None:
     x = _any(draw, b, _is_float)
     if x is not None:
-        b.emit(draw(st.sampled_from(UNARY)), _tamed(b, x))
+        b.emit(draw.of(UNARY), _tamed(b, x))
 
 
 def _binary(draw: Draw, b: Builder) -> None:
@@ -75,8 +78,8 @@ def _binary(draw: Draw, b: Builder) -> None:
     x = _any(draw, b)
     assert x is not None
     others = [v for v in b.values if v.type.dtype == x.type.dtype and _broadcast(v, x)]
-    pair = [x, draw(st.sampled_from(others))]
-    b.emit(draw(st.sampled_from(BINARY)), *draw(st.permutations(pair)))
+    pair = [x, draw.of(others)]
+    b.emit(draw.of(BINARY), *draw.shuffled(pair))
 
 
 def _broadcast(v: Value, x: Value) -> bool:
@@ -90,24 +93,24 @@ def _reduce(draw: Draw, b: Builder) -> None:
     x = _any(draw, b, lambda v: v.type.ndim > 0)
     if x is None:
         return
-    name = draw(st.sampled_from(["sum", "max", "min"]))
-    axes = tuple(sorted(draw(st.sets(st.integers(0, x.type.ndim - 1), min_size=1))))
-    reduced = b.emit(name, _tamed(b, x), axes=axes, keepdims=draw(st.booleans()))
-    if reduced.type.ndim == x.type.ndim and reduced.type.dtype == x.type.dtype and draw(st.booleans()):
+    name = draw.of(["sum", "max", "min"])
+    axes = tuple(draw.some(range(x.type.ndim), least=1))
+    reduced = b.emit(name, _tamed(b, x), axes=axes, keepdims=draw.truth())
+    if reduced.type.ndim == x.type.ndim and reduced.type.dtype == x.type.dtype and draw.truth():
         b.emit("sub", x, reduced)
 
 
 def _softmax(draw: Draw, b: Builder) -> None:
     x = _any(draw, b, lambda v: _is_float(v) and v.type.ndim > 0)
     if x is not None:
-        name = draw(st.sampled_from(["softmax", "log_softmax"]))
-        b.emit(name, _tamed(b, x), axis=draw(st.integers(0, x.type.ndim - 1)))
+        name = draw.of(["softmax", "log_softmax"])
+        b.emit(name, _tamed(b, x), axis=draw.whole(0, x.type.ndim - 1))
 
 
 def _permute(draw: Draw, b: Builder) -> None:
     x = _any(draw, b)
     assert x is not None
-    b.emit("permute", x, axes=tuple(draw(st.permutations(range(x.type.ndim)))))
+    b.emit("permute", x, axes=tuple(draw.shuffled(range(x.type.ndim))))
 
 
 def _reshape(draw: Draw, b: Builder) -> None:
@@ -116,7 +119,7 @@ def _reshape(draw: Draw, b: Builder) -> None:
     size = int(np.prod(x.type.shape))
     shapes = [(size,), (1, size), (size, 1), (*x.type.shape, 1)]
     shapes += [(d, size // d) for d in (2, 3, 7, 8) if size % d == 0]
-    b.emit("reshape", x, shape=draw(st.sampled_from(shapes)))
+    b.emit("reshape", x, shape=draw.of(shapes))
 
 
 def _slice(draw: Draw, b: Builder) -> None:
@@ -130,10 +133,10 @@ def _slice(draw: Draw, b: Builder) -> None:
 
 def _key(draw: Draw, size: int) -> tuple[int, int, int]:
     """Start, stop and step of a slice that is not empty."""
-    if draw(st.integers(0, 3)) == 0:
+    if draw.whole(0, 3) == 0:
         return size - 1, -1, -1
-    start = draw(st.integers(0, min(size - 1, 9)))
-    return start, draw(st.integers(max(start + 1, size - 9), size)), draw(st.sampled_from([1, 1, 2, 3]))
+    start = draw.whole(0, min(size - 1, 9))
+    return start, draw.whole(max(start + 1, size - 9), size), draw.of([1, 1, 2, 3])
 
 
 def _join(draw: Draw, b: Builder) -> None:
@@ -141,7 +144,7 @@ def _join(draw: Draw, b: Builder) -> None:
     if x is None:
         return
     others = [v for v in b.values if v.type == x.type]
-    b.emit("concat", x, draw(st.sampled_from(others)), axis=draw(st.integers(0, x.type.ndim - 1)))
+    b.emit("concat", x, draw.of(others), axis=draw.whole(0, x.type.ndim - 1))
 
 
 def _product(draw: Draw, b: Builder) -> None:
@@ -153,15 +156,15 @@ def _product(draw: Draw, b: Builder) -> None:
 def _scan(draw: Draw, b: Builder) -> None:
     x = _any(draw, b, lambda v: _is_float(v) and v.type.ndim > 0)
     if x is not None:
-        axis = draw(st.integers(0, x.type.ndim - 1))
-        b.emit("cumsum", _tamed(b, x), axis=axis, reverse=draw(st.booleans()))
+        axis = draw.whole(0, x.type.ndim - 1)
+        b.emit("cumsum", _tamed(b, x), axis=axis, reverse=draw.truth())
 
 
 def _select(draw: Draw, b: Builder) -> None:
     x = _any(draw, b)
     assert x is not None
     others = [v for v in b.values if v.type == x.type]
-    y = draw(st.sampled_from(others))
+    y = draw.of(others)
     b.emit("where", b.emit("less", x, y), y, x)
 
 
@@ -171,8 +174,8 @@ _STEPS = [
 ]  # fmt: skip
 
 
-def large_arrays(graph: Graph, seed: int = 0) -> list[Any]:
-    """Arrays for the inputs: floats between -1 and 1, small integers."""
+def large_arrays(graph: Graph, seed: int = 0, sizes: Mapping[str, int] = {}) -> list[Any]:
+    """Arrays for the inputs, without named sizes: floats between -1 and 1, small integers."""
     rng = np.random.default_rng(seed)
     out = []
     for v in graph.inputs:

@@ -2,23 +2,28 @@
 
 ``graphs()`` is a hypothesis strategy; ``arrays_of(graph)`` gives arrays that it can run on. Graphs are
 built node by node on the table of ops, not by tracing, so they have forms that no program would give them:
-dead nodes, equal nodes twice, outputs that are inputs or constants, an output given twice.
+dead nodes, equal nodes twice, outputs that are inputs or constants, an output given twice. ``graphs(WIDE)``
+has all real dtypes, more ops, and sizes with names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.ir.drawing import ByHypothesis, Draw
+from weft.base.dtypes import FLOATS, INTEGERS, kind
+from weft.base.sizes import Size, bind, named_size
+from weft.errors import WeftError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.ops.table import find_op
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 F32, F64, I64, BOOL = (np.dtype(n) for n in ("float32", "float64", "int64", "bool"))
 SHAPES = [(), (1,), (3,), (2, 3), (3, 2), (1, 3), (2, 1, 3)]
@@ -40,15 +45,39 @@ FLOAT_UNARY = [
 FLOAT_BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "hypot"]
 INT_UNARY = ["neg", "abs", "sign", "square"]
 INT_BINARY = ["add", "sub", "mul", "maximum", "minimum"]
+MORE_FLOAT_UNARY = [
+    "ceil", "trunc", "round", "reciprocal", "rsqrt", "log", "log1p", "expm1", "exp2", "log2", "erf",
+    "softplus", "tan", "atan", "asinh", "sinh", "cosh", "normal_cdf",
+]  # fmt: skip
+MORE_FLOAT_BINARY = ["remainder", "floor_divide", "fmod", "atan2", "logaddexp", "copysign", "pow"]
+MORE_INT_BINARY = ["bitwise_and", "bitwise_or", "bitwise_xor", "remainder", "floor_divide"]
 COMPARISONS = ["less", "equal", "greater_equal", "not_equal"]
 LOGICAL = ["logical_and", "logical_or", "logical_xor"]
+
+
+class Choice(NamedTuple):
+    """What graphs are made of: dtypes, shapes of inputs, and ops besides those that every graph may have."""
+
+    dtypes: Sequence[Any]
+    shapes: Sequence[Any]
+    wide: bool
+
+
+NAMED = named_size("n")
+USUAL = Choice([F32, F32, F64, I64], SHAPES, False)
+WIDE = Choice(
+    [F32, F32, F64, I64, *FLOATS, *INTEGERS, BOOL],
+    [*SHAPES, (NAMED,), (NAMED, 3), (2, NAMED), (NAMED, NAMED), (1, NAMED)],
+    True,
+)
 
 
 class Builder:
     """A graph while it is built."""
 
-    def __init__(self, name: str = "f") -> None:
+    def __init__(self, name: str = "f", choice: Choice = USUAL) -> None:
         self.name = name
+        self.choice = choice
         self.inputs: list[Value] = []
         self.roles: list[str] = []
         self.nodes: list[Node] = []
@@ -89,28 +118,41 @@ class Builder:
         )
 
 
-def types() -> st.SearchStrategy[TensorType]:
-    return st.builds(TensorType, st.sampled_from(SHAPES), st.sampled_from([F32, F32, F64, I64]))
+def _type(draw: Draw, choice: Choice, shapes: Sequence[Any]) -> TensorType:
+    return TensorType(draw.of(shapes), draw.of(choice.dtypes))
 
 
 @st.composite
-def graphs(draw: Draw, max_nodes: int = 12, regions: bool = True) -> Graph:
-    """Graphs with elementwise ops, products, reductions, views, constants, and control flow if asked."""
-    b = Builder(draw(st.sampled_from(["f", "step", "<lambda>"])))
-    for i in range(draw(st.integers(1, 3))):
-        role = draw(st.sampled_from(["arg", "arg", "param", "state"]))
-        b.input(draw(types()), draw(st.sampled_from(["", f"x{i}", f"layer.{i}.weight"])), role)
-    _grow(draw, b, draw(st.integers(0, max_nodes)), 2 if regions else 0)
-    outputs = draw(st.lists(st.sampled_from(b.values), min_size=1, max_size=4))
+def graphs(draw: Any, choice: Choice = USUAL, max_nodes: int = 12, regions: bool = True) -> Graph:
+    """Graphs as hypothesis draws them."""
+    return drawn_graph(ByHypothesis(draw), choice, max_nodes, regions)
+
+
+def drawn_graph(draw: Draw, choice: Choice = USUAL, max_nodes: int = 12, regions: bool = True) -> Graph:
+    """A graph of elementwise ops, products, reductions, views, constants, and control flow if asked."""
+    b = Builder(draw.of(["f", "step", "<lambda>"]), choice)
+    for i in range(draw.whole(1, 3)):
+        role = draw.of(["arg", "arg", "param", "state"])
+        b.input(_type(draw, choice, choice.shapes), draw.of(["", f"x{i}", f"layer.{i}.weight"]), role)
+    _grow(draw, b, draw.whole(0, max_nodes), 2 if regions else 0)
+    if choice.wide:
+        return b.graph(_unused(b), _updates(draw, b))
+    outputs = [draw.of(b.values) for _ in range(draw.whole(1, 4))]
     return b.graph(outputs, _updates(draw, b))
+
+
+def _unused(b: Builder) -> list[Value]:
+    """What nothing in a graph uses, so that all of it is needed."""
+    used = {v for node in b.nodes for v in node.inputs}
+    return [v for node in b.nodes for v in node.outputs if v not in used] or b.values[-1:]
 
 
 def _updates(draw: Draw, b: Builder) -> list[tuple[Value, Value]]:
     out = []
     for value, role in zip(b.inputs, b.roles, strict=True):
         fitting = [v for v in b.values if v.type == value.type]
-        if role == "state" and draw(st.booleans()):
-            out.append((value, draw(st.sampled_from(fitting))))
+        if role == "state" and draw.truth():
+            out.append((value, draw.of(fitting)))
     return out
 
 
@@ -131,62 +173,68 @@ def _grow(draw: Draw, b: Builder, count: int, depth: int) -> None:
         _cast,
     ]
     steps += [_cond, _scan, _while] if depth else []
+    if not b.choice.wide:
+        for _ in range(count):
+            draw.of(steps)(draw, b, depth)
+        return
     for _ in range(count):
-        draw(st.sampled_from(steps))(draw, b, depth)
+        with suppress(WeftError):  # what cannot be decided of a size with a name, or is not for a dtype
+            draw.of([*steps, _along])(draw, b, depth)
 
 
 def _pick(draw: Draw, b: Builder, kinds: str = "fi", condition: Callable[[Value], bool] = bool) -> Value:
     """A value of some kinds of dtype; a new constant if there is none."""
-    fitting = [v for v in b.values if v.type.dtype.kind in kinds and condition(v)]
+    kinds += "u" * ("i" in kinds)
+    fitting = [v for v in b.values if kind(v.type.dtype) in kinds and condition(v)]
     if fitting:
-        return draw(st.sampled_from(fitting))  # type: ignore[no-any-return]
+        return draw.of(fitting)
     dtype = {"f": F32, "i": I64, "b": BOOL}[kinds[0]]
     return b.constant(np.ones((), dtype))
 
 
 def _place(draw: Draw) -> Location | None:
-    line = draw(st.integers(0, 3))
+    line = draw.whole(0, 3)
     if not line:
         return None
-    module, phase = draw(st.sampled_from([("", ""), ("encoder.layers.3", ""), ("head", "backward")]))
-    return Location(draw(st.sampled_from(["/a/model.py", "/b/model.py"])), line, "forward", module, phase)
+    module, phase = draw.of([("", ""), ("encoder.layers.3", ""), ("head", "backward")])
+    return Location(draw.of(["/a/model.py", "/b/model.py"]), line, "forward", module, phase)
 
 
 def _unary(draw: Draw, b: Builder, depth: int) -> None:
     x = _pick(draw, b)
-    names = FLOAT_UNARY if x.type.dtype.kind == "f" else INT_UNARY
-    b.emit(draw(st.sampled_from(names)), x, location=_place(draw))
+    more = MORE_FLOAT_UNARY if b.choice.wide else []
+    names = [*FLOAT_UNARY, *more] if kind(x.type.dtype) == "f" else INT_UNARY
+    b.emit(draw.of(names), x, location=_place(draw))
 
 
 def _partner(draw: Draw, b: Builder, x: Value) -> Value:
     """A value that broadcasts with another one; a number, if nothing else does."""
 
     def fits(v: Value) -> bool:
-        try:
-            np.broadcast_shapes(v.type.shape, x.type.shape)
-        except ValueError:
-            return False
-        return bool(v.type.dtype == x.type.dtype)
+        sizes = zip(v.type.shape[::-1], x.type.shape[::-1], strict=False)
+        return bool(v.type.dtype == x.type.dtype) and all(a == b or 1 in (a, b) for a, b in sizes)
 
-    number = st.sampled_from(NUMBERS).map(lambda n: np.asarray(n, x.type.dtype))
-    if draw(st.booleans()):
-        return b.constant(draw(number))
-    return draw(st.sampled_from([v for v in b.values if fits(v)]))  # type: ignore[no-any-return]
+    least = 0 if kind(x.type.dtype) == "u" else -np.inf
+    most = 100 if x.type.dtype.itemsize < 4 else np.inf
+    numbers = [n for n in NUMBERS if least <= n <= most]
+    if draw.truth():
+        return b.constant(np.asarray(draw.of(numbers)).astype(x.type.dtype))
+    return draw.of([v for v in b.values if fits(v)])
 
 
 def _binary(draw: Draw, b: Builder, depth: int) -> None:
     x = _pick(draw, b)
-    names = FLOAT_BINARY if x.type.dtype.kind == "f" else INT_BINARY
+    names = FLOAT_BINARY if kind(x.type.dtype) == "f" else INT_BINARY
+    if b.choice.wide:
+        names = [*names, *(MORE_FLOAT_BINARY if kind(x.type.dtype) == "f" else MORE_INT_BINARY)]
     pair = [x, _partner(draw, b, x)]
-    b.emit(
-        draw(st.sampled_from(names)), *(pair if draw(st.booleans()) else pair[::-1]), location=_place(draw)
-    )
+    b.emit(draw.of(names), *(pair if draw.truth() else pair[::-1]), location=_place(draw))
 
 
 def _compare(draw: Draw, b: Builder, depth: int) -> None:
     x = _pick(draw, b, "fib")
     names = LOGICAL if x.type.dtype == BOOL else COMPARISONS
-    b.emit(draw(st.sampled_from(names)), x, _partner(draw, b, x))
+    b.emit(draw.of(names), x, _partner(draw, b, x))
 
 
 def _select(draw: Draw, b: Builder, depth: int) -> None:
@@ -198,42 +246,67 @@ def _select(draw: Draw, b: Builder, depth: int) -> None:
 
 def _reduce(draw: Draw, b: Builder, depth: int) -> None:
     x = _pick(draw, b, "fi", lambda v: 0 not in v.type.shape)
-    axes = tuple(sorted(draw(st.sets(st.sampled_from(range(x.type.ndim)))))) if x.type.ndim else ()
-    name = draw(st.sampled_from(["sum", "max", "min", "prod"]))
-    b.emit(name, x, axes=axes, keepdims=draw(st.booleans()), location=_place(draw))
+    axes = tuple(draw.some(range(x.type.ndim)))
+    name = draw.of(["sum", "max", "min", "prod"])
+    b.emit(name, x, axes=axes, keepdims=draw.truth(), location=_place(draw))
 
 
 def _view(draw: Draw, b: Builder, depth: int) -> None:
     x = _pick(draw, b, "fib")
-    draw(st.sampled_from([_reshape, _permute, _broadcast, _slice]))(draw, b, x)
+    draw.of([_reshape, _permute, _broadcast, _slice])(draw, b, x)
 
 
 def _reshape(draw: Draw, b: Builder, x: Value) -> None:
-    size = int(np.prod(x.type.shape))
-    b.emit("reshape", x, shape=draw(st.sampled_from([(size,), (1, size), (size, 1), x.type.shape])))
+    size = prod(x.type.shape)
+    b.emit("reshape", x, shape=draw.of([(size,), (1, size), (size, 1), x.type.shape]))
 
 
 def _permute(draw: Draw, b: Builder, x: Value) -> None:
-    b.emit("permute", x, axes=tuple(draw(st.permutations(range(x.type.ndim)))))
+    b.emit("permute", x, axes=tuple(draw.shuffled(range(x.type.ndim))))
 
 
 def _broadcast(draw: Draw, b: Builder, x: Value) -> None:
-    wide = tuple(draw(st.sampled_from([s, 2])) if s == 1 else s for s in x.type.shape)
-    b.emit("broadcast_to", x, shape=(2, *wide) if len(wide) < 3 and draw(st.booleans()) else wide)
+    wide = tuple(draw.of([s, 2]) if s == 1 else s for s in x.type.shape)
+    b.emit("broadcast_to", x, shape=(2, *wide) if len(wide) < 3 and draw.truth() else wide)
 
 
 def _slice(draw: Draw, b: Builder, x: Value) -> None:
-    starts = [draw(st.integers(0, s - 1)) if s else 0 for s in x.type.shape]
-    stops = [draw(st.integers(start, s)) for start, s in zip(starts, x.type.shape, strict=True)]
-    b.emit("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * x.type.ndim)
+    parts = [_part(draw, s) for s in x.type.shape]
+    starts, stops = (tuple(p[i] for p in parts) for i in range(2))
+    b.emit("slice", x, starts=starts, stops=stops, steps=(1,) * x.type.ndim)
+
+
+def _part(draw: Draw, size: Any) -> tuple[Any, Any]:
+    """Where a slice of an axis begins and ends."""
+    if isinstance(size, Size):
+        return draw.of([0, 0, 1]), size
+    start = draw.whole(0, size - 1) if size else 0
+    return start, draw.whole(start, size)
+
+
+def _along(draw: Draw, b: Builder, depth: int) -> None:
+    """What goes along an axis: running results, normalised rows, order."""
+    x = _pick(draw, b, "fi", lambda v: v.type.ndim > 0)
+    if not x.type.ndim:
+        return
+    axis = draw.whole(0, x.type.ndim - 1)
+    name = draw.of(["cumsum", "cumprod", "softmax", "log_softmax", "sort", "argmax"])
+    if name == "cumsum":
+        b.emit(name, x, axis=axis, reverse=draw.truth())
+    elif name == "cumprod":
+        b.emit(name, x, axis=axis)
+    elif name == "sort":
+        b.emit(name, x, axis=axis, descending=draw.truth())
+    elif name == "argmax":
+        b.emit(name, x, axis=axis, keepdims=draw.truth())
+    elif kind(x.type.dtype) == "f":
+        b.emit(name, x, axis=axis)
 
 
 def _join(draw: Draw, b: Builder, depth: int) -> None:
     x = _pick(draw, b, "fib", lambda v: v.type.ndim > 0)
     if x.type.ndim:
-        b.emit(
-            "concat", x, x, *([x] if draw(st.booleans()) else []), axis=draw(st.integers(0, x.type.ndim - 1))
-        )
+        b.emit("concat", x, x, *([x] if draw.truth() else []), axis=draw.whole(0, x.type.ndim - 1))
 
 
 def _product(draw: Draw, b: Builder, depth: int) -> None:
@@ -244,39 +317,56 @@ def _product(draw: Draw, b: Builder, depth: int) -> None:
 
 
 def _constant(draw: Draw, b: Builder, depth: int) -> None:
-    t = draw(types())
-    b.constant(_array(t, draw(st.integers(0, 99))), draw(st.sampled_from(["", "", "table"])))
+    t = _type(draw, b.choice, SHAPES)
+    b.constant(_array(t, draw.whole(0, 99)), draw.of(["", "", "table"]))
 
 
 def _cast(draw: Draw, b: Builder, depth: int) -> None:
-    x = _pick(draw, b, "b" if draw(st.booleans()) else "i")
-    b.emit("cast", x, dtype=draw(st.sampled_from([F32, F64])))
+    x = _pick(draw, b, "b" if draw.truth() else "i")
+    if b.choice.wide and draw.truth():
+        x = _pick(draw, b, "fib")
+        b.emit("cast", x, dtype=draw.of(b.choice.dtypes))
+        return
+    b.emit("cast", x, dtype=draw.of([F32, F64]))
 
 
 # Control flow
 
 
 def _region(
-    draw: Draw, inputs: Sequence[TensorType], outputs: Sequence[TensorType], depth: int, name: str
+    draw: Draw,
+    inputs: Sequence[TensorType],
+    outputs: Sequence[TensorType],
+    depth: int,
+    name: str,
+    choice: Choice = USUAL,
 ) -> Graph:
     """A closed graph of given types."""
-    b = Builder(name)
+    b = Builder(name, choice)
     for t in inputs:
         b.input(t)
-    _grow(draw, b, draw(st.integers(0, 3)), depth - 1)
+    _grow(draw, b, draw.whole(0, 3), depth - 1)
     out = []
     for t in outputs:
         fitting = [v for v in b.values if v.type == t]
-        out.append(draw(st.sampled_from(fitting)) if fitting else b.constant(_array(t, 1)))
+        out.append(draw.of(fitting) if fitting else _filled(b, t))
     return b.graph(out)
 
 
+def _filled(b: Builder, type: TensorType) -> Value:
+    """A value of a type that nothing has."""
+    if not any(isinstance(s, Size) for s in type.shape):
+        return b.constant(_array(type, 1))
+    number = b.emit("reshape", b.constant(np.ones((), type.dtype)), shape=(1,) * type.ndim)
+    return b.emit("broadcast_to", number, shape=type.shape)  # type: ignore[no-any-return]
+
+
 def _cond(draw: Draw, b: Builder, depth: int) -> None:
-    operands = [_pick(draw, b) for _ in range(draw(st.integers(1, 2)))]
+    operands = [_pick(draw, b) for _ in range(draw.whole(1, 2))]
     given = [v.type for v in operands]
-    outs = draw(st.lists(st.sampled_from(given), min_size=1, max_size=2))
-    branches = tuple(_region(draw, given, outs, depth, "branches") for _ in range(2))
-    test = b.constant(np.asarray(draw(st.booleans()))) if draw(st.booleans()) else _truth(b, operands[0])
+    outs = [draw.of(given) for _ in range(draw.whole(1, 2))]
+    branches = tuple(_region(draw, given, outs, depth, "branches", b.choice) for _ in range(2))
+    test = b.constant(np.asarray(draw.truth())) if draw.truth() else _truth(b, operands[0])
     b.emit("cond", test, *operands, branches=branches, location=_place(draw))
 
 
@@ -291,8 +381,8 @@ def _scan(draw: Draw, b: Builder, depth: int) -> None:
     if not along.type.ndim:
         return
     row = TensorType(along.type.shape[1:], along.type.dtype)
-    body = _region(draw, [carry.type, row], [carry.type, row], depth, "body")
-    attrs = {"carries": 1, "mapped": 1, "length": along.type.shape[0], "reverse": draw(st.booleans())}
+    body = _region(draw, [carry.type, row], [carry.type, row], depth, "body", b.choice)
+    attrs = {"carries": 1, "mapped": 1, "length": along.type.shape[0], "reverse": draw.truth()}
     b.emit("scan", carry, along, body=body, counted=False, **attrs, location=_place(draw))
 
 
@@ -302,8 +392,8 @@ def _while(draw: Draw, b: Builder, depth: int) -> None:
     count = TensorType((), I64)
     test = Builder("test")
     i, _ = test.input(count), test.input(x.type)
-    done = test.emit("less", i, test.constant(np.asarray(draw(st.integers(0, 3)))))
-    inner = _region(draw, [x.type], [x.type], depth, "step")
+    done = test.emit("less", i, test.constant(np.asarray(draw.whole(0, 3))))
+    inner = _region(draw, [x.type], [x.type], depth, "step", b.choice)
     body = Builder("body")
     i, state = body.input(count), body.input(x.type)
     following = body.emit("add", i, body.constant(np.asarray(1)))
@@ -327,14 +417,15 @@ def _array(type: TensorType, seed: int) -> Any:
     rng = np.random.default_rng(seed)
     if type.dtype == BOOL:
         return rng.integers(0, 2, type.shape).astype(bool)
-    return np.asarray(rng.integers(-3, 4, type.shape) / (2 if type.dtype.kind == "f" else 1)).astype(
-        type.dtype
-    )
+    letter = kind(type.dtype)
+    numbers = rng.integers(-3, 4, type.shape) + (3 if letter == "u" else 0)
+    return np.asarray(numbers / (2 if letter == "f" else 1)).astype(type.dtype)
 
 
-def arrays_of(graph: Graph, seed: int = 0) -> list[Any]:
-    """Arrays for the inputs of a graph without named sizes."""
-    return [_array(v.type, seed + i) for i, v in enumerate(graph.inputs)]
+def arrays_of(graph: Graph, seed: int = 0, sizes: Mapping[str, int] = {}) -> list[Any]:
+    """Arrays for the inputs of a graph, whose named sizes have values."""
+    types = [TensorType(bind(v.type.shape, sizes), v.type.dtype) for v in graph.inputs]
+    return [_array(t, seed + i) for i, t in enumerate(types)]
 
 
 def assert_same_results(actual: Sequence[Any], expected: Sequence[Any]) -> None:

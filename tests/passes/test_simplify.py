@@ -8,6 +8,7 @@ import pytest
 
 import weft
 from tests.passes.helpers import assert_becomes, graph_of, op_names
+from weft.base.dtypes import DTYPES, integer_range, kind
 from weft.ir.interpret import interpret
 from weft.passes import simplify
 from weft.passes.algebra import holds_all
@@ -201,3 +202,34 @@ def test_bfloat16_and_float16_hold_each_others_values_in_neither_direction() -> 
     bfloat16, float16 = weft.bfloat16, weft.float16
     assert not holds_all(bfloat16, float16)
     assert not holds_all(float16, bfloat16)
+
+
+def extremes(dtype: Any) -> Any:
+    """Numbers of a dtype: the least, the most, and what lies around the ends of the others."""
+    if kind(dtype) in "iu":
+        low, high = integer_range(dtype)
+        some = [0, 1, 5, -1, -3, 127, 128, 255, 256, -129, 2**15, 2**16, 2**31, 2**32, low, high, high - 1]
+        return np.array([n for n in some if low <= n <= high], dtype)
+    if dtype == np.dtype(bool):
+        return np.array([False, True])
+    return np.array([0.0, -0.0, 0.5, -1.0, 300.0, np.inf, -np.inf, np.nan, 7.25]).astype(dtype)
+
+
+@pytest.mark.parametrize("source", [d for d in DTYPES if kind(d) != "c"], ids=str)
+def test_casts_of_casts_give_the_same_for_all_dtypes_out_of_range_too(source: Any) -> None:
+    x = weft.tensor(extremes(source))
+    ways = [(middle, to) for middle in DTYPES for to in DTYPES if kind(middle) != "c" or kind(to) == "c"]
+    graph = graph_of(lambda x: [x.astype(middle).astype(to) for middle, to in ways], x)
+    with np.errstate(all="ignore"):
+        before, after = (interpret(g, [x.numpy()]) for g in (graph, simplify(graph)))
+    for way, a, b in zip(ways, before, after, strict=True):
+        assert same_elements(a, b).all(), f"{source} by {way}: {a}, not {b}"
+
+
+def test_integers_become_floats_become_integers_of_the_nearest_value() -> None:
+    graph = simplify(graph_of(lambda x: x.astype(weft.float64).astype(weft.uint8), weft.tensor([-3, 300, 7])))
+    assert interpret(graph, [np.array([-3, 300, 7])])[0].tolist() == [0, 255, 7]
+    narrow = weft.tensor(np.array([1, 200], np.uint8))
+    assert op_names(simplify(graph_of(lambda x: x.astype(weft.float32).astype(weft.int16), narrow)))[-1:] == [
+        "cast"
+    ]

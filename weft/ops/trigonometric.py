@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.base.dtypes import DType, kind
+from weft.base.dtypes import kind
 from weft.ops import exponent, inverse
-from weft.ops.elementary import LN2, widened
+from weft.ops.elementary import widened
 from weft.ops.exponential import log1p_code, rsqrt, sqrt
 from weft.ops.families import elementwise
 from weft.ops.op import Array, Op, Tensor
@@ -119,16 +119,16 @@ def _one_less(e: ScalarEmitter[Value], x: Value) -> Value:
     return e.complex(e.sub(1, e.real(x)), e.neg(e.imag(x)))
 
 
+_asinh_of_real, _acosh_of_real, _atanh_of_real = map(widened, (inverse.asinh, inverse.acosh, inverse.atanh))
+
+
 def _asinh_code(e: ScalarEmitter[Value], x: Value) -> Value:
     if _is_complex(e, x):
         turned = _times_i(e, x)
         p, q = e.sqrt(_one_more(e, turned)), e.sqrt(_one_less(e, turned))
         re = _asinh_code(e, _cross(e, p, q))
         return e.complex(re, e.atan2(e.imag(x), e.real(e.mul(p, q))))
-    size = e.abs(x)
-    square = e.mul(size, size)
-    more = e.div(square, e.add(e.sqrt(e.add(square, 1)), 1))
-    return copy_sign(e, _log1p_unless_huge(e, size, e.add(size, more)), x)
+    return _asinh_of_real(e, x)
 
 
 def _acosh_code(e: ScalarEmitter[Value], x: Value) -> Value:
@@ -136,8 +136,7 @@ def _acosh_code(e: ScalarEmitter[Value], x: Value) -> Value:
         p, q = e.sqrt(e.sub(x, 1)), e.sqrt(_one_more(e, x))
         inner = e.add(e.mul(e.real(p), e.real(q)), e.mul(e.imag(p), e.imag(q)))
         return e.complex(_asinh_code(e, inner), e.mul(e.atan2(e.imag(p), e.real(q)), 2))
-    below, above = e.sub(x, 1), e.add(x, 1)
-    return _log1p_unless_huge(e, x, e.add(below, e.mul(e.sqrt(below), e.sqrt(above))))
+    return _acosh_of_real(e, x)
 
 
 def _atanh_code(e: ScalarEmitter[Value], x: Value) -> Value:
@@ -151,25 +150,7 @@ def _atanh_code(e: ScalarEmitter[Value], x: Value) -> Value:
         turn = copy_sign(e, e.constant(np.pi, e.dtype(b)), b)
         im = e.select(e.eq(e.abs(b), np.inf), turn, im)  # an infinite b outweighs its double
         return e.complex(e.mul(re, 0.25), e.mul(im, 0.5))
-    size = e.abs(x)
-    return copy_sign(e, e.mul(log1p_code(e, e.div(e.mul(size, 2), e.sub(1, size))), 0.5), x)
-
-
-def _log1p_unless_huge(e: ScalarEmitter[Value], size: Value, y: Value) -> Value:
-    """log(1 + y), and log(2 size) where that is the same but y may overflow."""
-    huge = _is_huge(e, size)
-    out = log1p_code(e, e.select(huge, e.sub(size, 1), y))
-    return e.add(out, e.select(huge, e.constant(LN2, e.dtype(size)), 0))
-
-
-def _is_huge(e: ScalarEmitter[Value], size: Value) -> Value:
-    """Whether adding 1 to the square of size does not change it."""
-    return e.lt(1 / float(np.finfo(_plain_dtype(e, size)).eps) ** 0.5, size)
-
-
-def _plain_dtype(e: ScalarEmitter[Value], x: Value) -> DType:
-    dtype = e.dtype(x)
-    return dtype if dtype.kind == "f" else np.dtype(np.float16)  # bfloat16 has fewer bits still
+    return _atanh_of_real(e, x)
 
 
 def _times_i(e: ScalarEmitter[Value], x: Value) -> Value:

@@ -45,8 +45,10 @@ def of_kinds(kinds: str) -> Callable[..., bool]:
 
 
 def _direct(x: TensorType, middle: DType, dtype: DType) -> bool:
-    """Whether a cast by way of a dtype is the direct cast; what is out of range may differ."""
-    return holds_all(x.dtype, middle) and (kind(x.dtype) not in "fc" or kind(dtype) in "fc")
+    """Whether a cast by way of a dtype is the direct cast, out of range too: of integers it wraps around."""
+    if not holds_all(x.dtype, middle) or (kind(x.dtype) in "fc" and kind(dtype) not in "fc"):
+        return False
+    return kind(middle) not in "fc" or kind(dtype) not in "iu" or holds_all(x.dtype, dtype)
 
 
 # Of complex numbers 1 * x is not x where a part is infinite or zero; of unsigned ones abs(-x) is not abs(x).

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.fuzz.leaks import resident
 from weft.backends.llvm import compiler
 from weft.backends.llvm.cache import Cache
 from weft.backends.llvm.compiler import Compiler, Source
@@ -232,3 +233,28 @@ def test_target_with_narrower_vectors_runs_here(vector_bytes: int) -> None:
 def test_environment_narrows_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_VECTOR_BYTES", "16")
     assert host_target().vector_bytes == 16
+
+
+def test_code_that_is_dropped_leaves_no_memory(engine: Engine, tmp_path: Path) -> None:
+    engine.cache = Cache(tmp_path)
+
+    def load(count: int) -> None:
+        for i in range(count):
+            assert call(engine.load([constant("number", i % 3)])["number"]) == i % 3
+
+    load(250)
+    before = resident()
+    load(800)
+    assert resident() - before < 3_000_000  # of 7.4 MB that the libraries took
+
+
+def test_code_stays_when_its_linker_is_replaced(engine: Engine) -> None:
+    kept = engine.load([constant("kept", 7)])["kept"]
+    linker = engine._linker
+    while engine._linker is linker:
+        engine.load([constant("other", 1)])
+    del linker
+    gc.collect()
+    assert call(kept) == 7
+    text = "declare i64 @kept()\ndefine i64 @caller() {\n  %x = call i64 @kept()\n  ret i64 %x\n}\n"
+    assert call(engine.load([Source(text)], known=[kept])["caller"]) == 7

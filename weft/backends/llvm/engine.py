@@ -32,6 +32,8 @@ from weft.errors import GraphError
 
 __all__ = ["Code", "Engine", "default_engine"]
 
+_LIBRARIES = 200  # that one linker links: llvmlite keeps 9 KB of each, though its code is dropped
+
 
 class Engine:
     r"""Compiles for one target; knows what it compiled as long as somebody holds it.
@@ -55,6 +57,7 @@ class Engine:
         self._compilers: list[Compiler] = []
         self._numbers = itertools.count()
         self._linker: Any = None
+        self._linked = 0
 
     def known(self, symbol: str) -> Code | None:
         """The code of a function that was loaded before, if it is still there."""
@@ -157,7 +160,9 @@ class Engine:
         return codes
 
     def _jit(self) -> Any:
-        if self._linker is None:
+        """What links: a new one now and then, for some memory of each library goes with the linker alone."""
+        self._linked += 1
+        if self._linker is None or self._linked % _LIBRARIES == 0:
             machine = machine_for(self.target)
             self._linker = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
         return self._linker
