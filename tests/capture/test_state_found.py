@@ -116,6 +116,30 @@ FOUND = {
             v0 += m.view(-1)[2:5]
         return a, bump(net.kept, v0[:])
     """,
+    "two that are cut from one base are swapped": """
+        D["x"] += a
+        v2 = o.p
+        for i1 in range(n):
+            v2, D["x"] = D["x"], v2
+        D["x"][1] = c * 0.5
+        return a, a
+    """,
+    "a change takes from a tensor that it meets": """
+        if n > 1:
+            o.p = net.buf
+            z = L[0].view(3)
+        else:
+            v1 = L[1]
+            v1 += m.view(-1)[2:5]
+        if n > 1:
+            o.p = L[0].view(3)
+        L[1][0] += c * 0.5
+        for i2 in range(2):
+            L[0] = m.view(-1)[0:3]
+            z = L[1].view(3)
+            o.p = L[1].view(3)
+        return a, L[0]
+    """,
     "a change of a base that others are cut from": """
         z += bump(o.p, m.view(-1)[0:3])
         L[0] = a

@@ -47,7 +47,8 @@ class ChoiceChange:
     def __init__(self, family: Sequence[Tensor]) -> None:
         self._family = family
         self._shown: dict[int, Tensor] = {}  # what tensors show, until a root changes
-        self._cut: dict[int, Tensor] = {}  # likewise, of those the graph of the change ends at
+        self._cut: dict[int, Tensor] = {}  # what those got that the graph of the change ends at
+        self._stale: set[int] = set()  # of these, whose elements changed once more
         self._recorded: set[int] = set()  # roots that got the graph of the change
 
     def run(self, tensor: Tensor, value: Tensor, *, history: bool) -> None:
@@ -65,7 +66,7 @@ class ChoiceChange:
         """What a tensor shows of the roots, as they are by now."""
         if not hasattr(x, "_link"):
             return x
-        if id(x) in self._cut:
+        if id(x) in self._cut and id(x) not in self._stale:
             return self._cut[id(x)]
         if id(x) not in self._shown:
             self._shown[id(x)] = self._taken(x)
@@ -79,7 +80,9 @@ class ChoiceChange:
         out: Tensor = step.get(self._current(parent), args)
         if step.keeps_history:
             return out
-        return wrap(x._kept_place(without_history(out)), x._node) if is_met(x) else without_history(out)
+        holder = self._cut.get(id(x), x)
+        out = without_history(out)
+        return wrap(holder._kept_place(out), holder._node) if is_met(x) else out
 
     def _is_recorded(self, x: Tensor) -> bool:
         """Whether a tensor gets the graph of the change, or values alone."""
@@ -95,8 +98,7 @@ class ChoiceChange:
             x._assign(new, history=history)
             self._recorded |= {id(x)} if history else set()
             self._shown.clear()
-            shows = {id(t) for t in self._family if id(x) in _roots(t)}
-            self._cut = {k: v for k, v in self._cut.items() if k in way or k not in shows}
+            self._stale |= {id(t) for t in self._family if id(t) not in way and id(x) in _roots(t)}
             return
         parent, step, args = x._link
         if step is CHOICE:
@@ -105,6 +107,7 @@ class ChoiceChange:
             return
         if history and not step.keeps_history:
             self._cut[id(x)], way = new, {*way, id(x)}
+            self._stale.discard(id(x))
         value = new if step.keeps_history else without_history(new)
         self._put(parent, step.put(self._current(parent), value, args), history and step.keeps_history, way)
 
