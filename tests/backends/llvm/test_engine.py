@@ -232,3 +232,16 @@ def test_target_with_narrower_vectors_runs_here(vector_bytes: int) -> None:
 def test_environment_narrows_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_VECTOR_BYTES", "16")
     assert host_target().vector_bytes == 16
+
+
+def test_entry_without_the_function_is_compiled_again(tmp_path: Path) -> None:
+    """As an older weft, or somebody with the user's rights, might leave one."""
+    one, two = constant("one", 1), constant("two", 2)
+    first = Engine(host_target(), Cache(tmp_path))
+    wrong = first.object_code(two)
+    for content in (wrong, wrong[:40], b"\x7fELF"):
+        Cache(tmp_path).put(first._key(one), content)
+        assert call(Engine(host_target(), Cache(tmp_path)).load([one])["one"]) == 1
+        kept = Cache(tmp_path).get(first._key(one))
+        assert kept is not None
+        assert b"one" in kept

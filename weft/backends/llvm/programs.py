@@ -8,6 +8,7 @@ by the cache; whatever is not as expected counts as not there.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +25,7 @@ from weft.backends.llvm.image import Image, load_image, process_address
 from weft.backends.llvm.plan import Facts, Frame, Plan
 from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import pool_address
+from weft.backends.llvm.trust import distrust
 from weft.base.digest import digest
 from weft.base.dtypes import DTYPES
 from weft.errors import DeviceError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from weft.backends.llvm.run import NativeExecutable
 
 _SHARED = "shared"  # the key of the entry and the pool
+_SHARED_NAMES = ("weft_enter", *POOL)
 _DTYPES = {d.name: d for d in DTYPES}
 _NO_RECORDS = np.zeros(0, np.int64)
 
@@ -73,6 +76,12 @@ class Programs:
     def directory(self) -> str | None:
         """Where the cache of this process is."""
         return default_cache().directory
+
+    @property
+    def distrust(self) -> str | None:
+        """Why the cache is not used; None where it is, or is yet to be made."""
+        directory = default_cache().directory
+        return None if directory is None or not os.path.exists(directory) else distrust(directory)
 
     def key(self, parts: Sequence[str]) -> Key | None:
         """Parts of a key with all that a program depends on besides; None where none are kept."""
@@ -142,7 +151,7 @@ def _store_shared(cache: Cache) -> bool:
 
         with lock:
             objects = [default_engine().object_code(source) for source in (enter_source(), pool_source())]
-        image = _linked(objects, ["weft_enter", *POOL])
+        image = _linked(objects, _SHARED_NAMES)
         if image is None:
             return False
         cache.put(key, _packed(image, {}, ()))
@@ -226,8 +235,10 @@ def _load_shared(cache: Cache) -> bool:
     key = _shared_key()
     data = None if key is None else cache.get(key)
     codes = None if data is None else load_image(_unpacked(data)[0], _address)
-    shared.update(codes or {})
-    return codes is not None
+    if codes is None or not codes.keys() >= {*_SHARED_NAMES}:
+        return False
+    shared.update(codes)
+    return True
 
 
 def _is_known(name: str) -> bool:
