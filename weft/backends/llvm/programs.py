@@ -22,6 +22,7 @@ from weft.backends.llvm.cache import Cache, default_cache
 from weft.backends.llvm.code import MAIN, Code, lock, shared
 from weft.backends.llvm.entry import PYTHON, make_enter, python_address
 from weft.backends.llvm.image import Image, load_image, process_address
+from weft.backends.llvm.interrupts import StopPlaces, stop_places, stoppable, stored_error
 from weft.backends.llvm.plan import Facts, Frame, Plan
 from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import pool_address
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from weft.backends.llvm.run import NativeExecutable
 
 _SHARED = "shared"  # the key of the entry and the pool
-_SHARED_NAMES = ("weft_enter", *POOL)
+_SHARED_NAMES = ("weft_enter", "weft_poll", *POOL)
 _DTYPES = {d.name: d for d in DTYPES}
 _NO_RECORDS = np.zeros(0, np.int64)
 
@@ -48,11 +49,12 @@ class NativeProgram:
         plans: what there is for calls, by the shapes of the arrays.
     """
 
-    def __init__(self, code: Code, plans: Mapping[Shapes, Plan], note: Note) -> None:
+    def __init__(self, code: Code, plans: Mapping[Shapes, Plan], note: Note, stops: StopPlaces) -> None:
         self.note = note
         self.plans = dict(plans)
         self._code = code
-        self._enter = make_enter()
+        self._stops = stops
+        self._enter = stoppable(make_enter(), stops) if stops else make_enter()
 
     def run(self, arrays: Arrays, plan: Plan) -> list[Array] | None:
         """The results; None if the arrays do not fit as they are, or the run fails."""
@@ -66,6 +68,8 @@ class NativeProgram:
         outputs = recipe.new_outputs() if recipe.large else recipe.blank.copy()
         failed = self._enter(arrays, outputs, frame.words, recipe.words)
         plan.free(frame)
+        if failed - 1 in self._stops:
+            raise stored_error(*self._stops[failed - 1])
         return None if failed else outputs
 
 
@@ -134,6 +138,7 @@ def _store(key: Key, run: NativeExecutable, note: Note, before: Mapping[Shapes, 
         "plans": [[shapes, p.shapes, p.arena, p.sizes] for shapes, p in plans.items()],
         "constants": [[c.dtype.name, c.shape] for c in constants],
         "note": note,
+        "stops": [[number, *told] for number, told in stop_places(program).items()],
     }
     cache.put(key, _packed(image, described, constants))
     return True
@@ -194,13 +199,14 @@ def _loaded(data: bytes, cache: Cache) -> NativeProgram | None:
     constants = _constants(head["constants"], rest)
     given = [_DTYPES[name] for name in head["inputs"]]
     made = [_DTYPES[name] for name in head["results"]]
+    stops = {int(number): (str(op), (str(file), int(line))) for number, op, (file, line) in head["stops"]}
     plans = {}
     for shapes, results, arena, values in head["plans"]:
         key_shapes = tuple(map(tuple, shapes))
-        facts = Facts(inputs, outputs, buffers, tuple(sizes), arena)
+        facts = Facts(inputs, outputs, buffers, tuple(sizes), arena, stops=bool(stops))
         specs = list(zip(key_shapes, given, strict=True)), list(zip(map(tuple, results), made, strict=True))
         plans[key_shapes] = Plan(facts, codes[MAIN].address, constants, _NO_RECORDS, *specs, values)
-    return NativeProgram(codes[MAIN], plans, head["note"])
+    return NativeProgram(codes[MAIN], plans, head["note"], stops)
 
 
 def _unpacked(data: bytes) -> tuple[Image, dict[str, Any], memoryview]:
