@@ -129,9 +129,10 @@ ticker = _Ticker()
 
 def _begin_child() -> None:
     """In the child of a fork there is one thread, which handles signals; nobody runs anything else."""
-    global lock
+    global lock, runs
     lock = threading.Lock()
     asked.clear()
+    runs = WeakSet(list(runs))  # a thread that went through the old one will never be done
     for run in runs:
         if int(run.words[BUSY]) != get_ident():
             run.words[BUSY] = 0
