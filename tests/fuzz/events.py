@@ -62,8 +62,8 @@ class Events:
         self.forever, self.count = forever, count
         count(weft.tensor(3.0))
         self.kinds: list[Callable[[], None]] = [
-            self.fork, self.fork_that_compiles, self.stop, self.interrupt, self.ignored_signal, self.compile_one,
-            self.run_large, self.fork_in_thread,
+            self.fork, self.fork_that_compiles, self.stop, self.interrupt, self.ignored_signal,
+            self.compile_one, self.run_large, self.fork_in_thread,
         ]  # fmt: skip
 
     def check(self) -> None:
@@ -100,7 +100,9 @@ class Events:
         if child == 0:
             code = 1
             try:
-                faulthandler.dump_traceback_later(LIMIT, exit=True)
+                signal.alarm(
+                    int(LIMIT)
+                )  # not faulthandler: its own thread is not here, and it waits for that
                 work()
                 code = 0
             finally:
