@@ -18,6 +18,7 @@
     ├── GraphError        (ValueError)    a graph that is not well formed, or is used wrongly
     │   └── ParseError                    text that is no graph
     ├── FileError         (ValueError)    a file that is damaged, or of another kind
+    ├── StoppedError      (RuntimeError)  a run that was ended from outside, at a loop
     ├── CheckError        (AssertionError)  an ``assert`` of captured code that failed when the graph ran
     └── CaptureError      (RuntimeError)  Python that cannot become a graph, or a value that outlived it
         └── TraceGuardError               a call that goes another way than the one that was traced
@@ -386,6 +387,21 @@ class FileError(WeftError, ValueError):
     >>> weft.load(path)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     weft.errors.FileError: load: empty: must begin with 8 bytes of length, got a file of 0 bytes
+    ...
+    """
+
+
+class StoppedError(WeftError, RuntimeError):
+    """A run was ended from outside, as a server does with one that takes too long; it has changed nothing.
+
+    >>> import weft
+    >>> from weft.base.stopping import Stoppable
+    >>> with Stoppable() as runs:
+    ...     runs.stop("a stop at once")
+    ...     weft.compile(lambda x: weft.while_loop(lambda x: x > 0.0, lambda x: x + 1.0, x))(weft.tensor(3.0))
+    ... # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    weft.errors.StoppedError: while_loop: must end by itself, got a stop at once
     ...
     """
 

@@ -20,6 +20,7 @@ from tests.io.kept import OPEN, ROOT, is_kept, model, rows, run_python, saved, t
 from weft.backends.llvm.cache import Cache, default_cache, set_cache_directory
 from weft.backends.llvm.code import shared
 from weft.backends.llvm.fingerprint import fingerprint
+from weft.backends.llvm.programs import _shared_key
 
 pytestmark = pytest.mark.skipif(fingerprint() is None, reason="programs are not kept on this machine")
 
@@ -49,10 +50,11 @@ def test_directory_that_cannot_be_written_is_no_error(cache: Path, tmp_path: Pat
     )
 
 
-def test_directory_that_others_can_write_is_not_used(cache: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o720, 0o702])
+def test_directory_that_others_can_write_is_not_used(cache: Path, tmp_path: Path, mode: int) -> None:
     file = saved(tmp_path)
     twice(file, rows(2))
-    cache.chmod(0o777)
+    cache.chmod(mode)
     loaded = weft.load_graph(file)
     loaded(rows(2))
     assert not is_kept(loaded)
@@ -118,6 +120,24 @@ def test_entry_with_other_content_is_compiled_again(cache: Path, tmp_path: Path,
     Cache(cache).put(key, b"" if change == "empty" else len(text).to_bytes(8, "little") + text + whole[end:])
     loaded = weft.load_graph(file)
     np.testing.assert_array_equal(loaded(np.ones(3, np.float32)).numpy(), [2.0, 2.0, 2.0])
+
+
+def test_entry_and_pool_without_a_function_are_compiled_again(cache: Path, tmp_path: Path) -> None:
+    file = saved(tmp_path, lambda x: x + 1.0, weft.ones(3))
+    twice(file, np.ones(3, np.float32))
+    key = _shared_key()
+    assert key is not None
+    whole = Cache(cache).get(key)
+    assert whole is not None
+    end = 8 + int.from_bytes(whole[:8], "little")
+    head = json.loads(whole[8:end])
+    for name in ("weft_enter", "weft_wave"):
+        fixed, exports, *rest = head["image"]
+        fewer = {k: v for k, v in exports.items() if k != name}
+        text = json.dumps({**head, "image": [fixed, fewer, *rest]}).encode()
+        Cache(cache).put(key, len(text).to_bytes(8, "little") + text + whole[end:])
+        code = "import sys, numpy, weft; print(weft.load_graph(sys.argv[1])(numpy.ones(3, 'f4')).tolist())"
+        assert run_python(code, cache, file) == "[2.0, 2.0, 2.0]\n"
 
 
 WORKER = """

@@ -26,6 +26,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     - count: a number that grows with each call.
     - slow: the same loop for each row, some milliseconds long.
     - fixed: without open sizes.
+    - endless: counts up from x until it is above a limit; never, if x is above 0 and the limit is not finite.
+    - forever: a loop that ends for no number.
     """
     folder = tmp_path_factory.mktemp("models")
     layer = nn.Linear(3, 2)
@@ -62,5 +64,21 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return x
 
     slow.save(folder / "slow.weft", KIND(("batch",), weft.float32))
+
+    @weft.compile
+    def endless(x: weft.Tensor, limit: weft.Tensor) -> weft.Tensor:
+        while x.sum() < limit.sum():
+            x = x + 1.0
+        return x
+
+    endless.save(folder / "endless.weft", KIND((2,), weft.float32), KIND((1,), weft.float32))
+
+    @weft.compile
+    def forever(x: weft.Tensor) -> weft.Tensor:
+        while x.sum() < 1e30:
+            x = x * 0.5
+        return x
+
+    forever.save(folder / "forever.weft", KIND(("batch", 2), weft.float32))
     weft.compile(lambda x: x * 2.0).save(folder / "fixed.weft", KIND((2, 2), weft.float32))
     return folder

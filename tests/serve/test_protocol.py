@@ -227,6 +227,16 @@ def changed(**changes: Any) -> bytes:
     return json.dumps({"inputs": [{**tensor("x", X), **changes}]}).encode()
 
 
+BARE = b'{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", %b}]}'
+
+
+def test_colons_in_texts_are_no_keys(app: Any) -> None:
+    parts = b'"data": ["NaN", 2, 3], "parameters": {"a:b": "c:d", "e": {"f": [1, ":", {"g": null}]}}'
+    found = asked(app, "POST", PATH, BARE.replace(b"{", b'{"id": "x:\\":y",', 1) % parts)
+    assert found.status == 200, found.body
+    assert found.json["id"] == 'x:":y'
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -267,7 +277,14 @@ def changed(**changes: Any) -> bytes:
         (changed(data=[1e300] * 6), "data must be numbers that FP32 holds"),
         (changed(data=[{}] * 6), "data must be FP32, got {}"),
         (changed(parameters=3), "parameters must be an object"),
-        (changed(parameters={"binary_data_size": 24}), "binary_data_size must be in 0..0, got 24"),
+        (changed(parameters={"binary_data_size": 24}), "must have data or binary_data_size, got both"),
+        (BARE % b'"parameters": {"binary_data_size": 24}', "binary_data_size must be in 0..0, got 24"),
+        (BARE % b'"data": [1, 2, 3], "data": [4, 5, 6]', "got 'data' twice"),
+        (BARE % b'"data": [1, 2, 3], "\\u0064ata": [4, 5, 6]', "got 'data' twice"),
+        (BARE % b'"parameters": {"a": 1, "a": 1}, "data": [1, 2, 3]', "got 'a' twice"),
+        (b'{"id": "a", "id": "a", "inputs": []}', "got 'id' twice"),
+        (b'{"id": "a:b", "id": "a:b", "inputs": []}', "got 'id' twice"),
+        (b'{"inputs": ' + b"[" * 1000 + b"]" * 1000 + b"}", "must be JSON"),
         (request({"x": X}, id=3), "id must be a string"),
         (request({"x": X}, outputs=3), "outputs must be a list"),
         (request({"x": X}, outputs=["output"]), "outputs of affine must be among output"),

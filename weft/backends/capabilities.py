@@ -44,6 +44,10 @@ class ProgramStore(Protocol):
     def directory(self) -> str | None:
         """Where they are; None where none are kept."""
 
+    @property
+    def distrust(self) -> str | None:
+        """Why those that are there are not used; None where they are."""
+
     def key(self, parts: Sequence[str]) -> Key | None:
         """Parts of a key with all that a program depends on besides; None where none are kept."""
 

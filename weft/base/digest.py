@@ -8,11 +8,11 @@ except ImportError:
     from hashlib import blake2b
 
 
-def digest(data: bytes | memoryview) -> bytes:
-    """32 bytes that nothing else has.
+def digest(data: bytes | memoryview, key: bytes = b"") -> bytes:
+    """32 bytes that nothing else has; with a key of up to 64 bytes, nothing else with that key.
 
     >>> from weft.base.digest import digest
     >>> digest(b"weft") == digest(b"weft"), digest(b"weft") == digest(b"warp"), len(digest(b""))
     (True, False, 32)
     """
-    return blake2b(data, digest_size=32).digest()
+    return blake2b(data, digest_size=32, key=key).digest()

@@ -3,7 +3,9 @@
 A process that forks keeps one thread; a lock that another one held would stay held in the child for ever. So
 whoever forks takes all locks first, in one order, the order in which they are taken inside each other: what
 is taken first comes first. A lock that somebody does not give back soon is waited for without the others.
-The same holds of modules that another thread is importing: Python itself leaves their locks as they are.
+llvmlite has a lock around all of its calls, which comes last: code that nobody holds any more is freed by any
+thread at any time. Modules that another thread is importing are waited for, too: Python itself leaves their
+locks as they are. Where one began in the last moment, the child forgets it, and imports it anew.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from weakref import WeakSet
 Lock = Any  # what threading.RLock gives
 
 _SOON = 1.0  # seconds
-_LONG = 100.0  # seconds: longer than anybody needs from here to the fork
+_LONG = 0.05  # seconds: more than it takes from here to the fork; a busy thread makes it wait as long
 _IMPORTING = 10.0  # seconds that others have to finish what they import
 
 
@@ -94,15 +96,22 @@ def _give_turn() -> None:
     sys.setswitchinterval(_interval.pop())
 
 
-def _others_import() -> bool:
-    """Whether another thread is in the middle of importing a module."""
-    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
-    held = [lock() for lock in list(locks.values())]
-    return any(getattr(lock, "owner", None) not in (None, threading.get_ident()) for lock in held)
+def _others_import() -> list[str]:
+    """The modules that other threads are in the middle of importing."""
+    held = [(name, lock()) for name, lock in list(_module_locks().items())]
+    mine = (None, threading.get_ident())
+    return [name for name, lock in held if getattr(lock, "owner", None) not in mine]
+
+
+def _module_locks() -> dict[str, Any]:
+    return getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
 
 
 def _in_order() -> list[Lock]:
-    return [lock for level in Level for lock in list(_locks[level])]
+    locks = [lock for level in Level for lock in list(_locks[level])]
+    ffi = sys.modules.get("llvmlite.binding.ffi")
+    own = getattr(getattr(getattr(ffi, "lib", None), "_lock", None), "_lock", None)
+    return locks if own is None else [*locks, own]
 
 
 def _take(lock: Lock, taken: list[Lock]) -> bool:
@@ -122,9 +131,17 @@ def _give_back() -> None:
     _release(_taken)
 
 
+def _begin_child() -> None:
+    """Forget modules that threads were importing which are not here any more."""
+    for name in _others_import():
+        sys.modules.pop(name, None)
+        _module_locks().pop(name, None)
+    _give_back()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_take_all,
         after_in_parent=_give_back,
-        after_in_child=_give_back,
+        after_in_child=_begin_child,
     )

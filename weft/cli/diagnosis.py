@@ -90,6 +90,8 @@ def _cache() -> Iterator[_Row]:
     size = sum(path.stat().st_size for path in files) / 2**20
     state = "" if os.access(_existing(Path(directory)), os.W_OK) else ", which may not be written"
     yield "cache", f"{directory}{state}: {len(files)} files, {size:.1f} MB"
+    if backend.programs is not None and (reason := backend.programs.distrust) is not None:
+        yield "", f"not used: {reason}, and code from there would be run"
 
 
 def _existing(path: Path) -> Path:

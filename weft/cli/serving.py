@@ -35,6 +35,12 @@ def add(commands: Commands) -> None:
         "--drain", type=not_negative, default=0.5, help="seconds to listen on after a signal (0.5)"
     )
     parser.add_argument(
+        "--grace",
+        type=not_negative,
+        default=25.0,
+        help="seconds to answer in after that, then runs are stopped (25)",
+    )
+    parser.add_argument(
         "--batch-size", default="", metavar="NAME", help="the size that counts rows (batch...)"
     )
     parser.add_argument("--threads", type=positive, help="how many threads the graphs use")
@@ -51,7 +57,7 @@ def _port(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     set_threads(options.threads)
-    same = "host port backend max_batch max_queue timeout read_timeout drain batch_size"
+    same = "host port backend max_batch max_queue timeout read_timeout drain grace batch_size"
     chosen = {name: getattr(options, name) for name in same.split()}
     chosen["max_delay"] = options.max_delay_ms / 1000.0
     chosen["max_body"] = max(1, round(options.max_body_mb * _MEGABYTE))

@@ -378,10 +378,12 @@ class Checker:
         known = s.number >= 0 and (self.failures is None or s.number < self.failures)
         self.require(known, f"the number of a failure must be in the table, got {s.number}")
 
-    def _leave(self, s: ir.Leave | ir.Barrier) -> None:
-        pass
+    def _leave(self, s: ir.Leave) -> None:
+        known = s.loop is None or (s.loop >= 0 and (self.failures is None or s.loop < self.failures))
+        self.require(known, f"the number of a failure must be in the table, got {s.loop}")
 
-    _barrier = _leave
+    def _barrier(self, s: ir.Barrier) -> None:
+        pass
 
     def _launch(self, s: ir.Launch) -> None:
         f = s.function

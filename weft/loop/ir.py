@@ -26,7 +26,7 @@ backends make code of it. This is all of it, as printed, with the class of each 
               | "copy" element "=" element "for" index                                    Copy
               | "matmul" element ("=" | "+=") matrix "@" matrix "," shape [epilogue]      Matmul
               | "fail" INT "if" operand ["with" operands]                                 Fail
-              | "leave"                                                                   Leave
+              | "leave" ["loop" INT]                                                      Leave
               | "launch" NAME "(" [operands] ")" ["cost" NUMBER]                          Launch
               | "wave {" block                                                            Wave
               | "host" INT "(" [operands] ") -> (" [operands] ")" ["sizes" operands]      Host
@@ -319,7 +319,14 @@ class Fail:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Leave:
-    """If a failure was noted, end the program here."""
+    """If a failure was noted, end the program here.
+
+    Attributes:
+        loop: at the end of an iteration, the number of the failure that it is if somebody has asked the run
+            to end: the program then ends here, too.
+    """
+
+    loop: int | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -201,7 +201,7 @@ class Printer:
         return f"fail {s.number} if {self._value(s.condition)}{values}"
 
     def _leave(self, s: ir.Leave) -> str:
-        return "leave"
+        return "leave" if s.loop is None else f"leave loop {s.loop}"
 
     def _launch(self, s: ir.Launch) -> str:
         cost = f" cost {s.cost!r}" if s.cost else ""

@@ -45,7 +45,7 @@ def _call(
 call = primitive(
     "call",
     type_rule=_type,
-    eval=driven(_call),
+    eval=driven("call", _call),
     vjp=no_gradient("on tensors a call runs its body, op by op"),
     batch=None,
     samples=None,

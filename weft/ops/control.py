@@ -117,7 +117,7 @@ def _switch(index: Array, *xs: Array, branches: tuple[Graph, ...]) -> Running:
 cond: Op = primitive(
     "cond",
     type_rule=_cond_type,
-    eval=driven(_cond),
+    eval=driven("cond", _cond),
     vjp=lambda g, predicate, xs, branches, needed: hooks.branch_vjp(cond, g, predicate, xs, branches, needed),
     jvp=lambda primals, tangents, outs, *, branches: hooks.branch_jvp(cond, primals, tangents, branches),
     batch=lambda *args: hooks.branch_batch(*args),
@@ -129,7 +129,7 @@ cond: Op = primitive(
 switch: Op = primitive(
     "switch",
     type_rule=_switch_type,
-    eval=driven(_switch),
+    eval=driven("switch", _switch),
     vjp=lambda g, index, xs, branches, needed: hooks.branch_vjp(switch, g, index, xs, branches, needed),
     jvp=lambda primals, tangents, outs, *, branches: hooks.branch_jvp(switch, primals, tangents, branches),
     batch=lambda *args: hooks.branch_batch(*args),
@@ -186,7 +186,7 @@ def _while(
 while_loop = primitive(
     "while_loop",
     type_rule=_while_type,
-    eval=driven(_while),
+    eval=driven("while_loop", _while),
     vjp=lambda g, xs, test, body, carries, trips, checkpoint_every, needed: hooks.while_vjp(
         g, xs, test, body, carries, trips, checkpoint_every, needed
     ),
@@ -255,7 +255,7 @@ def _scan(
 scan = primitive(
     "scan",
     type_rule=_scan_type,
-    eval=driven(_scan),
+    eval=driven("scan", _scan),
     vjp=lambda g, xs, body, carries, mapped, length, reverse, counted, needed: hooks.scan_vjp(
         g, xs, body, carries, mapped, length, reverse, counted, needed
     ),

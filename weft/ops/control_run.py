@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from weft.base.sizes import Size, bind, size_names
+from weft.base.stopping import asked, check_asked
 from weft.errors import ShapeError, WeftError
 from weft.ir.graph import Array, Graph, Node, Value, has_sizes, substitute_sizes
 from weft.ir.interpret import placed, run_nodes, solve
@@ -127,8 +128,11 @@ class Ask:
 Steps = Callable[..., Generator[Ask, list[Array], tuple[Array, ...]]]
 
 
-def driven(steps: Steps) -> Callable[..., tuple[Array, ...]]:
-    """The kernel that runs all that a generator asks for; it has the generator as its attribute ``steps``."""
+def driven(op: str, steps: Steps) -> Callable[..., tuple[Array, ...]]:
+    """The kernel of an op that runs all that a generator asks for, unless somebody wants the run to end.
+
+    It has the generator as its attribute ``steps``.
+    """
 
     def run(*xs: Array, **attrs: object) -> tuple[Array, ...]:
         asking = steps(*xs, **attrs)
@@ -136,6 +140,8 @@ def driven(steps: Steps) -> Callable[..., tuple[Array, ...]]:
             ask = next(asking)
             while True:
                 ask = asking.send(ask.program(ask.arrays))
+                if asked:
+                    check_asked(op)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 

@@ -182,7 +182,7 @@ def lower_scan(scope: Scope, node: Node, lower: Lower) -> None:
     zero = attrs["counted"]
     if zero:
         _fill_with_zeros(scope, stacks)
-    with _loop(scope, steps) as i:
+    with _loop(scope, node, steps) as i:
         row = _reversed(b, steps, i) if attrs["reverse"] else i
         rows = [_row(b, x, row) for x in along]
         targets = [stack.row(row) for stack in stacks]
@@ -267,8 +267,9 @@ def _row(b: Builder, place: Any, row: Index) -> Any:
 
 
 @contextmanager
-def _loop(scope: Scope, steps: Index) -> Iterator[Index]:
+def _loop(scope: Scope, node: Node, steps: Index) -> Iterator[Index]:
     with scope.writer.main.loop(steps) as i:
+        scope.writer.loops.update(dict.fromkeys(i.terms, node))
         scope.writer.depth += 1
         yield i
         scope.writer.depth -= 1
@@ -297,7 +298,7 @@ def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:
     values = node.outputs[count:-1] if attrs["trips"] is not None else ()
     late = LateSizes(scope, node, values)
     stacks = _room(scope, node, steps, values)
-    with _loop(scope, steps) as i:
+    with _loop(scope, node, steps) as i:
         targets = [stack.row(i) for stack in stacks]
         before = carries.places()
         before.insert(number, b.add(start, i))
@@ -347,7 +348,9 @@ def _repeat(scope: Scope, node: Node, lower: Lower) -> None:
             collected.advance()
         if writer.failures or writer.hosts:
             b.add_statement(Leave())
-    b.add_statement(While(test, holds, body))
+    loop = While(test, holds, body)
+    writer.loops[loop] = node
+    b.add_statement(loop)
     carries.publish()
     if collected:
         collected.publish(node)

@@ -6,7 +6,7 @@ them is in a loop and another outside, all through the loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from weft.base.records import dataclass
@@ -16,6 +16,7 @@ from weft.loop.index import Extent
 from weft.loop.ir import Block, Buffer, Function, Statement
 from weft.loop.spans import Span, find_spans, span_owner
 from weft.loop.walk import accesses, blocks_of, own_accesses, statements
+from weft.schedule.stops import drop_stops, is_stop
 
 ALIGNMENT = 64
 ZONE = 64  # bytes before and after each buffer of a program that is checked
@@ -278,7 +279,7 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
     """Of pairs (input, output), those where the output may lie in the memory of the input.
 
     The input must not be read once the output is being written, and nothing may fail after that: a run that
-    fails changes nothing.
+    fails changes nothing. A loop that counts ends anyway: where it comes after, nobody can stop it.
     """
     # A loop counts as one statement: if it may fail anywhere, then until its last iteration.
     statements = main.body.statements
@@ -293,7 +294,10 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
         old, new = main.buffers[i], main.buffers[inputs + j]
         if new in touches and _is_safe(statements, old, new, touches, last_failure):
             found.append((i, j))
-    _leave_before(main.body, [main.buffers[inputs + j] for _, j in found], last_failure)
+    first = _first_write(statements, {main.buffers[inputs + j] for _, j in found})
+    drop_stops(statements[first:])
+    if found and last_failure >= 0:
+        statements.insert(first, ir.Leave())  # a run that has failed ends before it overwrites anything
     return found
 
 
@@ -306,6 +310,8 @@ def _can_fail(statement: Statement, known: dict[Block, bool]) -> bool:
         return known[body]
     if isinstance(statement, ir.Wave):
         return any(_can_fail(launch, known) for launch in statement.launches)
+    if isinstance(statement, ir.While) and any(map(is_stop, statement.body.statements)):
+        return True
     inside = any(_can_fail(s, known) for block in blocks_of(statement) for s in block.statements)
     return inside or isinstance(statement, ir.Fail | ir.Host)
 
@@ -336,12 +342,7 @@ def _reads_before_writing(statement: Statement, old: Buffer, new: Buffer) -> boo
     return all(s == 0 for s in starts) and all((r, w) in pairs for r in reads for w in writes)
 
 
-def _leave_before(block: Block, outputs: Sequence[Buffer], failing: int) -> None:
-    """End a run that has failed before it overwrites anything."""
-    if failing < 0 or not outputs:
-        return
-    wanted = set(outputs)
-    for i, s in enumerate(block.statements):
-        if any(a.written and a.buffer in wanted for a in accesses(s)):
-            block.statements.insert(i, ir.Leave())
-            return
+def _first_write(found: Sequence[Statement], outputs: Collection[Buffer]) -> int:
+    """The number of the first statement that writes to an output; past the end where there is none."""
+    writes = (i for i, s in enumerate(found) if any(a.written and a.buffer in outputs for a in accesses(s)))
+    return next(writes, len(found)) if outputs else len(found)

@@ -26,7 +26,8 @@ from weft.schedule.nan_checks import lower_with_checks
 from weft.schedule.order import form_waves, order_units
 from weft.schedule.origins import kernel_name
 from weft.schedule.pointwise.rules import has_pointwise_rule
-from weft.schedule.region import Scope, run_on_host
+from weft.schedule.region import Failure, Scope, run_on_host
+from weft.schedule.stops import add_stops
 from weft.schedule.target import Target
 from weft.schedule.use_def import UseDef
 from weft.schedule.writer import Writer, over
@@ -43,11 +44,12 @@ def lower_graph(
     target: Target | None = None,
     written: Callable[[Function], object] | None = None,
     disable: Collection[str] = (),
+    stops: bool = True,
 ) -> Program:
     """The program of a graph: its inputs, then its results (outputs and updates), are those of the graph.
 
     ``written`` is told of each kernel as soon as it is there. ``disable`` names choices of the schedule to
-    switch off, see ``weft.schedule.choices``.
+    switch off, see ``weft.schedule.choices``. With ``stops`` its loops end when they are asked to.
 
     >>> import weft
     >>> from weft.schedule.program import lower_graph
@@ -69,6 +71,8 @@ def lower_graph(
     outputs = [_parameter("out", i, v) for i, v in enumerate(graph.results)]
     _write_main(Scope(writer, graph, inputs), outputs)
     _improve(writer)
+    if stops:
+        add_stops(writer.main.block, writer.loops, lambda node: writer.failure(Failure(node, "stopped")))
     main = _main_function(writer, graph, inputs, outputs)
     donated = [] if "donation" in disabled else find_donated(main, _updates(graph), len(inputs))
     placed = [t for t in writer.temporaries if t not in main.scratch]

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.base.records import dataclass
 from weft.base.sizes import is_known, named_size
+from weft.base.stopping import stopped_error
 from weft.errors import ShapeError, WeftError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.interpret import placed
@@ -280,5 +281,6 @@ _ERRORS: dict[str, tuple[int, Callable[..., WeftError]]] = {
     "class": (3, lambda node, classes, ignore, got: class_error(classes, ignore, got)),
     "singular": (1, _singular),
     "recount": (2, lambda node, told, got: _recount(node, told, got)),
+    "stopped": (0, lambda node: stopped_error(node.op.name)),
     "ragged": (2, lambda node, first, got: ragged_error(node.op.name, first, got)),
 }

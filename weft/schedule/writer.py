@@ -16,8 +16,8 @@ from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
-from weft.loop.index import Index
-from weft.loop.ir import Allocate, Block, Buffer, Const, Function, Host, Launch, Space
+from weft.loop.index import Index, Variable
+from weft.loop.ir import Allocate, Block, Buffer, Const, Function, Host, Launch, Space, While
 from weft.schedule.arrays import Array, Progression, Shape
 from weft.schedule.bodies import drop_unused, find_reuses, names_in_block
 from weft.schedule.origins import Held, Origins
@@ -65,6 +65,7 @@ class Writer:
         origins: of kernels and buffers.
         written: is told of each kernel.
         disabled: names of choices that are switched off, see ``weft.schedule.choices``.
+        loops: the nodes of loops of the main function, by their variable, or by the statement of a ``while``.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Writer:
         self.origins = Origins()
         self.written: Callable[[Function], object] | None = None
         self.disabled: frozenset[str] = frozenset()
+        self.loops: dict[Variable | While, Node] = {}
         self._nodes: tuple[Node, ...] = ()
         self._count = 0
         self._launched: dict[Any, Launch] = {}

@@ -109,6 +109,11 @@ class App:
         for model in self.models.values():
             model.batcher.close()
 
+    def stop(self, reason: str) -> None:
+        """Answer all requests with an error, and stop what runs."""
+        for model in self.models.values():
+            model.batcher.stop(reason)
+
     # Paths
 
     def _answer_other(self, parts: list[str], method: str) -> Answer:
@@ -132,7 +137,7 @@ class App:
             case ["v2", "health", "live"]:
                 return reads, lambda: as_json({"live": True})
             case ["v2", "health", "ready"]:
-                return reads, self._ready
+                return reads, lambda: self._ready(*self.models.values())
             case ["v2", "repository", "index"]:
                 return "POST", self._index
             case ["metrics"]:
@@ -155,17 +160,22 @@ class App:
             case []:
                 return "GET, HEAD", lambda: as_json(model.metadata())
             case ["ready"]:
-                return "GET, HEAD", self._ready
+                return "GET, HEAD", lambda: self._ready(model)
             case ["infer"]:
                 return "POST", self._ready  # never asked: it is an inference then
         raise RefusedError(404, f"there is no path {'/'.join(rest)[:200]} of a model")
 
-    def _ready(self) -> Answer:
-        return as_json({"ready": self.is_ready}, 200 if self.is_ready else 503)
+    def _ready(self, *models: Model) -> Answer:
+        ready = self.is_ready and not any(model.batcher.is_stuck for model in models)
+        return as_json({"ready": ready}, 200 if ready else 503)
 
     def _index(self) -> Answer:
-        state = "READY" if self.is_ready else "UNAVAILABLE"
-        found = [{"name": n, "version": VERSION, "state": state, "reason": ""} for n in self.models]
+        found = []
+        for name, model in self.models.items():
+            stuck = model.batcher.is_stuck
+            state = "READY" if self.is_ready and not stuck else "UNAVAILABLE"
+            reason = "a run does not end" if stuck else ""
+            found.append({"name": name, "version": VERSION, "state": state, "reason": reason})
         return as_json(found)
 
     def _metrics(self) -> Answer:

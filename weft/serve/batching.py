@@ -2,7 +2,8 @@
 
 All of it happens in the thread of the event loop, but for runs that take long. What waits is run when nothing
 runs: so requests that arrive one by one do not wait, and while many arrive, those that came during one run
-are the next. Requests whose sizes differ in more than the rows are never put together.
+are the next. Requests whose sizes differ in more than the rows are never put together. A run that nobody
+waits for any more is stopped, at one of its loops.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Thread
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from weft.base.stopping import Stoppable
+from weft.errors import StoppedError
 from weft.serve.metrics import ModelMetrics
 from weft.serve.protocol import Array
 from weft.serve.settings import RefusedError, Settings
@@ -40,6 +45,38 @@ class Job:
     since: float = field(default_factory=perf_counter)
 
 
+class Worker:
+    """A thread that runs one thing after the other; the process does not wait for it to end."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._thread: Thread | None = None
+
+    def submit(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """What a function that raises nothing will give, for an event loop."""
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        future = loop.create_future()
+        self._queue.put((loop, future, function, args))
+        return future
+
+    def close(self) -> None:
+        """End when all is done."""
+        self._queue.put(None)
+        self._thread = None
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            loop, future, function, args = item
+            found = function(*args)
+            with suppress(RuntimeError):  # the event loop has ended meanwhile
+                loop.call_soon_threadsafe(lambda f=future, x=found: f.done() or f.set_result(x))
+
+
 class Batcher:
     """Runs a model on requests.
 
@@ -48,16 +85,22 @@ class Batcher:
         settings: how many rows, how long to wait.
         batched: whether requests may be put together: all arrays then have the rows as their first axis.
         metrics: to be told.
+        inline: whether runs that were short so far may be made in the thread of the event loop; not where a
+            loop may take long for other numbers.
     """
 
-    def __init__(self, run: Run, settings: Settings, batched: bool, metrics: ModelMetrics) -> None:
+    def __init__(
+        self, run: Run, settings: Settings, batched: bool, metrics: ModelMetrics, *, inline: bool = True
+    ) -> None:
         self.settings = settings
         self.batched = batched
         self._run = run
         self._metrics = metrics
         self._begin(None)
         self._seconds = 1.0  # that a run takes, as far as is known
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="weft-serve")
+        self._inline = INLINE if inline else 0.0
+        self._runs = Stoppable()
+        self._worker = Worker("weft-serve")
 
     def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Work in an event loop; what belonged to another one is forgotten, as it has ended."""
@@ -87,7 +130,19 @@ class Batcher:
 
     def close(self) -> None:
         """End the thread, when what it runs has ended."""
-        self._pool.shutdown(wait=False)
+        self._worker.close()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a run goes on that nobody waits for any more."""
+        return bool(self._running) and all(job.future.done() for job in self._running)
+
+    def stop(self, reason: str) -> None:
+        """Answer all requests with an error, and stop what runs."""
+        for job in [*self._running, *[job for group in self._groups.values() for job in group]]:
+            if not job.future.done():
+                job.future.set_exception(RefusedError(503, f"the request was not answered: {reason}"))
+        self._runs.stop(reason)
 
     # When to run
 
@@ -118,12 +173,12 @@ class Batcher:
         loop = asyncio.get_running_loop()
         if not jobs:
             self._schedule(loop)
-        elif self._seconds < INLINE:
+        elif self._seconds < self._inline:
             self._deliver(jobs, self._execute(jobs))
             self._schedule(loop)
         else:
             self._running = jobs
-            running = loop.run_in_executor(self._pool, self._execute, jobs)
+            running = self._worker.submit(loop, self._execute, jobs)
             running.add_done_callback(lambda done: self._finish(jobs, done))
 
     def _finish(self, jobs: list[Job], done: asyncio.Future[list[Any]]) -> None:
@@ -152,9 +207,13 @@ class Batcher:
     def _execute(self, jobs: list[Job]) -> list[Any]:
         """The results or the error of each; where the whole fails, each is run by itself."""
         start = perf_counter()
-        found = self._together(jobs)
-        if found is None:
-            found = [self._alone(job) for job in jobs]
+        try:
+            with self._runs:
+                found = self._together(jobs)
+                if found is None:
+                    found = [self._alone(job) for job in jobs]
+        except StoppedError as error:
+            found = [RefusedError(503, f"{error.op}: {error.message}")] * len(jobs)
         seconds = perf_counter() - start
         self._seconds = min(1.0, _MEMORY * self._seconds + (1.0 - _MEMORY) * seconds)
         self._metrics.run(seconds, sum(job.rows for job in jobs), len(jobs))
@@ -166,6 +225,8 @@ class Batcher:
         try:
             parts = zip(*[job.arrays for job in jobs], strict=True)
             results = self._run([np.concatenate(arrays) for arrays in parts])
+        except StoppedError:
+            raise
         except Exception:  # each is run by itself, and has its own error
             return None
         found, at = [], 0
@@ -177,6 +238,8 @@ class Batcher:
     def _alone(self, job: Job) -> Any:
         try:
             return self._run(job.arrays)
+        except StoppedError:
+            raise
         except Exception as error:
             return error
 
@@ -190,7 +253,7 @@ class Batcher:
                 job.future.set_result(result)
 
     def _expire(self) -> None:
-        """Answer requests that have waited too long; what runs goes on, and nobody takes its results."""
+        """Answer requests that have waited too long, and stop a run whose results nobody takes."""
         self._timer = None
         jobs = [*self._running, *[job for group in self._groups.values() for job in group]]
         open_jobs = [job for job in jobs if not job.future.done()]
@@ -198,6 +261,8 @@ class Batcher:
         for job in open_jobs:
             if job.since <= before:
                 job.future.set_exception(RefusedError(504, "the answer took too long"))
+        if self.is_stuck:
+            self._runs.stop(f"no end within {self.settings.timeout:g} s")
         left = [job.since for job in open_jobs if job.since > before]
         if left:
             self._timer = asyncio.get_running_loop().call_later(min(left) - before, self._expire)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import numpy as np
 
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, size_names
-from weft.errors import ArgumentError, WeftError
+from weft.base.stopping import Stoppable
+from weft.errors import ArgumentError, StoppedError, WeftError
 from weft.io.interface import Interface, Port, open_model, random_array, random_inputs
 from weft.io.model import LoadedGraph
 from weft.io.saved import saved_graph
@@ -56,7 +59,9 @@ class Model:
         self.batch = self._find_batch(settings)
         ports = self.interface.inputs, self.interface.outputs
         self.codec = Codec(name, VERSION, *ports, settings.max_body)
-        self.batcher = Batcher(self.interface.run, settings, bool(self.batch), self.metrics)
+        plain = not any(node.regions for node in self.interface.loaded.graph.walk())
+        batched = bool(self.batch)
+        self.batcher = Batcher(self.interface.run, settings, batched, self.metrics, inline=plain)
         self._max_batch = settings.max_batch
 
     def _find_batch(self, settings: Settings) -> str:
@@ -67,7 +72,15 @@ class Model:
             raise ArgumentError("serve", f"{message}, and no other one, got a model where it is not")
         if self.interface.loaded.graph.updates:  # a run would change its state
             return ""
-        sizes = fitting_sizes(self.interface)
+        try:
+            sizes = self._try(settings)
+        except StoppedError as error:
+            log.warning(
+                "%s: with random inputs it does not end, so its requests are run one by one: %s",
+                self.name,
+                error,
+            )
+            return settings.batch_size
         if not name or settings.max_batch == 1:
             return ""
         if sizes is None:
@@ -75,14 +88,24 @@ class Model:
                 "%s: refuses random inputs, so it is not known whether rows are independent", self.name
             )
             return settings.batch_size
-        if rows_are_independent(self.interface, name, sizes):
-            run_random(self.interface, {**sizes, name: settings.max_batch})
-            return name
+        with limited(settings.timeout):
+            if rows_are_independent(self.interface, name, sizes):
+                run_random(self.interface, {**sizes, name: settings.max_batch})
+                return name
         if settings.batch_size:
             message = f"rows of {self.name} must not depend on each other, got some that do"
             raise ArgumentError("serve", message, hint=f"leave out that {name} counts rows")
         log.warning("%s: rows along %s depend on each other: requests are run one by one", self.name, name)
         return ""
+
+    def _try(self, settings: Settings) -> dict[str, int] | None:
+        """Sizes that a model takes; an error if it does not end with them in the time of a request."""
+        try:
+            with limited(settings.timeout):
+                return fitting_sizes(self.interface)
+        except StoppedError:  # the first time it was compiled, which counts for nothing
+            with limited(settings.timeout):
+                return fitting_sizes(self.interface)
 
     @property
     def max_rows(self) -> int:
@@ -174,12 +197,27 @@ def row_size(interface: Interface, wanted: str = "") -> str:
     return name if (name == wanted if wanted else name.startswith("batch")) else ""
 
 
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Stop the runs of a block that takes too long."""
+    with Stoppable() as runs:
+        timer = threading.Timer(seconds, runs.stop, [f"no end within {seconds:g} s"])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
 def fitting_sizes(interface: Interface) -> dict[str, int] | None:
     """Values of the named sizes with which a model runs on random inputs; None if none were found."""
     for size in _TRIED:
         sizes = dict.fromkeys(interface.sizes, size)
         try:
             run_random(interface, sizes)
+        except StoppedError:
+            raise
         except WeftError:
             continue
         return sizes

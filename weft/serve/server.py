@@ -2,8 +2,9 @@
 
 On a signal readiness becomes false, and for a moment all goes on, so that those who send requests find out.
 Then the server takes the last connections that wait and stops listening; each further answer closes its
-connection, and one that is quiet is closed after another moment. When all requests are answered it ends. A
-second signal ends it at once.
+connection, and one that is quiet is closed after another moment. When all requests are answered it ends;
+those that take longer than the grace time are answered with an error, and their runs stopped. A second signal
+ends it at once.
 """
 
 from __future__ import annotations
@@ -164,7 +165,9 @@ class Server(uvicorn.Server):
             await loop.connect_accepted_socket(
                 lambda: Connection(self.config, self.server_state, self.lifespan.state), accepted
             )
+        stop = loop.call_later(self._app.settings.grace, self._app.stop, "the server ends")
         await super().shutdown(sockets)
+        stop.cancel()
         if self.force_exit:
             for connection in list(self.server_state.connections):
                 connection.transport.abort()

@@ -26,7 +26,7 @@ def app(models: Any, *, backend: Any = None, **limits: Any) -> App:
             name a model is called like its file.
         backend: the name of what runs the graphs; the default is the fastest there is.
         limits: ``max_batch``, ``max_delay``, ``max_queue``, ``max_body``, ``max_held``, ``timeout``,
-            ``read_timeout``, ``drain``, ``batch_size``; see ``weft.serve.Settings``.
+            ``read_timeout``, ``drain``, ``grace``, ``batch_size``; see ``weft.serve.Settings``.
 
     >>> import os, tempfile, weft
     >>> path = os.path.join(tempfile.mkdtemp(), "double.weft")

@@ -25,6 +25,7 @@ class Settings:
         read_timeout: seconds in which a request must have arrived once it, or its connection, has begun.
         drain: seconds after a signal to end, in which the server goes on listening, for requests that are on
             their way.
+        grace: seconds after that, in which requests are answered; then their runs are stopped.
         batch_size: the name of the size that rows are counted by; by default one that begins with "batch".
 
     >>> from weft.serve.settings import Settings
@@ -40,6 +41,7 @@ class Settings:
     timeout: float = 30.0
     read_timeout: float = 60.0
     drain: float = 0.5
+    grace: float = 25.0
     batch_size: str = ""
 
     def __post_init__(self) -> None:

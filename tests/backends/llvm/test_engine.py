@@ -258,3 +258,16 @@ def test_code_stays_when_its_linker_is_replaced(engine: Engine) -> None:
     assert call(kept) == 7
     text = "declare i64 @kept()\ndefine i64 @caller() {\n  %x = call i64 @kept()\n  ret i64 %x\n}\n"
     assert call(engine.load([Source(text)], known=[kept])["caller"]) == 7
+
+
+def test_entry_without_the_function_is_compiled_again(tmp_path: Path) -> None:
+    """As an older weft, or somebody with the user's rights, might leave one."""
+    one, two = constant("one", 1), constant("two", 2)
+    first = Engine(host_target(), Cache(tmp_path))
+    wrong = first.object_code(two)
+    for content in (wrong, wrong[:40], b"\x7fELF"):
+        Cache(tmp_path).put(first._key(one), content)
+        assert call(Engine(host_target(), Cache(tmp_path)).load([one])["one"]) == 1
+        kept = Cache(tmp_path).get(first._key(one))
+        assert kept is not None
+        assert b"one" in kept

@@ -54,3 +54,53 @@ def test_a_lock_that_is_held_for_long_is_waited_for_without_the_others(
     forks._give_back()
     assert done.wait(10)
     thread.join()
+
+
+BUSY = """
+import os, threading, time
+import weft
+
+busy = True
+def compute():
+    n = 0
+    while busy:
+        n += 1
+
+for _ in range(2):
+    threading.Thread(target=compute, daemon=True).start()
+start = time.monotonic()
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if weft.ones(3).sum().item() == 3.0 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+print(time.monotonic() - start)
+"""
+
+
+def test_a_fork_beside_threads_that_only_compute_takes_no_time() -> None:
+    """They never wait for anything, so nobody gets a turn but after an interval of turns."""
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-W", "ignore", "-c", BUSY]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=True)
+    assert float(done.stdout) < 20.0
+
+
+def test_the_child_imports_anew_what_another_thread_was_importing(tmp_path: Path) -> None:
+    (tmp_path / "slowly.py").write_text("import time\ntime.sleep(1.0)\nvalue = 3\n")
+    code = """
+import os, sys, threading, time
+from weft.base import forks
+forks._IMPORTING = 0.1  # seconds: it forks in the middle
+threading.Thread(target=__import__, args=("slowly",)).start()
+time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    import slowly
+    os._exit(slowly.value)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[3]}{os.pathsep}{tmp_path}"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "3\n"

@@ -57,7 +57,7 @@ class Engine:
         self._compilers: list[Compiler] = []
         self._numbers = itertools.count()
         self._linker: Any = None
-        self._linked = 0
+        self._libraries = 0
 
     def known(self, symbol: str) -> Code | None:
         """The code of a function that was loaded before, if it is still there."""
@@ -110,12 +110,14 @@ class Engine:
         if key in self._expected:
             with early:  # another thread is at it, unless it comes later or is gone with a fork
                 pass
-        found = self._prepared.get(key) or self.cache.get(key)
-        if found is None:
-            compiler = self._free_compiler()
-            found = compiler.compile(source, verify)
-            self._compilers.append(compiler)
-            self.cache.put(key, found)
+        return self._prepared.get(key) or self.cache.get(key) or self._compile(source, verify)
+
+    def _compile(self, source: Source, verify: bool = False) -> bytes:
+        """The object code of a text, compiled here, and kept."""
+        compiler = self._free_compiler()
+        found = compiler.compile(source, verify)
+        self._compilers.append(compiler)
+        self.cache.put(self._key(source), found)
         return found
 
     def _free_compiler(self) -> Compiler:
@@ -135,34 +137,45 @@ class Engine:
 
     def link(self, compilation: Compilation, known: Iterable[Code] = ()) -> dict[str, Code]:
         """The functions of a compilation, by name, in memory."""
-        objects = compilation.finish()
-        return self._link(compilation.sources, objects, {code.symbol: code.address for code in known})
-
-    def _link(
-        self, sources: Sequence[Source], objects: Sequence[bytes], known: Mapping[str, int]
-    ) -> dict[str, Code]:
+        sources, objects = compilation.sources, compilation.finish()
+        addresses = {code.symbol: code.address for code in known}
         defined = [name for source in sources for name in defined_names(source.text)]
+        outside = self._outside(sources, defined, addresses)
+        try:
+            tracker = self._linked(objects, defined, outside)
+        except RuntimeError:  # an object from the cache may be another than its key says
+            try:
+                tracker = self._linked([self._compile(source) for source in sources], defined, outside)
+            except RuntimeError as error:
+                missing = ", ".join(sorted(_declared(sources).difference(defined, outside)))
+                raise GraphError(
+                    "llvm", f"the code must link, got {error} with {missing} from outside"
+                ) from None
+        codes = {name: Code(name, tracker[name], tracker) for name in defined}
+        self._known.update(codes)
+        return codes
+
+    def _outside(
+        self, sources: Sequence[Source], defined: Sequence[str], known: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Where functions are that texts declare and do not define, but for those of the C library."""
+        names = _declared(sources).difference(defined) & {*known, *self._symbols}
+        return {name: known[name] if name in known else self._symbols[name](name) for name in names}
+
+    def _linked(self, objects: Sequence[bytes], defined: Sequence[str], outside: Mapping[str, int]) -> Any:
         builder = llvm.JITLibraryBuilder().add_current_process()
         for data in objects:
             builder.add_object_img(data)
         for name in defined:
             builder.export_symbol(name)
-        open_names = _declared(sources).difference(defined)
-        for name in open_names & {*known, *self._symbols}:
-            builder.import_symbol(name, known[name] if name in known else self._symbols[name](name))
-        try:
-            tracker = builder.link(self._jit(), f"weft{next(self._numbers)}")
-        except RuntimeError as error:
-            missing = ", ".join(sorted(open_names.difference(known, self._symbols)))
-            raise GraphError("llvm", f"the code must link, got {error} with {missing} from outside") from None
-        codes = {name: Code(name, tracker[name], tracker) for name in defined}
-        self._known.update(codes)
-        return codes
+        for name, address in outside.items():
+            builder.import_symbol(name, address)
+        return builder.link(self._jit(), f"weft{next(self._numbers)}")
 
     def _jit(self) -> Any:
         """What links: a new one now and then, for some memory of each library goes with the linker alone."""
-        self._linked += 1
-        if self._linker is None or self._linked % _LIBRARIES == 0:
+        self._libraries += 1
+        if self._linker is None or self._libraries % _LIBRARIES == 0:
             machine = machine_for(self.target)
             self._linker = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
         return self._linker

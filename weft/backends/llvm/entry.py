@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.backends.backend import Array, Arrays
 from weft.backends.llvm.code import Code, Source, llvm_text, shared
+from weft.base.stopping import BUSY, WANTED
 
 if TYPE_CHECKING:
     from weft.base.dtypes import DType
@@ -31,6 +33,7 @@ BUFFERS = CONTEXT + CONTEXT_WORDS
 
 # Words of the context, which the program sees.
 FAILED, VALUES, HOST, PROGRAM, PROFILE = 0, 1, 5, 6, 7
+STOP, POLL, THREAD = WANTED - CONTEXT, 11, BUSY - CONTEXT
 
 UNFIT = -(1 << 40)  # the result if input i does not fit is this plus i
 UNKNOWN = UNFIT - 1  # and this if anything else is not as it should be, such as their number
@@ -49,6 +52,8 @@ def enter_source() -> Source:
         "inputs": INPUTS,
         "outputs": OUTPUTS,
         "sizes": SIZES,
+        "stop": STOP,
+        "thread": THREAD,
         "unfit": UNFIT,
         "unknown": UNKNOWN,
     }
@@ -67,6 +72,11 @@ PYTHON = (
     "PyList_SetItem",
     "Py_IncRef",
     "PyArray_Empty",
+    "PyErr_CheckSignals",
+    "PyErr_Occurred",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyThread_get_thread_ident",
 )
 _ARRAY_EMPTY = 184  # the place of PyArray_Empty in the table of NumPy's functions, which never changes
 
@@ -93,18 +103,45 @@ def make_enter() -> Enter:
 
 
 def _native_enter() -> Enter:
-    code = shared.get("weft_enter") or _compiled()
+    code = _codes()["weft_enter"]
     types = np.array([id(list), id(tuple), id(np.ndarray), id(None), _tuple_items()], np.uint64)
     function: Enter = _as_python_function(code, "enter", types)
     return function
 
 
-def _compiled() -> Code:
+@lru_cache
+def _codes() -> Mapping[str, Code]:
+    """The functions in machine code, from disk or compiled."""
+    if shared:
+        return shared
     from weft.backends.llvm.engine import default_engine
 
     engine = default_engine()
     engine.provide(PYTHON, python_address)
-    return engine.load([enter_source()])["weft_enter"]
+    return engine.load([enter_source()])
+
+
+@lru_cache
+def poll_address() -> int:
+    """Where the function is that a loop calls when somebody may want it to end."""
+    if arrays_look_as_expected():
+        return _codes()["weft_poll"].address
+    callback = _POLL_TYPE(_poll_slowly)
+    _kept.append(callback)
+    return int(ctypes.cast(callback, ctypes.c_void_p).value or 0)
+
+
+_POLL_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+
+
+def _poll_slowly(context: int, failure: int) -> int:
+    """The same as ``weft_poll``, but for signals: these wait until the run has ended."""
+    words = (ctypes.c_int64 * CONTEXT_WORDS).from_address(context)
+    ends = words[STOP] == words[THREAD]
+    words[STOP] = 0
+    if ends and not words[FAILED]:
+        words[FAILED] = failure
+    return int(ends)
 
 
 def python_address(name: str) -> int:
@@ -201,7 +238,11 @@ def enter_slowly(inputs: Arrays, outputs: list[Any], frame: Array, recipe: Array
     frame[CONTEXT + FAILED] = 0
     base = frame.ctypes.data
     main = _MAIN_TYPE(int(frame[MAIN]))
-    return int(main(base + 8 * CONTEXT, base + 8 * BUFFERS, int(frame[ARENA]), int(frame[SIZES])))
+    frame[BUSY] = get_ident()
+    try:
+        return int(main(base + 8 * CONTEXT, base + 8 * BUFFERS, int(frame[ARENA]), int(frame[SIZES])))
+    finally:
+        frame[BUSY] = 0
 
 
 def _fill(inputs: Arrays, outputs: list[Any], recipe: list[int]) -> None:

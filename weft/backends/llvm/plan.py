@@ -11,6 +11,7 @@ import numpy as np
 from weft.backends.backend import Array
 from weft.backends.llvm import entry
 from weft.backends.llvm.buffer_pool import LARGE, pooled_array
+from weft.base import stopping
 from weft.base.dtypes import DType
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind, is_known
@@ -30,6 +31,7 @@ class Facts(NamedTuple):
         arena_size: bytes for what is in between, an int or a Size.
         donated: pairs (input, output) by number: the output may be the memory of the input.
         hosts: the table of calls back into Python.
+        stops: whether there are loops that can be stopped.
     """
 
     inputs: int
@@ -39,6 +41,7 @@ class Facts(NamedTuple):
     arena_size: int | Size
     donated: Sequence[tuple[int, int]] = ()
     hosts: Sequence[Any] = ()
+    stops: bool = False
 
 
 class Plan:
@@ -150,7 +153,7 @@ class Frame:
         records: words for what the code takes down of times.
     """
 
-    __slots__ = ("arena", "host", "plan", "records", "sizes", "words")
+    __slots__ = ("__weakref__", "arena", "host", "plan", "records", "sizes", "words")
 
     def __init__(self, plan: Plan, records: Array | None = None) -> None:
         program = plan.program
@@ -161,6 +164,10 @@ class Frame:
         self.sizes = np.array([plan.sizes.get(name, 0) for name in program.sizes], np.int64)
         context = self.words[entry.CONTEXT : entry.CONTEXT + entry.CONTEXT_WORDS]
         self.host = _host_frame(program.hosts, context) if program.hosts else None
+        if program.stops:
+            context[entry.POLL] = entry.poll_address()
+            with stopping.lock:
+                stopping.runs.add(self)
         context[entry.PROFILE] = self.records.ctypes.data
         self.words[entry.MAIN] = plan.main
         self.words[entry.INPUTS], self.words[entry.OUTPUTS] = program.inputs, program.outputs

@@ -8,6 +8,7 @@ by the cache; whatever is not as expected counts as not there.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
@@ -21,9 +22,11 @@ from weft.backends.llvm.cache import Cache, default_cache
 from weft.backends.llvm.code import MAIN, Code, lock, shared
 from weft.backends.llvm.entry import PYTHON, make_enter, python_address
 from weft.backends.llvm.image import Image, load_image, process_address
+from weft.backends.llvm.interrupts import StopPlaces, stop_places, stoppable, stored_error
 from weft.backends.llvm.plan import Facts, Frame, Plan
 from weft.backends.llvm.pool import FUNCTIONS as POOL
 from weft.backends.llvm.pool import pool_address
+from weft.backends.llvm.trust import distrust
 from weft.base.digest import digest
 from weft.base.dtypes import DTYPES
 from weft.errors import DeviceError
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from weft.backends.llvm.run import NativeExecutable
 
 _SHARED = "shared"  # the key of the entry and the pool
+_SHARED_NAMES = ("weft_enter", "weft_poll", *POOL)
 _DTYPES = {d.name: d for d in DTYPES}
 _NO_RECORDS = np.zeros(0, np.int64)
 
@@ -45,11 +49,12 @@ class NativeProgram:
         plans: what there is for calls, by the shapes of the arrays.
     """
 
-    def __init__(self, code: Code, plans: Mapping[Shapes, Plan], note: Note) -> None:
+    def __init__(self, code: Code, plans: Mapping[Shapes, Plan], note: Note, stops: StopPlaces) -> None:
         self.note = note
         self.plans = dict(plans)
         self._code = code
-        self._enter = make_enter()
+        self._stops = stops
+        self._enter = stoppable(make_enter(), stops) if stops else make_enter()
 
     def run(self, arrays: Arrays, plan: Plan) -> list[Array] | None:
         """The results; None if the arrays do not fit as they are, or the run fails."""
@@ -63,6 +68,8 @@ class NativeProgram:
         outputs = recipe.new_outputs() if recipe.large else recipe.blank.copy()
         failed = self._enter(arrays, outputs, frame.words, recipe.words)
         plan.free(frame)
+        if failed - 1 in self._stops:
+            raise stored_error(*self._stops[failed - 1])
         return None if failed else outputs
 
 
@@ -73,6 +80,12 @@ class Programs:
     def directory(self) -> str | None:
         """Where the cache of this process is."""
         return default_cache().directory
+
+    @property
+    def distrust(self) -> str | None:
+        """Why the cache is not used; None where it is, or is yet to be made."""
+        directory = default_cache().directory
+        return None if directory is None or not os.path.exists(directory) else distrust(directory)
 
     def key(self, parts: Sequence[str]) -> Key | None:
         """Parts of a key with all that a program depends on besides; None where none are kept."""
@@ -125,6 +138,7 @@ def _store(key: Key, run: NativeExecutable, note: Note, before: Mapping[Shapes, 
         "plans": [[shapes, p.shapes, p.arena, p.sizes] for shapes, p in plans.items()],
         "constants": [[c.dtype.name, c.shape] for c in constants],
         "note": note,
+        "stops": [[number, *told] for number, told in stop_places(program).items()],
     }
     cache.put(key, _packed(image, described, constants))
     return True
@@ -142,7 +156,7 @@ def _store_shared(cache: Cache) -> bool:
 
         with lock:
             objects = [default_engine().object_code(source) for source in (enter_source(), pool_source())]
-        image = _linked(objects, ["weft_enter", *POOL])
+        image = _linked(objects, _SHARED_NAMES)
         if image is None:
             return False
         cache.put(key, _packed(image, {}, ()))
@@ -185,13 +199,14 @@ def _loaded(data: bytes, cache: Cache) -> NativeProgram | None:
     constants = _constants(head["constants"], rest)
     given = [_DTYPES[name] for name in head["inputs"]]
     made = [_DTYPES[name] for name in head["results"]]
+    stops = {int(number): (str(op), (str(file), int(line))) for number, op, (file, line) in head["stops"]}
     plans = {}
     for shapes, results, arena, values in head["plans"]:
         key_shapes = tuple(map(tuple, shapes))
-        facts = Facts(inputs, outputs, buffers, tuple(sizes), arena)
+        facts = Facts(inputs, outputs, buffers, tuple(sizes), arena, stops=bool(stops))
         specs = list(zip(key_shapes, given, strict=True)), list(zip(map(tuple, results), made, strict=True))
         plans[key_shapes] = Plan(facts, codes[MAIN].address, constants, _NO_RECORDS, *specs, values)
-    return NativeProgram(codes[MAIN], plans, head["note"])
+    return NativeProgram(codes[MAIN], plans, head["note"], stops)
 
 
 def _unpacked(data: bytes) -> tuple[Image, dict[str, Any], memoryview]:
@@ -226,8 +241,10 @@ def _load_shared(cache: Cache) -> bool:
     key = _shared_key()
     data = None if key is None else cache.get(key)
     codes = None if data is None else load_image(_unpacked(data)[0], _address)
-    shared.update(codes or {})
-    return codes is not None
+    if codes is None or not codes.keys() >= {*_SHARED_NAMES}:
+        return False
+    shared.update(codes)
+    return True
 
 
 def _is_known(name: str) -> bool:

@@ -18,6 +18,7 @@ from weft.backends.llvm.emit.places import OUT_OF_MEMORY
 from weft.backends.llvm.engine import Code
 from weft.backends.llvm.entry import CONTEXT, FAILED, HOST, is_unfit, make_enter
 from weft.backends.llvm.host import HOST_FAILED
+from weft.backends.llvm.interrupts import stop_places, stoppable
 from weft.backends.llvm.plan import Facts, Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.target import Target, host_target
 from weft.base.sizes import bind
@@ -64,7 +65,7 @@ class NativeExecutable(Executable):
         self.objects = tuple(objects)
         self._constants = [np.require(c, requirements=("C", "A")) for c in program.constants]
         self._facts = facts_of(program)
-        self._enter = make_enter()
+        self._enter = stoppable(make_enter(), places) if (places := stop_places(program)) else make_enter()
         self._recording: NativeExecutable | None = None
         self._plans: dict[Any, Plan] = {}
         self._plan = None if program.main.sizes else self._new_plan({})
@@ -269,6 +270,7 @@ def facts_of(program: Program) -> Facts:
         program.arena_size,
         program.donated,
         program.hosts,
+        bool(stop_places(program)),
     )
 
 

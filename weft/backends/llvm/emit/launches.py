@@ -22,6 +22,7 @@ from weft.loop.ir import Buffer, Copy, Function, Host, Launch, Loop, Matmul, Pro
 
 HOST, PROGRAM, PROFILE = 5, 6, 7  # words of the context: host callback, id of the program, profile records
 ENDED = 8  # and, of code that takes down times, when it ended in ns
+STOP, POLL = 10, 11  # whether somebody wants the run to end, and the function that then tells if it is to
 
 SHARED_WORK = 20_000.0  # ns: less is not worth to wake other threads for
 LOOP_WORK = 10_000.0  # ns: less is not worth it in a loop either, where they are awake from the turn before

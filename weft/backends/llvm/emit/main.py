@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from weft.backends.llvm.emit.instructions import instruction_set
 from weft.backends.llvm.emit.kernel import program_aliases
 from weft.backends.llvm.emit.lanes import statements
-from weft.backends.llvm.emit.launches import HOST, PROGRAM, RECORDED, Launches, Recorder, context_word
+from weft.backends.llvm.emit.launches import (
+    HOST,
+    POLL,
+    PROGRAM,
+    RECORDED,
+    STOP,
+    Launches,
+    Recorder,
+    context_word,
+)
 from weft.backends.llvm.emit.places import OUT_OF_MEMORY, element_type
 from weft.backends.llvm.emit.statements import Statements
 from weft.backends.llvm.emit.types import Value, constant
@@ -132,7 +142,7 @@ class Main:
             Allocate: partial(self._heap.allocate, self.code),
             Free: self._heap.free,
             Bind: self._bind,
-            Leave: lambda s: self._leave(),
+            Leave: lambda s: self._leave() if s.loop is None else self._ask(s.loop),
         }
         if self._recorder is not None:
             ways |= {kind: self._recorder.recorded(ways[kind]) for kind in RECORDED}
@@ -242,6 +252,30 @@ class Main:
         w.branch(failed, "exit", end, unlikely=True)
         w.begin(end)
 
+    def _ask(self, failure: int) -> None:
+        """End if somebody wants it; this is done in each iteration, so all but one load is out of the way."""
+        w = self.writer
+        ask, end = w.label("ask"), w.label("end")
+        at = w.pure(f"getelementptr i64, ptr %context, i64 {STOP}", 0, cheap=True)
+        wanted = w.here(f"load atomic i64, ptr {at} monotonic, align 8")
+        w.branch(w.here(f"icmp ne i64 {wanted}, 0"), ask, end, unlikely=True)
+        with w.scope(is_loop=False, surely=False):
+            w.begin(ask)
+            with self._own_mode():
+                poll = w.here(f"load ptr, ptr {w.here(f'getelementptr i64, ptr %context, i64 {POLL}')}")
+                ended = w.here(f"call i64 {poll}(ptr %context, i64 {failure + 1})")
+            w.branch(w.here(f"icmp ne i64 {ended}, 0"), "exit", end)
+        w.begin(end)
+
+    @contextmanager
+    def _own_mode(self) -> Iterator[None]:
+        """Let what is called here compute in the mode that the caller of the program has."""
+        if self._modes:
+            self._set_mode(self._modes[0])
+        yield
+        if self._modes:
+            self._set_mode(self._modes[1])
+
     def _host(self, s: Host) -> None:
         launches = self._launches
         inputs, outputs = (
@@ -251,11 +285,8 @@ class Main:
         sizes = launches.array([f"i64 {self.code.indices.value(v).parts[0]}" for v in s.sizes])
         function, program = (context_word(self.writer, *word) for word in ((HOST, "ptr"), (PROGRAM, "i64")))
         args = f"i64 {program}, i64 {s.number}, ptr {inputs}, ptr {outputs}, ptr {sizes}"
-        if self._modes:
-            self._set_mode(self._modes[0])
-        self.writer.line(f"call void {function}({args})")
-        if self._modes:
-            self._set_mode(self._modes[1])
+        with self._own_mode():
+            self.writer.line(f"call void {function}({args})")
 
 
 def emit_main(

@@ -62,6 +62,7 @@ def compile_graph(graph: Graph, target: Target, *, fast_math: bool, check_nan: b
             fast_math=fast_math,
             target=Cpu(machine),
             written=kernels.add,
+            stops=False,
         )
         _check(program)
         for function in launched_functions(program.main.body):

@@ -5,6 +5,11 @@ declare ptr @PyLong_FromLongLong(i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
 declare void @Py_IncRef(ptr)
 declare ptr @PyArray_Empty(i32, ptr, ptr, i32)
+declare i32 @PyErr_CheckSignals()
+declare ptr @PyErr_Occurred()
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare i64 @PyThread_get_thread_ident()
 
 define ptr @weft_enter(ptr %self, ptr %args, i64 %nargs) {
 entry:
@@ -172,17 +177,52 @@ fail:
   ret ptr null
 run:
   store i64 0, ptr %context
+  %thread_number = call i64 @PyThread_get_thread_ident()
+  %busy = getelementptr i64, ptr %context, i64 $thread
+  store atomic i64 %thread_number, ptr %busy monotonic, align 8
   %thread = call ptr @PyEval_SaveThread()
   %code = call i64 %main(ptr %context, ptr %buffers, ptr %arena, ptr %sizes)
+  store atomic i64 0, ptr %busy monotonic, align 8
   call void @PyEval_RestoreThread(ptr %thread)
-  br label %leave
+  %is_fine = icmp eq i64 %code, 0
+  br i1 %is_fine, label %leave, label %failed
+failed:
+  %error = call ptr @PyErr_Occurred()
+  %is_noted = icmp eq ptr %error, null
+  br i1 %is_noted, label %leave, label %fail
 unfit:
   %which = add i64 %i, $unfit
   br label %leave
 unknown:
   br label %leave
 leave:
-  %result = phi i64 [%code, %run], [%which, %unfit], [$unknown, %unknown]
+  %result = phi i64 [%code, %run], [%code, %failed], [%which, %unfit], [$unknown, %unknown]
   %number = call ptr @PyLong_FromLongLong(i64 %result)
   ret ptr %number
+}
+
+; `weft_poll(context, failure)`: whether a run ends, because its thread is to end it, or because a signal raised an
+; error, which is then set as Python's; it is noted as a failure with that number.
+define i64 @weft_poll(ptr %context, i64 %failure) {
+entry:
+  %stop = getelementptr i64, ptr %context, i64 $stop
+  %busy = getelementptr i64, ptr %context, i64 $thread
+  %wanted = atomicrmw xchg ptr %stop, i64 0 monotonic
+  %own = load atomic i64, ptr %busy monotonic, align 8
+  %ends = icmp eq i64 %wanted, %own
+  br i1 %ends, label %note, label %other
+other:
+  %looks = icmp eq i64 %wanted, 1
+  br i1 %looks, label %look, label %on
+look:
+  %state = call i32 @PyGILState_Ensure()
+  %found = call i32 @PyErr_CheckSignals()
+  call void @PyGILState_Release(i32 %state)
+  %raised = icmp ne i32 %found, 0
+  br i1 %raised, label %note, label %on
+note:
+  %noted = cmpxchg ptr %context, i64 0, i64 %failure monotonic monotonic
+  ret i64 1
+on:
+  ret i64 0
 }
