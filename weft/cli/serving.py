@@ -7,7 +7,7 @@ import os
 import sys
 
 import weft
-from weft.cli.arguments import Commands, not_negative, positive, set_threads
+from weft.cli.arguments import Commands, not_negative, positive
 from weft.errors import ArgumentError
 
 _MEGABYTE = 1 << 20
@@ -43,7 +43,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--batch-size", default="", metavar="NAME", help="the size that counts rows (batch...)"
     )
-    parser.add_argument("--threads", type=positive, help="how many threads the graphs use")
+    parser.add_argument("--workers", type=positive, default=1, help="processes that serve (1)")
+    parser.add_argument("--threads", type=positive, help="threads that the graphs use, in each process")
     parser.add_argument("--backend", help="what runs the graphs (llvm, interpret)")
     parser.set_defaults(run=run)
 
@@ -56,8 +57,7 @@ def _port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    set_threads(options.threads)
-    same = "host port backend max_batch max_queue timeout read_timeout drain grace batch_size"
+    same = "host port backend workers threads max_batch max_queue timeout read_timeout drain grace batch_size"
     chosen = {name: getattr(options, name) for name in same.split()}
     chosen["max_delay"] = options.max_delay_ms / 1000.0
     chosen["max_body"] = max(1, round(options.max_body_mb * _MEGABYTE))

@@ -11,7 +11,8 @@ from typing import Any
 
 import weft
 from weft.errors import WeftError
-from weft.serve.metrics import CONTENT_TYPE, metrics_text
+from weft.serve.board import Board
+from weft.serve.metrics import CONTENT_TYPE, ModelMetrics, join_processes, metrics_text, process_state
 from weft.serve.model import VERSION, Model
 from weft.serve.protocol import JSON_LENGTH
 from weft.serve.settings import RefusedError, Settings
@@ -70,6 +71,7 @@ class App:
         self.models = {model.name: model for model in models}
         self.settings = settings
         self.is_ready = True
+        self._board: Board | None = None
         self.is_ending = False
         self._inferences = {
             f"v2/models/{m.name}{v}/infer": m for m in models for v in ("", f"/versions/{VERSION}")
@@ -179,10 +181,41 @@ class App:
         return as_json(found)
 
     def _metrics(self) -> Answer:
+        own = self._state()
+        models = {name: ModelMetrics(name) for name in self.models}
+        other, process = Counter[int](), own["process"]
+        for state, lives in ((own, True), *(self._board.others() if self._board is not None else ())):
+            for name, metrics in models.items():
+                metrics.include(state["models"][name], lives=lives)
+            other.update({int(code): n for code, n in state["other"].items()})
+            if state is not own:
+                process = join_processes(process, state["process"], lives=lives)
+        text = metrics_text([*models.values()], other, process)
+        return Answer(200, text.encode(), CONTENT_TYPE.encode())
+
+    def _state(self) -> dict[str, Any]:
+        """What this process counted."""
         for model in self.models.values():
             model.metrics.waiting = model.batcher.waiting
-        text = metrics_text([model.metrics for model in self.models.values()], self._other)
-        return Answer(200, text.encode(), CONTENT_TYPE.encode())
+        models = {name: model.metrics.state() for name, model in self.models.items()}
+        other = {str(code): n for code, n in list(self._other.items())}
+        return {"models": models, "other": other, "process": process_state()}
+
+    def share(self, board: Board, orphaned: Callable[[], None]) -> None:
+        """Count together with other processes that serve the same.
+
+        Args:
+            board: where they tell what they count.
+            orphaned: is called if the process that started this one ends.
+        """
+        self._board = board
+        self.tell()
+        board.keep(self._state, orphaned)
+
+    def tell(self) -> None:
+        """Tell the other processes what this one counted."""
+        if self._board is not None:
+            self._board.write(self._state())
 
     # Inference
 

@@ -9,9 +9,10 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import weft
 
@@ -41,6 +42,15 @@ class Histogram:
         """Count a number."""
         self.counts[bisect_left(self.limits, x)] += 1
         self.sum += x
+
+    def state(self) -> list[float]:
+        """What it counted, for another process."""
+        return [self.sum, *self.counts]
+
+    def include(self, state: Sequence[float]) -> None:
+        """Count what another process counted."""
+        self.sum += state[0]
+        self.counts = [a + int(b) for a, b in zip(self.counts, state[1:], strict=True)]
 
     def lines(self, name: str, labels: str = "") -> Iterator[str]:
         """The text of it."""
@@ -76,6 +86,20 @@ class ModelMetrics:
         self.rows.add(rows)
         self.joined.add(requests)
 
+    def state(self) -> dict[str, Any]:
+        """What was counted, for another process."""
+        found: dict[str, Any] = {field: getattr(self, field).state() for _, _, field in _HISTOGRAMS}
+        found |= {field: getattr(self, field) for _, _, field in _GAUGES}
+        return found | {"codes": {str(code): n for code, n in self.codes.items()}}
+
+    def include(self, state: Mapping[str, Any], *, lives: bool) -> None:
+        """Count what another process counted; what is under way only if it lives."""
+        for _, _, field in _HISTOGRAMS:
+            getattr(self, field).include(state[field])
+        for _, _, field in _GAUGES if lives else ():
+            setattr(self, field, getattr(self, field) + state[field])
+        self.codes.update({int(code): n for code, n in state["codes"].items()})
+
 
 _HISTOGRAMS = (
     ("weft_request_duration_seconds", "from a request to its answer", "latency"),
@@ -89,8 +113,14 @@ _GAUGES = (
 )
 
 
-def metrics_text(models: Sequence[ModelMetrics], other: Counter[int]) -> str:
-    """The text of all metrics; ``other`` are the answers that belong to no model, by status."""
+def metrics_text(models: Sequence[ModelMetrics], other: Counter[int], process: Mapping[str, float]) -> str:
+    """The text of all metrics.
+
+    Args:
+        models: what was counted of each.
+        other: the answers that belong to no model, by status.
+        process: what is known of the process, or of all that serve together.
+    """
     lines = [
         *_head("weft_info", "the version of weft", "gauge"),
         f'weft_info{{version="{weft.__version__}"}} 1',
@@ -106,7 +136,10 @@ def metrics_text(models: Sequence[ModelMetrics], other: Counter[int]) -> str:
         lines += _head(name, told, "histogram")
         for model in models:
             lines += getattr(model, field).lines(name, _label(model.name))
-    return "\n".join([*lines, *_process_lines()]) + "\n"
+    for name, (told, kind) in _PROCESS.items():
+        if name in process:
+            lines += [*_head(name, told, kind), f"{name} {process[name]}"]
+    return "\n".join(lines) + "\n"
 
 
 def _head(name: str, told: str, kind: str) -> list[str]:
@@ -122,18 +155,31 @@ def _codes(model: str, codes: Counter[int]) -> list[str]:
     return [f'weft_requests_total{{{_label(model)},code="{code}"}} {n}' for code, n in sorted(codes.items())]
 
 
-def _process_lines() -> Iterator[str]:
-    """The process, under the names that all exporters use."""
+_PROCESS = {  # under the names that all exporters use
+    "process_cpu_seconds_total": ("time of the processors", "counter"),
+    "process_start_time_seconds": ("when it began", "gauge"),
+    "process_resident_memory_bytes": ("memory in use", "gauge"),
+    "process_open_fds": ("open files and connections", "gauge"),
+}
+
+
+def process_state() -> dict[str, float]:
+    """What is known of this process."""
     times = os.times()
     found = {
-        ("process_cpu_seconds_total", "time of the processors", "counter"): times.user + times.system,
-        ("process_start_time_seconds", "when it began", "gauge"): _STARTED,
+        "process_cpu_seconds_total": times.user + times.system,
+        "process_start_time_seconds": _STARTED,
     }
     statm, handles = Path("/proc/self/statm"), Path("/proc/self/fd")
     if statm.exists():
         pages = int(statm.read_text().split()[1])
-        found["process_resident_memory_bytes", "memory in use", "gauge"] = pages * os.sysconf("SC_PAGE_SIZE")
-        found["process_open_fds", "open files and connections", "gauge"] = len(os.listdir(handles))
-    for (name, told, kind), value in found.items():
-        yield from _head(name, told, kind)
-        yield f"{name} {value}"
+        found["process_resident_memory_bytes"] = pages * os.sysconf("SC_PAGE_SIZE")
+        found["process_open_fds"] = len(os.listdir(handles))
+    return found
+
+
+def join_processes(one: Mapping[str, float], other: Mapping[str, float], *, lives: bool) -> dict[str, float]:
+    """What is known of two processes that serve together; of one that has ended its time alone counts."""
+    cpu, start = "process_cpu_seconds_total", "process_start_time_seconds"
+    found = {name: one[name] + (other.get(name, 0) if lives or name == cpu else 0) for name in one}
+    return found | {start: min(one[start], other[start])}

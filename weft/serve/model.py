@@ -136,15 +136,21 @@ def _described(port: Port) -> dict[str, Any]:
 
 def load_models(models: Any, settings: Settings, backend: Any = None) -> list[Model]:
     """The models that were asked for: a path, several, or graphs or paths by name."""
-    found = _named(models)
-    if not found:
+    found = named_models(models)
+    return [Model(name, _loaded(source, backend), settings) for name, source in found.items()]
+
+
+def named_models(models: Any) -> dict[str, Any]:
+    """What was given as models, by name."""
+    pairs = _named(models)
+    if not pairs:
         raise ArgumentError("serve", "must be given a model, got none")
-    loaded: dict[str, Model] = {}
-    for name, source in found:
-        if name in loaded:
+    found: dict[str, Any] = {}
+    for name, source in pairs:
+        if name in found:
             raise ArgumentError("serve", f"names of models must be distinct, got {name!r} twice")
-        loaded[name] = Model(name, _loaded(source, backend), settings)
-    return list(loaded.values())
+        found[name] = source
+    return found
 
 
 def _named(models: Any) -> list[tuple[str, Any]]:

@@ -199,6 +199,12 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
+def address_of(sock: socket.socket, host: str) -> str:
+    """The address that a socket listens at."""
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{sock.getsockname()[1]}"
+
+
 def serve_app(app: App, host: str, port: int, told: Callable[[str], None]) -> bool:
     """Serve until a signal ends it; whether all requests were answered.
 
@@ -207,9 +213,12 @@ def serve_app(app: App, host: str, port: int, told: Callable[[str], None]) -> bo
         host, port: where to listen.
         told: is called with the address when it listens.
     """
-    sock = listen(host, port)
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{sock.getsockname()[1]}"
+    with listen(host, port) as sock:
+        return serve_socket(app, sock, lambda: told(address_of(sock, host)))
+
+
+def serve_socket(app: App, sock: socket.socket, told: Callable[[], None]) -> bool:
+    """Serve at a socket that listens, until a signal ends it; whether all requests were answered."""
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -225,12 +234,11 @@ def serve_app(app: App, host: str, port: int, told: Callable[[str], None]) -> bo
         backlog=BACKLOG,
         timeout_keep_alive=75,
     )
-    server = Server(config, app, lambda: told(address))
+    server = Server(config, app, told)
     gc.collect()
     gc.freeze()  # what is loaded stays: each full collection would look at it for 20 ms
     try:
         server.run([sock])
     finally:
         gc.unfreeze()
-        sock.close()
     return not server.forced

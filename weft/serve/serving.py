@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
 
+import weft
 from weft.base.public import public
 from weft.errors import ArgumentError
 from weft.serve.app import App
-from weft.serve.model import load_models
+from weft.serve.model import load_models, named_models
 from weft.serve.settings import Settings
 
 
@@ -50,6 +52,8 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8000,
     backend: Any = None,
+    workers: int = 1,
+    threads: int | None = None,
     told: Callable[[str], None] | None = None,
     **limits: Any,
 ) -> bool:
@@ -58,6 +62,8 @@ def run(
     Args:
         models, backend, limits: as of ``weft.serve.app``.
         host, port: where to listen; with port 0 the system chooses one.
+        workers: how many processes serve; each loads the models, which are then given by their files.
+        threads: how many threads the graphs use in each process; by default all of the machine together.
         told: is called with the address when the server listens; by default it is printed.
 
     >>> import weft
@@ -69,10 +75,34 @@ def run(
     for package in ("uvicorn", "httptools"):
         if find_spec(package) is None:
             raise ArgumentError("serve", f"needs {package}, got none", hint="pip install 'weft[serve]'")
-    application = app(models, backend=backend, **limits)
-    from weft.serve.server import serve_app
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise ArgumentError("serve", f"workers must be a number from 1 on, got {workers!r}")
+    from weft.serve.server import address_of, listen, serve_app
 
-    return serve_app(application, host, port, told or _say)
+    if workers == 1:
+        if threads is not None:
+            weft.set_num_threads(threads)
+        return serve_app(app(models, backend=backend, **limits), host, port, told or _say)
+    from weft.serve.workers import Supervisor
+
+    given = {
+        "models": paths_of(models),
+        "backend": backend,
+        "threads": threads or max(1, weft.get_num_threads() // workers),
+        "limits": limits,
+    }
+    with listen(host, port) as sock:
+        return Supervisor(sock, workers, given).run(lambda: (told or _say)(address_of(sock, host)))
+
+
+def paths_of(models: Any) -> dict[str, str]:
+    """The files of models by name, which each worker reads."""
+    found = named_models(models)
+    for name, model in found.items():
+        if not isinstance(model, str | os.PathLike):
+            kind = type(model).__name__
+            raise ArgumentError("serve", f"several workers must be given files, got a {kind} for {name}")
+    return {name: os.fspath(model) for name, model in found.items()}
 
 
 def _say(address: str) -> None:
