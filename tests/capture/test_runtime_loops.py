@@ -505,3 +505,22 @@ def test_shape_by_a_number_of_the_graph() -> None:
     with pytest.raises(CaptureError, match="Python needs the value of an int here") as caught:
         compiled(f)(weft.tensor(UP[0]))
     assert "x = x + weft.zeros(k).sum()" in str(caught.value)
+
+
+def test_a_long_range_is_not_made_at_once() -> None:
+    @weft.compile
+    def first_above(x: Any) -> Any:
+        for _ in range(10**12):
+            x = x + 1
+            if x > 5:
+                break
+        return x
+
+    @weft.compile
+    def total(x: Any) -> Any:
+        for i in range(0, -3_000_000, -1):
+            x = x + i
+        return x
+
+    assert first_above(weft.tensor(0)).item() == 6
+    assert total(weft.tensor(0)).item() == sum(range(0, -3_000_000, -1))

@@ -55,6 +55,9 @@ class Source:
         return next(self._started)
 
 
+_MOST_ROWS = 2**20  # numbers of a range that are all there at once; a longer loop counts itself
+
+
 class Range(Source):
     """``range(start, stop, step)``, where each may be a number that only a run tells."""
 
@@ -70,7 +73,7 @@ class Range(Source):
 
     def prepare(self) -> None:
         """Make the rows."""
-        if isinstance(self.length, Number):
+        if isinstance(self.length, Number) or (isinstance(self.length, int) and self.length > _MOST_ROWS):
             return
         steps = count_to(self.length, np.dtype("int64"))
         tensor = steps if isinstance(steps, Tensor) else None
