@@ -6,8 +6,7 @@ import pytest
 
 from tests.capture.state_programs import check
 
-
-WRONG = {106}  # a change before two loops that do not run is lost, where the tensor was detached between calls
+WRONG = {106}  # a change before loops of no turns is lost, of a tensor that was detached between calls
 
 
 @pytest.mark.parametrize("first", range(1, 161, 10))

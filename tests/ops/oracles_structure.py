@@ -227,6 +227,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     # rows
     "rows": lambda x, count: tuple(x),
     # order
+    "true_places": lambda mask, trips: np.array([i for i, x in enumerate(mask) if x]),
     "argsort": _order,
     "sort": lambda x, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
     "topk_index": _top,
