@@ -94,9 +94,10 @@ class Launches:
     def place(self, buffer: Buffer, index: Index, count: Extent | None = None) -> Value:
         """An address; code with checks notes a failure if so many elements are not there."""
         if self._places.debug and count is not None:
+            e, wanted = self._scalars, self._indices.number(count)
             first = self._indices.index_value(index)
-            last = self._scalars.add(first, self._indices.number(count))
-            self._places.fail_outside(self._places.lies_outside(buffer, first, last), buffer, first)
+            outside = self._places.lies_outside(buffer, first, e.add(first, wanted))
+            self._places.fail_outside(e.and_(e.lt(0, wanted), outside), buffer, first)
         return self._places.address(buffer, index)
 
     def array(self, words: Sequence[str]) -> str:
