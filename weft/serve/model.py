@@ -21,6 +21,7 @@ from weft.io.interface import Interface, Port, open_model, random_array, random_
 from weft.io.model import LoadedGraph
 from weft.io.saved import saved_graph
 from weft.ir.graph import Graph
+from weft.ops.control import scan, while_loop
 from weft.serve.batching import Batcher
 from weft.serve.metrics import ModelMetrics
 from weft.serve.protocol import DATATYPES, Array, Codec
@@ -30,6 +31,8 @@ VERSION = "1"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 log = logging.getLogger("weft.serve")
+
+_LOOPS = (scan, while_loop)  # which may take long for other numbers than those of the trial
 
 
 class Model:
@@ -59,7 +62,7 @@ class Model:
         self.batch = self._find_batch(settings)
         ports = self.interface.inputs, self.interface.outputs
         self.codec = Codec(name, VERSION, *ports, settings.max_body)
-        plain = not any(node.regions for node in self.interface.loaded.graph.walk())
+        plain = not any(node.op in _LOOPS for node in self.interface.loaded.graph.walk())
         batched = bool(self.batch)
         self.batcher = Batcher(self.interface.run, settings, batched, self.metrics, inline=plain)
         self._max_batch = settings.max_batch
