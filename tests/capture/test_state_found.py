@@ -116,6 +116,28 @@ FOUND = {
             v0 += m.view(-1)[2:5]
         return a, bump(net.kept, v0[:])
     """,
+    "an attempt gives back what it met": """
+        o.prop.view(3).add_(a)
+        for i1 in m:
+            D["x"] = z
+            for i2 in range(n):
+                for i3 in range(n):
+                    D["x"].add_(z * 0.5)
+                    o.prop = net.kept
+        return a, a
+    """,
+    "loops of no turns leave a change before them": """
+        v0 = L[0]
+        z[0] += c * 0.5
+        i1 = 0
+        while i1 < n:
+            i1 = i1 + 1
+            for i2 in range(n):
+                l = [z.view(3), bump(m[1], v0.view(3))]; l[0] += a * 0.5
+                v0, z = l
+            L[1] = v0.detach()
+        return a, a
+    """,
     "two that are cut from one base are swapped": """
         D["x"] += a
         v2 = o.p

@@ -29,7 +29,7 @@ from weft.ops.stop import stop_gradient
 from weft.tensor.alias import leave_views, views_of
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
-from weft.transform.captured import Captured, is_cut, is_dropped, name_of
+from weft.transform.captured import Captured, is_cut, is_dropped, is_given_back, name_of
 from weft.transform.fresh import counting_sizes_anew
 from weft.transform.frozen import Frozen, check_frozen, freeze
 from weft.transform.levels import new_level
@@ -374,7 +374,7 @@ class Capture:
         """Be as it was at a mark."""
         tables, lists = mark
         for slot, held in reversed(self._attempts[-1].values()):
-            if not is_dropped(held):  # by an attempt inside this one, which gave the tensor its array back
+            if not (is_dropped(held) or is_given_back(slot, held)):
                 slot.put(held)
         start = next(n for x, n in lists if x is self.externals)
         if not self.region:

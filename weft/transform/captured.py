@@ -8,6 +8,7 @@ from threading import get_ident
 from typing import Any
 
 from weft import errors
+from weft.base.concrete import is_concrete
 from weft.base.shapes import size_of
 from weft.errors import CaptureError
 from weft.ir.graph import Value
@@ -17,6 +18,7 @@ from weft.tensor.dispatch import evaluate
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.levels import Traced
+from weft.transform.slots import DataSlot, Slot
 
 
 class Captured(Traced):
@@ -144,6 +146,13 @@ def is_dropped(held: Any) -> bool:
     """Whether something is a tensor of a value that a capture went back to before."""
     data = getattr(held, "_data", None)
     return type(data) is Captured and data.value in data.capture.dropped
+
+
+def is_given_back(slot: Slot, held: Any) -> bool:
+    """Whether a tensor from outside has its array back, which stood for a value when it held this."""
+    if not isinstance(slot, DataSlot):
+        return False
+    return is_concrete(slot.tensor._data) and not is_concrete(held._data)
 
 
 @contextmanager
