@@ -17,12 +17,16 @@ from hypothesis import strategies as st
 
 import weft
 from tests.io.kept import OPEN, ROOT, is_kept, model, rows, run_python, saved, twice
+from tests.trusted import needs_trusted_files
 from weft.backends.llvm.cache import Cache, default_cache, set_cache_directory
 from weft.backends.llvm.code import shared
 from weft.backends.llvm.fingerprint import fingerprint
 from weft.backends.llvm.programs import _shared_key
 
-pytestmark = pytest.mark.skipif(fingerprint() is None, reason="programs are not kept on this machine")
+pytestmark = [
+    needs_trusted_files,
+    pytest.mark.skipif(fingerprint() is None, reason="programs are not kept on this machine"),
+]
 
 
 def entries(cache: Path) -> list[Path]:

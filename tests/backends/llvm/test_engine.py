@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from tests.fuzz.leaks import resident
+from tests.trusted import needs_trusted_files
 from weft.backends.llvm import compiler
 from weft.backends.llvm.cache import Cache
 from weft.backends.llvm.compiler import Compiler, Source
 from weft.backends.llvm.engine import Code, Engine, default_engine
 from weft.backends.llvm.target import host_target
 from weft.errors import DomainError, GraphError
+
+pytestmark = needs_trusted_files
 
 # Python warns of forks while there are threads; that these work is what is tested.
 FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

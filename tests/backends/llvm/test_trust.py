@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.trusted import needs_trusted_files
 from weft.backends.llvm.cache import Cache
 from weft.backends.llvm.trust import distrust, make_private
+
+pytestmark = needs_trusted_files
 
 ROOT = Path(__file__).parents[3]
 KEY = ("text",)
