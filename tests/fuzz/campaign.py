@@ -17,7 +17,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 from tests.fuzz.found import Found
 
@@ -109,7 +109,8 @@ def campaign(
     parser = argparse.ArgumentParser(prog=f"python -m tests.fuzz.{generator}")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=None, help="of the first batch; others count on from it")
-    parser.add_argument("--found", type=Path, default=Path("/tmp/weft-fuzz"), help="folder for what fails")
+    folder = Path(gettempdir()) / "weft-fuzz"
+    parser.add_argument("--found", type=Path, default=folder, help="folder for what fails")
     parser.add_argument("--limit", type=float, default=SECONDS, help="seconds that one case may take")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="and by the clock, besides")
     parser.add_argument("--once", action="store_true", help="run one batch, however long")

@@ -99,27 +99,21 @@ def meet(
     at: Statement,
 ) -> tuple[Any, ...]:
     """The variables after an ``if`` whose predicate is a tensor: a ``cond`` goes into the graph."""
-    return until_met(lambda: _meet(predicate, branches, state, names, at))
 
+    def attempted() -> tuple[Any, ...]:
+        ways: list[Way] = []
+        merger = _Merger(names, at, ways)
+        functions = [_traced(branch, state, ways) for branch in branches]
+        outs = run_cond(predicate, functions, [], join=merger.join)
+        if all(way.error is not None for way in ways):
+            raise _error_of(predicate, ways)
+        values = merger.results(predicate, outs)
+        for (key, (slot, _)), content in zip(merger.places.items(), values[len(names) :], strict=True):
+            kept = merger.kept.get(key, [])
+            write_place(slot, [*kept, *content[len(kept) :]] if kept else content)
+        return tuple(values[: len(names)])
 
-def _meet(
-    predicate: Any,
-    branches: Sequence[Callable[[], tuple[Any, ...]]],
-    state: tuple[Any, ...],
-    names: Sequence[str],
-    at: Statement,
-) -> tuple[Any, ...]:
-    ways: list[Way] = []
-    merger = _Merger(names, at, ways)
-    functions = [_traced(branch, state, ways) for branch in branches]
-    outs = run_cond(predicate, functions, [], join=merger.join)
-    if all(way.error is not None for way in ways):
-        raise _error_of(predicate, ways)
-    values = merger.results(predicate, outs)
-    for (key, (slot, _)), content in zip(merger.places.items(), values[len(names) :], strict=True):
-        kept = merger.kept.get(key, [])
-        write_place(slot, [*kept, *content[len(kept) :]] if kept else content)
-    return tuple(values[: len(names)])
+    return until_met(attempted)
 
 
 def _error_of(predicate: Any, ways: Sequence[Way]) -> Exception:
