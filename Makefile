@@ -2,6 +2,7 @@
 #   make demo    train a network on handwritten digits, dynamic and compiled, save it, load it elsewhere, draw it
 #   make test    all tests and all examples in the documentation
 #   make test-debug  the same, with every index that compiled code reads and writes at, and all its memory, checked
+#   make test-state COUNT=2000  random programs about state, eager and compiled; new ones for each change of weft
 #   make test-view  the page of weft.view, and models in Netron, in a real browser: Debian's chromium, driven by playwright
 #   make test-onnx  the whole test suite of the onnx package, through both backends
 #   make test-cross  every case of every op compiled for the other architecture: ARM's on x86-64, and x86-64 on ARM
@@ -15,7 +16,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug test-view test-onnx test-cross test-interop fuzz check stubs bench sizes clean
+.PHONY: demo test test-debug test-state test-view test-onnx test-cross test-interop fuzz check stubs bench sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -58,6 +59,11 @@ test: $(VENV)/.stamp
 
 test-debug: $(VENV)/.stamp
 	WEFT_DEBUG=1 $(VENV)/bin/python -m pytest -n 2 -q
+
+COUNT ?= 2000
+
+test-state: $(VENV)/.stamp
+	$(VENV)/bin/python -W ignore -m tests.capture.state_programs $(COUNT) --of-code
 
 CHROMIUM := command -v chromium || command -v chromium-browser
 

@@ -59,8 +59,9 @@ def compile(
 
     A call whose arguments have other types, or that meets Python values that have changed since, becomes
     another graph; both are kept. Sizes and floats that vary from call to call are open in one graph from
-    their second value on. Each time a function is compiled again, the logger "weft.compile" says why. What
-    the function changes outside (parameters, gradients, attributes that hold tensors, random generators)
+    their second value on, and a tensor outside that somebody replaces is looked up by calls from then on.
+    Each time a function is compiled again, the logger "weft.compile" says why. What the function changes
+    outside (parameters, gradients, attributes that hold tensors, random generators)
     changes as if it had run in Python, and gradients flow through it.
 
     Args:

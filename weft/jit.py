@@ -7,9 +7,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from weft.backends import Build, builder
 from weft.base.public import public
-from weft.capture.call.function import GraphFunction, full_key
+from weft.capture.call.function import GraphFunction
 from weft.capture.convert.functions import converted_source
-from weft.capture.program.arguments import as_function, flatten
+from weft.capture.program.arguments import as_function, call_key, flatten
 from weft.capture.runtime.dynamic import dynamic
 from weft.capture.runtime.modules import call_forward, is_capturing, module_scope
 from weft.schedule.choices import check_disabled
@@ -54,7 +54,7 @@ def trace(
     traced = GraphFunction(function, _build("trace", disable), staged=False, looks=True, grows=False)
     arguments = flatten(examples, keywords)
     own = None if arguments.converted else (examples, keywords)
-    traced.capture(arguments, own, full_key(arguments))
+    traced.capture(arguments, own, call_key(arguments))
     return traced
 
 

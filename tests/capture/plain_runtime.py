@@ -104,6 +104,14 @@ def any_true(*thunks: Callable[[], Any]) -> bool:
     return any(thunk() for thunk in thunks)
 
 
+def is_(left: Any, right: Any) -> bool:
+    return left is right
+
+
+def is_not(left: Any, right: Any) -> bool:
+    return left is not right
+
+
 def not_(x: Any) -> bool:
     return not x
 

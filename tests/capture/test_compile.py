@@ -231,7 +231,7 @@ def test_least_recently_used_version_goes(monkeypatch: pytest.MonkeyPatch) -> No
     f = weft.compile(lambda x, n: x * n)
     x = weft.ones(1)
     f(x, 1), f(x, 2), f(x, 1), f(x, 3)
-    assert sorted(v.key[2][1] for v in f.versions) == [1, 3]
+    assert sorted(v.key.leaves[1][1] for v in f.versions) == [1, 3]
 
 
 def test_grad_mode_and_default_dtype_are_part_of_the_key() -> None:

@@ -12,6 +12,14 @@ from tests.capture.state_programs import check_source
 from tests.capture.state_source import PREAMBLE
 
 FOUND = {
+    "a view leaves of what two loops around each other may have rebound": """
+        v2 = a
+        for i1 in m:
+            for i2 in range(n):
+                v2 = o.prop
+        D["x"] = v2[:]
+        return a * 0.5, z
+    """,
     "a view that one of two ways holds shows its base": """
         v1 = o.p
         if m[0][1] > a[0]:

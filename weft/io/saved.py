@@ -16,7 +16,8 @@ import numpy as np
 
 from weft.base.trees import tree_unflatten
 from weft.capture.call.version import Version
-from weft.capture.program.arguments import Parts, Same, TensorKey, signature_of
+from weft.capture.program.arguments import Parts, signature_of
+from weft.capture.program.call_keys import CallKey, Same, TensorKey
 from weft.capture.program.program import Item, Pick, Plain, Program, Scalar
 from weft.capture.program.sources import Argument, Dynamic, Fixed, Gradient, InSlot, Source, State
 from weft.capture.static.block import generators, parameters
@@ -166,12 +167,10 @@ def _without_unused(graph: Graph, sources: list[Mark]) -> tuple[Graph, list[Mark
 
 
 def _captured_arguments(
-    function: Callable[..., Any], key: tuple[Any, ...]
+    function: Callable[..., Any], key: CallKey
 ) -> tuple[inspect.Signature, dict[str, Any]]:
     """How a function is called, and with which tree it was captured."""
-    structure = key[0]
-    leaves = _argument_leaves(key[1 : 1 + structure.structure.num_leaves])  # settings of weft follow
-    args, kwargs = tree_unflatten(structure.structure, leaves)
+    args, kwargs = tree_unflatten(key.shape.structure, _argument_leaves(key.leaves))
     signature = signature_of(function)
     if signature is None:
         kinds = inspect.Parameter
@@ -198,7 +197,7 @@ def _argument_leaves(parts: tuple[Any, ...]) -> list[Any]:
 
 def _check_arguments(version: Version) -> None:
     """Raise if an argument is a sparse or ragged tensor, which a file does not describe."""
-    items = version.key[0].structure.items if version.key else ()
+    items = version.key.shape.structure.items
     if any(getattr(item, "kind", None) is Parts for item in items):
         message = "arguments must be tensors or plain values, got a sparse or ragged tensor"
         raise ArgumentError("save", message, hint=_HINT)

@@ -62,6 +62,15 @@ def root_of(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def with_ancestors(tensor: Tensor) -> list[Tensor]:
+    """A tensor, and all that it is a view of."""
+    out, waiting = list[Tensor](), [tensor]
+    while waiting:
+        out.append(waiting.pop())
+        waiting += parents_of(out[-1])
+    return out
+
+
 def path_of(tensor: Tensor) -> list[Any]:
     """The steps from a view up to the root, with their arguments."""
     out = []

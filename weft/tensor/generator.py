@@ -115,7 +115,7 @@ def _capturing_root() -> Any:
     if not intercepted.threads or thread.capture is None:
         return None
     root = thread.capture.root
-    return root if hasattr(root, "draw_key") else None
+    return root if root.keeps_generators else None
 
 
 def _checked_seed(op: str, seed: object) -> int:

@@ -207,6 +207,8 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return (self[i] for i in range(self.shape[0]))
 
     def __hash__(self) -> int:
+        if intercepted.threads and thread.capture is not None and dispatch.IDENTIFY is not None:
+            dispatch.IDENTIFY(self)  # it is looked up in a dict or set
         return id(self)
 
     def __format__(self, spec: str) -> str:

@@ -29,6 +29,7 @@ from weft.ops.stop import stop_gradient
 from weft.tensor.alias import leave_views, views_of
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
+from weft.transform.capture_root import CaptureRoot, Notes
 from weft.transform.captured import Captured, is_cut, is_dropped, is_given_back, name_of
 from weft.transform.fresh import counting_sizes_anew
 from weft.transform.frozen import Frozen, check_frozen, freeze
@@ -40,7 +41,7 @@ from weft.transform.slots import DataSlot, External, GradSlot, Slot
 ndarray = np.ndarray
 
 
-class Capture:
+class Capture(CaptureRoot):
     """A graph while it is built.
 
     Attributes:
@@ -75,7 +76,7 @@ class Capture:
         self.scopes: list[Scope] = []
         self.made: dict[Value, Node] = {}
         self._scalars: dict[tuple[Any, ...], Value] = {}
-        self.notes: dict[str, Any] = {}  # what upper layers keep with it, by their name
+        self.notes = Notes()  # what upper layers keep with it
         self.dropped: set[Value] = set()  # values that it had before it went back
         self.frozen: Frozen = {}  # of a root: tensors that may be one with others
         self.tells_references = False  # of a root: whether loops carry which tensor each variable is
@@ -433,7 +434,7 @@ class Capture:
 
     def settle(self) -> list[tuple[External, Tensor | None]]:
         """Give tensors from outside their data back; those that died are constants; returns the others."""
-        self.notes.clear()
+        self.notes = Notes()
         alive = []
         for external in self.externals:
             tensor = external.reference()

@@ -19,7 +19,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from weft import errors
 from weft.base.collector import collector_paused
-from weft.base.dtypes import default_float
 from weft.base.hooks import hooks
 from weft.base.tracebacks import edge, hide_weft
 from weft.capture.call.reasons import describe_growth, other_call
@@ -27,12 +26,13 @@ from weft.capture.call.version import Build, Version, run_graph
 from weft.capture.call.versions import Versions
 from weft.capture.program.arguments import (
     Arguments,
+    call_key,
     flatten,
     leaf_names,
     name_of,
     rebuild,
-    without_gradients,
 )
+from weft.capture.program.call_keys import CallKey
 from weft.capture.program.examples import stand_ins
 from weft.capture.program.sizes import Shape, Varying, has_names, named_key, open_key
 from weft.capture.record.entry import MISS
@@ -43,14 +43,13 @@ from weft.capture.runtime.floats import as_inputs, changed_floats, relies_on_flo
 from weft.errors import CaptureError, ShapeError, TraceGuardError, WeftError
 from weft.ir.graph import Graph
 from weft.ops.op import intercepted
-from weft.tensor.autocast import autocast_dtype, not_casting
+from weft.tensor.autocast import not_casting
 from weft.tensor.mode import thread
 from weft.transform.scopes import run_scope
 
 _log = logging.getLogger("weft.compile")
 MANY_VERSIONS = 8  # from there on a warning says why there are so many
 
-Key = tuple[Any, ...]
 Failures = Mapping[Version, Exception]
 _NONE: Failures = MappingProxyType({})
 _STEADY: frozenset[int] = frozenset({-1})  # of a function that needs the values of its floats
@@ -92,6 +91,7 @@ class GraphFunction(Generic[P, R]):
         self._kept = Versions()
         self._floats: dict[Any, frozenset[int]] = {}  # by structure, the leaves that are inputs
         self._varying = Varying()
+        self._rebound: frozenset[tuple[Any, ...]] = frozenset()  # slots with a new tensor from call to call
         self._warned = False
         functools.update_wrapper(self, function, updated=())
         self.__name__ = name_of(function)
@@ -125,7 +125,7 @@ class GraphFunction(Generic[P, R]):
         """A call that is none of those that recent versions know at once."""
         newest = self._kept.newest
         arguments = self._with_inputs(_flatten(args, kwargs))
-        key = full_key(arguments)
+        key = call_key(arguments)
         for version in self._kept.find(key, arguments.shapes):
             if version not in failed and version.holds(arguments.tensors):
                 try:
@@ -142,6 +142,7 @@ class GraphFunction(Generic[P, R]):
         with collector_paused():  # up to the first result
             with lock:
                 if self._kept.newest is newest:
+                    self._rebound |= self._kept.rebound(key, arguments.shapes)
                     found = self._capture_inputs(arguments, key, fixed)
                     found = found or self._capture_values(args, kwargs, fixed)
             if found is not None:
@@ -162,21 +163,21 @@ class GraphFunction(Generic[P, R]):
 
     def _with_inputs(self, arguments: Arguments) -> Arguments:
         """The arguments, where floats that have changed before are inputs of the graph."""
-        places = self._floats.get(arguments.key[0], _STEADY)
+        places = self._floats.get(arguments.shape, _STEADY)
         return arguments if places is _STEADY else as_inputs(arguments, places)
 
     def _capture_inputs(
-        self, arguments: Arguments, key: Key, fixed: bool
+        self, arguments: Arguments, key: CallKey, fixed: bool
     ) -> tuple[Arguments, Version] | None:
         """A version in which floats are inputs; None if none has changed, or their values are needed."""
-        shape = key[0]
+        shape = key.shape
         known = self._floats.get(shape, frozenset())
         places = known | changed_floats(open_key(key), map(open_key, self._kept.keys()))
         if not places or known is _STEADY:
             return None
         given = as_inputs(arguments, places)
         try:
-            version = self._captured(given, None, full_key(given), fixed)
+            version = self._captured(given, None, call_key(given), fixed)
         except Exception:  # what needs a true float; an error of the user comes again with its value
             version = None
         if version is None or relies_on_floats(version.program, len(places)):
@@ -192,9 +193,9 @@ class GraphFunction(Generic[P, R]):
         """A version for the values of all plain arguments."""
         arguments = flatten(args, kwargs)
         own = None if arguments.converted else (args, kwargs)
-        return arguments, self.capture(arguments, own, full_key(arguments), fixed)
+        return arguments, self.capture(arguments, own, call_key(arguments), fixed)
 
-    def _captured(self, arguments: Arguments, own: Any, key: Key, fixed: bool) -> Version:
+    def _captured(self, arguments: Arguments, own: Any, key: CallKey, fixed: bool) -> Version:
         """A version for a call, in which sizes that varied have names, unless captured code needs them."""
         opened = open_key(key)
         named = None if fixed else self._varying.named(opened, arguments.shapes)
@@ -205,26 +206,27 @@ class GraphFunction(Generic[P, R]):
                 self._varying.keep_fixed(opened)
         return version
 
-    def _try_named(self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape]) -> Version | None:
+    def _try_named(
+        self, arguments: Arguments, own: Any, key: CallKey, shapes: Sequence[Shape]
+    ) -> Version | None:
         """A version with named sizes; None where code needs a number, or an error comes again with it."""
         try:
             return self._version(arguments, own, named_key(key, shapes), shapes)
         except Exception:
             return None
 
-    def _follow(self, arguments: Arguments, key: Key) -> Any:
+    def _follow(self, arguments: Arguments, key: CallKey) -> Any:
         """A call of a trace that differs from the traced one; gradients on or off are no other way."""
         (version,) = self.versions
-        alike = without_gradients(version.key[:-3]) == without_gradients(key[:-3])
-        if alike and version.key[-1] == key[-1] and version.holds(arguments.tensors):
+        was, now = version.key.without_gradients(), key.without_gradients()
+        if was == now._replace(autocast=was.autocast) and version.holds(arguments.tensors):
             return version.replay(arguments.tensors)
         raise other_call(version, arguments, key)
 
     def _inline(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Become part of the graph that this thread captures, as one call there."""
         function = self._function
-        if hasattr(thread.capture.root, "read_function"):
-            thread.capture.root.read_function(function)
+        thread.capture.root.read_function(function)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             return call(function, args, kwargs)
@@ -261,7 +263,7 @@ class GraphFunction(Generic[P, R]):
 
     # Versions
 
-    def capture(self, arguments: Arguments, own: Any, key: Key, fixed: bool = True) -> Version:
+    def capture(self, arguments: Arguments, own: Any, key: CallKey, fixed: bool = True) -> Version:
         """A new version, for a call; all its sizes are fixed, or those that varied have names."""
         with collector_paused():
             version = self._captured(arguments, own, key, fixed)
@@ -271,12 +273,13 @@ class GraphFunction(Generic[P, R]):
         return version
 
     def _version(
-        self, arguments: Arguments, own: Any, key: Key, shapes: Sequence[Shape], *, typed: bool = False
+        self, arguments: Arguments, own: Any, key: CallKey, shapes: Sequence[Shape], *, typed: bool = False
     ) -> Version:
         """A version for arguments, or for types, whose values say nothing of those that calls will have."""
         looks = self._looks and not arguments.traced
         with enter(self.__name__, staged=self._staged, looks=looks) as root:
             root.open_counts = typed
+            root.rebound = self._rebound
             program = capture_call(root, self._function, arguments, own, shapes)
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
         with not_casting():
@@ -398,7 +401,7 @@ class GraphFunction(Generic[P, R]):
     def _version_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, Sequence[Any]]:
         """The version for a call, captured if there is none, and the tensors that it takes."""
         arguments = self._with_inputs(flatten(args, kwargs))
-        key = full_key(arguments)
+        key = call_key(arguments)
         for version in self._kept.find(key, arguments.shapes):
             if version.holds(arguments.tensors):
                 return version, arguments.tensors
@@ -462,7 +465,7 @@ class GraphFunction(Generic[P, R]):
         arguments = flatten(given.args, given.kwargs)
         shapes = given.shapes_of(arguments.tensors)
         own = None if arguments.converted else (given.args, given.kwargs)
-        return self._version(arguments, own, named_key(full_key(arguments), shapes), shapes, typed=True)
+        return self._version(arguments, own, named_key(call_key(arguments), shapes), shapes, typed=True)
 
     def _no_graph(self) -> CaptureError:
         hint = "call it, or pass examples to weft.jit.trace or weft.make_graph"
@@ -471,11 +474,6 @@ class GraphFunction(Generic[P, R]):
     def __repr__(self) -> str:
         count = len(self.versions)
         return f"<graph function {self.__name__}: {count} version{'' if count == 1 else 's'}>"
-
-
-def full_key(arguments: Arguments) -> Key:
-    """The key of a call: that of its arguments, and the settings of weft that matter to a graph."""
-    return (*arguments.key, autocast_dtype(), thread.recording, default_float())
 
 
 def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:

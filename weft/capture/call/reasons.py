@@ -9,7 +9,8 @@ from weft.base.dtypes import short_name
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.capture.call.version import Version
-from weft.capture.program.arguments import Arguments, TensorKey
+from weft.capture.program.arguments import Arguments
+from weft.capture.program.call_keys import CallKey, TensorKey
 from weft.capture.program.guards import first_violated
 from weft.capture.program.sizes import shape_and_dtype
 from weft.errors import TraceGuardError
@@ -33,7 +34,7 @@ class _Difference(NamedTuple):
         )
 
 
-def other_call(version: Version, arguments: Arguments, key: tuple[Any, ...]) -> TraceGuardError:
+def other_call(version: Version, arguments: Arguments, key: CallKey) -> TraceGuardError:
     """The error of a traced function that is called in a way it was not traced for."""
     return TraceGuardError(
         "trace",
@@ -42,9 +43,7 @@ def other_call(version: Version, arguments: Arguments, key: tuple[Any, ...]) -> 
     )
 
 
-def describe_growth(
-    versions: Sequence[Version], arguments: Arguments, key: tuple[Any, ...], fixed: bool
-) -> str:
+def describe_growth(versions: Sequence[Version], arguments: Arguments, key: CallKey, fixed: bool) -> str:
     """Why another version is captured: how the call differs from that of the most similar one.
 
     Args:
@@ -60,20 +59,21 @@ def describe_growth(
     return _difference(nearest, arguments, key).as_reason()
 
 
-def _distance(was: tuple[Any, ...], now: tuple[Any, ...]) -> float:
-    if len(was) != len(now) or was[0] != now[0]:
+def _distance(was: CallKey, now: CallKey) -> float:
+    if was.shape != now.shape:
         return float("inf")
-    return float(sum(a != b for a, b in zip(was, now, strict=True)))
+    pairs = (*zip(was.leaves, now.leaves, strict=True), *zip(was.settings, now.settings, strict=True))
+    return float(sum(a != b for a, b in pairs))
 
 
-def _sizes(version: Version, key: tuple[Any, ...], arguments: Arguments) -> str | None:
+def _sizes(version: Version, key: CallKey, arguments: Arguments) -> str | None:
     """The sizes by which a call differs from that of a version, if nothing else does."""
-    if _distance(version.key, key) == float("inf") or version.key[-3:] != key[-3:]:
+    if _distance(version.key, key) == float("inf") or version.key.settings != key.settings:
         return None
     told: dict[Any, str] = {}  # by name of the size, or by where it is
     renamed: dict[Any, str] = {}
     shapes = iter(arguments.shapes)
-    for name, was, now in zip(version.names, version.key[1:-3], key[1:-3], strict=True):
+    for name, was, now in zip(version.names, version.key.leaves, key.leaves, strict=True):
         shape = next(shapes) if isinstance(now, TensorKey) else ()
         if was != now:
             if not _differ_by_sizes(was, now):
@@ -100,26 +100,27 @@ def _differ_by_sizes(was: Any, now: Any) -> bool:
     return (dtype, len(before), was.requires_grad) == (other, len(after), now.requires_grad)
 
 
-def _difference(version: Version, arguments: Arguments, key: tuple[Any, ...]) -> _Difference:
+def _difference(version: Version, arguments: Arguments, key: CallKey) -> _Difference:
     program = version.program
-    if version.key and version.key[0] != key[0]:
+    was, now = version.key, key
+    if was.shape != now.shape:
         return _Difference("arguments of another structure")
-    for i, (was, now) in enumerate(zip(version.key[1:-3], key[1:-3], strict=True)):
-        if was != now:
-            return _Difference(version.names[i], _text(was), _text(now))
-    if version.key[-3] != key[-3]:
-        return _Difference("autocast", *["off" if k[-3] is None else k[-3].name for k in (version.key, key)])
-    if version.key[-2] != key[-2]:
+    for name, before, after in zip(version.names, was.leaves, now.leaves, strict=True):
+        if before != after:
+            return _Difference(name, _text(before), _text(after))
+    if was.autocast != now.autocast:
         return _Difference(
-            "grad mode", *["on" if recording else "off" for recording in (version.key[-2], key[-2])]
+            "autocast", *["off" if k.autocast is None else k.autocast.name for k in (was, now)]
         )
-    if version.key[-1] != key[-1]:
-        return _Difference("the default dtype", version.key[-1].name, key[-1].name)
+    if was.recording != now.recording:
+        return _Difference("grad mode", *["on" if k.recording else "off" for k in (was, now)])
+    if was.floating != now.floating:
+        return _Difference("the default dtype", was.floating.name, now.floating.name)
     found = first_violated(program.guards, program.tensors, program.arguments, arguments.tensors)
     if found is None:
         return _Difference("a value that its graph relies on")
-    what, was, now = found
-    return _Difference(what, _shorten(was), _shorten(now))
+    what, expected, there = found
+    return _Difference(what, _shorten(expected), _shorten(there))
 
 
 def _text(key: Any) -> str:

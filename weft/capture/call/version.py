@@ -16,6 +16,7 @@ import numpy as np
 from weft.capture.call.replaying import input_tensors, replay_program
 from weft.capture.call.running import Calls, Run, compile_run
 from weft.capture.program.aliases import Aliases
+from weft.capture.program.call_keys import ANY_CALL, CallKey
 from weft.capture.program.guards import Check, compile_check
 from weft.capture.program.program import Program
 from weft.capture.program.sources import Fixed
@@ -38,7 +39,7 @@ class Version:
         program: what it runs.
         graph: that of the program.
         check: tells whether its guards hold for the tensors among the arguments of a call.
-        key: of the calls it is for; sizes that calls may choose are named in it.
+        key: of the calls it is for, in which sizes that they may choose are named.
         names: of the leaves of the arguments.
         is_open: whether sizes have names in it.
         run: what the backend made of the graph.
@@ -49,7 +50,7 @@ class Version:
         self,
         program: Program,
         build: Build,
-        key: tuple[Any, ...] = (),
+        key: CallKey = ANY_CALL,
         names: Sequence[str] = (),
         *,
         is_open: bool = False,
@@ -77,7 +78,9 @@ class Version:
         self.check: Check = compile_check(program.guards, program.tensors, program.arguments, more)
         held = (id(s.held) for s in program.sources if isinstance(s, Fixed))
         self._fixed = frozenset(held if program.updates else ())
-        self.enter: Entry = compile_entry(key, self.check, self._call, self._fixed) if key else no_entry
+        self.enter: Entry = no_entry
+        if key is not ANY_CALL:
+            self.enter = compile_entry(key, self.check, self._call, self._fixed)
 
     def holds(self, tensors: Sequence[Any]) -> bool:
         """Whether the program may be run on arguments whose key is that of the captured call."""

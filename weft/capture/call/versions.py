@@ -7,9 +7,10 @@ from typing import Any
 
 from weft.base.forks import Level, lock_of
 from weft.capture.call.version import Version
+from weft.capture.program.call_keys import CallKey
+from weft.capture.program.guards import rebound_slots
 from weft.capture.program.sizes import admits, open_key
 
-Key = tuple[Any, ...]
 MOST_VERSIONS = 64  # of one function; beyond it, those not used for longest go
 _FEW = 8  # that a call tries before it looks at what its arguments are made of
 
@@ -26,20 +27,24 @@ class Versions:
     __slots__ = ("_by_key", "_changing", "newest", "quick", "recent")
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, list[Version]] = {}  # those with named sizes by their open key
+        self._by_key: dict[CallKey, list[Version]] = {}  # those with named sizes by their open key
         self._changing = lock_of(Level.VERSIONS)
         self.recent: list[Version] = []
         self.quick: tuple[Version, ...] = ()
         self.newest: Version | None = None
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[CallKey]:
         """The keys of all versions."""
         return [version.key for version in self.recent]
 
-    def find(self, key: Key, shapes: Sequence[tuple[int, ...]]) -> list[Version]:
+    def find(self, key: CallKey, shapes: Sequence[tuple[int, ...]]) -> list[Version]:
         """The versions for calls of a key, on tensors of shapes; those for just these sizes come first."""
         found = list(self._by_key.get(key, ()))
         return found + [v for v in self._by_key.get(open_key(key), ()) if admits(v.key, shapes)]
+
+    def rebound(self, key: CallKey, shapes: Sequence[tuple[int, ...]]) -> set[tuple[Any, ...]]:
+        """The keys of slots that hold other tensors now than versions for such calls found there."""
+        return {slot for version in self.find(key, shapes) for slot in rebound_slots(version.program.guards)}
 
     def keep(self, version: Version) -> None:
         """Let later calls find a version."""
@@ -68,5 +73,5 @@ class Versions:
         self._order([v for v in self.recent if v is not version])
 
 
-def _place(version: Version) -> Key:
+def _place(version: Version) -> CallKey:
     return open_key(version.key) if version.is_open else version.key

@@ -184,9 +184,12 @@ class ExpressionConverter:
         )  # into a container, which is guarded
         python = not looks and (len(node.ops) == 1 or is_plain(node))
         inside = all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
-        if (python and inside) or any(map(binds_by_walrus, node.comparators)):
+        if any(map(binds_by_walrus, node.comparators)) or (inside and _names_constant(node)):
             return self.generic(node)
-        if python:
+        if inside and python and len(node.ops) == 1:
+            name = "is_" if isinstance(node.ops[0], ast.Is) else "is_not"
+            return self.runtime(name, (self.expr(node.left), self.expr(node.comparators[0])), node)
+        if python and not inside:
             sign = constant(_OPERATORS[type(node.ops[0])], node)
             return self.runtime("binary", (sign, self.expr(node.left), self.expr(node.comparators[0])), node)
         pairs = [
@@ -377,6 +380,11 @@ def _as_function(node: Any, unit: Unit) -> ast.FunctionDef:
     arguments.args.append(ast.arg(items, None, None, **place(node)))
     name = unit.generated(f"_{kind}", like=f"<{kind}comp>")
     return function(name, arguments, body, node)
+
+
+def _names_constant(node: ast.Compare) -> bool:
+    """Whether one side of a single comparison is a constant such as None."""
+    return any(isinstance(x, ast.Constant) for x in (node.left, *node.comparators))
 
 
 def _is_quiet(node: ast.expr) -> bool:

@@ -1,13 +1,8 @@
-"""The arguments of a captured function: taken apart into tensors and plain values, compared, and named.
-
-Two calls with the same *key* can share a graph: the same containers, tensors of the same types, equal plain
-values, the same other objects, and the same tensor in the same places.
-"""
+"""The arguments of a captured function: taken apart into tensors and plain values, and named."""
 
 from __future__ import annotations
 
 import inspect
-import math
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.dtypes import default_float
 from weft.base.records import NamedTuple
 from weft.base.trees import Structure, register_tree, tree_flatten, tree_unflatten
+from weft.capture.program.call_keys import CallKey, LeafKey, TreeShape, tensor_key, value_key
 from weft.errors import ArgumentError
 from weft.ops.op import Container
+from weft.tensor.autocast import autocast_dtype
 from weft.tensor.convert import from_ndarray
-from weft.tensor.form import form_of
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor, wrap
-
-_BY_VALUE = (bool, int, float, complex, str, bytes, np.generic, np.dtype, range, frozenset)
-PLAIN_TYPES = frozenset({bool, int, str, bytes, np.dtype, range, frozenset})
 
 
 class Arguments(NamedTuple):
@@ -34,7 +29,8 @@ class Arguments(NamedTuple):
         leaves: of the tree ``(args, kwargs)``; arrays have become tensors.
         structure: of that tree.
         tensors: those among the leaves, each once.
-        key: what the call has in common with others that can share its graph.
+        shape: of that tree, to be compared.
+        keys: of the leaves, likewise.
         converted: whether arrays have become tensors, so that the tree is not the user's own.
         traced: whether some tensor holds something else than an array, inside a transform such as vmap.
     """
@@ -42,7 +38,8 @@ class Arguments(NamedTuple):
     leaves: list[Any]
     structure: Structure
     tensors: list[Any]
-    key: tuple[Any, ...]
+    shape: TreeShape
+    keys: tuple[LeafKey, ...]
     converted: bool
     traced: bool
 
@@ -50,6 +47,11 @@ class Arguments(NamedTuple):
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Of the tensors."""
         return tuple([t._data.shape for t in self.tensors])
+
+
+def call_key(arguments: Arguments) -> CallKey:
+    """The key of a call with arguments, made now."""
+    return CallKey(arguments.shape, arguments.keys, autocast_dtype(), thread.recording, default_float())
 
 
 def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -62,19 +64,19 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
             wrap(from_ndarray("compile", x, None, None)) if type(x) is np.ndarray else x for x in leaves
         ]
     tensors: dict[int, Any] = {}
-    key: list[Any] = [Shape(structure)]
+    keys: list[LeafKey] = []
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             place = len(tensors)
             if tensors.setdefault(id(leaf), leaf) is leaf and len(tensors) > place:
-                key.append(tensor_key(leaf))
+                keys.append(tensor_key(leaf))
             else:
-                key.append(list(tensors).index(id(leaf)))
+                keys.append(list(tensors).index(id(leaf)))
         else:
-            key.append(value_key(leaf))
+            keys.append(value_key(leaf))
     found = list(tensors.values())
     traced = any(not is_concrete(t._data) for t in found)
-    return Arguments(leaves, structure, found, tuple(key), converted, traced)
+    return Arguments(leaves, structure, found, TreeShape(structure), tuple(keys), converted, traced)
 
 
 def is_container(x: Any) -> bool:
@@ -105,68 +107,6 @@ def taken_apart(tree: Any) -> Any:
     if not any(isinstance(x, Container) for x in leaves):
         return tree
     return tree_unflatten(structure, [Parts(x) if isinstance(x, Container) else x for x in leaves])
-
-
-class TensorKey(NamedTuple):
-    """What matters of a tensor to a graph: its type (a form if it has one), and whether it requires grad."""
-
-    type: Any
-    requires_grad: bool
-
-
-def tensor_key(tensor: Any) -> TensorKey:
-    """The key of a tensor."""
-    data = tensor._data
-    return TensorKey(tensor._form or form_of(data) or (data.shape, data.dtype), tensor._node is not None)
-
-
-def without_gradients(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A key that leaves open which tensors require grad."""
-    return tuple(part.type if isinstance(part, TensorKey) else part for part in key)
-
-
-def value_key(x: Any) -> Any:
-    """What matters of an argument that is no tensor: its value, or which object it is."""
-    kind = type(x)
-    if kind in PLAIN_TYPES:
-        return kind, x
-    if kind is float:
-        return (kind, x) if x and x == x else (kind, math.copysign(1.0, x), x == x)
-    if kind is complex:
-        return kind, value_key(x.real), value_key(x.imag)
-    if isinstance(x, np.generic):
-        return kind, x.tobytes()
-    return Same(x)
-
-
-class Shape:
-    """The structure of arguments; what its containers hold besides leaves need not be hashable."""
-
-    __slots__ = ("structure",)
-
-    def __init__(self, structure: Structure) -> None:
-        self.structure = structure
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Shape) and self.structure == other.structure
-
-    def __hash__(self) -> int:
-        return len(self.structure.items)
-
-
-class Same:
-    """An object that is equal to itself alone, kept alive so that no other takes its id."""
-
-    __slots__ = ("obj",)
-
-    def __init__(self, obj: Any) -> None:
-        self.obj = obj
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.obj is other.obj
-
-    def __hash__(self) -> int:
-        return id(self.obj)
 
 
 def rebuild(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -62,6 +62,9 @@ class StandIn:
     def __init__(self, index: int) -> None:
         self.index = index
 
+    def __repr__(self) -> str:
+        return "an argument"
+
 
 class ArrayCopy:
     """An array, and what was in it."""
@@ -191,7 +194,7 @@ def compile_check(
     direct: list[str] = []
     counted: dict[type, list[str]] = {}
     for guard in guards:
-        owner = _counting_class(guard.slot)
+        owner = _counting_class(guard)
         (direct if owner is None else counted.setdefault(owner, [])).append(_condition(guard, names))
     for owner, conditions in counted.items():
         slow = _function(conditions, names)
@@ -200,11 +203,14 @@ def compile_check(
     return _function([*direct, *typed, *[condition(names) for condition in more]], names)
 
 
-def _counting_class(slot: Any) -> type | None:
-    """The class of an object that counts the changes of its attributes, if the slot is one of them."""
-    if not isinstance(slot, AttrSlot):
+def _counting_class(guard: Guard) -> type | None:
+    """The class of an object that counts the changes of its attributes, if those are all that a guard is on.
+
+    Of a tensor of which the type counts, nobody is told that it requires grad from now on.
+    """
+    if not isinstance(guard.slot, AttrSlot) or isinstance(guard.expected, Like):
         return None
-    return next((c for c in type(slot.owner).__mro__ if "_weft_version" in c.__dict__), None)
+    return next((c for c in type(guard.slot.owner).__mro__ if "_weft_version" in c.__dict__), None)
 
 
 class _Counted:
@@ -317,6 +323,13 @@ def _tensor_condition(guard: TensorGuard, names: Names) -> str:
     return f"({t}._form is {names(guard.form)} and {t}._node {state} or {slow})"
 
 
+def rebound_slots(guards: Iterable[Guard]) -> set[tuple[Any, ...]]:
+    """The keys of slots that hold another tensor than the one expected, of the same type."""
+    found = [(g.slot, g.expected) for g in guards if isinstance(g.expected, Tensor)]
+    pairs = [(slot.key, held, slot.get()) for slot, held in found]
+    return {key for key, held, now in pairs if now is not held and fits(now, *Like.of(held))}
+
+
 def first_violated(
     guards: Iterable[Guard], tensors: Iterable[TensorGuard], arguments: Sequence[Any], given: Sequence[Any]
 ) -> tuple[str, Any, Any] | None:
@@ -324,7 +337,8 @@ def first_violated(
     for guard in guards:
         if not compile_check([guard], [], arguments)(given):
             expected = guard.expected
-            return guard.slot.describe(), expected, guard.slot.get()
+            now = not expected if isinstance(expected, bool) else guard.slot.get()
+            return guard.slot.describe(), expected, now
     for tensor in tensors:
         if not compile_check([], [tensor])(given):
             return "a tensor from outside", f"{tensor.dtype.name}{list(tensor.shape)}", tensor.tensor

@@ -12,11 +12,10 @@ from typing import Any
 
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size, bind, named_size, solve
-from weft.capture.program.arguments import TensorKey
+from weft.capture.program.call_keys import CallKey, TensorKey
 from weft.errors import ShapeError
 from weft.tensor.form import Form
 
-Key = tuple[Any, ...]
 Shape = tuple[Any, ...]
 _LETTERS = "nmklpqrst"
 _MANY = -1  # any size from 2 on
@@ -36,9 +35,9 @@ def shape_and_dtype(key: TensorKey) -> tuple[Shape, Any]:
     return (kind.shape, kind.dtype) if isinstance(kind, Form) else kind
 
 
-def open_key(key: Key) -> Key:
+def open_key(key: CallKey) -> CallKey:
     """The key of a call that leaves sizes open: calls with the same one differ by sizes alone."""
-    return tuple([_opened(part) if isinstance(part, TensorKey) else part for part in key])
+    return key._replace(leaves=tuple([_opened(k) if isinstance(k, TensorKey) else k for k in key.leaves]))
 
 
 def _opened(part: TensorKey) -> TensorKey:
@@ -47,10 +46,11 @@ def _opened(part: TensorKey) -> TensorKey:
     return TensorKey(OpenType(sizes, dtype), part.requires_grad)
 
 
-def named_key(key: Key, shapes: Sequence[Shape]) -> Key:
+def named_key(key: CallKey, shapes: Sequence[Shape]) -> CallKey:
     """The key of a call, whose tensors have shapes in which sizes are named."""
     rest = iter(shapes)
-    return tuple([_named(part, next(rest)) if isinstance(part, TensorKey) else part for part in key])
+    leaves = [_named(part, next(rest)) if isinstance(part, TensorKey) else part for part in key.leaves]
+    return key._replace(leaves=tuple(leaves))
 
 
 def _named(part: TensorKey, shape: Shape) -> TensorKey:
@@ -64,11 +64,11 @@ def has_names(shapes: Sequence[Shape]) -> bool:
     return any(isinstance(size, Size) for shape in shapes for size in shape)
 
 
-def admits(key: Key, shapes: Sequence[Shape]) -> bool:
+def admits(key: CallKey, shapes: Sequence[Shape]) -> bool:
     """Whether shapes fit a key with named sizes, of calls with the same open key."""
     sizes: dict[str, int] = {}
     expressions: list[tuple[Size, int]] = []
-    wanted = [shape_and_dtype(part)[0] for part in key if isinstance(part, TensorKey)]
+    wanted = [shape_and_dtype(part)[0] for part in key.leaves if isinstance(part, TensorKey)]
     for shape, actual in zip(wanted, shapes, strict=False):  # floats that are inputs come last
         for size, number in zip(shape, actual, strict=True):
             if isinstance(size, Size) and not (name := str(size)).isidentifier():
@@ -96,24 +96,24 @@ class Varying:
     __slots__ = ("_fixed", "_seen")
 
     def __init__(self) -> None:
-        self._seen: dict[Key, list[Sequence[Shape]]] = {}
-        self._fixed: set[Key] = set()
+        self._seen: dict[CallKey, list[Sequence[Shape]]] = {}
+        self._fixed: set[CallKey] = set()
 
-    def note(self, key: Key, shapes: Sequence[Shape]) -> None:
+    def note(self, key: CallKey, shapes: Sequence[Shape]) -> None:
         """Remember the sizes of a call that was captured."""
         seen = self._seen.setdefault(key, [])
         if shapes not in seen and len(seen) < _MOST_SEEN:
             seen.append(shapes)
 
-    def keep_fixed(self, key: Key) -> None:
+    def keep_fixed(self, key: CallKey) -> None:
         """Never give names to sizes of such calls again: captured code needs the numbers."""
         self._fixed.add(key)
 
-    def is_fixed(self, key: Key) -> bool:
+    def is_fixed(self, key: CallKey) -> bool:
         """Whether sizes of such calls stay numbers."""
         return key in self._fixed
 
-    def named(self, key: Key, shapes: Sequence[Shape]) -> list[Shape] | None:
+    def named(self, key: CallKey, shapes: Sequence[Shape]) -> list[Shape] | None:
         """The shapes of a call, with names for sizes that varied; None if none did, or they must be fixed."""
         if key in self._fixed:
             return None

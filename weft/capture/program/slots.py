@@ -309,6 +309,13 @@ def length_slot(container: Any) -> Reading:
     return Reading(("length", id(container)), words, template, read, container, nothing=nothing)
 
 
+def identity_slot(tensor: Any, other: Any) -> Reading:
+    """Whether a tensor is a certain one."""
+    words = "whether an argument is a certain tensor"
+    read, key = (lambda a, b: a is b), ("identity", id(tensor), id(other))
+    return Reading(key, words, "({0} is {1})", read, tensor, other)
+
+
 def contents_slot(container: Any) -> Reading:
     """All items of a container, at once."""
     words = f"the contents of a {type(container).__name__}"

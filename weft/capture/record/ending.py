@@ -1,8 +1,8 @@
 """The end of a capture: tensors that were lent get their data back, and a program is put together.
 
 Here it is decided where each input comes from at later calls, what each call makes and changes, and which
-guards are by identity and which by type: a slot whose tensor the captured code replaces is read anew at
-each call.
+guards are by identity and which by type: a slot whose tensor the captured code replaces, or somebody else has
+replaced between calls, is read anew at each call.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Ending:
         root.kept.clear()
         alive = root.settle()
         self._rely_on_replaced(alive, changes)
-        self._find_sources(alive, {c.slot.key for c in changes if _replaces(c)})
+        replaced = {c.slot.key for c in changes if _replaces(c)}
+        self._find_sources(alive, replaced | self._rebound(changes))
         trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
         found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
         leaves = {leaf.identity: leaf for leaf in found if leaf.identity}
@@ -74,6 +75,14 @@ class Ending:
             if _replaces(change) and isinstance(change.slot, PythonSlot) and id(change.old) in used:
                 self.root.guards.add(change.slot, change.old)
 
+    def _rebound(self, changes: Sequence[Change]) -> set[tuple[Any, ...]]:
+        """The slots in which earlier calls found other tensors, unless it matters which one is there."""
+        root = self.root
+        owners = root.identified.union(id(owner) for owner, _ in root.grads.values())
+        owners.update(id(c.slot.tensor) for c in changes if isinstance(c.slot, GradSlot))
+        found = [g for g in root.guards if g.slot.key in root.rebound]
+        return {guard.slot.key for guard in found if id(guard.expected) not in owners}
+
     def _find_sources(self, alive: Sequence[tuple[Any, Any]], replaced: set[tuple[Any, ...]]) -> None:
         root = self.root
         self.inputs |= {v: Argument(i) for i, v in enumerate(root.inputs)}
@@ -87,6 +96,7 @@ class Ending:
                 len(found) == 1
                 and found[0].key in replaced | root.grads.keys()
                 and identity not in root.arguments
+                and identity not in root.identified
             ):
                 root.guards.relax(found[0].key)
 
@@ -107,7 +117,7 @@ class Ending:
             return Argument(self.root.arguments[id(tensor)])
         if len(found) == 1 and found[0].key[0] == "grad":
             return Gradient(self._owner(found[0].owner))
-        if len(found) == 1 and found[0].key in replaced:
+        if len(found) == 1 and found[0].key in replaced and id(tensor) not in self.root.identified:
             return InSlot(found[0])
         view = None if found else self.root.parents.get(id(tensor))
         return Fixed(tensor) if view is None else ParentOf(self._source(view, ways, replaced))
@@ -317,7 +327,7 @@ class Ending:
         out = []
         for slot, expected in self.root.guards:
             if isinstance(slot, Reading) and id(slot.owner) in by_id:
-                slot.parts = (by_id[id(slot.owner)],)
+                slot.parts = (by_id[id(slot.owner)], *slot.parts[1:])
             out.append(Guard(slot, by_id.get(id(expected), expected)))
         return tuple(out)
 

@@ -15,7 +15,7 @@ import numpy as np
 from weft.base.dtypes import default_float_cell
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
-from weft.capture.program.arguments import PLAIN_TYPES, Same, TensorKey
+from weft.capture.program.call_keys import PLAIN_TYPES, CallKey, Same, TensorKey
 from weft.capture.program.guards import Names
 from weft.ops.op import casting, intercepted
 from weft.tensor.autocast import autocast_dtype
@@ -30,7 +30,7 @@ Entry = Callable[[tuple[Any, ...]], Any]
 
 
 def compile_entry(
-    key: tuple[Any, ...],
+    key: CallKey,
     check: Callable[[Sequence[Any]], bool],
     run: Callable[[Sequence[Any]], Any],
     fixed: frozenset[int],
@@ -43,10 +43,10 @@ def compile_entry(
         run: the version.
         fixed: ids of tensors from outside that must not be among the arguments.
     """
-    structure, *parts, autocast, recording, floating = key
+    shape, parts, autocast, recording, floating = key
     names = Names()
     names.bound |= {**_HELPERS, "check": check, "run": run, "fixed": fixed, "floating": floating}
-    if structure.structure != tree_flatten(((0,) * len(parts), {}))[1]:
+    if shape.structure != tree_flatten(((0,) * len(parts), {}))[1]:
         return no_entry
     try:
         conditions = _conditions(parts, names)

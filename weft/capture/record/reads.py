@@ -20,6 +20,7 @@ from weft.capture.program.slots import (
     ItemSlot,
     class_slot,
     contents_slot,
+    identity_slot,
     length_slot,
     member_slot,
     module_slot,
@@ -28,6 +29,7 @@ from weft.capture.program.slots import (
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
+from weft.transform.capture_root import CaptureRoot
 
 _TRUSTED = frozenset({"weft", "numpy", "math", "builtins", "functools", "itertools", "operator", "typing"})
 _MEMBERS = (str, int, float, bytes, tuple)  # what may be asked for in a container, and compares by value
@@ -40,7 +42,7 @@ def _item(contents: Any, index: Any) -> Any:
         return MISSING
 
 
-class Reads:
+class Reads(CaptureRoot):
     """The side of a root that faces Python.
 
     Attributes:
@@ -48,10 +50,14 @@ class Reads:
         paths: names of objects and tensors from outside, by id, for the names of inputs.
         kept: the named objects, so that no other gets the id of one while the capture runs.
         cells: variables of functions from outside, by id.
+        arguments: tensors among the arguments, by id, each with its number.
+        identified: ids of tensors from outside of which it matters which ones they are.
         containers: what the arguments are made of, by id: the key of a version tells what they hold.
         journal: the slots that were changed, by key.
     """
 
+    guards_reads = True
+    arguments: dict[int, int]
     journal: dict[tuple[Any, ...], Any]
 
     def begin_reads(self) -> None:
@@ -60,6 +66,7 @@ class Reads:
         self.paths: dict[int, str] = {}
         self.kept: list[Any] = []
         self.cells: dict[int, Any] = {}
+        self.identified: set[int] = set()
         self.containers: dict[int, Any] = {}
 
     def is_outside(self, tensor: Any) -> bool:
@@ -150,6 +157,28 @@ class Reads:
     def read_names(self, obj: Any, own: dict[str, Any]) -> None:
         """Note that captured code asked which attributes an object has."""
         self._read(length_slot(own), obj, length_slot(own).get())
+
+    def read_identity(self, tensor: Any) -> None:
+        """Note that captured code asked which tensor one is: a call is to have the same one."""
+        if id(tensor) in self.arguments:
+            self.guards.add(identity_slot(tensor, tensor), True)
+        elif self.is_outside(tensor):
+            self.identified.add(id(tensor))
+
+    def read_apart(self, one: Any, other: Any) -> None:
+        """Note that captured code relies on two tensors being different ones."""
+        given = [x for x in (one, other) if id(x) in self.arguments]
+        if len(given) == 2:
+            return  # which tensors among the arguments are one, the key of a call tells
+        if not (self.is_outside(one) and self.is_outside(other)):
+            return  # one was made inside
+        self.identified.update(id(x) for x in (one, other) if id(x) not in self.arguments)
+        if given:
+            self.guards.add(identity_slot(given[0], other if given[0] is one else one), False)
+
+    def is_named(self, obj: Any) -> bool:
+        """Whether an object was found outside, by a name."""
+        return id(obj) in self.paths
 
     def made_inside(self, obj: Any) -> Any:
         """Note that captured code made an object, so that what it holds needs no guard; returns it."""

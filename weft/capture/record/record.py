@@ -28,7 +28,7 @@ from weft.capture.runtime.text import resolve_text
 from weft.capture.runtime.undefined import Undefined
 from weft.errors import CaptureError
 from weft.ir.graph import Value
-from weft.tensor.alias import family_of
+from weft.tensor.alias import family_of, with_ancestors
 from weft.tensor.autocast import not_casting
 from weft.tensor.engine import run_backward
 from weft.tensor.mode import thread
@@ -133,7 +133,8 @@ def _check_references(root: Root, result: Any) -> None:
     if not (root.frozen and root.keeps_references):
         return
     held = [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
-    leaving = tree_flatten([taken_apart(result), held])[0]
+    left = [x for x in tree_flatten([taken_apart(result), held])[0] if isinstance(x, Tensor)]
+    leaving = [x for tensor in left for x in with_ancestors(tensor)]
     if needs_telling(root.frozen, leaving, lambda x: any(map(root.is_outside, family_of(x)))):
         raise Restart
 
@@ -154,7 +155,7 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _describe_result(root: Root, tree: Any) -> TreeOut:
     """What the function returned; a container from outside is itself."""
-    outside = root.notes.get("outside", {})
+    outside = root.notes.outside
 
     def is_leaf(x: Any) -> bool:
         return id(x) in outside and id(x) not in root.containers

@@ -73,22 +73,23 @@ class Root(Reads, Capture):
     Attributes:
         keeps_references: whether results are the very tensors, or views of those, that eager code would give;
             else they are values of a graph alone.
-        stages_control: whether control flow on tensors goes into the graph; else their truth is asked for.
-        arguments: tensors among the arguments, by id, each with its number.
         grads: gradients that were read, by key of their slot: the owner and the gradient, or None.
         states: the tensor that stands for the state of each generator.
         draws: generators that were drawn from.
+        rebound: keys of slots that each call is to look up, whatever tensor it finds there.
     """
+
+    keeps_generators = True
 
     def __init__(self, name: str, level: int, parent: Capture | None, *, region: bool) -> None:
         super().__init__(name, level, None, region=False)
-        self.stages_control = True
         self.keeps_references = False
         self.begin_reads()
         self.arguments: dict[int, int] = {}
         self.grads: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self.states: dict[Any, Any] = {}
         self.draws: list[Draw] = []
+        self.rebound: frozenset[tuple[Any, ...]] = frozenset()
         self.parents: dict[int, Any] = {}  # by id of a tensor from outside, a view that it was met by
         self.numbers: list[tuple[Any, Value]] = []
         self.lines: dict[tuple[Any, ...], Any] = {}  # where each slot was first changed

@@ -84,7 +84,7 @@ def _read_item(obj: Any, key: Any) -> Any:
     """An item of a container, which is guarded where the container is from outside."""
     note_read(obj, "last" if type(key) is int and key == -1 else "all")
     root, inside = thread.capture.root, is_made_inside(obj)
-    noted = not inside and hasattr(root, "read_item")
+    noted = not inside and root.guards_reads
     if isinstance(key, slice):
         if noted:
             _note_slice(root, obj, key)
@@ -202,13 +202,13 @@ def base_delitem(obj: Any, key: Any) -> None:
 
 def _namespace_of(obj: Any) -> Any:
     """The object whose attributes a dict holds, which captured code got by ``obj.__dict__``; else None."""
-    found = thread.capture.root.notes.get("namespaces", {}).get(id(obj)) if type(obj) is dict else None
+    found = thread.capture.root.notes.namespaces.get(id(obj)) if type(obj) is dict else None
     return None if found is None else found[1]
 
 
 def note_member(obj: dict[Any, Any], key: Any) -> None:
     """Note that captured code relies on a key being in a dict from outside, or not being there."""
-    if hasattr(thread.capture.root, "read_member") and not is_made_inside(obj):
+    if not is_made_inside(obj):
         thread.capture.root.read_member(obj, key, key in obj)
 
 

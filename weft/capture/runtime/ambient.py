@@ -23,7 +23,7 @@ from weft.transform.captured import not_capturing
 def note_environment(key: Any) -> None:
     """Note that captured code asked for a variable of the environment."""
     root, held = thread.capture.root, getattr(os.environ, "_data", None)
-    if not isinstance(held, dict) or not isinstance(key, str) or not hasattr(root, "read_item"):
+    if not isinstance(held, dict) or not isinstance(key, str) or not root.guards_reads:
         whole(os.environ)
         return
     encoded = os.environ.encodekey(key)
@@ -47,15 +47,13 @@ def call_ambient(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _read(slot: Any, value: Any) -> Any:
-    root = thread.capture.root
-    if hasattr(root, "read_slot"):
-        root.read_slot(slot, value)
+    thread.capture.root.read_slot(slot, value)
     return value
 
 
 def _call_cached(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The cached result for plain arguments, which calls ask for again; ``MISSING`` where there is none."""
-    if id(function) not in getattr(thread.capture.root, "paths", ()):  # captured code made it
+    if not thread.capture.root.is_named(function):  # captured code made it
         return MISSING
     if any(isinstance(x, Tensor | Number) or not _is_hashable(x) for x in tree_leaves((args, kwargs))):
         return MISSING

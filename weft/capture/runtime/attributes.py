@@ -57,12 +57,12 @@ def _fetch_plain(obj: Any, name: str) -> Any:
     """An attribute that is just there, noted as read."""
     computes = has_users(type(obj), "__getattribute__", "__getattr__")
     value = AttrSlot(obj, name).get() if computes else builtins.getattr(obj, name, MISSING)
-    read = builtins.getattr(thread.capture.root, "read_attr", None)
-    if read is not None and not is_made_inside(obj):
-        read(obj, name, value)
+    root = thread.capture.root
+    if root.guards_reads and not is_made_inside(obj):
+        root.read_attr(obj, name, value)
         note_outside(value)
     if name == "__dict__" and type(value) is dict:
-        thread.capture.root.notes.setdefault("namespaces", {})[id(value)] = (value, obj)
+        root.notes.namespaces[id(value)] = (value, obj)
     return builtins.getattr(obj, name) if value is MISSING else value
 
 
@@ -89,7 +89,7 @@ def _computed(obj: Any, name: str) -> tuple[Any, ...] | None:
     method = find_method(kind, "__getattr__")
     if method is None:
         return None
-    if hasattr(thread.capture.root, "read_member") and not is_made_inside(obj):
+    if not is_made_inside(obj):
         thread.capture.root.read_member(own, name, False)
     return method, obj, name
 
@@ -113,7 +113,7 @@ def _from_class(found: Any, obj: Any, kind: type, name: str) -> tuple[Any, ...] 
 
 def _note_class(kind: type, name: str, found: Any) -> None:
     """Note that captured code relies on what a class holds under a name."""
-    if hasattr(thread.capture.root, "read_attr"):
+    if thread.capture.root.guards_reads:
         owner = next(c for c in kind.__mro__ if name in c.__dict__)
         thread.capture.root.read_class(owner, name, found)
 
@@ -131,7 +131,7 @@ def _fetch_super(obj: Any, name: str) -> Any:
         _note_class(found_in, name, found)
         return call_user(found.fget, owner)
     if isinstance(found, FunctionType):
-        if hasattr(thread.capture.root, "read_attr") and name != "__new__":
+        if name != "__new__":
             thread.capture.root.read_attr(found_in, name, found)
         return MethodType(found, owner)
     return builtins.getattr(obj, name)
@@ -184,7 +184,7 @@ def remove(obj: Any, name: str) -> None:
         return
     slot, capture = AttrSlot(obj, name), thread.capture
     if not _is_told_elsewhere(obj, name):
-        if not is_made_inside(obj) and hasattr(capture.root, "read_member"):
+        if not is_made_inside(obj):
             capture.root.read_member(_own(obj), name, name in _own(obj))
         (capture.remember if is_made_here(obj) else capture.before_write)(slot)
     slot.remove()

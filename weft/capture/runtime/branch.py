@@ -6,13 +6,13 @@ tensor of a capture, both sides go into the graph and the run decides.
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from weft.capture.runtime.ambient import note_environment
+from weft.capture.runtime.identity import is_, is_not
 from weft.capture.runtime.meet import Statement, as_predicate, meet
 from weft.capture.runtime.methods import method_of
 from weft.capture.runtime.number import KINDS, Number
@@ -151,8 +151,8 @@ def _sides(left: Any, rest: Sequence[Thunk], *, stop_at: bool) -> tuple[Thunk, T
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     **{sign: partial(binary, sign) for sign in ("<", "<=", ">", ">=", "==", "!=")},
-    "is": operator.is_,
-    "is not": operator.is_not,
+    "is": is_,
+    "is not": is_not,
     "in": lambda x, y: _is_in(x, y),
     "not in": lambda x, y: not_(_is_in(x, y)),
 }
@@ -172,11 +172,13 @@ def _is_in(x: Any, container: Any) -> Any:
     if isinstance(container, list | tuple) and any(method_of(y, "__eq__") for y in (x, *items(container))):
         equals = [lambda y=y: True if y is x else as_bool(binary("==", y, x)) for y in container]
         return or_(*equals, lambda: False)
+    if isinstance(x, Tensor) and isinstance(container, list | tuple) and any(is_(x, y) for y in container):
+        whole(container)
+        return True
     if not isinstance(container, CONTAINERS):
         return x in whole(container)
     found = x in container
-    if hasattr(capture.root, "read_member"):
-        capture.root.read_member(container, x, found)
+    capture.root.read_member(container, x, found)
     return found
 
 

@@ -187,7 +187,7 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def _note_class(x: Any) -> None:
     """Note that captured code asked for the class of something."""
-    if hasattr(thread.capture.root, "read_attr") and not is_made_inside(x):
+    if not is_made_inside(x):
         thread.capture.root.read_attr(x, "__class__", type(x))
 
 
@@ -236,7 +236,7 @@ def _call_converted(function: Any, converted: Any, args: tuple[Any, ...], kwargs
         out = converted(*args, **kwargs)
         return note_made(out) if isinstance(out, types.GeneratorType) else out
     code = getattr(function, "__code__", function)
-    captures = capture.root.notes.setdefault("running", {}).setdefault(code, [])
+    captures = capture.root.notes.running.setdefault(code, [])
     captures.append(capture)
     try:
         if len({id(c) for c in captures}) > _DEEPEST:
@@ -412,7 +412,7 @@ def _call_dict(
 def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:
     """Tell the root what is read of a dict from outside."""
     root = thread.capture.root
-    if is_made_inside(obj) or not hasattr(root, "read_contents"):
+    if is_made_inside(obj) or not root.guards_reads:
         return
     if name == "get":
         if args[0] in obj:
@@ -438,7 +438,7 @@ def returned(value: Any) -> Any:
 def enter(function: Any, converted: Any, args: Any = ()) -> None:
     """Note what a converted function reads of its globals and of the functions around it."""
     capture = thread.capture
-    if capture is None or not hasattr(capture.root, "read_global"):
+    if capture is None or not capture.root.guards_reads:
         return
     plain = _plain_function(function)
     if plain is None:

@@ -41,7 +41,7 @@ def dynamic(read: Callable[[], Any], *, name: str = "number") -> Any:
     with not_capturing():  # what it reads is to change
         value = read()
     root = thread.capture.root if intercepted.threads and thread.capture is not None else None
-    if root is None or not hasattr(root, "number_input"):
+    if root is None or not root.guards_reads:
         return value
     kind = type(value)
     if kind not in KINDS:

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 
 from weft.capture.program.arguments import Arguments
+from weft.capture.program.call_keys import CallKey
 from weft.capture.program.program import Program
 from weft.capture.program.sources import Argument
 from weft.capture.runtime.number import Number
 from weft.ops.guard import guard
 from weft.tensor.tensor import wrap
 
-Key = tuple[Any, ...]
 
-
-def changed_floats(key: Key, others: Iterable[Key]) -> frozenset[int]:
+def changed_floats(key: CallKey, others: Iterable[CallKey]) -> frozenset[int]:
     """The leaves by which a call differs from an earlier one, if these are floats in both; else nothing."""
     for other in others:
-        if len(other) == len(key) and other[0] == key[0]:
-            places = [i for i, (a, b) in enumerate(zip(key, other, strict=True)) if a != b]
-            if places and all(_is_float(key[i]) and _is_float(other[i]) for i in places):
-                return frozenset(i - 1 for i in places)  # the structure comes first in a key
+        if other.shape == key.shape and other.settings == key.settings:
+            pairs = enumerate(zip(key.leaves, other.leaves, strict=True))
+            places = {i: pair for i, pair in pairs if pair[0] != pair[1]}
+            if places and all(_is_float(a) and _is_float(b) for a, b in places.values()):
+                return frozenset(places)
     return frozenset()
 
 
@@ -38,12 +38,12 @@ def _is_float(part: Any) -> bool:
 
 def as_inputs(arguments: Arguments, places: Iterable[int]) -> Arguments:
     """Arguments in which the floats at some places are tensors of the graph, to the function Numbers."""
-    leaves, tensors, key = list(arguments.leaves), list(arguments.tensors), list(arguments.key)
+    leaves, tensors, keys = list(arguments.leaves), list(arguments.tensors), list(arguments.keys)
     for i in sorted(places):
         if type(leaves[i]) is float:
             tensors.append(wrap(np.asarray(leaves[i], np.float64)))
-            leaves[i], key[i + 1] = Number(float, tensors[-1]), float
-    return arguments._replace(leaves=leaves, tensors=tensors, key=tuple(key), converted=True)
+            leaves[i], keys[i] = Number(float, tensors[-1]), float
+    return arguments._replace(leaves=leaves, tensors=tensors, keys=tuple(keys), converted=True)
 
 
 def relies_on_floats(program: Program, count: int) -> bool:

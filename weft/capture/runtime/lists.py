@@ -166,7 +166,7 @@ def _fill(grown: Grown, columns: Sequence[Any], count: int) -> None:
         for plan in grown.plans:
             list.append(target, rebuild(plan, [next(rest) for _ in plan.types]))
     if start == 0 and len(columns) == 1 and _is_tensor(grown.plans):
-        known = thread.capture.notes.setdefault("stacks", {})
+        known = thread.capture.notes.stacks
         known[id(target)] = (target, list(target), columns[0])
 
 
@@ -186,7 +186,7 @@ def stacked(x: Any) -> Any:
     """The tensor whose rows a list holds, if a loop of the running capture made it; else None."""
     if isinstance(x, GraphList) and x.is_grown:
         return x.rows.tensor
-    known = thread.capture.notes.get("stacks", {}).get(id(x))
+    known = thread.capture.notes.stacks.get(id(x))
     if known is None or known[0] is not x or len(known[1]) != list.__len__(x):
         return None
     return known[2] if all(a is b for a, b in zip(known[1], x, strict=True)) else None

@@ -51,7 +51,7 @@ class _NoTensors(Exception):  # noqa: N818 - says that another way must be taken
 def while_stmt(test: Test, body: Step, state: State, names: Sequence[str]) -> State:
     """``while test(...): body(...)``, as functions of the variables."""
     capture = thread.capture
-    if capture is None or not getattr(capture.root, "stages_control", True):
+    if capture is None or not capture.root.stages_control:
         while truth(asked(test(*state))):
             state = body(*state)
         return state
@@ -198,9 +198,7 @@ def for_stmt(
     if source is None:
         note_read(iterable)
         return _run(items(iterable), body, state, more, names, at)
-    if not getattr(capture.root, "stages_control", True) or (
-        isinstance(source.length, int) and source.length < 2
-    ):
+    if not capture.root.stages_control or (isinstance(source.length, int) and source.length < 2):
         return _run(source, body, state, more, names, at)
     if not isinstance(source.length, int):
         return _stage_for(source, body, state, names, more, at)

@@ -39,9 +39,7 @@ def find_method(kind: type, name: str) -> Method:
     found = class_attribute(kind, name)
     if not is_users(found):
         return None
-    read = getattr(thread.capture.root, "read_attr", None)
-    if read is not None:
-        read(kind, name, found)
+    thread.capture.root.read_attr(kind, name, found)
     return found
 
 

@@ -98,4 +98,4 @@ def read_item(container: Any, key: Any) -> Any:
 def _root() -> Any:
     """The root that this thread captures, if it notes what is read, or None."""
     capture = thread.capture
-    return None if capture is None or not hasattr(capture.root, "read_attr") else capture.root
+    return None if capture is None or not capture.root.guards_reads else capture.root

@@ -16,7 +16,7 @@ from weft.tensor.mode import thread
 def note_missing(obj: Any, name: str) -> None:
     """Tell the root that an attribute was looked for and is not there."""
     root = thread.capture.root
-    if hasattr(root, "read_attr") and not isinstance(obj, TensorLike) and not is_made_inside(obj):
+    if not isinstance(obj, TensorLike) and not is_made_inside(obj):
         root.read_attr(obj, name, MISSING)
 
 

@@ -56,23 +56,20 @@ class ContentsSlot(Slot):
 def note_made(obj: Any) -> Any:
     """Note that the running capture made an object: nobody outside holds it. Returns it."""
     capture = thread.capture
-    capture.notes.setdefault("made", {})[id(obj)] = obj
-    root = capture.root
-    if hasattr(root, "made_inside"):
-        root.made_inside(obj)
-    return obj
+    capture.notes.made[id(obj)] = obj
+    return capture.root.made_inside(obj)
 
 
 def is_made_here(obj: Any) -> bool:
     """Whether the running capture made an object itself."""
-    return id(obj) in thread.capture.notes.get("made", ())
+    return id(obj) in thread.capture.notes.made
 
 
 def is_made_inside(obj: Any) -> bool:
     """Whether the running capture or one around it made an object."""
     capture = thread.capture
     while capture is not None:
-        if id(obj) in capture.notes.get("made", ()):
+        if id(obj) in capture.notes.made:
             return True
         capture = capture.parent
     return False
@@ -81,18 +78,17 @@ def is_made_inside(obj: Any) -> bool:
 def note_outside(obj: Any) -> None:
     """Note that a container was found outside of the capture."""
     if isinstance(obj, (*CONTAINERS, Iterator)) and not is_made_inside(obj):
-        thread.capture.root.notes.setdefault("outside", {})[id(obj)] = obj
+        thread.capture.root.notes.outside[id(obj)] = obj
 
 
 def note_arguments(root: Any, found: Iterable[Any]) -> None:
     """Note what the arguments of a capture are made of as outside of it."""
-    known = root.notes.setdefault("outside", {})
-    known.update({id(x): x for x in found if isinstance(x, (*CONTAINERS, Iterator))})
+    root.notes.outside.update({id(x): x for x in found if isinstance(x, (*CONTAINERS, Iterator))})
 
 
 def is_outside(obj: Any) -> bool:
     """Whether a container is known to have been there before the capture."""
-    return id(obj) in thread.capture.root.notes.get("outside", ())
+    return id(obj) in thread.capture.root.notes.outside
 
 
 def before_change(obj: Any) -> None:
@@ -106,8 +102,7 @@ def before_change(obj: Any) -> None:
 
 def keeps(slot: Slot, value: Any) -> bool:
     """Whether a slot holds a value already, in each call: putting it there again changes nothing."""
-    root = thread.capture.root
-    return slot.get() is value and (not hasattr(root, "is_known") or root.is_known(slot.key))
+    return slot.get() is value and thread.capture.root.is_known(slot.key)
 
 
 def write_place(slot: Slot, content: Any) -> None:
@@ -140,13 +135,13 @@ def note_read(obj: Any, what: str = "all") -> None:
     """Note what was looked at of a list, in the running region and those around it: "last", "len", "all"."""
     capture = thread.capture
     while capture is not None and capture.region:
-        capture.notes.setdefault("read", {}).setdefault(id(obj), (obj, set()))[1].add(what)
+        capture.notes.read.setdefault(id(obj), (obj, set()))[1].add(what)
         capture = capture.parent
 
 
 def what_was_read(obj: Any) -> set[str]:
     """What the running region looked at of a list: "last", "len", "all"."""
-    found = thread.capture.notes.get("read", {}).get(id(obj))
+    found = thread.capture.notes.read.get(id(obj))
     return set() if found is None else found[1]
 
 
@@ -189,4 +184,4 @@ def watching(capture: Any) -> Iterator[None]:
 def _lasts(capture: Any, slot: Slot) -> bool:
     """Whether a slot belongs to something that the capture did not make itself."""
     owner = slot.obj if isinstance(slot, ContentsSlot) else getattr(slot, "owner", None)
-    return owner is None or id(owner) not in capture.notes.get("made", ())
+    return owner is None or id(owner) not in capture.notes.made

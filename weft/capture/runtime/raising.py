@@ -40,13 +40,13 @@ def raised(error: Any) -> Any:
         return error
     if isinstance(error, type) and issubclass(error, BaseException):
         error = error()
-    capture.root.notes.setdefault("raised", []).append((error, errors.user_location(2)))
+    capture.root.notes.raised.append((error, errors.user_location(2)))
     return error
 
 
 def ends_way(error: Exception) -> bool:
     """Whether an exception was raised by code in the running region, which then ends: the run raises it."""
-    found = [where for known, where in thread.capture.root.notes.get("raised", ()) if known is error]
+    found = [where for known, where in thread.capture.root.notes.raised if known is error]
     if not found or isinstance(error, CaptureError):
         return False
     _check_unhandled(error, found[-1])
@@ -60,7 +60,7 @@ def ends_way(error: Exception) -> bool:
 
 def _check_unhandled(error: Exception, where: tuple[str, int] | None) -> None:
     """Raise if code around the branch would handle an exception, which only a run can tell."""
-    for kinds in thread.capture.root.notes.get("handlers", ()):
+    for kinds in thread.capture.root.notes.handlers:
         if isinstance(error, kinds()):
             refused = CaptureError(
                 "raise",
@@ -79,7 +79,7 @@ def trying(kinds: Callable[[], Any]) -> Iterator[None]:
     if capture is None:
         yield
         return
-    known = capture.root.notes.setdefault("handlers", [])
+    known = capture.root.notes.handlers
     known.append(kinds)
     try:
         yield

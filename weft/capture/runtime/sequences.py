@@ -48,7 +48,7 @@ def _len(x: Any) -> Any:
     method = method_of(x, "__len__")
     if method is not None:
         return call_user(method, x)
-    if isinstance(x, CONTAINERS) and hasattr(thread.capture.root, "read_length") and not is_made_inside(x):
+    if isinstance(x, CONTAINERS) and not is_made_inside(x):
         thread.capture.root.read_length(x)
     return len(x)
 
@@ -131,7 +131,7 @@ def _next(iterator: Any, *default: Any) -> Any:
 
 def _loopable(x: Any) -> Source | None:
     """The source that something is, if a loop of the graph can go along it."""
-    return source_of(x) if getattr(thread.capture.root, "stages_control", True) else None
+    return source_of(x) if thread.capture.root.stages_control else None
 
 
 def plain_items(x: Any) -> Any:

@@ -28,7 +28,7 @@ _COMPARISONS = frozenset(
 def compare_size(operator: str, size: Size, other: Any) -> Any:
     """A comparison as a Number, in converted code; None elsewhere."""
     capture = thread.capture
-    if capture is None or not hasattr(capture.root, "stages_control") or not _is_asked_by_user():
+    if capture is None or not capture.root.guards_reads or not _is_asked_by_user():
         return None
     return getattr(operators, operator)(number_of(size), other)
 

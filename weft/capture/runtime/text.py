@@ -26,11 +26,11 @@ _MARK = re.compile(r"<\w+\[[^\]]*\] #\d+>")
 
 def _mark(tensor: Any, place: tuple[str, str]) -> str:
     """A text that stands for a tensor, written in a way."""
-    known = thread.capture.root.notes.setdefault("marks", {})
+    known = thread.capture.root.notes.marks
     text = f"<{type_of(tensor)} #{len(known)}>"
     known[text] = (tensor, place)
     for region in _regions():
-        region.notes.setdefault("unwritten", set()).add(text)
+        region.notes.unwritten.add(text)
     return text
 
 
@@ -44,7 +44,7 @@ def _regions() -> Iterator[Any]:
 
 def check_written(error: Exception | None = None) -> None:
     """Raise if text with values of the running region went elsewhere than into a print or an assertion."""
-    if thread.capture.notes.get("unwritten"):
+    if thread.capture.notes.unwritten:
         raise CaptureError(
             "format",
             "text of a value that only a run tells must be printed or be the message of an assertion, "
@@ -77,14 +77,14 @@ def mark_tensor(tensor: Any, spec: str | None) -> str:
 
 def split_marks(text: str) -> tuple[list[str], list[Operand]]:
     """The literal pieces of a text, and the operands that stand between them."""
-    known = thread.capture.root.notes.get("marks", {})
+    known = thread.capture.root.notes.marks
     pieces, operands, start = [], [], 0
     for found in _MARK.finditer(text):
         if found[0] in known:
             pieces.append(text[start : found.start()])
             operands.append(known[found[0]])
             for region in _regions():
-                region.notes.get("unwritten", set()).discard(found[0])
+                region.notes.unwritten.discard(found[0])
             start = found.end()
     return [*pieces, text[start:]], operands
 

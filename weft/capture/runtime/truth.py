@@ -20,7 +20,7 @@ def is_staged(x: Any) -> bool:
     if not isinstance(x, Tensor | Number):
         return False
     capture = thread.capture
-    return capture is not None and getattr(capture.root, "stages_control", True)
+    return capture is not None and capture.root.stages_control
 
 
 def asked(x: Any) -> Any:
@@ -37,7 +37,7 @@ def asked(x: Any) -> Any:
         if getattr(x, "is_grown", False):
             return grown.graph_length
     if isinstance(x, Size):
-        return x != 0 if hasattr(capture.root, "stages_control") else x
+        return x != 0 if capture.root.guards_reads else x
     return _answer(x) if may_have_methods(x) else x
 
 

@@ -67,7 +67,7 @@ def _note_items(root: Any, x: Any) -> Iterable[Any] | None:
         return None
     if getattr(x, "is_grown", False):  # captured code made it: see weft.capture.runtime.lists.GraphList
         return ()
-    if hasattr(root, "read_contents"):
+    if root.guards_reads:
         note_outside(x)
         root.read_contents(x)
     return list(x.values()) if isinstance(x, dict) else list(x) if isinstance(x, _KNOWN) else ()
@@ -100,7 +100,7 @@ def _note_attributes(root: Any, x: Any) -> list[Any]:
     names = [*own] if type(own) is dict else []
     names += [n for base in kind.__mro__ for n in _slots(base) if hasattr(x, n)]
     found = [(name, AttrSlot(x, name).get()) for name in names]
-    if hasattr(root, "read_attr"):
+    if root.guards_reads:
         root.read_attr(x, "__class__", kind)
         if type(own) is dict:
             root.read_names(x, own)
@@ -122,7 +122,6 @@ def truth(x: Any) -> bool:
     if kind is bool or kind in _SIMPLE or thread.capture is None or isinstance(x, _PLAIN):
         return bool(x)
     if isinstance(x, CONTAINERS):
-        if hasattr(thread.capture.root, "read_length"):
-            thread.capture.root.read_length(x)
+        thread.capture.root.read_length(x)
         return bool(x)
     return bool(x)

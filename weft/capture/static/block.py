@@ -51,6 +51,8 @@ class Static(Capture):
 
     escape_hint = "run the graph to have its value: weft.Session(graph).run(tensor, feeds)"
 
+    keeps_generators = True
+
     def __init__(self, name: str, level: int, parent: Capture | None, *, region: bool) -> None:
         super().__init__(name, level, parent, region=region)
         self.updates: dict[

@@ -1,0 +1,88 @@
+"""Which tensor one is: ``is``, ``id()``, and tensors as keys of dicts and members of sets.
+
+The answer goes into the graph as Python got it, so calls are checked to find the same tensors. In a loop, and
+after an ``if``, a variable may hold one tensor or another, which only a run tells: then nobody can ask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.base.concrete import is_concrete
+from weft.capture.runtime.builtins import handles
+from weft.errors import CaptureError
+from weft.ops.alias import CHOICE, parents_of
+from weft.tensor import dispatch
+from weft.tensor.mode import thread
+from weft.tensor.tensor import Tensor
+from weft.transform.frozen import is_frozen
+from weft.transform.slots import DataSlot
+
+
+def is_(left: Any, right: Any) -> bool:
+    """``left is right``."""
+    if left is right or not (isinstance(left, Tensor) and isinstance(right, Tensor)):
+        return left is right
+    if thread.capture is not None:
+        one, other = _candidates(left), _candidates(right)
+        if one.keys() & other.keys():
+            raise _unknown()
+        for x in one.values():
+            for y in other.values():
+                thread.capture.root.read_apart(x, y)
+    return False
+
+
+def is_not(left: Any, right: Any) -> bool:
+    """``left is not right``."""
+    return not is_(left, right)
+
+
+@handles(id)
+def _id(obj: Any) -> int:
+    identify(obj)
+    return id(obj)
+
+
+def identify(obj: Any) -> None:
+    """Note that captured code asked which tensor one is, if it is one."""
+    if isinstance(obj, Tensor) and thread.capture is not None:
+        (tensor, *others) = _candidates(obj).values()
+        if others:
+            raise _unknown()
+        thread.capture.root.read_identity(tensor)
+
+
+dispatch.IDENTIFY = identify
+
+
+def _candidates(tensor: Any) -> dict[int, Any]:
+    """The tensors that one may be in a run, by id."""
+    found: dict[int, Any] = {}
+    waiting = [tensor]
+    while waiting:
+        at = waiting.pop()
+        if hasattr(at, "_link") and at._link[1] is CHOICE:
+            waiting += parents_of(at)
+        elif is_frozen(thread.capture.root.frozen, at) or _is_carried(at):
+            raise _unknown()
+        else:
+            found[id(at)] = at
+    return found
+
+
+def _is_carried(tensor: Any) -> bool:
+    """Whether a tensor stands for what a variable holds at the start of a turn."""
+    if is_concrete(tensor._data):
+        return False
+    capture = tensor._data.capture
+    made = capture.region and tensor._data.value in capture.inputs
+    return made and DataSlot(tensor).key not in capture.journal
+
+
+def _unknown() -> CaptureError:
+    return CaptureError(
+        "is",
+        "which tensor a variable holds must be known when it is asked for, got one that only a run tells",
+        hint="keep a number beside it that tells which one it is",
+    )

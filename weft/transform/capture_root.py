@@ -1,0 +1,99 @@
+"""What the root of a capture is told of Python around it, and what is noted of objects while code runs.
+
+Converted code tells the root what it reads, and which objects it makes. A root that guards what its graph
+relies on, ``weft.capture.record.root.Root``, says more than this one, which takes note of nothing: graphs
+that are written by hand, and those of transforms, are of the call at hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from weft.base.records import dataclass, field
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Notes:
+    """What the runtime keeps with a capture while it runs; what is said of a root is kept with roots alone.
+
+    Attributes:
+        made: objects that the capture made, by id.
+        read: what was looked at of lists from around a region ("last", "len", "all"), by id of the list.
+        stacks: lists that a loop made: the list, its items, and the tensor whose rows they are, by id.
+        unwritten: texts with values of the run in them that were not printed yet.
+        outside: of a root: containers from outside, by id.
+        namespaces: of a root: dicts of attributes with the objects that have them, by id of the dict.
+        marks: of a root: the tensor, and how it is written, of each text that stands for one.
+        raised: of a root: exceptions that captured code raised, and where.
+        handlers: of a root: for each ``try`` that runs, what gives the classes that it handles.
+        running: of a root: the captures in which a function runs, by its code.
+    """
+
+    made: dict[int, Any] = field(default_factory=dict)
+    read: dict[int, tuple[Any, set[str]]] = field(default_factory=dict)
+    stacks: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)
+    unwritten: set[str] = field(default_factory=set)
+    outside: dict[int, Any] = field(default_factory=dict)
+    namespaces: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    marks: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    raised: list[tuple[BaseException, Any]] = field(default_factory=list)
+    handlers: list[Any] = field(default_factory=list)
+    running: dict[Any, list[Any]] = field(default_factory=dict)
+
+
+class CaptureRoot:
+    """What every capture can be told.
+
+    Attributes:
+        guards_reads: whether it keeps what it is told: later calls are then checked to find the same.
+        keeps_generators: whether the states of random generators are inputs of its graph, which calls change.
+        stages_control: whether control flow on tensors goes into the graph; else their truth is asked for.
+    """
+
+    guards_reads: ClassVar[bool] = False
+    keeps_generators: ClassVar[bool] = False
+    stages_control: bool = True
+
+    def read_attr(self, obj: object, name: str, value: object) -> None:
+        """Told that an attribute was read, or looked for in vain."""
+
+    def read_class(self, kind: type, name: str, value: object) -> None:
+        """Told that code relies on what a class holds under a name."""
+
+    def read_item(self, container: object, index: object, value: object) -> None:
+        """Told that an item of a list or a dict was read."""
+
+    def read_slot(self, slot: object, value: object) -> None:
+        """Told what a slot holds that each call is to look at again."""
+
+    def read_member(self, container: object, member: object, found: bool) -> None:
+        """Told whether something was found in a container."""
+
+    def read_length(self, container: object) -> None:
+        """Told that the length of a container was read."""
+
+    def read_contents(self, container: object) -> None:
+        """Told that all of a container was read."""
+
+    def read_function(self, function: object) -> None:
+        """Told that a function from outside was called."""
+
+    def read_identity(self, tensor: object) -> None:
+        """Told that code asked which tensor one is."""
+
+    def read_apart(self, one: object, other: object) -> None:
+        """Told that code found two tensors to be different ones."""
+
+    def made_inside(self, obj: T) -> T:
+        """Told that captured code made an object; returns it."""
+        return obj
+
+    def is_named(self, obj: object) -> bool:
+        """Whether an object was found outside, by a name."""
+        return False
+
+    def is_known(self, key: tuple[Any, ...]) -> bool:
+        """Whether each call finds in a slot, or has put there, what it holds now."""
+        return True
