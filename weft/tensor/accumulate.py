@@ -29,6 +29,14 @@ def gradient_of(tensor: object) -> Any:
     """The gradient a tensor holds, or None; the slot stays unset until there is one."""
     if intercepted.threads and thread.capture is not None:
         thread.capture.before_grad_read(tensor)
+        thread.capture.rely_on_gradient(tensor)
+    return getattr(tensor, "_grad", None)
+
+
+def _gradient_to_add_to(tensor: object) -> Any:
+    """Likewise; zeros may stand for None."""
+    if intercepted.threads and thread.capture is not None:
+        thread.capture.before_grad_read(tensor)
     return getattr(tensor, "_grad", None)
 
 
@@ -45,7 +53,7 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
     for tensor, grad in pairs:
         _check_level(tensor._data, grad._data)
     with _lock:
-        sums = [_sum(gradient_of(tensor), grad, create_graph) for tensor, grad in pairs]
+        sums = [_sum(_gradient_to_add_to(tensor), grad, create_graph) for tensor, grad in pairs]
         owners = [tensor for tensor, _ in pairs]
         if intercepted.threads and thread.capture is not None:
             for tensor in owners:

@@ -33,15 +33,16 @@ from weft.transform.capture_root import CaptureRoot, Notes
 from weft.transform.captured import Captured, is_cut, is_dropped, is_given_back, name_of
 from weft.transform.fresh import counting_sizes_anew
 from weft.transform.frozen import Frozen, check_frozen, freeze
+from weft.transform.gradient_events import GradientEvents
 from weft.transform.levels import new_level
 from weft.transform.place import data_in_place
 from weft.transform.scopes import Scope, fold_scopes
-from weft.transform.slots import DataSlot, External, GradSlot, Slot
+from weft.transform.slots import DataSlot, External, Slot
 
 ndarray = np.ndarray
 
 
-class Capture(CaptureRoot):
+class Capture(GradientEvents, CaptureRoot):
     """A graph while it is built.
 
     Attributes:
@@ -339,19 +340,6 @@ class Capture(CaptureRoot):
         for attempt in self._attempts:
             if slot.key not in attempt:
                 attempt[slot.key] = (slot, slot.get())
-
-    def before_data_write(self, tensor: Tensor) -> None:
-        """Told before the value of a tensor changes."""
-        self.before_write(DataSlot(tensor))
-
-    def before_grad_write(self, tensor: Tensor) -> None:
-        """Told before the gradient of a tensor changes."""
-        self.before_write(GradSlot(tensor))
-
-    def before_grad_read(self, tensor: Tensor) -> None:
-        """Told before the gradient of a tensor is read."""
-        if self.parent is not None:
-            self.parent.before_grad_read(tensor)
 
     def take_changes(self) -> list[tuple[Slot, Any]]:
         """The changed slots with what they hold, which is then put back as it was before."""

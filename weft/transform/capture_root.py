@@ -29,6 +29,7 @@ class Notes:
         raised: of a root: exceptions that captured code raised, and where.
         handlers: of a root: for each ``try`` that runs, what gives the classes that it handles.
         running: of a root: the captures in which a function runs, by its code.
+        presence: of a root: by id of a tensor, whether it has a gradient, where only a run tells.
     """
 
     made: dict[int, Any] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class Notes:
     raised: list[tuple[BaseException, Any]] = field(default_factory=list)
     handlers: list[Any] = field(default_factory=list)
     running: dict[Any, list[Any]] = field(default_factory=dict)
+    presence: dict[int, Any] = field(default_factory=dict)
 
 
 class CaptureRoot:

@@ -82,6 +82,35 @@ class GradSlot(Slot):
         return "the gradient of a tensor"
 
 
+class PresenceSlot(Slot):
+    """Whether a tensor has a gradient: a truth value that a run tells, or None where it is known.
+
+    Where only a run tells, the slot of the gradient holds zeros that stand for none.
+    """
+
+    __slots__ = ("table", "tensor")
+
+    def __init__(self, tensor: Tensor, table: dict[int, Any]) -> None:
+        self.tensor = tensor
+        self.table = table  # of a root, by id of the tensor
+        self.key = ("presence", id(tensor))
+
+    def get(self) -> Any:
+        """What it holds now."""
+        return self.table.get(id(self.tensor))
+
+    def put(self, content: Any) -> None:
+        """Let it hold something else."""
+        if content is None:
+            self.table.pop(id(self.tensor), None)
+        else:
+            self.table[id(self.tensor)] = content
+
+    def describe(self) -> str:
+        """In words, for messages."""
+        return "whether a tensor has a gradient"
+
+
 class External:
     """A tensor from outside that a capture uses, weakly held: one that dies with it is a constant."""
 

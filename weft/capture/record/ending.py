@@ -23,7 +23,7 @@ from weft.ir.graph import Graph, Value
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
 from weft.transform.joint import Joint, split, telling_sizes
-from weft.transform.slots import DataSlot, GradSlot
+from weft.transform.slots import DataSlot, GradSlot, PresenceSlot
 
 _TENSOR = "make it a tensor, such as weft.tensor(0), which a graph can change"
 
@@ -44,11 +44,15 @@ class Ending:
         self.outputs: list[Value] = []
         self.renewed: dict[Value, Value] = {}  # inputs that the program changes, with their new values
         self.roots: frozenset[int] = frozenset()
+        self.presence: dict[int, LeafOut] = {}  # by id of a tensor, whether it has a gradient in the end
 
     def program(self, returned: TreeOut, changes: Sequence[Change], backward: Backward | None) -> Program:
         """Give everything that was lent back, and freeze the rest."""
         root = self.root
         self.roots = frozenset(() if backward is None else backward.roots)
+        told = [c for c in changes if isinstance(c.slot, PresenceSlot)]
+        self.presence = {id(c.slot.tensor): c.new.leaves[0] for c in told if c.new.leaves}
+        changes = [c for c in changes if c not in told]
         root.kept.clear()
         alive = root.settle()
         self._rely_on_replaced(alive, changes)
@@ -224,10 +228,21 @@ class Ending:
             return None
         if change.old is not None and _is_kept(change):
             return None
-        self._renew(self._input_of(change), change.new.leaves)
+        truth = self.presence.get(id(tensor))
+        if truth is None:
+            self._renew(self._input_of(change), change.new.leaves)
         if isinstance(tensor._node, Leaf) and change.new.leaves:
             self.root.guards.add(hooks_slot(tensor), hooks_slot(tensor).get())
-        return Update("grad", self._owner(tensor), self._tree(change.new))
+        tree = self._tree(change.new) if truth is None else self._gradient_or_none(change.new, truth)
+        return Update("grad", self._owner(tensor), tree)
+
+    def _gradient_or_none(self, new: TreeOut, truth: LeafOut) -> Tree:
+        """A gradient, of which a call tells whether it is there when it has run."""
+        (leaf,) = new.leaves
+        self.outputs += [v for v in (truth.value, leaf.value) if v is not None]
+        made = self._item(leaf.identity, leaf.value, self._place(leaf))
+        told = self._item(truth.identity, truth.value, "")
+        return Tree(new.structure, (Pick(told, made, Plain(None, False), made),))
 
     def _input_of(self, change: Change) -> Value | None:
         """The input that a changed slot is, if the program reads it."""

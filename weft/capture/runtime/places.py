@@ -16,7 +16,7 @@ from typing import Any
 from weft.capture.program.classes import base_method
 from weft.capture.program.slots import GeneratorSlot, ItemSlot
 from weft.tensor.mode import thread
-from weft.transform.slots import DataSlot, GradSlot, Slot
+from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
 
 Places = dict[tuple[Any, ...], tuple[Slot, Any]]  # by key, with what they hold
 
@@ -150,7 +150,7 @@ def take_places(region: Any) -> Places:
     found: Places = {}
     for key, (slot, held) in reversed(list(region.journal.items())):
         content = slot.get()
-        if isinstance(slot, DataSlot | GradSlot | GeneratorSlot):
+        if isinstance(slot, DataSlot | GradSlot | PresenceSlot | GeneratorSlot):
             continue
         del region.journal[key]
         slot.put(held)

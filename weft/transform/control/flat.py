@@ -25,6 +25,7 @@ from weft.tensor.mode import enable_grad, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import Capture
 from weft.transform.captured import is_cut, name_of
+from weft.transform.control.presence import left_presence, merge_presence, new_presence, settle_presences
 from weft.transform.control.regions import (
     Change,
     Region,
@@ -40,7 +41,7 @@ from weft.transform.control.regions import (
 )
 from weft.transform.control.unmet import check_met
 from weft.transform.fresh import fresh_size
-from weft.transform.slots import DataSlot, GradSlot, Slot
+from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
 
 __all__ = ["CarryMismatch", "attempt", "run_cond", "run_scan", "run_while"]
 
@@ -157,8 +158,12 @@ def _merge_changes(op: str, regions: Sequence[Region]) -> list[_Merged]:
     slots = {key: change.slot for region in regions for key, change in region.changes.items()}
     merged = []
     for key, slot in slots.items():
+        if isinstance(slot, PresenceSlot):
+            continue  # together with the gradient
         before = slot.get()
         changes = [r.changes.get(key) or Change(slot, before, None, True) for r in regions]
+        if isinstance(slot, GradSlot):
+            merged += [_Merged(*row, constant=True) for row in merge_presence(regions, slot, changes)]
         if all(not isinstance(c.held, Tensor) for c in changes):
             _put_same(op, slot, [c.held for c in changes])
             continue
@@ -187,6 +192,8 @@ def _content(op: str, region: Region, change: Change, wanted: TensorType) -> Val
     """The value that a slot holds at the end of a region; no gradient counts as zeros."""
     if change.held is None and isinstance(change.slot, GradSlot):
         return _zeros(region.capture, wanted)
+    if change.held is None and isinstance(change.slot, PresenceSlot):
+        return left_presence(region, change.slot)
     if not isinstance(change.held, Tensor):
         message = f"{change.slot.describe()} must hold a tensor on every way, got {change.held!r}"
         raise CaptureError(op, message)
@@ -352,7 +359,8 @@ def run_scan(
             counted=False,
         )
     outs = _linked(outs, reached_of_loop(graph, carries, _with_gradient(given)))
-    return loop.finish(outs, recorded=recorded), list(outs[carries:])
+    ran = isinstance(length, int) and length > 0
+    return loop.finish(outs, recorded=recorded, ran=ran), list(outs[carries:])
 
 
 def _check_count(op: str, wanted: int, got: int) -> None:
@@ -386,9 +394,14 @@ class _Loop:
     def _new_slots(self) -> list[tuple[Slot, Tensor]]:
         """Slots that the body changes and that are no carries yet, with what they hold before the loop."""
         carried = {slot.key for slot, _ in self.slots}
-        found = []
+        found: list[tuple[Slot, Tensor]] = []
         for key, change in self.region.changes.items():
+            if isinstance(change.slot, PresenceSlot):
+                continue  # together with the gradient
             before = change.slot.get()
+            if isinstance(change.slot, GradSlot):
+                told = new_presence(self.region, change, before)
+                found += [(slot, truth) for slot, truth in told if slot.key not in carried]
             if key in carried or (not isinstance(before, Tensor) and before is change.held):
                 continue
             found.append((change.slot, self._initial(change, before)))
@@ -425,10 +438,12 @@ class _Loop:
         ]
         return [*region.outputs[:count], *contents, *region.outputs[count:]]
 
-    def finish(self, outs: Tensors, *, recorded: bool) -> list[Tensor]:
-        """The carries after the loop; slots hold theirs."""
+    def finish(self, outs: Tensors, *, recorded: bool, ran: bool = False) -> list[Tensor]:
+        """The carries after the loop; slots hold theirs. If it ran for sure, more is known of gradients."""
         count = len(self.carry)
         for (slot, before), out in zip(self.slots, outs[count:], strict=False):
             cut = self.region.changes[slot.key].constant and before._node is None
             _write(slot, out, cut=cut, recorded=recorded)
+        if ran:
+            settle_presences(self.region)
         return list(outs[:count])

@@ -1,0 +1,67 @@
+"""What a capture is told of the data and gradients of tensors.
+
+On one way of an ``if`` a tensor may have a gradient and on the other none. The gradient is then zeros, beside
+a truth value (``PresenceSlot``). Adding to it makes that known again. Who reads it relies on its being there,
+which the run checks; and a call leaves None where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.ops.effects import check
+from weft.ops.op import Tensor
+from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
+
+_MESSAGE = (
+    "a gradient that is read must be there, got None on the way that this call took; "
+    "zero_grad() or backward() under an `if`, or in a loop without turns, leaves none"
+)
+
+
+class GradientEvents:
+    """The part of a capture that has to do with gradients."""
+
+    parent: Any
+    root: Any
+
+    def before_write(self, slot: Slot) -> None:
+        """Told before a slot changes."""
+        raise NotImplementedError  # a capture knows
+
+    def before_data_write(self, tensor: Tensor) -> None:
+        """Told before the value of a tensor changes."""
+        self.before_write(DataSlot(tensor))
+
+    def before_grad_write(self, tensor: Tensor) -> None:
+        """Told before the gradient of a tensor changes: from then on it is known whether there is one.
+
+        A way that is not taken hands on the one that the call finds.
+        """
+        if self.parent is not None:
+            self.before_grad_read(tensor)
+        self.before_write(GradSlot(tensor))
+        if self.root.notes.presence:
+            self.settle_presence(tensor)
+
+    def before_grad_read(self, tensor: Tensor) -> None:
+        """Told before the gradient of a tensor is read, or added to."""
+        if self.parent is not None:
+            self.parent.before_grad_read(tensor)
+
+    def presence_of(self, tensor: Tensor) -> PresenceSlot:
+        """The slot that tells whether a tensor has a gradient."""
+        return PresenceSlot(tensor, self.root.notes.presence)
+
+    def settle_presence(self, tensor: Tensor) -> None:
+        """Note that it is known whether a tensor has a gradient."""
+        slot = self.presence_of(tensor)
+        if slot.get() is not None:
+            self.before_write(slot)
+            slot.put(None)
+
+    def rely_on_gradient(self, tensor: Tensor) -> None:
+        """Told that code looks at the gradient of a tensor: where only a run tells, it checks it is there."""
+        truth = self.root.notes.presence.get(id(tensor))
+        if truth is not None:
+            check.on_tensors(truth, pieces=(_MESSAGE,), places=())
