@@ -50,6 +50,11 @@ def log_sum(x: Any, y: Any) -> Any:
     return np.maximum(x, y) + np.log1p(np.exp(-np.abs(x - y)))
 
 
+def erfinv(x: Any) -> Any:
+    """SciPy refuses numbers slowly, and loses the sign of a zero."""
+    return np.copysign(special.erfinv(np.where(np.abs(x) <= 1, x, np.nan)), x)
+
+
 def sigmoid(x: Any) -> Any:
     return special.expit(x)
 
@@ -60,6 +65,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "log2": np.log2, "log10": np.log10, "sinh": np.sinh, "cosh": np.cosh, "rsqrt": lambda x: 1 / np.sqrt(x),
     "atan": np.arctan, "asin": np.arcsin, "acos": np.arccos, "tan": np.tan, "asinh": np.arcsinh,
     "acosh": np.arccosh, "atanh": np.arctanh,
+    "erfinv": erfinv,
 }  # fmt: skip
 
 
