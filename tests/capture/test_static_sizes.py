@@ -145,6 +145,21 @@ PROGRAMS: dict[str, tuple[Any, list[tuple[Any, ...]], str]] = {
     "diagonal": (lambda x: weft.diagonal(x @ x.mT), [("n", 2)], "(n,)"),
     "diag": (lambda x: weft.diag(x), [("n",)], "(n, n)"),
     "pad": (lambda x: weft.pad(x, ((2, 1), (0, 0))), [("n", 2)], "(n+3, 2)"),
+    "pad by a size": (
+        lambda x: weft.pad(x, ((x.shape[0], 2 * x.shape[0]), (0, 1)), value=0.5),
+        [("n", 2)],
+        "(4*n, 3)",
+    ),
+    "pad by a size less": (lambda x: weft.pad(x, ((0, x.shape[0] - 1), (0, 0))), [("n", 2)], "(2*n-1, 2)"),
+    "reflect": (
+        lambda x: weft.pad(x, ((x.shape[0] + 1, x.shape[0]), (0, 0)), mode="reflect"),
+        [("n", 2)],
+        "(3*n+1, 2)",
+    ),
+    "replicate": (lambda x: weft.pad(x, ((x.shape[0], 1), (0, 0)), mode="edge"), [("n", 2)], "(2*n+1, 2)"),
+    "circular": (lambda x: weft.pad(x, ((x.shape[0], 1), (0, 0)), mode="wrap"), [("n", 2)], "(2*n+1, 2)"),
+    "spectrogram and back": (lambda x: weft.istft(weft.stft(x, 4, 1), 4, 1), [("n",)], "(n,)"),
+    "signals of a length": (lambda x: weft.istft(weft.stft(x, 4, 1), 4, 1, length=5), [("n",)], ""),
     "roll": (lambda x: weft.roll(x, 1, 0), [("n", 2)], "(n, 2)"),
     "layer norm": (lambda x: weft.layer_norm(x, (4,)), [("n", 4)], "(n, 4)"),
     "norm over n": (lambda x: weft.layer_norm(x, (x.shape[1],)), [(3, "n")], "(3, n)"),
@@ -271,6 +286,7 @@ def test_a_program_with_a_named_size_gives_what_eager_gives(name: str) -> None:
         ),
         (lambda x: x if x.shape[0] > 3 else -x, "must be known here, got n in n > 3"),
         (lambda x: [x for _ in range(x.shape[0])], "must be known here, got n in"),
+        (lambda x: weft.pad(x, ((0, x.shape[0] - 2),), "reflect"), "pad: widths must not be negative"),
         (lambda x: weft.glu(x), r"glu: the size along axis 0 must be even, got f32\[n\]"),
     ],
 )
@@ -280,6 +296,25 @@ def test_what_cannot_be_decided_is_an_error_that_names_the_size(function: Any, w
         weft.gradients(x, x)
         x.requires_grad_()
         function(x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: weft.concat([x, weft.full((4 - x.shape[0],), 9.0)]),
+        lambda x: weft.pad(x, ((0, 4 - x.shape[0]),), value=9.0),
+        lambda x: weft.pad(x, ((4 - x.shape[0], 0),), value=9.0)[::-1],
+    ],
+)
+def test_a_size_that_turns_out_negative_is_an_error_with_the_users_line(function: Any) -> None:
+    with weft.Graph("f") as g:
+        x = weft.placeholder("x", ("n",))
+        y = function(x)
+    for value in (0, 2, 4):
+        assert g.run(y, {x: np.ones(value, np.float32)}).tolist() == [1.0] * value + [9.0] * (4 - value)
+    for value in (5, 6, 9):
+        with pytest.raises(ShapeError, match=r"sizes must not be negative(.|\n)*test_static_sizes.py"):
+            g.run(y, {x: np.ones(value, np.float32)})
 
 
 def test_sizes_have_no_value_outside_a_graph() -> None:

@@ -14,7 +14,7 @@ from weft.ops.samples import complex_array, real_array
 from weft.ops.select import same_dtype, select
 from weft.ops.size import filled
 from weft.ops.view.padding import pad
-from weft.ops.view.primitives import broadcast_to, permute, reshape
+from weft.ops.view.primitives import permute, reshape
 from weft.ops.view.slices import pad_axes, slice_axis
 from weft.ops.windows import overlap_add, window_attrs, windows
 
@@ -164,7 +164,7 @@ def _overlapped(
     total = n_fft + hop * (count - 1)
     attrs = window_attrs((n_fft,), (hop,), ((0, 0),), (1,))
     whole = overlap_add(pieces * taper, sizes=(total,), **attrs)
-    squares = broadcast_to(reshape(taper * taper, shape=(1, n_fft)), shape=(count, n_fft))
+    squares = reshape(taper * taper, shape=(1, n_fft)) * filled((count, 1), 1, taper.dtype)
     weights = overlap_add(squares, sizes=(total,), **attrs)
     first = n_fft // 2 if center else 0
     stop = total - first if length is None else size_min(first + length, total)
