@@ -63,6 +63,7 @@ def names() -> list[str]:
 
 def compiled(name: str) -> Callable[[Array], Array]:
     """A function of a block, as machine code."""
+    import_all()
     graph = weft.make_graph(OPS[name])(weft.zeros(BLOCK, dtype=float32))
     run = build_executable(graph)
     return lambda x: run([x])[0]

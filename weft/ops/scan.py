@@ -95,8 +95,7 @@ def _running_prod_vjp(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
     r, factor, reach = g, shift(x, axis, -1), 1
     if isinstance(x.shape[axis], Size):
         r = carried((OPS["mul"], OPS["add"]), None, (factor, g), axis, reverse=True)
-        return r * shift(out, axis, 1, value=1)
-    while reach < x.shape[axis]:
+    while not isinstance(x.shape[axis], Size) and reach < x.shape[axis]:
         r = r + factor * shift(r, axis, -reach)
         factor = factor * shift(factor, axis, -reach)
         reach *= 2

@@ -100,7 +100,8 @@ def _widths(x: Tensor, pad_width: object) -> tuple[Ints, Ints]:
 
 def _may_cut(low: Ints, high: Ints) -> bool:
     """Whether a width with a name may be negative, which would cut."""
-    return any(isinstance(n, Size) and (lower_bound(n) is None or lower_bound(n) < 0) for n in (*low, *high))  # type: ignore[operator]
+    lows = [lower_bound(n) for n in (*low, *high)]
+    return any(n is None or n < 0 for n in lows)
 
 
 def _bordered(x: Tensor, low: Ints, high: Ints, value: Number) -> Tensor:
