@@ -91,9 +91,7 @@ class Axis:
 def coordinates(xp: Any, transform: str, axis: Axis) -> Any:
     """The place of each output, in elements of the input."""
     at, last = xp.arange(axis.count, dtype=xp.float64), axis.size - 1
-    count = (
-        xp.zeros((), dtype=xp.float64) + axis.count
-    )  # a number, which a run tells of a named size
+    count = xp.zeros((), dtype=xp.float64) + axis.count  # a number, which a run tells of a named size
     if transform == "align_corners":
         between = (count * 0.0 + axis.size) * axis.scale - 1
         return at * (last / xp.where(between == 0, 1.0, between))  # one output lies at 0 anyway
