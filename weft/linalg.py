@@ -13,6 +13,7 @@ from weft.ops.linalg.determinants import SlogdetResult, det, slogdet
 from weft.ops.linalg.eigen import EighResult, EigResult, eig, eigh, eigvals, eigvalsh
 from weft.ops.linalg.factorisations import QRResult, cholesky, qr
 from weft.ops.linalg.functions import LstsqResult, lstsq, matrix_exp, matrix_power, matrix_rank, pinv
+from weft.ops.linalg.ldl import LDLFactorResult, LDLResult, ldl, ldl_factor, ldl_solve
 from weft.ops.linalg.lu import LUResult, lu
 from weft.ops.linalg.norms import cond, matrix_norm, norm
 from weft.ops.linalg.products import cross, multi_dot, tensorinv, tensorsolve, trace
@@ -25,6 +26,8 @@ from weft.ops.view.padding import diagonal
 __all__ = [
     "EigResult",
     "EighResult",
+    "LDLFactorResult",
+    "LDLResult",
     "LUResult",
     "LstsqResult",
     "QRResult",
@@ -41,6 +44,9 @@ __all__ = [
     "eigvals",
     "eigvalsh",
     "inv",
+    "ldl",
+    "ldl_factor",
+    "ldl_solve",
     "lstsq",
     "lu",
     "matmul",

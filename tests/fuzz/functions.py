@@ -28,7 +28,6 @@ from weft.ops.table import import_all
 Array = np.ndarray[Any, Any]
 BLOCK = 1 << 16  # inputs that are worked on together, so that they stay in the cache
 MOST = 2.0  # units in the last place
-MORE = {"erfinv": 3.0}  # what is known not to be so good yet; see docs/reliability.md
 SAMPLE = 1 << 22  # inputs of a function in one batch of a campaign
 
 
@@ -36,11 +35,16 @@ def _softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
+def _erfinv(x: Array) -> Array:
+    """SciPy takes 20 us to refuse a number, and loses the sign of a zero."""
+    return np.copysign(special.erfinv(np.where(np.abs(x) <= 1, x, np.nan)), x)
+
+
 ORACLES: dict[str, Callable[[Array], Array]] = {
     "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "angle": np.angle, "asin": np.arcsin,
     "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "ceil": np.ceil, "cos": np.cos,
     "cosh": np.cosh, "digamma": special.digamma, "erf": special.erf, "erfc": special.erfc,
-    "erfinv": special.erfinv, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "floor": np.floor,
+    "erfinv": _erfinv, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "floor": np.floor,
     "lgamma": special.gammaln, "log": np.log, "log10": np.log10, "log1p": np.log1p, "log2": np.log2,
     "neg": np.negative, "normal_cdf": special.ndtr, "positive": np.positive, "reciprocal": np.reciprocal,
     "relu": lambda x: np.maximum(x, 0), "root": np.sqrt, "round": np.rint, "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -59,6 +63,7 @@ def names() -> list[str]:
 
 def compiled(name: str) -> Callable[[Array], Array]:
     """A function of a block, as machine code."""
+    import_all()
     graph = weft.make_graph(OPS[name])(weft.zeros(BLOCK, dtype=float32))
     run = build_executable(graph)
     return lambda x: run([x])[0]
@@ -103,8 +108,7 @@ def replay(case: bytes) -> str:
     row = json.loads(case)
     x = inputs(row["bits"], 0, BLOCK)
     error, _ = worst(compiled(row["function"]), ORACLES[row["function"]], x)
-    bound = MORE.get(row["function"], MOST)
-    return f"{row['function']} is {error:.2f} units off at {float(x[0])!r}" if error > bound else ""
+    return f"{row['function']} is {error:.2f} units off at {float(x[0])!r}" if error > MOST else ""
 
 
 # The campaign
@@ -139,10 +143,9 @@ def _sweep(watch: Watch, name: str, first: int, stride: int) -> None:
         value = float(inputs(where, 0, 1)[0])
         sys.stdout.write(f"{name:14} {done:13,} inputs: {most:6.3f} units at {value!r} (0x{where:08x})\n")
         sys.stdout.flush()
-    bound = MORE.get(name, MOST)
-    if most > bound:
+    if most > MOST:
         case = json.dumps({"function": name, "bits": where}).encode()
-        watch.found(f"{name}", f"at most {bound} units", f"{most:.3f} at {inputs(where, 0, 1)[0]!r}", case)
+        watch.found(f"{name}", f"at most {MOST} units", f"{most:.3f} at {inputs(where, 0, 1)[0]!r}", case)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.ops.scalar import INSTRUCTIONS, NUMPY, NumpyEmitter
 
-BASIC = frozenset(INSTRUCTIONS) - {"exp", "log", "sin", "cos", "tanh", "atan2", "pow", "rem"}
+BASIC = frozenset(INSTRUCTIONS) - {"exp", "log", "sin", "cos", "tan", "tanh", "atan2", "pow", "rem"}
 
 
 class Product(np.ndarray):

@@ -108,7 +108,7 @@ def _heads(x: Array, heads: int) -> Array:
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("transform", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("transform", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
 def test_resize_of_open_sizes(mode: str, transform: str) -> None:
     inputs = {
         "x": reals(0, 1, 2, 4, 6),
@@ -124,8 +124,26 @@ def test_resize_of_open_sizes(mode: str, transform: str) -> None:
         mode=mode,
         coordinate_transformation_mode=transform,
     )
-    for shape in ((1, 2, 4, 6), (2, 2, 3, 10)):
+    for shape in ((1, 2, 4, 6), (2, 2, 3, 10), (1, 2, 1, 2), (1, 2, 2, 3)):  # the last ones become 1 wide
         agree(model, {"x": reals(1, *shape)}, ("interpret", "llvm"), rtol=1e-3)
+
+
+def test_crops_of_open_sizes_that_become_one_element() -> None:
+    """The middle of the box, by the formula of the standard; ONNX Runtime makes other sizes of boxes."""
+    inputs = {
+        "x": reals(0, 1, 3),
+        "roi": np.array([0, 0.25, 1, 0.75], np.float32),
+        "scales": np.array([1, 0.5], np.float32),
+    }
+    settings = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
+    model = model_of("Resize", inputs, opset=19, shapes={"x": (1, "w")}, stored=("roi", "scales"), **settings)
+    for width in (4, 5, 7):
+        x = reals(width, 1, width)
+        for backend in ("interpret", "llvm"):
+            (got,) = by_weft(model, {"x": x}, backend)
+            middle = (width - 1) / 2
+            expected = np.interp([middle], np.arange(width), x[0])
+            np.testing.assert_allclose(got, [expected], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

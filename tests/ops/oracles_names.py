@@ -171,6 +171,48 @@ def _lu(x: Array) -> tuple[Array, ...]:
     return tuple(np.stack([f[i] for f in found]) for i in range(3))
 
 
+def _ldl_factor(x: Array, hermitian: bool) -> list[Array]:
+    """By LAPACK, a matrix at a time."""
+    name = "hetrf" if hermitian and np.iscomplexobj(x) else "sytrf"
+    (function,) = linalg.get_lapack_funcs((name,), (x,))
+    factors, pivots = np.zeros_like(x), np.zeros(x.shape[:-1], np.int32)
+    for at in np.ndindex(x.shape[:-2]) if x.size else ():
+        found, pivots[at], _ = function(x[at], lower=1)
+        factors[at] = np.tril(found)
+    return [factors, pivots]
+
+
+def _full(factors: Array, pivots: Array, hermitian: bool) -> tuple[Array, ...]:
+    """The outer factor, the blocks and the order, as products of step after step: P1 L1 P2 L2 ... D."""
+    n = len(pivots)
+    outer, blocks, order = np.eye(n, dtype=factors.dtype), np.diag(np.diag(factors)), np.arange(n)
+    k = 0
+    while k < n:
+        two = pivots[k] < 0
+        last, p = k + two, abs(pivots[k]) - 1
+        exchange, step = np.eye(n), np.eye(n, dtype=factors.dtype)
+        exchange[[last, p]] = exchange[[p, last]]
+        order = order @ exchange.astype(int)
+        step[last + 1 :, k : last + 1] = factors[last + 1 :, k : last + 1]
+        if two:
+            blocks[last, k] = factors[last, k]
+            blocks[k, last] = factors[last, k].conj() if hermitian else factors[last, k]
+        outer = outer @ exchange @ step
+        k = last + 1
+    return outer, blocks, order
+
+
+def _ldl_unpack(factors: Array, pivots: Array, hermitian: bool) -> list[Array]:
+    found = [_full(factors[at], pivots[at], hermitian) for at in np.ndindex(factors.shape[:-2])]
+    return [np.reshape([f[i] for f in found], s.shape) for i, s in enumerate((factors, factors, pivots))]
+
+
+def _ldl_solve(factors: Array, pivots: Array, b: Array, hermitian: bool) -> Array:
+    outer, blocks, _ = _ldl_unpack(factors, pivots, hermitian)
+    turned = outer.swapaxes(-1, -2).conj() if hermitian else outer.swapaxes(-1, -2)
+    return np.linalg.solve(outer @ blocks @ turned, b)
+
+
 def _affine(product: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, a, b, beta=1, alpha=1: beta * x + alpha * product(a, b)
 
@@ -200,6 +242,10 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "index_copy": _index_copied,
     "istft": _istft,
     "kthvalue": _kth,
+    "ldl_factor": _ldl_factor,
+    "ldl_solve": _ldl_solve,
+    "ldl_underived": lambda x, y: np.broadcast_arrays(x, y)[0],
+    "ldl_unpack": _ldl_unpack,
     "logcumsumexp": _logcumsumexp,
     "logsumexp_complex": lambda x, axis, keepdims: sp.logsumexp(x, axis=axis, keepdims=keepdims),
     "lu": lambda x: list(_lu(x)),

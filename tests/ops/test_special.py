@@ -81,6 +81,19 @@ def test_agrees_with_scipy_over_the_whole_range(name: str, x: Any, oracle: Any, 
     np.testing.assert_allclose(values(name, x)[normal], expected[normal], rtol=tolerance)
 
 
+def test_erfinv_of_float32_is_within_2_units_where_its_pieces_meet() -> None:
+    """Eager, as ``tests/loop`` and ``tests/fuzz`` ask it of compiled code; at both ends of each piece."""
+    ends = [0.0, np.sqrt(0.5), np.sqrt(-np.expm1(-5)), 0.7536993, 1.0]
+    steps = np.arange(-3000, 3001)
+    x = np.concatenate([(np.float32(end).view(np.int32) + steps).astype(np.int32) for end in ends])
+    x = np.abs(x.view(np.float32))
+    x = x[x < 1]
+    exact = scipy_special.erfinv(x.astype(np.float64))
+    for sign in (1, -1):
+        error = np.abs(values("erfinv", sign * x) - sign * exact) / np.spacing(exact.astype(np.float32))
+        assert error.max() <= 2
+
+
 def test_lgamma_agrees_with_scipy_to_within_the_error_of_its_terms() -> None:
     np.testing.assert_allclose(values("lgamma", AXIS), scipy_special.gammaln(AXIS), rtol=1e-13, atol=2e-13)
 

@@ -88,8 +88,19 @@ def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
         types = [TensorType(bind(v.type.shape, sizes), v.type.dtype) for v in node.inputs]
         try:
             node.op.type_rule(*types, **{k: bind(a, sizes) for k, a in node.attrs.items()})
+            _check_not_negative(node, sizes)
         except WeftError as error:
             raise explain_error(placed(error, node), graph) from None
+
+
+def _check_not_negative(node: Node, sizes: Mapping[str, int]) -> None:
+    """Raise if a size such as ``4-n`` is below 0: sums of it with others may look as if they were right."""
+    for value in node.outputs:
+        for size in value.type.shape:
+            if isinstance(size, Size):
+                number = bind(size, sizes)
+                if not isinstance(number, Size) and number < 0:
+                    raise ShapeError(node.op.name, f"sizes must not be negative, got {size} = {number}")
 
 
 def regions_fit(graph: Graph, sizes: Mapping[str, int]) -> bool:
@@ -178,6 +189,7 @@ class Run:
         except Exception:
             try:
                 _check_types(node, arrays, attrs)  # raises in the user's terms if the types are at fault
+                _check_not_negative(node, self.sizes)
             except WeftError as error:
                 raise placed(error, node) from None
             raise

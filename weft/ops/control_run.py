@@ -18,6 +18,7 @@ from weft.errors import ShapeError, WeftError
 from weft.ir.graph import Array, Graph, Node, Value, has_sizes, substitute_sizes
 from weft.ir.interpret import placed, run_nodes, solve
 from weft.ir.order import kahn_order, needed_nodes
+from weft.ir.types import TensorType
 
 ndarray = np.ndarray
 
@@ -77,7 +78,19 @@ class Program:
                         places[i] = r if type(r) is ndarray else np.asarray(r)
         except WeftError as error:
             raise placed(error, node) from error.__cause__
+        except Exception:
+            _explain(node, [places[i] for i in inputs])
+            raise
         return [places[i] for i in self._results]
+
+
+def _explain(node: Node, arrays: Sequence[Any]) -> None:
+    """Raise in the user's terms if the types are at fault for an error of a kernel."""
+    types = [TensorType(np.shape(a), np.asarray(a).dtype) for a in arrays]
+    try:
+        node.op.type_rule(*types, **node.attrs)
+    except WeftError as error:
+        raise placed(error, node) from None
 
 
 def _names_size(node: Node) -> bool:

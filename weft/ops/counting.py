@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.base.dtypes import int64, kind, real_dtype
 from weft.base.shapes import as_ints, normalize_axis, size_of
-from weft.base.size_bounds import positive, surely_less
+from weft.base.size_bounds import positive, size_min, surely_less
 from weft.base.sizes import Size
 from weft.errors import DomainError, ShapeError
 from weft.ops.arithmetic import minimum
@@ -21,6 +21,7 @@ from weft.ops.index import scatter_add_nd
 from weft.ops.index_axis import take_along_axis
 from weft.ops.op import Array, Sample, Tensor, composite, type_of
 from weft.ops.public import example, published
+from weft.ops.recurrence import carried
 from weft.ops.reduce import argmax, max, min, reduce_sum
 from weft.ops.rounding import floor
 from weft.ops.samples import call, complex_array, int_array, joined, real_array
@@ -30,7 +31,7 @@ from weft.ops.size import filled, positions, size_value
 from weft.ops.sort import argsort, searchsorted
 from weft.ops.statistics import as_floating, mean
 from weft.ops.view.padding import diagonal
-from weft.ops.view.primitives import reshape
+from weft.ops.view.primitives import join, reshape
 from weft.ops.view.slices import slice_axis
 
 
@@ -227,14 +228,26 @@ def mode(x: Tensor, axis: int = -1, *, keepdims: bool = False) -> Placed:
 def logcumsumexp(x: Tensor, axis: int) -> Tensor:
     """The logarithm of the running sum of exponentials along an axis, without overflow.
 
-    By doubling: after each step an element covers twice as many before it.
+    By doubling: after each step an element covers twice as many before it. Along an axis whose size has a
+    name one element after the other.
     """
     x = as_floating(x)
     where, reach = normalize_axis("logcumsumexp", axis, x.ndim), 1
-    while reach < x.shape[where]:
-        x = logaddexp(x, shift(x, where, reach, -np.inf))
+    size = x.shape[where]
+    if isinstance(size, Size):
+        head, rest = _cut(x, where, size_min(1, size))
+        init = reduce_sum(head, axes=(where,), keepdims=False)
+        return join(head, carried((logaddexp,), init, (rest,), where), axis=where)
+    while reach < size:
+        head, rest = _cut(x, where, reach)
+        x = join(head, logaddexp(rest, slice_axis(x, where, 0, size - reach)), axis=where)
         reach *= 2
     return x
+
+
+def _cut(x: Tensor, axis: int, place: int) -> tuple[Tensor, Tensor]:
+    """What comes before a place along an axis, and the others."""
+    return slice_axis(x, axis, 0, place), slice_axis(x, axis, place, x.shape[axis])
 
 
 @composite(

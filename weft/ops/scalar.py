@@ -89,6 +89,9 @@ class ScalarEmitter(Protocol[Value]):
     def cos(self, x: Operand[Value], /) -> Value:
         """The cosine."""
 
+    def tan(self, x: Operand[Value], /) -> Value:
+        """The tangent, reals only."""
+
     def tanh(self, x: Operand[Value], /) -> Value:
         """The hyperbolic tangent."""
 
@@ -242,7 +245,7 @@ class NumpyEmitter:
     neg, abs, not_ = _one(np.negative), _one(np.absolute), _one(np.invert)
     sqrt, floor, trunc, round = _one(np.sqrt), _one(np.floor), _one(np.trunc), _one(np.rint)
     exp, log, tanh = _one(np.exp), _one(np.log), _one(np.tanh)
-    sin, cos = _one(np.sin), _one(np.cos)
+    sin, cos, tan = _one(np.sin), _one(np.cos), _one(np.tan)
     add, sub, mul, rem = _two(np.add), _two(np.subtract), _two(np.multiply), _two(np.fmod)
     min, max, atan2, pow = _two(np.minimum), _two(np.maximum), _two(np.arctan2), _two(np.power)
     eq, lt, le = _two(np.equal), _two(np.less), _two(np.less_equal)

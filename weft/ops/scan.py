@@ -22,12 +22,13 @@ from weft.base.public import public
 from weft.base.shapes import as_ints, normalize_axis
 from weft.base.size_bounds import positive, size_min
 from weft.base.sizes import Size
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError
 from weft.ir.types import TensorType
 from weft.ops.families import linear, primitive
 from weft.ops.index_axis import take_along_axis
-from weft.ops.op import Array, Op, Operand, Sample, Tensor, composite, no_gradient, type_of
+from weft.ops.op import OPS, Array, Op, Operand, Sample, Tensor, composite, no_gradient
 from weft.ops.public import example, published
+from weft.ops.recurrence import carried
 from weft.ops.reduce import widened
 from weft.ops.samples import call, complex_array, int_array, joined, real_array
 from weft.ops.select import cast, need_real, same_dtype
@@ -93,8 +94,8 @@ def _running_prod_vjp(g: Tensor, x: Tensor, out: Tensor, axis: int) -> Tensor:
         x, out = x.conj(), out.conj()
     r, factor, reach = g, shift(x, axis, -1), 1
     if isinstance(x.shape[axis], Size):
-        raise ShapeError("cumprod", f"its gradient needs a known size along axis {axis}, got {type_of(x)}")
-    while reach < x.shape[axis]:
+        r = carried((OPS["mul"], OPS["add"]), None, (factor, g), axis, reverse=True)
+    while not isinstance(x.shape[axis], Size) and reach < x.shape[axis]:
         r = r + factor * shift(r, axis, -reach)
         factor = factor * shift(factor, axis, -reach)
         reach *= 2

@@ -187,9 +187,10 @@ def _inverse_tail(e: ScalarEmitter[Value], a: Value) -> Value:
 
 def erfinv_code(e: ScalarEmitter[Value], x: Value, choose: Choose[Value] = by_selecting) -> Value:
     """The number whose error function is x."""
-    wide = _widened(e, x)
+    if e.dtype(x) != float64:
+        return e.cast(gaussian.erfinv(e, _widened(e, x), choose), e.dtype(x))
     pieces = ((0.75, _inverse_centre), (_TAIL_START, _inverse_middle), (np.inf, _inverse_tail))
-    return e.cast(copy_sign(e, choose(e, e.abs(wide), pieces), wide), e.dtype(x))
+    return copy_sign(e, choose(e, e.abs(x), pieces), x)
 
 
 def _by_width(single: Code[Value], double: Code[Value]) -> Code[Value]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.base.dtypes import DType, kind, real_dtype
+from weft.base.size_bounds import positive, size_min
 from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops.batching import move_axis
 from weft.ops.fft import fft, ifft, irfft, rfft
@@ -163,15 +164,15 @@ def _overlapped(
     total = n_fft + hop * (count - 1)
     attrs = window_attrs((n_fft,), (hop,), ((0, 0),), (1,))
     whole = overlap_add(pieces * taper, sizes=(total,), **attrs)
-    squares = reshape(taper * taper, shape=(1, n_fft)) * np.ones((count, 1), taper.dtype)
+    squares = reshape(taper * taper, shape=(1, n_fft)) * filled((count, 1), 1, taper.dtype)
     weights = overlap_add(squares, sizes=(total,), **attrs)
     first = n_fft // 2 if center else 0
-    stop = total - first if length is None else min(first + length, total)
+    stop = total - first if length is None else size_min(first + length, total)
     whole, weights = (slice_axis(t, t.ndim - 1, first, stop) for t in (whole, weights))
     out = whole / select(weights > _LEAST, weights, np.ones((), weights.dtype))
-    missing = 0 if length is None else length - (stop - first)
-    if missing <= 0:
+    if length is None:
         return out
+    missing = positive(length - (stop - first))
     none = (0,) * (out.ndim - 1)
     return pad_axes(out, low=(*none, 0), high=(*none, missing), interior=(*none, 0), value=0)
 

@@ -42,7 +42,7 @@ tan = elementwise(
     partials=(lambda out: 1 + out * out,),
     accepts="fc",
     samples=reals(1, -1.2, 1.2, complex=True),
-    scalar=lambda e, x: e.div(e.sin(x), e.cos(x)),
+    scalar=lambda e, x: e.div(e.sin(x), e.cos(x)) if _is_complex(e, x) else e.tan(x),
 )
 
 # Hyperbolic functions

@@ -14,7 +14,7 @@ from typing import Any
 from weft.base.dtypes import kind
 from weft.loop.math import complex as math_complex
 from weft.loop.math.power import pow
-from weft.loop.math.trigonometric import atan2, cos, sin
+from weft.loop.math.trigonometric import atan2, cos, sin, tan
 from weft.ops.exponent import exp, tanh
 from weft.ops.logarithm import log
 from weft.ops.scalar import ScalarEmitter, Value
@@ -35,6 +35,7 @@ EXPANSIONS: dict[str, Code] = {
     "log": _by_kind(log, math_complex.log),
     "sin": _by_kind(sin, math_complex.sin),
     "cos": _by_kind(cos, math_complex.cos),
+    "tan": tan,
     "tanh": _by_kind(tanh, math_complex.tanh),
     "atan2": atan2,
     "pow": _by_kind(pow, math_complex.pow),

@@ -1,4 +1,4 @@
-"""Sine, cosine and the angle of a point, in basic scalar instructions.
+"""Sine, cosine, tangent and the angle of a point, in basic scalar instructions.
 
 A float32 x is reduced to x - n pi in [-pi/2, pi/2] and its sine computed in float64, where two parts of pi
 are exact enough up to 2^22. Beyond (``rarely``), x is multiplied exactly by four parts of 1 / (2 pi), chosen
@@ -59,8 +59,8 @@ def _reduced_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
     return _with_parity(e, shifted, x)
 
 
-def _reduced_far_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
-    """The same for |x| >= 2^22."""
+def _far_turns(e: ScalarEmitter[Value], x: Value, steps: int, shift: float) -> tuple[Value, Value]:
+    """x >= 2^22 is n / steps + rest turns beside whole ones: n + shift in the lowest bits, and rest."""
     farther = e.le(_FARTHER, e.abs(x))
     products = [
         e.mul(x, e.select(farther, e.constant(b, float64), a)) for a, b in zip(*_TURN_PARTS, strict=True)
@@ -69,11 +69,17 @@ def _reduced_far_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Va
     total = first
     for turn in others:
         total = e.add(total, turn)
-    shifted = e.add(e.add(e.mul(total, 2), quarter), DOUBLE.magic)
-    n = e.sub(e.sub(shifted, DOUBLE.magic), quarter)
-    rest = e.sub(first, e.mul(n, 0.5))
+    shifted = e.add(e.add(e.mul(total, steps), shift), DOUBLE.magic)
+    n = e.sub(e.sub(shifted, DOUBLE.magic), shift)
+    rest = e.sub(first, e.mul(n, 1 / steps))
     for turn in others:  # these sums are exact where they cancel
         rest = e.add(rest, turn)
+    return shifted, rest
+
+
+def _reduced_far_single(e: ScalarEmitter[Value], x: Value, quarter: float) -> Value:
+    """As ``_reduced_single`` for |x| >= 2^22."""
+    shifted, rest = _far_turns(e, x, 2, quarter)
     return _with_parity(e, shifted, e.mul(rest, 2 * _PI))
 
 
@@ -94,6 +100,39 @@ def sin(e: ScalarEmitter[Value], x: Value) -> Value:
 def cos(e: ScalarEmitter[Value], x: Value) -> Value:
     """The cosine."""
     return cos_of_double(e, x) if e.dtype(x) == float64 else _sine_of_single(e, x, 0.5)
+
+
+# tan(r) / r for |r| <= pi / 4, in r^2; error 2^-29.6
+_TANGENT_32 = (
+    1.0, 0.3333334977020586, 0.13332662803430223, 0.05405997823705284, 0.021281862215283304,
+    0.01083667164868604, 8.8428391504599e-05, 0.004376830575019393,
+)  # fmt: skip
+
+
+def tan(e: ScalarEmitter[Value], x: Value) -> Value:
+    """The tangent: of a float32 that of what is left of quarters of a turn, or its negative reciprocal."""
+    if e.dtype(x) == float64:
+        return e.div(sin_of_double(e, x), cos_of_double(e, x))
+    wide = e.cast(x, float64)
+    shifted = e.add(e.mul(wide, 2 / _PI), DOUBLE.magic)
+    n, r = e.sub(shifted, DOUBLE.magic), wide
+    for part in _PI_PARTS:
+        r = e.sub(r, e.mul(n, part / 2))
+    r = rarely(e, e.le(_FAR_SINGLE, e.abs(wide)), _far_rest, wide, _marked(e, shifted, r))
+    odd = e.lt(e.shl(e.bitcast(r, int64), 63), 0)
+    out = e.cast(e.mul(r, estrin(e, e.mul(r, r), _TANGENT_32)), float32)
+    return e.select(odd, e.div(-1, out), out)
+
+
+def _far_rest(e: ScalarEmitter[Value], x: Value) -> Value:
+    shifted, rest = _far_turns(e, x, 4, 0.0)
+    return _marked(e, shifted, e.mul(rest, 2 * _PI))
+
+
+def _marked(e: ScalarEmitter[Value], shifted: Value, r: Value) -> Value:
+    """r, whose last bit tells whether the integer in the lowest bits of ``shifted`` is odd."""
+    last = e.and_(e.bitcast(shifted, int64), 1)
+    return e.bitcast(e.or_(e.and_(e.bitcast(r, int64), -2), last), float64)
 
 
 Parts = tuple[Value, Value, Value]  # n (in the lowest bits of an integer), r, and the rest of r

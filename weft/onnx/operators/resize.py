@@ -91,19 +91,20 @@ class Axis:
 def coordinates(xp: Any, transform: str, axis: Axis) -> Any:
     """The place of each output, in elements of the input."""
     at, last = xp.arange(axis.count, dtype=xp.float64), axis.size - 1
-    single = not isinstance(axis.count, Size) and axis.count == 1
+    count = xp.zeros((), dtype=xp.float64) + axis.count  # a number, which a run tells of a named size
     if transform == "align_corners":
-        return at * 0.0 if single else at * (last / (axis.size * axis.scale - 1))
+        between = (count * 0.0 + axis.size) * axis.scale - 1
+        return at * (last / xp.where(between == 0, 1.0, between))  # one output lies at 0 anyway
     if transform == "asymmetric":
         return at / axis.scale
     if transform == "tf_crop_and_resize":
-        if single:
-            return at * 0.0 + 0.5 * (axis.start + axis.end) * last
-        return at * ((axis.end - axis.start) * last / (axis.count - 1)) + axis.start * last
+        step = (axis.end - axis.start) * last / xp.where(count == 1, 1.0, count - 1)
+        middle = 0.5 * (axis.start + axis.end) * last
+        return xp.where(count == 1, middle, at * step + axis.start * last)
     if transform == "tf_half_pixel_for_nn":
         return (at + 0.5) / axis.scale
-    if transform == "pytorch_half_pixel" and single:
-        return at * 0.0 - 0.5
+    if transform == "pytorch_half_pixel":
+        return xp.where(count == 1, 0.0, (at + 0.5) / axis.scale - 0.5)
     at = (at + 0.5) / axis.scale - 0.5
     if transform == "half_pixel_symmetric":
         return at + axis.size / 2 * (1 - axis.count / (axis.scale * axis.size))

@@ -125,8 +125,8 @@ _FOURIER = "ONNX has no complex numbers; compute it outside of the exported func
 cannot(_RANDOM, "random_bits derive_key")
 cannot(
     _LINALG,
-    "solve solve_triangular inv cholesky lu qr svd svdvals cofactors slogdet eigh eigvalsh eig eigvals pinv"
-    " matrix_exp polygamma",
+    "solve solve_triangular inv cholesky lu ldl_factor ldl_unpack ldl_solve qr svd svdvals cofactors"
+    " slogdet eigh eigvalsh eig eigvals pinv matrix_exp polygamma",
 )
 cannot(_FOURIER, "fft ifft rfft irfft complex real imag conj")
 cannot(

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.base.public import public
 from weft.base.records import NamedTuple
-from weft.base.size_bounds import size_min
+from weft.base.size_bounds import lower_bound, size_min
 from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
@@ -127,15 +127,15 @@ def _qr_type(x: TensorType, *, complete: bool) -> tuple[TensorType, TensorType]:
 def _qr_vjp(g: Tensor, outs: Sequence[Tensor], complete: bool) -> tuple[Tensor]:
     (gq, gr), (q, r) = g, outs
     m, n = q.shape[-2], r.shape[-1]
-    last = q.ndim - 1
-    if complete and m > n:
-        gq = fold_complement(gq, q, n)
-        q, r, gr = slice_axis(q, last, 0, n), slice_axis(r, last - 1, 0, n), slice_axis(gr, last - 1, 0, n)
-    if m >= n:
+    last, k = q.ndim - 1, size_min(m, n)
+    if complete and lower_bound(k - m) != 0:
+        gq = fold_complement(gq, q, k)
+        q, r, gr = slice_axis(q, last, 0, k), slice_axis(r, last - 1, 0, k), slice_axis(gr, last - 1, 0, k)
+    if lower_bound(k - n) == 0:
         return (_square_or_tall_qr_vjp(gq, gr, q, r),)
-    # A wide matrix [A1 A2] has Q R1 = A1 and R2 = Q^H A2.
-    gr_left, gr_right = slice_axis(gr, last, 0, m), slice_axis(gr, last, m, n)
-    r_left, r_right = slice_axis(r, last, 0, m), slice_axis(r, last, m, n)
+    # A wide matrix [A1 A2] has Q R1 = A1 and R2 = Q^H A2; where sizes have names, A2 may be empty.
+    gr_left, gr_right = slice_axis(gr, last, 0, k), slice_axis(gr, last, k, n)
+    r_left, r_right = slice_axis(r, last, 0, k), slice_axis(r, last, k, n)
     gq = gq + q @ (r_right @ adjoint(gr_right))
     return (join(_square_or_tall_qr_vjp(gq, gr_left, q, r_left), q @ gr_right, axis=last),)
 

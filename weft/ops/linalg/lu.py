@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.base.public import public
-from weft.base.size_bounds import size_min
+from weft.base.size_bounds import lower_bound, size_min
 from weft.ir.types import TensorType
 from weft.ops.contract import adjoint
 from weft.ops.families import primitive
@@ -19,7 +19,7 @@ from weft.ops.op import Array, Sample, Tensor
 from weft.ops.samples import real_array
 from weft.ops.view.padding import tril, triu
 from weft.ops.view.primitives import join
-from weft.ops.view.slices import slice_axis
+from weft.ops.view.slices import pad_axes, slice_axis
 
 
 class LUResult(NamedTuple):
@@ -74,16 +74,22 @@ def _lu_vjp(g: Sequence[Tensor], outs: Sequence[Tensor]) -> tuple[Tensor]:
     above = slice_axis(gu, last, 0, k) @ adjoint(left)
     rows, columns = slice_axis(lower, last - 1, k, m), slice_axis(upper, last, k, n)
     g_rows, g_columns = slice_axis(gl, last - 1, k, m), slice_axis(gu, last, k, n)
-    if m > k:
+    tall, wide = lower_bound(k - m) != 0, lower_bound(k - n) != 0  # or may be, where sizes have names
+    if tall:
         above = above - adjoint(rows) @ g_rows
-    if n > k:
+    if wide:
         below = below - g_columns @ adjoint(columns)
     inner = tril(below, k=-1) + triu(above)
     square: Any = _divided(triangular_solve(adjoint(top), inner, upper=True, unit=True), left)
-    if m > k:
+    if tall:
         square = join(square, _divided(g_rows, left), axis=last - 1)
-    if n > k:
-        beside = triangular_solve(adjoint(top), g_columns, upper=True, unit=True)
+    if wide:
+        beside: Any = triangular_solve(adjoint(top), g_columns, upper=True, unit=True)
+        if tall:  # one of both is empty
+            none = (0,) * (last - 1)
+            beside = pad_axes(
+                beside, low=(0,) * (last + 1), high=(*none, m - k, 0), interior=(0,) * (last + 1), value=0
+            )
         square = join(square, beside, axis=last)
     return (p @ square,)
 

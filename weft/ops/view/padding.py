@@ -10,7 +10,7 @@ import numpy as np
 from weft.base.dtypes import int64
 from weft.base.public import public
 from weft.base.shapes import Shape, as_ints, normalize_axis
-from weft.base.size_bounds import positive, size_max, size_min, surely_less
+from weft.base.size_bounds import lower_bound, positive, size_max, size_min, surely_less
 from weft.base.sizes import Size, is_known
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.alias import Step, Strides, link
@@ -21,7 +21,7 @@ from weft.ops.op import Array, Container, Number, Operand, Sample, Tensor, Tenso
 from weft.ops.public import example
 from weft.ops.samples import call, joined, real_array
 from weft.ops.select import select
-from weft.ops.size import count_to, triangle
+from weft.ops.size import count_to, filled, triangle
 from weft.ops.view.primitives import broadcast_to, inverse_axes, join, permute, reshape
 from weft.ops.view.slices import Ints, flip_axes, pad_axes, slice_axes, slice_axis
 
@@ -63,13 +63,18 @@ def pad(x: Tensor, /, pad_width: object, mode: str = "constant", value: Number =
     if mode not in _MODE_NAMES:
         raise ArgumentError("pad", f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
     low, high = _widths(x, pad_width)
+    if _MODE_NAMES[mode] == "constant" and _may_cut(low, high):
+        return _bordered(x, low, high, _python_scalar(value))
     if _MODE_NAMES[mode] == "constant":
         return pad_axes(x, low=low, high=high, interior=(0,) * x.ndim, value=_python_scalar(value))
+    if _may_cut(low, high):
+        raise ShapeError("pad", f"widths must not be negative, got {pad_width!r}, which may be")
     grow = {"reflect": _reflect, "replicate": _replicate, "circular": _circular}[_MODE_NAMES[mode]]
+    wanted = [not is_known(both) or any(both) for both in zip(low, high, strict=True)]
     for axis in range(x.ndim):
-        if low[axis] or high[axis]:
+        if wanted[axis]:
             x = grow(x, axis, low[axis], high[axis])
-    return x if any((*low, *high)) else reshape(x, shape=x.shape)
+    return x if any(wanted) else reshape(x, shape=x.shape)
 
 
 def _widths(x: Tensor, pad_width: object) -> tuple[Ints, Ints]:
@@ -78,15 +83,39 @@ def _widths(x: Tensor, pad_width: object) -> tuple[Ints, Ints]:
         table = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
     except ValueError:
         table = None
-    if table is None or (table.dtype.kind not in "iu" and table.size):
+    if table is None or (table.size and not _whole(table)):
         raise ArgumentError(
             "pad", f"pad_width must be an int, a pair, or a pair for each of {x.ndim} axes, got {pad_width!r}"
         )
-    if (table < 0).any():
+    if any(surely_less(n, 0) for n in table.flat):
         raise DomainError(
             "pad", f"widths must not be negative, got {pad_width!r}", hint="use weft.crop to cut"
         )
-    return tuple(int(n) for n in table[:, 0]), tuple(int(n) for n in table[:, 1])
+    low, high = (
+        as_ints("pad", "pad_width", tuple(table[:, 0])),
+        as_ints("pad", "pad_width", tuple(table[:, 1])),
+    )
+    return low, high
+
+
+def _may_cut(low: Ints, high: Ints) -> bool:
+    """Whether a width with a name may be negative, which would cut."""
+    lows = [lower_bound(n) for n in (*low, *high)]
+    return any(n is None or n < 0 for n in lows)
+
+
+def _bordered(x: Tensor, low: Ints, high: Ints, value: Number) -> Tensor:
+    """A constant border of tensors of its own, whose sizes are looked at when the graph runs."""
+    for axis, widths in enumerate(zip(low, high, strict=True)):
+        shapes = [(*x.shape[:axis], n, *x.shape[axis + 1 :]) for n in widths]
+        before, after = [filled(shape, value, x.dtype) for shape in shapes]
+        x = join(before, x, after, axis=axis)
+    return x
+
+
+def _whole(table: Array) -> bool:
+    """Whether all are integers, or sizes with names."""
+    return table.dtype.kind in "iu" or all(isinstance(n, Size | int) for n in table.flat)
 
 
 def _python_scalar(value: Operand) -> Any:
@@ -107,7 +136,7 @@ def _need_elements(x: Tensor, axis: int, mode: str) -> int:
 def _reflect(x: Tensor, axis: int, low: int, high: int) -> Tensor:
     """Mirror at the edges, again and again where the border is wider than the axis."""
     size = _need_elements(x, axis, "reflect")
-    if isinstance(size, Size):
+    if not is_known((size, low, high)):
         period = size_max(2 * size - 2, 1)
         here = remainder(count_to(size + low + high, int64) - low, period)
         return _picked(x, axis, minimum(here, period - here))
@@ -140,7 +169,7 @@ def _picked(x: Tensor, axis: int, places: Tensor) -> Tensor:
 
 def _circular(x: Tensor, axis: int, low: int, high: int) -> Tensor:
     size = _need_elements(x, axis, "circular")
-    if isinstance(size, Size):
+    if not is_known((size, low, high)):
         return _picked(x, axis, remainder(count_to(size + low + high, int64) - low, size_max(size, 1)))
     before, after = [x] * (low // size), [x] * (high // size)
     if low % size:

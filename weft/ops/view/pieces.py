@@ -9,13 +9,15 @@ import numpy as np
 
 from weft.base.public import public
 from weft.base.shapes import ShapeLike, as_ints, normalize_axis, size_of
+from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.index import gather_nd
 from weft.ops.op import Sample, Samples, Tensor, composite, type_of
 from weft.ops.public import published
 from weft.ops.samples import call, joined, real_array
+from weft.ops.size import positions
 from weft.ops.view.axes import atleast_1d, atleast_2d, atleast_3d, expand
-from weft.ops.view.primitives import concat, reshape
+from weft.ops.view.primitives import broadcast_to, concat, reshape
 from weft.ops.view.steps import sliced
 
 # Side by side
@@ -134,8 +136,12 @@ def as_strided(x: Tensor, size: ShapeLike, stride: ShapeLike, storage_offset: in
         raise ArgumentError("as_strided", f"each size needs a stride, got {sizes} and {steps}")
     places: Any = np.asarray(storage_offset, np.int64)
     for i, (n, step) in enumerate(zip(sizes, steps, strict=True)):
-        places = places + (np.arange(n) * step).reshape(-1, *[1] * (len(sizes) - 1 - i))
+        after = len(sizes) - 1 - i
+        row: Any = np.arange(n).reshape(-1, *[1] * after) if is_known((n,)) else positions(n, after)
+        places = places + row * step
     count = size_of(x.shape)
+    if not is_known((*sizes, count)):  # a gather looks at its places when it runs
+        return gather_nd(reshape(x, shape=(count,)), broadcast_to(places, shape=sizes))
     if places.size and not 0 <= places.min() <= places.max() < count:
         raise ShapeError(
             "as_strided", f"places must be in 0..{count - 1} of {type_of(x)}, got {places.max()}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.base.public import public
 from weft.base.shapes import Shape, normalize_axis, size_of
+from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
@@ -76,6 +77,8 @@ def _broadcast_type(x: TensorType, *, shape: Shape) -> TensorType:
     fits = lead >= 0 and all(s in (1, t) for s, t in zip(x.shape, shape[lead:], strict=True))
     if not fits:
         raise ShapeError("broadcast_to", f"sizes must be equal or 1, got {x} to {shape}")
+    if any(is_known((s,)) and s < 0 for s in shape):  # a named size may turn out to be
+        raise ShapeError("broadcast_to", f"sizes must not be negative, got {shape}")
     return TensorType(shape, x.dtype)
 
 

@@ -244,7 +244,8 @@ class Scalars(Reals):
 
     # Instructions that their kind alone describes; ``weft.ops.scalar`` says what they do
 
-    exp, log, sin, cos, tanh = map(partial(_one, function), ("exp", "log", "sin", "cos", "tanh"))
+    exp, log, tanh = map(partial(_one, function), ("exp", "log", "tanh"))
+    sin, cos, tan = map(partial(_one, function), ("sin", "cos", "tan"))
     floor, trunc, round = map(partial(_one, Reals.rounding), ("floor", "trunc", "round"))
     and_, or_, xor = map(partial(_two, Reals.arithmetic), ("and_", "or_", "xor"))
     lt, le = map(partial(_two, Reals.compare), ("lt", "le"))
