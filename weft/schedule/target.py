@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
+from weft.loop.builder import Builder
 from weft.loop.ir import Block
 from weft.ops.op import Op
 from weft.schedule.arrays import Array
@@ -48,7 +49,7 @@ class Lowering(NamedTuple):
 _BY_NAME: dict[tuple[str, str], Lowering] = {}
 _BY_FOLD: dict[tuple[str, str], Lowering] = {}
 _loaded: set[str] = set()
-_CLASSES = {"cpu": ("weft.schedule.cpu.target", "Cpu")}
+_CLASSES = {"cpu": ("weft.schedule.cpu.target", "Cpu"), "gpu": ("weft.schedule.gpu.target", "Gpu")}
 
 
 def lowers(
@@ -135,6 +136,9 @@ class Target(ABC):
         inputs = [scope.array(v) for v in node.inputs]
         lowering.lower(scope.writer, node, inputs, [scope.output(v) for v in node.outputs])
         return True
+
+    def shape_kernel(self, builder: Builder) -> None:  # noqa: B027 - as written, where nothing says else
+        """Give the finished body of a kernel the shape that the target runs."""
 
     def fixed_places(self, scope: Scope, body: Graph, values: Sequence[Value]) -> list[Place]:
         """Where the last inputs of a loop's body lie, which are the same in every iteration."""
