@@ -98,11 +98,15 @@ class Target(ABC):
         name: under which its lowerings are entered.
         modules: that enter them.
         machine: what its lowerings know of the machine at hand.
+        in_registers: elements: temporaries as small as this are on the host's stack, for LLVM to remove.
+        makes_waves: whether launches that may run at the same time are put together.
     """
 
     name: ClassVar[str]
     modules: ClassVar[tuple[str, ...]]
     machine: object
+    in_registers: ClassVar[int] = 4
+    makes_waves: ClassVar[bool] = True
 
     def load(self) -> None:
         """Import its lowerings, once."""
@@ -143,6 +147,9 @@ class Target(ABC):
     def fixed_places(self, scope: Scope, body: Graph, values: Sequence[Value]) -> list[Place]:
         """Where the last inputs of a loop's body lie, which are the same in every iteration."""
         return [scope.place(v) for v in values]
+
+    def settle(self, writer: Writer) -> None:  # noqa: B027 - a host may run its main function as it is
+        """Give the main function the form that the target's host runs."""
 
     def finish(self, block: Block) -> None:  # noqa: B027 - not every target has something to improve
         """Improve the loops of the main function."""

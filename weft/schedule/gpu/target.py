@@ -9,10 +9,12 @@ from weft.schedule.cpu.row_kernel import RowKernel
 from weft.schedule.fusion import Group
 from weft.schedule.gpu.group_kernel import GroupKernel
 from weft.schedule.gpu.machine import Gpu as Machine
+from weft.schedule.gpu.outline import outline
 from weft.schedule.gpu.spread import spread
 from weft.schedule.region import Scope
 from weft.schedule.target import Lowering, Target, find_lowering
 from weft.schedule.use_def import UseDef
+from weft.schedule.writer import Writer
 
 
 class Gpu(Target):
@@ -24,6 +26,8 @@ class Gpu(Target):
     """
 
     name = "gpu"
+    in_registers = -1  # the host has none
+    makes_waves = False
     modules = (
         "weft.schedule.gpu.folds",
         "weft.schedule.gpu.products",
@@ -49,6 +53,10 @@ class Gpu(Target):
             RowKernel(scope, use_def, group).lower(name)
         else:
             GroupKernel(scope, use_def, group).lower(name)
+
+    def settle(self, writer: Writer) -> None:
+        """Scalar code becomes kernels."""
+        outline(writer)
 
     def shape_kernel(self, builder: Builder) -> None:
         """Share out what was written for processors."""

@@ -1,8 +1,8 @@
 """A kernel for NVIDIA's processors in LLVM assembly.
 
 An iteration of the parallel loop is a block of the grid, one of the threads loop a thread. Vectors are
-written out where a loop says so, as wide as it says. Private memory is on a thread's stack, where LLVM finds that it
-fits into registers; shared memory is a variable of the module.
+written out where a loop says so, as wide as it says. Private memory is on a thread's stack, where LLVM finds
+that it fits into registers; shared memory is a variable of the module.
 """
 
 from __future__ import annotations
