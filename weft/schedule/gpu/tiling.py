@@ -15,7 +15,9 @@ from weft.base.sizes import Size
 from weft.schedule.extents import ceil_div, is_number
 from weft.schedule.gpu.machine import Gpu
 
+_WIDTHS = (256, 192, 128, 384, 320, 512)  # threads, in the order in which they are tried
 _SPREAD = 4  # vectors of a thread where rows are not reduced: so many loads are under way at once
+_BUSY = 4  # times as many blocks are at work where each holds little
 _GOOD = 16  # elements of a row for a thread: enough to be under way at once, few enough for many threads
 
 
@@ -78,13 +80,15 @@ def tile(rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, part
         chunks = ceil_div(columns, width * lanes * vectors)
     exact = vectors is not None and is_number(columns) and columns % (width * lanes * vectors) == 0
     row_tiles, stays = ceil_div(rows, slots), partial == "column"
+    # What reduces rows holds much in registers, so fewer blocks run at once.
+    most = machine.blocks if whole else machine.blocks * (_BUSY if partial == "all" else 2)
     if stays:
-        around = max(1, machine.blocks // chunks) if is_number(chunks) else 1
+        around = max(1, most // chunks) if is_number(chunks) else 1
         row_blocks, each = _shared_out(row_tiles, around)
         blocks = row_blocks * chunks
     else:
         tiles = row_tiles * chunks
-        blocks, each = _shared_out(tiles, machine.blocks) if partial else (tiles, 1)
+        blocks, each = _shared_out(tiles, most) if partial else (tiles, 1)
     filled = is_number(rows) and rows % slots == 0 and is_number(blocks)
     filled = filled and blocks * each == row_tiles * chunks
     return Tiling(lanes, width, vectors, slots, chunks, blocks, each, stays, exact, filled)
@@ -109,10 +113,13 @@ def _row_shape(columns: Any, lanes: int, machine: Gpu) -> tuple[int, int | None]
 
 def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, int, int]:
     """The threads of a row, the vectors of each, and the rows of a tile, where nothing keeps rows whole."""
-    if isinstance(columns, Size) or columns >= machine.threads * lanes:
-        count = None if isinstance(columns, Size) else columns // lanes
-        spread = [k for k in range(_SPREAD, 0, -1) if count is None or count % (k * machine.threads) == 0]
-        return machine.threads, (spread or [1])[0], 1
+    if isinstance(columns, Size):
+        return machine.threads, _SPREAD, 1
+    if columns >= machine.threads * lanes:
+        count = columns // lanes
+        shapes = [(w, k) for k in range(_SPREAD, 0, -1) for w in _WIDTHS if count % (k * w) == 0]
+        wide = [shape for shape in shapes if shape[1] > 1] or shapes
+        return *(wide or [(machine.threads, 1)])[0], 1
     width = max(columns // lanes, 1)
     return width, 1, _slots(rows, width, machine)
 

@@ -24,6 +24,7 @@ from weft.loop.walk import statements
 TRIPLE = "nvptx64-nvidia-cuda"
 _BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all"
 _SHARED_ALIGNMENT = 16
+_RESIDENT = 512  # threads of a multiprocessor, at least: fewer cannot hide how long memory takes
 
 
 def nvptx_target(architecture: str = "sm_90") -> Target:
@@ -107,7 +108,9 @@ class GridKernel(Kernel):
             align = max(self.alignments.get(buffer, 0), 1)
             parameters.append(f"ptr addrspace(1){apart}{how} align {align} %in{i}")
         parameters += [f"i64 %size{i}" for i in range(len(self.function.sizes))]
-        threads = f'"nvvm.maxntid"="{thread_count(self.function)}"'
+        count = thread_count(self.function)
+        least = min(max(_RESIDENT // count, 1), 32)  # blocks at once, which bounds registers
+        threads = f'"nvvm.maxntid"="{count}" "nvvm.minctasm"="{least}"'
         return f"define ptx_kernel void @{symbol}({', '.join(parameters)}) {threads}"
 
     def _reused(self) -> set[Buffer]:
