@@ -22,6 +22,7 @@ class Card:
 
     def __init__(self) -> None:
         self.lib = ctypes.CDLL("libcuda.so.1")
+        self._packed: dict[Any, Any] = {}  # arguments as the driver takes them
         self.call("cuInit", 0)
         device, context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(device), 0)
@@ -46,6 +47,34 @@ class Card:
         except CardError as error:
             raise CardError(f"{error}: {log.value.decode()}") from error
         return module
+
+    def function(self, module: Any, name: str) -> ctypes.c_void_p:
+        """An entry of a module."""
+        function = ctypes.c_void_p()
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+        return function
+
+    def unload(self, module: Any) -> None:
+        """A module is not needed any more."""
+        self.call("cuModuleUnload", module)
+
+    def launch(self, function: Any, grid: int, threads: int, shared: int, arguments: Sequence[int]) -> None:
+        """Run a kernel; arguments are of 8 bytes each."""
+        key = (id(arguments), tuple(arguments))
+        if key not in self._packed:
+            values = (ctypes.c_uint64 * max(len(arguments), 1))(*arguments)
+            base = ctypes.addressof(values)
+            pointers = (ctypes.c_void_p * max(len(arguments), 1))(
+                *[base + 8 * i for i in range(len(arguments))]
+            )
+            self._packed[key] = pointers, values, arguments
+        pointers = self._packed[key][0]
+        self.call("cuLaunchKernel", function, grid, 1, 1, threads, 1, 1, shared, None, pointers, None)
+
+    def copy(self, target: int, source: int, count: int) -> None:
+        """Bytes from one place to another."""
+        places = (ctypes.c_uint64(target), ctypes.c_uint64(source))
+        self.call("cuMemcpyDtoDAsync_v2", *places, ctypes.c_size_t(count), None)
 
     def allocate(self, size: int) -> int:
         """Memory of the card."""
@@ -78,10 +107,10 @@ class Card:
 class Loaded:
     """A program on a card, with memory for its arena, its constants and its results."""
 
-    def __init__(self, card: Card, program: CudaProgram, sizes: dict[str, int] | None = None) -> None:
+    def __init__(self, card: Any, program: CudaProgram, sizes: dict[str, int] | None = None) -> None:
         self.card, self.program, self.numbers = card, program, dict(sizes or {})
         self.module = card.load(program.ptx) if program.ptx else None
-        self.functions = {name: self._function(name) for name in program.kernels}
+        self.functions = {name: card.function(self.module, name) for name in program.kernels}
         self.bases: dict[tuple[str, int], int] = {("context", 0): card.allocate(8 * CONTEXT_WORDS)}
         card.put(self.bases["context", 0], np.zeros(CONTEXT_WORDS, np.int64))
         self.bases["arena", 0] = card.allocate(self._number(program.arena))
@@ -93,11 +122,6 @@ class Loaded:
                 self.bases["output", i] = card.allocate(self._number(array.size) * array.dtype.itemsize)
         self._rooms: dict[int, int] = {}
         self._calls: dict[int, Any] = {}
-
-    def _function(self, name: str) -> ctypes.c_void_p:
-        function = ctypes.c_void_p()
-        self.card.call("cuModuleGetFunction", ctypes.byref(function), self.module, name.encode())
-        return function
 
     def _number(self, extent: Any) -> int:
         return evaluate(extent, self.numbers)
@@ -129,19 +153,13 @@ class Loaded:
         # Arguments that do not change are kept, so that times are not those of Python alone.
         prepared = self._calls.get(id(step))
         if prepared is None:
-            values = [ctypes.c_uint64(self._argument(a)) for a in step.arguments]
-            pointers = (ctypes.c_void_p * max(len(values), 1))()
-            for i, value in enumerate(values):
-                pointers[i] = ctypes.cast(ctypes.byref(value), ctypes.c_void_p)
-            kernel = self.program.kernels[step.kernel]
-            prepared = (self._number(step.grid), kernel, pointers, values)
+            values = tuple(self._argument(a) for a in step.arguments)
+            prepared = (self._number(step.grid), self.program.kernels[step.kernel], values)
             if not self.numbers:
                 self._calls[id(step)] = prepared
-        grid, kernel, pointers, _ = prepared
+        grid, kernel, values = prepared
         if grid:
-            function = self.functions[step.kernel]
-            shape = (grid, 1, 1, kernel.threads, 1, 1, kernel.shared)
-            self.card.call("cuLaunchKernel", function, *shape, None, pointers, None)
+            self.card.launch(self.functions[step.kernel], grid, kernel.threads, kernel.shared, values)
 
     def _argument(self, argument: Any) -> int:
         if isinstance(argument, Place):
@@ -151,8 +169,7 @@ class Loaded:
     def _copy_bytes(self, step: cuda.CopyBytes) -> None:
         count = self._number(step.count)
         if count:
-            target, source = (ctypes.c_uint64(self.address(p)) for p in (step.target, step.source))
-            self.card.call("cuMemcpyDtoDAsync_v2", target, source, ctypes.c_size_t(count), None)
+            self.card.copy(self.address(step.target), self.address(step.source), count)
 
     def _host_call(self, step: cuda.HostCall) -> None:
         entry = self.program.hosts[step.number]
@@ -183,8 +200,7 @@ class Loaded:
             return
         new = self.card.allocate(max(count, 2 * held))
         if held:
-            old = ctypes.c_uint64(self.bases["heap", step.number])
-            self.card.call("cuMemcpyDtoD_v2", ctypes.c_uint64(new), old, ctypes.c_size_t(held))
+            self.card.copy(new, self.bases["heap", step.number], held)
         self.bases["heap", step.number], self._rooms[step.number] = new, max(count, 2 * held)
 
     def _free(self, step: cuda.Free) -> None:
@@ -213,7 +229,7 @@ class Loaded:
             self._steps(step.test)
 
 
-def run_on_card(card: Card, program: CudaProgram, arrays: Sequence[Any]) -> list[Any]:
+def run_on_card(card: Any, program: CudaProgram, arrays: Sequence[Any]) -> list[Any]:
     """The results of a program on arrays."""
     loaded, pointers = Loaded(card, program), []
     for array in arrays:
@@ -234,5 +250,5 @@ def run_on_card(card: Card, program: CudaProgram, arrays: Sequence[Any]) -> list
     for pointer in (*pointers, *set(loaded.bases.values()) - set(pointers)):
         card.free(pointer)
     if loaded.module is not None:
-        card.call("cuModuleUnload", loaded.module)
+        card.unload(loaded.module)
     return results

@@ -18,7 +18,6 @@ from weft.passes import lower
 from weft.schedule.gpu.target import Gpu
 from weft.schedule.program import lower_graph
 
-
 _NOT_HERE = ("fuse_attention",)  # passes whose ops have no kernel for GPUs
 
 

@@ -66,7 +66,7 @@ def _plan(results: Any, count: Any, along: bool, machine: Gpu) -> _Plan:
         beside = min(_ACROSS, 1 << max(few - 1, 0).bit_length())
         most = machine.most_threads // beside
         width = most if isinstance(count, Size) else min(most, 1 << (max(count, 1) - 1).bit_length())
-    blocks = -(-few // beside)
+    blocks = max(1, -(-few // beside))
     parts = 1
     if is_number(count) and blocks < machine.blocks:
         parts = max(1, min(machine.blocks // blocks, count // (width * _WORTH * _AT_ONCE)))

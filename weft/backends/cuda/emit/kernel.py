@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from weft.backends.cuda.emit import remainder
 from weft.backends.llvm.emit.instructions import InstructionSet
 from weft.backends.llvm.emit.kernel import Kernel, unwritten
 from weft.backends.llvm.emit.lanes import Varying
 from weft.backends.llvm.emit.loops import Loops
 from weft.backends.llvm.emit.places import element_type
-from weft.backends.llvm.emit.types import Value
+from weft.backends.llvm.emit.registers import Registers
+from weft.backends.llvm.emit.types import REGISTER, Value, vector
 from weft.backends.llvm.target import Target
 from weft.base.dtypes import int64
 from weft.loop import ir
@@ -43,6 +45,25 @@ class Nvptx(InstructionSet):
 
     converts_half = True
     attributes = "nounwind"
+
+    def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
+        """By a function of our own, lane by lane: what LLVM writes for PTX is not exact."""
+        lanes, scalar = max(x.lanes, y.lanes), REGISTER[x.dtype]
+        if not lanes:
+            return self._left(registers, x, y)
+        pairs = [[registers.lane(registers.in_lanes(v, lanes), str(i)) for v in (x, y)] for i in range(lanes)]
+        out, type_, w = "poison", vector(lanes, scalar), registers.writer
+        for i, (a, b) in enumerate(pairs):
+            one = self._left(registers, a, b).parts[0]
+            out = w.here(f"insertelement {type_} {out}, {scalar} {one}, i64 {i}")
+        return Value(x.dtype, (out,), lanes, w.depth)
+
+    def _left(self, registers: Registers, x: Value, y: Value) -> Value:
+        w, wide = registers.writer, REGISTER[x.dtype] == "double"
+        parts = [v.parts[0] if wide else w.here(f"fpext float {v.parts[0]} to double") for v in (x, y)]
+        found = w.here(f"call double {remainder.NAME}(double {parts[0]}, double {parts[1]})")
+        found = found if wide else w.here(f"fptrunc double {found} to float")
+        return Value(x.dtype, (found,), 0, w.depth)
 
 
 class GridLoops(Loops):
@@ -92,7 +113,9 @@ class GridKernel(Kernel):
     def text(self, symbol: str) -> str:
         """The module: its shared memory, then the function."""
         self._symbol = symbol
-        return "\n".join([super().text(symbol), *self.shared, ""])
+        text = super().text(symbol)
+        helpers = [*remainder.DECLARATIONS, remainder.TEXT] if remainder.NAME in text else []
+        return "\n".join([*helpers, text, *self.shared, ""])
 
     def _barrier(self) -> None:
         self.writer.declare(f"void {_BARRIER}(i32)")

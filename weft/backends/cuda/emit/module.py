@@ -14,21 +14,19 @@ from weft.backends.llvm.code import early
 from weft.backends.llvm.target import Target
 
 _OPTIMISATION = 3
+_FUNCTION = re.compile(r"^define .*?^\}$", re.S | re.M)
 
 
 def merged(texts: Iterable[str]) -> str:
     """The texts of kernels as one: what each declares stands in it once."""
     heads: dict[str, None] = {}
-    bodies: list[str] = []
+    bodies: dict[str, None] = {}
     for text in texts:
-        inside = False
-        for line in text.splitlines():
-            inside = inside or line.startswith("define ")
-            if inside:
-                bodies.append(line)
-                inside = line != "}"
-            elif line:
-                heads[line] = None
+        rest = text
+        while (match := _FUNCTION.search(rest)) is not None:
+            bodies[match[0]] = None
+            rest = rest[: match.start()] + rest[match.end() :]
+        heads |= dict.fromkeys(line for line in rest.splitlines() if line)
     return "\n".join([*heads, *bodies, ""])
 
 

@@ -56,6 +56,10 @@ class InstructionSet:
         """x 2**n, and 0 where ``keep`` is not set, at no cost: nothing is computed that could underflow."""
         raise NotImplementedError
 
+    def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
+        """What is left of x / y rounded towards zero, of floating numbers, exactly."""
+        return registers.instruction("frem", x.dtype, x, y)
+
 
 class Arm(InstructionSet):
     """ARM's, of 64 bits."""
