@@ -27,8 +27,6 @@ from weft.schedule.writer import Kernel, unflattened
 if TYPE_CHECKING:
     from weft.schedule.gpu.group_kernel import GroupKernel
 
-_HELD = 96  # elements that a thread holds of what is read, at most, before anything is computed
-
 Columns = tuple[Index, ...]
 
 
@@ -172,10 +170,7 @@ class GroupBody(Sweeps):
 
     def _load_rows(self, row: tuple[Index, ...], chunk: Index) -> None:
         """Read what later sweeps need, too, into registers, all of it before anything is computed."""
-        vectors, lanes = self.tiling.vectors, self.tiling.lanes
-        if vectors is None or self.last == 0:
-            return
-        found = self.group.in_place[: _HELD // (vectors * lanes)]
+        found = self.group.held(self.tiling)
         for v in found:
             self.held[v] = self._private(v.type.dtype)
 

@@ -18,6 +18,8 @@ from weft.schedule.gpu.group_body import GroupBody
 from weft.schedule.gpu.machine import Gpu
 from weft.schedule.gpu.tiling import Partial, Tiling, tile
 
+_HELD = 96  # elements that a thread holds of what is read, at most, before anything is computed
+
 
 class GroupKernel(RowKernel):
     """Writes the kernel of one group.
@@ -39,7 +41,7 @@ class GroupKernel(RowKernel):
         writes = list(targets.values())
         key = _key_of(self, arrays, targets)
         if not self.scope.writer.launch_again(key, [*reads, *writes]):
-            reuses = self._reuses(arrays, targets)
+            reuses = self._reuses(arrays, targets, tiling)
             with self.scope.writer.kernel(name, reads, writes, key=key, reuses=reuses, inline=False) as k:
                 sources = {v: self.scope.place(v) for v in self.external}
                 sources |= dict(zip(memory, k.reads, strict=True))
@@ -101,14 +103,23 @@ class GroupKernel(RowKernel):
             return writer.temporary((tiling.blocks, 1), dtype, "p")
         return writer.temporary((tiling.row_blocks * tiling.slots, self.frame.columns), dtype, "p")
 
-    def _reuses(self, arrays: dict[Value, Array], targets: dict[Value, Array]) -> list[tuple[int, int]]:
+    def held(self, tiling: Tiling) -> list[Value]:
+        """What is read into registers before anything is computed, for more than one sweep."""
+        if tiling.vectors is None or max(self.levels.values(), default=0) == 0:
+            return []
+        return self.in_place[: _HELD // (tiling.vectors * tiling.lanes)]
+
+    def _reuses(
+        self, arrays: dict[Value, Array], targets: dict[Value, Array], tiling: Tiling
+    ) -> list[tuple[int, int]]:
         """What may be one memory: a thread reads an element for the last time before it writes it."""
+        held = self.held(tiling)
         last, found = max(self.levels.values(), default=0), []
         for i, (v, x) in enumerate(arrays.items()):
             if v not in self.in_place or not x.is_dense:
                 continue
             for j, (out, y) in enumerate(targets.items()):
                 same = self.kinds[out] == "full" and y.is_dense and x.dtype.itemsize == y.dtype.itemsize
-                if same and x.size == y.size and self.levels[out] == last:
+                if same and x.size == y.size and (v in held or self.levels[out] == last):
                     found.append((i, j))
         return found
