@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.backends.cuda.ptx_text import Entry, Instruction, literal, read_entries
+from weft.base.dtypes import bfloat16
 
 _ROOM = 1 << 22  # bytes of the card
 _ZONE = 256  # before and after what is allocated
@@ -287,11 +288,11 @@ def _mov(block: _Block, s: Instruction) -> Any:
 def _cvt(block: _Block, s: Instruction) -> Any:
     to, source = s.opcode[-2], dtype_of(s.opcode[-1])
     x = block.value(s.operands[1], source)
-    if to == "f16x2":
-        second = block.value(s.operands[2], source).astype(np.float16).view(np.uint16).astype(np.uint32)
-        return x.astype(np.float16).view(np.uint16).astype(np.uint32) << np.uint32(16) | second
-    if to == "bf16x2" or to == "bf16":
-        raise NotImplementedError(s.text)
+    if to in ("f16x2", "bf16x2"):
+        y = block.value(s.operands[2], source)
+        return _half(x, to[:-2]).astype(np.uint32) << np.uint32(16) | _half(y, to[:-2]).astype(np.uint32)
+    if to == "bf16":
+        return _half(x, to)
     target = dtype_of(to)
     rounding = next((o for o in s.opcode if o in _ROUNDINGS), None)
     if rounding is not None:
@@ -304,6 +305,11 @@ def _cvt(block: _Block, s: Instruction) -> Any:
         x = np.clip(x, 0, 1)
     x = x.astype(target)
     return x.astype(np.int64) if target.kind == "i" else x  # a narrow one fills its register
+
+
+def _half(x: Any, name: str) -> Any:
+    """The bits of numbers in half precision."""
+    return x.astype(bfloat16 if name == "bf16" else np.float16).view(np.uint16)
 
 
 def _edge(x: Any, limits: Any) -> int:

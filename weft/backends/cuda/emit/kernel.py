@@ -44,6 +44,7 @@ class Nvptx(InstructionSet):
     """NVIDIA's virtual instructions; functions are the same polynomials as on processors."""
 
     converts_half = True
+    rounds_bfloat16 = True
     attributes = "nounwind"
 
     def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
