@@ -1,6 +1,6 @@
 """Run on a machine with a card: kernels of the schedule for GPUs, their values and times, beside PyTorch's.
 
-    python -m tests.gpu.card_kernels [times] [matrix]
+    python -m tests.gpu.card_kernels [times] [variants] [bits] [matrix]
 
 Prints one line for each. PTX is loaded by the driver; PyTorch has the memory and measures the peers.
 """
@@ -20,6 +20,7 @@ import weft
 import weft.nn.functional as F
 from tests.gpu.plain_driver import Card, Loaded, run_on_card
 from weft.backends.cuda.build import build_program
+from weft.schedule.gpu.machine import Gpu as Machine
 
 try:
     import torch
@@ -47,11 +48,13 @@ def measure(run: Callable[[], Any]) -> float:
     return sorted(times)[2]
 
 
-def prepared(card: Card, function: Any, tensors: list[Any]) -> tuple[Loaded, float]:
+def prepared(
+    card: Card, function: Any, tensors: list[Any], machine: Machine | None = None
+) -> tuple[Loaded, float]:
     """A function of weft on the memory of tensors, and how long it took to compile."""
     begin = time.perf_counter()
     specs = [_spec(t) for t in tensors]
-    program = build_program(weft.make_graph(function)(*specs).optimize())
+    program = build_program(weft.make_graph(function)(*specs).optimize(), machine=machine)
     loaded = Loaded(card, program)
     loaded.give([t.data_ptr() for t in tensors])
     return loaded, time.perf_counter() - begin
@@ -189,6 +192,59 @@ def times(card: Card) -> None:
         guarded(case[0], 120, lambda case=case: compare(card, *case))  # type: ignore[misc]
 
 
+def variants(card: Card) -> None:
+    """Other ways to share out the same work."""
+    gen = torch.Generator(device="cuda").manual_seed(0)
+    x, dy = (torch.randn(ROWS, COLUMNS, device="cuda", generator=gen) for _ in range(2))
+    w = torch.randn(COLUMNS, device="cuda", generator=gen)
+    norm = lambda x, w, b: F.layer_norm(x, (COLUMNS,), w, b)  # noqa: E731
+    cases = {
+        "softmax": (lambda x: F.softmax(x, axis=-1), [x]),
+        "softmax, y and gradient": (weft_grads(lambda x: F.softmax(x, axis=-1), 1), [x, dy]),
+        "layer norm gradients": (weft_grads(norm, 3, value=False), [x, w, w, dy]),
+        "layer norm, y and gradients": (weft_grads(norm, 3), [x, w, w, dy]),
+    }
+    machines = {
+        "16 a thread": Machine(), "8 a thread": Machine(good_elements=8), "4": Machine(good_elements=4),
+        "16, 528 blocks": Machine(blocks=528), "8, 528 blocks": Machine(good_elements=8, blocks=528),
+        "8, 396 blocks": Machine(good_elements=8, blocks=396),
+    }  # fmt: skip
+    for name, (function, tensors) in cases.items():
+        for told, machine in machines.items():
+
+            def one(function: Any = function, tensors: Any = tensors, machine: Any = machine) -> None:
+                loaded, _ = prepared(card, function, tensors, machine)
+                print(f"{name:28} {told:16} {measure(loaded.run):8.4f} ms", flush=True)
+
+            guarded(name, 60, one)
+
+
+def bits(card: Card) -> None:
+    """Elementwise functions: how many units in the last place the card is from the processor."""
+    from tests.backends.agreement import compiled
+
+    x = np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32) * 4
+    y = np.abs(np.random.default_rng(1).standard_normal(1 << 16)).astype(np.float32) + 0.1
+    functions = {
+        "exp": lambda x, y: weft.exp(x), "log": lambda x, y: weft.log(y), "tanh": lambda x, y: weft.tanh(x),
+        "sin": lambda x, y: weft.sin(x), "cos": lambda x, y: weft.cos(x), "sqrt": lambda x, y: weft.sqrt(y),
+        "div": lambda x, y: x / y, "pow": lambda x, y: y**x, "sigmoid": lambda x, y: weft.sigmoid(x),
+        "gelu": lambda x, y: F.gelu(x), "silu": lambda x, y: F.silu(x), "fmod": lambda x, y: weft.fmod(x, y),
+        "x*y+x": lambda x, y: x * y + x, "(x*y+x)*(x*y)": lambda x, y: (x * y + x) * (x * y),
+        "atan2": lambda x, y: weft.atan2(x, y), "log1p": lambda x, y: weft.log1p(y),
+    }  # fmt: skip
+    for name, function in functions.items():
+
+        def one(name: str = name, function: Any = function) -> None:
+            graph = weft.make_graph(function)(weft.tensor(x), weft.tensor(y)).optimize()
+            a, b = run_on_card(card, build_program(graph), [x, y])[0], compiled(graph, [x, y])[0]
+            apart = np.abs(a.view(np.int32).astype(np.int64) - b.view(np.int32).astype(np.int64))
+            apart = np.where(np.isnan(a) & np.isnan(b), 0, apart)
+            print(f"bits of {name:16} differ in {int((apart > 0).sum()):6} of {x.size}, by {apart.max()} ulp")
+
+        guarded(name, 60, one)
+
+
 def guarded(name: str, seconds: int, run: Callable[[], Any]) -> bool:
     """Whether something ran without an error, in time; what was wrong is printed."""
 
@@ -236,12 +292,16 @@ def matrix(card: Card, seconds: float) -> None:
 
 def main() -> None:
     """What the arguments ask for."""
-    wanted = sys.argv[1:] or ["times", "matrix"]
+    wanted = sys.argv[1:] or ["times", "variants", "bits", "matrix"]
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     card = Card()
     if "times" in wanted:
         times(card)
+    if "variants" in wanted:
+        variants(card)
+    if "bits" in wanted:
+        bits(card)
     if "matrix" in wanted:
         matrix(card, 240)
 

@@ -15,14 +15,19 @@ from weft.ir.graph import Graph, Value
 from weft.loop.capabilities import check_supported
 from weft.loop.ir import Buffer, Function, Program
 from weft.passes import lower
+from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.target import Gpu
 from weft.schedule.program import lower_graph
 
 _NOT_HERE = ("fuse_attention",)  # passes whose ops have no kernel for GPUs
 
 
-def build_program(graph: Graph, architecture: str = "sm_90", **options: Any) -> CudaProgram:
+def build_program(
+    graph: Graph, architecture: str = "sm_90", machine: Machine | None = None, **options: Any
+) -> CudaProgram:
     """The program of an optimised graph for cards of an architecture.
+
+    Options are those of ``lower_graph``; what a machine is decides how work is shared out.
 
     >>> import weft
     >>> from weft.backends.cuda.build import build_program
@@ -37,7 +42,7 @@ def build_program(graph: Graph, architecture: str = "sm_90", **options: Any) -> 
     }
     """
     lowered = lower(graph, disable=_NOT_HERE)
-    return from_loops(lower_graph(lowered, target=Gpu(), **options), graph, architecture)
+    return from_loops(lower_graph(lowered, target=Gpu(machine), **options), graph, architecture)
 
 
 def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram:

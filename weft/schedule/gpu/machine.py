@@ -15,7 +15,9 @@ class Gpu(NamedTuple):
         most_threads: of a block.
         blocks: that keep all of the machine busy; as many partial results a reduction over rows has. It is
             the same number for all cards, so that sums are rounded alike on all of them.
-        row_elements: of a row that one thread holds in registers.
+        row_elements: of a row that one thread holds in registers, at most.
+        good_elements: that it holds where threads allow: enough to be under way at once, few enough for many
+            threads.
     """
 
     access_bytes: int = 16
@@ -24,3 +26,4 @@ class Gpu(NamedTuple):
     most_threads: int = 1024
     blocks: int = 264
     row_elements: int = 32
+    good_elements: int = 16

@@ -18,7 +18,6 @@ from weft.schedule.gpu.machine import Gpu
 _WIDTHS = (256, 192, 128, 384, 320, 512)  # threads, in the order in which they are tried
 _SPREAD = 4  # vectors of a thread where rows are not reduced: so many loads are under way at once
 _BUSY = 4  # times as many blocks are at work where each holds little
-_GOOD = 16  # elements of a row for a thread: enough to be under way at once, few enough for many threads
 
 
 class Tiling(NamedTuple):
@@ -103,9 +102,9 @@ def _row_shape(columns: Any, lanes: int, machine: Gpu) -> tuple[int, int | None]
     fitting = [k for k in range(1, most + 1) if count % k == 0 and count // k <= machine.most_threads]
     if fitting and count >= machine.warp:
         full = [k for k in fitting if (count // k) % machine.warp == 0] or fitting
-        best = min(full, key=lambda k: (abs(k * lanes - _GOOD), k))
+        best = min(full, key=lambda k: (abs(k * lanes - machine.good_elements), k))
         return count // best, best
-    width = 1 << (max(ceil_div(count, max(_GOOD // lanes, 1)), 1) - 1).bit_length()
+    width = 1 << (max(ceil_div(count, max(machine.good_elements // lanes, 1)), 1) - 1).bit_length()
     width = min(width, machine.most_threads)
     vectors = ceil_div(count, width)
     return (width, vectors) if vectors <= most else (machine.most_threads, None)
