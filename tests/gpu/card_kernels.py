@@ -212,9 +212,14 @@ def variants(card: Card) -> None:
     for name, (function, tensors) in cases.items():
         for told, machine in machines.items():
 
-            def one(function: Any = function, tensors: Any = tensors, machine: Any = machine) -> None:
+            def one(
+                name: Any = (name, told),
+                function: Any = function,
+                tensors: Any = tensors,
+                machine: Any = machine,
+            ) -> None:
                 loaded, _ = prepared(card, function, tensors, machine)
-                print(f"{name:28} {told:16} {measure(loaded.run):8.4f} ms", flush=True)
+                print(f"{name[0]:28} {name[1]:16} {measure(loaded.run):8.4f} ms", flush=True)
 
             guarded(name, 60, one)
 
