@@ -77,6 +77,13 @@ def test_arrays_that_are_not_dense_and_that_broadcast() -> None:
     check(lambda x: x[1:, 2:].sum(axis=0), normal(9, 10))
 
 
+def test_products_by_a_library_and_by_tiles() -> None:
+    x, w = normal(2, 5, 24), normal(24, 40)
+    for machine in (Machine(), Machine(libraries=True)):
+        check(lambda x, w: weft.tanh(x @ w) @ w.T, x, w, machine=machine)
+        check(lambda x, w: weft.tanh(w.T @ x[0].T), x, w, machine=machine)
+
+
 def test_half_precision_in_eight_lanes() -> None:
     def f(x: Any) -> Any:
         return F.softmax(x, axis=-1) * 2

@@ -13,6 +13,7 @@ from weft.backends.cuda.build import build_program
 from weft.backends.cuda.program import Launch, Repeat, all_steps, evaluate
 from weft.base.sizes import named_size
 from weft.ir.parse import parse_graph
+from weft.schedule.gpu.machine import Gpu as Machine
 
 
 def _plan(function: Any, *tensors: Any) -> str:
@@ -88,6 +89,19 @@ def test_open_sizes_are_arguments_and_grids_are_expressions() -> None:
     threads = program.kernels[launch.kernel].threads
     assert evaluate(launch.grid, {"n": 1000}) * threads >= 1000
     assert evaluate(launch.grid, {"n": 0}) == 0
+
+
+def test_products_are_calls_of_a_library_where_it_is_asked_for() -> None:
+    def f(x: Any, w: Any) -> Any:
+        return weft.tanh(x @ w) @ w.T
+
+    graph = weft.make_graph(f)(weft.zeros((2, 8, 16)), weft.zeros((16, 32))).optimize()
+    program = build_program(graph, machine=Machine(libraries=True))
+    products = [str(line).strip() for line in str(program).splitlines() if "matmul" in line]
+    assert products == [
+        "matmul arena = input0 @ input1, m=16, n=32, k=16, rows=(16, 32, 32)",
+        "matmul output0 = arena @ input1.T, m=16, n=16, k=32, rows=(32, 32, 16)",
+    ]
 
 
 def test_equal_kernels_of_layers_are_written_once() -> None:

@@ -16,6 +16,7 @@ class Gpu(NamedTuple):
         blocks: that keep all of the machine busy; as many partial results a reduction over rows has. It is
             the same number for all cards, so that sums are rounded alike on all of them.
         row_elements: of a row that one thread holds in registers, at most.
+        libraries: whether products of matrices are left to a library.
         good_elements: that it holds where threads allow: enough to be under way at once, few enough for many
             threads.
     """
@@ -27,3 +28,4 @@ class Gpu(NamedTuple):
     blocks: int = 264
     row_elements: int = 32
     good_elements: int = 16
+    libraries: bool = False
