@@ -81,27 +81,31 @@ def fold_array(
     shape: Sequence[Any],
     axes: Sequence[int],
     fold: Fold,
-    out: Array,
+    out: Array | Sequence[Array],
     read: Read,
 ) -> None:
-    """Fold what ``read`` gives at each index of a shape along axes into an array."""
+    """Fold what ``read`` gives at each index of a shape along axes into an array.
+
+    Several arrays are a share each of the results, which are a row then.
+    """
     machine = writer.target.machine
     assert isinstance(machine, Gpu)
     kept = [i for i in range(len(shape)) if i not in axes]
     results, count = size_of(_at(shape, kept)), size_of(_at(shape, axes))
     along = bool(axes) and len(shape) - 1 in axes
     plan = _plan(results, count, along, machine)
-    target = out if plan.parts == 1 else writer.temporary((plan.parts, results), fold.dtype, "p")
-    with writer.kernel(name, reads, [target], inline=False) as k:
+    outs = [out] if isinstance(out, Array) else list(out)
+    targets = outs if plan.parts == 1 else [writer.temporary((plan.parts, results), fold.dtype, "p")]
+    with writer.kernel(name, reads, targets, inline=False) as k:
         _write(k, shape, kept, list(axes), fold, plan, read)
     if plan.parts > 1:
-        fold_rows(writer, target, out, fold.instruction)
+        fold_rows(writer, targets[0], outs, fold.instruction)
 
 
 def _write(
     k: Kernel, shape: Sequence[Any], kept: list[int], axes: list[int], fold: Fold, plan: _Plan, read: Read
 ) -> None:
-    b, (out,) = k.builder, k.writes
+    b = k.builder
     threads = plan.width * plan.beside
     blocks = ceil_div(plan.results, plan.beside)
     with b.parallel(blocks * plan.parts) as block, b.threads(threads) as t:
@@ -127,12 +131,33 @@ def _write(
         (value,) = tree.combine(beside * plan.width + own, [Part(total, fold.instruction)])
         first = b.lt(own, 1) if plan.width > 1 else None
         wanted = first if inside is None else inside if first is None else b.and_(first, inside)
-        at = out.at(part, result) if plan.parts > 1 else out.at(*_spread(b, out, result, place))
-        if wanted is None:
-            b.store(out.buffer, at, b.cast(value, out.dtype))
+        if plan.parts > 1:
+            (out,) = k.writes
+            _store(b, out, out.at(part, result), value, wanted)
         else:
-            with b.if_(wanted):
-                b.store(out.buffer, at, b.cast(value, out.dtype))
+            _store_shares(k, result, place, value, wanted)
+
+
+def _store(b: Builder, out: Array, at: Index, value: Value, wanted: Value | None) -> None:
+    if wanted is None:
+        b.store(out.buffer, at, b.cast(value, out.dtype))
+        return
+    with b.if_(wanted):
+        b.store(out.buffer, at, b.cast(value, out.dtype))
+
+
+def _store_shares(k: Kernel, result: Index, place: list[Index], value: Value, wanted: Value | None) -> None:
+    """A result into the array whose share it is in."""
+    b, outs = k.builder, k.writes
+    if len(outs) == 1:
+        _store(b, outs[0], outs[0].at(*_spread(b, outs[0], result, place)), value, wanted)
+        return
+    size = outs[0].size
+    share = b.quotient(result, size)
+    for i, out in enumerate(outs):
+        mine = b.eq(share, Index.of(i))
+        mine = mine if wanted is None else b.and_(wanted, mine)
+        _store(b, out, out.flat(result - size * i), value, mine)
 
 
 def _spread(b: Builder, out: Array, result: Index, place: list[Index]) -> Sequence[Index]:
@@ -172,13 +197,13 @@ def _divides(size: Any, by: Any) -> bool:
     return is_number(size) and is_number(by) and size % by == 0
 
 
-def fold_rows(writer: Writer, x: Array, out: Array, instruction: str) -> None:
-    """The rows of an array, partial results of blocks, into one."""
+def fold_rows(writer: Writer, x: Array, outs: Sequence[Array], instruction: str) -> None:
+    """The rows of an array, partial results of blocks, into one; each array gets a share of it."""
     fold = Fold(instruction, identity(instruction, x.dtype), x.dtype)
-    shape, flat = x.shape, out.with_shape((x.shape[1],))
+    shape, flat = x.shape, [out.with_shape((out.size,)) for out in outs]
     if is_number(shape[1], 1):
         shape, x = shape[:1], Array(x.buffer, shape[:1], (x.strides[0],), x.offset)
-        flat = out.with_shape(())
+        flat = [outs[0].with_shape(())]
     fold_array(writer, "combine", [x], shape, (0,), fold, flat, _load)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import Size, is_known
 from weft.ir.graph import Value
+from weft.loop.index import Index
 from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array
 from weft.schedule.cpu.row_kernel import RowKernel, _key_of
@@ -19,6 +21,14 @@ from weft.schedule.gpu.machine import Gpu
 from weft.schedule.gpu.tiling import Partial, Tiling, tile
 
 _HELD = 96  # elements that a thread holds of what is read, at most, before anything is computed
+
+
+class _Sums(NamedTuple):
+    """Reductions over rows by one instruction: their partial results, side by side."""
+
+    partial: Array
+    instruction: str
+    values: list[Value]
 
 
 class GroupKernel(RowKernel):
@@ -37,7 +47,8 @@ class GroupKernel(RowKernel):
         arrays = dict(zip(memory, reads, strict=True))
         self.in_place = [v for v in memory if v.type.shape and self._is_in_place(v)]
         tiling = self._tiling(arrays, machine)
-        targets = {v: self._partial_target(v, tiling) for v in self.outputs}
+        sums = self._column_sums(tiling)
+        targets = {v: self._partial_target(v, tiling, sums) for v in self.outputs}
         writes = list(targets.values())
         key = _key_of(self, arrays, targets)
         if not self.scope.writer.launch_again(key, [*reads, *writes]):
@@ -46,10 +57,13 @@ class GroupKernel(RowKernel):
                 sources = {v: self.scope.place(v) for v in self.external}
                 sources |= dict(zip(memory, k.reads, strict=True))
                 GroupBody(self, k, sources, dict(zip(targets, k.writes, strict=True)), tiling).write()
+        for together in sums.values():
+            outs = [self.scope.output(v) for v in together.values]
+            fold_rows(self.scope.writer, together.partial, outs, together.instruction)
         for v, target in targets.items():
-            if self.kinds[v] in ("column", "all"):
+            if self.kinds[v] == "all":
                 fold = fold_instruction(self.made[v].op.fold, target.dtype)
-                fold_rows(self.scope.writer, target, self.scope.output(v), fold)
+                fold_rows(self.scope.writer, target, [self.scope.output(v)], fold)
 
     # How it is tiled
 
@@ -93,7 +107,21 @@ class GroupKernel(RowKernel):
 
     # What it writes
 
-    def _partial_target(self, value: Value, tiling: Tiling) -> Array:
+    def _column_sums(self, tiling: Tiling) -> dict[Any, _Sums]:
+        """Memory for reductions over rows: those of one kind lie side by side, and are combined at once."""
+        alike: dict[Any, list[Value]] = {}
+        for v in self.outputs:
+            if self.kinds[v] == "column":
+                dtype = accumulator(self.made[v])
+                alike.setdefault((dtype, fold_instruction(self.made[v].op.fold, dtype)), []).append(v)
+        rows, columns = tiling.row_blocks * tiling.slots, self.frame.columns
+        out = {}
+        for (dtype, instruction), values in alike.items():
+            partial = self.scope.writer.temporary((rows, columns * len(values)), dtype, "p")
+            out[dtype, instruction] = _Sums(partial, instruction, values)
+        return out
+
+    def _partial_target(self, value: Value, tiling: Tiling, sums: dict[Any, _Sums]) -> Array:
         """Where a value that is used outside is written: in its place, or partial results in theirs."""
         kind, writer = self.kinds[value], self.scope.writer
         if kind in ("full", "row"):
@@ -101,7 +129,10 @@ class GroupKernel(RowKernel):
         dtype = accumulator(self.made[value])
         if kind == "all":
             return writer.temporary((tiling.blocks, 1), dtype, "p")
-        return writer.temporary((tiling.row_blocks * tiling.slots, self.frame.columns), dtype, "p")
+        own = next(s for s in sums.values() if value in s.values)
+        partial, columns = own.partial, self.frame.columns
+        first = Index.of(columns * own.values.index(value))
+        return Array(partial.buffer, (partial.shape[0], columns), partial.strides, partial.offset + first)
 
     def held(self, tiling: Tiling) -> list[Value]:
         """What is read into registers before anything is computed, for more than one sweep."""
