@@ -84,6 +84,15 @@ def test_products_by_a_library_and_by_tiles() -> None:
         check(lambda x, w: weft.tanh(w.T @ x[0].T), x, w, machine=machine)
 
 
+def test_running_results_of_long_lines() -> None:
+    check(lambda x: weft.cumsum(x, axis=1), normal(1, 1500))
+    check(
+        lambda x: (weft.cummax(x, axis=0)[0], weft.cumsum(x.astype(weft.int32), axis=0)), normal(300, 2) * 9
+    )
+    grad = weft.grad(lambda x: (weft.cumsum(x, axis=0) * x).sum())  # goes backward
+    check(grad, normal(260))
+
+
 def test_half_precision_in_eight_lanes() -> None:
     def f(x: Any) -> Any:
         return F.softmax(x, axis=-1) * 2

@@ -67,6 +67,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "place of the largest": (lambda x: weft.argmax(x, axis=1), [normal(3, 50)]),
     "any of truth values": (lambda x: (x > 2.0).any(axis=1), [normal(3, 50)]),
     "running sum": (lambda x: weft.cumsum(x, axis=1), [normal(3, 8)]),
+    "running sum of a long line": (lambda x: weft.cumsum(x, axis=1), [normal(1, 600)]),
     "sorted": (lambda x: weft.sort(x, axis=1), [normal(3, 8)]),
     "looked up": (lambda x, i: x[i].sum(axis=1), [normal(6, 8), whole(5, 0, -1, 3)]),
     "scattered": (lambda x, i: weft.scatter_add(weft.zeros(9), 0, i, x), [normal(4), whole(2, 2, 7, 0)]),

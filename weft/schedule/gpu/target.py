@@ -31,6 +31,7 @@ class Gpu(Target):
     modules = (
         "weft.schedule.gpu.folds",
         "weft.schedule.gpu.products",
+        "weft.schedule.gpu.scans",
         "weft.schedule.cpu.reductions",
         "weft.schedule.cpu.sorting",
         "weft.schedule.cpu.scattering",
