@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import weft
+import weft.nn as nn
+import weft.nn.functional as F
 from tests.backends.agreement import assert_agree, interpreted
 from tests.backends.cuda.emulator import EmulatedCard, RaceError
 from tests.backends.cuda.programs import PROGRAMS
 from tests.gpu.plain_driver import run_on_card
 from weft.backends.cuda.build import build_program
-from weft.backends.cuda.program import Launch, Place
+from weft.backends.cuda.program import Check, CopyBytes, Launch, Place
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -29,6 +31,37 @@ def test_index_out_of_bounds_is_noted_with_its_values() -> None:
     program = build_program(graph.optimize())
     with pytest.raises(AssertionError, match=r"failure \(0, \[0, 5, 7, "):
         run_on_card(EmulatedCard(), program, [np.ones(5, np.float32), np.array([1, 7])])
+
+
+def test_a_whole_training_step_stays_on_the_card() -> None:
+    model = nn.Sequential(
+        nn.Embedding(12, 16), nn.LayerNorm(16), nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 12)
+    )
+    optimizer = weft.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(tokens: Any, wanted: Any) -> Any:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(tokens), wanted)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    tokens = weft.tensor(np.arange(10) % 12)
+    graph = weft.make_graph(step)(tokens, tokens).optimize()
+    random, arrays = np.random.default_rng(0), []
+    for value in graph.inputs:
+        size, dtype = value.type.shape, value.type.dtype
+        if not size:  # the steps: after few of them AdamW's corrections would cancel most digits
+            array = np.asarray(1000)
+        elif dtype.kind in "iu":
+            array = random.integers(0, 12, size)
+        else:  # no moment is negative
+            array = random.random(size)
+        arrays.append(array.astype(dtype))
+    program = build_program(graph)
+    assert all(isinstance(s, Launch | CopyBytes | Check) for s in program.steps)
+    # Gradients are sums in another order, and AdamW divides them by roots of moments that may be small.
+    assert_agree(run_on_card(EmulatedCard(), program, arrays), interpreted(graph, arrays), ulps=64)
 
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

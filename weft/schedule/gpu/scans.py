@@ -70,7 +70,7 @@ class _Line:
 
     def _own_prefixes(self, place: list[Index], first: Index) -> list[Value]:
         """The running results of a thread's own elements; what is beyond the end counts for nothing."""
-        b, out = self.b, []
+        b, out = self.b, list[Value]()
         for n in range(_OWN):
             there = b.lt(first + n, Index.of(self.length))
             inside = b.term(b.min(first + n, Index.of(self.length) - 1), self.length)
