@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("passes",),
     ("capture", "schedule"),
     ("backends",),
-    ("compile", "jit"),
+    ("compile", "jit", "cuda"),
     ("parallel", "nn", "optim", "data", "datasets", "io", "library", "onnx", "interop", "viewer", "profiler"),
     ("train",),
     ("serve",),

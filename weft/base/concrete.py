@@ -6,9 +6,16 @@ asks which of the two it is asks here; whoever needs NumPy's own array, to hand 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 CONCRETE: set[type] = {np.ndarray}  # a device adds the type of its arrays
+
+
+def are_on_host(datas: Iterable[object]) -> bool:
+    """Whether all data are NumPy's arrays; in a process without devices that is known without a look."""
+    return len(CONCRETE) == 1 or all(type(data) is np.ndarray for data in datas)
 
 
 def is_concrete(data: object) -> bool:
