@@ -99,6 +99,9 @@ class Hooks:
         "weft.backends.cuda.eager:evaluate_on_device"
     )
     import_from_device: late[Callable[..., Any]] = late("weft.backends.cuda.exchange:import_array")
+    describe_on_device: late[Callable[[Any], dict[str, Any]]] = late(
+        "weft.backends.cuda.exchange:array_interface"
+    )
     export_from_device: late[Callable[..., Any]] = late("weft.backends.cuda.exchange:export_array")
 
     # derivatives and batching of control flow

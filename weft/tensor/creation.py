@@ -130,6 +130,8 @@ def _convert(
         if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):
             data = from_dlpack(data, copy=copy is not False)
             copy = None if copy else copy
+        elif hasattr(data, "__cuda_array_interface__"):
+            data, copy = wrap(hooks.import_from_device(data, copy is not False)), None if copy else copy
         else:
             array = from_python(op, data, target, copy)
             if array is None:

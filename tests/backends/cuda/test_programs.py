@@ -14,7 +14,7 @@ from tests.backends.cuda.standin import StandIn
 from weft.backends.cuda import eager, program
 from weft.backends.cuda.array import DeviceArray
 from weft.backends.cuda.card import Card, card
-from weft.backends.cuda.copies import to_device
+from weft.backends.cuda.copies import to_device as copy_to_device
 from weft.backends.cuda.execute import CudaExecutable
 from weft.backends.cuda.program import (
     Again,
@@ -39,6 +39,7 @@ from weft.base.dtypes import bool_, float32, int64
 from weft.base.sizes import named_size
 from weft.errors import CheckError, ShapeError
 from weft.ir.graph import Graph
+from weft.ops.op import OPS
 
 N: Any = named_size("n")
 X, Y = Place("input", 0), Place("output", 0)
@@ -86,6 +87,10 @@ A = Place("arena", 0)
 CHAIN = (launch(A, X), CopyBytes(Y, A, 4 * N), launch(A, Y), launch(Y, A))
 
 
+def to_device(array: Any, on: Card) -> Any:
+    return copy_to_device(array, on)
+
+
 def host(array: Any) -> Any:
     return array.to_host()
 
@@ -102,7 +107,7 @@ def test_list_of_launches_runs_for_any_size(on: Card) -> None:
         x = np.arange(count, dtype=np.float32)
         (found,) = run([to_device(x, on)])
         np.testing.assert_array_equal(host(found), ((x * 2 + 1) * 2 + 1) * 2 + 1)
-    strided = DeviceArray(
+    strided: Any = DeviceArray(
         on, (a := to_device(np.arange(8.0, dtype=np.float32), on)).block, a.pointer + 4, (3,), float32, (8,)
     )
     np.testing.assert_array_equal(host(run([strided])[0]), np.array([1.0, 3.0, 5.0]) * 8 + 7)
@@ -197,9 +202,9 @@ def test_heap_grows_and_is_handed_over(on: Card) -> None:
         Allocate(0, 4 * named_size("m") + 4096),
         CopyBytes(Place("heap", 0, 4 * N), X, 4 * N),
     )
-    M: Any = named_size("m")
-    out = (Array(float32, M, (M,)),)
-    program = scaling(steps, heap=(Array(float32, M),), outputs=out, handed_over=((0, 0),), arena=0)
+    m: Any = named_size("m")
+    out = (Array(float32, m, (m,)),)
+    program = scaling(steps, heap=(Array(float32, m),), outputs=out, handed_over=((0, 0),), arena=0)
     (found,) = CudaExecutable(on, program)([to_device(np.array([1.0, 2.0], np.float32), on)])
     np.testing.assert_array_equal(host(found), [1.0, 2.0, 1.0, 2.0])
 
@@ -228,7 +233,8 @@ def test_failure_that_a_kernel_notes_is_raised(walked: bool, on: Card, api: Stan
 
 def test_host_call_runs_the_kernel_of_an_op(on: Card) -> None:
     class Entry:
-        op, attrs, sizes, node = weft.ops.arithmetic.add, {}, (N,), None  # type: ignore[attr-defined]
+        op, sizes, node = OPS["add"], (N,), None
+        attrs: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
         inputs = (weft.TensorType((N,), float32),) * 2
         outputs = (weft.TensorType((N,), float32),)
 
@@ -244,8 +250,7 @@ def test_threads_call_one_program_at_the_same_time(on: Card) -> None:
     def work(value: float) -> None:
         x = to_device(np.full(64, value, np.float32), card())
         for _ in range(30):
-            if not (host(run([x])[0]) == 8 * value + 7).all():
-                wrong.append(value)
+            wrong.extend([value] * (not (host(run([x])[0]) == 8 * value + 7).all()))
 
     threads = [threading.Thread(target=work, args=(float(i),)) for i in range(4)]
     for thread in threads:
