@@ -52,6 +52,7 @@ class RaceError(AssertionError):
     """An access that nothing orders after an earlier one."""
 
 
+_LAUNCH = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
 Kernel = Callable[["StandIn", list[int], tuple[int, ...], tuple[int, ...]], None]
 
 
@@ -74,7 +75,7 @@ class StandIn:
 
     CUDA_KERNEL_NODE_PARAMS = CUDA_MEMSET_NODE_PARAMS = CUDA_MEMCPY3D = Params
 
-    def __init__(self, devices: int = 1, memory: int = 1 << 28) -> None:
+    def __init__(self, devices: int = 1, memory: int = 1 << 28, by_pointer: bool = True) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.devices = devices
         self.memory = memory
@@ -91,7 +92,10 @@ class StandIn:
         self.linked: dict[int, list[bytes]] = {}
         self.graphs: dict[int, list[tuple[str, Params]]] = {}
         self.nodes: dict[int, tuple[int, int]] = {}
+        self.errors: list[BaseException] = []  # of kernels that machine code has launched
         self._next = 1000
+        self._callback = _LAUNCH(self._launch_by_pointer)
+        self.launch_address = ctypes.cast(self._callback, ctypes.c_void_p).value if by_pointer else 0
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
@@ -336,6 +340,15 @@ class StandIn:
             int(function), tuple(shape[:3]), tuple(shape[3:]), int(stream), self.words(function, address)
         )
         return 0
+
+    def _launch_by_pointer(self, *args: Any) -> int:
+        """What machine code calls; an error must not pass through it."""
+        try:
+            code: int = self.cuLaunchKernel(*args[:10], 0)[0]  # type: ignore[index]
+            return code
+        except BaseException as error:
+            self.errors.append(error)
+            return ILLEGAL_ADDRESS
 
     def words(self, function: int, address: int) -> list[int]:
         """The arguments of a launch, as many as the PTX has parameters."""

@@ -64,7 +64,7 @@ class KernelEntry(NamedTuple):
         words = self.launch.words
         for word, slot, offset in self.patches:
             words[word] = table[slot] + offset
-        self.launch.run(self.grid, self.block, self.shared, stream)
+        self.launch.start(stream)
 
     def slots(self) -> set[int]:
         """The memory that it uses."""
@@ -203,4 +203,6 @@ class Bound:
                 patches.append((word, *self._at(argument)))
             else:
                 launch.words[word] = evaluate(argument, self.numbers) & 0xFFFFFFFFFFFFFFFF
-        return KernelEntry(launch, (grid, 1, 1), (kernel.threads, 1, 1), kernel.shared, tuple(patches))
+        shape = (grid, 1, 1), (kernel.threads, 1, 1), kernel.shared
+        launch.shape(*shape)
+        return KernelEntry(launch, *shape, tuple(patches))

@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from weft.backends.cuda.driver import Driver, the_driver
+from weft.backends.cuda.native import driver_address
 from weft.base.device import Device
 from weft.errors import DeviceError
 
@@ -34,6 +35,7 @@ class Card:
         capability: of its kernels: (9, 0) is sm_90.
         stream: the stream that work goes to where no other is chosen.
         pool: its memory.
+        launch_address: where the driver's function for launches is, for machine code; 0 if nobody knows.
     """
 
     def __init__(self, driver: Driver, index: int) -> None:
@@ -47,6 +49,7 @@ class Card:
         self.context = int(driver.cuDevicePrimaryCtxRetain(self.handle))
         self.capability = (self.attribute(_MAJOR), self.attribute(_MINOR))
         self.enter()
+        self.launch_address = driver_address(driver)
         self.stream: Stream = Stream(self)
         self.pool: Pool = Pool(self)
 

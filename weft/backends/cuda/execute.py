@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.backends.backend import Arrays, Executable
+from weft.backends.backend import Executable
 from weft.backends.cuda.array import DeviceArray, new_array
 from weft.backends.cuda.bound import Bound, Slots, is_list
 from weft.backends.cuda.card import Card
@@ -51,15 +51,15 @@ class CudaExecutable(Executable):
         self._listed = is_list(program)
         self._shapes: dict[Any, _Plan] = {}
 
-    def __call__(self, arrays: Arrays) -> list[Any]:
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """Run on arrays of the device, or of the host, which are copied there."""
         return self._run(arrays, ())
 
-    def donating(self, arrays: Arrays, flags: Sequence[bool]) -> list[Any]:
+    def donating(self, arrays: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
         """Run on arrays; those that are flagged may be overwritten, and are then the results themselves."""
         return self._run(arrays, flags)
 
-    def explain(self, arrays: Arrays | None = None) -> object:
+    def explain(self, arrays: Sequence[Any] | None = None) -> object:
         """The program as text."""
         return str(self.program)
 

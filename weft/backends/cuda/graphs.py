@@ -104,7 +104,7 @@ def _kernel_params(api: Any, entry: KernelEntry, table: Table) -> Any:
     params.gridDimX, params.gridDimY, params.gridDimZ = entry.grid
     params.blockDimX, params.blockDimY, params.blockDimZ = entry.block
     params.sharedMemBytes = entry.shared
-    params.kernelParams = entry.launch.address
+    params.kernelParams = entry.launch.params
     return params
 
 
