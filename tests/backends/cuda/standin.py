@@ -39,9 +39,9 @@ class Handle:
 
 
 class Allocation:
-    def __init__(self, size: int) -> None:
-        self.memory = ctypes.create_string_buffer(size + 2 * GRAIN)
-        self.start = -(-ctypes.addressof(self.memory) // GRAIN) * GRAIN
+    def __init__(self, size: int, start: int | None = None) -> None:
+        self.memory = ctypes.create_string_buffer(size + 2 * GRAIN if start is None else 1)
+        self.start = -(-ctypes.addressof(self.memory) // GRAIN) * GRAIN if start is None else start
         self.size = size
         self.written: tuple[int, int] | None = None  # the stream that wrote last, and when
         self.read: dict[int, int] = {}  # by stream, when it read last
@@ -88,6 +88,7 @@ class StandIn:
         self.seen: dict[int, Counter[int]] = {}  # by stream, up to where it comes after each other one
         self.events: dict[int, Counter[int]] = {}
         self.functions: dict[int, str] = {}
+        self.images: dict[int, bytes] = {}  # by function, the module that it is in
         self.modules: dict[int, bytes] = {}
         self.linked: dict[int, list[bytes]] = {}
         self.graphs: dict[int, list[tuple[str, Params]]] = {}
@@ -173,11 +174,15 @@ class StandIn:
     def cuMemAllocAsync(self, size: int, stream: int) -> Any:
         if self.used + size > self.memory:
             return OUT_OF_MEMORY, Handle(0)
-        allocation = Allocation(size)
+        allocation = self.new_allocation(size)
         self.live[allocation.start] = allocation
         self.used += size
         self.touch(allocation, int(stream), writes=True)
         return 0, Handle(allocation.start)
+
+    def new_allocation(self, size: int) -> Allocation:
+        """Memory from the host."""
+        return Allocation(size)
 
     def cuMemFreeAsync(self, pointer: int, stream: int) -> int:
         allocation = self.live.pop(int(pointer))
@@ -295,6 +300,8 @@ class StandIn:
     # code
 
     def cuLinkCreate(self, count: int, options: Sequence[Any], values: Sequence[Any]) -> Any:
+        assert [type(value) for value in values] == [bytes, int]  # what the bindings take for these options
+        assert count == len(options) == 2
         state = self.number()
         self.linked[state] = []
         return 0, Handle(state)
@@ -329,6 +336,7 @@ class StandIn:
             return NOT_FOUND, Handle(0)
         function = self.number()
         self.functions[function] = name.decode()
+        self.images[function] = self.modules[int(module)]
         return 0, Handle(function)
 
     def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> int:
@@ -353,7 +361,7 @@ class StandIn:
     def words(self, function: int, address: int) -> list[int]:
         """The arguments of a launch, as many as the PTX has parameters."""
         name = self.functions[int(function)]
-        text = next(m for m in self.modules.values() if re.search(rb"\.entry\s+" + name.encode() + rb"\b", m))
+        text = self.images[int(function)]
         head = re.search(rb"\.entry\s+" + name.encode() + rb"\s*\(([^)]*)\)", text)
         count = 0 if head is None else head.group(1).count(b".param")
         pointers = (ctypes.c_uint64 * count).from_address(address)
@@ -368,7 +376,13 @@ class StandIn:
         if name.startswith("weft_gather_"):
             _gather(self, int(name.rpartition("_")[2]), words, grid, block)
         else:
-            self.kernels[name](self, words, grid, block)
+            self.run_kernel(function, words, grid, block)
+
+    def run_kernel(
+        self, function: int, words: list[int], grid: tuple[int, ...], block: tuple[int, ...]
+    ) -> None:
+        """Run a kernel that a test gave as a function of Python."""
+        self.kernels[self.functions[function]](self, words, grid, block)
 
     # graphs
 
@@ -459,9 +473,9 @@ def _gather(on: StandIn, width: int, words: list[int], grid: tuple[int, ...], bl
 
 
 @contextmanager
-def standing_in(**options: Any) -> Iterator[StandIn]:
+def standing_in(api: StandIn | None = None, **options: Any) -> Iterator[StandIn]:
     """Let weft take the stand-in for the driver inside a block, with nothing left from before."""
-    api = StandIn(**options)
+    api = StandIn(**options) if api is None else api
     before = default_cache().directory
     set_cache_directory(None)
     _forget()

@@ -323,3 +323,43 @@ def test_every_op_runs_on_a_device_as_on_the_host(part: int, api: StandIn) -> No
                 np.testing.assert_allclose(
                     b.detach().cpu().numpy(), a.detach().numpy(), rtol=max(tolerance, 1e-6), err_msg=name
                 )
+
+
+def test_compiled_functions_run_where_their_tensors_are(api: StandIn) -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = x * 2.0 + y
+        if z.sum() > 0:
+            z = z.tanh()
+        return z, z.sum()
+
+    compiled = weft.compile(f)
+    expected = f(weft.ones(2, 3), weft.ones(2, 3))
+    for device in ("cuda", "cpu", "cuda"):
+        x = weft.ones(2, 3, device=device).requires_grad_()
+        found = compiled(x, weft.ones(2, 3, device=device))
+        found[1].backward()
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours.device == device
+            np.testing.assert_allclose(ours.detach().cpu().numpy(), theirs.numpy(), rtol=1e-6)
+        assert x.grad.device == device
+
+
+def test_compiled_training_step_changes_its_model_on_the_device(api: StandIn) -> None:
+    def losses(device: str) -> list[float]:
+        weft.manual_seed(0)
+        model = weft.nn.Linear(3, 1).to(device)
+        optimizer = weft.optim.AdamW(model.parameters(), lr=0.1)
+
+        @weft.compile
+        def step(x: Any) -> Any:
+            loss = ((model(x) - 1.0) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        found = [step(weft.ones(4, 3, device=device)).item() for _ in range(3)]
+        assert model.weight.device == device
+        return found
+
+    np.testing.assert_allclose(losses("cuda"), losses("cpu"), rtol=1e-5)

@@ -6,6 +6,7 @@ same names that tests put in its place. Handles are plain ints everywhere in wef
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,19 @@ NOT_READY = 600
 _BROKEN = frozenset({700, 702, 709, 714, 715, 716, 717, 718, 719})  # after which the context is of no use
 
 INSTALL = "pip install 'weft[cuda]'"
+
+
+class Life:
+    """Whether the process is about to end: then nothing is given back any more, the driver does it all."""
+
+    ending = False
+
+
+def _end() -> None:
+    Life.ending = True
+
+
+atexit.register(_end)
 
 
 class Driver:

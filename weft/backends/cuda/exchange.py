@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.backends.cuda.array import DeviceArray, packed_strides
 from weft.backends.cuda.card import Card, card
+from weft.backends.cuda.driver import Life
 from weft.backends.cuda.memory import Borrowed
 from weft.backends.cuda.streams import Stream
 from weft.base.dtypes import DType, bfloat16, bool_, canonical
@@ -134,7 +135,9 @@ class _Taken:
     def __init__(self, address: int, deleter: int, stream: Stream) -> None:
         self._address, self._deleter, self._stream = address, deleter, stream
 
-    def __del__(self) -> None:
+    def __del__(self, life: type[Life] = Life) -> None:
+        if life.ending:
+            return
         self._stream.synchronize()  # what we gave to the stream may still read it
         if self._deleter:
             _Deleter(self._deleter)(self._address)
@@ -235,5 +238,7 @@ class _Read:
     def __init__(self, owner: object, stream: Stream) -> None:
         self._owner, self._stream = owner, stream
 
-    def __del__(self) -> None:
+    def __del__(self, life: type[Life] = Life) -> None:
+        if life.ending:
+            return
         self._stream.synchronize()

@@ -10,6 +10,7 @@ from typing import Any
 
 from weft.backends.cuda.bound import Bound, CopyEntry, FillEntry, KernelEntry, ProductEntry, Table
 from weft.backends.cuda.card import Card
+from weft.backends.cuda.driver import Life
 from weft.backends.cuda.streams import Stream
 
 _DEVICE_MEMORY = 2  # of CUmemorytype
@@ -46,7 +47,9 @@ class GraphRun:
             self._nodes.append(_add(card, self._graph, before, entry, self.table))
         self._ready = driver.cuGraphInstantiate(self._graph, 0)
 
-    def __del__(self) -> None:
+    def __del__(self, life: type[Life] = Life) -> None:
+        if life.ending:
+            return
         driver = self._card.driver
         if hasattr(self, "_ready"):
             driver.code("cuGraphExecDestroy", self._ready)

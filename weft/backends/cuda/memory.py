@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from weft.backends.cuda.driver import OUT_OF_MEMORY
+from weft.backends.cuda.driver import OUT_OF_MEMORY, Life
 from weft.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class Block:
         self.writer = home
         self.readers: list[Stream] | None = None
 
-    def __del__(self) -> None:
+    def __del__(self, life: type[Life] = Life) -> None:
+        if life.ending:
+            return
         if self.size:
             self.pool.give(self)
 
@@ -212,7 +214,9 @@ class Pinned:
         self.size = size
         self.pointer = int(card.driver.cuMemHostAlloc(max(size, 1), 1))  # portable: of all devices
 
-    def __del__(self) -> None:
+    def __del__(self, life: type[Life] = Life) -> None:
+        if life.ending:
+            return
         if hasattr(self, "pointer"):
             self._card.driver.code("cuMemFreeHost", self.pointer)
 

@@ -77,17 +77,17 @@ def link(card: Card, text: str, name: str = "weft") -> bytes:
     """The machine code (a cubin) of PTX; what the driver has to say against it is the error."""
     card.enter()
     api = card.driver.api
-    log = ctypes.create_string_buffer(_LOG_BYTES)
+    log = bytes(_LOG_BYTES)  # the bindings hand its memory to the driver, which writes there
     option, kind = getattr(api, "CUjit_option", int), getattr(api, "CUjitInputType", int)
     options = [option(_ERROR_LOG), option(_ERROR_LOG_SIZE)]
-    state = card.driver.cuLinkCreate(2, options, [ctypes.addressof(log), _LOG_BYTES])
+    state = card.driver.cuLinkCreate(2, options, [log, _LOG_BYTES])
     image = text.encode() + b"\0"
     try:
         code = card.driver.code(
             "cuLinkAddData", state, kind(_PTX), image, len(image), name.encode(), 0, [], []
         )
         if code:
-            said = log.value.decode(errors="replace").strip() or card.driver.reason(code)
+            said = log.split(b"\0")[0].decode(errors="replace").strip() or card.driver.reason(code)
             raise GraphError("cuda", f"the driver must take the PTX of {name}, got: {said}")
         address, size = card.driver.cuLinkComplete(state)
         return ctypes.string_at(int(address), int(size))

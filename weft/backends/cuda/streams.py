@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from weft.backends.cuda.card import Card, card, here
-from weft.backends.cuda.driver import NOT_READY
+from weft.backends.cuda.driver import NOT_READY, Life
 from weft.base.device import DeviceLike, index_of
 from weft.errors import ArgumentError, DeviceError
 
@@ -36,7 +36,9 @@ class Stream:
     def __repr__(self) -> str:
         return f"<Stream {self.handle:#x} of {self.card.device}>"
 
-    def __del__(self) -> None:
+    def __del__(self, life: type[Life] = Life) -> None:
+        if life.ending:
+            return
         if getattr(self, "_own", False) and hasattr(self, "handle"):
             self.card.driver.code("cuStreamDestroy", self.handle)  # the driver ends its work first
 
@@ -94,7 +96,9 @@ class Event:
         self._timing = timing
         self._card: Card | None = None
 
-    def __del__(self) -> None:
+    def __del__(self, life: type[Life] = Life) -> None:
+        if life.ending:
+            return
         if getattr(self, "handle", None) is not None and self._card is not None:
             self._card.driver.code("cuEventDestroy", self.handle)
 
