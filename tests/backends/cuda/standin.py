@@ -20,6 +20,7 @@ import numpy as np
 from weft.backends.cuda import driver
 from weft.backends.cuda.card import forget_cards
 from weft.backends.cuda.eager import forget_programs, set_build
+from weft.backends.cuda.forms import forget_forms
 from weft.backends.cuda.modules import forget_modules
 from weft.backends.cuda.placing import forget_constants
 from weft.backends.llvm.cache import default_cache, set_cache_directory
@@ -495,5 +496,6 @@ def _forget() -> None:
     gc.collect()
     forget_constants()
     forget_programs()
+    forget_forms()
     forget_modules()
     forget_cards()

@@ -17,7 +17,7 @@ from weft.backends.cuda.memory import Block, Borrowed
 from weft.backends.cuda.streams import Stream
 from weft.base.concrete import CONCRETE
 from weft.base.device import Device
-from weft.base.dtypes import DType
+from weft.base.dtypes import DType, float32, float64
 from weft.errors import DeviceError
 from weft.ir.types import TensorType
 
@@ -70,6 +70,20 @@ class DeviceArray:
     def type(self) -> TensorType:
         """Its shape and dtype."""
         return TensorType(self.shape, self.dtype)
+
+    @property
+    def form(self) -> Any:
+        """What the short way of ops knows it by; None where they go the general way."""
+        if (
+            self.gaps is not None
+            or self.pointer & 15
+            or self.dtype not in (float32, float64)
+            or not self.shape
+        ):
+            return None
+        from weft.backends.cuda.forms import form_of  # which stands on all that runs ops
+
+        return form_of(self)
 
     @property
     def ndim(self) -> int:

@@ -24,6 +24,7 @@ from weft.errors import DeviceError, WeftError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.ops.op import Op, type_of
+from weft.ops.select import cast
 
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
 Build = Callable[[Graph, Card], Runner]
@@ -41,6 +42,8 @@ def evaluate_on_device(
     arrays = on_one_device(op, datas)
     if op.view is not None:
         return (view_of(op, arrays[0], attrs),)
+    if op is cast and attrs["dtype"] == arrays[0].dtype:
+        return (arrays[0].copy(),)
     runner = find_program(op, arrays, attrs)
     if runner is not None:
         return tuple(runner(arrays))
@@ -146,18 +149,31 @@ def _make(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any], *, flat:
         raise
     except WeftError:  # no kernel for it
         return None
-    return _in_rows(run) if flat else run
+    return InRows(run) if flat else run
 
 
-def _in_rows(run: Runner) -> Runner:
-    """What runs a program for rows on arrays of any shape."""
+class InRows:
+    """Runs a program for rows on arrays of any shape.
 
-    def in_rows(arrays: Sequence[DeviceArray]) -> list[DeviceArray]:
+    Attributes:
+        executable: what runs the program.
+    """
+
+    __slots__ = ("executable",)
+
+    def __init__(self, executable: Runner) -> None:
+        self.executable = executable
+
+    def __call__(self, arrays: Sequence[DeviceArray]) -> list[DeviceArray]:
+        """Run on arrays of one shape, and numbers."""
         shape = next(a.shape for a in arrays if a.shape)
-        outs = run([_with_shape(a, (a.size,)) if a.shape else a for a in arrays])
+        outs = self.executable([in_row(a) if a.shape else a for a in arrays])
         return [_with_shape(out, shape) for out in outs]
 
-    return in_rows
+
+def in_row(array: DeviceArray) -> DeviceArray:
+    """The elements of an array without gaps, along one axis."""
+    return _with_shape(array, (array.size,))
 
 
 def _with_shape(array: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:

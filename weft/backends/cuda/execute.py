@@ -49,7 +49,7 @@ class CudaExecutable(Executable):
         self.constants = [to_device(np.ascontiguousarray(c), card) for c in program.constants]
         self.slots = Slots(program)
         self._listed = is_list(program)
-        self._shapes: dict[Any, _Plan] = {}
+        self._shapes: dict[Any, Plan] = {}
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """Run on arrays of the device, or of the host, which are copied there."""
@@ -67,7 +67,7 @@ class CudaExecutable(Executable):
         self.card.enter()
         stream = self.card.current()
         inputs = [self._fitted(a) for a in arrays]
-        plan = self._plan(inputs)
+        plan = self.plan_for(inputs)
         for array in inputs:
             array.block.read_on(stream)
         outputs = self._new_outputs(plan, inputs, arrays, flags, stream)
@@ -86,7 +86,8 @@ class CudaExecutable(Executable):
 
     # Memory
 
-    def _plan(self, inputs: Sequence[DeviceArray]) -> _Plan:
+    def plan_for(self, inputs: Sequence[DeviceArray]) -> Plan:
+        """What calls with arrays of these shapes have in common."""
         shapes = tuple([a.shape for a in inputs])
         plan = self._shapes.get(shapes)
         if plan is None:
@@ -95,17 +96,17 @@ class CudaExecutable(Executable):
             plan = self._shapes[shapes] = self._new_plan(inputs)
         return plan
 
-    def _new_plan(self, inputs: Sequence[DeviceArray]) -> _Plan:
+    def _new_plan(self, inputs: Sequence[DeviceArray]) -> Plan:
         numbers = solve_sizes(self.program.name, self.program.inputs, inputs)
         if self.graph is not None:
             check_sizes(self.graph, numbers)
         shapes = [bind(tuple(out.shape), numbers) for out in self.program.outputs]
         bound = Bound(self.card, self.program, self.module, numbers) if self._listed else None
-        return _Plan(numbers, shapes, bound)
+        return Plan(numbers, shapes, bound)
 
     def _new_outputs(
         self,
-        plan: _Plan,
+        plan: Plan,
         inputs: Sequence[DeviceArray],
         given: Sequence[Any],
         flags: Sequence[bool],
@@ -125,7 +126,7 @@ class CudaExecutable(Executable):
     # Steps
 
     def _run_list(
-        self, plan: _Plan, inputs: Sequence[DeviceArray], outputs: Sequence[Any], stream: Stream
+        self, plan: Plan, inputs: Sequence[DeviceArray], outputs: Sequence[Any], stream: Stream
     ) -> None:
         bound = plan.bound
         assert bound is not None
@@ -144,7 +145,7 @@ class CudaExecutable(Executable):
             self.raise_failure(read_words(self.card, context, stream))
 
     def _walk(
-        self, plan: _Plan, inputs: Sequence[DeviceArray], outputs: list[DeviceArray | None], stream: Stream
+        self, plan: Plan, inputs: Sequence[DeviceArray], outputs: list[DeviceArray | None], stream: Stream
     ) -> list[Any]:
         walk = Walk(self, plan.numbers, inputs, outputs, stream)
         walk.run(self.program.steps)
@@ -163,7 +164,7 @@ class CudaExecutable(Executable):
             )
 
 
-class _Plan:
+class Plan:
     """What calls with arrays of the same shapes have in common.
 
     Attributes:

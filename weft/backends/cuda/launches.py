@@ -13,6 +13,7 @@ from weft.backends.cuda import native
 from weft.backends.cuda.modules import Function
 from weft.backends.cuda.native import BLOCK, COUNT, FUNCTION, GRID, HEADER, KERNEL, SHARED, STREAM
 from weft.backends.cuda.streams import Stream
+from weft.errors import WeftError
 
 Three = tuple[int, int, int]
 _ALL = 0xFFFFFFFFFFFFFFFF
@@ -68,7 +69,11 @@ class Launch:
             shared, driver = self.record[SHARED], self.function.card.driver
             driver.cuLaunchKernel(self.function.handle, *grid, *block, shared, stream.handle, self.params, 0)
         elif code := self.call(self.address, *words):
-            raise self.function.card.driver.failure("cuLaunchKernel", code)
+            raise self.failure(code)
+
+    def failure(self, code: int) -> WeftError:
+        """The error of a launch that failed."""
+        return self.function.card.driver.failure("cuLaunchKernel", code)
 
     def run(self, grid: Sequence[int], block: Sequence[int], shared: int, stream: Stream) -> None:
         """Launch with the arguments as they are."""
