@@ -152,6 +152,7 @@ def wing_of(module: str) -> int:
 
 
 LLVM = "weft.backends.llvm"
+WRITER = ("weft.backends.llvm.emit", "weft.backends.llvm.target", "weft.backends.llvm.code")  # of LLVM's text
 
 
 def test_only_the_llvm_backend_imports_from_itself() -> None:
@@ -162,6 +163,8 @@ def test_only_the_llvm_backend_imports_from_itself() -> None:
         if not f"{name}.".startswith((f"{LLVM}.", "weft.backends.cuda."))
         for line, target, _ in imports_of(ast.parse(path.read_text()), frozenset(MODULES))
         if f"{target}.".startswith(f"{LLVM}.")
+        # Another target of LLVM has a backend of its own, and the same writer.
+        if not (name.startswith("weft.backends.cuda.") and target.startswith(WRITER))
     ]
     assert not found, "\n".join(found)
 

@@ -3,7 +3,6 @@
 Prints a line for each check, and a table of times. What is not there (PyTorch, kernels) is skipped by name.
 """
 
-# ruff: noqa: T201 - it talks to people
 from __future__ import annotations
 
 import gc
@@ -382,6 +381,22 @@ def eager_by_kernels() -> None:
 
 
 @part
+def compiled() -> None:
+    warnings.simplefilter("ignore")
+
+    def f(x: Any, w: Any) -> Any:
+        return weft.softmax(weft.tanh(x @ w) * 2.0 + 1.0, axis=1).sum(axis=0)
+
+    fast = weft.compile(f)
+    x, w = weft.rand(64, 32), weft.rand(32, 16)
+    for _ in range(4):
+        found = fast(x.cuda(), w.cuda())
+        np.testing.assert_allclose(found.cpu().numpy(), f(x, w).numpy(), rtol=1e-4)
+    there = x.cuda(), w.cuda()
+    note("compiled softmax(tanh(x @ w)), call", f"{host_us(lambda: fast(*there), 200):.1f} us host")
+
+
+@part
 def training() -> None:
     warnings.simplefilter("ignore")
 
@@ -400,6 +415,31 @@ def training() -> None:
         return found
 
     np.testing.assert_allclose(losses("cuda"), losses("cpu"), rtol=1e-3)
+
+
+@part
+def compiled_training() -> None:
+    warnings.simplefilter("ignore")
+
+    def losses(device: str) -> tuple[list[float], Any]:
+        weft.manual_seed(0)
+        model = weft.nn.Sequential(weft.nn.Linear(8, 32), weft.nn.Tanh(), weft.nn.Linear(32, 1)).to(device)
+        optimizer = weft.optim.AdamW(model.parameters(), lr=0.01)
+        x = weft.rand(64, 8).to(device)
+
+        @weft.compile
+        def step(x: Any) -> Any:
+            loss = ((model(x) - x.sum(axis=1, keepdims=True)) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return [step(x).item() for _ in range(10)], lambda: step(x)
+
+    there, call = losses("cuda")
+    np.testing.assert_allclose(there, losses("cpu")[0], rtol=1e-3)
+    note("compiled training step, tiny", f"{host_us(call, 100):.1f} us host, {device_us(call):.1f} us device")
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ _OPERANDS: dict[type, Callable[[Any], Iterable[Any]]] = {
     ir.Copy: lambda s: (s.target_index, s.source_index, s.count),
     ir.Matmul: lambda s: (s.a[1], s.b[1], s.c[1], s.m, s.n, s.k, *s.rows),
     ir.Fail: lambda s: (s.condition, *s.values),
+    ir.Barrier: lambda s: (),
     ir.Leave: lambda s: (),
     ir.Allocate: lambda s: (s.count,),
     ir.Free: lambda s: (),

@@ -32,8 +32,6 @@ from weft.schedule.target import Target
 from weft.schedule.use_def import UseDef
 from weft.schedule.writer import Writer, over
 
-IN_REGISTERS = 4  # elements: temporaries as small as this are on the stack, for the optimiser to remove
-
 
 def lower_graph(
     graph: Graph,
@@ -115,7 +113,8 @@ def _improve(writer: Writer) -> None:
         elide_copies(writer.main.block, writer.temporaries)
     if "vectorisation" not in writer.disabled:
         writer.target.finish(writer.main.block)
-    if "waves" not in writer.disabled:
+    writer.target.settle(writer)
+    if "waves" not in writer.disabled and writer.target.makes_waves:
         form_waves(writer.main.block)
 
 
@@ -125,7 +124,9 @@ def _main_function(
     names = sorted(size_names(s for v in graph.inputs for s in v.type.shape))
     told = size_names(s for v in graph.results for s in v.type.shape)
     names += sorted(told.difference(names))  # whoever calls reads them, to know the shapes of results
-    small = [t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= IN_REGISTERS]
+    small = [
+        t for t in writer.temporaries if not isinstance(t.size, Size) and t.size <= writer.target.in_registers
+    ]
     small = [] if writer.debug else small  # which has no zones around it
     return Function(
         graph.name,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
+from weft.loop.builder import Builder
 from weft.loop.ir import Block
 from weft.ops.op import Op
 from weft.schedule.arrays import Array
@@ -48,7 +49,7 @@ class Lowering(NamedTuple):
 _BY_NAME: dict[tuple[str, str], Lowering] = {}
 _BY_FOLD: dict[tuple[str, str], Lowering] = {}
 _loaded: set[str] = set()
-_CLASSES = {"cpu": ("weft.schedule.cpu.target", "Cpu")}
+_CLASSES = {"cpu": ("weft.schedule.cpu.target", "Cpu"), "gpu": ("weft.schedule.gpu.target", "Gpu")}
 
 
 def lowers(
@@ -97,11 +98,15 @@ class Target(ABC):
         name: under which its lowerings are entered.
         modules: that enter them.
         machine: what its lowerings know of the machine at hand.
+        in_registers: elements: temporaries as small as this are on the host's stack, for LLVM to remove.
+        makes_waves: whether launches that may run at the same time are put together.
     """
 
     name: ClassVar[str]
     modules: ClassVar[tuple[str, ...]]
     machine: object
+    in_registers: ClassVar[int] = 4
+    makes_waves: ClassVar[bool] = True
 
     def load(self) -> None:
         """Import its lowerings, once."""
@@ -136,9 +141,15 @@ class Target(ABC):
         lowering.lower(scope.writer, node, inputs, [scope.output(v) for v in node.outputs])
         return True
 
+    def shape_kernel(self, builder: Builder) -> None:  # noqa: B027 - as written, where nothing says else
+        """Give the finished body of a kernel the shape that the target runs."""
+
     def fixed_places(self, scope: Scope, body: Graph, values: Sequence[Value]) -> list[Place]:
         """Where the last inputs of a loop's body lie, which are the same in every iteration."""
         return [scope.place(v) for v in values]
+
+    def settle(self, writer: Writer) -> None:  # noqa: B027 - a host may run its main function as it is
+        """Give the main function the form that the target's host runs."""
 
     def finish(self, block: Block) -> None:  # noqa: B027 - not every target has something to improve
         """Improve the loops of the main function."""

@@ -199,6 +199,7 @@ class Writer:
         yield kernel
         drop_unused(builder.block)
         shared = [(i, len(reads) + k) for i, k in reuses] or find_reuses(builder, len(reads))
+        self.target.shape_kernel(builder)
         launch = self.launch(kernel, name, [(a.buffer, a.offset) for a in (*reads, *writes)], shared)
         if key is not None and len(self.failures) == failures:
             self._launched[key] = launch

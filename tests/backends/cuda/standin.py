@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.backends.cuda import driver
 from weft.backends.cuda.card import forget_cards
+from weft.backends.cuda.compiling import compile_for_device, has_compiler
 from weft.backends.cuda.eager import forget_programs, set_build
 from weft.backends.cuda.forms import forget_forms
 from weft.backends.cuda.modules import forget_modules
@@ -481,12 +482,13 @@ def standing_in(api: StandIn | None = None, **options: Any) -> Iterator[StandIn]
     set_cache_directory(None)
     _forget()
     driver.found.use(api)
+    set_build(None)  # kernels are given by the tests
     try:
         yield api
     finally:
         _forget()
         driver.found.forget()
-        set_build(None)
+        set_build(compile_for_device if has_compiler() else None)
         set_cache_directory(before)
 
 

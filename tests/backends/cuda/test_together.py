@@ -85,3 +85,16 @@ def test_eager_ops_give_what_the_host_gives(number: int, card: EmulatedDriver) -
         if ours is not None:
             np.testing.assert_allclose(theirs, ours, rtol=2e-5, atol=1e-6)
     assert not card.errors
+
+
+def test_compiled_function_gives_what_the_host_gives(card: EmulatedDriver) -> None:
+    def f(x: Any, w: Any) -> Any:
+        return weft.softmax(weft.tanh(x @ w) * 2.0 + 1.0, axis=1).sum(axis=0)
+
+    x, w = (weft.rand(3, 4, generator=weft.Generator().manual_seed(i)) for i in (1, 2))
+    compiled = weft.compile(f)
+    for _ in range(4):  # as a list, then as a graph
+        found = compiled(x.cuda(), w.T.cuda())
+        assert found.device == "cuda"
+        np.testing.assert_allclose(found.cpu().numpy(), f(x, w.T).numpy(), rtol=2e-5)
+    assert not card.errors

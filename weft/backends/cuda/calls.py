@@ -7,15 +7,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from weft.backends.cuda.array import DeviceArray
-from weft.backends.cuda.compiling import compile_for_device, has_compiler
-from weft.backends.cuda.execute import CudaExecutable
+from weft.backends.cuda.eager import Runner, current_build
 from weft.errors import DeviceError, WeftError
 from weft.ir.graph import Graph
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import no_grad
 from weft.transform.tracing import replay
 
-_programs: WeakKeyDictionary[Graph, dict[int, CudaExecutable | None]] = WeakKeyDictionary()
+_programs: WeakKeyDictionary[Graph, dict[int, Runner | None]] = WeakKeyDictionary()
 
 
 def run_on_device(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
@@ -26,16 +25,17 @@ def run_on_device(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
         known[id(on)] = _compiled(graph, on)
     run = known[id(on)]
     if run is not None:
-        return run(arrays)
+        return list(run(arrays))
     with no_grad():
         return [t._data for t in replay(graph, [wrap(a) for a in arrays])]
 
 
-def _compiled(graph: Graph, on: Any) -> CudaExecutable | None:
-    if not has_compiler():
+def _compiled(graph: Graph, on: Any) -> Runner | None:
+    build = current_build()
+    if build is None:
         return None
     try:
-        return compile_for_device(graph, on)
+        return build(graph, on)
     except DeviceError:  # of the device itself
         raise
     except WeftError:  # something in it has no kernel

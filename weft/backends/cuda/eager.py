@@ -84,6 +84,11 @@ def set_build(build: Build | None) -> None:
     _programs.clear()
 
 
+def current_build() -> Build | None:
+    """What makes runners of graphs, if anything does."""
+    return _build[0] if _build else None
+
+
 def forget_programs() -> None:
     """Drop all programs, and what was said about ops without."""
     _programs.clear()

@@ -23,13 +23,14 @@ from weft.backends.cuda.launches import Launch
 from weft.backends.cuda.native import STREAM
 from weft.base.dtypes import DType
 from weft.ops.op import Op
+from weft.tensor.form import Form
 
 Runner = Callable[..., DeviceArray]
 _MOST = 65536
 
 
-class DeviceForm:
-    """One for each shape and dtype in use on a device; it has the face of ``weft.tensor.form.Form``.
+class DeviceForm(Form):
+    """One for each shape and dtype in use on a device.
 
     Attributes:
         card: the device.
@@ -38,14 +39,12 @@ class DeviceForm:
         constants: numbers as 0-d arrays of the device; zero is not among them, for 0.0 equals -0.0.
     """
 
-    __slots__ = ("_alike", "_numbers", "card", "constants", "dtype", "is_plain", "is_scalar", "shape")
+    __slots__ = ("_alike", "_numbers", "card")
 
     def __init__(self, card: Card, shape: tuple[int, ...], dtype: DType) -> None:
+        super().__init__(shape, dtype, {})
         self.card = card
-        self.shape = shape
-        self.dtype = dtype
         self.is_plain = self.is_scalar = False
-        self.constants: dict[Any, DeviceArray] = {}
         self._alike: dict[Op, Runner] = {}  # by op: on arrays of this form
         self._numbers: dict[Op, Runner] = {}  # and on such and a number
 

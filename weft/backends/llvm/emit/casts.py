@@ -126,12 +126,14 @@ class Casts:
 
     def to_bits(self, x: Value) -> Value:
         """The bits of a half precision number, as uint16."""
-        if x.dtype == bfloat16:
+        brain = x.dtype == bfloat16
+        if brain and not self._machine.rounds_bfloat16:
             return bits_of_bfloat16(self._scalars, x)
-        if not self._machine.converts_half:
+        if not brain and not self._machine.converts_half:
             return bits_of_float16(self._scalars, x)
-        half = self.convert("fptrunc", x, x.dtype, "half")
-        text = f"bitcast {vector(x.lanes, 'half')} {half.parts[0]} to {vector(x.lanes, 'i16')}"
+        type_ = "bfloat" if brain else "half"
+        half = self.convert("fptrunc", x, x.dtype, type_)
+        text = f"bitcast {vector(x.lanes, type_)} {half.parts[0]} to {vector(x.lanes, 'i16')}"
         return Value(uint16, (self.writer.pure(text, half.scope),), x.lanes, half.scope)
 
     def from_bits(self, bits: Value, dtype: DType) -> Value:

@@ -22,12 +22,14 @@ class InstructionSet:
     Attributes:
         target: its name, and the sizes of its registers.
         converts_half: whether float16 is converted by an instruction.
+        rounds_bfloat16: whether an instruction rounds to bfloat16.
         has_minimum: whether there are minima and maxima that are NaN where either operand is.
         flush_bits: of its mode: what is below the normal numbers is taken for zero, read and written.
         prefers_unmasked: whether it is better to read something that is there than to branch around a load.
     """
 
     converts_half = False
+    rounds_bfloat16 = False
     has_minimum = False
     prefers_unmasked = False
     flush_bits = 0
@@ -55,6 +57,10 @@ class InstructionSet:
     def scaled(self, registers: Registers, x: Value, n: Value, keep: Value) -> Value:
         """x 2**n, and 0 where ``keep`` is not set, at no cost: nothing is computed that could underflow."""
         raise NotImplementedError
+
+    def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
+        """What is left of x / y rounded towards zero, of floating numbers, exactly."""
+        return registers.instruction("frem", x.dtype, x, y)
 
 
 class Arm(InstructionSet):

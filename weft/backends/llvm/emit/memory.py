@@ -24,11 +24,11 @@ class Rows:
         self._places = places
         self._lanes = places.indices.lanes
 
-    def fetch(self, buffer: Buffer, at: Value, scalar: str, lanes: int = 0) -> Value:
+    def fetch(self, buffer: Buffer, at: Value, scalar: str, lanes: int = 0, align: int = 0) -> Value:
         """What stands at an address, as it is in memory; what nobody writes is read once, before a loop."""
         type_ = vector(lanes, scalar)
         alias = self._places.aliases.get(buffer, "")
-        text = f"load {type_}, ptr {at.parts[0]}, align {alignment(buffer.dtype)}{alias}"
+        text = f"load {type_}, ptr {at.parts[0]}, align {align or alignment(buffer.dtype)}{alias}"
         if buffer in self._places.constants and self._lanes.mask is None:
             name, scope = self.writer.invariant(text, at.scope)
         else:
@@ -165,6 +165,10 @@ class Memory:
             place = self.writer.here(f"getelementptr i8, ptr {at}, i64 {offset}")
             self.writer.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
 
+    def _aligned(self, buffer: Buffer, first: Index) -> int:
+        """What the address of lanes that begin at an index is surely a multiple of."""
+        return max(self._places.row_alignment(buffer, first), alignment(buffer.dtype))
+
     # Loads
 
     def load(self, s: Load) -> Value:
@@ -230,7 +234,7 @@ class Memory:
         at = self._places.address(buffer, first, safe=mask is None)
         scalar = element_type(buffer.dtype)
         found = (
-            self._rows.fetch(buffer, at, scalar, self._lanes.count)
+            self._rows.fetch(buffer, at, scalar, self._lanes.count, self._aligned(buffer, first))
             if mask is None
             else self._rows.in_memory(buffer, self._rows.masked_load(buffer, at, scalar, mask))
         )
@@ -254,8 +258,9 @@ class Memory:
     def _load_pairs(self, buffer: Buffer, index: Index, stride: int) -> Value:
         """Complex numbers: real and imaginary parts, which alternate in memory, each in a register."""
         n, scalar = self._lanes.count, REGISTER[buffer.dtype]
-        at = self._places.address(buffer, index if stride == 1 else index - (n - 1), safe=True)
-        both, found = vector(2 * n, scalar), self._rows.fetch(buffer, at, scalar, 2 * n)
+        first = index if stride == 1 else index - (n - 1)
+        at, align = self._places.address(buffer, first, safe=True), self._aligned(buffer, first)
+        both, found = vector(2 * n, scalar), self._rows.fetch(buffer, at, scalar, 2 * n, align)
         parts = []
         for part in (0, 1):
             order = ", ".join([f"i32 {2 * i + part}" for i in range(n)[::stride]])
@@ -340,7 +345,7 @@ class Memory:
         value = self._to_memory(value)
         type_ = vector(self._lanes.count, REGISTER[value.dtype])
         parts = value.parts if stride == 1 else tuple([self._rows.reverse(p, type_) for p in value.parts])
-        alias, size = self._places.aliases.get(buffer, ""), alignment(buffer.dtype)
+        alias, size = self._places.aliases.get(buffer, ""), self._aligned(buffer, first)
         if len(parts) == 2:
             type_, text = self._rows.interleave(parts, REGISTER[value.dtype])
             self.writer.line(f"store {type_} {text}, ptr {at.parts[0]}, align {size}{alias}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 
 from weft.backends.llvm.emit.indices import Indices
 from weft.backends.llvm.emit.registers import Registers
@@ -53,6 +54,7 @@ class Places:
         aliases: metadata of accesses to each buffer, which tells what they cannot overlap.
         numbers: of buffers, for the messages of checks.
         constants: buffers that nobody writes while the function runs.
+        alignments: for buffers whose address is a multiple of more than an element, the bytes.
         debug: whether indices are checked.
     """
 
@@ -65,6 +67,7 @@ class Places:
         self.aliases: dict[Buffer, str] = {}
         self.numbers: dict[Buffer, int] = {}
         self.constants: frozenset[Buffer] = frozenset()
+        self.alignments: dict[Buffer, int] = {}
         self.debug = debug
         self._scalars = scalars
         self._failures = failures
@@ -94,6 +97,17 @@ class Places:
         far = f"{vector(count.lanes, 'i64')} {count.parts[0]}"
         text = f"getelementptr {inbounds}{element_type(buffer.dtype)}, ptr {at.parts[0]}, {far}"
         return Value(int64, (self._pure(text, scope, cheap=True),), count.lanes, scope)
+
+    def row_alignment(self, buffer: Buffer, index: Index) -> int:
+        """What the address of lanes at an index is surely a multiple of, a power of two; 0 if unknown."""
+        total = self.alignments.get(buffer, 0)
+        if not total:
+            return 0
+        for variable, stride in (*index.terms.items(), (None, index.offset)):
+            if variable is not None and variable is self.indices.lanes.walking:
+                continue  # it counts whole vectors
+            total = gcd(total, stride * buffer.dtype.itemsize) if isinstance(stride, int) else 1
+        return total & -total
 
     def addresses(self, buffer: Buffer, index: Index) -> Value:
         """The address in each lane."""

@@ -49,7 +49,7 @@ class Reals:
     def remainder(self, x: Value, y: Value) -> Value:
         """What is left of x / y of reals."""
         if kind(x.dtype) == "f":
-            return self.instruction("frem", x.dtype, x, y)
+            return self.machine.remainder(self.registers, x, y)
         safe, _ = self._divisor(x, y)
         return self.instruction("srem" if kind(x.dtype) == "i" else "urem", x.dtype, x, safe)
 

@@ -1,0 +1,315 @@
+"""Run on a machine with a card: kernels of the schedule for GPUs, their values and times, beside PyTorch's.
+
+    python -m tests.gpu.card_kernels [times] [variants] [bits] [matrix]
+
+Prints one line for each. PTX is loaded by the driver; PyTorch has the memory and measures the peers.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import weft
+import weft.nn.functional as F
+from tests.gpu.plain_driver import Card, Loaded, run_on_card
+from weft.backends.cuda.build import build_program
+from weft.schedule.gpu.machine import Gpu as Machine
+
+try:
+    import torch
+except ImportError:  # where tests are collected there may be none
+    torch: Any = None  # type: ignore[no-redef]
+
+ROWS, COLUMNS = 16384, 4096
+TURNS = 50
+
+
+def measure(run: Callable[[], Any]) -> float:
+    """Milliseconds of a call, the median of several stretches of calls."""
+    for _ in range(5):
+        run()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(5):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(TURNS):
+            run()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) / TURNS)
+    return sorted(times)[2]
+
+
+def prepared(
+    card: Card, function: Any, tensors: list[Any], machine: Machine | None = None
+) -> tuple[Loaded, float]:
+    """A function of weft on the memory of tensors, and how long it took to compile."""
+    begin = time.perf_counter()
+    specs = [_spec(t) for t in tensors]
+    program = build_program(weft.make_graph(function)(*specs).optimize(), machine=machine)
+    loaded = Loaded(card, program)
+    loaded.give([t.data_ptr() for t in tensors])
+    return loaded, time.perf_counter() - begin
+
+
+def _spec(tensor: Any) -> Any:
+    dtypes = {torch.float32: weft.float32, torch.bfloat16: weft.bfloat16}
+    return weft.zeros(tuple(tensor.shape), dtype=dtypes[tensor.dtype])
+
+
+def results(card: Card, loaded: Loaded) -> list[Any]:
+    """What a program has written, as tensors."""
+    out = []
+    for i, array in enumerate(loaded.program.outputs):
+        bf16 = array.dtype.itemsize == 2
+        host = np.empty(array.shape, np.uint16 if bf16 else array.dtype)
+        card.get(loaded.bases["output", i], host)
+        tensor = torch.from_numpy(host.view(np.int16) if bf16 else host)
+        out.append(tensor.view(torch.bfloat16) if bf16 else tensor)
+    return out
+
+
+def compare(
+    card: Card, name: str, function: Any, peer: Any, tensors: list[Any], passes: float, near: float
+) -> None:
+    """Values and times of one function, beside the same one of PyTorch."""
+    loaded, compiling = prepared(card, function, tensors)
+    loaded.run()
+    card.wait()
+    expected = peer(*tensors)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    worst = 0.0
+    for got, want in zip(results(card, loaded), expected, strict=True):
+        want = want.detach().double().cpu().reshape(got.shape)
+        scale = want.abs().max().clamp(min=1.0)
+        worst = max(worst, float((got.double() - want).abs().max() / scale))
+    first = [r.clone() for r in results(card, loaded)]
+    loaded.run()
+    card.wait()
+    same = all(torch.equal(a, b) for a, b in zip(first, results(card, loaded), strict=True))
+    ours = measure(loaded.run)
+    bytes_ = passes * tensors[0].numel() * tensors[0].element_size()
+    line = f"{name:34} {ours:8.4f} ms {bytes_ / ours / 1e9:6.2f} TB/s compile {compiling:5.2f} s "
+    line += f"error {worst:.1e} {'ok' if worst < near else 'WRONG'} {'bits same' if same else 'BITS DIFFER'}"
+    line += f" | torch {measure(lambda: peer(*tensors)):8.4f}"
+    try:
+        fast = torch.compile(peer)
+        line += f" compiled {measure(lambda: fast(*tensors)):8.4f}"
+    except Exception as error:  # a peer that does not compile is no reason to end
+        line += f" compiled: {type(error).__name__}"
+    print(line, flush=True)
+
+
+def grads(function: Any, count: int) -> Any:
+    """By PyTorch: the results of a function, and its gradients by the first arguments along the last."""
+
+    def run(*tensors: Any) -> tuple[Any, ...]:
+        *given, along = tensors
+        given = [t.detach().requires_grad_() for t in given]
+        out = function(*given)
+        return (out.detach(), *torch.autograd.grad(out, given[:count], along))
+
+    return run
+
+
+def weft_grads(function: Any, count: int, *, value: bool = True) -> Any:
+    """The same by weft."""
+
+    def run(*tensors: Any) -> tuple[Any, ...]:
+        *given, along = tensors
+        out, pull = weft.vjp(function, *given)
+        found = tuple(pull(along))[:count]
+        return (out, *found) if value else found
+
+    return run
+
+
+def times(card: Card) -> None:
+    """The functions whose times are goals."""
+    gen = torch.Generator(device="cuda").manual_seed(0)
+
+    def normal(*shape: int, dtype: Any = torch.float32) -> Any:
+        return torch.randn(*shape, device="cuda", dtype=torch.float32, generator=gen).to(dtype)
+
+    x, dy = normal(ROWS, COLUMNS), normal(ROWS, COLUMNS)
+    w, b = normal(COLUMNS), normal(COLUMNS)
+    tf = torch.nn.functional
+    run = [
+        ("copy", lambda x: x + 0.0, lambda x: x + 0.0, [x], 2, 1e-6),
+        ("softmax 16k x 4k", lambda x: F.softmax(x, axis=-1), lambda x: tf.softmax(x, -1), [x], 2, 1e-6),
+        (
+            "softmax, y and gradient",
+            weft_grads(lambda x: F.softmax(x, axis=-1), 1),
+            grads(lambda x: tf.softmax(x, -1), 1), [x, dy], 4, 1e-5,
+        ),
+        (
+            "layer norm",
+            lambda x, w, b: F.layer_norm(x, (COLUMNS,), w, b),
+            lambda x, w, b: tf.layer_norm(x, (COLUMNS,), w, b), [x, w, b], 2, 1e-5,
+        ),
+        (
+            "layer norm, gradients by x, w, b",
+            weft_grads(lambda x, w, b: F.layer_norm(x, (COLUMNS,), w, b), 3, value=False),
+            lambda *t: grads(lambda x, w, b: tf.layer_norm(x, (COLUMNS,), w, b), 3)(*t)[1:],
+            [x, w, b, dy], 3, 1e-5,
+        ),
+        (
+            "layer norm, y and all gradients",
+            weft_grads(lambda x, w, b: F.layer_norm(x, (COLUMNS,), w, b), 3),
+            grads(lambda x, w, b: tf.layer_norm(x, (COLUMNS,), w, b), 3), [x, w, b, dy], 4, 1e-5,
+        ),
+        (
+            "chain 64M, y and gradient",
+            weft_grads(lambda x: weft.tanh(x * 2.0 + 1.0) * weft.exp(-x * x) + x, 1),
+            grads(lambda x: torch.tanh(x * 2.0 + 1.0) * torch.exp(-x * x) + x, 1), [x, dy], 4, 1e-5,
+        ),
+        ("sum of all", lambda x: x.sum(), lambda x: x.sum(), [x], 1, 1e-3),
+        ("sum of columns", lambda x: x.sum(axis=0), lambda x: x.sum(0), [x], 1, 1e-5),
+        ("sum of rows", lambda x: x.sum(axis=1), lambda x: x.sum(1), [x], 1, 1e-5),
+    ]  # fmt: skip
+    h, bias = normal(ROWS, 3072, dtype=torch.bfloat16), normal(3072, dtype=torch.bfloat16)
+    d, dw = normal(ROWS, 768, dtype=torch.bfloat16), normal(768, dtype=torch.bfloat16)
+    run += [
+        (
+            "bf16 bias + gelu 16k x 3072",
+            lambda x, b: F.gelu(x + b), lambda x, b: tf.gelu(x + b), [h, bias], 2, 2e-2,
+        ),
+        (
+            "bf16 layer norm 16k x 768",
+            lambda x, w, b: F.layer_norm(x, (768,), w, b),
+            lambda x, w, b: tf.layer_norm(x, (768,), w, b), [d, dw, dw], 2, 2e-2,
+        ),
+    ]  # fmt: skip
+    for case in run:
+        guarded(case[0], 120, lambda case=case: compare(card, *case))  # type: ignore[misc]
+
+
+def variants(card: Card) -> None:
+    """Other ways to share out the same work."""
+    gen = torch.Generator(device="cuda").manual_seed(0)
+    x, dy = (torch.randn(ROWS, COLUMNS, device="cuda", generator=gen) for _ in range(2))
+    w = torch.randn(COLUMNS, device="cuda", generator=gen)
+    norm = lambda x, w, b: F.layer_norm(x, (COLUMNS,), w, b)  # noqa: E731
+    cases = {
+        "softmax": (lambda x: F.softmax(x, axis=-1), [x]),
+        "softmax, y and gradient": (weft_grads(lambda x: F.softmax(x, axis=-1), 1), [x, dy]),
+        "layer norm gradients": (weft_grads(norm, 3, value=False), [x, w, w, dy]),
+        "layer norm, y and gradients": (weft_grads(norm, 3), [x, w, w, dy]),
+    }
+    machines = {
+        "16 a thread": Machine(), "8 a thread": Machine(good_elements=8), "4": Machine(good_elements=4),
+        "16, 528 blocks": Machine(blocks=528), "8, 528 blocks": Machine(good_elements=8, blocks=528),
+        "8, 396 blocks": Machine(good_elements=8, blocks=396),
+    }  # fmt: skip
+    for name, (function, tensors) in cases.items():
+        for told, machine in machines.items():
+
+            def one(
+                name: Any = (name, told),
+                function: Any = function,
+                tensors: Any = tensors,
+                machine: Any = machine,
+            ) -> None:
+                loaded, _ = prepared(card, function, tensors, machine)
+                print(f"{name[0]:28} {name[1]:16} {measure(loaded.run):8.4f} ms", flush=True)
+
+            guarded(name, 60, one)
+
+
+def bits(card: Card) -> None:
+    """Elementwise functions: how many units in the last place the card is from the processor."""
+    from tests.backends.agreement import compiled
+
+    x = np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32) * 4
+    y = np.abs(np.random.default_rng(1).standard_normal(1 << 16)).astype(np.float32) + 0.1
+    functions = {
+        "exp": lambda x, y: weft.exp(x), "log": lambda x, y: weft.log(y), "tanh": lambda x, y: weft.tanh(x),
+        "sin": lambda x, y: weft.sin(x), "cos": lambda x, y: weft.cos(x), "sqrt": lambda x, y: weft.sqrt(y),
+        "div": lambda x, y: x / y, "pow": lambda x, y: y**x, "sigmoid": lambda x, y: weft.sigmoid(x),
+        "gelu": lambda x, y: F.gelu(x), "silu": lambda x, y: F.silu(x), "fmod": lambda x, y: weft.fmod(x, y),
+        "x*y+x": lambda x, y: x * y + x, "(x*y+x)*(x*y)": lambda x, y: (x * y + x) * (x * y),
+        "atan2": lambda x, y: weft.atan2(x, y), "log1p": lambda x, y: weft.log1p(y),
+    }  # fmt: skip
+    for name, function in functions.items():
+
+        def one(name: str = name, function: Any = function) -> None:
+            graph = weft.make_graph(function)(weft.tensor(x), weft.tensor(y)).optimize()
+            a, b = run_on_card(card, build_program(graph), [x, y])[0], compiled(graph, [x, y])[0]
+            apart = np.abs(a.view(np.int32).astype(np.int64) - b.view(np.int32).astype(np.int64))
+            apart = np.where(np.isnan(a) & np.isnan(b), 0, apart)
+            print(f"bits of {name:16} differ in {int((apart > 0).sum()):6} of {x.size}, by {apart.max()} ulp")
+
+        guarded(name, 60, one)
+
+
+def guarded(name: str, seconds: int, run: Callable[[], Any]) -> bool:
+    """Whether something ran without an error, in time; what was wrong is printed."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"longer than {seconds} s")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        run()
+    except Exception as error:
+        lines = traceback.format_exc().strip().splitlines()
+        print(
+            f"{name:34} FAILED {type(error).__name__}: {str(error)[:300]} [{lines[-3].strip()}]", flush=True
+        )
+        return False
+    finally:
+        signal.alarm(0)
+    return True
+
+
+def matrix(card: Card, seconds: float) -> None:
+    """Every op with its gradient, against the interpreter, as many as the time allows."""
+    from tests.backends.agreement import assert_agree, interpreted
+    from tests.backends.llvm.matrix import arrays_of, cases, graph_of, rows
+
+    begin, good, bad = time.perf_counter(), 0, []
+    for name in rows():
+        if time.perf_counter() - begin > seconds:
+            print(f"matrix: out of time at {name}")
+            break
+
+        def one(name: str = name) -> None:
+            found = list(cases(name))
+            graph, arrays = graph_of(found), arrays_of(found)
+            program = build_program(graph.optimize())
+            assert_agree(run_on_card(card, program, arrays), interpreted(graph, arrays))
+
+        if guarded(name, 60, one):
+            good += 1
+        else:
+            bad.append(name)
+    print(f"matrix: {good} ops agree, {len(bad)} do not: {' '.join(bad)}", flush=True)
+
+
+def main() -> None:
+    """What the arguments ask for."""
+    wanted = sys.argv[1:] or ["times", "variants", "bits", "matrix"]
+    torch.cuda.init()
+    torch.zeros(1, device="cuda")
+    card = Card()
+    if "times" in wanted:
+        times(card)
+    if "variants" in wanted:
+        variants(card)
+    if "bits" in wanted:
+        bits(card)
+    if "matrix" in wanted:
+        matrix(card, 240)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""A kernel for NVIDIA's processors in LLVM assembly.
+
+An iteration of the parallel loop is a block of the grid, one of the threads loop a thread. Vectors are
+written out where a loop says so, as wide as it says. Private memory is on a thread's stack, where LLVM finds
+that it fits into registers; shared memory is a variable of the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft.backends.cuda.emit import remainder
+from weft.backends.llvm.emit.instructions import InstructionSet
+from weft.backends.llvm.emit.kernel import Kernel, unwritten
+from weft.backends.llvm.emit.lanes import Varying
+from weft.backends.llvm.emit.loops import Loops
+from weft.backends.llvm.emit.places import element_type
+from weft.backends.llvm.emit.registers import Registers
+from weft.backends.llvm.emit.types import REGISTER, Value, vector
+from weft.backends.llvm.target import Target
+from weft.base.dtypes import int64
+from weft.loop import ir
+from weft.loop.ir import Buffer, Function, Loop
+from weft.loop.walk import statements
+
+TRIPLE = "nvptx64-nvidia-cuda"
+_BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all"
+_SHARED_ALIGNMENT = 16
+_RESIDENT = 512  # threads of a multiprocessor, at least: fewer cannot hide how long memory takes
+
+
+def nvptx_target(architecture: str = "sm_90") -> Target:
+    """A card of an architecture, as the writers of LLVM text see it.
+
+    >>> from weft.backends.cuda.emit.kernel import nvptx_target
+    >>> nvptx_target("sm_80").cpu
+    'sm_80'
+    """
+    version = {"sm_80": 80, "sm_90": 80}.get(architecture, 86)
+    return Target(TRIPLE, architecture, f"+ptx{version}", vector_bytes=16, registers=32)
+
+
+class Nvptx(InstructionSet):
+    """NVIDIA's virtual instructions; functions are the same polynomials as on processors."""
+
+    converts_half = True
+    rounds_bfloat16 = True
+    attributes = "nounwind"
+
+    def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
+        """By a function of our own, lane by lane: what LLVM writes for PTX is not exact."""
+        lanes, scalar = max(x.lanes, y.lanes), REGISTER[x.dtype]
+        if not lanes:
+            return self._left(registers, x, y)
+        pairs = [[registers.lane(registers.in_lanes(v, lanes), str(i)) for v in (x, y)] for i in range(lanes)]
+        out, type_, w = "poison", vector(lanes, scalar), registers.writer
+        for i, (a, b) in enumerate(pairs):
+            one = self._left(registers, a, b).parts[0]
+            out = w.here(f"insertelement {type_} {out}, {scalar} {one}, i64 {i}")
+        return Value(x.dtype, (out,), lanes, w.depth)
+
+    def _left(self, registers: Registers, x: Value, y: Value) -> Value:
+        w, wide = registers.writer, REGISTER[x.dtype] == "double"
+        parts = [v.parts[0] if wide else w.here(f"fpext float {v.parts[0]} to double") for v in (x, y)]
+        found = w.here(f"call double {remainder.NAME}(double {parts[0]}, double {parts[1]})")
+        found = found if wide else w.here(f"fptrunc double {found} to float")
+        return Value(x.dtype, (found,), 0, w.depth)
+
+
+class GridLoops(Loops):
+    """Loops of a kernel: each thread has its block and its number."""
+
+    def loop(self, s: Loop) -> None:
+        """Write a loop in the way of its kind."""
+        if s.kind == "threads":
+            self._number(s, "%thread")
+        else:
+            super().loop(s)
+
+    def parallel(self, s: Loop) -> None:
+        """The iteration of this block."""
+        self._number(s, "%block")
+
+    def _number(self, s: Loop, name: str) -> None:
+        first = self.value(s.start)
+        self.indices.variables[s.variable] = self.indices.sum(first, Value(int64, (name,), 0, 0))
+        self.block(s.body)
+
+    def vector(self, s: Loop, varying: Varying) -> None:
+        """Vectors where the loop says how many lanes; else one iteration after the other."""
+        if s.lanes:
+            super().vector(s, varying)
+        else:
+            self.serial(s, self.value(s.start), self.value(s.stop))
+
+
+class GridKernel(Kernel):
+    """Writes a kernel of a grid.
+
+    Attributes:
+        alignments: of the addresses of its parameters, in bytes.
+        shared: lines that define its shared memory.
+    """
+
+    loops = GridLoops
+
+    def __init__(self, function: Function, machine: InstructionSet, alignments: Mapping[Buffer, int]) -> None:
+        super().__init__(function, machine, debug=False)
+        self.alignments = alignments
+        self.shared: list[str] = []
+        self.code.ways[ir.Barrier] = lambda s: self._barrier()
+        self._symbol = ""
+
+    def text(self, symbol: str) -> str:
+        """The module: its shared memory, then the function."""
+        self._symbol = symbol
+        text = super().text(symbol)
+        helpers = [*remainder.DECLARATIONS, remainder.TEXT] if remainder.NAME in text else []
+        return "\n".join([*helpers, text, *self.shared, ""])
+
+    def _barrier(self) -> None:
+        self.writer.declare(f"void {_BARRIER}(i32)")
+        self.writer.line(f"call void {_BARRIER}(i32 0)")
+
+    def head(self, symbol: str) -> str:
+        """The definition, up to its parameters."""
+        constants, reused = unwritten(self.function), self._reused()
+        parameters = ["ptr addrspace(1) %in_context"] if can_fail(self.function) else []
+        for i, buffer in enumerate(self.function.buffers):
+            how = " readonly" if buffer in constants else ""
+            apart = "" if buffer in reused else " noalias"
+            align = max(self.alignments.get(buffer, 0), 1)
+            parameters.append(f"ptr addrspace(1){apart}{how} align {align} %in{i}")
+        parameters += [f"i64 %size{i}" for i in range(len(self.function.sizes))]
+        count = thread_count(self.function)
+        least = min(max(_RESIDENT // count, 1), 32)  # blocks at once, which bounds registers
+        threads = f'"nvvm.maxntid"="{count}" "nvvm.minctasm"="{least}"'
+        return f"define ptx_kernel void @{symbol}({', '.join(parameters)}) {threads}"
+
+    def _reused(self) -> set[Buffer]:
+        return {self.function.buffers[i] for pair in self.function.reuses for i in pair}
+
+    def parameters(self) -> None:
+        """Addresses as the writer has them, scratch memory, and who this thread is."""
+        w, function = self.writer, self.function
+        if can_fail(function):
+            w.line("%context = addrspacecast ptr addrspace(1) %in_context to ptr")
+        for i, buffer in enumerate(function.buffers):
+            w.line(f"%buffer{i} = addrspacecast ptr addrspace(1) %in{i} to ptr")
+            self.pointers[buffer] = Value(int64, (f"%buffer{i}",), 0, 0)
+        for buffer in function.scratch:
+            self.pointers[buffer] = Value(int64, (self._scratch(buffer),), 0, 0)
+        for i, name in enumerate(function.sizes):
+            self.sizes[name] = Value(int64, (f"%size{i}",), 0, 0)
+        own = dict.fromkeys(function.scratch, _SHARED_ALIGNMENT)
+        self.code.places.alignments = {**self.alignments, **own}
+        for name, register in (("thread", "tid"), ("block", "ctaid")):
+            w.declare(f"i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
+            w.line(f"%{name}32 = call i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
+            w.line(f"%{name} = zext i32 %{name}32 to i64")
+
+    def _scratch(self, buffer: Buffer) -> str:
+        """Private memory on the stack, or shared memory of the block."""
+        type_ = f"[{buffer.size} x {element_type(buffer.dtype)}]"
+        if buffer.space != "shared":
+            return self.writer.slot(type_, align=_SHARED_ALIGNMENT)
+        name = f"@{self._symbol}_shared{len(self.shared)}"
+        self.shared.append(f"{name} = internal addrspace(3) global {type_} undef, align {_SHARED_ALIGNMENT}")
+        self.writer.line(f"%shared{len(self.shared)} = addrspacecast ptr addrspace(3) {name} to ptr")
+        return f"%shared{len(self.shared)}"
+
+
+def can_fail(function: Function) -> bool:
+    """Whether a kernel notes failures, so that it is given where to."""
+    return any(isinstance(s, ir.Fail) for s in statements(function.body))
+
+
+def grid_of(function: Function) -> Loop:
+    """The parallel loop of a kernel: its blocks."""
+    last = function.body.statements[-1]
+    assert isinstance(last, Loop), f"{function.name} has no grid"
+    return last
+
+
+def thread_count(function: Function) -> int:
+    """The threads of a block."""
+    last = grid_of(function).body.statements[-1]
+    if not isinstance(last, Loop) or last.kind != "threads":
+        return 1
+    count = (last.stop - last.start).offset
+    assert isinstance(count, int)
+    return count
+
+
+def emit_grid_kernel(
+    function: Function, symbol: str, target: Target, alignments: Mapping[Buffer, int] | None = None
+) -> str:
+    """A kernel of a grid as LLVM assembly.
+
+    >>> import numpy as np
+    >>> from weft.backends.cuda.emit.kernel import emit_grid_kernel, nvptx_target
+    >>> from weft.loop.builder import Builder
+    >>> b = Builder()
+    >>> x = b.buffer("x", np.dtype("f4"), 128)
+    >>> with b.parallel(4) as block, b.threads(32) as thread:
+    ...     b.store(x, block * 32 + thread, 1.0)
+    >>> "ptx_kernel void @ones" in emit_grid_kernel(b.function("f", written=[x]), "ones", nvptx_target())
+    True
+    """
+    return GridKernel(function, Nvptx(target), alignments or {}).text(symbol)

@@ -1,0 +1,326 @@
+"""The body of a group's kernel on a GPU: tiles of rows, and for each one sweep over columns after another.
+
+What a later sweep needs again, read or computed, stays in registers: private memory of a thread, which it
+reaches at places that are known when code is made. Rows are reduced by all threads of a slot, reductions over
+rows are kept by each thread for its own columns until the block ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from weft.base.shapes import size_of
+from weft.ir.graph import Value
+from weft.loop.index import Index
+from weft.loop.ir import Buffer
+from weft.loop.ir import Value as Scalar
+from weft.schedule.arrays import Array
+from weft.schedule.cpu.row_sweeps import CHEAP, Sweeps, accumulator
+from weft.schedule.extents import ceil_div, fold_instruction, identity
+from weft.schedule.fusion import is_reduction
+from weft.schedule.gpu.tiling import Tiling
+from weft.schedule.gpu.trees import Part, Tree
+from weft.schedule.writer import Kernel, unflattened
+
+if TYPE_CHECKING:
+    from weft.schedule.gpu.group_kernel import GroupKernel
+
+Columns = tuple[Index, ...]
+
+
+class GroupBody(Sweeps):
+    """The body of a kernel, while it is written."""
+
+    def __init__(
+        self,
+        group: GroupKernel,
+        k: Kernel,
+        sources: dict[Value, Any],
+        targets: dict[Value, Array],
+        tiling: Tiling,
+    ) -> None:
+        super().__init__(group, k, sources, targets, tiling.blocks, tiling.each)
+        self.group = group
+        self.tiling = tiling
+        self.axes = self.frame.shape if group.flat else self.frame.shape[self.frame.split or 0 :]
+        self.rows = 1 if group.flat else self.frame.rows
+        self.columns = size_of(self.axes)
+        self.thread = self.own = self.slot = Index.of(0)
+        self._row_of_sums = Index.of(0)
+        self.valid: Scalar | None = None
+        self.held: dict[Value, Buffer] = {}
+        self.sums: dict[Value, Buffer] = {}
+        self.tree = Tree(self.b, tiling.width, tiling.threads)
+
+    def write(self) -> None:
+        """Write the grid and all in it."""
+        b, tiling = self.b, self.tiling
+        with b.parallel(tiling.blocks) as block, b.threads(tiling.threads) as thread:
+            self.thread = thread
+            self.own = b.remainder(thread, tiling.width)
+            self.slot = b.quotient(thread, tiling.width)
+            self._begin(block)
+            if isinstance(tiling.each, int) and tiling.each == 1:
+                self._tile(*self._place(block, block))
+            else:
+                with b.loop(tiling.each) as i:
+                    self._tile(*self._place(block, block * tiling.each + i, i))
+            self._end(block)
+
+    # Tiles
+
+    def _place(self, block: Index, number: Index, turn: Index | None = None) -> tuple[Index, Index]:
+        """The tile of a number: which of those along rows, and which along columns."""
+        b, tiling = self.b, self.tiling
+        if isinstance(tiling.chunks, int) and tiling.chunks == 1:
+            return number, Index.of(0)
+        if not tiling.stays:
+            return b.quotient(number, tiling.chunks), b.remainder(number, tiling.chunks)
+        first = b.quotient(block, tiling.chunks) * tiling.each
+        return first + (0 if turn is None else turn), b.remainder(block, tiling.chunks)
+
+    def _tile(self, row_tile: Index, chunk: Index) -> None:
+        """All sweeps over one tile."""
+        b, frame = self.b, self.frame
+        row = row_tile * self.tiling.slots + self.slot
+        self.valid = None
+        if not self.tiling.even:
+            self.valid = b.lt(row, Index.of(self.rows))
+            row = b.term(b.min(row, Index.of(self.rows) - 1), self.rows)
+        split = 0 if self.group.flat else frame.split or 0
+        index = tuple(unflattened(b, row, frame.shape[:split])) if split else ()
+        kept, held = dict(self.sources), dict(self.held)
+        self._load_rows(index, chunk)
+        for level in range(self.last + 1):
+            self._row_values(level, index)
+            work = self._work(level)
+            if work:
+                self._sweep_tile(level, index, chunk, work)
+        self.sources.clear()
+        self.sources.update(kept)
+        self.held = held
+
+    @contextmanager
+    def _only(self, *conditions: Scalar | None) -> Iterator[None]:
+        """What is written in this block is done where all conditions hold."""
+        told: Scalar | None = None
+        for condition in conditions:
+            if condition is not None:
+                told = condition if told is None else self.b.and_(told, condition)
+        if told is None:
+            yield
+        else:
+            with self.b.if_(told):
+                yield
+
+    def _row_values(self, level: int, index: tuple[Index, ...]) -> None:
+        """What is computed once for the row, from what it was reduced to; one thread of it stores."""
+        for v, node in self.made.items():
+            if self.kinds[v] != "row" or self.levels[v] != level:
+                continue
+            at = self._index_of(v.type.shape, index, None)
+            if not is_reduction(node):
+                self.sources[v] = self.reader.read(v, at)
+            if v in self.targets:
+                target, first = self.targets[v], self.b.lt(self.own, 1)
+                with self._only(self.valid, first if self.tiling.width > 1 else None):
+                    self.b.store(target.buffer, target.at(*at), self.sources[v])
+
+    # Vectors of a row
+
+    def _over_vectors(self, chunk: Index, body: Callable[[Columns, Index], None]) -> None:
+        """Write what is done for each element that is a thread's own.
+
+        The body is given its columns, and its place among the thread's own.
+        """
+        b, tiling = self.b, self.tiling
+        if tiling.vectors is None:
+            with b.loop(ceil_div(self.columns, tiling.width * tiling.lanes)) as turn:
+                self._vector(turn * tiling.width + self.own, Index.of(0), body)
+            return
+        for k in range(tiling.vectors):
+            number = chunk * (tiling.vectors * tiling.width) + k * tiling.width + self.own
+            self._vector(number, Index.of(k * tiling.lanes), body)
+
+    def _vector(self, number: Index, place: Index, body: Callable[[Columns, Index], None]) -> None:
+        b, lanes = self.b, self.tiling.lanes
+        inside = None if self.tiling.exact else b.lt(number, Index.of(ceil_div(self.columns, lanes)))
+        with self._only(self.valid, inside):
+            columns = self._columns(number)
+            if lanes == 1:
+                body(columns, place)
+                return
+            with b.vector(lanes, lanes=lanes) as c:
+                body((*columns[:-1], columns[-1] + c), place + c)
+
+    def _columns(self, number: Index) -> Columns:
+        """The columns at which a vector of the row begins; along the last axis in whole vectors."""
+        if not self.axes:
+            return ()
+        lanes, last = self.tiling.lanes, self.axes[-1]
+        if len(self.axes) == 1:
+            return (number * lanes,)
+        each = ceil_div(last, lanes)
+        rest = unflattened(self.b, self.b.quotient(number, each), self.axes[:-1])
+        return (*rest, self.b.remainder(number, each) * lanes)
+
+    # Sweeps
+
+    def _load_rows(self, row: tuple[Index, ...], chunk: Index) -> None:
+        """Read what later sweeps need, too, into registers, all of it before anything is computed."""
+        found = self.group.held(self.tiling)
+        for v in found:
+            self.held[v] = self._private(v.type.dtype)
+
+        def load(columns: Columns, place: Index) -> None:
+            for v in found:
+                at = self._index_of(v.type.shape, row, columns)
+                source = self.sources[v]
+                self.b.store(self.held[v], place, self.b.load(source.buffer, source.at(*at)))
+
+        if found:
+            self._over_vectors(chunk, load)
+
+    def _private(self, dtype: Any) -> Buffer:
+        size = (self.tiling.vectors or 1) * self.tiling.lanes
+        return self.b.scratch(f"own{len(self.b.scratches)}", dtype, size, "private")
+
+    def _kept(self, value: Value) -> bool:
+        """Whether a later sweep needs a value that is too dear to be computed again."""
+        if self.tiling.vectors is None or not self._is_needed_later(value, self.levels[value]):
+            return False
+        return self._price(value) > CHEAP or value in self.targets
+
+    def _price(self, value: Value) -> int:
+        return 0 if value in self.held else super()._price(value)
+
+    def _sweep_tile(self, level: int, row: tuple[Index, ...], chunk: Index, work: Sequence[Value]) -> None:
+        reduced = [v for v in work if self.kinds[v] == "row"]
+        for v in reduced:
+            dtype = accumulator(self.made[v])
+            start = self.b.constant(identity(self.made[v].op.fold, dtype), dtype)
+            self.totals[v] = self.b.local(start)
+        kept = [v for v in work if self.kinds[v] == "full" and self._kept(v)]
+        made = {v: self._private(v.type.dtype) for v in kept}
+
+        def element(columns: Columns, place: Index) -> None:
+            known = dict(self.sources)
+            # All is read before anything is written, since both may be one memory.
+            for v in self.group.in_place:
+                if v not in self.held:
+                    self.sources[v] = self.reader.read(v, self._index_of(v.type.shape, row, columns))
+            for v, buffer in self.held.items():
+                self.sources[v] = self.b.load(buffer, place)
+            for v in work:
+                self._element(v, row, columns, place, made.get(v))
+            self.sources.clear()
+            self.sources.update(known)
+
+        self._over_vectors(chunk, element)
+        self._finish_rows(reduced)
+        self.held |= made
+        for v in work:
+            # Where rows are not in registers, what is written is read back by the thread that wrote it.
+            if self.kinds[v] == "full" and v in self.targets and v not in made:
+                self.sources[v] = self.targets[v]
+
+    def _finish_rows(self, reduced: Sequence[Value]) -> None:
+        """What threads have found of their parts of a row as one."""
+        if not reduced:
+            return
+        parts = [
+            Part(self.totals[v], fold_instruction(self.made[v].op.fold, accumulator(self.made[v])))
+            for v in reduced
+        ]
+        for v, total in zip(reduced, self.tree.combine(self.thread, parts), strict=True):
+            self.sources[v] = self.b.cast(total, v.type.dtype)
+
+    def _element(
+        self, v: Value, row: tuple[Index, ...], columns: Columns, place: Index, own: Buffer | None
+    ) -> None:
+        """What is done with one value at one element."""
+        b, node = self.b, self.made[v]
+        if is_reduction(node):
+            self._fold(v, row, columns, place)
+            return
+        at = self._index_of(v.type.shape, row, columns)
+        found = self.reader.read(v, at)
+        if v in self.targets:
+            b.store(self.targets[v].buffer, self.targets[v].at(*at), found)
+        if own is not None:
+            b.store(own, place, found)
+
+    def _fold(self, v: Value, row: tuple[Index, ...], columns: Columns, place: Index) -> None:
+        b, node = self.b, self.made[v]
+        (x,) = node.inputs
+        dtype = accumulator(node)
+        element = b.cast(self.reader.read(x, self._index_of(x.type.shape, row, columns)), dtype)
+        instruction = fold_instruction(node.op.fold, dtype)
+        if self.kinds[v] != "column":
+            b.accumulate(self.totals[v], instruction, element)
+        elif v in self.sums:
+            total = getattr(b, instruction)(b.load(self.sums[v], place), element)
+            b.store(self.sums[v], place, total)
+        else:
+            target = self.targets[v]
+            at = target.at(self._row_of_sums, self._column_number(columns))
+            b.store(target.buffer, at, getattr(b, instruction)(b.load(target.buffer, at), element))
+
+    # Partial results
+
+    def _column_number(self, columns: Columns) -> Index:
+        flat = Index.of(0)
+        for i, size in zip(columns, self.axes, strict=True):
+            flat = flat * size + i
+        return flat.folded()
+
+    def _begin(self, block: Index) -> None:
+        b, chunk = self.b, self._chunk_of(block)
+        over = b.quotient(block, self.tiling.chunks) if self.tiling.stays else block
+        self._row_of_sums = over * self.tiling.slots + self.slot
+        self.valid = None
+        for v, target in self.targets.items():
+            start = b.constant(identity(self.made[v].op.fold, target.dtype), target.dtype)
+            if self.kinds[v] == "all":
+                self.totals[v] = b.local(start)
+            elif self.kinds[v] == "column" and self.tiling.vectors is not None:
+                self.sums[v] = self._private(target.dtype)
+                for place in range(self.sums[v].size if isinstance(self.sums[v].size, int) else 0):
+                    b.store(self.sums[v], place, start)
+            elif self.kinds[v] == "column":
+                self._over_vectors(chunk, self._store_start(target, start))
+
+    def _store_start(self, target: Array, start: Scalar) -> Callable[[Columns, Index], None]:
+        def write(columns: Columns, place: Index) -> None:
+            at = target.at(self._row_of_sums, self._column_number(columns))
+            self.b.store(target.buffer, at, start)
+
+        return write
+
+    def _chunk_of(self, block: Index) -> Index:
+        return self.b.remainder(block, self.tiling.chunks) if self.tiling.stays else Index.of(0)
+
+    def _end(self, block: Index) -> None:
+        b = self.b
+        self.valid = None
+        if self.sums:
+
+            def write(columns: Columns, place: Index) -> None:
+                for v, sums in self.sums.items():
+                    target = self.targets[v]
+                    at = target.at(self._row_of_sums, self._column_number(columns))
+                    b.store(target.buffer, at, b.load(sums, place))
+
+            self._over_vectors(self._chunk_of(block), write)
+        whole = [v for v in self.targets if self.kinds[v] == "all"]
+        if not whole:
+            return
+        threads = self.tiling.threads
+        parts = [
+            Part(self.totals[v], fold_instruction(self.made[v].op.fold, self.targets[v].dtype)) for v in whole
+        ]
+        for v, total in zip(whole, Tree(b, threads, threads).combine(self.thread, parts), strict=True):
+            with self._only(b.lt(self.thread, 1) if threads > 1 else None):
+                b.store(self.targets[v].buffer, self.targets[v].at(block, 0), total)

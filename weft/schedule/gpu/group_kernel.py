@@ -1,0 +1,125 @@
+"""The kernel of a group on a GPU: what it reads, how it is tiled, and what combines its partial results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.base.shapes import size_of
+from weft.base.sizes import Size, is_known
+from weft.ir.graph import Value
+from weft.passes.base import is_elementwise
+from weft.schedule.arrays import Array
+from weft.schedule.cpu.row_kernel import RowKernel, _key_of
+from weft.schedule.cpu.row_sweeps import accumulator
+from weft.schedule.extents import fold_instruction
+from weft.schedule.fusion import is_reduction
+from weft.schedule.gpu.folds import fold_rows
+from weft.schedule.gpu.group_body import GroupBody
+from weft.schedule.gpu.machine import Gpu
+from weft.schedule.gpu.tiling import Partial, Tiling, tile
+
+_HELD = 96  # elements that a thread holds of what is read, at most, before anything is computed
+
+
+class GroupKernel(RowKernel):
+    """Writes the kernel of one group.
+
+    Attributes:
+        in_place: what is read from memory, each element by the one that it belongs to and by no other.
+    """
+
+    def lower(self, name: str) -> None:
+        """Write the kernel, and those that combine partial results."""
+        machine = self.scope.writer.target.machine
+        assert isinstance(machine, Gpu)
+        memory = self.memory()
+        reads = [self.scope.array(v) for v in memory]
+        arrays = dict(zip(memory, reads, strict=True))
+        self.in_place = [v for v in memory if v.type.shape and self._is_in_place(v)]
+        tiling = self._tiling(arrays, machine)
+        targets = {v: self._partial_target(v, tiling) for v in self.outputs}
+        writes = list(targets.values())
+        key = _key_of(self, arrays, targets)
+        if not self.scope.writer.launch_again(key, [*reads, *writes]):
+            reuses = self._reuses(arrays, targets, tiling)
+            with self.scope.writer.kernel(name, reads, writes, key=key, reuses=reuses, inline=False) as k:
+                sources = {v: self.scope.place(v) for v in self.external}
+                sources |= dict(zip(memory, k.reads, strict=True))
+                GroupBody(self, k, sources, dict(zip(targets, k.writes, strict=True)), tiling).write()
+        for v, target in targets.items():
+            if self.kinds[v] in ("column", "all"):
+                fold = fold_instruction(self.made[v].op.fold, target.dtype)
+                fold_rows(self.scope.writer, target, self.scope.output(v), fold)
+
+    # How it is tiled
+
+    def _tiling(self, arrays: dict[Value, Array], machine: Gpu) -> Tiling:
+        kinds = set(self.kinds.values())
+        partial: Partial = "column" if "column" in kinds else "all" if "all" in kinds else ""
+        rows: Any = 1 if self.flat else self.frame.rows
+        axes = self.frame.shape if self.flat else self.frame.shape[self.frame.split or 0 :]
+        lanes = self._lanes(arrays, axes, machine)
+        return tile(rows, size_of(axes), lanes, machine, whole="row" in kinds, partial=partial)
+
+    def _lanes(self, arrays: dict[Value, Array], axes: tuple[Any, ...], machine: Gpu) -> int:
+        """Elements that a thread reads and writes at once: of the narrowest dtype, as many as it can."""
+        plain = all(is_elementwise(node) or is_reduction(node) for node in self.nodes)
+        if not plain or self.breaks or not axes or not is_known(axes):
+            return 1
+        full = [v for v in (*self.in_place, *self.outputs) if self.frame.kind(v.type.shape) == "full"]
+        if not full or any(self._reads_across(v, arrays) for v in self.in_place):
+            return 1
+        lanes = machine.access_bytes // min(max(v.type.dtype.itemsize, 2) for v in full)
+        shapes = [axes, *[v.type.shape for v in (*self.in_place, *self.made) if v.type.shape]]
+        lasts = [s[-1] for s in shapes if self.frame.kind(s) == "full" and not isinstance(s[-1], Size)]
+        while lanes > 1 and any(last % lanes for last in lasts):
+            lanes //= 2
+        return max(lanes, 1)
+
+    def _reads_across(self, v: Value, arrays: dict[Value, Array]) -> bool:
+        """Whether neighbours of an array do not lie side by side."""
+        array = arrays[v]
+        return bool(array.strides) and array.strides[-1] != 1 and array.shape[-1] != 1
+
+    def _is_in_place(self, v: Value) -> bool:
+        """Whether all that read a value from outside read it at their own row and column."""
+        if self.frame.kind(v.type.shape) != "full" or v.type.shape == ():
+            return False
+        readers = [n for n in self.inlined.values() if v in n.inputs]
+        return all(
+            is_reduction(n) or (is_elementwise(n) and n.outputs[0].type.shape == v.type.shape)
+            for n in readers
+        )
+
+    # What it writes
+
+    def _partial_target(self, value: Value, tiling: Tiling) -> Array:
+        """Where a value that is used outside is written: in its place, or partial results in theirs."""
+        kind, writer = self.kinds[value], self.scope.writer
+        if kind in ("full", "row"):
+            return self.scope.output(value)
+        dtype = accumulator(self.made[value])
+        if kind == "all":
+            return writer.temporary((tiling.blocks, 1), dtype, "p")
+        return writer.temporary((tiling.row_blocks * tiling.slots, self.frame.columns), dtype, "p")
+
+    def held(self, tiling: Tiling) -> list[Value]:
+        """What is read into registers before anything is computed, for more than one sweep."""
+        if tiling.vectors is None or max(self.levels.values(), default=0) == 0:
+            return []
+        return self.in_place[: _HELD // (tiling.vectors * tiling.lanes)]
+
+    def _reuses(
+        self, arrays: dict[Value, Array], targets: dict[Value, Array], tiling: Tiling
+    ) -> list[tuple[int, int]]:
+        """What may be one memory: a thread reads an element for the last time before it writes it."""
+        held = self.held(tiling)
+        last, found = max(self.levels.values(), default=0), []
+        for i, (v, x) in enumerate(arrays.items()):
+            if v not in self.in_place or not x.is_dense:
+                continue
+            for j, (out, y) in enumerate(targets.items()):
+                same = self.kinds[out] == "full" and y.is_dense and x.dtype.itemsize == y.dtype.itemsize
+                if same and x.size == y.size and (v in held or self.levels[out] == last):
+                    found.append((i, j))
+        return found

@@ -1,0 +1,31 @@
+"""What the schedule knows of a graphics processor."""
+
+from __future__ import annotations
+
+from weft.base.records import NamedTuple
+
+
+class Gpu(NamedTuple):
+    """A graphics processor.
+
+    Attributes:
+        access_bytes: the most that one thread reads or writes at a time.
+        warp: threads that run in step.
+        threads: of a block, where nothing asks for another number.
+        most_threads: of a block.
+        blocks: that keep all of the machine busy; as many partial results a reduction over rows has. It is
+            the same number for all cards, so that sums are rounded alike on all of them.
+        row_elements: of a row that one thread holds in registers, at most.
+        libraries: whether products of matrices are left to a library.
+        good_elements: that it holds where threads allow: enough to be under way at once, few enough for many
+            threads.
+    """
+
+    access_bytes: int = 16
+    warp: int = 32
+    threads: int = 256
+    most_threads: int = 1024
+    blocks: int = 264
+    row_elements: int = 32
+    good_elements: int = 16
+    libraries: bool = False

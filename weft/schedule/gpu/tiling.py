@@ -1,0 +1,142 @@
+"""How the rows and columns of a group are shared out among blocks and threads.
+
+A *tile* is what a block works on at a time: ``slots`` rows, and of each a stretch of columns, all of them
+where rows are reduced. The threads of a slot, ``width`` of them, take the vectors of a row in turn, so that
+neighbours reach neighbouring memory; each takes ``vectors`` of them, of ``lanes`` elements. So thread t of a
+block is at slot ``t // width``, and its vector k begins at column ``(k * width + t % width) * lanes``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from weft.base.records import NamedTuple
+from weft.base.sizes import Size
+from weft.schedule.extents import ceil_div, is_number
+from weft.schedule.gpu.machine import Gpu
+
+_WIDTHS = (256, 192, 128, 384, 320, 512)  # threads, in the order in which they are tried
+_SPREAD = 4  # vectors of a thread where rows are not reduced: so many loads are under way at once
+_BUSY = 4  # times as many blocks are at work where each holds little
+
+
+class Tiling(NamedTuple):
+    """Rows and columns, as threads share them out.
+
+    Attributes:
+        lanes: elements of a vector.
+        width: threads of a slot.
+        vectors: of a thread; None where a loop over them is written, because only the run tells how many.
+        slots: rows of a tile.
+        chunks: tiles side by side along the columns.
+        blocks, each: of the grid, and how many tiles each takes, one after the other.
+        stays: whether the tiles of a block are of one chunk, so that it has partial results of columns.
+        exact: whether every vector of every thread is inside of a row.
+        even: whether every slot of every tile of every block is a row.
+    """
+
+    lanes: int
+    width: int
+    vectors: int | None
+    slots: int
+    chunks: Any
+    blocks: Any
+    each: Any
+    stays: bool
+    exact: bool
+    even: bool
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.width * self.slots
+
+    @property
+    def row_blocks(self) -> Any:
+        """Blocks that have the same columns, and other rows."""
+        return self.blocks // self.chunks if self.stays else self.blocks
+
+
+Partial = Literal["", "all", "column"]
+
+
+def tile(rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, partial: Partial) -> Tiling:
+    """Share out rows of columns.
+
+    Args:
+        rows, columns: numbers, or named sizes.
+        lanes: of a vector; they divide the columns.
+        machine: that it is for.
+        whole: whether a row belongs into one tile, because it is reduced.
+        partial: whether blocks have partial results, of all elements or of columns: their number is limited.
+    """
+    if whole:
+        width, vectors = _row_shape(columns, lanes, machine)
+        slots = _slots(rows, width, machine)
+        chunks: Any = 1
+    else:
+        width, vectors, slots = _free_shape(rows, columns, lanes, machine)
+        chunks = ceil_div(columns, width * lanes * vectors)
+    exact = vectors is not None and is_number(columns) and columns % (width * lanes * vectors) == 0
+    row_tiles, stays = ceil_div(rows, slots), partial == "column"
+    # What reduces rows holds much in registers, so fewer blocks run at once.
+    most = machine.blocks if whole else machine.blocks * (_BUSY if partial == "all" else 2)
+    if stays:
+        around = max(1, most // chunks) if is_number(chunks) else 1
+        row_blocks, each = _shared_out(row_tiles, around)
+        blocks = row_blocks * chunks
+    else:
+        tiles = row_tiles * chunks
+        blocks, each = _shared_out(tiles, most) if partial else (tiles, 1)
+    filled = is_number(rows) and rows % slots == 0 and is_number(blocks)
+    filled = filled and blocks * each == row_tiles * chunks
+    return Tiling(lanes, width, vectors, slots, chunks, blocks, each, stays, exact, filled)
+
+
+def _row_shape(columns: Any, lanes: int, machine: Gpu) -> tuple[int, int | None]:
+    """The threads of a row, and the vectors of each; None for rows that do not fit into registers."""
+    if isinstance(columns, Size):
+        return machine.threads, None
+    count = max(columns // lanes, 1)
+    most = max(machine.row_elements // lanes, 1)
+    fitting = [k for k in range(1, most + 1) if count % k == 0 and count // k <= machine.most_threads]
+    if fitting and count >= machine.warp:
+        full = [k for k in fitting if (count // k) % machine.warp == 0] or fitting
+        best = min(full, key=lambda k: (abs(k * lanes - machine.good_elements), k))
+        return count // best, best
+    width = 1 << (max(ceil_div(count, max(machine.good_elements // lanes, 1)), 1) - 1).bit_length()
+    width = min(width, machine.most_threads)
+    vectors = ceil_div(count, width)
+    return (width, vectors) if vectors <= most else (machine.most_threads, None)
+
+
+def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, int, int]:
+    """The threads of a row, the vectors of each, and the rows of a tile, where nothing keeps rows whole."""
+    if isinstance(columns, Size):
+        return machine.threads, _SPREAD, 1
+    if columns >= machine.threads * lanes:
+        count = columns // lanes
+        shapes = [(w, k) for k in range(_SPREAD, 0, -1) for w in _WIDTHS if count % (k * w) == 0]
+        wide = [shape for shape in shapes if shape[1] > 1] or shapes
+        return *(wide or [(machine.threads, 1)])[0], 1
+    width = max(columns // lanes, 1)
+    return width, 1, _slots(rows, width, machine)
+
+
+def _slots(rows: Any, width: int, machine: Gpu) -> int:
+    """Rows that are side by side in a block: as many as fill it, if there are so many."""
+    most = max(machine.threads // width, 1)
+    if isinstance(rows, Size):
+        return most
+    most = max(min(most, rows), 1)
+    # A number that divides the rows leaves no threads idle at the end.
+    best = max(s for s in range(1, most + 1) if rows % s == 0) if rows else 1
+    return best if 2 * best > most else most
+
+
+def _shared_out(tiles: Any, most: int) -> tuple[Any, Any]:
+    """The number of blocks, at most so many, and of tiles for each."""
+    if isinstance(tiles, Size):
+        return most, ceil_div(tiles, most)
+    each = max(1, -(-tiles // most))
+    return max(1, -(-tiles // each)), each
