@@ -7,9 +7,13 @@ docs/gpu.md tells what runs there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from weft.backends.cuda.card import Card, card, cards
 from weft.backends.cuda.card import device_count as _count
-from weft.backends.cuda.driver import why_unavailable
+from weft.backends.cuda.compiling import has_compiler
+from weft.backends.cuda.driver import INSTALL, the_driver, why_unavailable
+from weft.backends.cuda.products import find_library
 from weft.backends.cuda.streams import Event, Stream
 from weft.base.device import DeviceLike, index_of
 from weft.base.public import public
@@ -59,6 +63,19 @@ def why_not() -> str:
         return "" if _count("why_not") else "the driver finds no GPU"
     what, hint = missing
     return f"{what}; {hint}" if hint else what
+
+
+def describe() -> Iterator[tuple[str, str]]:
+    """The driver, each GPU and each library that is used, in words, for ``weft doctor``."""
+    version = int(the_driver("doctor").cuDriverGetVersion())
+    yield "driver", f"for CUDA {version // 1000}.{version % 1000 // 10}"
+    for number in range(device_count()):
+        found = card(number, "doctor")
+        free, total = found.pool.info()
+        text = f"{found.name}, {found.architecture}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+        yield str(found.device), text
+    yield "cublasLt", find_library("cublasLt") or f"not found: {INSTALL}"
+    yield "kernels", "compiled for the GPU" if has_compiler() else "none: ops are computed on the host"
 
 
 @public

@@ -332,3 +332,16 @@ def test_module_of_bindings_is_what_the_driver_loads(monkeypatch: pytest.MonkeyP
         assert driver.the_driver("test").api is api
     finally:
         driver.found.forget()
+
+
+def test_doctor_describes_the_cards_and_tries_them(api: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    from weft.cli import main
+
+    assert main(["doctor"]) == 0
+    told = capsys.readouterr().out
+    for text in (
+        "driver            for CUDA 13.0",
+        "Stand-in, sm_90",
+        "self-test cuda:0  copied, computed and",
+    ):
+        assert text in told
