@@ -13,9 +13,9 @@ import numpy as np
 CONCRETE: set[type] = {np.ndarray}  # a device adds the type of its arrays
 
 
-def are_on_host(datas: Iterable[object]) -> bool:
-    """Whether all data are NumPy's arrays; in a process without devices that is known without a look."""
-    return len(CONCRETE) == 1 or all(type(data) is np.ndarray for data in datas)
+def any_on_device(datas: Iterable[object]) -> bool:
+    """Whether some data is on a device; in a process that uses none that is known without a look."""
+    return len(CONCRETE) > 1 and any(type(d) is not np.ndarray and type(d) in CONCRETE for d in datas)
 
 
 def is_concrete(data: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import are_on_host, is_concrete
+from weft.base.concrete import any_on_device, is_concrete
 from weft.base.dtypes import DType, bfloat16, float32, float64, kind
 from weft.base.hooks import hooks
 from weft.errors import WeftError
@@ -118,7 +118,7 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Tens
         if top is capture:
             datas = []  # it takes tensors as they are, and may change what they hold
         return top.interpret(op, inputs, attrs)  # type: ignore[no-any-return]
-    if not are_on_host(datas):
+    if any_on_device(datas):
         outs: tuple[Any, ...] = hooks.evaluate_on_device(op, inputs, datas, attrs)
         if intercepted.threads and thread.evaluated is not None:
             thread.evaluated(op, datas, outs, attrs)

@@ -15,7 +15,6 @@ import numpy as np
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.memory import Block, Borrowed
 from weft.backends.cuda.streams import Stream
-from weft.base.concrete import CONCRETE
 from weft.base.device import Device
 from weft.base.dtypes import DType, float32, float64
 from weft.errors import DeviceError
@@ -147,9 +146,6 @@ class DeviceArray:
 
     def __iter__(self) -> Iterator[Any]:
         self.__array__()
-
-
-CONCRETE.add(DeviceArray)
 
 
 def packed_strides(shape: tuple[int, ...], itemsize: int) -> Strides:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft.backends.cuda.driver import Driver, the_driver
 from weft.backends.cuda.native import driver_address
+from weft.base.concrete import CONCRETE
 from weft.base.device import Device
 from weft.errors import DeviceError
 
@@ -39,9 +40,11 @@ class Card:
     """
 
     def __init__(self, driver: Driver, index: int) -> None:
+        from weft.backends.cuda.array import DeviceArray
         from weft.backends.cuda.memory import Pool
         from weft.backends.cuda.streams import Stream
 
+        CONCRETE.add(DeviceArray)  # from here on tensors may hold such
         self.driver = driver
         self.index = index
         self.device = Device("cuda", index)

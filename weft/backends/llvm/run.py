@@ -21,7 +21,7 @@ from weft.backends.llvm.host import HOST_FAILED
 from weft.backends.llvm.interrupts import stop_places, stoppable
 from weft.backends.llvm.plan import Facts, Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.target import Target, host_target
-from weft.base.concrete import are_on_host, is_concrete
+from weft.base.concrete import any_on_device, is_concrete
 from weft.base.sizes import bind
 from weft.errors import WeftError
 from weft.ir.graph import Graph
@@ -209,7 +209,7 @@ class NativeExecutable(Executable):
     ) -> list[Array]:
         plan = frame.plan
         again = is_unfit(code)
-        if again and not are_on_host(arrays):
+        if again and any_on_device(arrays):
             from weft.backends.cuda.calls import run_on_device
 
             return run_on_device(self.graph, arrays)
