@@ -6,6 +6,7 @@
 #   make test-view  the page of weft.view, and models in Netron, in a real browser: Debian's chromium, driven by playwright
 #   make test-onnx  the whole test suite of the onnx package, through both backends
 #   make test-cross  every case of every op compiled for the other architecture: ARM's on x86-64, and x86-64 on ARM
+#   make test-gpu  the runtime on the GPU of this machine: checks, and a table of times
 #   make test-interop  PyTorch and JAX beside weft, in an environment that has them
 #   make fuzz MINUTES=10  random graphs, programs, damaged files, kills and more; what fails is kept as tests
 #   make check   lint, format and types
@@ -16,7 +17,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug test-state test-view test-onnx test-cross test-interop fuzz check stubs bench sizes clean
+.PHONY: demo test test-debug test-state test-view test-onnx test-cross test-gpu test-interop fuzz check stubs bench sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -78,6 +79,10 @@ test-onnx: $(VENV)/.stamp
 
 test-cross: $(VENV)/.stamp
 	WEFT_CROSS_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q tests/backends/llvm/test_crossing.py
+
+test-gpu: $(VENV)/.stamp
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	$(VENV)/bin/python -m tests.gpu.card_runtime
 
 test-interop: $(INTEROP)/.stamp
 	WEFT_INTEROP=1 $(INTEROP)/bin/python -m pytest -q tests/interop

@@ -286,8 +286,8 @@ ARGUMENTS: list[Mistake] = [
         "inv: matrices must be invertible, got a singular one (f32[2,2])",
         lambda t: weft.linalg.inv(weft.zeros((2, 2))),
     ),
-    (DeviceError, "device: must be one of cpu, got 'tpu'", lambda t: weft.ones(3, device="tpu")),
-    (DeviceError, "device: must be one of cpu, got 'cuda'", lambda t: t.three.to("cuda")),
+    (DeviceError, "device: must be cpu or cuda, got 'tpu'", lambda t: weft.ones(3, device="tpu")),
+    (DeviceError, "device: the number must be one, as in cuda:0, got 'x'", lambda t: t.three.to("cuda:x")),
 ]
 
 GRADIENTS: list[Mistake] = [

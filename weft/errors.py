@@ -9,6 +9,7 @@
     ├── DomainError       (ValueError)    an argument of the right kind with an impossible value
     │   └── NonFiniteError                a result is NaN or infinite, which ``check_nan`` looks for
     ├── DeviceError       (ValueError)    a device that is not there, or tensors on different devices
+    │   └── DeviceMemoryError (MemoryError)  a device has no memory left for what was asked for
     ├── SharingError      (BufferError)   memory that cannot be shared with another library
     ├── PipelineError     (RuntimeError)  a stage of a data pipeline failed on an element; why is chained
     │   └── WorkerError                   a process that worked for a pipeline was killed, or ended by itself
@@ -275,8 +276,15 @@ class DeviceError(WeftError, ValueError):
     >>> import weft
     >>> weft.ones(3, device="tpu")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    weft.errors.DeviceError: device: must be one of cpu, got 'tpu'
+    weft.errors.DeviceError: device: must be cpu or cuda, got 'tpu'
     ...
+    """
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device has no memory left, though what nobody holds was given back first; the process can go on.
+
+    Smaller batches help, and ``del`` of tensors that are not needed; ``weft.cuda.memory_allocated()`` tells.
     """
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.device import as_device
 from weft.base.dtypes import as_dtype, default_float, kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, DtypeError
@@ -35,6 +34,7 @@ from weft.ops.fft import (
     rfft2,
     rfftn,
 )
+from weft.tensor.moving import moved
 from weft.tensor.tensor import Tensor, wrap
 
 __all__ = [
@@ -95,11 +95,10 @@ def _count(op: str, n: Any) -> int:
 
 
 def _frequencies(op: str, numbers: Any, n: int, d: float, dtype: Any, device: Any) -> Tensor:
-    as_device(device)
     resolved = default_float() if dtype is None else as_dtype(dtype)
     if kind(resolved) != "f":
         raise DtypeError(op, f"dtype must be floating, got {resolved.name}")
     if d == 0:
         raise DomainError(op, "the distance d must not be 0")
-    out: Tensor = wrap((numbers / (n * d)).astype(resolved))
+    out: Tensor = moved(wrap((numbers / (n * d)).astype(resolved)), device)
     return out

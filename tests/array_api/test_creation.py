@@ -257,7 +257,7 @@ def test_arguments_that_cannot_be() -> None:
         weft.linspace(0, 1, -1)
     with pytest.raises(TypeError, match="fill_value must be a number, got str"):
         weft.full((2,), "a")
-    with pytest.raises(ValueError, match="must be one of cpu, got 'tpu'"):
+    with pytest.raises(ValueError, match="must be cpu or cuda, got 'tpu'"):
         weft.ones(3, device="tpu")
     with pytest.raises(TypeError, match="unknown keyword 'dtyp'"):
         weft.ones(3, dtyp=weft.int8)

@@ -457,7 +457,7 @@ TYPES = [
     ),
     Mistake(arange_step, (f3,), DomainError, "arange: step must not be 0", ()),
     Mistake(negative_size, (f3,), ShapeError, "ones: sizes must not be negative, got (-1,)", ()),
-    Mistake(device, (f3,), WeftError, "device: must be one of cpu, got 'tpu'", ()),
+    Mistake(device, (f3,), WeftError, "device: must be cpu or cuda, got 'tpu'", ()),
     Mistake(
         take_axis,
         (f23, i3),

@@ -30,7 +30,11 @@ Build = Callable[..., Executable]  # of a graph
 Chosen = str | Backend | Callable[..., Run]
 
 DEFAULT_BACKEND = "llvm"  # of weft.compile, weft.jit and Session
-_MODULES = {"interpret": "weft.backends.interpret", "llvm": "weft.backends.llvm"}  # each has a BACKEND
+_MODULES = {  # each has a BACKEND
+    "cuda": "weft.backends.cuda.compiling",
+    "interpret": "weft.backends.interpret",
+    "llvm": "weft.backends.llvm",
+}
 _registered: dict[str, Backend] = {}
 
 

@@ -6,9 +6,16 @@ asks which of the two it is asks here; whoever needs NumPy's own array, to hand 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 CONCRETE: set[type] = {np.ndarray}  # a device adds the type of its arrays
+
+
+def any_on_device(datas: Iterable[object]) -> bool:
+    """Whether some data is on a device; in a process that uses none that is known without a look."""
+    return len(CONCRETE) > 1 and any(type(d) is not np.ndarray and type(d) in CONCRETE for d in datas)
 
 
 def is_concrete(data: object) -> bool:

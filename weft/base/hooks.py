@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from weft.base.device import Device
     from weft.base.sizes import Size
     from weft.ir.graph import Graph, Node
     from weft.ops.op import Composite, Op
@@ -88,6 +89,20 @@ class Hooks:
     apply_in_region: late[Callable[[Any, Sequence[Any]], tuple[Any, Call]]] = late(
         "weft.transform.function_region:apply_in_region"
     )
+
+    # tensors on devices
+    found_device: late[Callable[[Device], Device]] = late("weft.backends.cuda.placing:found_device")
+    cuda_devices: late[Callable[[], list[Device]]] = late("weft.backends.cuda.placing:cuda_devices")
+    copy_to: late[Callable[[Any, Device], Any]] = late("weft.backends.cuda.placing:copy_to")
+    new_filled: late[Callable[[_Call, Any, Any, Device], Any]] = late("weft.backends.cuda.placing:new_filled")
+    evaluate_on_device: late[Callable[[Op, Sequence[Any], Sequence[Any], dict[str, Any]], _Call]] = late(
+        "weft.backends.cuda.eager:evaluate_on_device"
+    )
+    import_from_device: late[Callable[..., Any]] = late("weft.backends.cuda.exchange:import_array")
+    describe_on_device: late[Callable[[Any], dict[str, Any]]] = late(
+        "weft.backends.cuda.exchange:array_interface"
+    )
+    export_from_device: late[Callable[..., Any]] = late("weft.backends.cuda.exchange:export_array")
 
     # derivatives and batching of control flow
     branch_vjp: late[Callable[..., Any]] = late("weft.transform.control.reverse:branch_vjp")

@@ -10,8 +10,8 @@ from importlib import import_module
 
 # Modules that are themselves names of weft.
 MODULES = (
-    "weft.autograd weft.data weft.datasets weft.errors weft.fft weft.functional weft.interop weft.io "
-    "weft.jit weft.linalg weft.nn weft.onnx weft.optim weft.passes weft.serve weft.special "
+    "weft.autograd weft.cuda weft.data weft.datasets weft.errors weft.fft weft.functional weft.interop "
+    "weft.io weft.jit weft.linalg weft.nn weft.onnx weft.optim weft.passes weft.serve weft.special "
     "weft.tensor.random weft.testing weft.train"
 )
 
@@ -60,7 +60,7 @@ NETWORK: dict[str, str] = {
 
 # The other names of weft.
 OTHERS: dict[str, str] = {
-    "weft.base.device": "Device device=Device",
+    "weft.base.device": "Device default_device device=Device get_default_device",
     "weft.base.dtypes": (
         "bfloat16 bool=bool_ complex128 complex64 float16 float32 float64 get_default_dtype int16 int32 "
         "int64 int8 isdtype set_default_dtype uint16 uint32 uint64 uint8"

@@ -44,7 +44,8 @@ def named_tensors(trace: TracebackType | None, location: tuple[str, int]) -> tup
 def type_text(tensor: Any) -> str:
     """The type of a tensor in words: ``f32[2,3]``."""
     data = tensor._data
-    return f"{short_name(data.dtype)}[{','.join(map(str, data.shape))}]"
+    text = f"{short_name(data.dtype)}[{','.join(map(str, data.shape))}]"
+    return text if str(getattr(data, "device", "cpu")) == "cpu" else f"{text} on {data.device}"
 
 
 def _expression(entry: TracebackType) -> ast.AST | None:

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,6 +27,7 @@ _EXTRAS = {  # by package, the extra that installs it
     "rich": "train",
     "pyarrow": "arrow",
     "mpi4py": "mpi",
+    "cuda-bindings": "cuda",
 }
 _Row = tuple[str, str]
 
@@ -44,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
     _write("packages", packages)
     _write("settings", _settings())
     _write("code", [*_cache(), ("self-test", trial)])
+    _write("gpu", list(_gpu()))
     missing = [name for name, found in packages if name in _NEEDED and not found[0].isdigit()]
     return 0 if works and not missing else 1
 
@@ -99,6 +102,35 @@ def _existing(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
+
+
+def _gpu() -> Iterator[_Row]:
+    """Driver, devices and libraries, and a short trial on each device; or what is missing for any."""
+    missing = weft.cuda.why_not()
+    if missing:
+        yield "none", missing
+        return
+    yield from weft.cuda.describe()
+    for number in range(weft.cuda.device_count()):
+        yield f"self-test cuda:{number}", _gpu_trial(f"cuda:{number}")
+
+
+def _gpu_trial(device: str) -> str:
+    """Copies, ops and a gradient on a device beside the same on the host, in a second or two."""
+    begin = time.perf_counter()
+    try:
+        grads: list[Any] = []
+        for place in ("cpu", device):
+            x = (weft.arange(64.0).reshape(8, 8) / 64).to(place).requires_grad_()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of ops that go through the host
+                (weft.tanh(x @ x.T + 1.0).sum(axis=0) * 2.0).sum().backward()
+            grads.append(x.grad)
+        right = bool(weft.allclose(grads[1].cpu(), grads[0], rtol=1e-4, atol=1e-6))
+    except Exception as error:  # whatever is wrong with an installation is what the command is asked for
+        return f"failed: {type(error).__name__}: {error}"
+    taken = f"copied, computed and differentiated in {(time.perf_counter() - begin) * 1e3:.0f} ms"
+    return taken if right else f"wrong: {grads[1]} where the host gives {grads[0]}"
 
 
 def _trial() -> tuple[str, bool]:

@@ -227,7 +227,7 @@ class MultiheadAttention(Module):
                     for x, b in zip((k, v), own, strict=True))  # fmt: skip
             added += 1
         if self.add_zero_attn:
-            zeros = weft.zeros((*k.shape[:2], 1, self.head_dim), dtype=k.dtype)
+            zeros = weft.zeros((*k.shape[:2], 1, self.head_dim), dtype=k.dtype, device=k.device)
             k, v = _longer(k, zeros), _longer(v, zeros)
             added += 1
         attn_mask, padding = (_open(m, added) for m in masks)
@@ -273,7 +273,9 @@ def _open(mask: Tensor | None, added: int) -> Any:
     """A mask for some more keys, at which every query may look."""
     if mask is None or not added:
         return mask
-    return weft.concat([mask, weft.zeros((*mask.shape[:-1], added), dtype=mask.dtype)], axis=-1)
+    return weft.concat(
+        [mask, weft.zeros((*mask.shape[:-1], added), dtype=mask.dtype, device=mask.device)], axis=-1
+    )
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float) -> tuple[Tensor, Tensor]:

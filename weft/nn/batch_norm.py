@@ -45,9 +45,10 @@ class _Running(Variant):
         self.register_parameter("weight", new_parameter(num_features, device, dtype, affine))
         self.register_parameter("bias", new_parameter(num_features, device, dtype, affine and bias))
         tracked = track_running_stats
-        self.register_buffer("running_mean", weft.zeros(num_features, dtype=dtype) if tracked else None)
-        self.register_buffer("running_var", weft.ones(num_features, dtype=dtype) if tracked else None)
-        self.register_buffer("num_batches_tracked", weft.tensor(0) if tracked else None)
+        like: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.register_buffer("running_mean", weft.zeros(num_features, **like) if tracked else None)
+        self.register_buffer("running_var", weft.ones(num_features, **like) if tracked else None)
+        self.register_buffer("num_batches_tracked", weft.tensor(0, device=device) if tracked else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:

@@ -14,29 +14,30 @@ M = TypeVar("M")
 
 
 def convert(module: M, target: tuple[Any, ...], device: DeviceLike | None, dtype: DTypeLike | None) -> M:
-    """Cast floating state to a dtype; integers, such as counts of batches, stay what they are."""
+    """Cast floating state to a dtype, and move all of it; integers, such as counts, keep their dtype."""
     for t in target:
         if weft.is_tensor(t):
-            dtype = t.dtype
+            device, dtype = t.device, t.dtype
         elif isinstance(t, weft.Device) or (isinstance(t, str) and t.partition(":")[0] in ("cpu", "cuda")):
             device = t
         elif t is not None:
             dtype = t
-    like = weft.empty(0).to(device=device, dtype=dtype)
+    like = weft.empty(0, device="cpu").to(device=device, dtype=dtype)
     if not weft.is_floating_point(like):
         raise DtypeError("to", f"the dtype of a module must be floating, got {like.dtype.name}")
-    if dtype is not None:
-        held: Any = module
-        for tensor in [*held.parameters(), *held.buffers()]:
-            if weft.is_floating_point(tensor) and tensor.dtype != like.dtype:
-                _cast(tensor, like.dtype)
+    held: Any = module
+    for tensor in [*held.parameters(), *held.buffers()]:
+        casts = dtype is not None and weft.is_floating_point(tensor) and tensor.dtype != like.dtype
+        moves = device is not None and tensor.device != like.device
+        if casts or moves:
+            _change(tensor, like.device if moves else None, like.dtype if casts else None)
     return module
 
 
-def _cast(tensor: Tensor, dtype: DTypeLike | None) -> None:
+def _change(tensor: Tensor, device: DeviceLike | None, dtype: DTypeLike | None) -> None:
     grad = tensor.grad
     tensor.grad = None
     with weft.no_grad():
-        tensor._rebind("to", tensor._value().astype(dtype))
+        tensor._rebind("to", tensor._value().to(device=device, dtype=dtype))
     if grad is not None:
-        tensor.grad = grad.astype(dtype)
+        tensor.grad = grad.to(device=device, dtype=dtype)

@@ -82,7 +82,9 @@ def _batched(
 def _losses(log_probs: Tensor, targets: Tensor, inputs: Any, lengths: Any, blank: int) -> Tensor:
     count, labels = targets.shape
     states = weft.stack([weft.full_like(targets, blank), targets], axis=2).reshape((count, 2 * labels))
-    states = weft.concat([states, weft.full((count, 1), blank, dtype=targets.dtype)], axis=1)
+    states = weft.concat(
+        [states, weft.full((count, 1), blank, dtype=targets.dtype, device=targets.device)], axis=1
+    )
     emitted = weft.take_along_axis(
         log_probs, weft.broadcast_to(states.unsqueeze(0), (log_probs.shape[0], *states.shape)), axis=2
     )

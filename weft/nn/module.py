@@ -312,6 +312,10 @@ class Module:
 
         return convert(self, target, device, dtype)
 
+    def cuda(self, device: DeviceLike | int | None = None) -> Self:
+        """The same as ``to("cuda")``, or to another CUDA device by its number."""
+        return self.to(weft.device("cuda", device) if isinstance(device, int) else device or "cuda")
+
     def float(self) -> Self:
         """The same as ``to(weft.float32)``."""
         return self.to(weft.float32)

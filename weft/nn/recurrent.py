@@ -91,7 +91,7 @@ class _Layers(Recurrent):
         return [own, (*rows, self.hidden_size)] if self.has_cell else [own]
 
     def _start(self, steps: Any) -> Any:
-        zeros = tuple(weft.zeros(size, dtype=steps.dtype) for size in self._sizes(steps))
+        zeros = tuple(weft.zeros(size, dtype=steps.dtype, device=steps.device) for size in self._sizes(steps))
         return zeros if self.has_cell else zeros[0]
 
     def _checked(self, state: Any, steps: Any) -> Any:

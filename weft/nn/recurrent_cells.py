@@ -119,7 +119,7 @@ class _Cell(Recurrent):
         """The next state, of x (N, input) or (input,) and a state of that form, zeros by default."""
         self._check_input(x, (1, 2))
         if state is None:
-            zeros = weft.zeros((*x.shape[:-1], self.hidden_size), dtype=x.dtype)
+            zeros = weft.zeros((*x.shape[:-1], self.hidden_size), dtype=x.dtype, device=x.device)
             state = (zeros, zeros) if self.has_cell else zeros
         return self._next(self._from_x(x, ""), state, self._from_h(""))
 

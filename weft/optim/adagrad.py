@@ -63,7 +63,9 @@ class Adagrad(CountedOptimizer):
         super().prepare(group, params)
         for p in params:
             if "sum" not in self.state[p]:
-                self.state[p]["sum"] = weft.full(p.shape, group["initial_accumulator_value"], dtype=p.dtype)
+                self.state[p]["sum"] = weft.full(
+                    p.shape, group["initial_accumulator_value"], dtype=p.dtype, device=p.device
+                )
                 self.generation += 1
 
     def factors(self, settings: Group, step: Any) -> dict[str, Any]:

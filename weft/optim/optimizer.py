@@ -182,7 +182,7 @@ class Optimizer:
         state = self.state[param]
         for name in names:
             if name not in state:
-                state[name] = weft.zeros(param.shape, dtype=param.dtype)
+                state[name] = weft.zeros_like(param)
                 self.generation += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import is_concrete
+from weft.base.concrete import CONCRETE, is_concrete
 from weft.base.forks import Level, lock_of
 from weft.errors import GradientError
 from weft.ops.op import Tensor, intercepted
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
+from weft.tensor.moving import move
 
 # Held while sums are made and set, so that gradients of several threads all count. It is re-entrant because
 # a finalizer may run anywhere, and may run backward.
@@ -53,6 +54,8 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
     for tensor, grad in pairs:
         _check_level(tensor._data, grad._data)
     with _lock:
+        if len(CONCRETE) > 1:  # rules may have made a gradient of what they had on the host
+            pairs = [(tensor, move(grad, tensor.device)) for tensor, grad in pairs]
         sums = [_sum(_gradient_to_add_to(tensor), grad, create_graph) for tensor, grad in pairs]
         owners = [tensor for tensor, _ in pairs]
         if intercepted.threads and thread.capture is not None:

@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.device import CPU
 from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import Array, Tensor, TensorLike, type_of
 from weft.tensor.accumulate import add_to_gradients
 from weft.tensor.dispatch import as_constant, filled_like
+from weft.tensor.moving import move
 from weft.tensor.node import Leaf
 
 ndarray = np.ndarray
@@ -199,6 +201,8 @@ def seed_gradient(op: str, output: Any, gradient: Tensor | None) -> Tensor:
         if kind(gradient.dtype) == "c":
             raise DtypeError(op, f"the gradient must be of type {type_of(output)}, got {type_of(gradient)}")
         gradient = gradient.astype(output.dtype)
+    if output.device is not CPU:
+        gradient = move(gradient, output.device)
     if is_concrete(gradient._data) and not is_concrete(output._data):
         gradient = output._data.lift(gradient)  # of the output's kind, which tells the engine what flows
     return gradient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.base.device import DeviceLike, as_device
+from weft.base.device import CPU, Device, DeviceLike, as_device, index_of
 from weft.base.dtypes import (
     DType,
     DTypeLike,
@@ -23,6 +23,7 @@ from weft.base.public import public
 from weft.errors import ArgumentError, DomainError
 from weft.ops.select import cast
 from weft.tensor.convert import check_complex
+from weft.tensor.moving import move
 from weft.tensor.tensor import Tensor
 
 
@@ -30,8 +31,9 @@ def _astype(
     self: Tensor, dtype: DTypeLike | None, /, *, copy: bool = True, device: DeviceLike | None = None
 ) -> Tensor:
     """The tensor in another dtype; a copy even in the same one unless copy is False."""
-    as_device(device)
     target = as_dtype(dtype)
+    if device is not None and (there := move(self, as_device(device))) is not self:
+        return _astype(there, target, copy=False)
     if target == self.dtype and not copy:
         return self
     check_complex("astype", self.dtype, target)
@@ -57,14 +59,20 @@ def astype(
 def _to_device(self: Tensor, device: DeviceLike | None, /, stream: object = None) -> Tensor:
     """The tensor on another device."""
     if stream is not None:
-        raise DomainError("to_device", f"stream must be None on the cpu, got {stream!r}")
-    as_device(device)
-    return self
+        raise DomainError(
+            "to_device", f"stream must be None, got {stream!r}", hint="use a stream's with block"
+        )
+    return move(self, as_device(device))
 
 
 def _cpu(self: Tensor) -> Tensor:
     """The tensor on the cpu."""
-    return self
+    return move(self, CPU)
+
+
+def _cuda(self: Tensor, device: DeviceLike | int | None = None) -> Tensor:
+    """The tensor on a CUDA device, the first one unless another is named."""
+    return move(self, as_device(Device("cuda", index_of("cuda", device))))
 
 
 def _type_as(self: Tensor, other: Tensor) -> Tensor:
@@ -80,7 +88,13 @@ def _cast_to(dtype: DType) -> Callable[[Tensor], Tensor]:
     return method
 
 
-_METHODS: dict[str, Any] = {"astype": astype, "to_device": _to_device, "cpu": _cpu, "type_as": _type_as}
+_METHODS: dict[str, Any] = {
+    "astype": astype,
+    "to_device": _to_device,
+    "cpu": _cpu,
+    "cuda": _cuda,
+    "type_as": _type_as,
+}
 _SHORT = {
     "bfloat16": bfloat16,
     "bool": bool_,

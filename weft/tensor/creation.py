@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.device import DeviceLike, as_device
+from weft.base.device import BLOCKS, CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float
+from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.base.shapes import Shape, ShapeLike, normalize_shape
 from weft.base.sizes import is_known
@@ -29,6 +30,7 @@ from weft.tensor.convert import (
 )
 from weft.tensor.interop import from_dlpack
 from weft.tensor.mode import thread
+from weft.tensor.moving import move, moved, moved_like
 from weft.tensor.tensor import Tensor, wrap
 
 
@@ -123,15 +125,20 @@ def from_numpy(array: Array, /) -> Tensor:
 def _convert(
     op: str, data: object, dtype: DTypeLike | None, device: DeviceLike | None, copy: bool | None
 ) -> Any:
-    as_device(device)
     target = None if dtype is None else as_dtype(dtype)
     if not isinstance(data, Tensor):
         if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):
             data = from_dlpack(data, copy=copy is not False)
             copy = None if copy else copy
+        elif hasattr(data, "__cuda_array_interface__"):
+            data, copy = wrap(hooks.import_from_device(data, copy is not False)), None if copy else copy
         else:
             array = from_python(op, data, target, copy)
-            return _assemble(op, data, target) if array is None else leaf(array)
+            if array is None:
+                return _assemble(op, data, target)
+            return leaf(array) if device is None and not BLOCKS else moved(leaf(array), device)
+    if device is not None and (there := move(data, as_device(device))) is not data:
+        data, copy = there, None
     if target is None or target == data.dtype:
         return data.clone() if copy else data
     if copy is False:
@@ -172,8 +179,16 @@ def as_leaf(tensor: Tensor, requires_grad: bool) -> Tensor:
     return tensor._value().requires_grad_() if requires_grad else tensor
 
 
-def made(op: str, make: Callable[..., Any], *args: Any, requires_grad: bool = False) -> Tensor:
+def made(
+    op: str,
+    make: Callable[..., Any],
+    *args: Any,
+    requires_grad: bool = False,
+    device: DeviceLike | None = None,
+) -> Tensor:
     """A new leaf of what a NumPy function makes; more than memory can hold is an error in the name of op."""
+    if (device is not None or BLOCKS) and (on := as_device(device)) is not CPU and not _captures():
+        return _made_on(on, op, make, *args, requires_grad=requires_grad)
     if make in _FILLS and not is_known(args[0]):
         value = args[1] if make is np.full else _FILLS[make]
         return as_leaf(filled(args[0], value, args[-1]), requires_grad)
@@ -186,9 +201,22 @@ def made(op: str, make: Callable[..., Any], *args: Any, requires_grad: bool = Fa
     return leaf(array, requires_grad)
 
 
-def target_dtype(dtype: DTypeLike | None, default: DType, device: DeviceLike | None) -> DType:
-    """The dtype asked for, or the default; an unknown device is an error."""
-    as_device(device)
+def _captures() -> bool:
+    return bool(intercepted.threads) and thread.capture is not None
+
+
+def _made_on(on: Device, op: str, make: Callable[..., Any], *args: Any, requires_grad: bool) -> Tensor:
+    """A new leaf on a device; what is filled with one number is filled there."""
+    if make in _FILLS:
+        value = args[1] if make is np.full else None if make is np.empty else _FILLS[make]
+        out: Tensor = wrap(hooks.new_filled(args[0], value, args[-1], on))
+    else:
+        out = move(made(op, make, *args, device=CPU), on)
+    return out.requires_grad_(requires_grad)
+
+
+def target_dtype(dtype: DTypeLike | None, default: DType) -> DType:
+    """The dtype asked for, or the default."""
     return default if dtype is None else as_dtype(dtype)
 
 
@@ -211,8 +239,10 @@ def empty(
     >>> weft.empty((2, 3)).shape
     (2, 3)
     """
-    target = target_dtype(dtype, default_float(), device)
-    return made("empty", np.empty, _shape("empty", shape, sizes), target, requires_grad=requires_grad)
+    target = target_dtype(dtype, default_float())
+    return made(
+        "empty", np.empty, _shape("empty", shape, sizes), target, requires_grad=requires_grad, device=device
+    )
 
 
 @public
@@ -230,8 +260,10 @@ def zeros(
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    target = target_dtype(dtype, default_float(), device)
-    return made("zeros", np.zeros, _shape("zeros", shape, sizes), target, requires_grad=requires_grad)
+    target = target_dtype(dtype, default_float())
+    return made(
+        "zeros", np.zeros, _shape("zeros", shape, sizes), target, requires_grad=requires_grad, device=device
+    )
 
 
 @public
@@ -248,8 +280,10 @@ def ones(
     >>> weft.ones((2,), dtype=weft.int32)
     tensor([1, 1], dtype=weft.int32)
     """
-    target = target_dtype(dtype, default_float(), device)
-    return made("ones", np.ones, _shape("ones", shape, sizes), target, requires_grad=requires_grad)
+    target = target_dtype(dtype, default_float())
+    return made(
+        "ones", np.ones, _shape("ones", shape, sizes), target, requires_grad=requires_grad, device=device
+    )
 
 
 @public
@@ -268,13 +302,13 @@ def full(
     (tensor([7, 7]), tensor(0.5000))
     """
     if isinstance(fill_value, Tensor) and fill_value.ndim == 0:
-        target = target_dtype(dtype, fill_value.dtype, device)
-        return _filled(normalize_shape("full", shape), fill_value, target, requires_grad)
+        target = target_dtype(dtype, fill_value.dtype)
+        out = _filled(normalize_shape("full", shape), fill_value, target, requires_grad=False)
+        return as_leaf(moved(out, device), requires_grad)
     value = number("full", "fill_value", fill_value)
-    value = fill_array("full", value, target_dtype(dtype, number_dtype(value), device))
-    return made(
-        "full", np.full, normalize_shape("full", shape), value, value.dtype, requires_grad=requires_grad
-    )
+    value = fill_array("full", value, target_dtype(dtype, number_dtype(value)))
+    sizes = normalize_shape("full", shape)
+    return made("full", np.full, sizes, value, value.dtype, requires_grad=requires_grad, device=device)
 
 
 def _filled(shape: Shape, value: Tensor, dtype: DTypeLike | None, requires_grad: bool) -> Tensor:
@@ -282,10 +316,24 @@ def _filled(shape: Shape, value: Tensor, dtype: DTypeLike | None, requires_grad:
     return as_leaf(broadcast_to(cast(value, dtype=dtype), shape=shape), requires_grad)
 
 
-def _like(op: str, x: Tensor, dtype: DTypeLike | None, device: DeviceLike | None) -> tuple[Shape, DType]:
+def _like(op: str, x: Tensor, dtype: DTypeLike | None) -> tuple[Shape, DType]:
     if not isinstance(x, Tensor):
         raise ArgumentError(op, f"must be a tensor, got {type(x).__name__}")
-    return x.shape, target_dtype(dtype, x.dtype, device)
+    return x.shape, target_dtype(dtype, x.dtype)
+
+
+def _made_like(
+    make: Callable[..., Any],
+    x: Tensor,
+    dtype: DTypeLike | None,
+    device: DeviceLike | None,
+    requires_grad: bool,
+) -> Tensor:
+    """A tensor filled by a NumPy function in the shape and dtype of another, and where that one is."""
+    op = f"{make.__name__}_like"
+    shape, target = _like(op, x, dtype)
+    place = x.device if device is None else device
+    return made(op, make, shape, target, requires_grad=requires_grad, device=place)
 
 
 @public
@@ -303,7 +351,7 @@ def empty_like(
     >>> weft.empty_like(weft.ones(2, 3)).shape
     (2, 3)
     """
-    return made("empty_like", np.empty, *_like("empty_like", x, dtype, device), requires_grad=requires_grad)
+    return _made_like(np.empty, x, dtype, device, requires_grad)
 
 
 @public
@@ -321,7 +369,7 @@ def zeros_like(
     >>> weft.zeros_like(weft.tensor([1, 2]))
     tensor([0, 0])
     """
-    return made("zeros_like", np.zeros, *_like("zeros_like", x, dtype, device), requires_grad=requires_grad)
+    return _made_like(np.zeros, x, dtype, device, requires_grad)
 
 
 @public
@@ -339,7 +387,7 @@ def ones_like(
     >>> weft.ones_like(weft.tensor([5.0, 6.0]))
     tensor([1., 1.])
     """
-    return made("ones_like", np.ones, *_like("ones_like", x, dtype, device), requires_grad=requires_grad)
+    return _made_like(np.ones, x, dtype, device, requires_grad)
 
 
 # Methods: tensors of the dtype of another
@@ -347,6 +395,7 @@ def ones_like(
 
 def _new(op: str, make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def method(self: Tensor, *shape: object, dtype: DTypeLike | None = None, **rest: object) -> Tensor:
+        rest.setdefault("device", self.device)
         return make(*shape, dtype=self.dtype if dtype is None else dtype, **rest)
 
     method.__name__ = method.__qualname__ = op
@@ -376,8 +425,10 @@ def full_like(
     >>> weft.full_like(weft.tensor([5.0, 6.0]), 3)
     tensor([3., 3.])
     """
-    shape, target = _like("full_like", x, dtype, device)
+    shape, target = _like("full_like", x, dtype)
     if isinstance(fill_value, Tensor) and fill_value.ndim == 0:
-        return _filled(shape, fill_value, target, requires_grad)
+        out = _filled(shape, fill_value, target, requires_grad=False)
+        return as_leaf(moved_like(out, device, x), requires_grad)
     value = fill_array("full_like", number("full_like", "fill_value", fill_value), target)
-    return made("full_like", np.full, shape, value, target, requires_grad=requires_grad)
+    place = x.device if device is None else device
+    return made("full_like", np.full, shape, value, target, requires_grad=requires_grad, device=place)

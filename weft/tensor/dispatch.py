@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import is_concrete
+from weft.base.concrete import any_on_device, is_concrete
 from weft.base.dtypes import DType, bfloat16, float32, float64, kind
+from weft.base.hooks import hooks
 from weft.errors import WeftError
 from weft.ops.op import Array, Attrs, NoGradient, Op, Tensor, TensorLike, intercepted, type_of
 from weft.ops.select import cast
@@ -118,6 +119,11 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Tens
         if top is capture:
             datas = []  # it takes tensors as they are, and may change what they hold
         return top.interpret(op, inputs, attrs)  # type: ignore[no-any-return]
+    if any_on_device(datas):
+        outs: tuple[Any, ...] = hooks.evaluate_on_device(op, inputs, datas, attrs)
+        if intercepted.threads and thread.evaluated is not None:
+            thread.evaluated(op, datas, outs, attrs)
+        return outs
     try:
         with np.errstate(all="ignore"):
             if op.outputs != 1 and op.large_eval and datas[0].size >= LARGE:
@@ -130,7 +136,7 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Tens
         op.type_rule(*map(type_of, datas), **attrs)  # raises in the user's terms if the types are at fault
         raise
     if op.outputs == 1:
-        outs: tuple[Any, ...] = (result if type(result) is ndarray else asarray(result),)
+        outs = (result if type(result) is ndarray else asarray(result),)
     else:
         outs = tuple(r if type(r) is ndarray else asarray(r) for r in result)
     if intercepted.threads and thread.evaluated is not None:

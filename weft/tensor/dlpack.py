@@ -16,7 +16,9 @@ class _DataType(ctypes.Structure):
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
 
-class _Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
+    """Where elements are, and how they lie."""
+
     _fields_ = (
         ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
@@ -29,22 +31,26 @@ class _Tensor(ctypes.Structure):
     )
 
 
-class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+class Managed(ctypes.Structure):
+    """A tensor, and what gives it back: what capsules point to before version 1.0."""
+
+    _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
-class _Versioned(ctypes.Structure):
+class Versioned(ctypes.Structure):
+    """The same since version 1.0, with flags."""
+
     _fields_ = (
         ("major", ctypes.c_uint32),
         ("minor", ctypes.c_uint32),
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", DLTensor),
     )
 
 
-_LAYOUTS = {b"dltensor": _Managed, b"dltensor_versioned": _Versioned}
+LAYOUTS: dict[bytes, Any] = {b"dltensor": Managed, b"dltensor_versioned": Versioned}
 
 
 def _data_type(capsule: object) -> Any:
@@ -53,7 +59,7 @@ def _data_type(capsule: object) -> Any:
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     name = get_name(capsule)
-    return _LAYOUTS[name].from_address(get_pointer(capsule, name)).tensor.dtype
+    return LAYOUTS[name].from_address(get_pointer(capsule, name)).tensor.dtype
 
 
 def as_bfloat16(capsule: object) -> Any:
@@ -80,9 +86,9 @@ class AsUint16:
         return capsule
 
 
-def export(exporter: Any, options: dict[str, Any]) -> Any:
-    """The capsule of an exporter, which may be too old to know the options of DLPack 1.0."""
+def export(exporter: Any, options: dict[str, Any], known: dict[str, Any] | None = None) -> Any:
+    """The capsule of an exporter, which may be too old to know other options than those of before 1.0."""
     try:
         return exporter.__dlpack__(**options)
     except TypeError:
-        return exporter.__dlpack__()
+        return exporter.__dlpack__(**known or {})

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import is_concrete
+from weft.base.concrete import CONCRETE, is_concrete
+from weft.base.device import CPU
 from weft.errors import FreedGraphError
 from weft.ops.arithmetic import add
 from weft.ops.op import Operand, Tensor, Typed, intercepted
@@ -31,6 +32,7 @@ from weft.tensor.dispatch import filled_like, wrap
 from weft.tensor.hooks import Hooks
 from weft.tensor.large import LARGE, evaluate_large
 from weft.tensor.mode import set_recording, thread
+from weft.tensor.moving import move
 from weft.tensor.node import FREED, Instrumented, Leaf, Node, Output
 from weft.tensor.pieces import Pieces
 from weft.tensor.rules import REST, Backward
@@ -58,7 +60,10 @@ def run_backward(
     is not reached; only the nodes that lead to a target run.
     """
     staged = bool(intercepted.threads) and thread.capture is not None
-    on_tensors = create_graph or staged or any(not is_concrete(g._data) for _, g in roots)
+    # where there are devices, a node may hand arrays on from one to the other: ops know what to do with each
+    on_tensors = (
+        create_graph or staged or len(CONCRETE) > 1 or any(type(g._data) is not ndarray for _, g in roots)
+    )
     before = thread.recording
     try:
         if create_graph:
@@ -115,6 +120,12 @@ def _output_number(edge: object) -> int:
 def total(x: Tensor, y: Operand) -> Tensor:
     """The sum of two gradients that are arrays, or pieces of one."""
     return evaluate_large(add, (x, y), {}) if type(x) is type(y) is ndarray and x.size >= LARGE else x + y
+
+
+def _beside(grads_out: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+    """Gradients of inputs where those of the outputs are; rules may have made some of what the host had."""
+    device = next((g.device for g in grads_out if g is not None), CPU)
+    return [g if g is None or not is_concrete(g._data) else move(g, device) for g in grads]
 
 
 class _Sweep:
@@ -306,6 +317,8 @@ class _Sweep:
                 grads = run_rule(rule, given, values, edges, careful=careful)
         else:
             grads = run_rule(rule, given, values, edges, careful=careful)
+        if len(CONCRETE) > 1 and rule.keeps_device:
+            grads = _beside(grads_out, grads)
         return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
 
     def _piece(self, rule: Backward, g: object, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Any:

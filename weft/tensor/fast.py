@@ -159,11 +159,12 @@ def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fun
             return general(x)
 
     def large(x: Tensor) -> Tensor:
-        out = evaluate_large(op, (x._data,), {})
+        here = type(x._data) is ndarray  # else on a device
+        out = evaluate_large(op, (x._data,), {}) if here else x._form.run(op, x._data)
         node = None
         if x._node is not None and recording():
             saved = (x._data if keep_x else None, out if keep_out else None, None)
-            node = make_node(with_kernels(rule, flat=True), (x._node,), saved)
+            node = make_node(with_kernels(rule, flat=True) if here else rule, (x._node,), saved)
         return _of_form(out, x._form, node)
 
     def fresh(x: Tensor) -> Any:
@@ -242,13 +243,14 @@ def _binary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fu
         except Exception:  # whatever it was, the general path says it in the user's terms
             return mixed(x, y)
 
-    def large(x: Tensor, a: Tensor, b: Tensor, right: object) -> Tensor:
-        out = evaluate_large(op, (a, b), {})
+    def large(x: Tensor, a: Any, b: Any, right: object) -> Tensor:
+        here = type(a) is ndarray  # else on a device
+        out = evaluate_large(op, (a, b), {}) if here else x._form.run(op, a, b)
         node, left = None, x._node
         if (left is not None or right is not None) and recording():
             keep = saved_by_partials(op, (left is not None, right is not None))
             kept = [d if k else None for d, k in zip((a, b, out), keep, strict=True)]
-            own = rule if keeps_nothing else with_kernels(rule, flat=True)
+            own = with_kernels(rule, flat=True) if here and not keeps_nothing else rule
             node = make_node(own, (left, right), (*kept, None))
         return _of_form(out, x._form, node)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.base.dtypes import DType, float32, float64
 from weft.ops.op import Array
 from weft.tensor.large import LARGE
@@ -47,7 +48,10 @@ _constants: dict[DType, dict[Any, Any]] = {float32: {}, float64: {}}
 
 def form_of(data: object) -> Form | None:
     """The form of data, or None if it is not a plain float32 or float64 array."""
-    if type(data) is not ndarray or (data.dtype is not float32 and data.dtype is not float64):
+    if type(data) is not ndarray:
+        found: Form | None = data.form if is_concrete(data) else None  # type: ignore[attr-defined]
+        return found
+    if data.dtype is not float32 and data.dtype is not float64:
         return None
     forms, shape = _forms[data.dtype], data.shape
     form = forms.get(shape)
@@ -60,6 +64,9 @@ def form_of(data: object) -> Form | None:
 
 def constant(form: Form, number: float) -> Array:
     """A number as a 0-d array of a form's dtype, kept for the next time."""
+    if type(form) is not Form:
+        there: Any = form  # of a device, with the face of one of ours
+        return there.constant(number)  # type: ignore[no-any-return]
     array = np.asarray(number, form.dtype)
     array.flags.writeable = False
     if number and len(form.constants) < _MOST_CONSTANTS:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import is_concrete
 from weft.base.dtypes import DType, bool_, kind
 from weft.base.shapes import Shape, size_of
 from weft.base.size_bounds import range_length
@@ -213,7 +212,7 @@ def setitem(x: Tensor, key: Key, value: Operand) -> None:
         stage(x)
     recorded = recording() and (x._node is not None or getattr(value, "_node", None) is not None)
     tensors = [t for t in (x, value, *(key if type(key) is tuple else (key,))) if isinstance(t, TensorLike)]
-    if recorded or any(not is_concrete(t._data) for t in tensors):  # type: ignore[attr-defined]
+    if recorded or any(type(t._data) is not ndarray for t in tensors):  # type: ignore[attr-defined]
         new = updated(x, key, _as_values(value, x.dtype))
         x._rebind("setitem", new if isinstance(new, TensorLike) else _constant(new))
         return

@@ -41,6 +41,8 @@ class Attached:
     @property
     def T(self) -> Tensor: ...
     @property
+    def __cuda_array_interface__(self) -> Tensor: ...
+    @property
     def imag(self) -> Tensor: ...
     @property
     def mT(self) -> Tensor: ...
@@ -215,13 +217,13 @@ class Attached:
     clamp = _arithmetic.clip; clamp_ = _arithmetic.clip; clamp_max = _arithmetic.clamp_max
     clamp_min = _arithmetic.clamp_min; clip = _arithmetic.clip; clip_ = _arithmetic.clip
     contiguous = _methods._contiguous; copysign_ = _functions.copysign; cos_ = _functions.cos
-    cosh_ = _functions.cosh; count_nonzero = _reduce.count_nonzero; cpu = _casts._cpu; cummax = _scan.cummax
-    cummin = _scan.cummin; cumprod = _scan.cumprod; cumsum = _scan.cumsum; det = _linalg.det
-    diagonal = _padding.diagonal; diff = _scan.diff; digamma_ = _functions.digamma; div_ = _functions.div
-    divide_ = _functions.divide; dot = _products.dot; eq_ = _functions.eq; equal_ = _functions.equal
-    erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv; exp2_ = _functions.exp2
-    exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as; expm1_ = _functions.expm1
-    flatten = _axes.flatten; flip = _methods._flip; floor_ = _functions.floor
+    cosh_ = _functions.cosh; count_nonzero = _reduce.count_nonzero; cpu = _casts._cpu; cuda = _casts._cuda
+    cummax = _scan.cummax; cummin = _scan.cummin; cumprod = _scan.cumprod; cumsum = _scan.cumsum
+    det = _linalg.det; diagonal = _padding.diagonal; diff = _scan.diff; digamma_ = _functions.digamma
+    div_ = _functions.div; divide_ = _functions.divide; dot = _products.dot; eq_ = _functions.eq
+    equal_ = _functions.equal; erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv
+    exp2_ = _functions.exp2; exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as
+    expm1_ = _functions.expm1; flatten = _axes.flatten; flip = _methods._flip; floor_ = _functions.floor
     floor_divide_ = _functions.floor_divide; fmod_ = _functions.fmod; gather = _index_axis.gather
     ge_ = _functions.ge; greater_ = _functions.greater; greater_equal_ = _functions.greater_equal
     gt_ = _functions.gt; histc = _counting.histc; hypot_ = _functions.hypot

@@ -12,17 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.device import DeviceLike, as_device
-from weft.base.dtypes import bfloat16, uint16
+from weft.base.concrete import is_concrete
+from weft.base.device import CPU, DeviceLike, as_device
+from weft.base.dtypes import bfloat16, bool_, kind, uint16
+from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.errors import ArgumentError, DomainError, GradientError, SharingError
 from weft.ops.op import Array
 from weft.tensor.convert import from_ndarray
 from weft.tensor.mode import thread
+from weft.tensor.moving import move
 from weft.tensor.tensor import Tensor, wrap
 
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _DLPACK_CPU = (1, 0)  # kDLCPU
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
 @public
@@ -38,13 +42,18 @@ def from_dlpack(x: Any, /, *, device: DeviceLike | None = None, copy: bool | Non
     >>> weft.from_dlpack(np.arange(3))
     tensor([0, 1, 2])
     """
-    as_device(device)
+    target = None if device is None else as_device(device)
     if isinstance(x, Tensor):
-        return x.detach().clone() if copy else x.detach()
+        there = x.detach() if target is None else move(x.detach(), target)
+        return there.clone() if copy and there.device == x.device else there
     if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         raise ArgumentError("from_dlpack", f"must be an object with __dlpack__, got {type(x).__name__}")
+    place, _ = x.__dlpack_device__()
+    if place in _DLPACK_CUDA and (target is None or target != CPU):
+        found: Tensor = wrap(hooks.import_from_device(x, copy))
+        return found if target is None else move(found, target)
     out: Tensor = wrap(from_ndarray("from_dlpack", _import_array(x, copy), None, False))
-    return out
+    return out if target is None else move(out, target)
 
 
 def _import_array(x: Tensor, copy: bool | None) -> Array:
@@ -82,14 +91,13 @@ def _dlpack(
 
     From DLPack 1.0 on it is marked read-only; older consumers get a copy of what must not be written.
     """
+    if self.device != CPU:
+        return _dlpack_of_device(self, stream, max_version, dl_device, copy)
     if stream is not None:
         raise SharingError("__dlpack__", f"stream must be None on the cpu, got {stream!r}")
     if dl_device is not None and tuple(dl_device) != _DLPACK_CPU:
         raise SharingError("__dlpack__", f"the device must be the cpu, {_DLPACK_CPU}, got {dl_device}")
-    if self._node is not None and thread.recording:
-        raise GradientError(
-            "__dlpack__", "the tensor must not require grad, got one that does", hint="use .detach()"
-        )
+    _check_plain(self)
     array = _exported_array(
         self._array("__dlpack__"), max_version is not None and tuple(max_version) >= (1, 0), copy
     )
@@ -99,6 +107,36 @@ def _dlpack(
     from weft.tensor.dlpack import as_bfloat16
 
     return as_bfloat16(array.view(uint16).__dlpack__(**options))
+
+
+def _dlpack_of_device(self: Tensor, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
+    """A capsule with memory of a device, or with a copy on the host where that is asked for."""
+    _check_plain(self)
+    place = _dlpack_device(self)
+    if dl_device is not None and tuple(dl_device) != place:
+        if tuple(dl_device) != _DLPACK_CPU or copy is False:
+            raise SharingError("__dlpack__", f"the device must be {place} or the cpu, got {dl_device}")
+        return move(self.detach(), CPU).__dlpack__(max_version=max_version)
+    if self._data.dtype not in (bool_, bfloat16) and kind(self._data.dtype) not in "iufc":
+        raise SharingError("__dlpack__", f"dtype must be one of DLPack's, got {self._data.dtype.name}")
+    return hooks.export_from_device(self._data, stream, max_version, copy)
+
+
+def _check_plain(self: Tensor) -> None:
+    """Raise if a tensor has no memory of its own to share, or gradients would get lost."""
+    if self._node is not None and thread.recording:
+        raise GradientError(
+            "__dlpack__", "the tensor must not require grad, got one that does", hint="use .detach()"
+        )
+    if not is_concrete(self._data):
+        self._array("__dlpack__")
+
+
+def _array_interface(self: Tensor) -> dict[str, Any]:
+    """The memory of a tensor on a CUDA device, in the words that CuPy and Numba share."""
+    if self.device == CPU or not is_concrete(self._data):
+        raise AttributeError("__cuda_array_interface__")
+    return hooks.describe_on_device(self._data)
 
 
 def _exported_array(array: Array, can_mark: bool, copy: bool | None) -> Array:
@@ -120,7 +158,8 @@ def _exported_array(array: Array, can_mark: bool, copy: bool | None) -> Array:
 
 def _dlpack_device(self: Tensor, /) -> tuple[int, int]:
     """The device in DLPack's numbers."""
-    return _DLPACK_CPU
+    device = self.device
+    return _DLPACK_CPU if device == CPU else (_DLPACK_CUDA[0], device.index or 0)
 
 
 def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> ModuleType:
@@ -137,6 +176,7 @@ for _name, _method in (
     ("__dlpack__", _dlpack),
     ("__dlpack_device__", _dlpack_device),
     ("__array_namespace__", _array_namespace),
+    ("__cuda_array_interface__", property(_array_interface)),
     # NumPy's operators leave the operation to the operand of higher priority: `array + tensor` is a tensor
     ("__array_priority__", 1000),
 ):

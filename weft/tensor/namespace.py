@@ -28,6 +28,7 @@ from weft.base.dtypes import (
     result_dtype,
     scalar_dtype,
 )
+from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, DtypeError
@@ -210,7 +211,7 @@ class Inspection:
 
     def default_device(self) -> Device:
         """The device of tensors made without one."""
-        return CPU
+        return as_device(None)
 
     def default_dtypes(self, *, device: DeviceLike | None = None) -> dict[str, DType]:
         """The dtype of tensors made without one, for each kind."""
@@ -229,7 +230,7 @@ class Inspection:
 
     def devices(self) -> list[Device]:
         """The devices that are there."""
-        return [CPU]
+        return [CPU, *hooks.cuda_devices()]
 
 
 def __array_namespace_info__() -> Inspection:  # noqa: N807 - the name is the standard's

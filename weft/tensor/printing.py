@@ -110,7 +110,7 @@ def format_tensor(t: Tensor) -> str:
     notes = ["" if t.device == CPU else f"device='{t.device}'"], [gradient_note(t)]
     if not is_concrete(data):
         return _with_notes(f"{_PREFIX}<{type_of(data)} inside {data.place}>", notes[1], _options[0])
-    return format_array(data, *notes)
+    return format_array(data if type(data) is np.ndarray else data.to_host(), *notes)
 
 
 def format_array(data: Array, before: Sequence[str] = (), after: Sequence[str] = ()) -> str:

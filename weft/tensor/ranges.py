@@ -55,12 +55,12 @@ def eye(
             [0., 0., 1.]])
     """
     rows, cols = normalize_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
-    target = target_dtype(dtype, default_float(), device)
+    target = target_dtype(dtype, default_float())
     if not is_known((rows, cols)):
         distance = count_to(cols, DEFAULT_INT) - reshape(count_to(rows, DEFAULT_INT), shape=(rows, 1))
         return as_leaf(cast(equal(distance, integer("eye", "k", k)), dtype=target), requires_grad)
     diagonal = max(-rows, min(integer("eye", "k", k), cols))
-    return made("eye", _diagonal, (rows, cols), diagonal, target, requires_grad=requires_grad)
+    return made("eye", _diagonal, (rows, cols), diagonal, target, requires_grad=requires_grad, device=device)
 
 
 def _diagonal(shape: Shape, k: int, dtype: DType) -> Array:
@@ -93,13 +93,13 @@ def arange(
     if by == 0:
         raise DomainError("arange", "step must not be 0")
     if not is_known((first, last, by)):
-        return _arange_of_sizes(first, last, by, target_dtype(dtype, DEFAULT_INT, device), requires_grad)
+        return _arange_of_sizes(first, last, by, target_dtype(dtype, DEFAULT_INT), requires_grad)
     exact = isinstance(first, int) and isinstance(last, int) and isinstance(by, int)
-    target = target_dtype(dtype, DEFAULT_INT if exact else default_float(), device)
+    target = target_dtype(dtype, DEFAULT_INT if exact else default_float())
     if kind(target) == "b":
         raise DtypeError("arange", "dtype must be numeric, got bool")
     count = len(range(first, last, by)) if exact else max(0, math.ceil((last - first) / by))
-    out = made("arange", _counted, (count,), first, by, target, requires_grad=requires_grad)
+    out = made("arange", _counted, (count,), first, by, target, requires_grad=requires_grad, device=device)
     own = None if stop is None else start
     return _following(out, (own, lambda: np.ones(count)), (step, lambda: np.arange(count, dtype=np.float64)))
 
@@ -183,8 +183,9 @@ def linspace(
     if count < 0:
         raise DomainError("linspace", f"num must not be negative, got {count}")
     natural = result_dtype("linspace", default_float(), number_dtype(first), number_dtype(last))
-    target = target_dtype(dtype, natural, device)
-    out = made("linspace", _spaced, (count,), first, last, endpoint, target, requires_grad=requires_grad)
+    target = target_dtype(dtype, natural)
+    args = (count,), first, last, endpoint, target
+    out = made("linspace", _spaced, *args, requires_grad=requires_grad, device=device)
 
     def part() -> Array:
         return np.linspace(0.0, 1.0, count, endpoint=endpoint)

@@ -12,16 +12,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from weft.base.concrete import is_concrete
+from weft.base.concrete import CONCRETE, is_concrete
 from weft.base.dtypes import kind
 from weft.base.public import public
-from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
+from weft.errors import ArgumentError, DeviceError, DtypeError, GradientError, ShapeError
 from weft.ops.op import Tensor, TensorLike, intercepted, type_of
 from weft.tensor.accumulate import gradient_of, set_gradient
 from weft.tensor.alias import base_of, change, check_ways_up, detached, take_over
 from weft.tensor.autograd import no_graph, seed_gradient, start_backward
 from weft.tensor.dispatch import recording, stage, wrap
 from weft.tensor.mode import thread
+from weft.tensor.moving import move
 from weft.tensor.node import HookHandle, Instrumented, Leaf, Node, Output, add_hook
 
 ndarray = np.ndarray
@@ -114,6 +115,9 @@ class Recorded(TensorLike):
                 raise DtypeError("grad", f"dtype must be floating or complex, got {self._data.dtype.name}")
             if type_of(value) != type_of(self):
                 raise ShapeError("grad", f"must be of type {type_of(self)}, got {type_of(value)}")
+            place: Any = self
+            if value.device != place.device:
+                raise DeviceError("grad", f"must be on {place.device}, as the tensor is, got {value.device}")
             if value is self:
                 raise GradientError("grad", "a tensor must not be its own gradient")
         set_gradient(self, value)
@@ -312,6 +316,8 @@ class Recorded(TensorLike):
         """Give this tensor other values in place, which its views see; its place in the graph stays."""
         if intercepted.threads:
             stage(value)
+        if len(CONCRETE) > 1 and is_concrete(self._data) and is_concrete(value._data):
+            value = move(value, self.device)  # type: ignore[attr-defined]
         if hasattr(self, "_link") or hasattr(self, "_views"):
             change(self, value)  # type: ignore[arg-type]
         else:

@@ -41,12 +41,14 @@ class Backward:
         careful: the same as run, but where the gradient is 0 its product with any slope is 0; None if run
             is so already, or if there is no slope for each element.
         keeps_zeros: whether elements whose gradient is 0 have inputs whose gradient is 0.
+        keeps_device: whether gradients of inputs are where that of the output is.
         piece: ``(gradient, saved) -> `` the gradient of the only input as a part of a sum, see
             ``weft.tensor.pieces``, or None; None if it never is one.
     """
 
     __slots__ = (
         "careful",
+        "keeps_device",
         "keeps_zeros",
         "masks",
         "materialize",
@@ -69,6 +71,7 @@ class Backward:
         masks: bool = False,
         careful: Run | None = None,
         keeps_zeros: bool = False,
+        keeps_device: bool = True,
         piece: Callable[[Any, Saved], Any] | None = None,
     ) -> None:
         self.name = name
@@ -80,12 +83,16 @@ class Backward:
         self.masks = masks
         self.careful = careful
         self.keeps_zeros = keeps_zeros
+        self.keeps_device = keeps_device
         self.piece = piece
 
     def parts(self) -> dict[str, Any]:
         """What it is made of, by the parameters of the constructor."""
-        names = ("name", "run", "slots", "outputs", "materialize", "masks", "careful", "keeps_zeros", "piece")
-        return {name: getattr(self, name) for name in names}
+        flags = ("materialize", "masks", "keeps_zeros", "keeps_device")
+        return {
+            name: getattr(self, name)
+            for name in ("name", "run", "slots", "outputs", "careful", "piece", *flags)
+        }
 
     def replace(self, **changes: object) -> Backward:
         """The same rule with other parts: ``rule.replace(outputs=2)``."""

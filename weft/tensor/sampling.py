@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
-from weft.base.device import DeviceLike, as_device
+from weft.base.device import DeviceLike
 from weft.base.dtypes import DEFAULT_INT, DTypeLike, as_dtype, kind, real_dtype
 from weft.base.public import public
 from weft.base.shapes import Shape, ShapeLike, normalize_shape
@@ -25,12 +25,13 @@ from weft.ops.view.axes import moveaxis
 from weft.tensor import random
 from weft.tensor.convert import integer
 from weft.tensor.generator import Generator, next_key
+from weft.tensor.moving import moved
 from weft.tensor.tensor import Tensor
 
 
 def _leaf(drawn: Tensor, device: DeviceLike | None, requires_grad: bool) -> Tensor:
-    as_device(device)
-    return drawn.requires_grad_() if requires_grad else drawn
+    out = moved(drawn, device)
+    return out.requires_grad_() if requires_grad else out
 
 
 def _size(op: str, size: Any) -> Shape:
@@ -105,8 +106,7 @@ def randint(
         low, high = 0, low
     if size is None:
         raise ArgumentError("randint", "size must be given", hint="randint(low, high, size)")
-    as_device(device)
-    return random.randint(next_key(generator), size, low, high, dtype)
+    return moved(random.randint(next_key(generator), size, low, high, dtype), device)
 
 
 @public
@@ -123,10 +123,9 @@ def randperm(
     >>> sorted(weft.randperm(5).tolist())
     [0, 1, 2, 3, 4]
     """
-    as_device(device)
     order = random.permutation(next_key(generator), integer("randperm", "n", n))
     target = as_dtype(dtype)
-    return order if target == order.dtype else cast(order, dtype=target)
+    return moved(order if target == order.dtype else cast(order, dtype=target), device)
 
 
 @public
@@ -145,8 +144,7 @@ def normal(
     >>> weft.normal(weft.zeros(3), 2.0).shape, weft.normal(0.0, 1.0, (2, 2)).shape
     ((3,), (2, 2))
     """
-    as_device(device)
-    return random.normal(next_key(generator), size, mean, std, dtype)
+    return moved(random.normal(next_key(generator), size, mean, std, dtype), device)
 
 
 @public
@@ -194,7 +192,7 @@ def _check_weights(probs: Tensor, count: int, replacement: bool) -> None:
         raise DomainError("multinomial", f"num_samples must be positive, got {count}")
     if not is_concrete(probs._data):
         return  # the values are not known while a transform or capture runs
-    weights = probs._data
+    weights = probs._array("multinomial")
     if not bool(((weights >= 0) & np.isfinite(weights)).all()):
         raise DomainError("multinomial", "probs must be finite and not negative")
     possible = int((weights > 0).sum(-1).min(initial=probs.shape[-1]))
@@ -223,7 +221,8 @@ def rand_like(
     """
     like = _template("rand_like", x)
     target = like.dtype if dtype is None else dtype
-    return rand(like.shape, dtype=target, device=device, requires_grad=requires_grad, generator=generator)
+    place = like.device if device is None else device
+    return rand(like.shape, dtype=target, device=place, requires_grad=requires_grad, generator=generator)
 
 
 @public
@@ -244,7 +243,8 @@ def randn_like(
     """
     like = _template("randn_like", x)
     target = like.dtype if dtype is None else dtype
-    return randn(like.shape, dtype=target, device=device, requires_grad=requires_grad, generator=generator)
+    place = like.device if device is None else device
+    return randn(like.shape, dtype=target, device=place, requires_grad=requires_grad, generator=generator)
 
 
 @public

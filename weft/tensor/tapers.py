@@ -22,7 +22,7 @@ def _made(
 ) -> Tensor:
     """A window whose values are a function of the part of the way, from 0 to 1."""
     dtype, device, requires_grad = rest
-    count, target = integer(op, "length", length), target_dtype(dtype, default_float(), device)
+    count, target = integer(op, "length", length), target_dtype(dtype, default_float())
     if count < 0:
         raise DomainError(op, f"length must not be negative, got {count}")
     if kind(target) != "f":
@@ -33,7 +33,7 @@ def _made(
         way = np.arange(n) / (n if periodic else max(n - 1, 1))
         return np.asarray(shape(way) if n != 1 else np.ones(1)).astype(dtype)
 
-    return made(op, make, (count,), target, requires_grad=requires_grad)
+    return made(op, make, (count,), target, requires_grad=requires_grad, device=device)
 
 
 @public

@@ -17,12 +17,13 @@ from weft.base.concrete import is_concrete
 from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, kind
 from weft.base.public import public
-from weft.errors import ArgumentError, DtypeError, GradientError, GraphError, ShapeError
+from weft.errors import ArgumentError, DeviceError, DtypeError, GradientError, GraphError, ShapeError
 from weft.ops.op import Array, intercepted, type_of
 from weft.tensor import dispatch
 from weft.tensor.autograd import seed_gradient as seed_gradient
 from weft.tensor.interface import Attached
 from weft.tensor.mode import thread
+from weft.tensor.moving import move
 from weft.tensor.node import Leaf
 from weft.tensor.recorded import Recorded
 
@@ -92,7 +93,8 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
     @property
     def device(self) -> Device:
         """Where the data lives."""
-        return CPU
+        data = self._data
+        return CPU if type(data) is ndarray else getattr(data, "device", CPU)
 
     @property
     def name(self) -> str:
@@ -125,7 +127,9 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         if intercepted.threads:
             dispatch.stage(self)  # a value that is read in a capture is guarded there
         data = self._data
-        array: Array = data if is_concrete(data) else data.concrete(op)
+        if type(data) is ndarray:
+            return data
+        array: Array = data.to_host() if is_concrete(data) else data.concrete(op)
         return array
 
     @public
@@ -146,6 +150,12 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
     @public
     def numpy(self) -> Array:
         """The data as a read-only NumPy array that shares memory with the tensor."""
+        if self.device != CPU:
+            raise DeviceError(
+                "numpy",
+                f"the tensor must be on the cpu, got one on {self.device}",
+                hint="use x.cpu().numpy()",
+            )
         if self._node is not None and thread.recording:
             raise GradientError(
                 "numpy", "the tensor must not require grad, got one that does", hint="use .detach().numpy()"
@@ -248,7 +258,8 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
                 "the tensor must be a leaf, got the result of an op",
                 hint="use .detach() or .clone()",
             )
-        out: Tensor = wrap(self._array("deepcopy").copy())
+        data: Any = self._data if is_concrete(self._data) else self._array("deepcopy")
+        out: Tensor = wrap(data.copy())
         memo[id(self)] = out
         if self.grad is not None:
             out.grad = self.grad.detach().__deepcopy__(memo)
@@ -259,7 +270,9 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
             raise GradientError(
                 "pickle", "the tensor must be a leaf, got the result of an op", hint="use .detach()"
             )
-        return _rebuild, (self._array("pickle"), self.requires_grad)
+        device = self.device
+        place = () if device is CPU else (str(device),)
+        return _rebuild, (self._array("pickle"), self.requires_grad, *place)
 
     @public
     def to(
@@ -269,17 +282,19 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         dtype: DTypeLike | None = None,
         copy: bool = False,
     ) -> Tensor:
-        """The tensor on another device or with another dtype: ``x.to("cpu")``, ``x.to(weft.float64)``."""
+        """The tensor on another device or with another dtype: ``x.to("cpu")``, ``x.to(weft.float64)``.
+
+        A tensor that is there already is given back as it is; gradients flow back to where it was.
+        """
         for t in target:
             if isinstance(t, Device) or (isinstance(t, str) and t.partition(":")[0] in ("cpu", "cuda")):
                 device = t
             else:
                 dtype = t
-        if device is not None:
-            as_device(device)
-        if dtype is None and not copy:
-            return self
-        return self.astype(self.dtype if dtype is None else as_dtype(dtype), copy=copy)
+        moved: Tensor = self if device is None else move(self, as_device(device))
+        if dtype is None and (not copy or moved is not self):
+            return moved
+        return moved.astype(self.dtype if dtype is None else as_dtype(dtype), copy=copy and moved is self)
 
     def _is_unshared(self) -> bool:
         """Whether this tensor is the only holder of its array, so that it may be written in place."""
@@ -297,9 +312,9 @@ wrap = dispatch.wrap
 dispatch.TENSOR = Tensor
 
 
-def _rebuild(array: Array, requires_grad: bool) -> Tensor:
+def _rebuild(array: Array, requires_grad: bool, device: str = "cpu") -> Tensor:
     tensor: Tensor = wrap(array.view(as_dtype(array.dtype)))  # unpickling makes a dtype object of its own
-    return tensor.requires_grad_(requires_grad)
+    return move(tensor, as_device(device)).requires_grad_(requires_grad)
 
 
 def _unshared_count() -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.device import Device
 from weft.base.shapes import size_of
 from weft.errors import GradientError, ShapeError, WeftError
 from weft.ir.types import TensorType
@@ -35,6 +36,11 @@ class Batched(Traced):
         """Shape of one example."""
         shape = self.value.shape
         return shape[: self.axis] + shape[self.axis + 1 :]
+
+    @property
+    def device(self) -> Device:
+        """Where the examples are."""
+        return self.value.device
 
     @property
     def dtype(self) -> Any:

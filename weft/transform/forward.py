@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from weft.base.device import Device
 from weft.base.dtypes import kind
 from weft.base.public import parameters
 from weft.errors import GradientError
@@ -36,6 +37,11 @@ class Dual(Traced):
     def shape(self) -> tuple[int, ...]:
         """Shape of the value."""
         return self.primal.shape
+
+    @property
+    def device(self) -> Device:
+        """Where the value is."""
+        return self.primal.device
 
     @property
     def dtype(self) -> Any:

@@ -1,1 +1,4 @@
-"""CUDA: programs for graphics processors as data, and the code of their kernels as PTX."""
+"""NVIDIA's GPUs: the driver, memory, streams, arrays, launches; ``BACKEND`` runs graphs on them.
+
+``weft.cuda`` is what users see of it. Nothing here is imported before a device is asked for.
+"""

@@ -105,7 +105,7 @@ def make_enter() -> Enter:
 def _native_enter() -> Enter:
     code = _codes()["weft_enter"]
     types = np.array([id(list), id(tuple), id(np.ndarray), id(None), _tuple_items()], np.uint64)
-    function: Enter = _as_python_function(code, "enter", types)
+    function: Enter = as_python_function(code, "enter", types)
     return function
 
 
@@ -158,7 +158,7 @@ def _numpy_address(number: int) -> int:
     return int(ctypes.c_uint64.from_address(table + 8 * number).value)
 
 
-def _as_python_function(code: Code, name: str, self: Any) -> Any:
+def as_python_function(code: Code, name: str, self: Any) -> Any:
     """Native code that keeps to Python's own convention, as a function."""
     definition = _MethodDef(name.encode(), code.address, _METH_FASTCALL, None)
     make = ctypes.pythonapi.PyCFunction_NewEx

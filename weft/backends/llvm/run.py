@@ -21,6 +21,7 @@ from weft.backends.llvm.host import HOST_FAILED
 from weft.backends.llvm.interrupts import stop_places, stoppable
 from weft.backends.llvm.plan import Facts, Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.target import Target, host_target
+from weft.base.concrete import any_on_device, is_concrete
 from weft.base.sizes import bind
 from weft.errors import WeftError
 from weft.ir.graph import Graph
@@ -184,7 +185,7 @@ class NativeExecutable(Executable):
             shapes = tuple([np.shape(a) for a in arrays])
         plan = self._plans.get(shapes)
         if plan is None:
-            sizes = solve_sizes(self.graph, [np.asarray(a) for a in arrays])
+            sizes = solve_sizes(self.graph, [a if is_concrete(a) else np.asarray(a) for a in arrays])
             check_sizes(self.graph, sizes)
             if not regions_fit(self.graph, sizes):
                 return None
@@ -208,6 +209,10 @@ class NativeExecutable(Executable):
     ) -> list[Array]:
         plan = frame.plan
         again = is_unfit(code)
+        if again and any_on_device(arrays):
+            from weft.backends.cuda.calls import run_on_device
+
+            return run_on_device(self.graph, arrays)
         if again:
             outputs = plan.recipe.new_outputs()
             code = self._enter(self._fitted(arrays), outputs, frame.words, plan.recipe.words)

@@ -81,7 +81,7 @@ class PackedSequence:
         steps, count = self.padded.shape[:2]
         numbers = np.full(steps * count, len(places))
         numbers[places] = np.arange(len(places))
-        zero = weft.zeros((1, *data.shape[1:]), dtype=data.dtype)
+        zero = weft.zeros((1, *data.shape[1:]), dtype=data.dtype, device=data.device)
         padded = weft.concat([data, zero])[weft.tensor(numbers)].reshape((steps, count, *data.shape[1:]))
         return PackedSequence(padded, self.lengths, self.is_sorted)
 
