@@ -23,6 +23,7 @@ AT_ONCE = 2
 GENERATORS = {
     "graphs": 5,  # compiled as interpreted, values and gradients
     "programs": 3,  # plain Python, compiled as eager
+    "emulated": 3,  # graphs as code of the other architecture, by qemu
     "damage": 4,  # files and requests
     "functions": 4,  # float32, by their bits
     "kills": 2,  # of savers and trainers

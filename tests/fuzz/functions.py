@@ -2,8 +2,9 @@
 
 ``python -m tests.fuzz.functions --seconds 30`` takes samples of all functions, again and again;
 ``python -m tests.fuzz.functions --once --only exp tanh --every 1`` takes all inputs of two of them, and
-prints the worst. Oracles are NumPy's and SciPy's functions of float64. More than 2 units in the last place, a
-NaN, an infinity or a zero's sign that the exact result has not, are wrong.
+prints the worst; with ``--emulated`` the code is the other architecture's, run by qemu. Oracles are NumPy's
+and SciPy's functions of float64. More than 2 units in the last place, a NaN, an infinity or a zero's sign
+that the exact result has not, are wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,8 +25,10 @@ from scipy import special
 
 import weft
 from tests.fuzz.campaign import Watch, campaign
+from tests.fuzz.emulator import Emulator, export_for, other
 from weft.backends.llvm.driver import build_executable
 from weft.base.dtypes import float32
+from weft.ir.graph import Graph
 from weft.ops.op import OPS
 from weft.ops.table import import_all
 
@@ -61,12 +68,33 @@ def names() -> list[str]:
     return sorted(op.name for op in found if "f" in op.accepts and op.result != "bool")
 
 
-def compiled(name: str) -> Callable[[Array], Array]:
+Function = Callable[[Array], Array]
+
+
+def compiled(name: str) -> Function:
     """A function of a block, as machine code."""
-    import_all()
-    graph = weft.make_graph(OPS[name])(weft.zeros(BLOCK, dtype=float32))
-    run = build_executable(graph)
+    run = build_executable(_graph(name))
     return lambda x: run([x])[0]
+
+
+def _graph(name: str) -> Graph:
+    import_all()
+    return weft.make_graph(OPS[name])(weft.zeros(BLOCK, dtype=float32))
+
+
+def _compiled_for_other(run: Emulator, folder: Path, name: str) -> Function:
+    export_for(run.machine, _graph(name).optimize(), folder / name)
+    return lambda x: run(folder / name, [x], {})[1][0]
+
+
+@contextmanager
+def compiler(emulated: bool) -> Iterator[Callable[[str], Function]]:
+    """What makes machine code of a function: this machine's, or the other architecture's."""
+    if not emulated:
+        yield compiled
+        return
+    with TemporaryDirectory() as name, Emulator(other(), Path(name)) as run:
+        yield partial(_compiled_for_other, run, Path(name))
 
 
 def inputs(first: int, stride: int, count: int) -> Array:
@@ -75,9 +103,7 @@ def inputs(first: int, stride: int, count: int) -> Array:
     return words.astype(np.uint32).view(np.float32)
 
 
-def worst(
-    run: Callable[[Array], Array], oracle: Callable[[Array], Array], x: Array, least: float = 0.0
-) -> tuple[float, int]:
+def worst(run: Function, oracle: Function, x: Array, least: float = 0.0) -> tuple[float, int]:
     """The largest error of a block, and the bits of its input; 0 if it is not above the least one."""
     with np.errstate(all="ignore"):
         actual, exact = run(x), oracle(x.astype(np.float64))
@@ -107,7 +133,8 @@ def replay(case: bytes) -> str:
     """What is wrong with a function at one input, in whole vectors and alone."""
     row = json.loads(case)
     x = inputs(row["bits"], 0, BLOCK)
-    error, _ = worst(compiled(row["function"]), ORACLES[row["function"]], x)
+    with compiler(row.get("emulated", False)) as make:
+        error, _ = worst(make(row["function"]), ORACLES[row["function"]], x)
     return f"{row['function']} is {error:.2f} units off at {float(x[0])!r}" if error > MOST else ""
 
 
@@ -124,14 +151,15 @@ def batch(watch: Watch) -> None:
     every = watch.options.every
     stride = every or 2**32 // SAMPLE
     first = 0 if every else random.Random(watch.seed).randrange(stride)
-    for name in watch.options.only or names():
-        if watch.over() and not every:
-            return
-        _sweep(watch, name, first, stride)
+    with compiler(watch.options.emulated) as make:
+        for name in watch.options.only or names():
+            if watch.over() and not every:
+                return
+            _sweep(watch, name, make(name), first, stride)
 
 
-def _sweep(watch: Watch, name: str, first: int, stride: int) -> None:
-    run, oracle = compiled(name), ORACLES[name]
+def _sweep(watch: Watch, name: str, run: Function, first: int, stride: int) -> None:
+    oracle = ORACLES[name]
     most, where, done = 0.0, 0, 0
     for x in _blocks(first, stride, 2**32 // stride):
         error, bits = worst(run, oracle, x, most)
@@ -144,17 +172,20 @@ def _sweep(watch: Watch, name: str, first: int, stride: int) -> None:
         sys.stdout.write(f"{name:14} {done:13,} inputs: {most:6.3f} units at {value!r} (0x{where:08x})\n")
         sys.stdout.flush()
     if most > MOST:
-        case = json.dumps({"function": name, "bits": where}).encode()
+        how = {"emulated": True} if watch.options.emulated else {}
+        case = json.dumps({"function": name, "bits": where, **how}).encode()
         watch.found(f"{name}", f"at most {MOST} units", f"{most:.3f} at {inputs(where, 0, 1)[0]!r}", case)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="*", help="names of functions")
+    parser.add_argument("--emulated", action="store_true", help="code of the other architecture, by qemu")
     parser.add_argument("--every", type=int, default=0, help="take each input of so many, in one batch")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Sweep."""
+    import_all()
     return campaign("functions", batch, arguments, _options)
 
 

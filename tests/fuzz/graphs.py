@@ -42,6 +42,8 @@ EACH = 300  # graphs in a batch
 SHORTEN = 60.0  # seconds to make a case short in
 KEPT = {"inline", "decompose"}  # without these there is no lowering of some ops
 
+Build = Callable[[Graph, dict[str, Any]], Callable[..., Any]]  # of a graph, as a case says
+
 
 # Cases
 
@@ -95,20 +97,31 @@ def replay(case: bytes) -> str:
     return judged(case)[1]
 
 
-def judged(case: bytes) -> tuple[list[str], str]:
-    """How a graph was decided in each way, and what is wrong with it."""
+class FailedRunError(Exception):
+    """A run ended with an error, of which only the message is known."""
+
+
+class LeftOutError(Exception):
+    """A graph that cannot be built, as it is said that it cannot."""
+
+
+def judged(case: bytes, build: Build | None = None) -> tuple[list[str], str]:
+    """How a graph was decided in each way, and what is wrong with it; ``build`` makes code of it."""
     row = json.loads(case)
     graph = parsed(row)
     how = []
     for way in row["ways"]:
-        outcome, wrong = _judged(graph, row | way)
+        try:
+            outcome, wrong = _judged(graph, row | way, build or built)
+        except LeftOutError:
+            outcome, wrong = "left out", ""
         how.append(outcome)
         if wrong:
             return how, f"{wrong}\nthis way: {way}"
     return how, ""
 
 
-def _judged(graph: Graph, row: dict[str, Any]) -> tuple[str, str]:
+def _judged(graph: Graph, row: dict[str, Any], build: Build) -> tuple[str, str]:
     if row["gradient"]:
         try:
             graph = with_gradients(graph)
@@ -118,23 +131,30 @@ def _judged(graph: Graph, row: dict[str, Any]) -> tuple[str, str]:
     try:
         expected = noisy(graph, arrays, None)
     except (WeftError, ZeroDivisionError) as error:
-        return "errors", _fails_alike(graph, row, arrays, error)
-    return _compared(graph, arrays, built(graph, row)(arrays), expected, row)
+        return "errors", _fails_alike(graph, row, arrays, error, build)
+    return _compared(graph, arrays, build(graph, row)(arrays), expected, row)
 
 
 def built(graph: Graph, row: dict[str, Any]) -> Callable[..., Any]:
     """A graph as machine code, as a case says."""
-    passes, disable = row["passes"], row["disable"]
-    optimised = graph.optimize(passes=passes, disable=[name for name in disable if name not in CHOICES])
+    optimised = improved(graph, row)
     if row["debug"]:
         return build_quickly(optimised)
-    return build_executable(optimised, disable=disable)
+    return build_executable(optimised, disable=row["disable"])
 
 
-def _fails_alike(graph: Graph, row: dict[str, Any], arrays: list[Array], error: Exception) -> str:
+def improved(graph: Graph, row: dict[str, Any]) -> Graph:
+    """A graph after the passes of a case."""
+    disable = [name for name in row["disable"] if name not in CHOICES]
+    return graph.optimize(passes=row["passes"], disable=disable)
+
+
+def _fails_alike(
+    graph: Graph, row: dict[str, Any], arrays: list[Array], error: Exception, build: Build
+) -> str:
     try:
-        found = built(graph, row)(arrays)
-    except type(error):
+        found = build(graph, row)(arrays)
+    except (type(error), FailedRunError):
         return ""
     return f"the interpreter raises {type(error).__name__}: {error}, compiled code gives {found}"
 
@@ -210,11 +230,15 @@ def _noisy_node(node: Node, rng: np.random.Generator) -> Node:
 
 
 def _off(x: Any, rng: np.random.Generator) -> Any:
+    """A result, some units off, and NaN of any sign: which one it has is the processor's choice."""
     x = np.asarray(x)
     if kind(x.dtype) not in "fc":
         return x
     steps = rng.integers(-4, 5, x.shape) * epsilon(x.dtype)
-    return (x.astype(np.float64) * (1 + steps)).astype(x.dtype) if kind(x.dtype) == "f" else x * (1 + steps)
+    if kind(x.dtype) == "c":
+        return x * (1 + steps)
+    near = (x.astype(np.float64) * (1 + steps)).astype(x.dtype)
+    return np.where(np.isnan(x) & (steps > 0), -near, near)
 
 
 # The campaign
@@ -241,7 +265,7 @@ def made(draw: Draw) -> bytes:
     return written(graph, kind=kind, sizes=sizes, seed=draw.whole(0, 1000), ways=ways)
 
 
-def shortened(case: bytes, watch: Watch) -> bytes:
+def shortened(case: bytes, watch: Watch, build: Build | None = None) -> bytes:
     """A case that goes wrong, too, with fewer ways, outputs and nodes, as long as there is time."""
     end = time.monotonic() + SHORTEN
     found = True
@@ -250,16 +274,16 @@ def shortened(case: bytes, watch: Watch) -> bytes:
         for less in _shorter(json.loads(case)):
             if time.monotonic() > end:
                 break
-            if _is_wrong(less, watch):
+            if _is_wrong(less, watch, build):
                 case, found = less, True
                 break
     return case
 
 
-def _is_wrong(case: bytes, watch: Watch) -> bool:
+def _is_wrong(case: bytes, watch: Watch, build: Build | None) -> bool:
     watch.begin(case, "cases made short", 30)
     try:
-        return bool(judged(case)[1])
+        return bool(judged(case, build)[1])
     except (Exception, TooLong):
         return False
     finally:
@@ -294,7 +318,7 @@ def _shorter_graphs(graph: Graph) -> Iterator[Graph]:
         yield graph.cut(list(node.outputs))
 
 
-def batch(watch: Watch) -> None:
+def batch(watch: Watch, build: Build | None = None) -> None:
     """Many graphs; those that are wrong are made short."""
     for number in range(EACH):
         if watch.over():
@@ -302,12 +326,12 @@ def batch(watch: Watch) -> None:
         try:
             case = made(BySeed(watch.seed * EACH + number))
             watch.begin(case, "graphs", 30)
-            how, wrong = judged(case)
+            how, wrong = judged(case, build)
             watch.counts.update(how)
             if wrong:
-                case = shortened(case, watch)
+                case = shortened(case, watch, build)
                 key = f"wrong-{watch.seed}-{number}"
-                watch.found(key, "what the interpreter gives", judged(case)[1] or wrong, case)
+                watch.found(key, "what the interpreter gives", judged(case, build)[1] or wrong, case)
         except (Exception, TooLong) as error:
             watch.found(place(error), "a result", told(error))
         watch.done()

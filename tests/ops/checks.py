@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -39,7 +40,8 @@ class Entry:
         return list(out) if isinstance(out, tuple | list) else [out]
 
 
-def entries() -> list[Entry]:
+@cache
+def entries() -> tuple[Entry, ...]:
     """Every sample of every op and composite."""
     for name in weft.__all__:
         getattr(weft, name)  # imported at first use, and with it its ops
@@ -52,7 +54,7 @@ def entries() -> list[Entry]:
             if isinstance(op, Op) and not op.inputs and not op.variadic:
                 call = op.on_tensors  # without a tensor among the inputs, the op itself gives arrays
             rows += [Entry(name, call, sample, op) for sample in (op.samples() if op.samples else ())]
-    return rows
+    return tuple(rows)
 
 
 def over(rows: Sequence[Entry]) -> Callable[[Callable[[Entry], None]], Callable[..., None]]:

@@ -186,6 +186,26 @@ def test_scan_over_no_rows_gives_its_start_and_empty_stacks() -> None:
     assert_same_results(graph, after, SCALAR, np.zeros(0, np.float32))
 
 
+@pytest.mark.parametrize("n", [0, 3])
+def test_scan_over_no_rows_of_a_named_size_is_unrolled(n: int) -> None:
+    graph = parse(
+        """
+        graph f(%x: f32[n], %rows: f32[0,n]) {
+          %0: f32[n], %1: f32[0,n] = scan(%x, %rows, carries=1, mapped=1, length=0) {
+            body(%0: f32[n], %1: f32[n]) {
+              %2: f32[n] = add(%0, %1)
+              return %2, %1
+            }
+          }
+          return %0, %1
+        }
+        """
+    )
+    after = unroll(graph)
+    assert count_op(after, "scan") == 0
+    assert_same_results(graph, after, np.arange(n, dtype=np.float32), np.zeros((0, n), np.float32))
+
+
 def test_loop_that_runs_as_often_as_data_says_stays() -> None:
     graph = graph_of(
         lambda n, x: weft.fori_loop(0, n, lambda i, y: weft.sin(y), x), weft.tensor(3), weft.ones(())

@@ -29,7 +29,7 @@ def paths(d: Any) -> Any:
 
 @functools.cache
 def program_of_paths(n: int) -> Any:
-    """The loops of ``paths``, after a run of them was compared; for n = 40 that takes five seconds."""
+    """The loops of ``paths``, after a run of them was compared; for n = 33 that takes seconds."""
     d = RNG.uniform(1, 9, (n, n)).astype(np.float32)
     return check(graph_of(paths, d), d)
 
@@ -57,7 +57,7 @@ def mixture(x: Any, w: Any) -> Any:
 
 
 def test_branch_that_changes_an_element_copies_nothing() -> None:
-    for n in (3, 40):
+    for n in (3, 33):
         assert not statements(program_of_paths(n), Copy, in_loops=True)
 
 
@@ -206,7 +206,7 @@ def test_number_that_is_collected_takes_no_memory() -> None:
 
 
 def test_loop_that_meets_itself_once_is_cut_there() -> None:
-    program = program_of_paths(40)
+    program = program_of_paths(33)
     kinds = [s.kind for s in statements(program, Loop) if not statements_of(s, Loop)]
     assert kinds == ["vector", "serial", "vector"]
     assert not statements(program, If)

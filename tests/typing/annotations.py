@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,30 +21,40 @@ class Share(NamedTuple):
         return 100 * self.bare / max(self.total, 1)
 
 
-def annotation_texts(tree: ast.AST) -> Iterator[str]:
-    """The text of each annotation of a parameter, a result or a variable."""
+def annotations_in(tree: ast.AST) -> Iterator[ast.expr]:
+    """Each annotation of a parameter, a result or a variable."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
+        if isinstance(node, ast.arg | ast.AnnAssign):
             found = node.annotation
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found = node.returns
-        elif isinstance(node, ast.AnnAssign):
-            found = node.annotation
         else:
             continue
         if found is not None:
-            yield ast.unparse(found).strip("'")
+            yield found
 
 
+def annotation_texts(tree: ast.AST) -> Iterator[str]:
+    """The text of each annotation."""
+    return (ast.unparse(found).strip("'") for found in annotations_in(tree))
+
+
+def is_bare(annotation: ast.expr) -> bool:
+    """Whether it is just ``Any``."""
+    named = isinstance(annotation, ast.Name) and annotation.id == "Any"
+    return named or (isinstance(annotation, ast.Constant) and annotation.value == "Any")
+
+
+@cache
 def bare_any() -> dict[str, Share]:
     """Of each package or module directly in weft, its annotations that are just ``Any``, and all."""
     bare: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")]):
         name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        for text in annotation_texts(ast.parse(path.read_text())):
+        for annotation in annotations_in(ast.parse(path.read_text())):
             total[name] += 1
-            bare[name] += text == "Any"
+            bare[name] += is_bare(annotation)
     return {name: Share(bare[name], total[name]) for name in sorted(total)}
 
 

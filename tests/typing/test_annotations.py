@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.typing.annotations import annotation_texts, bare_any
+from tests.typing.annotations import annotation_texts, annotations_in, bare_any, is_bare
 
 BOUNDS = {  # in percent
     "base": 20.0,
@@ -29,3 +29,4 @@ def test_share_of_bare_any_is_below_its_bound(package: str) -> None:
 def test_annotations_of_parameters_results_and_variables_are_found() -> None:
     source = "def f(a: Any, *b: int, c: str = '', **d: Any) -> Any:\n    e: list[Any] = []"
     assert sorted(annotation_texts(ast.parse(source))) == ["Any", "Any", "Any", "int", "list[Any]", "str"]
+    assert sum(map(is_bare, annotations_in(ast.parse(source + "\ndef g(a: 'Any') -> None: ...")))) == 4

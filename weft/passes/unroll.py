@@ -7,11 +7,13 @@ from functools import partial
 
 import numpy as np
 
+from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.order import with_own_sizes
 from weft.ir.rewrite import Draft, sweep
+from weft.ir.types import TensorType
 from weft.ops.control import scan
-from weft.ops.view.primitives import join, reshape
+from weft.ops.view.primitives import broadcast_to, join, reshape
 from weft.ops.view.slices import slice_axes
 from weft.passes.base import graph_pass
 from weft.passes.loops import Loop, as_loop
@@ -74,5 +76,13 @@ def _stack(draft: Draft, column: Sequence[Value], out: Value, length: int) -> Va
     shape = out.type.shape[1:]
     rows = [draft.emit(reshape, [v], shape=(1, *shape))[0] for v in column]
     if len(rows) < length or not rows:
-        rows.append(draft.constant(np.zeros((length - len(rows), *shape), out.type.dtype)))
+        rows.append(_zeros(draft, TensorType((length - len(rows), *shape), out.type.dtype)))
     return rows[0] if len(rows) == 1 else draft.emit(join, rows, axis=0)[0]
+
+
+def _zeros(draft: Draft, type: TensorType) -> Value:
+    """An array of zeros; where a size has a name, one that is broadcast."""
+    if not any(isinstance(size, Size) for size in type.shape):
+        return draft.constant(np.zeros(type.shape, type.dtype))
+    zero = draft.constant(np.zeros((1,) * type.ndim, type.dtype))
+    return draft.emit(broadcast_to, [zero], shape=type.shape)[0]

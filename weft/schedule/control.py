@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.base.dtypes import bool_, int64
 from weft.base.sizes import Size
-from weft.ir.graph import Graph, Node, Value
+from weft.ir.graph import Graph, Node
 from weft.ir.order import sizes_defined, sizes_of
 from weft.loop.ir import Block, If, Leave
 from weft.ops.index import scatter_add_nd, scatter_nd
@@ -15,7 +15,7 @@ from weft.schedule.arrays import Array
 from weft.schedule.late_sizes import LateSizes, tell_size
 from weft.schedule.loops import lower_scan, lower_while
 from weft.schedule.pointwise.views import bounds_values, place_on_axis
-from weft.schedule.region import Failure, Lower, Scope, lower_region, put, run_on_host
+from weft.schedule.region import Failure, Lower, Place, Scope, lower_region, put, run_on_host
 
 
 def lower_control(scope: Scope, node: Node, lower: Callable[[Scope], None]) -> None:
@@ -38,7 +38,8 @@ def _cond(scope: Scope, node: Node, lower: Lower) -> None:
     late = LateSizes(scope, node, node.outputs)
     results = _results(scope, node)
     condition = scope.scalar(predicate)
-    blocks = [_branch(scope, graph, xs, results, lower, late) for graph in (true, false)]
+    places = [scope.place(x) for x in xs]  # what has to be written for that is there in every branch
+    blocks = [_branch(scope, graph, places, results, lower, late) for graph in (true, false)]
     scope.writer.main.add_statement(If(condition, *blocks))
     _publish(scope, node, results)
 
@@ -49,7 +50,8 @@ def _switch(scope: Scope, node: Node, lower: Lower) -> None:
     results = _results(scope, node)
     b = scope.writer.main
     number = b.cast(scope.scalar(index), int64)
-    blocks = [_branch(scope, graph, xs, results, lower, late) for graph in node.attrs["branches"]]
+    places = [scope.place(x) for x in xs]
+    blocks = [_branch(scope, graph, places, results, lower, late) for graph in node.attrs["branches"]]
     rest = blocks[-1]
     for i in range(len(blocks) - 2, -1, -1):  # below the first or above the last: clamped
         outer = Block()
@@ -74,12 +76,12 @@ def _publish(scope: Scope, node: Node, results: Sequence[Any]) -> None:
 
 
 def _branch(
-    scope: Scope, graph: Graph, xs: Sequence[Value], results: Sequence[Any], lower: Lower, late: LateSizes
+    scope: Scope, graph: Graph, inputs: Sequence[Place], results: Sequence[Any], lower: Lower, late: LateSizes
 ) -> Block:
     block = Block()
     with scope.writer.inside(block, loop=False):
         wanted = [r if isinstance(r, Array) else None for r in results]
-        outs = lower_region(scope, graph, [scope.place(x) for x in xs], wanted, lower)
+        outs = lower_region(scope, graph, inputs, wanted, lower)
         late.after_branch(graph.outputs, results)
         for place, result in zip(outs, results, strict=True):
             if isinstance(result, Array):

@@ -1,4 +1,4 @@
-"""Compiles the programs of the tests for the architecture that this machine is not of.
+"""Compiles the programs of the tests for the architecture that this machine is not of, and casts for both.
 
 ``python -m tests.backends.llvm.crossing 0 6`` does the first of six parts, in a process of its own: where
 LLVM's selection of instructions meets what it does not know, it aborts. Each name is printed beforehand.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import weft
+from tests.backends.llvm.casting import PAIRS, arm_targets, cast_sources, x86_targets
 from tests.backends.llvm.matrix import Case, case_of, cases, graph_of, rows
 from tests.schedule.lowered import variants
 from weft.backends.llvm.compiler import Compiler, Source, defined_names, merged
@@ -24,13 +25,11 @@ from weft.backends.llvm.driver import kernel_symbol
 from weft.backends.llvm.emit.kernel import emit_kernel
 from weft.backends.llvm.emit.main import emit_main
 from weft.backends.llvm.entry import enter_source
-from weft.backends.llvm.export.processor import is_arm, target_named
+from weft.backends.llvm.export.processor import is_arm
 from weft.backends.llvm.pool import pool_text
 from weft.backends.llvm.target import Target, host_target
 from weft.base.dtypes import DTYPES, kind
 from weft.ir.graph import Graph
-from weft.loop.builder import Builder
-from weft.loop.ir import Function
 from weft.loop.walk import launched_functions
 from weft.passes.pipeline import lower
 from weft.schedule.cpu.machine import Machine
@@ -39,17 +38,13 @@ from weft.schedule.program import lower_graph
 
 ALL = os.environ.get("WEFT_CROSS_ALL", "") == "1"  # every case for every target, instead of some for one
 CHECKED = 8  # of so many ops, one is also compiled with checks of every index
-LONGEST = 40  # array that is converted from one dtype to another
 
 Make = Callable[[Target], Iterable[Source]]  # the texts of a program for a target
 
 
 def other_targets() -> list[Target]:
     """Processors of the other architecture: with few features, with more, and with the widest vectors."""
-    if is_arm(host_target()):
-        return [target_named(name) for name in ("x86-64-v3", "x86-64-v4", "x86-64-v2")]
-    plain = target_named("armv8-a")
-    return [plain, Target(plain.triple, "neoverse-v1", "", plain.vector_bytes, plain.registers)]
+    return x86_targets() if is_arm(host_target()) else arm_targets()
 
 
 def sources(graph: Graph, target: Target, *, debug: bool = False) -> Iterator[Source]:
@@ -70,10 +65,14 @@ def sources(graph: Graph, target: Target, *, debug: bool = False) -> Iterator[So
 def programs() -> list[tuple[str, Make]]:
     """All programs, by name; dear ones are not side by side."""
     found: list[tuple[str, Make]] = [("the pool and the entry", _surroundings)]
-    found += [(f"cast {a} to {b}", partial(_cast_sources, a, b)) for a in DTYPES for b in DTYPES if a != b]
     found += [(name, partial(_op_sources, name, number)) for number, name in enumerate(rows())]
     found += [(name, partial(_tile_sources, *tile)) for name, tile in TILES.items()]
     return found
+
+
+def casts() -> list[tuple[str, Make]]:
+    """Conversions of every dtype to every other one."""
+    return [(f"cast {a} to {b}", partial(cast_sources, a, b, every=ALL)) for a, b in PAIRS]
 
 
 def _surroundings(target: Target) -> Iterable[Source]:
@@ -95,22 +94,6 @@ def _some_cases(name: str, number: int) -> Iterator[Case]:
     tried = [*([] if number % 2 else [list(entry.sample.inputs)]), *changed[start:], *changed[:start]]
     found = (case for arrays in tried if (case := case_of(entry, arrays)) is not None)
     yield from islice(found, 1 if number % 2 else 2)
-
-
-def _cast_sources(source: Any, to: Any, target: Target) -> Iterable[Source]:
-    machine = Machine(target.vector_bytes, target.registers)
-    lanes = 2 * min(machine.lanes(source), machine.lanes(to))  # at most; from thrice as many on, code repeats
-    return [Source(emit_kernel(_cast_function(source, to, min(3 * lanes, LONGEST)), "casts", target))]
-
-
-def _cast_function(source: Any, to: Any, longest: int) -> Function:
-    """A kernel that converts arrays of each length: whole vectors, and each number of lanes that is left."""
-    b = Builder()
-    x, y = (b.buffer(name, dtype, longest) for name, dtype in (("x", source), ("y", to)))
-    for length in range(1, longest + 1):
-        with b.vector(length) as i:
-            b.store(y, i, b.cast(b.load(x, i), to))
-    return b.function("casts", written=[y])
 
 
 def _tile_sources(function: Any, shapes: Any, dtype: Any, target: Target) -> Iterable[Source]:
@@ -143,9 +126,8 @@ TILES: dict[str, tuple[Any, Any, Any]] = {
 # The process
 
 
-def compile_all(part: Iterable[tuple[int, tuple[str, Make]]]) -> None:
+def compile_all(part: Iterable[tuple[int, tuple[str, Make]]], targets: Sequence[Target]) -> None:
     """Compile programs, each for the target that its number says; kernels that others had are left out."""
-    targets = other_targets()
     compilers = {target: Compiler(target) for target in targets}
     known: set[tuple[Target, str]] = set()
     for number, (name, make) in part:
@@ -167,7 +149,9 @@ def main(part: int, parts: int) -> None:
     Cpu().load()
     warnings.simplefilter("ignore")
     with np.errstate(all="ignore"):
-        compile_all(list(enumerate(programs()))[part::parts])
+        compile_all(list(enumerate(programs()))[part::parts], other_targets())
+        for targets in (arm_targets(), x86_targets()):
+            compile_all(list(enumerate(casts()))[part::parts], targets if ALL else targets[:1])
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[3]
 PARTS = 3  # processes; each imports everything anew
 ABORTING = """
 import os
-from tests.backends.llvm.crossing import compile_all
-compile_all(enumerate([("fine", lambda target: []), ("faulty", lambda target: os.abort())]))
+from tests.backends.llvm.crossing import compile_all, other_targets
+programs = [("fine", lambda target: []), ("faulty", lambda target: os.abort())]
+compile_all(enumerate(programs), other_targets())
 """
 
 
