@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from tests.schedule.programs import check, graph_of, statements
+from weft.ir.parse import parse_graph
 from weft.loop.ir import Copy, Fail, If, Load, Loop, Scalar, Store, While
 
 RNG = np.random.default_rng(0)
@@ -127,6 +128,27 @@ def test_loop_counts_from_any_start_to_any_stop(start: int, stop: int) -> None:
     graph = weft.make_graph(count)(*tensors).optimize()
     program = check(graph, np.int64(start), np.int64(stop), np.float32(1.5))
     assert not statements(program, While)
+
+
+def test_loop_may_tell_its_length_and_collect_nothing() -> None:
+    graph = parse_graph("""
+        graph f(%stop: i64[]) {
+          %0: i64[], %1: i64[] = while_loop(i64(0), %stop, carries=1, trips=n) {
+            test(%0: i64[], %1: i64[]) {
+              %2: bool[] = less(%0, %1)
+              return %2
+            }
+            body(%0: i64[], %1: i64[]) {
+              %2: i64[] = add(%0, i64(1))
+              return %2
+            }
+          }
+          %2: i64[] = mul(%1, i64(10))
+          return %2
+        }
+    """)
+    for stop in (0, 1, 7):
+        check(graph, np.int64(stop))
 
 
 def test_other_tests_stay_while_loops() -> None:

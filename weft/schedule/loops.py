@@ -316,8 +316,8 @@ def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:
 
 
 def _room(scope: Scope, node: Node, steps: Index, values: Sequence[Value]) -> list[Array]:
-    """Memory for what a loop collects whose length is known."""
-    if not values:
+    """Memory for what a loop collects whose length is known; it may tell that and collect nothing."""
+    if node.attrs["trips"] is None:
         return []
     (name,) = node.attrs["trips"].names()
     tell_size(scope, node, name, steps)
