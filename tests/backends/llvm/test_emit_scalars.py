@@ -42,7 +42,8 @@ BINARY: dict[str, tuple[DType, ...]] = {
 }  # fmt: skip
 UNARY: dict[str, tuple[DType, ...]] = {
     "neg": (*REALS, *COMPLEX), "abs": (*REALS, *COMPLEX), "sqrt": FLOATS, "floor": FLOATS, "trunc": FLOATS,
-    "round": FLOATS, "exp": FLOATS, "log": FLOATS, "sin": FLOATS, "cos": FLOATS, "tan": FLOATS, "tanh": FLOATS,
+    "round": FLOATS, "exp": FLOATS, "log": FLOATS, "sin": FLOATS, "cos": FLOATS, "tan": FLOATS,
+    "tanh": FLOATS,
     "not_": (bool_, *INTEGERS), "real": COMPLEX, "imag": COMPLEX,
 }  # fmt: skip
 FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "atan2", "pow"}
