@@ -55,7 +55,7 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
         _check_level(tensor._data, grad._data)
     with _lock:
         if len(CONCRETE) > 1:  # rules may have made a gradient of what they had on the host
-            pairs = [(tensor, move(grad, tensor.device)) for tensor, grad in pairs]
+            pairs = [(tensor, _moved(grad, tensor)) for tensor, grad in pairs]
         sums = [_sum(_gradient_to_add_to(tensor), grad, create_graph) for tensor, grad in pairs]
         owners = [tensor for tensor, _ in pairs]
         if intercepted.threads and thread.capture is not None:
@@ -65,6 +65,12 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
                 sums = [total._value() for total in sums]  # the graph would know no better
         # One call into C, which neither an interrupt nor another thread can divide.
         deque(map(setattr, owners, repeat("_grad"), sums), maxlen=0)
+
+
+def _moved(gradient: Tensor, tensor: Any) -> Tensor:
+    """A gradient, where its tensor is."""
+    plain = is_concrete(gradient._data) and is_concrete(tensor._data)
+    return move(gradient, tensor.device) if plain else gradient
 
 
 def _check_level(data: Any, gradient: Any) -> None:

@@ -60,10 +60,8 @@ def run_backward(
     is not reached; only the nodes that lead to a target run.
     """
     staged = bool(intercepted.threads) and thread.capture is not None
-    # where there are devices, a node may hand arrays on from one to the other: ops know what to do with each
-    on_tensors = (
-        create_graph or staged or len(CONCRETE) > 1 or any(type(g._data) is not ndarray for _, g in roots)
-    )
+    on_tensors = create_graph or staged or any(type(g._data) is not ndarray for _, g in roots)
+    on_tensors = on_tensors or (len(CONCRETE) > 1 and _leaves_host(edge for edge, _ in roots))
     before = thread.recording
     try:
         if create_graph:
@@ -120,6 +118,20 @@ def _output_number(edge: object) -> int:
 def total(x: Tensor, y: Operand) -> Tensor:
     """The sum of two gradients that are arrays, or pieces of one."""
     return evaluate_large(add, (x, y), {}) if type(x) is type(y) is ndarray and x.size >= LARGE else x + y
+
+
+def _leaves_host(edges: Iterable[Any]) -> bool:
+    """Whether a gradient on its way back goes from one device to another: ops know what to do with each."""
+    waiting, seen = [node_of(edge) for edge in edges], set()
+    while waiting:
+        node = waiting.pop()
+        if type(node) is not Node or node in seen:
+            continue
+        seen.add(node)
+        if not node.rule.keeps_device:
+            return True
+        waiting += [node_of(edge) for edge in node.edges if edge is not None]
+    return False
 
 
 def _beside(grads_out: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
@@ -317,7 +329,7 @@ class _Sweep:
                 grads = run_rule(rule, given, values, edges, careful=careful)
         else:
             grads = run_rule(rule, given, values, edges, careful=careful)
-        if len(CONCRETE) > 1 and rule.keeps_device:
+        if self.on_tensors and len(CONCRETE) > 1 and rule.keeps_device:
             grads = _beside(grads_out, grads)
         return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
 

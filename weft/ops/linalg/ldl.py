@@ -60,7 +60,10 @@ underived = elementwise(
     "ldl_underived",
     eval=lambda x, y: np.positive(np.broadcast_arrays(x, y)[0]),
     partials=(1, _refused),
-    samples=lambda: [Sample((np.arange(6).reshape(2, 3), np.arange(3)))],
+    samples=lambda: [
+        Sample((np.arange(6).reshape(2, 3), np.arange(3))),
+        Sample((np.arange(3), np.arange(3))),
+    ],
     scalar=lambda e, x, y: x,
 )
 
