@@ -34,7 +34,7 @@ def gradient_of(tensor: object) -> Any:
     return getattr(tensor, "_grad", None)
 
 
-def _gradient_to_add_to(tensor: object) -> Any:
+def _gradient_to_add_to(tensor: object) -> Tensor | None:
     """Likewise; zeros may stand for None."""
     if intercepted.threads and thread.capture is not None:
         thread.capture.before_grad_read(tensor)
@@ -86,7 +86,7 @@ def _check_level(data: Any, gradient: Any) -> None:
         )
 
 
-def _sum(old: Tensor, new: Tensor, create_graph: bool) -> Any:
+def _sum(old: Tensor | None, new: Tensor, create_graph: bool) -> Any:
     if old is None:
         return new
     if create_graph:

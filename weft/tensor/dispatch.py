@@ -38,7 +38,7 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
 
 TENSOR: Any = None  # the Tensor class, set by weft.tensor.tensor, which builds on this module
 
-IDENTIFY: Any = None  # told which tensor was asked for in a capture, set by weft.capture.runtime.identity
+IDENTIFY: Callable[[Any], None] | None = None  # told of a look-up, set by weft.capture.runtime.identity
 FORMAT: Any = None  # how a tensor of a capture is written in an f-string, set by weft.capture.runtime.text
 
 

@@ -109,7 +109,9 @@ def _dlpack(
     return as_bfloat16(array.view(uint16).__dlpack__(**options))
 
 
-def _dlpack_of_device(self: Tensor, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
+def _dlpack_of_device(
+    self: Tensor, stream: object, max_version: tuple[int, int] | None, dl_device: Any, copy: bool | None
+) -> Any:
     """A capsule with memory of a device, or with a copy on the host where that is asked for."""
     _check_plain(self)
     place = _dlpack_device(self)

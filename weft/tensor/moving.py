@@ -40,7 +40,7 @@ def _is_staged(x: Tensor, device: Device) -> bool:
 
 @cache
 def _back_to(source: Device) -> Backward:
-    def run(g: Any, saved: object, edges: object) -> list[Any]:
+    def run(g: Tensor, saved: object, edges: object) -> list[Any]:
         return [move(g, source)]
 
     return Backward("to", run, (), keeps_device=False)
