@@ -6,18 +6,20 @@
 #   make test-view  the page of weft.view, and models in Netron, in a real browser: Debian's chromium, driven by playwright
 #   make test-onnx  the whole test suite of the onnx package, through both backends
 #   make test-cross  every case of every op compiled for the other architecture: ARM's on x86-64, and x86-64 on ARM
+#   make test-gpu-ir  every op for a GPU without one: threads in random order, and PTX through NVIDIA's assembler
 #   make test-gpu  the runtime on the GPU of this machine: checks, and a table of times
 #   make test-interop  PyTorch and JAX beside weft, in an environment that has them
 #   make fuzz MINUTES=10  random graphs, programs, damaged files, kills and more; what fails is kept as tests
 #   make check   lint, format and types
 #   make stubs   write the stubs that editors and type checkers read, from the tables of public names
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
+#   make bench-gpu  weft on the GPU of this machine beside PyTorch, torch.compile and JAX; some rows: ROWS='gpt2 lstm'
 #   make sizes   what installing weft, PyTorch, JAX and TensorFlow takes
 #   make clean   remove everything that was made
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug test-state test-view test-onnx test-cross test-gpu test-interop fuzz check stubs bench sizes clean
+.PHONY: demo test test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-ir test-interop fuzz check stubs bench bench-gpu sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -48,6 +50,10 @@ $(DEMO)/.stamp: pyproject.toml
 $(INTEROP)/.stamp: pyproject.toml
 	$(call make_venv,$(INTEROP),)
 	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 jax pytest hypothesis safetensors
+
+$(BENCH)/gpu/.stamp: pyproject.toml
+	$(call make_venv,$(BENCH)/gpu,cuda$(COMMA)cudnn)
+	$(BENCH)/gpu/bin/python -m pip install --quiet --disable-pip-version-check torch 'jax[cuda13]'
 
 $(BENCH)/weft/.stamp: pyproject.toml
 	$(call make_venv,$(BENCH)/weft,serve)
@@ -80,9 +86,17 @@ test-onnx: $(VENV)/.stamp
 test-cross: $(VENV)/.stamp
 	WEFT_CROSS_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q tests/backends/llvm/test_crossing.py
 
+bench-gpu: $(BENCH)/gpu/.stamp
+	$(BENCH)/gpu/bin/python -m bench.gpu $(ROWS)
+
 test-gpu: $(VENV)/.stamp
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'
 	$(VENV)/bin/python -m tests.gpu.card_runtime
+	$(VENV)/bin/python -m tests.gpu.card_face
+	$(VENV)/bin/python -m pytest --noconftest -p tests.gpu.on_device -q tests/capture tests/train tests/examples
+
+test-gpu-ir: $(VENV)/.stamp
+	$(VENV)/bin/python -m tests.backends.cuda.op_matrix
 
 test-interop: $(INTEROP)/.stamp
 	WEFT_INTEROP=1 $(INTEROP)/bin/python -m pytest -q tests/interop

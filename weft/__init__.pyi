@@ -5,8 +5,11 @@
 from weft import (
     autograd as autograd, cuda as cuda, data as data, datasets as datasets, errors as errors, fft as fft,
     functional as functional, interop as interop, io as io, jit as jit, linalg as linalg, nn as nn,
-    onnx as onnx, optim as optim, passes as passes, serve as serve, special as special, testing as testing,
-    train as train,
+    onnx as onnx, optim as optim, parallel as parallel, passes as passes, serve as serve, special as special,
+    testing as testing, train as train,
+)
+from weft.backends.cuda.precision import (
+    get_matmul_precision as get_matmul_precision, set_matmul_precision as set_matmul_precision,
 )
 from weft.base.device import (
     Device as Device, default_device as default_device, get_default_device as get_default_device,
@@ -281,9 +284,9 @@ __all__ = [
     'expand_as', 'expand_dims', 'expm1', 'export_library', 'eye', 'feature_alpha_dropout', 'fft', 'finfo',
     'flatten', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'fmod', 'fold', 'fori_loop',
     'fork_rng', 'from_dlpack', 'from_numpy', 'full', 'full_like', 'functional', 'gather', 'gaussian_nll_loss',
-    'ge', 'gelu', 'get_default_device', 'get_default_dtype', 'get_eager_kernels', 'get_num_threads',
-    'get_rng_state', 'glu', 'grad', 'gradients', 'greater', 'greater_equal', 'grid_sample', 'group',
-    'group_norm', 'gt', 'gumbel_softmax', 'half', 'hamming_window', 'hann_window', 'hardshrink',
+    'ge', 'gelu', 'get_default_device', 'get_default_dtype', 'get_eager_kernels', 'get_matmul_precision',
+    'get_num_threads', 'get_rng_state', 'glu', 'grad', 'gradients', 'greater', 'greater_equal', 'grid_sample',
+    'group', 'group_norm', 'gt', 'gumbel_softmax', 'half', 'hamming_window', 'hann_window', 'hardshrink',
     'hardsigmoid', 'hardswish', 'hardtanh', 'hessian', 'hinge_embedding_loss', 'histc', 'histogram', 'hstack',
     'huber_loss', 'hypot', 'iinfo', 'imag', 'index_add', 'index_copy', 'index_select', 'inf',
     'inference_mode', 'initial_seed', 'inner', 'instance_norm', 'int16', 'int32', 'int64', 'int8', 'interop',
@@ -301,7 +304,7 @@ __all__ = [
     'multinomial', 'multiply', 'mv', 'nan', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'ne', 'neg',
     'negative', 'newaxis', 'nextafter', 'nll_loss', 'nn', 'no_grad', 'no_gradient', 'nonzero', 'normal',
     'normalize', 'not_equal', 'numel', 'one_hot', 'ones', 'ones_like', 'onnx', 'optim', 'outer', 'pad',
-    'pairwise_distance', 'parse_graph', 'passes', 'pdist', 'permute_dims', 'pi', 'pixel_shuffle',
+    'pairwise_distance', 'parallel', 'parse_graph', 'passes', 'pdist', 'permute_dims', 'pi', 'pixel_shuffle',
     'pixel_unshuffle', 'placeholder', 'poisson_nll_loss', 'polar', 'polygamma', 'positive', 'pow', 'power',
     'prelu', 'printoptions', 'prod', 'profile', 'put_along_axis', 'quantile', 'ragged', 'ragged_from_padded',
     'ragged_from_splits', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'random',
@@ -309,18 +312,18 @@ __all__ = [
     'repeat', 'repeat_interleave', 'reshape', 'result_type', 'rms_norm', 'roll', 'round', 'rrelu', 'rsqrt',
     'save', 'save_graph', 'scaled_dot_product_attention', 'scan', 'scatter', 'scatter_add', 'scatter_reduce',
     'searchsorted', 'seed', 'selu', 'serve', 'set_default_dtype', 'set_eager_kernels', 'set_full_tracebacks',
-    'set_grad_enabled', 'set_num_threads', 'set_printoptions', 'set_rng_state', 'short', 'sigmoid', 'sign',
-    'signbit', 'silu', 'sin', 'sinh', 'smooth_l1_loss', 'soft_margin_loss', 'softmax', 'softmin', 'softplus',
-    'softshrink', 'softsign', 'sort', 'sparse_coo_tensor', 'special', 'split', 'sqrt', 'square', 'squeeze',
-    'stack', 'std', 'stft', 'stop_gradient', 'sub', 'subtract', 'sum', 'swapaxes', 'switch', 'take',
-    'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'tensor', 'tensor_split', 'tensordot', 'testing',
-    'threshold', 'tile', 'to_sparse', 'topk', 'train', 'transpose', 'trapezoid', 'trapz', 'tree_flatten',
-    'tree_leaves', 'tree_map', 'tree_structure', 'tree_unflatten', 'tril', 'tril_indices',
-    'triplet_margin_loss', 'triplet_margin_with_distance_loss', 'triu', 'triu_indices', 'true_divide',
-    'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'unique', 'unique_all',
-    'unique_consecutive', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack',
-    'value_and_grad', 'var', 'vecdot', 'view', 'view_as_complex', 'view_as_real', 'vjp', 'vmap', 'vstack',
-    'where', 'while_loop', 'zeros', 'zeros_like'
+    'set_grad_enabled', 'set_matmul_precision', 'set_num_threads', 'set_printoptions', 'set_rng_state',
+    'short', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'smooth_l1_loss', 'soft_margin_loss',
+    'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'sparse_coo_tensor', 'special',
+    'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'stft', 'stop_gradient', 'sub', 'subtract', 'sum',
+    'swapaxes', 'switch', 'take', 'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'tensor', 'tensor_split',
+    'tensordot', 'testing', 'threshold', 'tile', 'to_sparse', 'topk', 'train', 'transpose', 'trapezoid',
+    'trapz', 'tree_flatten', 'tree_leaves', 'tree_map', 'tree_structure', 'tree_unflatten', 'tril',
+    'tril_indices', 'triplet_margin_loss', 'triplet_margin_with_distance_loss', 'triu', 'triu_indices',
+    'true_divide', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'unique',
+    'unique_all', 'unique_consecutive', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze',
+    'unstack', 'value_and_grad', 'var', 'vecdot', 'view', 'view_as_complex', 'view_as_real', 'vjp', 'vmap',
+    'vstack', 'where', 'while_loop', 'zeros', 'zeros_like'
 ]
 __version__: str
 __array_api_version__: str

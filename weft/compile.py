@@ -10,12 +10,15 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.errors import DomainError
 
 if TYPE_CHECKING:
+    from weft.base.ranks import Mesh
     from weft.capture.call.function import GraphFunction
     from weft.ir.graph import Graph
+    from weft.passes.base import Pass
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +37,9 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         fast_math: bool
         debug: bool
         check_nan: bool | str
+        mesh: Mesh | None
+        reproducible: bool
+        reshard_limit: int
 
 
 @overload
@@ -54,6 +60,9 @@ def compile(
     fast_math: bool = False,
     debug: bool = False,
     check_nan: bool | str = False,
+    mesh: Mesh | None = None,
+    reproducible: bool = True,
+    reshard_limit: int = 1 << 20,
 ) -> Any:
     """Compile a function, a method or a module: at its first call it becomes a graph, which later calls run.
 
@@ -76,6 +85,10 @@ def compile(
         debug: check every index that compiled code reads and writes at, and graphs after each pass.
         check_nan: raise an error that names the line where a result becomes NaN; with "all" also where one
             becomes infinite though what it is made of is finite.
+        mesh: of ``weft.parallel``: each of its ranks runs its part of the program (docs/parallel.md).
+        reproducible: whether sums over a batch have the same bits for every number of ranks.
+        reshard_limit: bytes that a rank may get because two lines of the program want a tensor cut in
+            different ways, without ``par.shard`` asking for it; more is an error.
 
     >>> import weft
     >>> @weft.compile
@@ -86,7 +99,10 @@ def compile(
     """
     if function is None:
         settings = {"backend": backend, "capture": capture, "passes": passes, "disable": disable}
-        return functools.partial(compile, **settings, fast_math=fast_math, debug=debug, check_nan=check_nan)
+        on_mesh = {"mesh": mesh, "reproducible": reproducible, "reshard_limit": reshard_limit}
+        return functools.partial(
+            compile, **settings, **on_mesh, fast_math=fast_math, debug=debug, check_nan=check_nan
+        )
     if capture not in _CAPTURES:
         raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
     from weft.capture.call.function import GraphFunction
@@ -95,7 +111,9 @@ def compile(
 
     check_nan = check_setting("compile", check_nan)
     function = as_function("compile", function)
-    build = _builder(backend, passes, disable, fast_math, {"debug": debug, "check_nan": check_nan})
+    ranks = ((), None) if mesh is None else hooks.mesh_builder(mesh, reproducible, reshard_limit)
+    options = {"debug": debug, "check_nan": check_nan}
+    build = _builder(backend, passes, disable, fast_math, options, ranks)
     return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True)
 
 
@@ -105,8 +123,9 @@ def _builder(
     disable: Iterable[str],
     fast_math: bool,
     options: Mapping[str, Any],
+    ranks: tuple[Sequence[Pass], Callable[..., Any] | None] = ((), None),
 ) -> Callable[[Graph], Any]:
-    """From a graph to a function of arrays: optimise, then build by the backend."""
+    """From a graph to a function of arrays: optimise, share out among ranks, then build by the backend."""
     import weft.capture.runtime.interface
     import weft.transform.function_region  # noqa: F401
     from weft.backends import builder
@@ -115,9 +134,13 @@ def _builder(
     from weft.schedule.choices import CHOICES, check_disabled
 
     load_rules()
-    off = check_disabled("compile", disable, passes or ())
+    own, on_ranks = ranks
+    off = check_disabled("compile", disable, (*(passes or ()), *own))
     lowering = None if passes is None else ()  # a list of one's own is all that runs
     hints = {"fast_math": fast_math, "lowering": lowering, "disable": off or None}
     build = builder("compile", backend, options, hints)
     left_out, debug = off.difference(CHOICES), bool(options.get("debug"))
-    return lambda graph: build(optimize(graph, passes, disable=left_out, fast_math=fast_math, debug=debug))
+    rewrite = functools.partial(optimize, fast_math=fast_math, debug=debug)
+    if on_ranks is None:
+        return lambda graph: build(rewrite(graph, passes, disable=left_out))
+    return lambda graph: on_ranks(graph, rewrite, build, passes, left_out)

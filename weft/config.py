@@ -67,6 +67,10 @@ def positive(text: str) -> int | None:
     return (int(text) or None) if text.strip().isdecimal() else None
 
 
+def _precision(text: str) -> str | None:
+    return text if text in ("float32", "tf32") else None
+
+
 class Described(NamedTuple):
     """A setting as it stands."""
 
@@ -97,6 +101,9 @@ class Settings:
     eager_kernels = Setting("WEFT_EAGER_KERNELS", _flag, True, "compiled kernels for large eager arrays")
     cache_directory = Setting[str | None](
         "WEFT_CACHE_DIR", lambda text: text, None, "where compiled code is kept; empty for nowhere"
+    )
+    matmul_precision = Setting(
+        "WEFT_MATMUL_PRECISION", _precision, "float32", "of products of float32 on GPUs: float32 or tf32"
     )
     vector_bytes = Setting[int | None](
         "WEFT_VECTOR_BYTES", positive, None, "narrower vectors than the processor has"

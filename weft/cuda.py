@@ -7,14 +7,19 @@ docs/gpu.md tells what runs there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from weft.backends.cuda.captured import CapturedGraph
 from weft.backends.cuda.card import Card, card, cards
 from weft.backends.cuda.card import device_count as _count
 from weft.backends.cuda.compiling import has_compiler
+from weft.backends.cuda.cublaslt import find_library
+from weft.backends.cuda.cudnn import has_cudnn
 from weft.backends.cuda.driver import INSTALL, the_driver, why_unavailable
-from weft.backends.cuda.products import find_library
+from weft.backends.cuda.kernels import Counting, Kernel
 from weft.backends.cuda.streams import Event, Stream
+from weft.backends.cuda.uploads import Uploads, forget_rings
 from weft.base.device import DeviceLike, index_of
 from weft.base.public import public
 
@@ -26,7 +31,10 @@ __all__ = [
     "empty_cache",
     "get_device_capability",
     "get_device_name",
+    "graph",
     "is_available",
+    "is_current_stream_capturing",
+    "kernel",
     "max_memory_allocated",
     "mem_get_info",
     "memory_allocated",
@@ -75,6 +83,7 @@ def describe() -> Iterator[tuple[str, str]]:
         text = f"{found.name}, {found.architecture}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
         yield str(found.device), text
     yield "cublasLt", find_library("cublasLt") or f"not found: {INSTALL}"
+    yield "cuDNN", "used" if has_cudnn() else "not found, with its front end: pip install 'weft[cudnn]'"
     yield "kernels", "compiled for the GPU" if has_compiler() else "none: ops are computed on the host"
 
 
@@ -105,6 +114,11 @@ def get_device_capability(device: _Which = None) -> tuple[int, int]:
 def synchronize(device: _Which = None) -> None:
     """Wait until all that was asked of a GPU is done."""
     _card("synchronize", device).synchronize()
+
+
+def uploads(device: _Which, slots: int) -> Uploads:
+    """What sends arrays to a GPU ahead of their use, for ``weft.data``."""
+    return Uploads(_card("to", device), slots)
 
 
 # Memory
@@ -144,6 +158,7 @@ def mem_get_info(device: _Which = None) -> tuple[int, int]:
 @public
 def empty_cache() -> None:
     """Give memory that no tensor holds back, so that other processes can have it."""
+    forget_rings()
     for each in cards():
         each.pool.empty()
 
@@ -161,3 +176,64 @@ def current_stream(device: _Which = None) -> Stream:
 def stream(stream: Stream) -> Stream:
     """Let work of this thread go to a stream, in a ``with`` block: ``with weft.cuda.stream(s):``."""
     return stream
+
+
+# Graphs
+
+
+@public
+def is_current_stream_capturing(device: _Which = None) -> bool:
+    """Whether work of this thread is noted for a graph, and not done; see ``graph``."""
+    return _card("is_current_stream_capturing", device).current().capture is not None
+
+
+@public
+def graph(device: _Which = None) -> CapturedGraph:
+    """Capture eager work in a ``with`` block as one CUDA graph, which ``replay()`` does again.
+
+    Nothing is computed in the block. New input comes by ``copy_`` to the tensors that it read::
+
+        with weft.cuda.graph() as g:
+            y = f(x)
+        x.copy_(batch)
+        g.replay()  # y has the new results
+    """
+    return CapturedGraph(_card("cuda.graph", device))
+
+
+# Kernels
+
+
+@public
+def kernel(
+    source: str,
+    name: str,
+    *,
+    out: Callable[..., Any] | None = None,
+    arguments: Callable[..., Any] | None = None,
+    grid: Counting | None = None,
+    block: int | tuple[int, ...] = 256,
+    shared: int | Callable[..., int] = 0,
+    options: Sequence[str] = (),
+) -> Kernel:
+    """A kernel of your own, as PTX or as CUDA C++ (which NVRTC compiles), to be called with tensors of a GPU.
+
+    It gives new tensors, and is an op like any other: compiled functions and graphs have it in them. With a
+    gradient, and for tensors of the host, pass it as ``cuda=`` to ``weft.custom_op``. Functions given here
+    take the inputs, then the outputs (each has ``shape``, ``size`` and ``dtype``), and attributes by name.
+
+    Args:
+        source: the text; in CUDA C++ the kernel is ``extern "C" __global__``.
+        name: of the kernel in it.
+        out: the types of the results, from those of the inputs and attributes: ``lambda x, *, factor: x``.
+        arguments: what the kernel is passed, arrays and numbers, in its order; by default the inputs, the
+            attributes, the outputs.
+        grid: blocks, one to three numbers or a function; by default enough for a thread to each element of
+            the first result.
+        block: threads of a block, one to three numbers.
+        shared: bytes of shared memory that a block asks for, a number or a function.
+        options: for NVRTC.
+    """
+    return Kernel(
+        source, name, out=out, arguments=arguments, grid=grid, block=block, shared=shared, options=options
+    )

@@ -11,6 +11,9 @@
     ├── DeviceError       (ValueError)    a device that is not there, or tensors on different devices
     │   └── DeviceMemoryError (MemoryError)  a device has no memory left for what was asked for
     ├── SharingError      (BufferError)   memory that cannot be shared with another library
+    ├── ParallelError     (RuntimeError)  ranks that do not fit their mesh, or one of them that failed
+    │   ├── DivergenceError               ranks that do different things, so that none could go on
+    │   └── RankError                     another rank failed, whose error it tells
     ├── PipelineError     (RuntimeError)  a stage of a data pipeline failed on an element; why is chained
     │   └── WorkerError                   a process that worked for a pipeline was killed, or ended by itself
     ├── GradientError     (RuntimeError)  a gradient that cannot be had
@@ -295,6 +298,47 @@ class SharingError(WeftError, BufferError):
     >>> weft.ones(3).__dlpack__(dl_device=(2, 0))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     weft.errors.SharingError: __dlpack__: the device must be the cpu, (1, 0), got (2, 0)
+    ...
+    """
+
+
+class ParallelError(WeftError, RuntimeError):
+    """Ranks that do not fit what was asked of them, or a rank that failed while others waited for it.
+
+    >>> from weft import parallel as par
+    >>> par.mesh(data=2)
+    Traceback (most recent call last):
+    weft.errors.ParallelError: mesh: the axes must multiply to the 1 rank of the world, got data=2 (2 ranks)
+    ...
+      hint: start the script with: weft launch -n 2 script.py
+    """
+
+
+class DivergenceError(ParallelError):
+    """Ranks that do different things: one waits for what another does not do.
+
+    >>> import weft
+    >>> from weft import parallel as par
+    >>> def program():
+    ...     par.mesh(data=2)
+    ...     return par.all_reduce(weft.ones(2 + par.rank()), "data")
+    >>> par.simulate(program, 2)
+    Traceback (most recent call last):
+    weft.errors.DivergenceError: all_reduce: ranks must meet in the same collective, got
+      rank 0: all_reduce of f32[2] over "data" at ...
+      rank 1: all_reduce of f32[3] over "data" at ...
+    """
+
+
+class RankError(ParallelError):
+    """Another rank failed while this one worked with it; the text tells which, and its error.
+
+    All ranks raise, and none has changed its state, so all of them can go on together.
+
+    >>> import weft
+    >>> raise weft.errors.RankError("parallel", "all ranks must succeed, rank 1 failed with KeyError: 'x'")
+    Traceback (most recent call last):
+    weft.errors.RankError: parallel: all ranks must succeed, rank 1 failed with KeyError: 'x'
     ...
     """
 

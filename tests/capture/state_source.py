@@ -26,6 +26,8 @@ class Writer:
         self.random = Random(seed)
         self.lines: list[str] = []
         self.counter = 0
+        self.loops = 0  # around
+        self.rows: list[str] = []  # the names of rows of loops around
 
     def chance(self, percent: int) -> bool:
         return self.random.randrange(100) < percent
@@ -41,6 +43,8 @@ class Writer:
 
     def held(self) -> str:
         """Some tensor that has a name, or a view of one: no new tensor."""
+        if self.rows and self.chance(20):
+            return self.random.choice(self.rows)
         choice = self.random.randrange(12)
         if choice < 6:
             return self.place()
@@ -107,10 +111,12 @@ class Writer:
             self.special(depth)
         elif depth >= 3:
             self.change(depth)
-        elif choice < 88:
+        elif choice < 88 or (self.loops > 1 and self.chance(90)):  # three loops in each other are slow
             self.branch(depth)
         else:
+            self.loops += 1
             self.loop(depth)
+            self.loops -= 1
 
     def change(self, depth: int) -> None:
         x = self.held() if self.chance(70) else self.place()
@@ -123,7 +129,7 @@ class Writer:
 
     def special(self, depth: int) -> None:
         """A statement with a local container, a function, or a special method."""
-        choice = self.random.randrange(8)
+        choice = self.random.randrange(11)
         if choice == 0:
             self.put(depth, f"l = [{self.held()}, {self.row(1)}]; l[0] += {self.row(1)} * 0.5")
             self.put(depth, f"{self.place()}, {self.place()} = l")
@@ -146,8 +152,42 @@ class Writer:
         elif choice == 6:
             self.put(depth, "with weft.no_grad():")
             self.change(depth + 1)
-        else:
+        elif choice == 7:
             self.put(depth, f"{self.place()} = o @ {self.held()}")
+        else:
+            self.collect(depth)
+
+    def collect(self, depth: int) -> None:
+        """A list that a loop fills, and what is done with it."""
+        self.counter += 1
+        items, x = f"l{self.counter}", f"x{self.counter}"
+        along = self.random.choice(("m", "range(2)", "range(n)"))
+        self.rows += [x] if along == "m" else []
+        held, row = self.held(), self.row(1)
+        self.rows = [r for r in self.rows if r != x]
+        item = x if along == "m" and self.chance(40) else self.random.choice((held, row, f"({held}).clone()"))
+        kind = self.random.randrange(4)
+        if kind == 0:
+            self.put(depth, f"{items} = [{item} for {x} in {along}]")
+        elif kind == 1 and along == "m":
+            self.put(depth, f"{items} = list(m)")
+        else:
+            self.put(depth, f"{items} = []")
+            self.put(depth, f"for {x} in {along}:")
+            y = self.place()
+            if self.chance(60):
+                self.put(depth + 1, f"{y} = {item}")
+            self.put(depth + 1, f"{items}.append({self.random.choice((item, y))})")
+        after = [f"for x in {items}: x.mul_(0.75)", f"{self.place()} = sum({items}, start=a * 0.5)"]
+        if along != "range(n)":
+            after += [
+                f"{self.place()} = {items}[-1]",
+                f"{items}[0].mul_(0.75)",
+                f"{self.place()}, {self.place()} = {items}",
+            ] * 2
+            after += [f"{self.place()} = weft.stack({items}).sum(0)"]
+        for _ in range(self.random.randrange(1, 3)):
+            self.put(depth, self.random.choice(after))
 
     def block(self, depth: int) -> None:
         for _ in range(self.random.randrange(1, 4)):
@@ -174,7 +214,9 @@ class Writer:
             self.put(depth, f"{i} = 0")
             self.put(depth, f"while {i} < n:")
             self.put(depth + 1, f"{i} = {i} + 1")
+        self.rows += [i] if kind == 2 else []
         self.block(depth + 1)
+        self.rows = [x for x in self.rows if x != i]
 
 
 def program(seed: int) -> str:

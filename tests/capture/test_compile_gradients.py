@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from tests.capture.agree import assert_same
-from weft.errors import FreedGraphError
+from weft.errors import FreedGraphError, GradientError
 
 
 def gradients(f: Any, *xs: Any) -> list[Any]:
@@ -165,3 +165,29 @@ def test_sparse_tensors_are_used_and_returned() -> None:
     assert weft.compile(lambda s, x: s @ x)(sparse, x).tolist() == [[2.0, 2.0]] * 3
     doubled: Any = weft.compile(lambda x: sparse + sparse)(x)
     assert doubled.to_dense().tolist() == (weft.eye(3) * 4.0).tolist()
+
+
+class _Cube(weft.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 3.0 * x * x * g
+
+
+def test_gradient_with_a_graph_has_that_of_a_custom_function_once() -> None:
+    def f(x: Any) -> Any:
+        y = weft.tanh(x)
+        return _Cube.apply(y) * weft.exp(x) + y.detach() * x
+
+    x = weft.tensor([0.5, 1.0, 1.5], dtype=weft.float64, requires_grad=True)
+    expected, found = (
+        weft.autograd.grad(g(x).sum(), [x], create_graph=True)[0] for g in (f, weft.compile(f))
+    )
+    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-12)
+    with pytest.raises(GradientError, match="must be differentiated once, got twice"):
+        weft.autograd.grad(found.sum(), [x])

@@ -256,5 +256,5 @@ def test_an_appended_tensor_that_is_changed_after_the_loop_is_refused() -> None:
         h *= 2.0
         return weft.stack(out)
 
-    with pytest.raises(weft.errors.CaptureError, match="must not be one with others"):
+    with pytest.raises(weft.errors.CaptureError, match="must be one that nothing else refers to"):
         weft.compile(f)(weft.ones(2), weft.tensor(3))

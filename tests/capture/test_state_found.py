@@ -188,6 +188,95 @@ FOUND = {
             v0[0] += c * 0.5
         return m[0], D["x"] + o.prop * 0.5
     """,
+    "two nested loops leave a tensor in a second place": """
+        o.p = m[0] * 2.0
+        for i1 in m:
+            for i2 in range(2):
+                z.add_(o.p)
+                L[1] = z
+                o.p = L[0]
+        return a, L[1]
+    """,
+    "a branch in two nested loops leaves a tensor in a second place": """
+        o.p = m[0] * 2.0
+        for i1 in m:
+            if c > 0:
+                for i2 in range(n):
+                    z.add_(o.p)
+                    L[1] = z
+                    o.p = L[0]
+            else:
+                o.q = o.p
+        return a, L[1]
+    """,
+    "two views from outside of one tensor, one by way of a third": """
+        D["x"] += 1.0
+        net.kept *= 2.0
+        net.kept = m.view(-1)[0:3]
+        for i1 in range(n):
+            D["x"] = m[1]
+        return a, a
+    """,
+    "items of an inner loop are views": """
+        for i1 in m:
+            k = []
+            for i2 in range(2):
+                k.append(m[1])
+            v1, L[1] = k
+        return v1, a
+    """,
+    "a change without history beside a place that may be a view": """
+        v1 = m[0]
+        v2 = m[0]
+        if c > 0:
+            D["x"] = m.view(-1)[1:4]
+            v2 -= 0.125
+        with weft.no_grad():
+            v1.add_(1.0)
+        return v2, a
+    """,
+    "a change without history in a loop beside a place that comes to hold another": """
+        v1 = m[0]
+        v2 = m[0]
+        D["x"] = m.view(-1)[1:4]
+        v2 -= 0.125
+        i1 = 0
+        while i1 < n:
+            i1 = i1 + 1
+            with weft.no_grad():
+                v1[...].add_(1.0)
+            D["x"] = L[0]
+        return v2, a
+    """,
+    "a way gives a place the tensor that it holds": """
+        D["x"], o.told = o.told, D["x"]
+        if c * 2 < 0.5:
+            a += m[1]
+        else:
+            D["x"].mul_(0.5)
+            o.prop = D["x"]
+        return a, m
+    """,
+    "an item of a loop in two loops is a tensor from outside": """
+        for i1 in range(2):
+            i2 = 0
+            while i2 < n:
+                i2 = i2 + 1
+                k = []
+                for row in m:
+                    k.append(net.buf)
+                o.p = k[-1]
+        return a, m
+    """,
+    "a swap in the inner of two loops": """
+        v0 = D["x"] * 1.0
+        for i1 in m:
+            for i2 in range(n):
+                o.q, v0 = v0, L[0]
+            L[0] = L[0].view(3)
+            o.told = i1
+        return v0, o.q
+    """,
 }
 
 
@@ -241,6 +330,80 @@ def test_a_branch_of_cond_changes_its_operand_and_what_shares_elements_with_it()
 
         found = (weft.compile(step) if compiled else step)(weft.tensor(1.0))
         return [found.tolist(), one.tolist(), base.tolist()]
+
+    assert run(compiled=True) == run(compiled=False)
+
+
+def _change_one_and_read(views: list[Any], x: Any, c: Any) -> Any:
+    views[0].add_(x)
+    y = views[1] * 2.0
+    views[2].mul_(3.0)
+    return (y * views[1] * views[0]).sum()
+
+
+def _change_one_and_read_in_a_branch(views: list[Any], x: Any, c: Any) -> Any:
+    views[0].add_(x)
+    if c > 0:
+        y = (views[1] * views[2]).sum()
+        views[3].mul_(x)
+    else:
+        y = views[2].sum()
+    return y + views[1].sum()
+
+
+def _change_one_and_read_in_a_loop(views: list[Any], x: Any, c: Any) -> Any:
+    y = x.sum()
+    for _ in range(3):
+        views[0].add_(x * 0.5)
+        y = y + (views[1] * views[2]).sum()
+    return y + views[3].sum()
+
+
+def _change_one_unrecorded(views: list[Any], x: Any, c: Any) -> Any:
+    with weft.no_grad():
+        views[0].add_(x)
+    return (views[1] * x).sum() + views[2].sum()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        _change_one_and_read,
+        _change_one_and_read_in_a_branch,
+        _change_one_and_read_in_a_loop,
+        _change_one_unrecorded,
+    ],
+)
+@pytest.mark.parametrize("number", [1.0, -1.0])
+def test_gradients_of_a_change_reach_views_that_are_met_later(step: Any, number: float) -> None:
+    def run(compiled: bool) -> list[Any]:
+        base = weft.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        views = [base[0], base.view(-1)[0:3], base.view(6)[1:4], base]
+
+        def function(x: Any, c: Any) -> Any:
+            return step(views, x, c)
+
+        x = weft.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        out = (weft.compile(function) if compiled else function)(x, weft.tensor(number))
+        out.backward()
+        return [out.tolist(), x.grad.tolist(), *[v.tolist() for v in views]]
+
+    assert run(compiled=True) == run(compiled=False)
+
+
+@pytest.mark.parametrize("backend", ["interpret", None])
+def test_gradients_of_a_change_reach_views_that_are_never_met(backend: str | None) -> None:
+    def run(compiled: bool) -> list[Any]:
+        base = weft.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        changed, others = base.view(-1)[2:5], [base, base[0], base[1]]
+
+        def function(x: Any) -> None:
+            changed.mul_(x)
+
+        x = weft.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        (weft.compile(function, backend=backend) if compiled else function)(x)
+        (sum((k + 1.0) * t.sum() for k, t in enumerate(others)) + changed.sum()).backward()
+        return [x.grad.tolist(), *[t.tolist() for t in others]]
 
     assert run(compiled=True) == run(compiled=False)
 

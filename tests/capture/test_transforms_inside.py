@@ -138,3 +138,29 @@ def test_a_checkpoint_sees_state_of_a_compiled_function_as_that_of_a_plain_one()
         return [state.tolist(), w.grad.tolist()]
 
     assert run(weft.compile) == run(lambda f: f)
+
+
+OUTSIDE = weft.tensor([0.5, -1.0])
+
+
+def test_gradient_by_a_tensor_from_outside_is_not_zero() -> None:
+    """The variable of a transform is the tensor that the captured function found outside."""
+
+    def by_grad(x):
+        return weft.grad(lambda v: (x * v * v).sum())(OUTSIDE)
+
+    def by_vjp(x):
+        return weft.vjp(lambda v: x * v * v, OUTSIDE)[1](weft.ones(2))[0]
+
+    def by_value_and_grad(x):
+        return weft.value_and_grad(lambda v: (x * v * v).sum())(OUTSIDE)[1]
+
+    def twice(x):
+        return weft.grad(lambda v: weft.grad(lambda u: (x * u * u * u).sum())(v).sum())(OUTSIDE)
+
+    x = weft.tensor([3.0, 4.0])
+    expected = 2 * x.numpy() * OUTSIDE.numpy()
+    for capture in ("source", "trace"):
+        for f in (by_grad, by_vjp, by_value_and_grad):
+            np.testing.assert_allclose(weft.compile(f, capture=capture)(x).numpy(), expected)
+        np.testing.assert_allclose(weft.compile(twice, capture=capture)(x).numpy(), 3 * expected)

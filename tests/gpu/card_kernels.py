@@ -1,6 +1,6 @@
 """Run on a machine with a card: kernels of the schedule for GPUs, their values and times, beside PyTorch's.
 
-    python -m tests.gpu.card_kernels [times] [variants] [bits] [matrix]
+    python -m tests.gpu.card_kernels [times] [batches] [quality] [variants] [bits] [matrix]
 
 Prints one line for each. PTX is loaded by the driver; PyTorch has the memory and measures the peers.
 """
@@ -61,7 +61,10 @@ def prepared(
 
 
 def _spec(tensor: Any) -> Any:
-    dtypes = {torch.float32: weft.float32, torch.bfloat16: weft.bfloat16}
+    dtypes = {
+        torch.float32: weft.float32, torch.bfloat16: weft.bfloat16, torch.int64: weft.int64,
+        torch.uint64: weft.uint64,
+    }  # fmt: skip
     return weft.zeros(tuple(tensor.shape), dtype=dtypes[tensor.dtype])
 
 
@@ -78,13 +81,14 @@ def results(card: Card, loaded: Loaded) -> list[Any]:
 
 
 def compare(
-    card: Card, name: str, function: Any, peer: Any, tensors: list[Any], passes: float, near: float
-) -> None:
+    card: Card, name: str, function: Any, peer: Any, tensors: list[Any], passes: float, near: float,
+    *, also_compiled: bool = False,
+) -> None:  # fmt: skip
     """Values and times of one function, beside the same one of PyTorch."""
     loaded, compiling = prepared(card, function, tensors)
     loaded.run()
     card.wait()
-    expected = peer(*tensors)
+    expected = peer(*tensors) if peer is not None else tuple(results(card, loaded))
     expected = expected if isinstance(expected, tuple) else (expected,)
     worst = 0.0
     for got, want in zip(results(card, loaded), expected, strict=True):
@@ -99,10 +103,10 @@ def compare(
     bytes_ = passes * tensors[0].numel() * tensors[0].element_size()
     line = f"{name:34} {ours:8.4f} ms {bytes_ / ours / 1e9:6.2f} TB/s compile {compiling:5.2f} s "
     line += f"error {worst:.1e} {'ok' if worst < near else 'WRONG'} {'bits same' if same else 'BITS DIFFER'}"
-    line += f" | torch {measure(lambda: peer(*tensors)):8.4f}"
+    line += f" | torch {measure(lambda: peer(*tensors)):8.4f}" if peer is not None else ""
     try:
-        fast = torch.compile(peer)
-        line += f" compiled {measure(lambda: fast(*tensors)):8.4f}"
+        fast = torch.compile(peer) if also_compiled else None
+        line += f" compiled {measure(lambda: fast(*tensors)):8.4f}" if fast is not None else ""
     except Exception as error:  # a peer that does not compile is no reason to end
         line += f" compiled: {type(error).__name__}"
     print(line, flush=True)
@@ -189,7 +193,122 @@ def times(card: Card) -> None:
         ),
     ]  # fmt: skip
     for case in run:
-        guarded(case[0], 120, lambda case=case: compare(card, *case))  # type: ignore[misc]
+        guarded(case[0], 120, lambda case=case: compare(card, *case, also_compiled=True))  # type: ignore[misc]
+
+
+def quality(card: Card) -> None:
+    """Kernels of single ops that are easily slow: beside PyTorch's, and beside a copy."""
+    gen = torch.Generator(device="cuda").manual_seed(0)
+
+    def normal(*shape: int, dtype: Any = torch.float32) -> Any:
+        return torch.randn(*shape, device="cuda", dtype=torch.float32, generator=gen).to(dtype)
+
+    tf, bf16 = torch.nn.functional, torch.bfloat16
+    h, bias, dh = normal(ROWS, 3072, dtype=bf16), normal(3072, dtype=bf16), normal(ROWS, 3072, dtype=bf16)
+    square, wide = normal(8192, 8192), normal(4096, 50304, dtype=bf16)
+    rows, line, some = normal(4096, 1024), normal(1 << 24), normal(256, 50304)
+    target = torch.randint(0, 50304, (4096,), device="cuda", generator=gen)
+    table, dy = normal(50304, 768), normal(16384, 768)
+    tokens = torch.randint(0, 50304, (16384,), device="cuda", generator=gen)
+    key = torch.tensor([1, 2], dtype=torch.uint64, device="cuda")
+
+    def cross_entropy_of_torch(x: Any, t: Any) -> tuple[Any, ...]:
+        x = x.detach().requires_grad_()
+        loss = tf.cross_entropy(x, t)
+        return (loss.detach(), *torch.autograd.grad(loss, [x]))
+
+    run = [
+        ("bf16 copy 16k x 3072", lambda x: x + 0.0, lambda x: x + 0.0, [h], 2, 1e-6),
+        (
+            "bf16 bias + gelu 16k x 3072",
+            lambda x, b: F.gelu(x + b), lambda x, b: tf.gelu(x + b), [h, bias], 2, 2e-2,
+        ),
+        (
+            "bf16 bias + gelu, y and gradient",
+            weft_grads(lambda x, b: F.gelu(x + b), 1),
+            grads(lambda x, b: tf.gelu(x + b), 1), [h, bias, dh], 4, 2e-2,
+        ),
+        (
+            "bf16 softmax 16k x 3072",
+            lambda x: F.softmax(x, axis=-1), lambda x: tf.softmax(x, -1), [h], 2, 2e-2,
+        ),
+        ("f32 gelu 8192 x 8192", F.gelu, tf.gelu, [square], 2, 1e-5),
+        ("transposed 8192 x 8192", lambda x: x.T + 0.5, lambda x: x.T + 0.5, [square], 2, 1e-6),
+        ("cumsum of rows 8192", lambda x: weft.cumsum(x, axis=1), lambda x: x.cumsum(1), [square], 2, 1e-3),
+        ("argmax of bf16 rows", lambda x: weft.argmax(x, axis=1), lambda x: x.argmax(1), [wide], 1, 1e-6),
+        ("sort 4096 x 1024", lambda x: weft.sort(x, axis=1), lambda x: x.sort(1)[0], [rows], 2, 1e-6),
+        ("cumsum of one line 2^24", lambda x: weft.cumsum(x, axis=0), lambda x: x.cumsum(0), [line], 2, 1e-2),
+        (
+            "cross entropy 4096 x 50304, bf16, y and gradient",
+            lambda x, t: weft.value_and_grad(lambda x: F.cross_entropy(x, t))(x),
+            cross_entropy_of_torch, [wide, target], 3, 2e-2,
+        ),
+        (
+            "gradient of an embedding, 16k of 50304 x 768",
+            lambda w, i, dy: weft.vjp(lambda w: w[i], w)[1](dy),
+            lambda w, i, dy: torch.zeros_like(w).index_add_(0, i, dy), [table, tokens, dy], 1, 1e-4,
+        ),
+        (
+            "top 50 of 256 x 50304",
+            lambda x: weft.topk(x, 50, axis=1), lambda x: tuple(x.topk(50, 1)), [some], 1, 1e-6,
+        ),
+        ("uniform 2^24", lambda k: weft.random.uniform(k, (1 << 24,)), None, [key], 1, 1.0),
+        ("argsort 4096 x 1024", lambda x: weft.argsort(x, axis=1), lambda x: x.argsort(1), [rows], 3, 1e-6),
+    ]  # fmt: skip
+    for case in run:
+        guarded(case[0], 30, lambda case=case: compare(card, *case))  # type: ignore[misc]
+
+
+def parameter_shapes() -> list[tuple[int, ...]]:
+    """Those of GPT-2, the small one."""
+    layer = [(2304, 768), (2304,), (768, 768), (768,), (3072, 768), (3072,), (768, 3072), *[(768,)] * 5]
+    return [(50304, 768), (1024, 768), *(layer * 12), (768,), (768,)]
+
+
+def batches(card: Card) -> None:
+    """AdamW over all parameters of a model, with copies in half precision: how many launches, how long."""
+    shapes = parameter_shapes()
+    gen = torch.Generator(device="cuda").manual_seed(0)
+    given = [[torch.randn(*s, device="cuda", generator=gen) for s in shapes] for _ in range(3)]
+    given.append([torch.rand(*s, device="cuda", generator=gen) for s in shapes])
+    count = len(shapes)
+
+    def one(p: Any, g: Any, m: Any, v: Any) -> Any:
+        m, v = m + (g - m) * 0.1, v * 0.999 + g * g * 0.001
+        new = p * 0.9999 - m / (v.sqrt() * 1.2 + 1e-8) * 3e-4
+        return new, m, v, new
+
+    def ours(*ts: Any) -> Any:
+        out = []
+        for i in range(count):
+            new, m, v, half = one(*[ts[k * count + i] for k in range(4)])
+            out += [new, m, v, half.astype(weft.bfloat16)]
+        return out
+
+    tensors = [t for group in given for t in group]
+    loaded, compiling = prepared(card, ours, tensors)
+    loaded.run()
+    card.wait()
+    wrong = 0.0
+    for i, got in enumerate(results(card, loaded)[: 4 * 30]):
+        want = one(*[group[i // 4] for group in given])[i % 4].double().cpu()
+        wrong = max(wrong, float((got.double() - want).abs().max()))
+    launches = len(loaded.program.steps)
+    peers = [torch.nn.Parameter(p.clone()) for p in given[0]]
+    for p, g in zip(peers, given[1], strict=True):
+        p.grad = g
+    times_ = {}
+    for kind in ("fused", "foreach"):
+        optimizer = torch.optim.AdamW(peers, lr=3e-4, **{kind: True})
+        times_[kind] = measure(optimizer.step)
+    elements = sum(t.numel() for t in given[0])
+    took = measure(loaded.run)
+    told = ", ".join(f"torch {kind} {ms:.3f}" for kind, ms in times_.items())
+    print(
+        f"AdamW, {count} parameters, bf16 copies: {launches} launches, {took:.3f} ms, "
+        f"{elements * 30 / took / 1e9:.2f} TB/s, error {wrong:.1e}, compile {compiling:.2f} s | {told}",
+        flush=True,
+    )
 
 
 def variants(card: Card) -> None:
@@ -297,12 +416,16 @@ def matrix(card: Card, seconds: float) -> None:
 
 def main() -> None:
     """What the arguments ask for."""
-    wanted = sys.argv[1:] or ["times", "variants", "bits", "matrix"]
+    wanted = sys.argv[1:] or ["times", "batches", "quality", "variants", "bits", "matrix"]
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     card = Card()
     if "times" in wanted:
         times(card)
+    if "batches" in wanted:
+        guarded("batches", 60, lambda: batches(card))
+    if "quality" in wanted:
+        quality(card)
     if "variants" in wanted:
         variants(card)
     if "bits" in wanted:

@@ -356,3 +356,61 @@ def test_lines_that_are_none_are_an_error_and_taken_for_no_other_file(lines: str
     with pytest.raises(FileError, match=r"model.weft: the lines of its source must be"):
         weft.load_graph(file)
     assert linecache.cache.keys() <= before.keys()
+
+
+def _adjacency(nodes: int, edges: int) -> Any:
+    drawn = np.random.default_rng(nodes * 100 + edges)
+    places = drawn.integers(0, nodes, (2, edges))
+    return weft.sparse_coo_tensor(places, drawn.random(edges, dtype=np.float32), (nodes, nodes))
+
+
+class TwoHops(weft.nn.Module):
+    """A graph network of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = weft.nn.Linear(3, 4), weft.nn.Linear(4, 2)
+
+    def forward(self, edges: Any, x: Any) -> Any:
+        return edges @ self.second(weft.relu(edges @ self.first(x)))
+
+
+def test_graph_networks_are_saved_with_open_numbers_of_nodes_and_edges(tmp_path: Path) -> None:
+    model = TwoHops()
+    compiled = weft.compile(model)
+    for nodes, edges in ((4, 5), (6, 9)):
+        compiled(_adjacency(nodes, edges), weft.ones(nodes, 3))
+    assert len(compiled.versions) == 2
+    compiled.save(tmp_path / "hops.weft")
+    loaded = weft.load_graph(tmp_path / "hops.weft")
+    for nodes, edges in ((5, 7), (9, 30), (3, 0)):
+        dense = _adjacency(nodes, edges).to_dense().numpy()
+        first, second = model.first, model.second
+        x = np.ones((nodes, 3), np.float32)
+        hidden = np.maximum(dense @ (x @ first.weight.detach().numpy().T + first.bias.detach().numpy()), 0)
+        expected = dense @ (hidden @ second.weight.detach().numpy().T + second.bias.detach().numpy())
+        found = loaded(_adjacency(nodes, edges), weft.tensor(x)).detach().numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(weft.errors.ShapeError, match="where"):
+        loaded(_adjacency(5, 7), weft.ones(4, 3))
+    with pytest.raises(weft.errors.WeftError, match="edges"):
+        loaded(weft.ones(5, 5), weft.ones(5, 3))
+
+
+def test_sparse_and_ragged_tensors_are_taken_and_returned_by_saved_functions(tmp_path: Path) -> None:
+    @weft.compile
+    def scaled(s: Any, r: Any) -> Any:
+        return {"sparse": s * 2.0, "ragged": r * 3.0}
+
+    ragged = weft.ragged([[1.0, 2.0], [3.0]])
+    for nodes, edges in ((3, 4), (5, 6)):
+        scaled(_adjacency(nodes, edges), ragged)
+    scaled.save(tmp_path / "scaled.weft")
+    loaded = weft.load_graph(tmp_path / "scaled.weft")
+    given = _adjacency(4, 9)
+    found = loaded(given, ragged)
+    assert found["sparse"].shape == (4, 4)
+    np.testing.assert_allclose(found["sparse"].to_dense().numpy(), given.to_dense().numpy() * 2.0)
+    assert [row.tolist() for row in found["ragged"]] == [[3.0, 6.0], [9.0]]
+    with pytest.raises(weft.errors.WeftError):
+        loaded(given, weft.ragged([[1.0], [2.0, 3.0]]))

@@ -70,6 +70,7 @@ def program() -> Program:
     main(ir.Wave((ir.Launch(f, ((x, zero), (y, zero), (flags, zero), (at, zero))),)))
     main(ir.Leave())
     main(ir.Host(0, ((t, zero),), ((y, zero),), (Index.of(n),)))
+    main(ir.Host(0, ((t, zero),), ((y, zero),), (Index.of(n),), ((Index.of(1),),)))
     main(ir.Bind("m", Index.of(n * 2)))
     main(ir.Allocate(heap, Index.of(m)))
     b.copy(heap, 1, t, 0, 3)
@@ -78,6 +79,8 @@ def program() -> Program:
     rows = tuple(Index.of(2) for _ in range(3))
     two = Index.of(2)
     main(ir.Matmul((w, zero), (w, zero), (z, zero), two, two, two, rows, (False, True), True))
+    batch = Index.of(1), tuple(Index.of(4) for _ in range(3))
+    main(ir.Matmul((w, zero), (w, zero), (z, zero), two, two, two, rows, (True, False), False, None, *batch))
     function = b.function("main", written=[y, z], sizes=["n"])
     entry = HostCall(
         find_op("sort"), {"axis": 0, "descending": True}, *[(TensorType((n * 8,), float32),)] * 2, (n,)

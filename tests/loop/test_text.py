@@ -70,6 +70,7 @@ function main(x: f32[8*n], written y: f32[8*n], written z: c64[4], flags: bool[8
   }
   leave
   host 0(t) -> (y) sizes n
+  host 0(t) -> (y) sizes n strides (1)
   bind m = 2*n
   allocate heap[m]
   copy heap[1] = t[0] for 3
@@ -77,6 +78,7 @@ function main(x: f32[8*n], written y: f32[8*n], written z: c64[4], flags: bool[8
   store y[0] = %0
   free heap
   matmul z[0] += w[0] @ w[0].T, m=2, n=2, k=2, rows=(2, 2, 2)
+  matmul z[0] = w[0].T @ w[0], m=2, n=2, k=2, rows=(2, 2, 2), batch=1, strides=(4, 4, 4)
 }"""
 
 

@@ -182,7 +182,7 @@ def matmul(b: Writer, *buffers: Buffer) -> ir.Matmul:
         (lambda b: b.put(matmul(b, b.x, b.x, b.x)), "a buffer must be in written, got x"),
         (
             lambda b: b.put(matmul(b, b.x, b.x, b.scratch("s", int64, 8))),
-            "matrices must be of one dtype of f32, f64, c64, c128, got f32, f32, i64",
+            "matrices must be of one dtype of f16, bf16, f32, f64, c64, c128, got f32, f32, i64",
         ),
         (lambda b: b.scratch("s", float64, named_size("n")), "scratch must be the function's own"),
     ],

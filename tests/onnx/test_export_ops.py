@@ -198,7 +198,7 @@ def test_every_op_has_a_writer_or_a_reason() -> None:
         name
         for name, op in OPS.items()
         if name not in WRITTEN and name not in HINTS and name not in holding and op.scalar is None
-        if "::" not in name
+        if "::" not in name and not name.startswith("library_")  # of programs for GPUs alone
     ]
     assert missing == []
 

@@ -26,6 +26,9 @@ def take_class(x: Array, target: Array, *, axis: int, ignore: int) -> Array:
     return out
 
 
+ORACLES["pick_class"] = take_class
+
+
 @oracle
 def put_class(x: Array, target: Array, *, classes: int, axis: int, ignore: int) -> Array:
     out = np.zeros((*x.shape[:axis], classes, *x.shape[axis:]), x.dtype)

@@ -11,14 +11,14 @@ import pytest
 import weft
 import weft.nn.functional as F
 from tests.backends.agreement import assert_agree, interpreted
-from tests.backends.llvm.matrix import arrays_of, cases, graph_of, rows
+from tests.backends.cuda.op_matrix import SMALL
 from tests.schedule.lowered import shaped
 from weft.ir.graph import Graph
 from weft.ir.parse import parse_graph
 from weft.loop import ir
+from weft.loop.text import format_program
 from weft.loop.verify import verify_program
 from weft.loop.walk import launched_functions, statements
-from weft.ops.op import OPS
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.target import Gpu
 from weft.schedule.gpu.tiling import tile
@@ -45,9 +45,6 @@ def check(function: Any, *arrays: Any, machine: Machine | None = None) -> None:
 
 def normal(*shape: int, dtype: Any = np.float32) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
-
-
-SMALL = Machine(threads=32, most_threads=64, blocks=3, row_elements=8)  # so that few elements fill it
 
 
 @pytest.mark.parametrize("machine", [Machine(), SMALL])
@@ -79,9 +76,38 @@ def test_arrays_that_are_not_dense_and_that_broadcast() -> None:
 
 def test_products_by_a_library_and_by_tiles() -> None:
     x, w = normal(2, 5, 24), normal(24, 40)
-    for machine in (Machine(), Machine(libraries=True)):
+    for machine in (Machine(), Machine(libraries=True, least_product=0)):
         check(lambda x, w: weft.tanh(x @ w) @ w.T, x, w, machine=machine)
         check(lambda x, w: weft.tanh(w.T @ x[0].T), x, w, machine=machine)
+
+
+def test_products_of_batches_by_a_library() -> None:
+    machine = Machine(libraries=True, least_product=0)
+    x, y = normal(2, 6, 3, 8), normal(2, 6, 3, 8)  # examples, places, heads, features
+
+    def heads(x: Any) -> Any:
+        return x.permute((0, 2, 1, 3))
+
+    for f, calls in (
+        (lambda x, y: heads(x) @ y.permute((0, 2, 3, 1)), 2),  # a call for each example
+        (lambda x, y: x @ y.permute((0, 1, 3, 2)), 1),
+        (lambda x, y: x @ y[0, 0].T, 1),  # all rows as one matrix
+        (lambda x, y: x[0, 0] @ y.permute((0, 1, 3, 2)), 1),  # one left side for all
+        (lambda x, y: weft.broadcast_to(x[0, :1, 0], (6, 8)) @ y[1, 1].T, 1),
+        (lambda x, y: x[:, :, :, ::2] @ y[:, :, :, ::2].permute((0, 1, 3, 2)), 1),
+    ):
+        check(f, x, y, machine=machine)
+        graph = weft.make_graph(f)(weft.tensor(x), weft.tensor(y)).optimize()
+        program = lower_graph(weft.passes.lower(graph), target=Gpu(machine))
+        found = [s for s in statements(program.main.body) if isinstance(s, ir.Matmul)]
+        assert len(found) == calls, format_program(program)
+
+
+def test_products_of_halves_by_a_library_are_summed_in_single() -> None:
+    machine = Machine(libraries=True, least_product=0)
+    for dtype in (weft.float16, weft.bfloat16):
+        x, y = (weft.tensor(normal(9, 9)).astype(dtype).numpy() for _ in range(2))
+        check(lambda x, y: x @ y.T, x, y, machine=machine)
 
 
 def test_running_results_of_long_lines() -> None:
@@ -126,7 +152,9 @@ SOFTMAX = """graph f(%x: f32[n,m]) {
 
 @pytest.mark.parametrize("fixed", ["", "n", "m"])
 def test_open_sizes(fixed: str) -> None:
-    for n, m in ((5, 9), (7, 3), (0, 4)):
+    for n, m in ((5, 9), (7, 3), (0, 4), (4, 0), (0, 0)):
+        if fixed == "m" and m == 0:
+            continue  # of no elements there is no largest one
         text = (
             SOFTMAX.replace(fixed + ",", f"{n},").replace(f"[{fixed}]", f"[{m}]") if fixed == "n" else SOFTMAX
         )
@@ -137,6 +165,25 @@ def test_open_sizes(fixed: str) -> None:
         expected = e / e.sum(axis=1, keepdims=True)
         for got, want in zip(found, [expected, expected.sum(axis=0), expected.sum()], strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+EMPTY = """graph f(%x: f32[n,m], %i: i64[n]) {
+  %0: f32[n,m] = cumsum(%x, axis=1)
+  %1: f32[n] = prod(%x, axes=(1,))
+  %2: f32[m,n] = permute(%x, axes=(1, 0))
+  %3: f32[m,n] = mul(%2, f32(2.0))
+  return %0, %1, %3
+}"""
+
+
+def test_open_sizes_that_are_nothing_reach_no_memory() -> None:
+    """The interpreter checks every index; kernels of no blocks are not run."""
+    graph = parse_graph(EMPTY)
+    for n, m in ((3, 0), (0, 3), (0, 0), (2, 3)):
+        x, i = normal(n, m), np.zeros(n, np.int64)
+        found = run_grid(graph, [x, i], {"n": n, "m": m}, SMALL)
+        for got, want in zip(found, [np.cumsum(x, 1), x.prod(1), x.T * 2], strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 def test_tilings_cover_every_element_once() -> None:
@@ -158,35 +205,3 @@ def test_trees_take_every_value_once() -> None:
     for width in (9, 12, 97, 125, 192, 256, 1024):
         step = _step(width)
         assert step == 0 or width % step == 0
-
-
-SLOW = {
-    "max_pool3d",
-    "adaptive_max_pool3d",
-    "conv",
-    "conv2d",
-    "conv3d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-}
-
-
-def _chosen() -> list[str]:
-    """Ops that are more than a rule for one element, and some of the others."""
-    names = [n for n in rows() if n not in SLOW]
-    plain = [n for n in names if n in OPS and OPS[n].scalar is not None]
-    chosen = [n for n in names if n not in plain or plain.index(n) % 8 == 0]
-    primitives = [n for n in chosen if n in OPS]
-    return primitives + [n for n in chosen if n not in OPS][::4]  # composites are made of these
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_ops_and_their_gradients(part: int) -> None:
-    """The first sample of each op: with a gradient it is a graph of several kernels."""
-    for name in _chosen()[part::4]:
-        case = next(c for c in cases(name))
-        if sum(a.size for a in case.arrays) > 200:
-            continue
-        graph, arrays = graph_of([case]), arrays_of([case])
-        with np.errstate(all="ignore"):
-            assert_agree(run_grid(graph, arrays), interpreted(graph, arrays))

@@ -47,6 +47,8 @@ def test_no_op_falls_back_to_python_but_those_that_say_so() -> None:
     has_pointwise_rule(_Named(OPS["add"]))  # type: ignore[arg-type]
     cpu = default_target()
     for name, op in OPS.items():
+        if name.startswith("library_"):  # calls that programs for GPUs have, and no others
+            continue
         node: Any = _Named(op)
         has_rule = op.scalar is not None or name in POINTWISE or cpu.lowering_of(node) is not None or op.view
         assert has_rule or op.host or is_control(node) or op.decomposition or name == "rows", name

@@ -7,8 +7,10 @@ parts of a call, libraries for C. One that lacks what it is asked for says so by
 from __future__ import annotations
 
 import inspect
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -55,6 +57,30 @@ class Executable(ABC):
     def explain(self, arrays: Arrays | None = None) -> object:
         """What it does, as text or as an object with a text; on arrays also how long that takes."""
         return str(self.graph)
+
+
+class Placement(threading.local):
+    """Where a thread builds for: None for the host, or what makes executables for a device.
+
+    That takes a graph, options, and a function that builds it for the host, for calls with arrays there.
+    """
+
+    make: Callable[[Graph, Mapping[str, Option], Callable[[], Executable]], Executable] | None = None
+
+
+placement = Placement()
+
+
+@contextmanager
+def placed_by(
+    make: Callable[[Graph, Mapping[str, Option], Callable[[], Executable]], Executable] | None,
+) -> Iterator[None]:
+    """Let this thread build by a function inside a block; None for the host."""
+    before, placement.make = placement.make, make
+    try:
+        yield
+    finally:
+        placement.make = before
 
 
 class Backend(ABC):

@@ -127,3 +127,6 @@ class Watcher(Protocol):
 
     def build(self, graph: Graph, build: Callable[[], Executable]) -> Executable:
         """Build a graph."""
+
+
+watching: list[Watcher] = []  # of the profile that is running

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from weft.backends.backend import Array, Arrays, Backend, Executable, Option
+from weft.base.concrete import any_on_device, on_host
+from weft.base.hooks import hooks
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.errors import WeftError
@@ -102,6 +104,8 @@ class Interpreted(Executable):
 
     def __call__(self, arrays: Arrays) -> list[Array]:
         """Run on arrays."""
+        if any_on_device(arrays):
+            return _by_host(self, arrays)
         values: list[Any] = [*arrays, *self._constants, *self._empty]
         try:
             with np.errstate(all="ignore"):
@@ -117,6 +121,12 @@ class Interpreted(Executable):
         return f"interpreted, node by node:\n{self.graph}"
 
 
+def _by_host(run: Interpreted, arrays: Arrays) -> list[Array]:
+    """The results on the device of the arrays, which are copied: NumPy computes on the host."""
+    device: Any = next(x for x in arrays if any_on_device([x])).device
+    return [hooks.copy_to(np.asarray(out), device) for out in run([on_host(x) for x in arrays])]
+
+
 class InterpretedAnew(Interpreted):
     """A graph with sizes that only a call tells: prepared for shapes that come a second time."""
 
@@ -128,6 +138,8 @@ class InterpretedAnew(Interpreted):
 
     def __call__(self, arrays: Arrays) -> list[Array]:
         """Run on arrays."""
+        if any_on_device(arrays):
+            return _by_host(self, arrays)
         shapes = tuple([array.shape for array in arrays])
         known = self._known.get(shapes)
         if known is not None:

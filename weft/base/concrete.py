@@ -7,6 +7,7 @@ asks which of the two it is asks here; whoever needs NumPy's own array, to hand 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,17 @@ CONCRETE: set[type] = {np.ndarray}  # a device adds the type of its arrays
 
 def any_on_device(datas: Iterable[object]) -> bool:
     """Whether some data is on a device; in a process that uses none that is known without a look."""
-    return len(CONCRETE) > 1 and any(type(d) is not np.ndarray and type(d) in CONCRETE for d in datas)
+    return len(CONCRETE) > 1 and any(map(is_on_device, datas))
+
+
+def is_on_device(data: object) -> bool:
+    """Whether data is elements on a device."""
+    return type(data) is not np.ndarray and type(data) in CONCRETE
+
+
+def on_host(data: Any) -> Any:
+    """Data for NumPy's functions: elements of a device are copied."""
+    return data if type(data) is np.ndarray or type(data) not in CONCRETE else data.to_host()
 
 
 def is_concrete(data: object) -> bool:

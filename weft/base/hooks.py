@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from weft.base.device import Device
+    from weft.base.ranks import World
     from weft.base.sizes import Size
     from weft.ir.graph import Graph, Node
     from weft.ops.op import Composite, Op
+    from weft.passes.base import Pass
     from weft.tensor.call import Call
     from weft.tensor.large import Layer
 
@@ -98,11 +100,23 @@ class Hooks:
     evaluate_on_device: late[Callable[[Op, Sequence[Any], Sequence[Any], dict[str, Any]], _Call]] = late(
         "weft.backends.cuda.eager:evaluate_on_device"
     )
+    pull_on_device: late[Callable[[Any, Any, _Call, _Call], Sequence[Any] | None]] = late(
+        "weft.backends.cuda.backward:pull_on_device"
+    )
+    build_on_device: late[Callable[[Callable[..., Any], Any], Callable[..., Any]]] = late(
+        "weft.backends.cuda.placed:placed_build"
+    )
     import_from_device: late[Callable[..., Any]] = late("weft.backends.cuda.exchange:import_array")
     describe_on_device: late[Callable[[Any], dict[str, Any]]] = late(
         "weft.backends.cuda.exchange:array_interface"
     )
     export_from_device: late[Callable[..., Any]] = late("weft.backends.cuda.exchange:export_array")
+
+    # several processes
+    process_world: late[Callable[[], World]] = late("weft.parallel.world:process_world")
+    mesh_builder: late[Callable[..., tuple[Sequence[Pass], Callable[..., Any]]]] = late(
+        "weft.parallel.step:mesh_builder"
+    )
 
     # derivatives and batching of control flow
     branch_vjp: late[Callable[..., Any]] = late("weft.transform.control.reverse:branch_vjp")

@@ -11,8 +11,8 @@ from importlib import import_module
 # Modules that are themselves names of weft.
 MODULES = (
     "weft.autograd weft.cuda weft.data weft.datasets weft.errors weft.fft weft.functional weft.interop "
-    "weft.io weft.jit weft.linalg weft.nn weft.onnx weft.optim weft.passes weft.serve weft.special "
-    "weft.tensor.random weft.testing weft.train"
+    "weft.io weft.jit weft.linalg weft.nn weft.onnx weft.optim weft.parallel weft.passes weft.serve "
+    "weft.special weft.tensor.random weft.testing weft.train"
 )
 
 # What networks are made of: names of weft, and of weft.functional.
@@ -65,6 +65,7 @@ OTHERS: dict[str, str] = {
         "bfloat16 bool=bool_ complex128 complex64 float16 float32 float64 get_default_dtype int16 int32 "
         "int64 int8 isdtype set_default_dtype uint16 uint32 uint64 uint8"
     ),
+    "weft.backends.cuda.precision": "get_matmul_precision set_matmul_precision",
     "weft.base.threads": "get_num_threads set_num_threads",
     "weft.base.tracebacks": "set_full_tracebacks",
     "weft.base.trees": "register_tree tree_flatten tree_leaves tree_map tree_structure tree_unflatten",

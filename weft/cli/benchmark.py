@@ -23,6 +23,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--threads", type=several, metavar="N,...", help="numbers of threads to measure with")
     parser.add_argument("--seconds", type=not_negative, default=3.0, help="how long to measure each")
     parser.add_argument("--backend", help="what runs the graph (llvm, interpret)")
+    parser.add_argument("--device", help="where it runs: cpu, cuda, cuda:1 (cpu)")
     parser.add_argument("--json", action="store_true", help="as JSON")
     add_sizes(parser, "values of named sizes, 1 by default")
 
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     from weft.io.interface import Interface, open_model, random_inputs
 
     start = perf_counter()
-    interface = Interface(open_model(options.file, options.backend))
+    interface = Interface(open_model(options.file, options.backend, options.device))
     loaded = perf_counter() - start
     sizes = dict.fromkeys(interface.sizes, 1) | chosen_sizes(options.sizes, interface.sizes)
     arrays = random_inputs(interface, sizes, np.random.default_rng(0))

@@ -38,6 +38,7 @@ def add(commands: Commands) -> None:
         "--save", metavar="FILE", help="write the graph with the weights it has after the run"
     )
     parser.add_argument("--backend", help="what runs the graph (llvm, interpret)")
+    parser.add_argument("--device", help="where it runs: cpu, cuda, cuda:1 (cpu)")
     parser.add_argument("--threads", type=positive, help="how many threads to use")
 
 
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from weft.io.interface import Interface, open_model
 
     set_threads(options.threads)
-    interface = Interface(open_model(options.file, options.backend))
+    interface = Interface(open_model(options.file, options.backend, options.device))
     names = [port.name for port in interface.inputs]
     given: dict[str, Any] = {}
     for text in options.input:

@@ -46,6 +46,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--workers", type=positive, default=1, help="processes that serve (1)")
     parser.add_argument("--threads", type=positive, help="threads that the graphs use, in each process")
     parser.add_argument("--backend", help="what runs the graphs (llvm, interpret)")
+    parser.add_argument("--device", help="where they run: cpu, cuda, cuda:1 (cpu)")
     parser.set_defaults(run=run)
 
 
@@ -57,8 +58,8 @@ def _port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    same = "host port backend workers threads max_batch max_queue timeout read_timeout drain grace batch_size"
-    chosen = {name: getattr(options, name) for name in same.split()}
+    same = "host port backend device workers threads max_batch max_queue timeout read_timeout drain grace"
+    chosen = {name: getattr(options, name) for name in (*same.split(), "batch_size")}
     chosen["max_delay"] = options.max_delay_ms / 1000.0
     chosen["max_body"] = max(1, round(options.max_body_mb * _MEGABYTE))
     answered = weft.serve.run(_models(options.models), told=_told, **chosen)

@@ -9,6 +9,7 @@ from typing import Any
 import weft
 from weft.data import check
 from weft.data import stage as kinds
+from weft.data.device import on_device
 from weft.data.epoch import Epoch, Progress
 from weft.data.plan import Plan, plan_of
 from weft.data.stage import Element, Stage, Where, length_of
@@ -34,9 +35,10 @@ class Pipeline:
     [0, 1, 4, 9, 16, 25]
     """
 
-    def __init__(self, stage: Stage, *, tensors: bool = True) -> None:
+    def __init__(self, stage: Stage, *, tensors: bool = True, device: Any = None) -> None:
         self.stage = stage
         self._tensors = tensors
+        self._device = device
         self._plan: tuple[Plan, Stage] | None = None
         self._epoch = 0  # that of the next iteration
         self._start: State | None = None  # where that begins
@@ -51,7 +53,8 @@ class Pipeline:
                     str(getattr(kind, "name", kind)), f"takes pipelines, got {type(other).__name__}"
                 )
         inputs = (self.stage, *[other.stage for other in others])
-        return Pipeline(kind(inputs=inputs, location=user_location(3), **settings), tensors=self._tensors)
+        made = kind(inputs=inputs, location=user_location(3), **settings)
+        return Pipeline(made, tensors=self._tensors, device=self._device)
 
     def map(self, function: Callable[..., Element], *, keyed: bool = False, seed: int = 0) -> Pipeline:
         """What a function gives for each element; for each batch, if it comes after ``batch``.
@@ -310,6 +313,18 @@ class Pipeline:
         """
         return Pipeline(self.stage, tensors=False)
 
+    def to(self, device: Any) -> Pipeline:
+        """The same elements as tensors on a device, copied there while those before are used.
+
+        A thread reads ahead, so that two elements wait on a GPU, or are on their way, beyond the one in use.
+
+        >>> from weft import data
+        >>> list(data.from_arrays([1, 2]).batch(2).to("cpu"))
+        [tensor([1, 2])]
+        """
+        found = weft.zeros(0, device=device).device
+        return Pipeline(self.stage, device=None if found == "cpu" else found)
+
     # Running
 
     @property
@@ -331,6 +346,8 @@ class Pipeline:
             self._plan = plan_of(self.stage)
         plan, last = self._plan
         stream = plan.open(last, self._epoch, self._start)
+        if self._device is not None:
+            stream = on_device(stream, self._device)
         self._running = Progress(self._epoch, self._start)
         self._epoch, self._start = self._epoch + 1, None
         return Epoch(stream, self._running, tensors=self._tensors)

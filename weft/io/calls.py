@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.backends import builder
 from weft.base.concrete import is_concrete
+from weft.base.device import CPU
 from weft.base.dtypes import kind
 from weft.base.sizes import Size, bind, solve
 from weft.base.trees import flatten_like, tree_flatten, tree_map
@@ -18,6 +19,7 @@ from weft.capture.program.program import Content, Item, Made, Plain, Program, Sc
 from weft.capture.program.slots import GeneratorSlot
 from weft.capture.program.sources import Argument, Fixed, Source, State
 from weft.errors import ArgumentError, DtypeError, ShapeError, WeftError
+from weft.io.parts import taken_apart, whole_structure
 from weft.io.saved import Saved, tensors_of
 from weft.io.trees import Mark
 from weft.ir.types import TensorType
@@ -28,6 +30,7 @@ from weft.tensor.creation import asarray
 from weft.tensor.dispatch import recording
 from weft.tensor.generator import CURRENT, Generator
 from weft.tensor.mode import thread
+from weft.tensor.moving import move
 from weft.tensor.tensor import Tensor, wrap
 
 _LEAF = tree_flatten(0)[1]
@@ -44,7 +47,7 @@ def program_of(saved: Saved, weights: Mapping[str, Any]) -> Program:
     by_value = dict(zip(graph.inputs, sources, strict=True))
     updates = [_update(by_value[old], count + i) for i, (old, _) in enumerate(graph.updates)]
     leaves, structure = tree_flatten(saved.returned, is_leaf=lambda x: isinstance(x, Mark))
-    returned = Tree(structure, tuple(_content(leaf, held) for leaf in leaves))
+    returned = Tree(whole_structure(structure), tuple(_content(leaf, held) for leaf in leaves))
     arguments = tuple(StandIn(mark.value) for mark in saved.sources if mark.word == "input")
     return Program(graph, sources, returned, tuple(made), tuple(updates), (), (), arguments)
 
@@ -125,7 +128,7 @@ class Binder:
             elif name not in given:
                 given[name] = default
         ordered = {name: given[name] for name in self.arguments}
-        return flatten_like(self.name, self.structure, ordered)
+        return flatten_like(self.name, self.structure, taken_apart(ordered))
 
     def _check_same(self, label: str, saved: Any, given: Any) -> None:
         if not same(saved, given):
@@ -208,6 +211,7 @@ class Opened:
         weights: a tensor for each weight.
         binder: finds the tensors among the arguments of a call.
         version: what runs it; None before the first call.
+        device: where it runs: arguments are moved there.
     """
 
     def __init__(self, saved: Saved, backend: Any = None, weights: dict[str, Any] | None = None) -> None:
@@ -218,10 +222,13 @@ class Opened:
         self.binder = Binder(saved.graph.name, saved)
         self._program = program_of(saved, self.weights)
         self.version: Version | None = None
+        self.device = CPU
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a call gives."""
         tensors = self.binder.tensors(args, kwargs)
+        if self.device is not CPU:
+            tensors = [move(x, self.device) for x in tensors]
         if self.version is None:
             self.version = Version(self._program, self._build)
         read, taped = (*tensors, *self.weights.values()), recording()

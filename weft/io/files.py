@@ -6,10 +6,12 @@ import json
 import os
 from typing import Any
 
+from weft.base.device import DeviceLike
 from weft.base.public import public
 from weft.io.atomic import checked_path
 from weft.io.layout import Contents, Problem, parse_json, read_file, write_file
 from weft.io.trees import Decoder, Encoder
+from weft.tensor.moving import moved
 from weft.tensor.tensor import wrap
 
 Path = str | os.PathLike[str]
@@ -40,7 +42,9 @@ def save(tree: Any, path: Path) -> None:
 
 
 @public
-def load(path: Path, *, mmap: bool = False, verify: bool | None = None) -> Any:
+def load(
+    path: Path, *, mmap: bool = False, verify: bool | None = None, device: DeviceLike | None = None
+) -> Any:
     """The tree that a file holds; of a safetensors file from elsewhere a dict of its tensors.
 
     A file that is damaged, or made to do harm, is a ``FileError`` that says what is wrong.
@@ -49,6 +53,7 @@ def load(path: Path, *, mmap: bool = False, verify: bool | None = None) -> Any:
         path: of the file.
         mmap: map the file into memory instead of reading it: at once, and shared by processes.
         verify: compare the checksums of all data; by default unless the file is mapped.
+        device: where the tensors go, whichever they were saved from; by default where new ones go.
 
     >>> import weft, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "state.safetensors")
@@ -58,14 +63,16 @@ def load(path: Path, *, mmap: bool = False, verify: bool | None = None) -> Any:
     """
     source = checked_path("load", path)
     contents = read_file("load", source, mmap=mmap, verify=not mmap if verify is None else verify)
-    return _tree(contents, Problem("load", source))
+    return _tree(contents, Problem("load", source), device)
 
 
-def _tree(contents: Contents, problem: Problem) -> Any:
+def _tree(contents: Contents, problem: Problem, device: DeviceLike | None) -> Any:
     arrays, metadata, kind = contents
     if not kind:
-        return {name: wrap(arrays[name]) for name in sorted(arrays)}
+        return {name: moved(wrap(arrays[name]), device) for name in sorted(arrays)}
     if kind != "tree" or "weft.tree" not in metadata:
         hint = "load it with weft.load_graph" if kind == "graph" else None
         raise problem(f"the file must hold a tree, got a {kind}", hint)
-    return Decoder(arrays, problem).decode(parse_json(metadata["weft.tree"], "the structure", problem))
+    return Decoder(arrays, problem, device=device).decode(
+        parse_json(metadata["weft.tree"], "the structure", problem)
+    )

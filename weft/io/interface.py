@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.device import DeviceLike
 from weft.base.dtypes import bfloat16, canonical, complex128, float64, int64, kind
 from weft.base.dtypes import bool_ as bool_dtype
 from weft.base.sizes import bind, size_names
@@ -206,10 +207,10 @@ def random_array(shape: tuple[int, ...], dtype: Any, generator: np.random.Genera
     return generator.integers(0, 2, shape).astype(dtype)
 
 
-def open_model(path: str | os.PathLike[str], backend: Any = None) -> Any:
-    """The graph in a file of weft or, where the name ends in .onnx, of ONNX."""
+def open_model(path: str | os.PathLike[str], backend: Any = None, device: DeviceLike | None = None) -> Any:
+    """The graph in a file of weft or, where the name ends in .onnx, of ONNX, made to run on a device."""
     if str(os.fspath(path)).endswith(".onnx"):
         from weft.onnx import load
 
-        return LoadedGraph(saved_graph(load(path)), backend)
-    return load_graph(path, backend=backend)
+        return LoadedGraph(saved_graph(load(path)), backend).to(device)
+    return load_graph(path, backend=backend, device=device)

@@ -11,12 +11,14 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from weft.base.device import CPU, DeviceLike, as_device
 from weft.base.public import public
 from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError
 from weft.io.atomic import checked_path
 from weft.io.layout import Problem, Reading
 from weft.io.program_cache import MISS, CachedProgram, find_cached
+from weft.tensor.moving import move
 
 if TYPE_CHECKING:
     import inspect
@@ -69,7 +71,14 @@ def save_graph(graph: Graph, path: Path) -> None:
 
 
 @public
-def load_graph(path: Path, *, backend: Any = None, mmap: bool = False, verify: bool | None = None) -> Any:
+def load_graph(
+    path: Path,
+    *,
+    backend: Any = None,
+    mmap: bool = False,
+    verify: bool | None = None,
+    device: DeviceLike | None = None,
+) -> Any:
     """The graph that a file holds, as a function with the signature of the one it was saved from.
 
     Args:
@@ -77,6 +86,7 @@ def load_graph(path: Path, *, backend: Any = None, mmap: bool = False, verify: b
         backend: the name of what runs the graph; the default is the fastest there is.
         mmap: map the file into memory instead of reading it: at once, and shared by processes.
         verify: compare the checksums of all data; by default unless the file is mapped.
+        device: where the graph runs: its weights and arguments go there. By default the cpu.
 
     >>> import os, tempfile, weft
     >>> path = os.path.join(tempfile.mkdtemp(), "model.weft")
@@ -91,7 +101,8 @@ def load_graph(path: Path, *, backend: Any = None, mmap: bool = False, verify: b
     source = checked_path("load_graph", path)
     problem = Problem("load_graph", source)
     reading = Reading("load_graph", source, mmap=mmap, verify=not mmap if verify is None else verify)
-    cached = find_cached(reading, backend)
+    away = device is not None and as_device(device) is not CPU
+    cached = None if away else find_cached(reading, backend)
     contents = reading.contents()
 
     def read() -> Saved:
@@ -103,7 +114,7 @@ def load_graph(path: Path, *, backend: Any = None, mmap: bool = False, verify: b
         return LoadedGraph._of_cached(cached, read, backend)
     loaded = LoadedGraph(read(), backend)
     loaded._cached = cached
-    return loaded
+    return loaded.to(device) if away else loaded
 
 
 class LoadedGraph:
@@ -178,6 +189,14 @@ class LoadedGraph:
         if cached is not None:
             cached.keep(opened)
         return found
+
+    def to(self, device: DeviceLike | None) -> LoadedGraph:
+        """Have the graph run on a device: its weights go there, and so do the arguments of calls."""
+        opened = self._open()
+        opened.device, self._cached = as_device(device), None
+        for weight in self.weights.values():
+            weight._data, weight._form = move(weight.detach(), opened.device)._data, None
+        return self
 
     def save(self, path: Path) -> None:
         """Write the graph with the weights it has now."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.base.trees import tree_unflatten
 from weft.capture.call.version import Version
-from weft.capture.program.arguments import Parts, signature_of
+from weft.capture.program.arguments import signature_of
 from weft.capture.program.call_keys import CallKey, Same, TensorKey
 from weft.capture.program.program import Item, Pick, Plain, Program, Scalar
 from weft.capture.program.sources import Argument, Dynamic, Fixed, Gradient, InSlot, Source, State
@@ -24,6 +24,7 @@ from weft.capture.static.block import generators, parameters
 from weft.capture.static.session import current_array
 from weft.errors import ArgumentError
 from weft.io.layout import Array
+from weft.io.parts import Parted, parted_structure
 from weft.io.trees import Mark
 from weft.ir.graph import Graph, Value
 from weft.passes.dce import dce
@@ -43,7 +44,7 @@ class Saved(NamedTuple):
         weights: arrays by name.
         signature: how it is called.
         arguments: by parameter, the tree it was captured with: ``input`` for a tensor, ``float_input`` for a
-            number that may differ; anything else is as it was.
+            number that may differ; sparse and ragged tensors are ``Parted``; anything else is as it was.
         returned: a tree of ``output``, ``number`` (an output that is a Python number), ``input``, ``weight``.
     """
 
@@ -61,13 +62,12 @@ class Saved(NamedTuple):
 def saved_version(function: Callable[..., Any], version: Version) -> Saved:
     """What is to be saved of a version of a function."""
     program = version.program
-    _check_arguments(version)
     _check_updates(program)
     weights = _Weights()
     sources = [weights.mark(s, v.name) for v, s in zip(program.graph.inputs, program.sources, strict=True)]
     outputs: dict[Value, int] = {}
     leaves = [_returned(leaf, program, outputs, weights) for leaf in program.returned.leaves]
-    returned = _plain(tree_unflatten(program.returned.structure, leaves))
+    returned = _plain(tree_unflatten(parted_structure(program.returned.structure), leaves))
     graph = dce(program.graph.replace(outputs=tuple(outputs)))
     graph, sources = _without_unused(graph, sources)
     signature, arguments = _captured_arguments(function, version.key)
@@ -111,7 +111,7 @@ class _Weights:
         while own in self.arrays:
             number += 1
             own = f"{name}~{number}"
-        self.arrays[own] = array
+        self.arrays[own] = _on_host(array)
         return own
 
 
@@ -149,6 +149,8 @@ def _plain(x: Any) -> Any:
     """A tree of dicts, lists and tuples alone: a reader of the file need not have the user's classes."""
     if isinstance(x, Mark):
         return x
+    if isinstance(x, Parted):
+        return Parted(x.kind, tuple(map(_plain, x.tensors)), x.rest)
     if isinstance(x, tuple | list):
         items = [_plain(item) for item in x]
         return items if isinstance(x, list) else tuple(items)
@@ -170,7 +172,7 @@ def _captured_arguments(
     function: Callable[..., Any], key: CallKey
 ) -> tuple[inspect.Signature, dict[str, Any]]:
     """How a function is called, and with which tree it was captured."""
-    args, kwargs = tree_unflatten(key.shape.structure, _argument_leaves(key.leaves))
+    args, kwargs = tree_unflatten(parted_structure(key.shape.structure), _argument_leaves(key.leaves))
     signature = signature_of(function)
     if signature is None:
         kinds = inspect.Parameter
@@ -193,14 +195,6 @@ def _argument_leaves(parts: tuple[Any, ...]) -> list[Any]:
         else:
             leaves.append(Mark("float_input", next(floats)) if part is float else _value(part))
     return leaves
-
-
-def _check_arguments(version: Version) -> None:
-    """Raise if an argument is a sparse or ragged tensor, which a file does not describe."""
-    items = version.key.shape.structure.items
-    if any(getattr(item, "kind", None) is Parts for item in items):
-        message = "arguments must be tensors or plain values, got a sparse or ragged tensor"
-        raise ArgumentError("save", message, hint=_HINT)
 
 
 def _value(part: Any) -> Any:
@@ -265,7 +259,12 @@ def names_given(saved: Saved) -> dict[int, str]:
 
 def with_weights(saved: Saved, weights: Mapping[str, Any]) -> Saved:
     """The same with the data that tensors hold now."""
-    return saved._replace(weights={name: current_array(tensor) for name, tensor in weights.items()})
+    return saved._replace(weights={name: _on_host(current_array(t)) for name, t in weights.items()})
+
+
+def _on_host(array: Any) -> Array:
+    """An array for a file, wherever its elements are."""
+    return array if isinstance(array, np.ndarray) else array.to_host()
 
 
 def tensors_of(saved: Saved) -> dict[str, Any]:

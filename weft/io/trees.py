@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.base.device import CPU, DeviceLike
 from weft.base.dtypes import as_dtype, canonical, kind, real_dtype
 from weft.errors import ArgumentError, FileError, WeftError
 from weft.io.layout import Array, Problem
+from weft.io.parts import KINDS, Parted
+from weft.tensor.moving import moved
 from weft.tensor.ragged import RaggedTensor, ragged_from_splits
 from weft.tensor.sparse import SparseTensor, sparse_coo_tensor
 from weft.tensor.tensor import Tensor, wrap
@@ -90,6 +93,9 @@ class Encoder:
             return {"dtype": canonical(x).name}  # type: ignore[union-attr]
         if isinstance(x, Mark):
             return {x.word: x.value}
+        if isinstance(x, Parted):
+            tensors = [self.encode(t, path) for t in x.tensors]
+            return {"parts": x.kind, "tensors": tensors, "rest": self.encode(x.rest, path)}
         if isinstance(x, SparseTensor):
             parts = {"indices": x.indices, "values": x.values}
             return {"sparse": self.encode(parts, path), "shape": list(x.shape)}
@@ -169,6 +175,7 @@ class Decoder:
         arrays: those of the file, by name.
         problem: makes the errors.
         extra: by word, what else a tree of this kind of file may hold.
+        device: where tensors go; None for where new ones go.
     """
 
     def __init__(
@@ -176,10 +183,12 @@ class Decoder:
         arrays: Mapping[str, Array],
         problem: Problem,
         extra: Mapping[str, Callable[[Any], Any]] | None = None,
+        device: DeviceLike | None = CPU,
     ) -> None:
         self.arrays = arrays
         self.problem = problem
         self.extra = dict(extra or {})
+        self.device = device
         self._leaves: dict[tuple[str, str], Any] = {}
 
     def decode(self, x: Any, depth: int = 0) -> Any:
@@ -224,7 +233,7 @@ class Decoder:
         if x.get("complex"):
             array = self._joined(x, array)
         if word == "tensor":
-            tensor = wrap(array)
+            tensor = moved(wrap(array), self.device)
             needs = x.get("grad") is True and kind(array.dtype) in "fc"
             return tensor.requires_grad_() if needs else tensor
         if word == "array":
@@ -267,6 +276,13 @@ def _read_ragged(decoder: Decoder, x: Any, depth: int) -> Any:
     return ragged_from_splits(parts["values"], parts["splits"])
 
 
+def _read_parts(decoder: Decoder, x: Any, depth: int) -> Any:
+    if x["parts"] not in KINDS:
+        raise ValueError
+    tensors = tuple([decoder.decode(t, depth + 1) for t in x["tensors"]])
+    return Parted(x["parts"], tensors, decoder.decode(x["rest"], depth + 1))
+
+
 _READERS: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "tuple": lambda decoder, x, depth: tuple([decoder.decode(item, depth + 1) for item in x["tuple"]]),
     "dict": lambda decoder, x, depth: {k: decoder.decode(v, depth + 1) for k, v in x["dict"].items()},
@@ -277,4 +293,5 @@ _READERS: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "dtype": lambda decoder, x, depth: as_dtype(str(x["dtype"])),
     "sparse": _read_sparse,
     "ragged": _read_ragged,
+    "parts": _read_parts,
 }

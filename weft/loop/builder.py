@@ -58,9 +58,13 @@ class Builder:
     >>> with b.vector(8) as i:
     ...     b.store(y, i, b.tanh(b.mul(b.load(x, i), 2.0)))
     >>> function = b.function("f", written=[y])
+
+    Attributes:
+        single: whether float64 is dear, so that code which has a form without it takes that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, single: bool = False) -> None:
+        self.single = single
         self.block = Block()
         self.buffers: list[Buffer] = []
         self.scratches: list[Buffer] = []
@@ -361,6 +365,8 @@ class Builder:
         transposed: tuple[bool, bool],
         add: bool = False,
         epilogue: Callable[[Value, Index, Index], Value] | None = None,
+        batch: At | None = None,
+        strides: Sequence[At] = (),
     ) -> None:
         """A matrix product by the BLAS library; see ``Matmul``.
 
@@ -370,7 +376,8 @@ class Builder:
         places = ((a[0], of(a[1])), (b[0], of(b[1])), (c[0], of(c[1])))
         distances = (of(rows[0]), of(rows[1]), of(rows[2]))
         then = None if epilogue is None else self._epilogue(epilogue, c[0].dtype)
-        self.add_statement(ir.Matmul(*places, of(m), of(n), of(k), distances, transposed, add, then))
+        many = () if batch is None else (of(batch), tuple(map(of, strides)))
+        self.add_statement(ir.Matmul(*places, of(m), of(n), of(k), distances, transposed, add, then, *many))
 
     def _epilogue(self, code: Callable[[Value, Index, Index], Value], dtype: DType) -> ir.Epilogue:
         element, body = Local(dtype, self._name("v")), Block()

@@ -13,9 +13,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
 
-from weft.base.dtypes import DTYPES, DType, bool_, complex64, complex128, float32, float64, int64, kind
+from weft.base.dtypes import (
+    DTYPES,
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int64,
+    kind,
+)
 from weft.base.records import NamedTuple
-from weft.base.sizes import Size, size_names
+from weft.base.sizes import Size, bind, size_names
 from weft.errors import GraphError
 from weft.loop import ir
 from weft.loop.index import Extent, Index
@@ -24,7 +36,7 @@ from weft.loop.signatures import ACCUMULATES, SIGNATURES, dtype_names, signature
 from weft.loop.text import statement_lines
 from weft.loop.walk import own_accesses, statements
 
-BLAS_DTYPES = (float32, float64, complex64, complex128)
+BLAS_DTYPES = (float16, bfloat16, float32, float64, complex64, complex128)
 MAIN_ONLY = (ir.Launch, ir.Wave, ir.Host, ir.Allocate, ir.Free, ir.Bind, ir.Leave)
 _NOT_IN_VECTORS = (*MAIN_ONLY, ir.Copy, ir.Matmul, ir.Barrier)
 _NOT_IN_EPILOGUES = (*_NOT_IN_VECTORS, ir.Loop, ir.While)
@@ -250,14 +262,15 @@ class Checker:
             self.index(index)
 
     def _matmul(self, s: ir.Matmul) -> None:
-        for (buffer, at), written in zip((s.a, s.b, s.c), (False, False, True), strict=True):
+        for (buffer, _), written in zip((s.a, s.b, s.c), (False, False, True), strict=True):
             self.buffer(buffer, written=written)
-            self.index(at)
         dtypes = [buffer.dtype for buffer, _ in (s.a, s.b, s.c)]
         fits = len({*dtypes}) == 1 and dtypes[0] in BLAS_DTYPES
         told = f"matrices must be of one dtype of {dtype_names(*BLAS_DTYPES)}, got {dtype_names(*dtypes)}"
         self.require(fits, told)
-        for index in (s.m, s.n, s.k, *s.rows):
+        told = f"a batch must have three strides, got {len(s.strides)}"
+        self.require(len(s.strides) == (0 if s.batch is None else 3), told)
+        for index in s.indices():
             self.index(index)
         if s.epilogue is not None:
             self._epilogue(s.epilogue, dtypes[0])
@@ -386,7 +399,7 @@ class Checker:
         pass
 
     def _launch(self, s: ir.Launch) -> None:
-        f = s.function
+        f, own = s.function, dict(s.numbers)
         told = f"{f.name} must be given {len(f.buffers)} buffers, got {len(s.buffers)}"
         self.require(len(s.buffers) == len(f.buffers), told)
         for (buffer, at), parameter in zip(s.buffers, f.buffers, strict=True):
@@ -394,9 +407,9 @@ class Checker:
             self.index(at)
             fits = buffer.dtype == parameter.dtype
             self.require(fits, f"{parameter!r} must be given a buffer of its dtype, got {buffer!r}")
-            beyond = at.is_fixed and exceeds(at.offset, parameter.size, buffer.size)
+            beyond = at.is_fixed and exceeds(at.offset, bind(parameter.size, own), buffer.size)
             self.require(not beyond, f"{parameter!r} must be inside what it is given, got {buffer!r} at {at}")
-        missing = [name for name in f.sizes if name not in self.sizes]
+        missing = [name for name in f.sizes if name not in self.sizes and name not in own]
         self.require(not missing, f"sizes of {f.name} must be known, got {', '.join(missing)}")
 
     def _wave(self, s: ir.Wave) -> None:
@@ -410,6 +423,9 @@ class Checker:
                 self.index(at)
         for x in s.sizes:
             self.use(x, int64, "a size of a host call")
+        for index in [x for strides in s.strides for x in strides]:
+            self.index(index)
+        self.require(len(s.strides) in (0, len(s.inputs)), "each input of a host call must have strides")
         if self.program is None:
             return
         known = 0 <= s.number < len(self.program.hosts)

@@ -308,12 +308,23 @@ class Frame:
         target[:] = source
 
     def _matmul(self, s: ir.Matmul) -> None:
+        if s.batch is None:
+            self.product(s, (s.a, s.b, s.c))
+            return
+        for i in range(self.index(s.batch)):
+            matrices = zip((s.a, s.b, s.c), s.strides, strict=True)
+            a, b, c = ((buffer, at + stride * i) for (buffer, at), stride in matrices)
+            self.product(s, (a, b, c))
+
+    def product(self, s: ir.Matmul, at: tuple[Place, Place, Place]) -> None:
+        """One product of matrices that begin at places; half precision is summed in single."""
         m, n, k = (self.index(x) for x in (s.m, s.n, s.k))
         rows = [self.index(x) for x in s.rows]
-        a, a_places = self.matrix(s.a, m, k, rows[0], s.transposed[0])
-        b, b_places = self.matrix(s.b, k, n, rows[1], s.transposed[1])
-        c, places = self.matrix(s.c, m, n, rows[2], False, write=True)
-        product = a[a_places] @ b[b_places]
+        a, a_places = self.matrix(at[0], m, k, rows[0], s.transposed[0])
+        b, b_places = self.matrix(at[1], k, n, rows[1], s.transposed[1])
+        c, places = self.matrix(at[2], m, n, rows[2], False, write=True)
+        summed = np.promote_types(c.dtype, np.float32) if c.dtype.itemsize == 2 else c.dtype
+        product = a[a_places].astype(summed) @ b[b_places].astype(summed)
         product = c[places] + product if s.add else product
         c[places] = product if s.epilogue is None else self.epilogue(s.epilogue, product)
 
@@ -393,7 +404,7 @@ class Frame:
 
     def _launch(self, s: ir.Launch) -> None:
         f = s.function
-        sizes = {name: self.sizes[name] for name in f.sizes}
+        sizes = {name: self.sizes[name] for name in f.sizes if name in self.sizes} | dict(s.numbers)
         memory = {
             parameter: self.part(buffer, self.index(at), bind(parameter.size, sizes))
             for parameter, (buffer, at) in zip(f.buffers, s.buffers, strict=True)
@@ -401,14 +412,15 @@ class Frame:
         Frame(f, memory, sizes, self.program_run).run()
 
     def _wave(self, s: ir.Wave) -> None:
-        for launch in s.launches:
-            self._launch(launch)
+        for i in self.program_run.random.permutation(len(s.launches)).tolist():
+            self._launch(s.launches[i])
 
     def _host(self, s: ir.Host) -> None:
         entry = self.program_run.hosts[s.number]
         named = zip(map(str, entry.sizes), s.sizes, strict=True)
         sizes = {name: int(self.value(x)) for name, x in named}
-        inputs = [self.shaped(*pair, sizes).copy() for pair in zip(s.inputs, entry.inputs, strict=True)]
+        places = zip(s.inputs, entry.inputs, s.strides or [None] * len(s.inputs), strict=True)
+        inputs = [self.strided(place, type, sizes, strides) for place, type, strides in places]
         results = entry.op.eval(*inputs, **{name: bind(x, sizes) for name, x in entry.attrs.items()})
         results = (results,) if entry.op.outputs == 1 else results
         for result, place, type in zip(results, s.outputs, entry.outputs, strict=True):
@@ -419,6 +431,22 @@ class Frame:
         shape = bind(tuple(type.shape), sizes)
         count = int(np.prod(shape, dtype=object))
         return self.part(place[0], self.index(place[1]), count).reshape(shape)
+
+    def strided(
+        self, place: Place, type: TensorType, sizes: Mapping[str, int], strides: Sequence[Index] | None
+    ) -> Array:
+        """A copy of the array of a type whose elements are so far apart; None for one after another."""
+        if strides is None:
+            return self.shaped(place, type, sizes).copy()
+        shape = bind(tuple(type.shape), sizes)
+        apart = [self.index(x) for x in strides]
+        places = np.full(shape, self.index(place[1]), np.int64)
+        for axis, (size, stride) in enumerate(zip(shape, apart, strict=True)):
+            places += np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(shape))]) * stride
+        if places.size:
+            self.part(place[0], int(places.min()), 1)
+            self.part(place[0], int(places.max()), 1)
+        return self.memory[place[0]][places]
 
     def _allocate(self, s: ir.Allocate) -> None:
         new = _rubbish(self.index(s.count), s.buffer.dtype)

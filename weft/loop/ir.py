@@ -27,9 +27,9 @@ backends make code of it. This is all of it, as printed, with the class of each 
               | "matmul" element ("=" | "+=") matrix "@" matrix "," shape [epilogue]      Matmul
               | "fail" INT "if" operand ["with" operands]                                 Fail
               | "leave" ["loop" INT]                                                      Leave
-              | "launch" NAME "(" [operands] ")" ["cost" NUMBER]                          Launch
+              | "launch" NAME "(" [operands] ")" ["with" numbers] ["cost" NUMBER]         Launch
               | "wave {" block                                                            Wave
-              | "host" INT "(" [operands] ") -> (" [operands] ")" ["sizes" operands]      Host
+              | "host" INT "(" [operands] ") -> (" [operands] ")" given                   Host
               | "allocate" element                                                        Allocate
               | "free" NAME                                                               Free
               | "bind" NAME "=" operand                                                   Bind
@@ -40,9 +40,12 @@ backends make code of it. This is all of it, as printed, with the class of each 
     kind      = "parallel" | "threads" | "vector" ["(" INT ")"]
     mask      = "if" operand
     matrix    = element [".T"]
-    shape     = "m=" index ", n=" index ", k=" index ", rows=(" operands ")"
+    shape     = "m=" index ", n=" index ", k=" index ", rows=(" operands ")" [batch]
+    batch     = ", batch=" index ", strides=(" operands ")"
     epilogue  = "epilogue" NAME "at" NAME "," NAME "{" block
+    given     = ["sizes" operands] ["strides" ("(" operands ")")*]
     element   = NAME "[" index "]"
+    numbers   = NAME "=" INT ("," NAME "=" INT)*
     operands  = operand ("," operand)*
     operand   = DTYPE "(" NUMBER ")" | index
     index     = factor (("+" | "-" | "*" | "//") factor)*
@@ -287,6 +290,7 @@ class Matmul:
         transposed: whether a is stored as k x m, and b as n x k.
         add: whether the product is added to what c holds.
         epilogue: what is done with each element of the product (of the sum), if anything.
+        batch: how many products, of matrices that are ``strides`` apart, for a, b and c; None for one.
     """
 
     a: Place
@@ -299,6 +303,13 @@ class Matmul:
     transposed: tuple[bool, bool]
     add: bool = False
     epilogue: Epilogue | None = None
+    batch: Index | None = None
+    strides: tuple[Index, ...] = ()
+
+    def indices(self) -> tuple[Index, ...]:
+        """All numbers that it is told."""
+        own = () if self.batch is None else (self.batch, *self.strides)
+        return (self.a[1], self.b[1], self.c[1], self.m, self.n, self.k, *self.rows, *own)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -337,11 +348,14 @@ class Launch:
         function: to run.
         buffers: for its parameters, each with the index where it begins.
         cost: estimate of one iteration of its parallel loop, in nanoseconds, to decide about threads.
+        numbers: named sizes of the function that are this launch's own, and what they are; so arrays of
+            different lengths have one function.
     """
 
     function: Function
     buffers: tuple[Place, ...]
     cost: float = 0.0
+    numbers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -360,12 +374,14 @@ class Host:
             ``sizes``, the named sizes that are in them.
         inputs, outputs: buffers, each with the index where its array begins.
         sizes: values of the named sizes in the types, in the order of the table.
+        strides: of the inputs, in elements, for who takes them as they lie; without, they are dense.
     """
 
     number: int
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
     sizes: tuple[Value, ...] = ()
+    strides: tuple[tuple[Index, ...], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -204,15 +204,18 @@ class Printer:
         return "leave" if s.loop is None else f"leave loop {s.loop}"
 
     def _launch(self, s: ir.Launch) -> str:
-        cost = f" cost {s.cost!r}" if s.cost else ""
-        return f"launch {self._launched(s.function)}({self._places(s.buffers)}){cost}"
+        numbers = ", ".join([f"{self._size_name(name)}={number}" for name, number in s.numbers])
+        tail = f" with {numbers}" if numbers else ""
+        tail += f" cost {s.cost!r}" if s.cost else ""
+        return f"launch {self._launched(s.function)}({self._places(s.buffers)}){tail}"
 
     def _launched(self, function: Function) -> str:
         return function.name
 
     def _host(self, s: ir.Host) -> str:
         sizes = f" sizes {self._listed(s.sizes)}" if s.sizes else ""
-        return f"host {s.number}({self._places(s.inputs)}) -> ({self._places(s.outputs)}){sizes}"
+        apart = f" strides {' '.join(f'({self._listed(x)})' for x in s.strides)}" if s.strides else ""
+        return f"host {s.number}({self._places(s.inputs)}) -> ({self._places(s.outputs)}){sizes}{apart}"
 
     def _allocate(self, s: ir.Allocate) -> str:
         return f"allocate {self._element(s.buffer, s.count)}"
@@ -260,6 +263,8 @@ class Printer:
         sign = "+=" if s.add else "="
         m, n, k = (self._index(x) for x in (s.m, s.n, s.k))
         sizes = f"m={m}, n={n}, k={k}, rows=({self._listed(s.rows)})"
+        if s.batch is not None:
+            sizes += f", batch={self._index(s.batch)}, strides=({self._listed(s.strides)})"
         line = f"{indent}matmul {self._element(*s.c)} {sign} {a} @ {b}, {sizes}"
         if s.epilogue is None:
             self.lines.append(line)

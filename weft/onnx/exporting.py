@@ -12,6 +12,7 @@ from typing import Any
 
 from weft.backends import builder
 from weft.base.public import public
+from weft.base.trees import tree_leaves
 from weft.capture.call.function import GraphFunction
 from weft.capture.call.version import Version
 from weft.capture.program.arguments import Arguments, as_function
@@ -19,6 +20,7 @@ from weft.capture.record.record import capture_call, enter
 from weft.errors import ArgumentError, DomainError
 from weft.io.atomic import checked_path
 from weft.io.model import LoadedGraph
+from weft.io.parts import Parted
 from weft.io.saved import Saved, saved_graph, saved_version, with_weights
 from weft.io.trees import Mark
 from weft.ir.graph import Graph
@@ -30,6 +32,10 @@ _OLDEST, _USUAL = 13, 20
 _PARTS = (
     "pass tensors, numbers and strings; of a sparse tensor its indices and values, of a ragged one its values"
 )
+
+
+def _is_parted(x: object) -> bool:
+    return isinstance(x, Parted)
 
 
 @public
@@ -83,6 +89,10 @@ def export(
             raise
         hint = error.hint if error.op == "save_graph" else _PARTS
         raise ArgumentError(_OP, error.message, hint=hint) from None
+    if any(isinstance(x, Parted) for x in tree_leaves(saved.arguments, is_leaf=_is_parted)):
+        raise ArgumentError(
+            _OP, "arguments must be tensors or plain values, got a sparse or ragged tensor", hint=_PARTS
+        )
     made = model_of(saved, opset, new_values=updates is not None)
     write_model(made, where, external=external_data)
     return where

@@ -9,6 +9,7 @@ import numpy as np
 from weft.base.dtypes import kind
 from weft.errors import BoundsError, DtypeError, ShapeError
 from weft.ir.types import TensorType
+from weft.ops.factors import of_class
 from weft.ops.families import linear
 from weft.ops.op import Array, Op, Sample, no_gradient
 from weft.ops.samples import int_array, real_array
@@ -69,25 +70,40 @@ def _put(x: Array, target: Array, *, classes: int, axis: int, ignore: int) -> Ar
     return out
 
 
-take_class: Op = linear(
-    "take_class",
-    type_rule=_taken_type,
-    eval=_take,
-    transpose=(
-        lambda g, target, x_type, axis, ignore: put_class(
-            g, target, classes=x_type.shape[axis], axis=axis, ignore=ignore
-        ),
-        no_gradient("class numbers"),
-    ),
-    samples=lambda: [
+def _put_back(g: Any, target: Any, x_type: TensorType, axis: int, ignore: int) -> Any:
+    return put_class(g, target, classes=x_type.shape[axis], axis=axis, ignore=ignore)
+
+
+def _samples_of_rows() -> list[Sample]:
+    return [
         Sample((real_array((4, 3)), int_array((4,), 0, 3)), {"axis": 1, "ignore": -100}),
         Sample((real_array((2, 3, 4)), int_array((2, 4), 0, 3)), {"axis": 1, "ignore": 1}),
         Sample((real_array((3,)), np.array(2)), {"axis": 0, "ignore": -100}),
         Sample((real_array((3, 4)).T, np.array([0, -7, 2, 1])), {"axis": 1, "ignore": -7}),
         Sample((real_array((0, 3)), np.zeros((0,), np.int32)), {"axis": 1, "ignore": -100}),
-    ],
+    ]
+
+
+take_class: Op = linear(
+    "take_class",
+    type_rule=_taken_type,
+    eval=_take,
+    transpose=(_put_back, no_gradient("class numbers")),
+    samples=_samples_of_rows,
     fallible=True,
+    factors=of_class,
 )
+
+pick_class: Op = linear(
+    "pick_class",
+    type_rule=_taken_type,
+    eval=_take,
+    transpose=(_put_back, no_gradient("class numbers")),
+    samples=_samples_of_rows,
+    fallible=True,
+    factors=of_class,
+)
+"""``take_class`` in a kernel of its own, so that the rows which it takes from can be read in vectors."""
 
 put_class: Op = linear(
     "put_class",
@@ -104,4 +120,5 @@ put_class: Op = linear(
         Sample((real_array((0,)), np.zeros((0,), np.int32)), {"classes": 3, "axis": 1, "ignore": -100}),
     ],
     fallible=True,
+    factors=of_class,
 )

@@ -15,6 +15,7 @@ from weft.errors import ArgumentError, AxisError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise, move_axis
 from weft.ops.broadcast import unbroadcast
+from weft.ops.factors import of_product
 from weft.ops.families import linear as linear_op
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, composite, type_of
 from weft.ops.public import example
@@ -133,6 +134,7 @@ matrix_multiply: Op = linear_op(
         ),
     ],
     products=lambda x, y: x[-1],
+    factors=of_product,
     large_vjp=True,
 )
 

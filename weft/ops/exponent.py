@@ -75,6 +75,18 @@ def exp(e: ScalarEmitter[Value], x: Value) -> Value:
     return scaled(e, f, _exp_near_zero(e, f, r), shifted, sign)
 
 
+def exp_of_parts(e: ScalarEmitter[Value], x: Value, y: Value) -> Value:
+    """e to the power of x + y in float32, from -120 to 0, where y is small and what x has no room for."""
+    f = SINGLE
+    shifted = e.add(e.mul(e.add(x, y), 1 / LN2), f.magic)
+    n = e.sub(shifted, f.magic)
+    high, low = f.ln2
+    r = e.add(e.sub(e.sub(x, e.mul(n, high)), e.mul(n, low)), y)
+    # 2^n is none of float32's numbers where n is below -149, but 2^(n + 64) is.
+    power = power_of_two(e, f, e.bitcast(shifted, f.bits), (f.bias + 64) << f.mantissa)
+    return e.mul(e.mul(_exp_near_zero(e, f, r), power), 2.0**-64)
+
+
 def exp2(e: ScalarEmitter[Value], x: Value) -> Value:
     """2 to the power of x."""
     f = format_of(e, x)

@@ -133,6 +133,8 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         scalar: Rule | None
         outputs: int
         effect: bool
+        sequence: str
+        ambient: bool
         masks: bool
         cheap_again: bool
         moves: bool
@@ -150,6 +152,8 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         in_place: bool
         large_eval: bool
         large_vjp: bool
+        factors: Rule | None
+        resize: Rule | None
 
 
 def linear(

@@ -24,6 +24,7 @@ from weft.errors import BoundsError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import move_axis, to_front
 from weft.ops.compare import equal
+from weft.ops.factors import of_gather, of_scatter, of_scatter_add
 from weft.ops.families import linear
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor
 from weft.ops.samples import complex_array, int_array, like_array, real_array
@@ -255,6 +256,7 @@ gather_nd: Op = linear(
     batch=_batch_gather,
     samples=_gather_samples,
     fallible=True,
+    factors=of_gather,
 )
 
 
@@ -268,6 +270,7 @@ scatter_add_nd: Op = linear(
     over="joint",
     fallible=True,
     in_place=True,
+    factors=of_scatter_add,
 )
 
 
@@ -300,4 +303,5 @@ scatter_nd: Op = linear(
     over="joint",
     fallible=True,
     in_place=True,
+    factors=of_scatter,
 )

@@ -22,6 +22,7 @@ from weft.ops.arithmetic import maximum, pow
 from weft.ops.batching import move_axis
 from weft.ops.complex import conj, real_part
 from weft.ops.exponential import rsqrt, sqrt
+from weft.ops.factors import of_statistics
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite, type_of
 from weft.ops.public import example
@@ -144,6 +145,7 @@ standardize = primitive(
     outputs=3,
     total=True,
     precision="high",
+    factors=of_statistics,
     large_eval=True,
     large_vjp=True,
 )

@@ -14,10 +14,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 
+from weft.base.device import DeviceLike
 from weft.base.dtypes import DType, bfloat16, float16
 from weft.base.hooks import hooks
 from weft.base.public import public
@@ -90,6 +91,22 @@ class Container(TensorLike):
         """The container of such parts."""
         raise NotImplementedError
 
+    def to(self, device: DeviceLike) -> Self:
+        """The same on another device; itself if it is there."""
+        tensors, rest = self.parts()
+        moved = tuple([t.to_device(device) for t in tensors])
+        there = all(a is b for a, b in zip(moved, tensors, strict=True))
+        made: Self = self if there else self.from_parts(moved, rest)
+        return made
+
+    def cuda(self) -> Self:
+        """The same on the first GPU."""
+        return self.to("cuda")
+
+    def cpu(self) -> Self:
+        """The same on the cpu."""
+        return self.to("cpu")
+
 
 class NoGradient:
     """States that an input has no gradient, and why."""
@@ -152,6 +169,10 @@ class Op:
         outputs: number of outputs; 0 for an op that gives as many as its type rule says, in a tuple.
         effect: whether it does something besides giving its outputs, such as print; it is then never
             left out, merged with another, or moved across one like it.
+        sequence: of an op with an effect, the attribute that names the sequences of effects it belongs to,
+            with commas between: it is kept in order with those of one of them, and with effects of none.
+        ambient: whether what it gives depends on where it runs, such as the rank, so that nobody computes it
+            ahead.
         masks: whether its gradient is 0 where an input was not chosen, as that of ``where`` is: what comes
             before then keeps these zeros, even times an infinite slope.
         cheap_again: whether a gradient rather runs it again than keeps what it gives, though its elements
@@ -177,9 +198,14 @@ class Op:
         products: of an op that adds up products, how many for one element, by the shapes of its inputs.
         fallible: whether it fails for some values, such as an index out of range; it is then not total.
         host: whether compiled programs have Python run it, as a library does it best.
+        cuda: of an op that a user declared, what runs it on a GPU (``weft.cuda.kernel``), or None.
         in_place: whether it gives its first input with some elements changed, best in the same memory.
         large_eval: whether a compiled kernel replaces ``eval`` on large arrays, outside of graphs.
         large_vjp: likewise ``vjp``.
+        factors: which dimensions go together (``weft.ops.factors``): a function of the types of inputs and
+            outputs, and of attributes; None where that follows from the other fields, or all must be whole.
+        resize: what its attributes become on parts of its inputs; None where only ``shape`` changes, if it
+            has one.
         public: the text, example and names of its public function; None if it is not one.
     """
 
@@ -202,6 +228,8 @@ class Op:
     outputs: int = 1
     variadic: str = ""
     effect: bool = False
+    sequence: str = ""
+    ambient: bool = False
     masks: bool = False
     cheap_again: bool = False
     moves: bool = False
@@ -217,9 +245,12 @@ class Op:
     products: Callable[..., Any] | None = None
     fallible: bool = False
     host: bool = False
+    cuda: object = None
     in_place: bool = False
     large_eval: bool = False
     large_vjp: bool = False
+    factors: Rule | None = None
+    resize: Rule | None = None
     public: Public | None = None
     on_tensors: Callable[..., Any] = field(init=False)
 

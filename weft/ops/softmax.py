@@ -12,6 +12,7 @@ from weft.base.shapes import normalize_axis
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
 from weft.ops.exponential import exp, log
+from weft.ops.factors import along
 from weft.ops.families import primitive
 from weft.ops.op import Sample, Tensor, composite
 from weft.ops.public import example, published
@@ -85,6 +86,7 @@ softmax_op = primitive(
     samples=_samples,
     total=True,
     precision="high",
+    factors=along("axis"),
     large_eval=True,
     large_vjp=True,
 )
@@ -98,6 +100,7 @@ log_softmax_op = primitive(
     samples=_samples,
     total=True,
     precision="high",
+    factors=along("axis"),
     large_eval=True,
     large_vjp=True,
 )

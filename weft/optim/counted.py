@@ -25,7 +25,7 @@ class CountedOptimizer(Optimizer):
     def prepare(self, group: Group, params: list[Any]) -> None:
         """Zeros, and counts of steps: parameters that always step together share one."""
         new = [p for p in params if "step" not in self.state[p]]
-        self._share_step(new, weft.zeros((), dtype=weft.float64))
+        self._share_step(new, weft.zeros((), dtype=weft.float64, device="cpu"))
         for p in params:
             self.add_zeros(p, *self.zeros(group))
         holders: defaultdict[int, int] = defaultdict(int)

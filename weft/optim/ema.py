@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import weft
+from weft.base.device import DeviceLike
 from weft.capture.runtime.modules import is_capturing, name_parts
 from weft.errors import ArgumentError, DomainError
 from weft.optim.optimizer import assign, check_range
@@ -46,6 +47,11 @@ class EMA:
         self._averages |= {name: b._value().clone() for name, b in self._buffers.items()}
         self._updates = weft.zeros((), dtype=weft.int64)
         self._own: dict[str, Any] | None = None  # the values of the parameters while they have the averages
+
+    def to(self, device: DeviceLike) -> EMA:
+        """Have the averages on a device, where the model is; returns itself."""
+        self._averages = {name: average.to(device) for name, average in self._averages.items()}
+        return self
 
     def update(self) -> None:
         """Move the averages towards the parameters."""

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any, ClassVar
 
 import weft
+from weft.base.device import DeviceLike
 from weft.capture.runtime.modules import is_capturing, name_parts, outside, read_attribute, read_item
 from weft.errors import ArgumentError, DomainError
 
@@ -130,7 +131,12 @@ class Optimizer:
             return False
         if self._size[0] != self.generation:
             self._size = (self.generation, sum(p.size for p in self._params()))
-        return self._size[1] >= _LARGE
+        return self._size[1] >= _LARGE and not self._is_replayed()
+
+    def _is_replayed(self) -> bool:
+        """Whether a CUDA graph is being captured: it has single launches in it, and no calls."""
+        first = next(iter(self._params()))
+        return first.device.type == "cuda" and weft.cuda.is_current_stream_capturing(first.device)
 
     def _run(self) -> None:
         """Change the parameters of all groups."""
@@ -192,6 +198,19 @@ class Optimizer:
         state = {numbers[id(p)]: {k: _detached(v) for k, v in held.items()} for p, held in self.state.items()}
         return {"state": state, "param_groups": groups}
 
+    def to(self, device: DeviceLike) -> Optimizer:
+        """Have all state on a device, counts of steps too, so that steps can be captured there; itself.
+
+        State is made where its parameters are, but for the counts; see ``weft.cuda.graph``.
+        """
+        moved: dict[int, Any] = {}  # tensors that several parameters share stay shared
+        for held in self.state.values():
+            for name, value in held.items():
+                if weft.is_tensor(value):
+                    held[name] = moved.setdefault(id(value), value.to(device))
+        self.generation += 1
+        return self
+
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` gave."""
         groups = self._checked_groups(state_dict)
@@ -205,7 +224,8 @@ class Optimizer:
         self.generation += 1
         copies: dict[int, Any] = {}  # tensors that several parameters share stay shared
         for i, held in state_dict["state"].items():
-            self.state[by_number[int(i)]] = {k: _copied(v, copies) for k, v in held.items()}
+            p = by_number[int(i)]
+            self.state[p] = {k: _placed(_copied(v, copies), p) for k, v in held.items()}
 
     def check_state(self, param: Any, state: Mapping[str, Any]) -> None:
         """Raise if state to load does not fit a parameter: it has its shape, or is one number."""
@@ -251,6 +271,13 @@ def _detached(value: Any) -> Any:
     if isinstance(value, list):
         return [_detached(v) for v in value]
     return value._value() if weft.is_tensor(value) else value
+
+
+def _placed(value: object, param: weft.Tensor) -> object:
+    """State where its parameter is; counts of steps, which Python asks for, on the cpu."""
+    if not isinstance(value, weft.Tensor):
+        return value
+    return value.to("cpu" if param.ndim and not value.ndim else param.device)
 
 
 def _copied(value: Any, copies: dict[int, Any]) -> Any:

@@ -75,6 +75,8 @@ def _may_compute(draft: Draft, node: Node, limit: int) -> bool:
     shapes = [v.type.shape for v in node.outputs]
     if node.op in LOOPS or not node.outputs or not node.is_pure or has_sizes(node.attrs):
         return False
+    if node.op.ambient:
+        return False
     if any(isinstance(s, Size) for shape in shapes for s in shape):
         return False
     made = sum(int(np.prod(shape)) for shape in shapes)

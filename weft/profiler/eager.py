@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+import weft
+from weft.base.concrete import CONCRETE, is_concrete
 from weft.base.hooks import hooks
 from weft.capture.call.version import _Gradient
 from weft.nn.module import Module
@@ -55,12 +57,23 @@ def _watch(name: str, run: Any, inputs: Sequence[Any], attrs: dict[str, Any]) ->
     begin = now()
     try:
         out = run(*inputs, **attrs)
+        if len(CONCRETE) > 1:
+            _await(out)
         return out
     finally:
         end = now()
         watched.inside = False
         if out is not NotImplemented:
             _note(name, begin, end, place, inputs, out)
+
+
+def _await(out: Any) -> None:
+    """Wait for a device that computes a result, so that its time is that of the op."""
+    for t in out if isinstance(out, tuple | list) else (out,):
+        data = getattr(t, "_data", None)
+        if type(data) is not ndarray and is_concrete(data):
+            weft.cuda.synchronize(data.device)  # type: ignore[union-attr]
+            return
 
 
 def _note(name: str, begin: int, end: int, place: Place | None, inputs: Sequence[Any], out: Any) -> None:
@@ -78,7 +91,7 @@ def _note(name: str, begin: int, end: int, place: Place | None, inputs: Sequence
 def specs(values: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Shape and dtype of the arrays among values."""
     datas = [getattr(v, "_data", v) for v in values]
-    return [(d.shape, d.dtype) for d in datas if type(d) is ndarray]
+    return [(d.shape, d.dtype) for d in datas if is_concrete(d)]
 
 
 def track(outs: Sequence[Any], name: str, place: Place | None) -> None:

@@ -109,7 +109,7 @@ _OPERANDS: dict[type, Callable[[Any], Iterable[Any]]] = {
     ir.If: lambda s: (s.condition,),
     ir.While: lambda s: (s.condition,),
     ir.Copy: lambda s: (s.target_index, s.source_index, s.count),
-    ir.Matmul: lambda s: (s.a[1], s.b[1], s.c[1], s.m, s.n, s.k, *s.rows),
+    ir.Matmul: lambda s: s.indices(),
     ir.Fail: lambda s: (s.condition, *s.values),
     ir.Barrier: lambda s: (),
     ir.Leave: lambda s: (),

@@ -76,6 +76,13 @@ class ExplainedStep:
     measured: Measured | None = None
     nodes: tuple[Node, ...] = field(default=(), repr=False)
 
+    @property
+    def limit_share(self) -> str:
+        """How much of what the machine can do at best it reaches; "" where nothing was measured."""
+        if self.measured is None or not self.measured.seconds:
+            return ""
+        return f"{100 * self.estimated * self.measured.runs / self.measured.seconds:.0f}%"
+
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
@@ -91,6 +98,8 @@ class Explanation:
         choices: of the schedule that were on, see ``weft.schedule.choices``.
         seconds: that a call takes as a whole; None where nothing was measured.
         note: on the measurement.
+        device: that it runs on, in words; "" for the processor.
+        program: what the device runs, which prints; None for the processor.
     """
 
     name: str
@@ -102,6 +111,8 @@ class Explanation:
     choices: tuple[str, ...] = ()
     seconds: float | None = None
     note: str = ""
+    device: str = ""
+    program: object = field(default=None, repr=False)
 
     @property
     def kernels(self) -> tuple[ExplainedStep, ...]:
@@ -109,11 +120,12 @@ class Explanation:
         return tuple(s for s in self.steps if s.number)
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("#", "measured", "", "estimated", "moved", "flops", "what")]
+        limit = ("of limit",) if self.device else ()
+        rows: list[tuple[str, ...]] = [("#", "measured", "", "estimated", *limit, "moved", "flops", "what")]
         rows += [row for step in self.steps for row in self._rows(step)]
-        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
         lines = [
-            " ".join(f"{text:>{w}} " for text, w in zip(row, widths, strict=False)) + row[6] for row in rows
+            " ".join(f"{text:>{w}} " for text, w in zip(row, widths, strict=False)) + row[-1] for row in rows
         ]
         return "\n".join([*self._head(), *lines, *([self.note] if self.note else [])])
 
@@ -121,6 +133,8 @@ class Explanation:
         count = len(self.kernels)
         first = f"{self.name}: {count} step{'' if count == 1 else 's'}, arena of {show_bytes(self.arena)}"
         lines = [first if self.seconds is None else f"{first}, {show_seconds(self.seconds)} a call"]
+        if self.device:
+            lines.append(f"on {self.device}")
         lines.append(f"passes: {', '.join(dict.fromkeys(self.passes)) or 'none changed the graph'}")
         lines.append(f"schedule: {', '.join(self.choices) or 'node by node'}")
         if self.donated:
@@ -132,13 +146,15 @@ class Explanation:
 
     def _rows(self, step: ExplainedStep) -> list[tuple[str, ...]]:
         indent = "  " * step.depth
+        blank = ("",) * (7 if self.device else 6)
         if not step.number:
-            return [("", "", "", "", "", "", f"{indent}{step.name}")]
+            return [(*blank, f"{indent}{step.name}")]
         rest = [f"{indent}  {line}" for line in step.sources]
         what = f"{indent}{step.ops or step.name}"
-        cells = (show_seconds(step.estimated), show_bytes(step.bytes), _grouped(step.flops))
+        limit = (step.limit_share,) if self.device else ()
+        cells = (show_seconds(step.estimated), *limit, show_bytes(step.bytes), _grouped(step.flops))
         first = (str(step.number), *self._times(step), *cells, what)
-        return [first, *[("",) * 6 + (line,) for line in rest]]
+        return [first, *[(*blank, line) for line in rest]]
 
     def _times(self, step: ExplainedStep) -> tuple[str, str]:
         if step.measured is None:

@@ -46,7 +46,7 @@ def weight(*sizes: Any) -> int:
     return total
 
 
-def ceil_div(size: Any, by: int) -> Any:
+def ceil_div(size: Any, by: Any) -> Any:
     """``size / by`` rounded up."""
     return (size + (by - 1)) // by
 

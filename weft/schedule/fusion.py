@@ -86,6 +86,7 @@ class Clusters:
 
 MOST_NODES = 100  # of a group
 SHORT_ROW = 8  # columns from which on work for each row may be scalar code
+ENDING_ROW = 256  # elements of a row that one number is little beside
 LONG_ROW = 32768  # elements from which on one row alone is reduced in blocks
 
 
@@ -154,11 +155,13 @@ class Group:
         members: numbers of nodes, in order.
         frame: what it works on.
         anchor: the product among the members whose elements the others go on with, if there is one.
+        alike: whether it has a kernel in common with groups that differ in the length of their arrays alone.
     """
 
     members: list[int]
     frame: Frame
     anchor: int | None = None
+    alike: bool = False
 
 
 def is_reduction(node: Node) -> bool:
@@ -230,10 +233,15 @@ def _fits(flat: Frame, frame: Frame) -> bool:
 
 
 class Grouping:
-    """Finds groups: each node that can be fused begins as one, and joins those that make its inputs."""
+    """Finds groups: each node that can be fused begins as one, and joins those that make its inputs.
 
-    def __init__(self, use_def: UseDef) -> None:
+    Attributes:
+        rows_end: whether the forward pass counts as ended where it goes on with a number for each long row.
+    """
+
+    def __init__(self, use_def: UseDef, *, rows_end: bool = False) -> None:
         self.use_def = use_def
+        self.rows_end = rows_end
         self.groups: dict[int, Group] = {}
         self.clusters = Clusters(use_def)
 
@@ -268,7 +276,14 @@ class Grouping:
             v for u in users if not is_backward(self.use_def.nodes[u]) for v in self.use_def.nodes[u].inputs
         ]
         made = {v for m in group.members for v in self.use_def.nodes[m].outputs}
-        return not any(self.use_def.root(v) in made and size_of(v.type.shape) != 1 for v in later)
+        return not any(self.use_def.root(v) in made and not self._is_little(v, group.frame) for v in later)
+
+    def _is_little(self, value: Value, frame: Frame) -> bool:
+        """Whether a value is so small that the forward pass has as good as ended: a number, or one a row."""
+        size = size_of(value.type.shape)
+        if self.rows_end and frame.split and not isinstance(frame.columns, Size):
+            return size == 1 or (frame.kind(value.type.shape) == "row" and frame.columns >= ENDING_ROW)
+        return not isinstance(size, Size) and size == 1
 
     def _join_siblings(self) -> None:
         """Groups that read the same large value are one, where they fit."""

@@ -290,9 +290,10 @@ def find_donated(main: Function, pairs: Sequence[tuple[int, int]], inputs: int) 
         for buffer in {a.buffer for a in accesses(s)}:
             touches.setdefault(buffer, []).append(i)
     found = []
+    touching = _touching(statements)
     for i, j in pairs:
         old, new = main.buffers[i], main.buffers[inputs + j]
-        if new in touches and _is_safe(statements, old, new, touches, last_failure):
+        if new in touches and _is_safe(touching, old, new, touches, last_failure):
             found.append((i, j))
     first = _first_write(statements, {main.buffers[inputs + j] for _, j in found})
     drop_stops(statements[first:])
@@ -313,11 +314,28 @@ def _can_fail(statement: Statement, known: dict[Block, bool]) -> bool:
     if isinstance(statement, ir.While) and any(map(is_stop, statement.body.statements)):
         return True
     inside = any(_can_fail(s, known) for block in blocks_of(statement) for s in block.statements)
-    return inside or isinstance(statement, ir.Fail | ir.Host)
+    calls = isinstance(statement, ir.Host) and not statement.strides  # a library notes no failures
+    return inside or calls or isinstance(statement, ir.Fail)
+
+
+Touching = Sequence[dict[Buffer, list[ir.Launch]]]
+
+
+def _touching(statements: Sequence[Statement]) -> Touching:
+    """For each statement, by buffer the launches of it that touch it."""
+    out: list[dict[Buffer, list[ir.Launch]]] = []
+    for s in statements:
+        launches = s.launches if isinstance(s, ir.Wave) else (s,) if isinstance(s, ir.Launch) else ()
+        found: dict[Buffer, list[ir.Launch]] = {}
+        for launch in launches:
+            for buffer in dict.fromkeys(b for b, _ in launch.buffers):
+                found.setdefault(buffer, []).append(launch)
+        out.append(found)
+    return out
 
 
 def _is_safe(
-    statements: Sequence[Any], old: Buffer, new: Buffer, touches: dict[Buffer, list[int]], failing: int
+    touching: Touching, old: Buffer, new: Buffer, touches: dict[Buffer, list[int]], failing: int
 ) -> bool:
     first = touches[new][0]
     if first <= failing or old.size != new.size or old.dtype != new.dtype:
@@ -326,19 +344,18 @@ def _is_safe(
     if not late:
         return True
     # One kernel may do both, element by element, as ``w - rate * g`` does.
-    return late == [first] and _reads_before_writing(statements[first], old, new)
+    return late == [first] and _reads_before_writing(touching[first], old, new)
 
 
-def _reads_before_writing(statement: Statement, old: Buffer, new: Buffer) -> bool:
-    if isinstance(statement, ir.Wave):
-        touching = [s for s in statement.launches if any(b is old or b is new for b, _ in s.buffers)]
-        return len(touching) == 1 and _reads_before_writing(touching[0], old, new)
-    if not isinstance(statement, ir.Launch):
+def _reads_before_writing(found: dict[Buffer, list[ir.Launch]], old: Buffer, new: Buffer) -> bool:
+    launches = dict.fromkeys([*found.get(old, ()), *found.get(new, ())])
+    if len(launches) != 1:
         return False
-    reads = [n for n, (b, _) in enumerate(statement.buffers) if b is old]
-    writes = [n for n, (b, _) in enumerate(statement.buffers) if b is new]
-    starts = [statement.buffers[n][1].key for n in (*reads, *writes)]
-    pairs = statement.function.reuses
+    (launch,) = launches
+    reads = [n for n, (b, _) in enumerate(launch.buffers) if b is old]
+    writes = [n for n, (b, _) in enumerate(launch.buffers) if b is new]
+    starts = [launch.buffers[n][1].key for n in (*reads, *writes)]
+    pairs = launch.function.reuses
     return all(s == 0 for s in starts) and all((r, w) in pairs for r in reads for w in writes)
 
 

@@ -111,6 +111,7 @@ class NanReport:
     inputs: tuple[TensorType, ...]
     sizes: tuple[Any, ...]
     outputs: tuple[TensorType, ...] = ()
+    library: bool = False
 
     @property
     def attrs(self) -> dict[str, Any]:

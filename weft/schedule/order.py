@@ -53,14 +53,23 @@ class _Ordering:
         self._find_uses()
 
     def _keep_effects_in_order(self) -> None:
-        """What may fail keeps its place among effects, so that a run fails where the program does."""
+        """What may fail keeps its place among effects, so that a run fails where the program does.
+
+        Effects of a sequence keep to the order of theirs alone, and to effects of none.
+        """
         last: list[int] = []
         since: list[int] = []
+        sequences: dict[str, int] = {}  # the last unit of each, since the last effect of none
         for i, unit in self.unit_of.items():
-            if not self.use_def.nodes[i].is_pure:
-                self._add_needs(unit, [*last, *since])
-                last, since = [unit], []
-            elif _may_fail(self.use_def.nodes[i]):
+            node = self.use_def.nodes[i]
+            if node.op.sequence and not node.is_pure:
+                names = node.attrs[node.op.sequence].split(",")
+                self._add_needs(unit, [*last, *[sequences[name] for name in names if name in sequences]])
+                sequences.update(dict.fromkeys(names, unit))
+            elif not node.is_pure:
+                self._add_needs(unit, [*last, *since, *sequences.values()])
+                last, since, sequences = [unit], [], {}
+            elif _may_fail(node):
                 self._add_needs(unit, last)
                 since.append(unit)
 

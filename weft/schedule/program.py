@@ -14,7 +14,7 @@ from weft.base.sizes import Size, size_names
 from weft.errors import GraphError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.order import sizes_defined, sizes_needed, sizes_of
-from weft.loop.ir import Buffer, Const, Function, Program
+from weft.loop.ir import Buffer, Const, Function, Leave, Program
 from weft.ops.size import iota
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.choices import enabled
@@ -185,9 +185,10 @@ def lower_scope(scope: Scope) -> None:
         lower_with_checks(scope, lower_node)
         return
     use_def, disabled = UseDef(scope.graph), scope.writer.disabled
-    grouping = Grouping(use_def)
+    target = scope.writer.target
+    grouping = Grouping(use_def, rows_end=target.rows_end)
     grouping.run(fuse="fusion" not in disabled)
-    groups, target = grouping.groups, scope.writer.target
+    groups = grouping.groups
     scope.layouts, joined = target.plan(grouping, disabled)
     # What was joined to another unit is written with that one, and passed over when its turn comes.
     done = {min(groups[j].members) if j in groups else j for j in joined.values()}
@@ -223,8 +224,17 @@ def lower_node(scope: Scope, node: Node) -> None:
         return
     elif has_pointwise_rule(node):
         _write_pointwise(scope, node, node.outputs[0])
+    elif node.op.effect:
+        _run_effect(scope, node)
     else:
         run_on_host(scope, node)
+
+
+def _run_effect(scope: Scope, node: Node) -> None:
+    """Have Python run a node that others see: not in a run that has failed, which ends if this one fails."""
+    scope.writer.main.add_statement(Leave())
+    run_on_host(scope, node)
+    scope.writer.main.add_statement(Leave())
 
 
 def _is_scalar(node: Node) -> bool:

@@ -34,12 +34,17 @@ Place = Any  # an Array, or a scalar of the main function; a Const fills an arra
 
 @dataclass(frozen=True)
 class HostCall:
-    """An op that Python runs: an entry of the table of host calls."""
+    """An op that Python runs: an entry of the table of host calls.
+
+    Attributes:
+        library: whether a library of the device computes it, and Python has no part in it.
+    """
 
     node: Node
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     sizes: tuple[Any, ...]
+    library: bool = False
 
     @property
     def op(self) -> Any:

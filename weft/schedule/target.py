@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.builder import Builder
-from weft.loop.ir import Block
+from weft.loop.ir import Block, Const
 from weft.ops.op import Op
 from weft.schedule.arrays import Array
 
@@ -100,6 +100,8 @@ class Target(ABC):
         machine: what its lowerings know of the machine at hand.
         in_registers: elements: temporaries as small as this are on the host's stack, for LLVM to remove.
         makes_waves: whether launches that may run at the same time are put together.
+        prefers_single: whether float64 is dear.
+        rows_end: see ``weft.schedule.fusion.Grouping``.
     """
 
     name: ClassVar[str]
@@ -107,6 +109,8 @@ class Target(ABC):
     machine: object
     in_registers: ClassVar[int] = 4
     makes_waves: ClassVar[bool] = True
+    prefers_single: ClassVar[bool] = False
+    rows_end: ClassVar[bool] = False
 
     def load(self) -> None:
         """Import its lowerings, once."""
@@ -143,6 +147,14 @@ class Target(ABC):
 
     def shape_kernel(self, builder: Builder) -> None:  # noqa: B027 - as written, where nothing says else
         """Give the finished body of a kernel the shape that the target runs."""
+
+    def copy_array(self, writer: Writer, source: Array, target: Array) -> bool:
+        """Copy an array into another of its shape in a way of the target's own; False where it has none."""
+        return False
+
+    def fill_array(self, builder: Builder, target: Array, number: Const) -> bool:
+        """Write a number to all of a dense array in a way of the target's own; False where it has none."""
+        return False
 
     def fixed_places(self, scope: Scope, body: Graph, values: Sequence[Value]) -> list[Place]:
         """Where the last inputs of a loop's body lie, which are the same in every iteration."""

@@ -6,6 +6,7 @@ And estimates of how long code takes, to decide what is worth sharing among thre
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from weft.base.dtypes import kind
@@ -45,7 +46,8 @@ def count_bytes(statement: Statement, sizes: Sizes) -> int:
         return sum(_bytes(b, sizes) for b, _ in (*statement.inputs, *statement.outputs))
     if isinstance(statement, ir.Matmul):
         m, n, k = (value_of(x, sizes, {}) for x in (statement.m, statement.n, statement.k))
-        return int(m * k + k * n + m * n) * statement.c[0].dtype.itemsize
+        batch = 1 if statement.batch is None else value_of(statement.batch, sizes, {})
+        return int((m * k + k * n + m * n) * batch) * statement.c[0].dtype.itemsize
     return 0
 
 
@@ -104,7 +106,8 @@ def _own(s: Statement, sizes: Sizes, known: Known) -> float:
     if isinstance(s, ir.Accumulate):
         return 1.0 if kind(s.local.dtype) in "fc" else 0.0
     if isinstance(s, ir.Matmul):
-        return 2.0 * value_of(s.m, sizes, known) * value_of(s.n, sizes, known) * value_of(s.k, sizes, known)
+        sides = (s.m, s.n, s.k) if s.batch is None else (s.m, s.n, s.k, s.batch)
+        return 2.0 * prod(value_of(x, sizes, known) for x in sides)
     if isinstance(s, ir.If):
         return max(_block(s.then, sizes, known), _block(s.otherwise, sizes, known))
     if isinstance(s, ir.While):

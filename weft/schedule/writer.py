@@ -24,6 +24,7 @@ from weft.schedule.origins import Held, Origins
 from weft.schedule.target import Target, default_target
 from weft.schedule.work import iteration_cost
 
+Numbers = tuple[tuple[str, int], ...]  # named sizes of a kernel, as one launch of it tells them
 SMALL = 64  # elements: inside a loop, work on so few is written into the main function
 
 
@@ -39,7 +40,7 @@ class MainBuilder(Builder):
     """Writes the main function, in which nothing is parallel but what it launches."""
 
     def __init__(self, writer: Writer) -> None:
-        super().__init__()
+        super().__init__(single=writer.target.prefers_single)
         self._writer = writer
 
     def scratch(self, name: str, dtype: DType, size: int, space: Space = "global") -> Buffer:
@@ -76,6 +77,7 @@ class Writer:
         check_nan: bool | str = False,
         target: Target | None = None,
     ) -> None:
+        self.target = target or default_target()
         self.main = MainBuilder(self)
         self.temporaries: list[Buffer] = []
         self.heap: list[Buffer] = []
@@ -83,7 +85,6 @@ class Writer:
         self.hosts: list[Any] = []
         self.depth = 0
         self.sized = sized
-        self.target = target or default_target()
         self.debug = debug
         self.check_nan = check_nan
         self.constants: list[Any] = []
@@ -139,7 +140,8 @@ class Writer:
         """An array of one number, in memory."""
         out = self.temporary(shape, number.dtype, "f")
         with self.kernel("fill", [], [out]) as k:
-            _fill(k.builder, k.writes[0], number)
+            if k.builder is self.main or not self.target.fill_array(k.builder, k.writes[0], number):
+                _fill(k.builder, k.writes[0], number)
         return out
 
     def counted(self, numbers: Progression) -> Array:
@@ -161,6 +163,8 @@ class Writer:
         if source.is_dense and target.is_dense:
             self.main.copy(target.buffer, target.offset, source.buffer, source.offset, source.size)
             return
+        if self.target.copy_array(self, source, target):
+            return
         with self.kernel("copy", [source], [target]) as k:
             over(k.builder, source.shape, lambda *i: k.builder.store(
                 k.writes[0].buffer, k.writes[0].at(*i), k.builder.load(k.reads[0].buffer, k.reads[0].at(*i))
@@ -181,18 +185,20 @@ class Writer:
         reuses: Sequence[tuple[int, int]] = (),
         inline: bool | None = None,
         key: Any = None,
+        numbers: Numbers = (),
     ) -> Iterator[Kernel]:
         """Write a kernel on arrays; at the end of the block it is launched.
 
         ``reuses`` are pairs of places (in reads, in writes) that may be one memory, because each element is
         read before it is written; those that the code shows are found. With a key that tells all about the
         code, ``launch_again`` launches it on other arrays, unless it can fail: each has failures of its own.
+        ``numbers`` are named sizes of this launch alone.
         """
         if self._is_small((*reads, *writes)) if inline is None else inline:
             with self.main.inside(self.main.block):  # scalars of it are its own, its statements are not
                 yield Kernel(self.main, list(reads), list(writes))
             return
-        builder = Builder()
+        builder = Builder(single=self.target.prefers_single)
         inner = [_parameter(builder, i, array) for i, array in enumerate((*reads, *writes))]
         kernel = Kernel(builder, inner[: len(reads)], inner[len(reads) :])
         failures = len(self.failures)
@@ -200,11 +206,11 @@ class Writer:
         drop_unused(builder.block)
         shared = [(i, len(reads) + k) for i, k in reuses] or find_reuses(builder, len(reads))
         self.target.shape_kernel(builder)
-        launch = self.launch(kernel, name, [(a.buffer, a.offset) for a in (*reads, *writes)], shared)
+        launch = self.launch(kernel, name, [(a.buffer, a.offset) for a in (*reads, *writes)], shared, numbers)
         if key is not None and len(self.failures) == failures:
             self._launched[key] = launch
 
-    def launch_again(self, key: Any, arrays: Sequence[Array]) -> bool:
+    def launch_again(self, key: Any, arrays: Sequence[Array], numbers: Numbers = ()) -> bool:
         """Launch the kernel that was written with a key on other arrays; whether there is one."""
         known = self._launched.get(key)
         if known is None:
@@ -212,7 +218,7 @@ class Writer:
         function = replace(known.function)
         self.origins.kernels[function] = self._nodes
         places = tuple((a.buffer, a.offset) for a in arrays)
-        self.main.add_statement(Launch(function, places, known.cost))
+        self.main.add_statement(Launch(function, places, known.cost, numbers))
         return True
 
     def launch(
@@ -221,16 +227,17 @@ class Writer:
         name: str,
         places: Sequence[tuple[Buffer, Index]],
         reuses: Sequence[tuple[int, int]],
+        numbers: Numbers = (),
     ) -> Launch:
         """Append the launch of a kernel that has been written."""
         builder = kernel.builder
-        sizes = sorted(names_in_block(builder.block, builder.buffers)) if self.sized else ()
+        sizes = sorted(names_in_block(builder.block, builder.buffers)) if self.sized or numbers else ()
         written = [a.buffer for a in kernel.writes]
         function = builder.function(name, written=written, sizes=sizes, reuses=reuses)
         self.origins.kernels[function] = self._nodes
         if self.written is not None:
             self.written(function)
-        launch = Launch(function, tuple(places), iteration_cost(function))
+        launch = Launch(function, tuple(places), iteration_cost(function), numbers)
         self.main.add_statement(launch)
         return launch
 
@@ -241,11 +248,12 @@ class Writer:
         return bool(max(sizes, default=0) <= (SMALL if self.depth else 1))
 
     def host(self, entry: Any, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Call back into Python; the arrays must be dense."""
+        """Call back into Python; the arrays must be dense, but for inputs of a library."""
         self.hosts.append(entry)
         sizes = tuple(Index.of(size) for size in entry.sizes)
         places = [tuple((a.buffer, a.offset) for a in group) for group in (inputs, outputs)]
-        self.main.add_statement(Host(len(self.hosts) - 1, places[0], places[1], sizes))
+        apart = tuple(tuple(map(Index.of, a.strides)) for a in inputs) if entry.library else ()
+        self.main.add_statement(Host(len(self.hosts) - 1, places[0], places[1], sizes, apart))
 
     @contextmanager
     def inside(self, block: Block, *, loop: bool) -> Iterator[None]:

@@ -137,10 +137,10 @@ def _described(port: Port) -> dict[str, Any]:
 # From files
 
 
-def load_models(models: Any, settings: Settings, backend: Any = None) -> list[Model]:
+def load_models(models: Any, settings: Settings, backend: Any = None, device: Any = None) -> list[Model]:
     """The models that were asked for: a path, several, or graphs or paths by name."""
     found = named_models(models)
-    return [Model(name, _loaded(source, backend), settings) for name, source in found.items()]
+    return [Model(name, _loaded(source, backend, device), settings) for name, source in found.items()]
 
 
 def named_models(models: Any) -> dict[str, Any]:
@@ -170,13 +170,13 @@ def _name_of(source: Any) -> str:
     return str(getattr(source, "__name__", None) or getattr(source, "name", ""))
 
 
-def _loaded(source: Any, backend: Any) -> Any:
+def _loaded(source: Any, backend: Any, device: Any) -> Any:
     if isinstance(source, LoadedGraph):
-        return source
+        return source if device is None else source.to(device)
     if isinstance(source, Graph):
-        return LoadedGraph(saved_graph(source), backend)
+        return LoadedGraph(saved_graph(source), backend).to(device)
     if isinstance(source, str | os.PathLike):
-        return open_model(source, backend)
+        return open_model(source, backend, device)
     raise ArgumentError("serve", f"models must be paths or loaded graphs, got {type(source).__name__}")
 
 

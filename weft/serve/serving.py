@@ -18,7 +18,7 @@ from weft.serve.settings import Settings
 
 
 @public
-def app(models: Any, *, backend: Any = None, **limits: Any) -> App:
+def app(models: Any, *, backend: Any = None, device: Any = None, **limits: Any) -> App:
     """An ASGI application that serves models by the Open Inference Protocol, version 2.
 
     Any ASGI server runs it, and any ASGI framework mounts it. The models are loaded and compiled at once.
@@ -27,6 +27,7 @@ def app(models: Any, *, backend: Any = None, **limits: Any) -> App:
         models: the path of a file, several of them, or a dict of paths or loaded graphs by name. Without a
             name a model is called like its file.
         backend: the name of what runs the graphs; the default is the fastest there is.
+        device: where they run, such as "cuda"; by default the cpu.
         limits: ``max_batch``, ``max_delay``, ``max_queue``, ``max_body``, ``max_held``, ``timeout``,
             ``read_timeout``, ``drain``, ``grace``, ``batch_size``; see ``weft.serve.Settings``.
 
@@ -42,7 +43,7 @@ def app(models: Any, *, backend: Any = None, **limits: Any) -> App:
         if name not in known:
             raise ArgumentError("serve", f"limits must be among {', '.join(known)}, got {name!r}")
     settings = Settings(**limits)
-    return App(load_models(models, settings, backend), settings)
+    return App(load_models(models, settings, backend, device), settings)
 
 
 @public
@@ -52,6 +53,7 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8000,
     backend: Any = None,
+    device: Any = None,
     workers: int = 1,
     threads: int | None = None,
     told: Callable[[str], None] | None = None,
@@ -60,7 +62,7 @@ def run(
     """Serve models until SIGTERM or SIGINT; whether all requests were answered then.
 
     Args:
-        models, backend, limits: as of ``weft.serve.app``.
+        models, backend, device, limits: as of ``weft.serve.app``.
         host, port: where to listen; with port 0 the system chooses one.
         workers: how many processes serve; each loads the models, which are then given by their files.
         threads: how many threads the graphs use in each process; by default all of the machine together.
@@ -82,12 +84,13 @@ def run(
     if workers == 1:
         if threads is not None:
             weft.set_num_threads(threads)
-        return serve_app(app(models, backend=backend, **limits), host, port, told or _say)
+        return serve_app(app(models, backend=backend, device=device, **limits), host, port, told or _say)
     from weft.serve.workers import Supervisor
 
     given = {
         "models": paths_of(models),
         "backend": backend,
+        "device": None if device is None else str(device),
         "threads": threads or max(1, weft.get_num_threads() // workers),
         "limits": limits,
     }

@@ -118,7 +118,7 @@ def main() -> int:
     given = json.loads(sys.argv[1])
     if given["threads"] is not None:
         weft.set_num_threads(given["threads"])
-    application = app(given["models"], backend=given["backend"], **given["limits"])
+    application = app(given["models"], backend=given["backend"], device=given["device"], **given["limits"])
     application.share(Board(given["folder"]), lambda: os.kill(os.getpid(), signal.SIGTERM))
 
     def told() -> None:

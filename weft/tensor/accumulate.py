@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import CONCRETE, is_concrete
+from weft.base.concrete import CONCRETE, is_concrete, is_on_device
 from weft.base.forks import Level, lock_of
 from weft.errors import GradientError
 from weft.ops.op import Tensor, intercepted
@@ -69,8 +69,10 @@ def add_to_gradients(arrived: Iterable[tuple[Any, Any]], *, create_graph: bool) 
 
 def _moved(gradient: Tensor, tensor: Any) -> Tensor:
     """A gradient, where its tensor is."""
-    plain = is_concrete(gradient._data) and is_concrete(tensor._data)
-    return move(gradient, tensor.device) if plain else gradient
+    here, there = gradient._data, tensor._data
+    if type(here) is type(there) and getattr(here, "card", None) is getattr(there, "card", None):
+        return gradient
+    return move(gradient, tensor.device) if is_concrete(here) and is_concrete(there) else gradient
 
 
 def _check_level(data: Any, gradient: Any) -> None:
@@ -93,4 +95,6 @@ def _sum(old: Tensor | None, new: Tensor, create_graph: bool) -> Any:
         return old + new
     if type(old._data) is type(new._data) is np.ndarray:
         return wrap(np.asarray(old._data + new._data))
+    if is_on_device(old._data) and is_on_device(new._data):
+        return wrap(old._data + new._data)
     return wrap((old + new)._data)

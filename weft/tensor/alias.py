@@ -317,8 +317,37 @@ def _top_of_change(tensor: Tensor) -> Tensor:
 
 def catch_up(tensor: Tensor, changed: Iterable[Tensor]) -> None:
     """Let a tensor that a capture meets only now show the changes of others of its tree."""
+    family = family_of(tensor)  # a choice of a region inside ties it to more than are its own here
+    changed = [x for x in changed if any(x is member for member in family)]
+    if changed and _has_choice(family):  # which keeps the graph of what it may be by itself
+        for other in changed:
+            change(other, wrap(other._data, other._node))
+        return
+    path: list[tuple[Step[Any], Any]] = []
+    above = tensor
+    while changed and (found := getattr(above, "_link", None)) is not None:
+        above, step, args = found
+        path.insert(0, (step, args))
+        if is_met(above):  # every change went up to it
+            _show_part(tensor, above, path)
+            return
     for other in changed:
-        change(other, wrap(other._data, other._node))
+        change(other, wrap(other._data, other._node), history=_is_recorded(other))
+
+
+def _is_recorded(tensor: Tensor) -> bool:
+    """Whether a capture changed a tensor from outside in a way that its graph knows."""
+    return id(tensor) in thread.capture.root.took_graphs
+
+
+def _show_part(tensor: Tensor, above: Tensor, path: Sequence[tuple[Step[Any], Any]]) -> None:
+    """Let a tensor show its elements of one that it is a view of by several steps."""
+    history = _is_recorded(above)
+    shown = above
+    for step, args in path:
+        history = history and step.keeps_history
+        shown = step.get(shown if history else without_history(shown), args)
+    tensor._assign(shown, history=history)
 
 
 def _hand_down(changed: Tensor, done: Tensor | None, *, history: bool) -> None:

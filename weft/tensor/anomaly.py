@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.base.concrete import is_on_device
 from weft.base.dtypes import kind
 from weft.base.records import NamedTuple
 from weft.errors import AnomalyError, WeftError, format_location, user_location
@@ -137,7 +138,8 @@ def _look(
     location = user_location(3)
     provenance.note(op.name, location, inputs, outs)
     for out in outs:
-        fault = describe_fault(out, inputs, attrs, ALL if watch.inf else True)
+        arrays = [_on_host(x) for x in inputs]
+        fault = describe_fault(_on_host(out), arrays, attrs, ALL if watch.inf else True)
         if fault and (watch.nan or "NaN," not in fault):
             error = AnomalyError(op.name, fault, location=location)
             error._path = provenance.path_to(out)
@@ -212,7 +214,7 @@ def _anomaly(rule: Backward, message: str, watch: Watch) -> AnomalyError:
 
 def _find(grad: Tensor, watch: Watch) -> str:
     """What is wrong with a gradient, and where first: ``NaN (at index (0,))``; "" if nothing is."""
-    data = getattr(grad, "_data", grad)
+    data = _on_host(getattr(grad, "_data", grad))
     if not isinstance(data, np.ndarray | np.generic) or kind(data.dtype) not in "fc":
         return ""
     if watch.nan and (bad := np.isnan(data)).any():
@@ -220,6 +222,11 @@ def _find(grad: Tensor, watch: Watch) -> str:
     if watch.inf and (bad := np.isinf(data)).any():
         return f"infinite, got one at index {_first(bad)}"
     return ""
+
+
+def _on_host(data: object) -> object:
+    """Data whose values can be looked at: a copy of what is on a device."""
+    return data.to_host() if is_on_device(data) else data  # type: ignore[attr-defined]
 
 
 def _first(mask: Any) -> tuple[int, ...]:

@@ -9,11 +9,12 @@ import numpy as np
 from weft.base.concrete import is_concrete
 from weft.base.device import CPU
 from weft.base.dtypes import kind
+from weft.base.hooks import hooks
 from weft.base.public import public
 from weft.errors import ArgumentError, DtypeError, GradientError, ShapeError
 from weft.ops.op import Array, Tensor, TensorLike, type_of
 from weft.tensor.accumulate import add_to_gradients
-from weft.tensor.dispatch import as_constant, filled_like
+from weft.tensor.dispatch import as_constant, filled_like, wrap
 from weft.tensor.moving import move
 from weft.tensor.node import Leaf
 
@@ -192,7 +193,10 @@ def no_graph(op: str, which: str = "") -> GradientError:
 def seed_gradient(op: str, output: Any, gradient: Tensor | None) -> Tensor:
     """The gradient that backward starts from, checked against its output."""
     if gradient is None:
-        gradient = as_constant(_implicit_gradient(op, output))
+        ones = _implicit_gradient(op, output)
+        if output.device is not CPU and is_concrete(output._data):
+            return wrap(hooks.new_filled(ones.shape, 1, ones.dtype, output.device))
+        gradient = as_constant(ones)
     elif not isinstance(gradient, TensorLike):
         gradient = as_constant(_as_array(op, gradient))
     if gradient.shape != output.shape:

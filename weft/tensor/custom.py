@@ -53,6 +53,7 @@ def custom_op(
     fold: str | None = None,
     view: View | None = None,
     outputs: int = 1,
+    cuda: object = None,
     samples: object = None,
     replace: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -81,6 +82,8 @@ def custom_op(
             function ``(index, x, **attrs) -> index`` of the output's index, by sums and multiples; or "flat"
             if elements keep their order.
         outputs: number of outputs.
+        cuda: a kernel of ``weft.cuda.kernel`` that runs the op on tensors of a GPU; without it they go
+            through the host. It is given the inputs, the attributes and the outputs, in this order.
         samples: calls for ``weft.testing.check_op``: tuples of arrays, or ``weft.testing.Sample``.
         replace: take the place of an op of the same name.
 
@@ -113,10 +116,23 @@ def custom_op(
                 given = {"gradient": gradient, "type_rule": type_rule, "batch": batch}
                 _check_absent(name, "partials", **given, fold=fold, view=view)
                 op = declaration.elementwise(tuple(partials), scalar, **common)
+            op.cuda = _checked_cuda(name, cuda, scalar=scalar, fold=fold, view=view)
         OPS[name] = op
         return declaration.function(op)
 
     return declare
+
+
+def _checked_cuda(name: str, cuda: object, **others: object) -> object:
+    if cuda is None:
+        return None
+    if not hasattr(cuda, "prepare"):
+        got = type(cuda).__name__
+        raise ArgumentError(name, f"cuda must be a kernel, got {got}", hint="make one by weft.cuda.kernel")
+    for word, value in others.items():
+        if value is not None:
+            raise ArgumentError(name, f"the code for GPUs follows from {word}, got cuda, too")
+    return cuda
 
 
 @contextmanager
@@ -268,6 +284,7 @@ class _Declaration:
             fold=fold or "",
             view=view,
             host=fold is None and view is None,
+            fallible=fold is None and view is None,  # a kernel in Python may raise anything
         )
         if not isinstance(gradient, NoGradient):
             self._check_rules(gradient)

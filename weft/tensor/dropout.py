@@ -21,6 +21,7 @@ from weft.ops.statistics import as_floating
 from weft.ops.view.primitives import permute
 from weft.tensor import random
 from weft.tensor.generator import next_key
+from weft.tensor.moving import moved_like
 
 
 def _check_probability(op: str, p: float) -> None:
@@ -30,7 +31,8 @@ def _check_probability(op: str, p: float) -> None:
 
 def _keep_mask(shape: Shape, p: float, key: Tensor | None, like: Any) -> Tensor:
     """1 with probability 1 - p, else 0, in a tensor's dtype."""
-    return weight(random.bernoulli(next_key() if key is None else key, 1 - p, shape), like)
+    own = moved_like(next_key(), None, like) if key is None else key
+    return weight(random.bernoulli(own, 1 - p, shape), like)
 
 
 def _dropped(op: str, x: Tensor, p: float, training: bool, key: Tensor | None, shape: Shape | None) -> Tensor:

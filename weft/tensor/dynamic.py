@@ -22,6 +22,7 @@ from weft.ops.view.primitives import broadcast_to, reshape, stack
 from weft.tensor.counted import distinct, ones_of, positions
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
+from weft.tensor.moving import moved, moved_like
 from weft.tensor.tensor import Tensor
 
 
@@ -30,9 +31,10 @@ def _concrete(op: str, x: Any) -> Array:
     return x._array(op) if isinstance(x, Tensor) else np.asarray(x)
 
 
-def _ints(array: Array) -> Tensor:
+def _ints(array: Array, beside: object = None) -> Tensor:
+    """Whole numbers as a tensor, on the device of another one, or on the default one."""
     tensor: Tensor = wrap(np.asarray(array, int64))
-    return tensor
+    return moved_like(tensor, None, beside) if isinstance(beside, Tensor) else moved(tensor, None)
 
 
 # Where elements are
@@ -50,7 +52,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
         raise ShapeError("nonzero", f"the tensor must have at least one axis, got {type_of(x)}")
     if thread.capture is not None:
         return tuple(positions(x))
-    return tuple(map(_ints, _concrete("nonzero", x).nonzero()))
+    return tuple([_ints(places, x) for places in _concrete("nonzero", x).nonzero()])
 
 
 @public
@@ -64,7 +66,7 @@ def argwhere(x: Tensor, /) -> Tensor:
     """
     if thread.capture is not None and x.ndim:
         return stack(positions(x), axis=1)
-    return _ints(np.argwhere(_concrete("argwhere", x)))
+    return _ints(np.argwhere(_concrete("argwhere", x)), x)
 
 
 @public
@@ -82,7 +84,7 @@ def masked_select(x: Tensor, mask: Tensor | Array, /) -> Tensor:
     if thread.capture is not None:
         return gather_nd(flat, *positions(reshape(broadcast_to(mask, shape=shape), shape=(size_of(shape),))))
     where = np.broadcast_to(_concrete("masked_select", mask), shape).reshape(-1).nonzero()[0]
-    return gather_nd(flat, _ints(where))
+    return gather_nd(flat, _ints(where, flat))
 
 
 def _matrix(op: str, n: int, k: int, m: int | None) -> tuple[int, ...]:
@@ -147,8 +149,8 @@ def _unique(op: str, x: Tensor) -> UniqueAll:
     keys = array.astype(float32) if array.dtype == bfloat16 else array
     found = np.unique(keys, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
     first, inverse, counts = found[1:]
-    values = gather_nd(reshape(x, shape=(size_of(x.shape),)), _ints(first))
-    return UniqueAll(values, _ints(first), _ints(inverse.reshape(x.shape)), _ints(counts))
+    values = gather_nd(reshape(x, shape=(size_of(x.shape),)), _ints(first, x))
+    return UniqueAll(values, _ints(first, x), _ints(inverse.reshape(x.shape), x), _ints(counts, x))
 
 
 @public
@@ -215,7 +217,8 @@ def unique(
         found = np.unique(
             _concrete("unique", x), return_index=True, return_inverse=True, return_counts=True, axis=where
         )
-        values, inverse, counts = take(x, found[1], axis=where), _ints(found[2].reshape(-1)), _ints(found[3])
+        values = take(x, _ints(found[1], x), axis=where)
+        inverse, counts = _ints(found[2].reshape(-1), x), _ints(found[3], x)
     more = [t for t, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
     return (values, *more) if more else values
 
@@ -239,10 +242,10 @@ def unique_consecutive(
     more = []
     if return_inverse:
         inverse = np.cumsum(first) - 1
-        more.append(_ints(inverse.reshape(x.shape) if axis is None else inverse))
+        more.append(_ints(inverse.reshape(x.shape) if axis is None else inverse, x))
     if return_counts:
-        more.append(_ints(np.diff(np.append(starts, len(rows)))))
-    values = take(flat, _ints(starts), axis=where)
+        more.append(_ints(np.diff(np.append(starts, len(rows))), x))
+    values = take(flat, _ints(starts, x), axis=where)
     return (values, *more) if more else values
 
 
@@ -269,7 +272,7 @@ def bincount(x: Tensor, /, weights: Tensor | None = None, *, minlength: int = 0)
         raise DomainError("bincount", f"numbers must not be negative, got {places.min()}")
     size = max(minlength, int(places.max()) + 1 if places.size else 0)
     if weights is None:
-        return _ints(np.bincount(places.astype(np.intp), minlength=size))
+        return _ints(np.bincount(places.astype(np.intp), minlength=size), index)
     if weights.shape != index.shape:
         raise ShapeError(
             "bincount", f"each number needs a weight, got {type_of(index)} and {type_of(weights)}"

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import CONCRETE, is_concrete
+from weft.base.concrete import CONCRETE, any_on_device, is_concrete, is_on_device
 from weft.base.device import CPU
+from weft.base.hooks import hooks
 from weft.errors import FreedGraphError
 from weft.ops.arithmetic import add
 from weft.ops.op import Operand, Tensor, Typed, intercepted
@@ -60,13 +61,16 @@ def run_backward(
     is not reached; only the nodes that lead to a target run.
     """
     staged = bool(intercepted.threads) and thread.capture is not None
-    on_tensors = create_graph or staged or any(type(g._data) is not ndarray for _, g in roots)
-    on_tensors = on_tensors or (len(CONCRETE) > 1 and _leaves_host(edge for edge, _ in roots))
+    on_tensors = create_graph or staged or any(type(g._data) not in CONCRETE for _, g in roots)
+    devices = len(CONCRETE) > 1 and not on_tensors
+    if devices and is_watching():  # which looks at values
+        on_tensors = any_on_device(g._data for _, g in roots) or _leaves_host(edge for edge, _ in roots)
     before = thread.recording
     try:
         if create_graph:
             set_recording(True)
         sweep = _Sweep(on_tensors=on_tensors, hang=create_graph, free=not retain_graph, targets=targets)
+        sweep.devices = devices and not on_tensors
         back = thread.capture.going_back() if staged else nullcontext()
         with np.errstate(all="ignore"), back, not_casting():
             sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
@@ -134,6 +138,11 @@ def _leaves_host(edges: Iterable[Any]) -> bool:
     return False
 
 
+def _reaches_device(saved: Iterable[Any]) -> bool:
+    """Whether some of what a node saved is on a device."""
+    return any(_reaches_device(x) if type(x) is tuple else is_on_device(x) for x in saved)
+
+
 def _beside(grads_out: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
     """Gradients of inputs where those of the outputs are; rules may have made some of what the host had."""
     device = next((g.device for g in grads_out if g is not None), CPU)
@@ -144,6 +153,7 @@ class _Sweep:
     """The state of one backward call."""
 
     __slots__ = (
+        "devices",
         "found",
         "free",
         "hang",
@@ -166,6 +176,7 @@ class _Sweep:
 
     def __init__(self, *, on_tensors: bool, hang: bool, free: bool, targets: Sequence[Any] | None) -> None:
         self.on_tensors = on_tensors
+        self.devices = False  # whether gradients may be arrays of devices
         self.hang = hang
         self.free = free
         self.hooks = Hooks(on_tensors, hang)
@@ -199,7 +210,7 @@ class _Sweep:
         """Run nodes until none has a gradient waiting."""
         heap, pending, leaves, owned, tick = self.heap, self.pending, self.leaves, self.owned, self.tick
         deliver, step, free, useful, special = self.deliver, self.step, self.free, self.useful, self.special
-        in_place = not self.on_tensors
+        in_place, devices = not self.on_tensors, self.devices
         node: Any = None
         ready: Any = None  # the first node that the last one woke: in a chain it is next, and skips the heap
         try:
@@ -222,7 +233,7 @@ class _Sweep:
                     saved = node.saved
                     if type(saved) is not tuple:
                         saved = self.saved_of(node)
-                    grads = rule.run(g, saved, edges)
+                    grads = self.pull(node, g, saved, edges) if devices else rule.run(g, saved, edges)
                 else:
                     grads = step(node, g, edges)
                     if grads is None:
@@ -311,7 +322,8 @@ class _Sweep:
         saved = self.saved_of(node)
         if rule.outputs > 1 and rule.materialize:
             grads_out = [
-                self._zeros(t) if o is None else o for o, t in zip(grads_out, saved[-1], strict=True)
+                self._zeros(t, grads_out) if o is None else o
+                for o, t in zip(grads_out, saved[-1], strict=True)
             ]
         if type(rule) is Instrumented:
             grads_out = hooks.before_node(rule, grads_out)
@@ -324,7 +336,9 @@ class _Sweep:
             before = [node_of(e) for e in edges if e is not None]
             self.masked.update(before)
             self.special.update(before)
-        if intercepted.threads and thread.capture is not None:
+        if self.devices:
+            grads = self.pull(node, given, values, edges, careful=careful)
+        elif intercepted.threads and thread.capture is not None:
             with thread.capture.differentiating(node):
                 grads = run_rule(rule, given, values, edges, careful=careful)
         else:
@@ -333,9 +347,34 @@ class _Sweep:
             grads = _beside(grads_out, grads)
         return hooks.after_node(rule, grads, grads_out) if type(rule) is Instrumented else grads
 
+    def pull(
+        self, node: Node, g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...], *, careful: bool = False
+    ) -> Sequence[Any]:
+        """Run a rule on arrays that may be on devices; where it does not take those, on tensors."""
+        rule = node.rule
+        if not careful and rule.keeps_device and is_on_device(g):
+            found = hooks.pull_on_device(rule, g, saved, edges)
+            if found is not None:
+                return found
+        outs = g if type(g) is list else [g]
+        run = rule.careful if careful and rule.careful is not None else rule.run
+        if rule.keeps_device and not any_on_device(outs) and not _reaches_device(saved):
+            return run(g, saved, edges)
+        if rule.keeps_device and run is rule.run and type(g) is list:
+            found = hooks.pull_on_device(rule, g, saved, edges)
+            if found is not None:
+                return found
+        given = [None if x is None else wrap(x) for x in outs]
+        values = self._as_tensors(node, saved)
+        grads = run(given if rule.outputs > 1 else given[0], values, edges)
+        grads = _beside(given, grads) if rule.keeps_device else grads
+        return [None if x is None else x._data for x in grads]
+
     def _piece(self, rule: Backward, g: object, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Any:
         """The gradient of a slice as a piece, if it goes to a node, which then puts all pieces together."""
-        plain = not self.on_tensors and type(rule) is not Instrumented and not is_watching()
+        plain = (
+            not self.on_tensors and not self.devices and type(rule) is not Instrumented and not is_watching()
+        )
         if not plain or type(edges[0]) is not Node or rule.piece is None:
             return None
         self.special.add(edges[0])
@@ -347,8 +386,13 @@ class _Sweep:
                 if grads_out[k] is not None:
                     self.retained.append((owner, self.hooks.settled(self.hooks.tensor(grads_out[k]))))
 
-    def _zeros(self, kind: Typed) -> Any:
-        return filled_like(kind, 0) if self.on_tensors else np.zeros(kind.shape, kind.dtype)
+    def _zeros(self, kind: Typed, beside: Sequence[Any]) -> Any:
+        if self.on_tensors:
+            return filled_like(kind, 0)
+        there = next(filter(is_on_device, beside), None) if self.devices else None
+        if there is not None:
+            return hooks.new_filled(kind.shape, 0, kind.dtype, there.device)
+        return np.zeros(kind.shape, kind.dtype)
 
     def _as_tensors(self, node: Node, saved: tuple[Any, ...]) -> tuple[Tensor, ...]:
         """Saved data as tensors, which hang in the graph where they hung when the op ran if one is wanted."""

@@ -8,6 +8,7 @@ promotion, messages and other kinds of data are handled in one place. Every line
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from weft.tensor.large import LARGE, evaluate_large, with_kernels
 from weft.tensor.mode import switch, thread
 from weft.tensor.node import Node, make_node
 from weft.tensor.promotion import number_array
-from weft.tensor.rules import saved_by_partials
+from weft.tensor.rules import Backward, saved_by_partials
 from weft.tensor.tensor import Tensor
 from weft.tensor.watch import with_watch
 
@@ -50,6 +51,12 @@ def build(op: Op, leaves: Callable[[Any], bool] | None = None) -> Function:
     if op.partials is None or len(op.inputs) > 2:
         return _named(general, op)
     return _named(with_watch(op, general, _unary if len(op.inputs) == 1 else _binary), op)
+
+
+@cache
+def flat_rule(rule: Backward) -> Backward:
+    """The same rule, of an op that worked element by element on arrays of one shape, or numbers."""
+    return rule.replace(is_flat=True)
 
 
 def _named(function: Callable[..., Any], op: Op) -> Function:
@@ -164,7 +171,7 @@ def _unary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fun
         node = None
         if x._node is not None and recording():
             saved = (x._data if keep_x else None, out if keep_out else None, None)
-            node = make_node(with_kernels(rule, flat=True) if here else rule, (x._node,), saved)
+            node = make_node(with_kernels(rule, flat=True) if here else flat_rule(rule), (x._node,), saved)
         return _of_form(out, x._form, node)
 
     def fresh(x: Tensor) -> Any:
@@ -251,6 +258,7 @@ def _binary(op: Op, general: Function, staged: Function, intercepted: Any) -> Fu
             keep = saved_by_partials(op, (left is not None, right is not None))
             kept = [d if k else None for d, k in zip((a, b, out), keep, strict=True)]
             own = with_kernels(rule, flat=True) if here and not keeps_nothing else rule
+            own = own if here else flat_rule(rule)
             node = make_node(own, (left, right), (*kept, None))
         return _of_form(out, x._form, node)
 

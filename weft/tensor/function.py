@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 from weft.base.public import public
 from weft.errors import ArgumentError
+from weft.ops.op import intercepted
 from weft.tensor.call import call
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,6 +61,8 @@ class Function:
                     f"tensors that require grad must be arguments themselves, got a {type(a).__name__}",
                     hint="pass them one by one: apply(*tensors)",
                 )
+        if intercepted.threads and thread.capture is not None:
+            thread.capture.root.has_functions = True
         results, _ = call(cls, args)
         return results
 

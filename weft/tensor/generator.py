@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import on_host
 from weft.base.dtypes import uint64
 from weft.base.forks import Level, lock_of
 from weft.base.philox import MASK
@@ -102,7 +103,7 @@ class Generator:
             return np.array([self._seed, self._index], np.uint64)
 
     def _set_state_array(self, state: Array) -> None:
-        seed, index = (int(word) for word in state)
+        seed, index = (int(word) for word in on_host(state))
         with self._lock:
             self._seed, self._index = seed, index
 

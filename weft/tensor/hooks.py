@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_concrete
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.op import Tensor, TensorLike, type_of
 from weft.tensor.dispatch import wrap
@@ -29,7 +30,9 @@ class Hooks:
 
     def tensor(self, grad: Tensor) -> Tensor:
         """A gradient as a tensor; None stays None."""
-        return grad if self.on_tensors or grad is None else wrap(np.asarray(grad))
+        if self.on_tensors or grad is None:
+            return grad
+        return wrap(grad if is_concrete(grad) else np.asarray(grad))
 
     def settled(self, tensor: Any) -> Any:
         """A gradient as it leaves the engine: in a graph only if one is wanted."""

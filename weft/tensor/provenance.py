@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
+from weft.base.concrete import is_on_device
 from weft.base.records import NamedTuple
 from weft.errors import PACKAGE, format_location
 from weft.ops.nan import describe_range, describe_type
@@ -100,7 +101,7 @@ def _leaf(given: _Given, names: dict[int, str]) -> str:
     array, name = given.array(), _name(given.array, names)
     if array is None or not (name or array.ndim):
         return ""
-    return f"{name or 'a leaf'}: {describe_range(array)}"
+    return f"{name or 'a leaf'}: {describe_range(array.to_host() if is_on_device(array) else array)}"
 
 
 def _text(array: Array) -> str:

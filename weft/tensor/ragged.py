@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.device import Device
 from weft.base.dtypes import DType, DTypeLike
 from weft.base.public import public
 from weft.base.trees import register_tree
@@ -76,6 +77,11 @@ class RaggedTensor(Container):
     def dtype(self) -> DType:
         """The dtype of the values."""
         return self.values.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the values live."""
+        return self.values.device
 
     @property
     def requires_grad(self) -> bool:

@@ -329,6 +329,8 @@ class Recorded(TensorLike):
         if not history or type(self._node) is Leaf:
             self._data, self._form = self._kept_place(value), value._form
             return
+        if intercepted.threads and thread.capture is not None:
+            thread.capture.root.took_graphs.add(id(self))
         retains = self.retains_grad
         if retains:
             self.grad_fn.rule.retaining.pop(self.output_nr)  # type: ignore[union-attr]

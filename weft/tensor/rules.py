@@ -42,12 +42,15 @@ class Backward:
             is so already, or if there is no slope for each element.
         keeps_zeros: whether elements whose gradient is 0 have inputs whose gradient is 0.
         keeps_device: whether gradients of inputs are where that of the output is.
+        takes_devices: whether ``run`` takes arrays of devices as they are; else it is traced for them.
+        is_flat: whether it works element by element on arrays of one shape, and numbers, whatever their axes.
         piece: ``(gradient, saved) -> `` the gradient of the only input as a part of a sum, see
             ``weft.tensor.pieces``, or None; None if it never is one.
     """
 
     __slots__ = (
         "careful",
+        "is_flat",
         "keeps_device",
         "keeps_zeros",
         "masks",
@@ -58,6 +61,7 @@ class Backward:
         "plain",
         "run",
         "slots",
+        "takes_devices",
     )
 
     def __init__(
@@ -72,6 +76,8 @@ class Backward:
         careful: Run | None = None,
         keeps_zeros: bool = False,
         keeps_device: bool = True,
+        takes_devices: bool = False,
+        is_flat: bool = False,
         piece: Callable[[Any, Saved], Any] | None = None,
     ) -> None:
         self.name = name
@@ -84,11 +90,13 @@ class Backward:
         self.careful = careful
         self.keeps_zeros = keeps_zeros
         self.keeps_device = keeps_device
+        self.takes_devices = takes_devices
+        self.is_flat = is_flat
         self.piece = piece
 
     def parts(self) -> dict[str, Any]:
         """What it is made of, by the parameters of the constructor."""
-        flags = ("materialize", "masks", "keeps_zeros", "keeps_device")
+        flags = ("materialize", "masks", "keeps_zeros", "keeps_device", "takes_devices", "is_flat")
         return {
             name: getattr(self, name)
             for name in ("name", "run", "slots", "outputs", "careful", "piece", *flags)

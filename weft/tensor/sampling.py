@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
-from weft.base.device import DeviceLike
+from weft.base.device import BLOCKS, DeviceLike
 from weft.base.dtypes import DEFAULT_INT, DTypeLike, as_dtype, kind, real_dtype
 from weft.base.public import public
-from weft.base.shapes import Shape, ShapeLike, normalize_shape
+from weft.base.shapes import Shape, ShapeLike, normalize_shape, size_of
+from weft.base.sizes import is_known
 from weft.errors import ArgumentError, DomainError, ShapeError
 from weft.ops.complex import make_complex
 from weft.ops.exponential import log
@@ -25,13 +26,25 @@ from weft.ops.view.axes import moveaxis
 from weft.tensor import random
 from weft.tensor.convert import integer
 from weft.tensor.generator import Generator, next_key
-from weft.tensor.moving import moved
+from weft.tensor.moving import moved, moved_like
 from weft.tensor.tensor import Tensor
 
 
 def _leaf(drawn: Tensor, device: DeviceLike | None, requires_grad: bool) -> Tensor:
     out = moved(drawn, device)
     return out.requires_grad_() if requires_grad else out
+
+
+_ON_DEVICE = 1 << 14  # numbers; fewer are drawn on the host sooner, and are the same
+
+
+def _key(generator: Generator | None, device: DeviceLike | None, shape: Shape) -> Tensor:
+    """The next key; that of many numbers is where they are wanted, so that they are drawn there."""
+    key = next_key(generator)
+    if device is None and not BLOCKS:
+        return key
+    count = size_of(shape) if is_known(shape) else 0
+    return moved(key, device) if count >= _ON_DEVICE else key
 
 
 def _size(op: str, size: Any) -> Shape:
@@ -60,7 +73,7 @@ def rand(
     ((2, 3), 'float64')
     """
     shape = _size("rand", size)
-    return _leaf(random.uniform(next_key(generator), shape, dtype=dtype), device, requires_grad)
+    return _leaf(random.uniform(_key(generator, device, shape), shape, dtype=dtype), device, requires_grad)
 
 
 @public
@@ -79,9 +92,11 @@ def randn(
     """
     shape = _size("randn", size)
     if dtype is not None and kind(target := as_dtype(dtype)) == "c":
-        parts = random.normal(next_key(generator), (2, *shape), 0.0, 0.5**0.5, dtype=real_dtype(target))
+        parts = random.normal(
+            _key(generator, device, shape), (2, *shape), 0.0, 0.5**0.5, dtype=real_dtype(target)
+        )
         return _leaf(make_complex(parts[0], parts[1]), device, requires_grad)
-    return _leaf(random.normal(next_key(generator), shape, dtype=dtype), device, requires_grad)
+    return _leaf(random.normal(_key(generator, device, shape), shape, dtype=dtype), device, requires_grad)
 
 
 @public
@@ -106,7 +121,8 @@ def randint(
         low, high = 0, low
     if size is None:
         raise ArgumentError("randint", "size must be given", hint="randint(low, high, size)")
-    return moved(random.randint(next_key(generator), size, low, high, dtype), device)
+    key = _key(generator, device, normalize_shape("randint", size))
+    return moved(random.randint(key, size, low, high, dtype), device)
 
 
 @public
@@ -158,7 +174,7 @@ def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
     p = _template("bernoulli", p)
     if kind(p.dtype) != "f":
         raise ArgumentError("bernoulli", f"p must be a floating tensor, got {type_of(p)}")
-    return cast(random.bernoulli(next_key(generator), p), dtype=p.dtype)
+    return cast(random.bernoulli(moved_like(next_key(generator), None, p), p), dtype=p.dtype)
 
 
 @public

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.device import Device
-from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float, int64, kind
+from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float, int64, kind, uint8
 from weft.base.public import public
 from weft.base.shapes import Axes, Shape, ShapeLike, normalize_axes, normalize_axis, normalize_shape, size_of
 from weft.base.trees import register_tree
@@ -48,15 +48,23 @@ class SparseTensor(Container):
             [4., 0., 5.]])
     """
 
-    __slots__ = ("_coalesced", "indices", "shape", "values")
+    __slots__ = ("_coalesced", "_extents", "_shape", "indices", "values")
 
     def __init__(self, indices: Tensor, values: Tensor, shape: Shape, *, coalesced: bool = False) -> None:
         self.indices = indices
         self.values = values
-        self.shape = shape  # type: ignore[misc]
+        self._shape = shape
+        self._extents: tuple[Any, ...] = ()  # for each sparse axis, a tensor without elements, as long as it
         self._coalesced = coalesced
 
     # What it is
+
+    @property
+    def shape(self) -> Shape:
+        """The size of each axis."""
+        if not self._extents:
+            return self._shape
+        return (*[x.shape[0] for x in self._extents], *self.values.shape[1:])  # in a capture some are open
 
     @property
     def dtype(self) -> DType:
@@ -109,14 +117,21 @@ class SparseTensor(Container):
         return self._with(self.values.detach())
 
     def parts(self) -> tuple[tuple[Any, ...], Any]:
-        """Values and indices; beside them the shape."""
-        return (self.values, self.indices), (self.shape, self._coalesced)
+        """Values, indices, and a tensor for each sparse axis, so that its size may be open as theirs are.
+
+        Beside them stands whether indices are sorted and distinct.
+        """
+        if not self._extents:
+            self._extents = tuple(_zeros((size, 0), uint8) for size in self._sparse_shape)
+        return (self.values, self.indices, *self._extents), self._coalesced
 
     @classmethod
     def from_parts(cls, tensors: tuple[Any, ...], rest: Any) -> SparseTensor:
-        """The sparse tensor of values and indices."""
-        values, indices = tensors
-        return cls(indices, values, rest[0], coalesced=rest[1])
+        """The sparse tensor of values, indices and sizes."""
+        values, indices, *extents = tensors
+        out = cls(indices, values, (), coalesced=rest)
+        out._extents = tuple(extents)
+        return out
 
     def _with(self, values: Tensor) -> SparseTensor:
         return SparseTensor(self.indices, values, self.shape, coalesced=self._coalesced)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft import data
+from weft.base.device import CPU, Device
 from weft.errors import ArgumentError, DomainError
 from weft.train.metrics import Means
 from weft.train.step import Compiled, Recipe
@@ -26,16 +28,18 @@ class Feed:
     Args:
         op: named in errors.
         source: of batches.
+        device: where they go.
 
     Attributes:
         batch: how many batches of this epoch have been given.
     """
 
-    def __init__(self, op: str, source: Any) -> None:
+    def __init__(self, op: str, source: Any, device: Device = CPU) -> None:
         if not hasattr(source, "__iter__"):
             raise ArgumentError(op, f"must be an iterable of batches, got {type(source).__name__}")
         self._op = op
-        self._source = source
+        self._device = device
+        self._source = source if device is CPU else _read_ahead(source, device)
         self._keeps_place = hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
         self._iterator: Iterator[Any] | None = None
         self.batch = 0
@@ -60,7 +64,7 @@ class Feed:
         if found is None:
             return self._end()
         self.batch += 1
-        return as_tensors(found)
+        return as_tensors(found, self._device)
 
     def _begin(self) -> None:
         self._iterator = iter(self._source)
@@ -96,9 +100,21 @@ class Feed:
             self._source.load_state_dict(state["source"])
 
 
-def as_tensors(batch: Any) -> Any:
-    """A batch whose arrays are tensors."""
-    return weft.tree_map(lambda x: weft.asarray(x) if isinstance(x, np.ndarray) else x, batch)
+def _read_ahead(source: Any, device: Device) -> Any:
+    """A pipeline that copies its batches to a device ahead; any other source as it is."""
+    if not isinstance(source, data.Pipeline):
+        return source
+    found = source.to(device)
+    found.load_state_dict(source.state_dict())
+    return found
+
+
+def as_tensors(batch: Any, device: Device = CPU) -> Any:
+    """A batch whose arrays are tensors on a device."""
+    made = weft.tree_map(lambda x: weft.asarray(x) if isinstance(x, np.ndarray) else x, batch)
+    if device is CPU:
+        return made
+    return weft.tree_map(lambda x: x.to(device) if isinstance(x, weft.Tensor) else x, made)
 
 
 def batch_size(batch: Any) -> int:

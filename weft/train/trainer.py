@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import weft
+from weft.base.device import CPU, DeviceLike
 from weft.base.tracebacks import edge
 from weft.errors import ArgumentError, DomainError
 from weft.train.callbacks import Best, Callback, monitored
@@ -69,6 +70,7 @@ class Trainer:
         logs: which of "csv" and "tensorboard" are written.
         log_every: steps between rows of logs.
         progress: whether to show how far it is.
+        device: where the model goes; batches go where it is, a pipeline's while those before are used.
 
     Attributes:
         step: how many steps have been taken.
@@ -115,6 +117,7 @@ class Trainer:
         logs: Sequence[str] = ("csv", "tensorboard"),
         log_every: int = 50,
         progress: bool = True,
+        device: DeviceLike | None = None,
     ) -> None:
         _check_count("accumulate", accumulate)
         _check_count("log_every", log_every)
@@ -122,6 +125,7 @@ class Trainer:
         if scheduler_every not in ("epoch", "step"):
             message = f'scheduler_every must be "epoch" or "step", got {scheduler_every!r}'
             raise DomainError("Trainer", message)
+        place = _place(model, ema, device)
         parts = model, loss, optimizer, forward, named_metrics(metrics)
         recipe = Recipe(*parts, clip_norm, clip_value, accumulate, autocast, scaler, ema)
         self.model = model
@@ -131,8 +135,8 @@ class Trainer:
         self.checkpoints = None if directory is None else Checkpoints(directory, keep)
         self.monitor = monitor or ("loss" if validation is None else "val_loss")
         self._runner = Runner(recipe, compile)
-        self._train = Feed("train", train)
-        self._validation = None if validation is None else Feed("validation", validation)
+        self._train = Feed("train", train, place)
+        self._validation = None if validation is None else Feed("validation", validation, place)
         self._scheduler_every = scheduler_every
         self._checkpoint_every = checkpoint_every
         self._best = Best(mode)
@@ -420,6 +424,15 @@ class Trainer:
         if self._saved != self.step:
             self.save()
         self._progress.say(f"stopped after step {self._saved}; saved in {self.checkpoints.directory}")
+
+
+def _place(model: Any, ema: Any, device: DeviceLike | None) -> Any:
+    """Where a model is, moved there with its averages if it was asked for."""
+    if device is not None:
+        model.to(device)
+        if ema is not None:
+            ema.to(device)
+    return next((p.device for p in model.parameters()), CPU)
 
 
 def _check_count(name: str, number: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft import errors
-from weft.base.concrete import is_concrete
+from weft.base.concrete import is_concrete, on_host
 from weft.base.dtypes import kind
 from weft.errors import CaptureError, GraphError
 from weft.ir.graph import Array, Attrs, Graph, Node, Value
@@ -32,7 +32,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.capture_root import CaptureRoot, Notes
 from weft.transform.captured import Captured, is_cut, is_dropped, is_given_back, name_of
 from weft.transform.fresh import counting_sizes_anew
-from weft.transform.frozen import Frozen, check_frozen, freeze
+from weft.transform.frozen import Frozen, Telling, check_frozen, freeze
 from weft.transform.gradient_events import GradientEvents
 from weft.transform.levels import new_level
 from weft.transform.place import data_in_place
@@ -80,7 +80,8 @@ class Capture(GradientEvents, CaptureRoot):
         self.notes = Notes()  # what upper layers keep with it
         self.dropped: set[Value] = set()  # values that it had before it went back
         self.frozen: Frozen = {}  # of a root: tensors that may be one with others
-        self.tells_references = False  # of a root: whether loops carry which tensor each variable is
+        self.telling = Telling.NOTHING  # of a root: what loops carry beside values
+        self.took_graphs: set[int] = set()  # of a root: ids of tensors that took on the graph of a change
         self.open_counts = False  # of a root: whether a run tells how many elements a mask picks
         self._imports: dict[tuple[int, int], Any] = {}  # by ids of data and node, which it keeps alive
         self._stopped: dict[Value, Value] = {}
@@ -329,8 +330,8 @@ class Capture(GradientEvents, CaptureRoot):
         here = self.location()
         line = "" if here is None else f" at {errors.format_location(here.place)}"
         where = f"the assignment of data{line}"
-        freeze(self.root.frozen, source, where, mends=False)
-        freeze(self.root.frozen, tensor, where, mends=False, beside=source)
+        freeze(self.root.frozen, source, where, told_by=Telling.NOTHING)
+        freeze(self.root.frozen, tensor, where, told_by=Telling.NOTHING, beside=source)
 
     def meet_parent(self, parent: Tensor, view: Tensor) -> None:
         """Told before a change of a view reaches its parent."""
@@ -415,7 +416,7 @@ class Capture(GradientEvents, CaptureRoot):
             }
             graph = Graph(self.name, list(have), self.nodes, ())
             wanted = [value]
-            (self._known[value],) = interpret(graph, list(have.values()), wanted)
+            (self._known[value],) = interpret(graph, [on_host(x) for x in have.values()], wanted)
         return self._known[value]
 
     # The end

@@ -52,11 +52,13 @@ class CaptureRoot:
         guards_reads: whether it keeps what it is told: later calls are then checked to find the same.
         keeps_generators: whether the states of random generators are inputs of its graph, which calls change.
         stages_control: whether control flow on tensors goes into the graph; else their truth is asked for.
+        has_functions: whether the code applied a ``weft.Function``, whose gradient its graph does not tell.
     """
 
     guards_reads: ClassVar[bool] = False
     keeps_generators: ClassVar[bool] = False
     stages_control: bool = True
+    has_functions: bool = False
 
     def read_attr(self, obj: object, name: str, value: object) -> None:
         """Told that an attribute was read, or looked for in vain."""

@@ -17,6 +17,7 @@ from weft.ops.op import type_of
 from weft.ops.view.primitives import reshape
 from weft.ops.view.slices import slice_axis
 from weft.tensor.dispatch import as_constant
+from weft.tensor.moving import moved_like
 from weft.tensor.tensor import Tensor
 from weft.transform.arguments import (
     check_function,
@@ -208,7 +209,7 @@ def _basis(tensors: Sequence[Tensor]) -> list[Tensor]:
     for t in tensors:
         block = np.zeros((total, t.size), t.dtype)
         block[np.arange(start, start + t.size), np.arange(t.size)] = 1
-        out.append(as_constant(block.reshape((total, *t.shape))))
+        out.append(moved_like(as_constant(block.reshape((total, *t.shape))), None, t))
         start += t.size
     return out
 
@@ -218,7 +219,7 @@ def _rows(
 ) -> list[Any]:
     """The gradient of each output element, along a first axis, by each input."""
     if sum(o.size for o in outputs) == 1:
-        ones = [as_constant(np.ones(o.shape, o.dtype)) for o in outputs]
+        ones = [moved_like(as_constant(np.ones(o.shape, o.dtype)), None, o) for o in outputs]
         grads, _ = tree_flatten(pull(tree_unflatten(structure, ones)))
         return [reshape(g, shape=(1, *g.shape)) for g in grads]
     rows = vmap(pull, chunk_size=chunk_size)(tree_unflatten(structure, _basis(outputs)))

@@ -18,7 +18,7 @@ from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
 from weft.errors import GradientError
 from weft.ops.op import type_of
 from weft.tensor.autograd import seed_gradient
-from weft.tensor.dispatch import filled_like, recording
+from weft.tensor.dispatch import filled_like, recording, stage
 from weft.tensor.engine import node_of, run_backward
 from weft.tensor.mode import call_user, enable_grad
 from weft.tensor.node import Leaf, Node, make_node
@@ -44,6 +44,7 @@ _open: set[Node] = set()  # aliases of calls that are running: their gradients a
 
 def _alias(x: Tensor, linked: bool) -> Tensor:
     """A tensor of the same data with a node of its own, behind which is the graph of x if it is linked."""
+    stage(x)  # in a capture both are its value there, else the alias would be a tensor from outside
     edges = (x._node,) if linked and x._node is not None else ()
     return wrap(x._data, make_node(_ALIAS, edges, ()))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 import weft
 from weft import nn
+from weft.base.concrete import any_on_device, on_host
 from weft.capture.call.function import GraphFunction
 from weft.capture.call.replaying import input_tensors
 from weft.capture.call.version import Version, run_graph
@@ -132,13 +133,19 @@ def _of_function(function: GraphFunction[..., Any], args: Args) -> Subject:
 def _of_run(name: str, run: Any, captured: Graph, tensors: Sequence[Any] | None, version: Version) -> Subject:
     """What a backend made of a graph, with the times of its kernels."""
     optimized = getattr(run, "graph", captured)
-    graphs = steps_to(run_graph(run, captured))
+    program, lowered = getattr(run, "program", None), run_graph(run, captured)
+    if program is not None and any_on_device([t._data for t in tensors or ()]):
+        from weft.backends.cuda.explain import loops_for
+
+        program = loops_for(optimized, run)
+        lowered = program.origins.graph or lowered
+    graphs = steps_to(lowered)
     if graphs[0][1] is not captured:
         graphs = [("captured", captured), ("split", graphs[0][1]), *graphs[1:]]
     subject = Subject(name, graphs, optimized)
     if tensors is not None or not version.program.arguments:
-        subject.arrays = [np.asarray(t._data) for t in input_tensors(version.program, tensors or ())]
-    subject.program = getattr(run, "program", None)
+        subject.arrays = [np.asarray(on_host(t._data)) for t in input_tensors(version.program, tensors or ())]
+    subject.program = program
     if subject.program is not None:
         quiet = tensors is None or any(node.op.effect for node in captured.walk())  # nothing is printed twice
         _add_costs(subject, version.explain(None if quiet else tensors)[0])

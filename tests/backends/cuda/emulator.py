@@ -93,9 +93,9 @@ class _Block:
         self, card: EmulatedCard, entry: Entry, number: int, threads: int, args: Sequence[int]
     ) -> None:
         self.card, self.entry, self.number, self.threads = card, entry, number, threads
-        assert len(args) == len(entry.parameters)
+        assert len(args) == entry.words
         self.arguments = [a % 2**64 for a in args]
-        self.symbols = {**entry.symbols, **{name: 8 * i for i, name in enumerate(entry.parameters)}}
+        self.symbols = {**entry.symbols, **{name: 8 * i for name, i in entry.parameters.items()}}
         self.registers: dict[str, Any] = {}
         self.shared = np.full(entry.shared + 16, 0xA5, np.uint8)
         self.local = np.full((threads, entry.local + 16), 0xA5, np.uint8)
@@ -143,8 +143,8 @@ class _Block:
         """An operand in all threads."""
         if x == "%tid.x":
             return np.arange(self.threads).astype(dtype)
-        if x == "%ctaid.x":
-            return np.full(self.threads, self.number, dtype)
+        if x in ("%ctaid.x", "%ntid.x"):
+            return np.full(self.threads, self.number if x == "%ctaid.x" else self.threads, dtype)
         if x in self.symbols:
             return np.full(self.threads, self.symbols[x], dtype)
         if x.startswith("%"):

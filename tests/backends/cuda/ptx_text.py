@@ -28,13 +28,15 @@ class Entry(NamedTuple):
     """A kernel.
 
     Attributes:
-        parameters: their names, in order.
+        parameters: their names, in order, and the first word of each.
+        words: that all of them take.
         code, labels: instructions, and where labels stand among them.
         shared, local: by name, where variables are in shared memory and on a thread's stack; and the sizes.
     """
 
     name: str
-    parameters: list[str]
+    parameters: dict[str, int]
+    words: int
     code: list[Instruction]
     labels: dict[str, int]
     symbols: dict[str, int]
@@ -47,11 +49,20 @@ def read_entries(ptx: str) -> dict[str, Entry]:
     symbols, shared = _lay_out(_SHARED.findall(ptx))
     found = {}
     for name, parameters, _, body in _ENTRY.findall(ptx):
-        names = re.findall(rf"{name}_param_\d+", parameters)
+        places, words = parameter_words(parameters)
         own, local = _lay_out([(16, n, size) for n, size in _LOCAL.findall(body)])
         code, labels = _read_code(body)
-        found[name] = Entry(name, names, code, labels, {**symbols, **own}, shared, local)
+        found[name] = Entry(name, places, words, code, labels, {**symbols, **own}, shared, local)
     return found
+
+
+def parameter_words(head: str) -> tuple[dict[str, int], int]:
+    """By name of a parameter its first word, one for each but for a row of them; and how many there are."""
+    places, count = {}, 0
+    for name, size in re.findall(r"(\w+_param_\d+)(?:\[(\d+)\])?", head):
+        places[name] = count
+        count += int(size or 8) // 8
+    return places, count
 
 
 def _lay_out(variables: Any) -> tuple[dict[str, int], int]:

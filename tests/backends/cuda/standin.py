@@ -1,61 +1,28 @@
 # ruff: noqa: N802 - the names are those of the driver
-"""A stand-in for ``cuda.bindings.driver``: device memory is memory of the host, and every call is recorded.
+"""The stand-in for the driver with its graphs, and how it is put in the driver's place.
 
-Copies really copy, kernels that are given as Python functions really run. It is stricter than a card: each
-access must lie inside an allocation that is alive, and must be ordered after the last write of what it reads
-by the same stream or by events; what a card would let pass by luck is an error here.
+Nodes of a graph run in some order that its edges allow, another one each time, so that a missing edge shows.
 """
 
 from __future__ import annotations
 
-import ctypes
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from weft.backends.cuda import driver
+from tests.backends.cuda.standin_driver import OUT_OF_MEMORY, Allocation, DriverStandIn, Handle, RaceError
+from weft.backends.cuda import cublaslt, cudnn, driver
+from weft.backends.cuda.backward import forget_rules
 from weft.backends.cuda.card import forget_cards
 from weft.backends.cuda.compiling import compile_for_device, has_compiler
 from weft.backends.cuda.eager import forget_programs, set_build
 from weft.backends.cuda.forms import forget_forms
 from weft.backends.cuda.modules import forget_modules
 from weft.backends.cuda.placing import forget_constants
+from weft.backends.cuda.uploads import forget_rings
 from weft.backends.llvm.cache import default_cache, set_cache_directory
 
-OUT_OF_MEMORY, INVALID_VALUE, NOT_FOUND, ILLEGAL_ADDRESS = 2, 1, 500, 700
-GRAIN = 512
-
-
-class Handle:
-    """What the bindings give: an object with a number, and nothing else."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __int__(self) -> int:
-        return self.number
-
-
-class Allocation:
-    def __init__(self, size: int, start: int | None = None) -> None:
-        self.memory = ctypes.create_string_buffer(size + 2 * GRAIN if start is None else 1)
-        self.start = -(-ctypes.addressof(self.memory) // GRAIN) * GRAIN if start is None else start
-        self.size = size
-        self.written: tuple[int, int] | None = None  # the stream that wrote last, and when
-        self.read: dict[int, int] = {}  # by stream, when it read last
-        ctypes.memset(self.start, 0xCB, size)  # so that nobody counts on zeros
-
-
-class RaceError(AssertionError):
-    """An access that nothing orders after an earlier one."""
-
-
-_LAUNCH = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
-Kernel = Callable[["StandIn", list[int], tuple[int, ...], tuple[int, ...]], None]
+__all__ = ["OUT_OF_MEMORY", "Allocation", "Handle", "RaceError", "StandIn", "standing_in"]
 
 
 class Params:
@@ -68,325 +35,32 @@ class Params:
         self.dst = self.value = self.elementSize = self.width = self.height = self.pitch = 0
         self.srcDevice = self.dstDevice = self.WidthInBytes = 0
         self.srcMemoryType = self.dstMemoryType = None
+        self.dstHost = 0
         self.Height = self.Depth = 1
         self.words: list[int] = []
 
 
-class StandIn:
-    """The functions, by the names and with the results that the bindings have."""
+class Conditional:
+    """What a conditional node is told, and the graphs of its bodies."""
+
+    def __init__(self) -> None:
+        self.handle = self.type = self.size = self.ctx = 0
+        self.phGraph_out: list[Any] = []
+
+
+class NodeParams:
+    """The parameters of a node of any kind."""
+
+    def __init__(self) -> None:
+        self.type = 0
+        self.conditional = Conditional()
+
+
+class StandIn(DriverStandIn):
+    """All functions, by the names and with the results that the bindings have."""
 
     CUDA_KERNEL_NODE_PARAMS = CUDA_MEMSET_NODE_PARAMS = CUDA_MEMCPY3D = Params
-
-    def __init__(self, devices: int = 1, memory: int = 1 << 28, by_pointer: bool = True) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.devices = devices
-        self.memory = memory
-        self.live: dict[int, Allocation] = {}
-        self.pinned: dict[int, Any] = {}
-        self.used = 0
-        self.fail: dict[str, int] = {}  # by function, the code that it gives
-        self.kernels: dict[str, Kernel] = {}
-        self.ticks: Counter[int] = Counter()
-        self.seen: dict[int, Counter[int]] = {}  # by stream, up to where it comes after each other one
-        self.events: dict[int, Counter[int]] = {}
-        self.functions: dict[int, str] = {}
-        self.images: dict[int, bytes] = {}  # by function, the module that it is in
-        self.modules: dict[int, bytes] = {}
-        self.linked: dict[int, list[bytes]] = {}
-        self.graphs: dict[int, list[tuple[str, Params]]] = {}
-        self.nodes: dict[int, tuple[int, int]] = {}
-        self.errors: list[BaseException] = []  # of kernels that machine code has launched
-        self._next = 1000
-        self._callback = _LAUNCH(self._launch_by_pointer)
-        self.launch_address = ctypes.cast(self._callback, ctypes.c_void_p).value if by_pointer else 0
-
-    def __getattribute__(self, name: str) -> Any:
-        found = object.__getattribute__(self, name)
-        if not name.startswith("cu") or not callable(found) or name.startswith("cuGetError"):
-            return found
-
-        def recorded(*args: Any) -> Any:
-            self.calls.append((name, *args))
-            if name in self.fail:
-                return (self.fail[name],)
-            result = found(*args)
-            return result if isinstance(result, tuple) else (result,)
-
-        return recorded
-
-    def names(self) -> list[str]:
-        return [call[0] for call in self.calls]
-
-    def number(self) -> int:
-        self._next += 1
-        return self._next
-
-    # devices
-
-    def cuInit(self, flags: int) -> int:
-        return 0
-
-    def cuGetErrorName(self, code: int) -> Any:
-        return 0, f"CUDA_ERROR_{int(code)}".encode()
-
-    def cuGetErrorString(self, code: int) -> Any:
-        return 0, b"what the driver says"
-
-    def cuDriverGetVersion(self) -> Any:
-        return 0, 13000
-
-    def cuDeviceGetCount(self) -> Any:
-        return 0, self.devices
-
-    def cuDeviceGet(self, index: int) -> Any:
-        return 0, Handle(index)
-
-    def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
-        return 0, Handle(77 + int(device))
-
-    def cuCtxSetCurrent(self, context: int) -> int:
-        return 0
-
-    def cuCtxSynchronize(self) -> int:
-        return 0
-
-    def cuDeviceGetAttribute(self, attribute: int, device: int) -> Any:
-        return 0, {75: 9, 76: 0, 16: 132, 115: 1, 97: 232448}.get(int(attribute), 0)
-
-    def cuDeviceGetName(self, length: int, device: int) -> Any:
-        return 0, b"Stand-in\0\0"
-
-    # memory
-
-    def cuDeviceGetDefaultMemPool(self, device: int) -> Any:
-        return 0, Handle(9)
-
-    def cuMemPoolSetAttribute(self, pool: Any, attribute: int, value: int) -> int:
-        return 0
-
-    def cuMemPoolGetAttribute(self, pool: Any, attribute: int) -> Any:
-        return 0, self.used
-
-    def cuMemPoolTrimTo(self, pool: Any, keep: int) -> int:
-        return 0
-
-    def cuMemGetInfo(self) -> Any:
-        return 0, self.memory - self.used, self.memory
-
-    def cuMemAllocAsync(self, size: int, stream: int) -> Any:
-        if self.used + size > self.memory:
-            return OUT_OF_MEMORY, Handle(0)
-        allocation = self.new_allocation(size)
-        self.live[allocation.start] = allocation
-        self.used += size
-        self.touch(allocation, int(stream), writes=True)
-        return 0, Handle(allocation.start)
-
-    def new_allocation(self, size: int) -> Allocation:
-        """Memory from the host."""
-        return Allocation(size)
-
-    def cuMemFreeAsync(self, pointer: int, stream: int) -> int:
-        allocation = self.live.pop(int(pointer))
-        self.touch(allocation, int(stream), writes=True)
-        self.used -= allocation.size
-        ctypes.memset(allocation.start, 0xDD, allocation.size)
-        return 0
-
-    def cuMemHostAlloc(self, size: int, flags: int) -> Any:
-        buffer = ctypes.create_string_buffer(size)
-        self.pinned[ctypes.addressof(buffer)] = buffer
-        return 0, ctypes.addressof(buffer)
-
-    def cuMemFreeHost(self, pointer: int) -> int:
-        del self.pinned[int(pointer)]
-        return 0
-
-    def allocation(self, pointer: int, size: int) -> Allocation:
-        for allocation in self.live.values():
-            if allocation.start <= pointer and pointer + size <= allocation.start + allocation.size:
-                return allocation
-        raise AssertionError(f"{size} bytes at {pointer:#x} are not in memory that is alive")
-
-    def touch(self, allocation: Allocation, stream: int, *, writes: bool) -> None:
-        """Note an access, which must come after those that it conflicts with."""
-        known = self.seen.setdefault(stream, Counter())
-        earlier = [] if allocation.written is None else [allocation.written]
-        earlier += list(allocation.read.items()) if writes else []
-        for other, when in earlier:
-            if other != stream and known[other] < when:
-                raise RaceError(f"stream {stream} does not wait for stream {other}")
-        self.ticks[stream] += 1
-        if writes:
-            allocation.written, allocation.read = (stream, self.ticks[stream]), {}
-        else:
-            allocation.read[stream] = self.ticks[stream]
-
-    def bytes_at(self, pointer: int, size: int, stream: int, *, writes: bool) -> Any:
-        """Device memory as an array of bytes, for a kernel of the stand-in."""
-        self.touch(self.allocation(pointer, size), stream, writes=writes)
-        return np.ndarray((size,), np.uint8, (ctypes.c_char * size).from_address(pointer))
-
-    def cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: int) -> int:
-        self.touch(self.allocation(int(target), size), int(stream), writes=True)
-        ctypes.memmove(int(target), int(source), size)
-        return 0
-
-    def cuMemcpyDtoHAsync(self, target: int, source: int, size: int, stream: int) -> int:
-        self.touch(self.allocation(int(source), size), int(stream), writes=False)
-        ctypes.memmove(int(target), int(source), size)
-        return 0
-
-    def cuMemcpyDtoDAsync(self, target: int, source: int, size: int, stream: int) -> int:
-        self.touch(self.allocation(int(source), size), int(stream), writes=False)
-        self.touch(self.allocation(int(target), size), int(stream), writes=True)
-        ctypes.memmove(int(target), int(source), size)
-        return 0
-
-    def cuMemcpyPeerAsync(self, target: int, to: int, source: int, of: int, size: int, stream: int) -> int:
-        return self.cuMemcpyDtoDAsync(target, source, size, stream)[0]  # type: ignore[index]
-
-    def cuMemsetD8Async(self, target: int, value: int, count: int, stream: int) -> int:
-        self.bytes_at(int(target), count, int(stream), writes=True)[:] = value
-        return 0
-
-    def cuMemsetD16Async(self, target: int, value: int, count: int, stream: int) -> int:
-        self.bytes_at(int(target), 2 * count, int(stream), writes=True).view(np.uint16)[:] = value
-        return 0
-
-    def cuMemsetD32Async(self, target: int, value: int, count: int, stream: int) -> int:
-        self.bytes_at(int(target), 4 * count, int(stream), writes=True).view(np.uint32)[:] = value
-        return 0
-
-    # streams and events
-
-    def cuStreamCreate(self, flags: int) -> Any:
-        return 0, Handle(self.number())
-
-    def cuStreamDestroy(self, stream: int) -> int:
-        return 0
-
-    def cuStreamSynchronize(self, stream: int) -> int:
-        return 0
-
-    def cuStreamQuery(self, stream: int) -> int:
-        return 0
-
-    def cuEventCreate(self, flags: int) -> Any:
-        return 0, Handle(self.number())
-
-    def cuEventDestroy(self, event: int) -> int:
-        return 0
-
-    def cuEventRecord(self, event: int, stream: int) -> int:
-        own = self.seen.setdefault(int(stream), Counter())
-        own[int(stream)] = self.ticks[int(stream)]
-        self.events[int(event)] = own.copy()
-        return 0
-
-    def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> int:
-        known = self.seen.setdefault(int(stream), Counter())
-        known |= self.events.get(int(event), Counter())
-        self.seen[int(stream)] = known
-        return 0
-
-    def cuEventSynchronize(self, event: int) -> int:
-        return 0
-
-    def cuEventQuery(self, event: int) -> int:
-        return 0
-
-    def cuEventElapsedTime(self, start: int, end: int) -> Any:
-        return 0, 0.25
-
-    # code
-
-    def cuLinkCreate(self, count: int, options: Sequence[Any], values: Sequence[Any]) -> Any:
-        assert [type(value) for value in values] == [bytes, int]  # what the bindings take for these options
-        assert count == len(options) == 2
-        state = self.number()
-        self.linked[state] = []
-        return 0, Handle(state)
-
-    def cuLinkAddData(
-        self, state: Any, kind: int, data: bytes, size: int, name: bytes, n: int, o: Any, v: Any
-    ) -> int:
-        assert len(data) == size
-        assert data.endswith(b"\0")
-        if b".entry" not in data:
-            return INVALID_VALUE
-        self.linked[int(state)].append(data[:-1])
-        return 0
-
-    def cuLinkComplete(self, state: Any) -> Any:
-        image = ctypes.create_string_buffer(b"cubin\n" + b"\n".join(self.linked[int(state)]))
-        self.linked[int(state)].append(image)  # type: ignore[arg-type]
-        return 0, Handle(ctypes.addressof(image)), len(image.value)
-
-    def cuLinkDestroy(self, state: Any) -> int:
-        del self.linked[int(state)]
-        return 0
-
-    def cuModuleLoadData(self, image: bytes) -> Any:
-        assert image.startswith(b"cubin\n")
-        module = self.number()
-        self.modules[module] = image
-        return 0, Handle(module)
-
-    def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
-        if not re.search(rb"\.entry\s+" + name + rb"\b", self.modules[int(module)]):
-            return NOT_FOUND, Handle(0)
-        function = self.number()
-        self.functions[function] = name.decode()
-        self.images[function] = self.modules[int(module)]
-        return 0, Handle(function)
-
-    def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> int:
-        return 0
-
-    def cuLaunchKernel(self, function: int, *rest: Any) -> int:
-        *shape, _, stream, address, _ = rest
-        self.launch(
-            int(function), tuple(shape[:3]), tuple(shape[3:]), int(stream), self.words(function, address)
-        )
-        return 0
-
-    def _launch_by_pointer(self, *args: Any) -> int:
-        """What machine code calls; an error must not pass through it."""
-        try:
-            code: int = self.cuLaunchKernel(*args[:10], 0)[0]  # type: ignore[index]
-            return code
-        except BaseException as error:
-            self.errors.append(error)
-            return ILLEGAL_ADDRESS
-
-    def words(self, function: int, address: int) -> list[int]:
-        """The arguments of a launch, as many as the PTX has parameters."""
-        name = self.functions[int(function)]
-        text = self.images[int(function)]
-        head = re.search(rb"\.entry\s+" + name.encode() + rb"\s*\(([^)]*)\)", text)
-        count = 0 if head is None else head.group(1).count(b".param")
-        pointers = (ctypes.c_uint64 * count).from_address(address)
-        return [ctypes.c_uint64.from_address(p).value for p in pointers]
-
-    def launch(
-        self, function: int, grid: tuple[int, ...], block: tuple[int, ...], stream: int, words: list[int]
-    ) -> None:
-        assert all(n >= 1 for n in (*grid, *block)), "a launch of nothing is an error"
-        name = self.functions[function]
-        self.stream = stream
-        if name.startswith("weft_gather_"):
-            _gather(self, int(name.rpartition("_")[2]), words, grid, block)
-        else:
-            self.run_kernel(function, words, grid, block)
-
-    def run_kernel(
-        self, function: int, words: list[int], grid: tuple[int, ...], block: tuple[int, ...]
-    ) -> None:
-        """Run a kernel that a test gave as a function of Python."""
-        self.kernels[self.functions[function]](self, words, grid, block)
-
-    # graphs
+    CUgraphNodeParams = NodeParams
 
     def cuGraphCreate(self, flags: int) -> Any:
         graph = self.number()
@@ -395,12 +69,19 @@ class StandIn:
 
     def add_node(self, graph: int, dependencies: Any, count: int, kind: str, params: Params) -> Any:
         nodes = self.graphs[int(graph)]
-        assert count == len(dependencies or ()) == min(len(nodes), 1), "each node comes after the last one"
+        if kind == "copy":  # the driver looks at both sides
+            self.allocation(params.srcDevice, params.WidthInBytes)
+            assert params.dstMemoryType == 1 or self.allocation(params.dstDevice, params.WidthInBytes)
+        if kind == "fill":
+            self.allocation(params.dst, params.width)
+        assert count == len(dependencies or ())
+        assert all(self.nodes[int(d)][0] == int(graph) for d in dependencies or ()), "nodes of this graph"
         if kind == "kernel":
             params.words = self.words(params.func, params.kernelParams)
-        nodes.append((kind, _copied(params)))
+        nodes.append((kind, _copied(params) if isinstance(params, Params) else params))
         node = self.number()
         self.nodes[node] = (int(graph), len(nodes) - 1)
+        self.edges.setdefault(int(graph), []).append([self.nodes[int(d)][1] for d in dependencies or ()])
         return 0, Handle(node)
 
     def cuGraphAddKernelNode(self, graph: int, dependencies: Any, count: int, params: Params) -> Any:
@@ -415,6 +96,7 @@ class StandIn:
     def cuGraphInstantiate(self, graph: int, flags: int) -> Any:
         ready = self.number()
         self.graphs[ready] = list(self.graphs[int(graph)])
+        self.edges[ready] = self.edges.get(int(graph), [])
         return 0, Handle(ready)
 
     def set_node(self, ready: int, node: Any, params: Params) -> int:
@@ -434,18 +116,77 @@ class StandIn:
     def cuGraphExecMemsetNodeSetParams(self, ready: int, node: Any, params: Params, context: int) -> int:
         return self.set_node(ready, node, params)
 
+    def cuGraphConditionalHandleCreate(self, graph: int, context: int, default: int, flags: int) -> Any:
+        assert (default, flags) == (0, 1)
+        assert int(graph) in self.graphs
+        return 0, Handle(self.number())
+
+    def cuGraphAddNode(self, graph: int, dependencies: Any, data: Any, count: int, params: NodeParams) -> Any:
+        assert params.type == 13
+        assert data is None
+        told = params.conditional
+        assert told.size in ((1, 2) if told.type == 0 else (1,))
+        assert int(told.handle) not in {
+            int(p.handle) for g in self.graphs.values() for _, p in g if hasattr(p, "handle")
+        }
+        told.phGraph_out = [self.cuGraphCreate(0)[1] for _ in range(told.size)]
+        return self.add_node(graph, dependencies, count, ("if", "while")[told.type], told)  # type: ignore[arg-type]
+
+    def cuStreamEndCapture(self, stream: int) -> Any:
+        graph = self.number()
+        self.graphs[graph] = [("work", given) for given in self.notes.pop(int(stream))]
+        return 0, Handle(graph)
+
+    def cuGraphAddChildGraphNode(self, graph: int, dependencies: Any, count: int, child: int) -> Any:
+        copy = self.number()
+        self.graphs[copy] = list(self.graphs[int(child)])
+        return self.add_node(graph, dependencies, count, "child", Handle(copy))  # type: ignore[arg-type]
+
     def cuGraphLaunch(self, ready: int, stream: int) -> int:
-        for kind, p in self.graphs[int(ready)]:
+        self.conditions.clear()
+        self._play(int(ready), int(stream))
+        return 0
+
+    def _play(self, graph: int, stream: int) -> None:
+        for kind, p in self._ordered(graph):
             if kind == "kernel":
                 grid, block = (p.gridDimX, p.gridDimY, p.gridDimZ), (p.blockDimX, p.blockDimY, p.blockDimZ)
-                self.launch(int(p.func), grid, block, int(stream), p.words)
+                self.launch(int(p.func), grid, block, stream, p.words)
             elif kind == "copy":
                 assert p.Height == p.Depth == 1
-                self.cuMemcpyDtoDAsync(p.dstDevice, p.srcDevice, p.WidthInBytes, stream)
-            else:
+                copy = self.cuMemcpyDtoHAsync if p.dstMemoryType == 1 else self.cuMemcpyDtoDAsync
+                copy(p.dstHost or p.dstDevice, p.srcDevice, p.WidthInBytes, stream)
+            elif kind == "fill":
                 assert p.elementSize == p.height == 1
                 self.cuMemsetD8Async(p.dst, p.value, p.width, stream)
-        return 0
+            else:
+                self._play_inner(kind, p, stream)
+
+    def _ordered(self, graph: int) -> Iterator[tuple[str, Any]]:
+        """The nodes of a graph in some order that their edges allow."""
+        nodes, edges = self.graphs[graph], self.edges.get(graph)
+        waiting = [[i - 1] if i else [] for i in range(len(nodes))] if not edges else list(edges)
+        done: set[int] = set()
+        while len(done) < len(nodes):
+            ready = [i for i in range(len(nodes)) if i not in done and done.issuperset(waiting[i])]
+            chosen = self.random.choice(ready)
+            done.add(chosen)
+            yield nodes[chosen]
+
+    def _play_inner(self, kind: str, p: Any, stream: int) -> None:
+        if kind == "work":
+            p(stream)
+        elif kind == "child":
+            self._play(int(p), stream)
+        elif kind == "if":
+            side = 1 - self.conditions[int(p.handle)]
+            if side < p.size:
+                self.turns["if"] += 1
+                self._play(int(p.phGraph_out[side]), stream)
+        else:
+            while self.conditions[int(p.handle)]:
+                self.turns["while"] += 1
+                self._play(int(p.phGraph_out[0]), stream)
 
     def cuGraphDestroy(self, graph: int) -> int:
         return 0
@@ -458,20 +199,6 @@ def _copied(params: Params) -> Params:
     copy = Params()
     copy.__dict__.update(params.__dict__)
     return copy
-
-
-def _gather(on: StandIn, width: int, words: list[int], grid: tuple[int, ...], block: tuple[int, ...]) -> None:
-    """What the PTX of ``weft.backends.cuda.copies`` says, in NumPy, for elements of so many bytes."""
-    rank = (len(words) - 3) // 2
-    out, source, count = words[:3]
-    sizes = words[3 : 3 + rank]
-    strides = [w - (1 << 64) if w >> 63 else w for w in words[3 + rank :]]
-    assert grid[0] * block[0] >= count > (grid[0] - 1) * block[0]
-    low = sum(min(0, (n - 1) * s) for n, s in zip(sizes, strides, strict=True))
-    high = sum(max(0, (n - 1) * s) for n, s in zip(sizes, strides, strict=True)) + width
-    memory = on.bytes_at(source + low, high - low, on.stream, writes=False)
-    seen = np.ndarray((*sizes, width), np.uint8, memory, -low, (*strides, 1))
-    on.bytes_at(out, count * width, on.stream, writes=True)[:] = seen.reshape(-1)
 
 
 @contextmanager
@@ -496,8 +223,12 @@ def _forget() -> None:
     import gc
 
     gc.collect()
+    forget_rings()
     forget_constants()
     forget_programs()
     forget_forms()
+    forget_rules()
     forget_modules()
+    cublaslt.forget_libraries()
+    cudnn.forget_libraries()
     forget_cards()

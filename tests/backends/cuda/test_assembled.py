@@ -13,6 +13,7 @@ import weft.nn.functional as F
 from tests.backends.cuda.programs import PROGRAMS, layer_norm_gradients
 from tests.backends.cuda.ptxas import assemble, needs_ptxas
 from weft.backends.cuda.build import build_program
+from weft.backends.cuda.conditions import setter_text
 
 pytestmark = needs_ptxas
 LARGE = (1024, 4096)
@@ -83,3 +84,8 @@ def test_registers_leave_room_for_two_blocks(tmp_path: Path) -> None:
     x, w = weft.zeros(LARGE), weft.zeros(LARGE[1:])
     _, told = _assembled(layer_norm_gradients, x, w, w, x, folder=tmp_path)
     assert max(int(n) for n in re.findall(r"Used (\d+) registers", told)) <= 128
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_kernel_that_sets_conditions_assembles(architecture: str, tmp_path: Path) -> None:
+    assemble(setter_text(architecture), architecture, tmp_path, "-c")

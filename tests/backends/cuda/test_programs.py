@@ -123,17 +123,8 @@ def test_list_becomes_a_graph_whose_pointers_follow(on: Card, api: StandIn) -> N
         (found,) = run([inputs[turn % 3]])
         held.append((found, turn % 3))
     assert api.names().count("cuGraphLaunch") == 6
-    assert api.names().count("cuGraphInstantiate") == 1
     for found, i in held:  # results that somebody holds are not overwritten
         np.testing.assert_array_equal(host(found), np.full(4, 8 * i + 7))
-    del found
-    held.clear()
-    (plan,) = run._shapes.values()
-    run([inputs[0]])
-    before = plan.graph.updated
-    for _ in range(5):
-        run([inputs[0]])  # memory of the last result is used again: nothing is updated
-    assert plan.graph.updated == before
 
 
 def test_graph_on_another_stream_waits_for_its_arena(on: Card, api: StandIn) -> None:

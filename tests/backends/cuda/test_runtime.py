@@ -24,6 +24,7 @@ from weft.backends.cuda.card import card
 from weft.backends.cuda.copies import gather_text, to_device
 from weft.backends.cuda.memory import Pinned
 from weft.backends.cuda.modules import forget_modules, load_module, load_modules
+from weft.backends.cuda.turning import turn_text
 from weft.backends.llvm.cache import set_cache_directory
 from weft.base.dtypes import float32
 from weft.errors import DeviceError, DeviceMemoryError, GraphError
@@ -319,6 +320,9 @@ def test_kernels_for_copies_assemble(architecture: str, tmp_path: Path) -> None:
             command = [assembler, f"-arch={architecture}", str(file), "-o", os.devnull]
             done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
+        file.write_text(turn_text(width))
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_module_of_bindings_is_what_the_driver_loads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,52 +10,22 @@ import numpy as np
 import pytest
 
 import weft
-from tests.backends.cuda.standin import Allocation, StandIn, standing_in
-
-emulator = pytest.importorskip("tests.backends.cuda.emulator", reason="there is no emulator of PTX yet")
-build = pytest.importorskip("weft.backends.cuda.build", reason="there is no compiler for GPUs yet")
+from tests.backends.cuda.emulated import EmulatedDriver, emulated
+from tests.backends.cuda.standin import standing_in
 
 
-class EmulatedDriver(StandIn):
-    """A stand-in whose kernels are run from their PTX: its memory is that of the card in NumPy."""
+class TwoCards(EmulatedDriver):
+    """The same with a second device, in the same memory."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.card = emulator.EmulatedCard()
-        self.base = self.card.memory.ctypes.data
-        self.memory = self.card.memory.size // 2
-        self._free: dict[int, list[int]] = {}
-        self._module_of: dict[int, Any] = {}
-
-    def new_allocation(self, size: int) -> Allocation:
-        waiting = self._free.get(size)
-        start = waiting.pop() if waiting else self.base + self.card.allocate(size)
-        return Allocation(size, start)
-
-    def cuMemFreeAsync(self, pointer: int, stream: int) -> int:  # noqa: N802
-        size = self.live[int(pointer)].size
-        code = StandIn.cuMemFreeAsync(self, pointer, stream)
-        self._free.setdefault(size, []).append(int(pointer))
-        return code
-
-    def run_kernel(
-        self, function: int, words: list[int], grid: tuple[int, ...], block: tuple[int, ...]
-    ) -> None:
-        name = self.functions[function]
-        entry = self.card.load(self.images[function].removeprefix(b"cubin\n").decode())[name]
-        room = range(self.base, self.base + self.card.memory.size)
-        arguments = [w - self.base if w in room else w for w in words]
-        self.card.launch(entry, grid[0], block[0], 0, arguments)
+        self.devices = 2
 
 
 @pytest.fixture
 def card() -> Iterator[EmulatedDriver]:
-    from weft.backends.cuda.compiling import compile_for_device
-    from weft.backends.cuda.eager import set_build
-
-    with standing_in(EmulatedDriver()) as found:
-        set_build(compile_for_device)
-        yield found  # type: ignore[misc]
+    with emulated() as found:
+        yield found
 
 
 FUNCTIONS: list[Any] = [
@@ -98,3 +69,231 @@ def test_compiled_function_gives_what_the_host_gives(card: EmulatedDriver) -> No
         assert found.device == "cuda"
         np.testing.assert_allclose(found.cpu().numpy(), f(x, w.T).numpy(), rtol=2e-5)
     assert not card.errors
+
+
+def newton(a: Any) -> Any:
+    x = 0.5 * (a + 1.0)
+    while abs(x * x - a).max() > 1e-3:
+        x = 0.5 * (x + a / x)
+    return x
+
+
+def either(a: Any) -> Any:
+    return weft.cond(a.sum() > 0.0, lambda a: a * 2.0, lambda a: weft.exp(a) - 1.0, a)
+
+
+def nested(a: Any) -> Any:
+    x = a
+    for _ in range(2):
+        while (x > 1.0).any():
+            if x.sum() > 20.0:
+                x = x / 4.0
+            else:
+                x = x / 2.0
+        x = x * 5.0
+    return x
+
+
+def recurrent(xs: Any, w: Any) -> Any:
+    def loss(xs: Any, w: Any) -> Any:
+        h = weft.zeros(3)
+        for x in xs:
+            h = weft.tanh(x + h @ w)
+        return (h * h).sum()
+
+    return weft.grad(loss, argnums=1)(xs, w)
+
+
+@pytest.mark.parametrize("function", [newton, either, nested])
+def test_compiled_control_flow_is_decided_by_the_device(function: Any, card: EmulatedDriver) -> None:
+    compiled, here = weft.compile(function), weft.compile(function)
+    for turn in range(5):
+        x = weft.tensor([0.5, 7.0 + turn, 3.0]) * (-1.0 if function is either and turn % 2 else 1.0)
+        there = x.cuda()
+        before = card.names().count("cuStreamSynchronize")
+        found = compiled(there)
+        assert turn < 2 or card.names().count("cuStreamSynchronize") == before
+        np.testing.assert_allclose(found.cpu().numpy(), here(x).numpy(), rtol=2e-5)
+    assert card.names().count("cuGraphLaunch") == 3
+    assert not card.errors
+
+
+def test_compiled_loop_with_gradients_is_one_graph(card: EmulatedDriver) -> None:
+    compiled = weft.compile(recurrent)
+    xs, w = (weft.rand(*s, generator=weft.Generator().manual_seed(1)) for s in ((4, 3), (3, 3)))
+    for _ in range(4):
+        found = compiled(xs.cuda(), w.cuda())
+    np.testing.assert_allclose(found.cpu().numpy(), recurrent(xs, w).numpy(), rtol=2e-5, atol=1e-6)
+    assert card.names().count("cuGraphLaunch") == 2
+    assert not card.errors
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_compiled_step_changes_state_in_place_and_keeps_what_is_held(name: str, card: EmulatedDriver) -> None:
+    def losses(device: str) -> tuple[list[Any], list[Any]]:
+        model = weft.nn.Linear(3, 1)
+        model.weight.data, model.bias.data = weft.ones(1, 3) * 0.5, weft.zeros(1)
+        model.to(device)
+        optimizer = getattr(weft.optim, name)(model.parameters(), lr=0.1)
+
+        @weft.compile
+        def step(x: Any) -> Any:
+            loss = ((model(x) - 1.0) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        kept, gradients, places = [], [], set()
+        for i in range(9):
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + i // 3)
+            kept.append(step((weft.arange(6.0) * 0.1 + i).reshape(2, 3).to(device)))
+            gradients.append(model.weight.grad)
+            places |= {model.weight._data.pointer} if device == "cuda" and i else set()
+        assert len(places) == (device == "cuda")  # the weights stay where they are
+        before, value = model.weight._data, model.weight.detach().cpu().numpy()
+        step(weft.ones(2, 3).to(device))  # while somebody holds the old ones
+        held = before if device == "cpu" else before.to_host()
+        np.testing.assert_array_equal(held, value)
+        return [t.item() for t in kept], [g.cpu().numpy() for g in gradients]
+
+    there, here = losses("cuda"), losses("cpu")
+    np.testing.assert_allclose(there[0], here[0], rtol=1e-4)
+    for ours, theirs in zip(there[1], here[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+    assert card.names().count("cuGraphLaunch") >= 5
+    assert not card.errors
+
+
+def test_failed_compiled_step_changes_nothing_and_names_the_line(card: EmulatedDriver) -> None:
+    table = weft.zeros(4, 2, device="cuda")
+
+    @weft.compile
+    def step(rows: Any) -> Any:
+        picked = table[rows]
+        table.add_(1.0)
+        return picked.sum()
+
+    good, bad = weft.tensor([1, 2], device="cuda"), weft.tensor([1, 77], device="cuda")
+    count = 0
+    for turn in range(8):
+        if turn % 3 == 2:
+            with pytest.raises(weft.errors.BoundsError) as found:
+                step(bad)
+            assert "picked = table[rows]" in str(found.value)
+        else:
+            assert step(good).item() == 4 * count
+            count += 1
+        np.testing.assert_array_equal(table.cpu().numpy(), np.full((4, 2), count))
+    assert card.names().count("cuGraphLaunch") >= 4
+    assert not card.errors
+
+
+def test_function_runs_where_its_tensors_are(card: EmulatedDriver) -> None:
+    f = weft.compile(lambda x: weft.exp(x) * 2.0)
+    x = weft.ones(3)
+    for device in ("cuda", "cpu", "cuda", "cpu"):
+        found = f(x.to(device))
+        assert found.device == device
+        np.testing.assert_allclose(found.cpu().numpy(), np.exp(np.ones(3)) * 2, rtol=1e-6)
+
+
+def test_assertions_and_nan_checks_raise_from_a_graph_and_change_nothing(card: EmulatedDriver) -> None:
+    count = weft.zeros(3, device="cuda")
+
+    @weft.compile
+    def asserted(x: Any) -> Any:
+        assert (x > 0.0).all(), "must be positive"
+        count.add_(x)
+        return weft.exp(x).sum() + x
+
+    @weft.compile(check_nan=True)
+    def checked(x: Any) -> Any:
+        y = weft.log(x) * 2.0
+        count.add_(x)
+        return y + count
+
+    good, bad = weft.ones(3, device="cuda"), weft.tensor([1.0, -1.0, 1.0], device="cuda")
+    for step, error, line in (
+        (asserted, AssertionError, "must be positive"),
+        (checked, weft.errors.WeftError, "y = weft.log(x)"),
+    ):
+        for turn in range(9):
+            before = count.cpu().numpy()
+            if turn % 4 == 3:
+                with pytest.raises(error) as found:
+                    step(bad)
+                assert line in str(found.value)
+                np.testing.assert_array_equal(count.cpu().numpy(), before)
+            else:
+                step(good)
+                np.testing.assert_array_equal(count.cpu().numpy(), before + 1.0)
+        assert card.names().count("cuGraphLaunch") >= 5
+        card.calls.clear()
+    assert not card.errors
+
+
+def test_open_sizes_have_graphs_of_their_own(card: EmulatedDriver) -> None:
+    def function(x: Any, s: float) -> Any:
+        return weft.tanh(weft.softmax(x * s, axis=1) @ weft.ones(4, 4)) @ weft.ones(4, 2)
+
+    f = weft.compile(function)
+    for turn in range(12):
+        rows = (2, 3, 5)[turn % 3]
+        x = weft.rand(rows, 4, generator=weft.Generator().manual_seed(turn))
+        found = f(x.cuda(), 0.5 + turn)  # a number of the host that is another one each time
+        np.testing.assert_allclose(found.cpu().numpy(), function(x, 0.5 + turn).numpy(), rtol=2e-5)
+    assert card.names().count("cuGraphLaunch") >= 2
+    assert not card.errors
+
+
+def test_model_may_move_from_device_to_device() -> None:
+    from weft.backends.cuda.compiling import compile_for_device
+    from weft.backends.cuda.eager import set_build
+
+    with standing_in(TwoCards()) as card:
+        set_build(compile_for_device)
+        model = weft.nn.Linear(3, 2)
+        f = weft.compile(lambda: model(weft.ones(2, 3, device=model.weight.device)).sum())
+        expected = model(weft.ones(2, 3)).sum().item()
+        for device in ("cpu", "cuda:0", "cuda:1", "cpu", "cuda:0"):
+            model.to(device)
+            for _ in range(4):
+                assert f().item() == pytest.approx(expected, rel=1e-5)
+        assert not card.errors
+
+
+def test_random_numbers_are_drawn_on_the_device_and_are_those_of_the_host(card: EmulatedDriver) -> None:
+    """To the last bit, and without a copy of as many numbers to the device."""
+
+    def drawn(device: str) -> list[Any]:
+        weft.manual_seed(3)
+        many = (1 << 14) + 5
+        out = [
+            weft.rand(many, device=device),
+            weft.randint(0, 1000, (many,), device=device),
+            weft.rand(3, 4, device=device),
+        ]
+        out.append(weft.dropout(weft.ones(70, 3, device=device), 0.5))
+        return [t.cpu().numpy() for t in out]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing goes through the host
+        on_device = drawn("cuda")
+    assert card.card.launches >= 4
+    for x, y in zip(on_device, drawn("cpu"), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_kernels_of_the_host_stay_there_while_a_graph_is_built_for_a_device(card: EmulatedDriver) -> None:
+    large = weft.ones(1 << 17)
+
+    @weft.compile
+    def f(x: Any) -> Any:
+        return x + weft.exp(large * 0.0).sum() * 0.0  # large constants are folded on the host
+
+    for _ in range(2):
+        np.testing.assert_array_equal(f(weft.ones(3, device="cuda")).cpu().numpy(), np.ones(3))
+    before = len(card.calls)
+    np.testing.assert_allclose(weft.exp(large)[:3].numpy(), np.full(3, np.e), rtol=1e-6)
+    assert len(card.calls) == before

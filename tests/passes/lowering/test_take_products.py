@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import weft
 from weft.ir.graph import Graph
+from weft.ir.interpret import interpret
 from weft.passes import take_products
+from weft.passes.lowering.take_products import take_wide_products
 
 
 def random(*shape: int, seed: int = 0) -> Any:
@@ -388,3 +390,54 @@ def test_carries_that_are_collected_and_exchanged() -> None:
     args = random(10, 12), random(10, 12, seed=1)
     for times in (0, 1, 2, 6):
         check(swap, *args, random(times, 10, 12, seed=2))
+
+
+def test_machines_that_many_rows_keep_busy_take_wider_products() -> None:
+    def f(x: Any, w: Any) -> Any:
+        return weft.scan(lambda s, row: (weft.tanh(s + row @ w), s.sum()), weft.zeros(80, 64), x)
+
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype("f4") * 0.1 for s in ((5, 80, 256), (256, 64)))
+    graph = weft.make_graph(f)(weft.tensor(x), weft.tensor(w)).optimize()
+    wide = take_wide_products(graph)
+    assert "matmul" not in [node.op.name for node in weft.passes.take_products(graph).nodes]
+    assert "matmul" in [node.op.name for node in wide.nodes]
+    for ours, theirs in zip(interpret(wide, [x, w]), interpret(graph, [x, w]), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_products_that_a_loop_only_collects_are_taken_after_it() -> None:
+    def f(x: Any, w: Any, v: Any) -> Any:
+        def body(s: Any, row: Any) -> Any:
+            s = weft.tanh(s + row)
+            return s, (s @ w.T, s * 2.0, (s + row) @ v, s)
+
+        return weft.scan(body, weft.zeros(6, 8), x)
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype("f4") * 0.3 for s in ((5, 6, 8), (4, 8), (8, 3))]
+    graph = weft.make_graph(f)(*map(weft.tensor, arrays)).optimize()
+    wide = take_wide_products(graph)
+    assert ops_in(wide).count("matmul") == 2
+    (loop,) = [node for node in wide.nodes if node.op.name == "scan"]
+    assert "matmul" not in ops_in(loop.attrs["body"])
+    for ours, theirs in zip(interpret(wide, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_a_network_over_time_stay_the_same() -> None:
+    def loss(x: Any, w: Any, u: Any) -> Any:
+        h = weft.zeros(6, 8)
+        for row in x:
+            h = weft.tanh(row @ w + h @ u)
+        return (h * h).sum()
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype("f4") * 0.3 for s in ((7, 6, 5), (5, 8), (8, 8))]
+    compiled = weft.compile(weft.grad(loss, (0, 1, 2)))
+    compiled(*map(weft.tensor, arrays))
+    graph = compiled.graph.optimize()
+    for ours, theirs in zip(
+        interpret(take_wide_products(graph), arrays), interpret(graph, arrays), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)

@@ -7,7 +7,9 @@ What a tensor is a view of is known to ``weft.ops.alias``, on any device.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from math import prod
+from sys import getrefcount
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,6 +24,14 @@ from weft.ir.types import TensorType
 
 Strides = tuple[int, ...]
 Host = np.ndarray[Any, Any]
+
+
+@cache
+def _forms() -> Any:
+    """The short way of ops, which stands on all that runs them."""
+    from weft.backends.cuda import forms
+
+    return forms
 
 
 class DeviceArray:
@@ -80,9 +90,7 @@ class DeviceArray:
             or not self.shape
         ):
             return None
-        from weft.backends.cuda.forms import form_of  # which stands on all that runs ops
-
-        return form_of(self)
+        return _forms().form_of(self)
 
     @property
     def ndim(self) -> int:
@@ -108,6 +116,17 @@ class DeviceArray:
     def base(self) -> Block | Borrowed:
         """What owns the memory: it may be shared with views."""
         return self.block
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether the memory is this array's, all of it, and no other array is there."""
+        block = self.block
+        return (
+            getrefcount(block) == _ALONE
+            and self.gaps is None
+            and self.pointer == block.pointer
+            and type(block) is Block
+        )
 
     def copy(self) -> DeviceArray:
         """The same elements in memory of their own, one after another."""
@@ -136,6 +155,25 @@ class DeviceArray:
     def __bool__(self) -> bool:
         return bool(self.to_host())
 
+    def __add__(self, other: Any) -> DeviceArray:
+        """The sum, of gradients that meet."""
+        found: DeviceArray = _forms().add_arrays(self, other)
+        return found
+
+    __radd__ = __add__
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        return self.to_host().__index__()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise DeviceError(
             "numpy", f"the array must be on the cpu, got one on {self.device}", hint="use x.cpu() first"
@@ -146,6 +184,18 @@ class DeviceArray:
 
     def __iter__(self) -> Iterator[Any]:
         self.__array__()
+
+
+def _alone() -> int:
+    """What getrefcount says of the memory of an array that nobody else holds."""
+    probe = DeviceArray.__new__(DeviceArray)
+    probe.block = Block.__new__(Block)
+    probe.block.size = 0  # so that nothing is given back
+    block = probe.block
+    return getrefcount(block)
+
+
+_ALONE = _alone()
 
 
 def packed_strides(shape: tuple[int, ...], itemsize: int) -> Strides:

@@ -1,22 +1,34 @@
 """A program of launches, copies, fills and products for sizes that are known: only pointers are missing.
 
 The steps of a ``CudaProgram`` become *entries*: kernels with their argument blocks, of which a call fills in
-the pointers that it does not share with the last one. A call is then a walk over a list.
+the pointers that it does not share with the last one. A call is then a walk over a list. Loops that count are
+written out turn by turn. Branches and loops that ask the device have entries inside; only a graph runs those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from threading import Lock
 from typing import Any
 
 from weft.backends.cuda import program as steps
 from weft.backends.cuda.card import Card
+from weft.backends.cuda.cudnn import Call
 from weft.backends.cuda.launches import Launch, Three
 from weft.backends.cuda.modules import Module
+from weft.backends.cuda.order import CONTEXT, LIBRARY, Access
 from weft.backends.cuda.products import Product
-from weft.backends.cuda.program import CudaProgram, Place, evaluate
+from weft.backends.cuda.program import (
+    ARENA_ALIGNMENT,
+    CudaProgram,
+    Place,
+    all_steps,
+    evaluate,
+    inner_steps,
+)
 from weft.backends.cuda.streams import Stream
+from weft.backends.cuda.users import kernel_of, prepare_users, types_of
 from weft.base.records import NamedTuple
 from weft.errors import GraphError
 
@@ -58,6 +70,11 @@ class KernelEntry(NamedTuple):
     block: Three
     shared: int
     patches: tuple[tuple[int, int, int], ...]
+    touched: tuple[Access, ...] | None = None
+
+    def accesses(self) -> Sequence[Access] | None:
+        """The bytes that it touches, where that is known."""
+        return self.touched
 
     def run(self, table: Table, stream: Stream, card: Card) -> None:
         """Launch it."""
@@ -77,6 +94,12 @@ class CopyEntry(NamedTuple):
     target: tuple[int, int]
     source: tuple[int, int]
     nbytes: int
+
+    def accesses(self) -> Sequence[Access]:
+        """The bytes that it touches."""
+        (target, at), (source, begin) = self.target, self.source
+        written = Access(target, at, at + self.nbytes, True)
+        return written, Access(source, begin, begin + self.nbytes, False)
 
     def run(self, table: Table, stream: Stream, card: Card) -> None:
         """Copy them."""
@@ -98,6 +121,11 @@ class FillEntry(NamedTuple):
     value: int
     nbytes: int
 
+    def accesses(self) -> Sequence[Access]:
+        """The bytes that it touches."""
+        slot, at = self.target
+        return (Access(slot, at, at + self.nbytes, True),)
+
     def run(self, table: Table, stream: Stream, card: Card) -> None:
         """Fill them."""
         card.driver.cuMemsetD8Async(self.pointer(table), self.value, self.nbytes, stream.handle)
@@ -112,28 +140,132 @@ class FillEntry(NamedTuple):
 
 
 class ProductEntry(NamedTuple):
-    """A product of matrices by a library; ``places`` are (slot, offset) of c, a and b."""
+    """A product of matrices by a library; ``places`` are (slot, offset) of c, a, b and its workspace."""
 
     product: Product
     places: tuple[tuple[int, int], ...]
+    touched: tuple[Access, ...] | None = None
+
+    def accesses(self) -> Sequence[Access] | None:
+        """The bytes that it touches, where that is known."""
+        return self.touched
 
     def run(self, table: Table, stream: Stream, card: Card) -> None:
         """Multiply them."""
-        c, a, b = [table[slot] + offset for slot, offset in self.places]
-        self.product.run(c, a, b, stream)
+        c, a, b, workspace = [table[slot] + offset for slot, offset in self.places]
+        self.product.run(c, a, b, workspace, stream)
 
     def slots(self) -> set[int]:
         """The memory that it uses."""
         return {slot for slot, _ in self.places}
 
 
-Entry = KernelEntry | CopyEntry | FillEntry | ProductEntry
-_LISTED = (steps.Launch, steps.CopyBytes, steps.FillBytes, steps.MatrixProduct)
+class CallEntry(NamedTuple):
+    """A call of another library; ``places`` are (slot, offset) of inputs, outputs and its workspace."""
+
+    call: Call
+    places: tuple[tuple[int, int], ...]
+    touched: tuple[Access, ...]
+
+    def accesses(self) -> Sequence[Access]:
+        """The bytes that it touches."""
+        return self.touched
+
+    def run(self, table: Table, stream: Stream, card: Card) -> None:
+        """Have it computed."""
+        *pointers, workspace = [table[slot] + offset for slot, offset in self.places]
+        self.call.run(pointers, workspace, stream)
+
+    def slots(self) -> set[int]:
+        """The memory that it uses."""
+        return {slot for slot, _ in self.places}
+
+
+class BranchEntry(NamedTuple):
+    """One of two lists of entries, by a bool at (slot, offset); None: whether nothing has failed so far."""
+
+    condition: tuple[int, int] | None
+    then: tuple[Any, ...]
+    otherwise: tuple[Any, ...] = ()
+
+    def accesses(self) -> None:
+        """Whatever is in its memory."""
+
+    def slots(self) -> set[int]:
+        """The memory that it uses."""
+        own = set() if self.condition is None else {self.condition[0]}
+        return own.union(*[entry.slots() for entry in (*self.then, *self.otherwise)])
+
+
+class LoopEntry(NamedTuple):
+    """Entries that test, and while a bool at (slot, offset) holds, a body and the test again."""
+
+    test: tuple[Any, ...]
+    condition: tuple[int, int]
+    body: tuple[Any, ...]
+
+    def accesses(self) -> None:
+        """Whatever is in its memory."""
+
+    def slots(self) -> set[int]:
+        """The memory that it uses."""
+        return {self.condition[0]}.union(*[entry.slots() for entry in (*self.test, *self.body)])
+
+
+Entry = KernelEntry | CopyEntry | FillEntry | ProductEntry | CallEntry | BranchEntry | LoopEntry
+_LISTED = (steps.Launch, steps.CopyBytes, steps.FillBytes, steps.MatrixProduct, steps.LibraryCall)
+_IN_GRAPHS = (*_LISTED, steps.Check, steps.SetNumber, steps.Repeat, steps.Choose, steps.Again)
+GIVEN_UP = -1  # what a run that gives up notes instead of the number of a failure
+_MOST_ENTRIES = 20_000  # of loops that are written out
 
 
 def is_list(program: CudaProgram) -> bool:
     """Whether a program is a list of launches and the like, without control flow or a look at values."""
-    return not program.heap and all(isinstance(step, _LISTED) for step in program.steps)
+    return not program.heap and all(
+        isinstance(step, _LISTED) or kernel_of(program, step) is not None for step in program.steps
+    )
+
+
+def can_be_graph(program: CudaProgram) -> bool:
+    """Whether nothing in a program waits for the host, nor asks for memory that only a run knows of.
+
+    One side of a branch may: such as that where an assertion does not hold. A run that comes there gives up.
+    """
+    loops = [step for step in all_steps(program.steps) if isinstance(step, steps.Again)]
+    inside = [s for loop in loops for s in all_steps((*loop.test, *loop.body))]
+    if program.heap or any(isinstance(s, steps.SetNumber) for s in inside):  # another one in each turn
+        return False
+    return _fits(program, program.steps)
+
+
+def _fits(program: CudaProgram, listed: Sequence[Any]) -> bool:
+    """Whether steps can be in a graph."""
+    for step in listed:
+        sides = [_fits(program, inner) for inner in inner_steps(step)]
+        if not isinstance(step, _IN_GRAPHS) and kernel_of(program, step) is None:
+            return False
+        if sides and not (any(sides) if isinstance(step, steps.Choose) else all(sides)):
+            return False
+    return True
+
+
+def can_fail(program: CudaProgram) -> bool:
+    """Whether a run may note a failure, or give up; no loop is stopped from outside in a graph."""
+    every = list(all_steps(program.steps))
+    places = [a for step in every if isinstance(step, steps.Launch) for a in step.arguments]
+    notes = any(isinstance(a, Place) and a.memory == "context" for a in places)
+    return notes or any(not _fits(program, side) for step in every for side in inner_steps(step))
+
+
+class TooLongError(Exception):
+    """Of loops that would be written out for too long."""
+
+
+_PRODUCT = ("c", "a", "b", "dtype", "m", "n", "k", "rows", "transposed", "add", "batch", "strides")
+
+
+def _extents(step: steps.MatrixProduct) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    return step.rows, step.strides, (step.batch,)
 
 
 class Bound:
@@ -153,23 +285,66 @@ class Bound:
         self.card = card
         self.slots = Slots(program)
         self.numbers = dict(numbers)
-        self.arena = evaluate(program.arena, numbers)
+        self._before = -(-evaluate(program.arena, numbers) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+        self._workspace = 0  # of the libraries, which work one after another
         self._program, self._module = program, module
-        found = [self._entry(step) for step in program.steps]
-        self.entries: list[Entry] = [entry for entry in found if entry is not None]
+        self._left = _MOST_ENTRIES
+        self.entries: list[Entry] = self._guarded(program.steps)
+        self.arena = self._before + self._workspace
         self._lock = Lock()
 
     def run(self, table: Table, stream: Stream) -> None:
         """Do all of it on a stream."""
         with self._lock:  # argument blocks are filled by one thread at a time
             for entry in self.entries:
-                entry.run(table, stream, self.card)
+                entry.run(table, stream, self.card)  # type: ignore[union-attr]
 
     def _at(self, place: Place) -> tuple[int, int]:
         return self.slots.of(place), evaluate(place.offset, self.numbers)
 
+    def _guarded(self, listed: Sequence[Any]) -> list[Entry]:
+        """The entries of the main list: what comes after the last check runs only if nothing has failed.
+
+        That check stands before the first write to memory that was given away. What follows other checks is
+        safe to run, and nobody sees it.
+        """
+        checks = [i for i, step in enumerate(listed) if isinstance(step, steps.Check) and step.stop is None]
+        if not checks:
+            return self._entries(listed)
+        first, rest = self._entries(listed[: checks[-1]]), self._entries(listed[checks[-1] + 1 :])
+        return [*first, BranchEntry(None, tuple(rest))] if rest else first
+
+    def _entries(self, listed: Sequence[Any]) -> list[Entry]:
+        """The entries of steps; loops that count turn by turn."""
+        out: list[Entry] = []
+        for step in listed:
+            if isinstance(step, steps.Repeat):
+                for turn in range(*[evaluate(x, self.numbers) for x in (step.start, step.stop)]):
+                    self.numbers[step.variable] = turn
+                    out += self._entries(step.body)
+            elif isinstance(step, steps.SetNumber):
+                self.numbers[step.name] = evaluate(step.value, self.numbers)
+            elif not isinstance(step, steps.Check):
+                entry = self._entry(step)
+                out += [] if entry is None else [entry]
+                self._left -= 1
+                if self._left < 0:
+                    raise TooLongError
+        return out
+
+    def _side(self, listed: Sequence[Any]) -> tuple[Entry, ...]:
+        """The entries of a side of a branch; one that cannot be in a graph notes that the run gives up."""
+        if _fits(self._program, listed):
+            return tuple(self._entries(listed))
+        return (FillEntry((self.slots.context, 0), GIVEN_UP & 0xFF, 8),)
+
     def _entry(self, step: Any) -> Entry | None:
         match step:
+            case steps.Choose(condition, then, otherwise):
+                parts = self._side(then), self._side(otherwise)
+                return BranchEntry(self._at(condition), *parts) if any(parts) else None
+            case steps.Again(test, condition, body):
+                return LoopEntry(tuple(self._entries(test)), self._at(condition), tuple(self._entries(body)))
             case steps.Launch():
                 return self._kernel(step)
             case steps.CopyBytes(target, source, count):
@@ -180,7 +355,31 @@ class Bound:
                 return FillEntry(self._at(target), value, size) if size else None
             case steps.MatrixProduct():
                 return self._product(step)
+            case steps.LibraryCall():
+                return self._call(step)
+            case steps.HostCall():
+                return self._users(step)
         raise GraphError("cuda", f"a list of launches must have no {type(step).__name__}")
+
+    def _users(self, step: steps.HostCall) -> KernelEntry | None:
+        """A kernel of the user's: it reads its inputs and writes its outputs."""
+
+        def number(extent: Any) -> int:
+            return evaluate(extent, self.numbers)
+
+        prepared = prepare_users(self.card, self._program, step, number)
+        if prepared is None:
+            return None
+        places = [self._at(place) for place in (*step.inputs, *step.outputs)]
+        inputs, outputs = types_of(self._program, step, number)
+        touched = [
+            Access(slot, start, start + prod(kind.shape) * kind.dtype.itemsize, i >= len(inputs))
+            for i, ((slot, start), kind) in enumerate(zip(places, (*inputs, *outputs), strict=True))
+        ]
+        launch, grid, block, shared, pointers = prepared
+        launch.shape(grid, block, shared)
+        patches = tuple((w, *places[n]) for w, n in pointers)
+        return KernelEntry(launch, grid, block, shared, patches, tuple(touched))
 
     def _product(self, step: steps.MatrixProduct) -> Entry | None:
         m, n, k, batch = (evaluate(x, self.numbers) for x in (step.m, step.n, step.k, step.batch))
@@ -189,7 +388,39 @@ class Bound:
         if k == 0:  # a sum of nothing
             return FillEntry(self._at(step.c), 0, m * n * batch * step.dtype.itemsize)
         places = tuple([self._at(place) for place in (step.c, step.a, step.b)])
-        return ProductEntry(Product.of(self.card, step, self.numbers), places)
+        touched = self._touched_by_product(step, places, (m, n, k))
+        product = Product.of(self.card, step, self.numbers)
+        return ProductEntry(product, (*places, self._at_workspace(product.workspace)), touched)
+
+    def _touched_by_product(
+        self, step: steps.MatrixProduct, places: Sequence[tuple[int, int]], shape: tuple[int, int, int]
+    ) -> tuple[Access, ...] | None:
+        """What a product touches, if it has no other operands than these."""
+        if steps.MatrixProduct.__match_args__ != _PRODUCT:
+            return None
+        m, n, k = shape
+        turned_a, turned_b = step.transposed
+        sides = (m, n), ((k, m) if turned_a else (m, k)), ((n, k) if turned_b else (k, n))
+        rows, strides, batch = ([evaluate(x, self.numbers) for x in xs] for xs in _extents(step))
+        out = [Access(LIBRARY, 0, 1, True)]  # they share memory to work in
+        for i, ((slot, start), (high, wide)) in enumerate(zip(places, sides, strict=True)):
+            row, stride = rows[(i + 2) % 3], strides[(i + 2) % 3]  # those of a, b and c
+            count = row * (high - 1) + wide + abs(stride) * (batch[0] - 1)
+            out.append(Access(slot, start, start + count * step.dtype.itemsize, i == 0))
+        return tuple(out)
+
+    def _call(self, step: steps.LibraryCall) -> Entry:
+        call = Call.of(self.card, step, self.numbers)
+        places = [self._at(place) for place in (*step.inputs, *step.outputs)]
+        out = [Access(LIBRARY, 0, 1, True)]
+        for i, ((slot, start), operand) in enumerate(zip(places, call.operands, strict=True)):
+            out.append(Access(slot, start, start + operand.nbytes(), i >= len(step.inputs)))
+        return CallEntry(call, (*places, self._at_workspace(call.workspace)), tuple(out))
+
+    def _at_workspace(self, size: int) -> tuple[int, int]:
+        """Where a library works: behind the arena."""
+        self._workspace = max(self._workspace, size)
+        return self.slots.arena, self._before
 
     def _kernel(self, step: steps.Launch) -> KernelEntry | None:
         grid = evaluate(step.grid, self.numbers)
@@ -205,4 +436,17 @@ class Bound:
                 launch.words[word] = evaluate(argument, self.numbers) & 0xFFFFFFFFFFFFFFFF
         shape = (grid, 1, 1), (kernel.threads, 1, 1), kernel.shared
         launch.shape(*shape)
-        return KernelEntry(launch, *shape, tuple(patches))
+        return KernelEntry(launch, *shape, tuple(patches), self._touched(step))
+
+    def _touched(self, step: steps.Launch) -> tuple[Access, ...] | None:
+        """What a launch touches, if that is known."""
+        places = [a for a in step.arguments if isinstance(a, Place)]
+        if not step.effects:
+            return None
+        fails = any(place.memory == "context" for place in places)
+        out = [Access(CONTEXT, 0, 1, False)] if fails else []  # noted by any number of kernels at a time
+        places = [place for place in places if place.memory != "context"]
+        for place, (writes, count) in zip(places, step.effects, strict=True):
+            slot, start = self._at(place)
+            out.append(Access(slot, start, start + evaluate(count, self.numbers), writes))
+        return tuple(out)

@@ -9,17 +9,32 @@ from typing import Any
 from weft.backends.cuda.emit.kernel import can_fail, emit_grid_kernel, nvptx_target, thread_count
 from weft.backends.cuda.emit.module import merged, to_ptx
 from weft.backends.cuda.program import Array, CudaProgram, Kernel
-from weft.backends.cuda.steps import Steps, find_alignments
+from weft.backends.cuda.steps import Steps, find_alignments, waves_of
 from weft.backends.llvm.target import Target
 from weft.ir.graph import Graph, Value
 from weft.loop.capabilities import check_supported
-from weft.loop.ir import Buffer, Function, Program
-from weft.passes import lower
+from weft.loop.ir import Buffer, Function, Launch, Program, Wave
+from weft.loop.walk import statements
+from weft.passes import LOWERING, lower
+from weft.passes.inline import inline
+from weft.passes.lowering.attention_by_library import attention_by_library
+from weft.passes.lowering.channels_last import channels_last
+from weft.passes.lowering.fuse_attention import fuse_attention
+from weft.passes.lowering.join_parts import join_parts
+from weft.passes.lowering.pick_classes import pick_classes
+from weft.passes.lowering.recompute import recompute, recompute_more
+from weft.passes.lowering.take_products import take_products, take_wide_products
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.target import Gpu
 from weft.schedule.program import lower_graph
 
-_NOT_HERE = ("fuse_attention",)  # passes whose ops have no kernel for GPUs
+_INSTEAD = {
+    take_products: (take_wide_products,),
+    fuse_attention: (join_parts, attention_by_library),
+    recompute: (channels_last, pick_classes, recompute_more),
+}
+_BY_CUDNN = (attention_by_library.name, channels_last.name)  # passes that need it
+PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]
 
 
 def build_program(
@@ -41,17 +56,28 @@ def build_program(
       launch tanh_mul(input0, output0) grid 1
     }
     """
-    lowered = lower(graph, disable=_NOT_HERE)
-    return from_loops(lower_graph(lowered, target=Gpu(machine), **options), graph, architecture)
+    return from_loops(loops_of(graph, machine, **options), graph, architecture)
+
+
+def loops_of(graph: Graph, machine: Machine | None = None, **options: Any) -> Program:
+    """The program of loops of an optimised graph, shared out for a machine."""
+    passes = [inline] if options.get("check_nan") else PASSES  # checks are of each op by itself
+    disable = () if machine is not None and machine.cudnn else _BY_CUDNN
+    return lower_graph(lower(graph, passes, disable=disable), target=Gpu(machine), **options)
 
 
 def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram:
     """The program for cards of a program of loops."""
     target = nvptx_target(architecture)
     names = _Kernels(target)
-    for function, alignments in find_alignments(program).items():
-        names.add(function, alignments)
-    steps = Steps(program, names.symbols).block(program.main.body)
+    alignments_of = find_alignments(program)
+    alone = {s.function for s in statements(program.main.body) if isinstance(s, Launch)}
+    for function, alignments in alignments_of.items():
+        if function in alone:
+            names.add(function, alignments)
+    for wave in waves_of(program.main.body):
+        names.add_wave(wave, alignments_of[wave.launches[0].function])
+    steps = Steps(program, names.symbols, names.waves).block(program.main.body)
     outputs = program.main.buffers[program.inputs : program.inputs + program.outputs]
     handed = [(i, outputs.index(b)) for i, b in enumerate(program.heap) if b in outputs]
     return CudaProgram(
@@ -68,7 +94,7 @@ def from_loops(program: Program, graph: Graph, architecture: str) -> CudaProgram
         steps,
         program.donated,
         program.failures,
-        program.hosts,
+        [] if all(entry.library for entry in program.hosts) else program.hosts,
         tuple(handed),
     )
 
@@ -82,6 +108,7 @@ class _Kernels:
 
     Attributes:
         symbols: by function, the name of its kernel.
+        waves: by number of launches and id of their body, the name of the kernel that has them all.
         texts: by name, its LLVM assembly.
         kernels: by name.
     """
@@ -91,6 +118,7 @@ class _Kernels:
         self.symbols: dict[Function, str] = {}
         self.texts: dict[str, str] = {}
         self.kernels: dict[str, Kernel] = {}
+        self.waves: dict[tuple[int, int], str] = {}
         self._by_body: dict[int, str] = {}
         self._by_text: dict[str, str] = {}
 
@@ -101,16 +129,25 @@ class _Kernels:
             self._by_body[key] = self._emit(function, alignments)
         self.symbols[function] = self._by_body[key]
 
-    def _emit(self, function: Function, alignments: dict[Buffer, int]) -> str:
+    def add_wave(self, wave: Wave, alignments: dict[Buffer, int]) -> None:
+        """Have a kernel for all launches of a wave."""
+        function, many = wave.launches[0].function, len(wave.launches)
+        key = many, id(function.body)
+        if key not in self.waves:
+            self.waves[key] = self._emit(function, alignments, many)
+
+    def _emit(self, function: Function, alignments: dict[Buffer, int], many: int = 1) -> str:
         check_supported(function, "cuda", threads=True)
-        name = self._free_name(function.name)
-        text = emit_grid_kernel(function, name, self._target, alignments)
-        found = self._by_text.setdefault(text.replace(name, "$"), name)
+        name = self._free_name(function.name if many == 1 else f"{function.name}_x{many}")
+        text = emit_grid_kernel(function, name, self._target, alignments, many)
+        # Only where it is a symbol: a kernel "mul" also has instructions that end so, as "sub" has others.
+        found = self._by_text.setdefault(text.replace(f"@{name}", "@$"), name)
         if found == name:
             self.texts[name] = text
             pointers = len(function.buffers) + can_fail(function)
             parameters: Any = ("pointer",) * pointers + ("number",) * len(function.sizes)
-            self.kernels[name] = Kernel(name, parameters, thread_count(function))
+            parameters = parameters if many == 1 else ("number", *parameters) * many
+            self.kernels[name] = Kernel(name, parameters, thread_count(function), 0, many)
         return found
 
     def _free_name(self, name: str) -> str:

@@ -8,7 +8,9 @@ with them. weft has a stream of its own on each device, and orders work across s
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from weft.backends.cuda.driver import Driver, the_driver
 from weft.backends.cuda.native import driver_address
@@ -17,7 +19,7 @@ from weft.base.device import Device
 from weft.errors import DeviceError
 
 if TYPE_CHECKING:
-    from weft.backends.cuda.memory import Pool
+    from weft.backends.cuda.memory import Block, Pool
     from weft.backends.cuda.streams import Stream
 
 # of CUdevice_attribute
@@ -36,6 +38,8 @@ class Card:
         capability: of its kernels: (9, 0) is sm_90.
         stream: the stream that work goes to where no other is chosen.
         pool: its memory.
+        several_streams: whether there are more than that one, so that work must be ordered.
+        keepers: what keeps memory that it could do without, with a method ``forget`` for when there is none.
         launch_address: where the driver's function for launches is, for machine code; 0 if nobody knows.
     """
 
@@ -54,6 +58,8 @@ class Card:
         self.enter()
         self.launch_address = driver_address(driver)
         self.stream: Stream = Stream(self)
+        self.several_streams = False
+        self.keepers: WeakSet[Any] = WeakSet()
         self.pool: Pool = Pool(self)
 
     def __repr__(self) -> str:
@@ -91,6 +97,21 @@ class Card:
         """Whether memory can be had in the order of a stream."""
         return bool(self.attribute(_POOLS))
 
+    @cached_property
+    def capture_stream(self) -> Stream:
+        """The stream that calls of libraries are captured from."""
+        from weft.backends.cuda.streams import Stream
+
+        before = self.several_streams
+        stream = Stream(self)
+        self.several_streams = before  # nothing is ever run on it
+        return stream
+
+    @cached_property
+    def library_order(self) -> Block:
+        """Stands for the memory that captured calls of libraries share: who runs some waits for others."""
+        return self.pool.take(1, self.stream)
+
     def enter(self) -> None:
         """Make the context that of this thread; each thread does it before its first call on this device."""
         if here.card is not self:
@@ -103,6 +124,8 @@ class Card:
 
     def synchronize(self) -> None:
         """Wait until all that was asked of the device is done."""
+        if (noting := self.current().capture) is not None:
+            noting.refuse("a wait for the device", "read values after g.replay()")
         self.enter()
         self.driver.cuCtxSynchronize()
 

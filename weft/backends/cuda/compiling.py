@@ -6,15 +6,20 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 from weft.backends.backend import Backend, Executable, Option
 from weft.backends.cuda.card import Card, card
+from weft.backends.cuda.cublaslt import find_library
+from weft.backends.cuda.cudnn import has_cudnn, has_plans
 from weft.backends.cuda.execute import CudaExecutable
+from weft.backends.cuda.program import CudaProgram
+from weft.backends.cuda.stored import stored_program
 from weft.errors import GraphError
 from weft.ir.graph import Graph
+from weft.schedule.gpu.machine import Gpu as Machine
 
 _COMPILER = "weft.backends.cuda.build"
+_CUDNN = (8, 0)  # capability of cards from which on cuDNN has what programs leave to it
 
 
 @cache
@@ -25,10 +30,33 @@ def has_compiler() -> bool:
 
 def compile_for_device(graph: Graph, on: Card) -> CudaExecutable:
     """What runs an optimised graph on a device."""
+    return CudaExecutable(on, program_for(graph, on), graph)
+
+
+def program_for(graph: Graph, on: Card, **options: Option) -> CudaProgram:
+    """The program of an optimised graph for a device, from disk if it was made before."""
     if not has_compiler():
         raise GraphError("cuda", f"graphs must be compiled by {_COMPILER}, which is not there")
-    make: Callable[..., Any] = import_module("weft.backends.cuda.build").build_program
-    return CudaExecutable(on, make(graph, on.architecture), graph)
+    machine = machine_of(on)
+    program = _stored(graph, on.architecture, machine, options)
+    if machine.cudnn and not has_plans(on, program):
+        program = _stored(graph, on.architecture, machine._replace(cudnn=False), options)
+    return program
+
+
+def _stored(graph: Graph, architecture: str, machine: Machine, options: dict[str, Option]) -> CudaProgram:
+    def build() -> CudaProgram:
+        make: Callable[..., CudaProgram] = import_module("weft.backends.cuda.build").build_program
+        return make(graph, architecture, machine, **options)
+
+    return stored_program(graph, f"{architecture} {machine} {sorted(options.items())}", build)
+
+
+def machine_of(on: Card) -> Machine:
+    """What programs for a device can count on."""
+    return Machine(
+        libraries=find_library("cublasLt") is not None, cudnn=has_cudnn() and on.capability >= _CUDNN
+    )
 
 
 class CudaBackend(Backend):

@@ -14,21 +14,37 @@ from weft.backends.cuda.array import DeviceArray, Host, new_array
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.launches import Launch
 from weft.backends.cuda.modules import Module, load_module
+from weft.backends.cuda.turning import THREADS as TURN_THREADS
+from weft.backends.cuda.turning import as_turned, tiles_of, turn_name, turn_text
 from weft.base.dtypes import DType
 from weft.ops.alias import _merged as merged_axes
 
 _THREADS = 256
+_STAGED = 64 << 10  # bytes that are rather copied on the host than waited for
 _MOVES = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}  # what one element of so many bytes is moved by
 
 
-def to_device(array: Host, card: Card) -> DeviceArray:
-    """A copy of an array on a device. It is read before this returns, unless it lies in pinned memory."""
+def to_device(array: Host, card: Card, *, fixed: bool = False) -> DeviceArray:
+    """A copy of an array on a device. It is read before this returns, unless it lies in pinned memory.
+
+    While a graph is captured only what is ``fixed`` can be copied: replays find it as it is.
+    """
     stream = card.current()
-    whole = np.ascontiguousarray(array).reshape(array.shape)
+    if stream.capture is not None:
+        if not fixed:
+            stream.capture.refuse(
+                f"{array.dtype.name}{list(array.shape)} from the cpu",
+                "make it before, and give it new values by x.copy_(...) before each replay",
+            )
+        stream = stream.capture.outer  # done once, beside what is captured
+    whole = np.ascontiguousarray(array)
+    own = whole is not array and whole.base is None
+    if not own and whole.nbytes <= _STAGED:
+        whole, own = whole.copy(), True
     out = new_array(card, array.shape, array.dtype, stream)
     if out.size:
         card.driver.cuMemcpyHtoDAsync(out.pointer, whole.ctypes.data, out.nbytes, stream.handle)
-        if whole.base is not None or not whole.flags.owndata:  # of somebody, who may have pinned it
+        if not own:  # of somebody, who may have pinned it; what is not pinned was read by now
             stream.synchronize()
     return out
 
@@ -38,6 +54,8 @@ def to_host(array: DeviceArray) -> Host:
     card = array.card
     card.enter()
     stream = card.current()
+    if stream.capture is not None:
+        stream.capture.refuse(f"a look at the values of {array.type}", "read them after g.replay()")
     packed = array.packed()
     out: Host = np.empty(array.shape, array.dtype)
     if out.size:
@@ -69,11 +87,23 @@ def gather(out: DeviceArray, source: DeviceArray) -> None:
     width, count = source.dtype.itemsize, out.size
     if width == 16:  # two halves, which are one more axis
         axes, width, count = [*axes, (2, 8)], 8, 2 * count
+    turned = as_turned(axes, width)
+    if turned is not None:
+        _turn(out, source, turned, width)
+        return
     name = f"weft_gather_{len(axes)}_{width}"
     launch = Launch(gather_module(out.card, len(axes), width).function(name), 3 + 2 * len(axes))
     sizes, strides = zip(*axes, strict=True)
     launch.set(out.pointer, source.pointer, count, *sizes, *strides)
     launch.run(((count + _THREADS - 1) // _THREADS, 1, 1), (_THREADS, 1, 1), 0, out.card.current())
+
+
+def _turn(out: DeviceArray, source: DeviceArray, turned: tuple[int, ...], width: int) -> None:
+    """A batch of matrices that lie transposed."""
+    down, across = (tiles_of(size) for size in turned[1:3])
+    launch = Launch(load_module(out.card, turn_text(width)).function(turn_name(width)), 9)
+    launch.set(out.pointer, source.pointer, *turned, down, across)
+    launch.run((turned[0] * down * across, 1, 1), (TURN_THREADS, 1, 1), 0, out.card.current())
 
 
 def fill(out: DeviceArray, value: Host) -> None:
@@ -88,7 +118,7 @@ def fill(out: DeviceArray, value: Host) -> None:
         write = getattr(card.driver, f"cuMemsetD{8 * len(raw)}Async")
         write(out.pointer, word, out.size, stream.handle)
     else:
-        one = to_device(np.array(value, order="C"), card)
+        one = to_device(np.array(value, order="C"), card, fixed=True)
         one.block.read_on(stream)
         gather(out, DeviceArray(card, one.block, one.pointer, (out.size,), out.dtype, (0,)))
 

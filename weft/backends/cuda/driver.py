@@ -130,7 +130,9 @@ found = _Found()
 
 
 def _in_child() -> None:
+    """What a forked process holds of devices is its parent's: it uses none of it, and gives none back."""
     found.forked = found.driver is not None
+    Life.ending = Life.ending or found.forked
 
 
 if hasattr(os, "register_at_fork"):

@@ -17,6 +17,7 @@ from weft.backends.cuda.array import DeviceArray
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.compiling import compile_for_device, has_compiler
 from weft.backends.cuda.copies import to_device
+from weft.backends.cuda.kernels import Kernel
 from weft.backends.cuda.placing import on_one_device
 from weft.backends.cuda.views import view_of
 from weft.base.sizes import named_size
@@ -44,6 +45,9 @@ def evaluate_on_device(
         return (view_of(op, arrays[0], attrs),)
     if op is cast and attrs["dtype"] == arrays[0].dtype:
         return (arrays[0].copy(),)
+    if op.cuda is not None:
+        assert isinstance(op.cuda, Kernel)
+        return op.cuda.run(op, arrays, attrs)
     runner = find_program(op, arrays, attrs)
     if runner is not None:
         return tuple(runner(arrays))
@@ -99,7 +103,7 @@ def find_program(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any]) -
     """What runs an op on arrays like these; None if it goes through the host."""
     if not _build:
         return None
-    flat = op.accepts != "" and _is_flat(arrays)
+    flat = op.accepts != "" and is_flat(arrays)
     try:
         key = (op, id(arrays[0].card), flat, *_literals(attrs), *_kinds(arrays, flat))
         known = _programs.get(key, _programs)
@@ -112,7 +116,7 @@ def find_program(op: Op, arrays: Sequence[DeviceArray], attrs: dict[str, Any]) -
     return known  # type: ignore[return-value]
 
 
-def _is_flat(arrays: Sequence[DeviceArray]) -> bool:
+def is_flat(arrays: Sequence[DeviceArray]) -> bool:
     """Whether arrays are of one shape and without gaps, or numbers: then their axes do not matter."""
     shape = next((a.shape for a in arrays if a.shape), ())
     return shape != () and all(not a.shape or (a.shape == shape and a.gaps is None) for a in arrays)

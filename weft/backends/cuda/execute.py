@@ -5,28 +5,46 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from weft.backends.backend import Executable
 from weft.backends.cuda.array import DeviceArray, new_array
-from weft.backends.cuda.bound import Bound, Slots, is_list
-from weft.backends.cuda.card import Card
+from weft.backends.cuda.bound import Bound, TooLongError, can_be_graph, can_fail, is_list
+from weft.backends.cuda.card import Card, here
+from weft.backends.cuda.conditions import has_conditions
 from weft.backends.cuda.copies import to_device
-from weft.backends.cuda.graphs import GraphRun, can_be_graph
-from weft.backends.cuda.memory import Block
+from weft.backends.cuda.graphs import CONTEXT_BYTES
+from weft.backends.cuda.memory import Block, Borrowed
 from weft.backends.cuda.modules import load_module
-from weft.backends.cuda.program import ALIGNMENT, CONTEXT_WORDS, Array, CudaProgram, evaluate
+from weft.backends.cuda.placing import constant
+from weft.backends.cuda.program import (
+    ALIGNMENT,
+    CONTEXT_WORDS,
+    Array,
+    CudaProgram,
+    LibraryCall,
+    MatrixProduct,
+    all_steps,
+    evaluate,
+)
+from weft.backends.cuda.replay import GivenUpError, Replay, raise_failure
 from weft.backends.cuda.streams import Stream
 from weft.backends.cuda.walk import Walk
 from weft.base.sizes import Size, bind, is_known
-from weft.errors import GraphError, ShapeError, WeftError
+from weft.errors import DeviceError, GraphError, ShapeError
 from weft.ir.graph import Graph
 from weft.ir.interpret import check_sizes
-from weft.ir.naming import explain_error
+from weft.ir.interpret import solve_sizes as sizes_of_graph
 
 _MOST_SHAPES = 256
+_MOST_REPLAYS = 8  # of a plan: states at other addresses, or others that may be overwritten
+_SMALL = 64  # bytes of arrays of the host that are kept on the device by their value
 _WARM = 2  # calls with the same shapes before a list becomes a graph: many are called once
+_MASK = ALIGNMENT - 1
+_NOTHING = Borrowed(0, 0, None, None)  # type: ignore[arg-type]  # stands for an arena of no bytes
+_LIBRARIES = (MatrixProduct, LibraryCall)  # steps that libraries do
 _FEWEST = 3  # entries: a graph of fewer saves nothing
 
 
@@ -38,6 +56,7 @@ class CudaExecutable(Executable):
         program: what it runs.
         card: the device.
         donated: pairs (input, result) by number: the result may be written over the input.
+        fails: whether some kernel may note a failure.
     """
 
     def __init__(self, card: Card, program: CudaProgram, graph: Graph | None = None) -> None:
@@ -46,40 +65,86 @@ class CudaExecutable(Executable):
         self.card = card
         self.donated = program.donated
         self.module = load_module(card, program.ptx) if program.ptx else None
-        self.constants = [to_device(np.ascontiguousarray(c), card) for c in program.constants]
-        self.slots = Slots(program)
+        self.constants = [to_device(np.ascontiguousarray(c), card, fixed=True) for c in program.constants]
+        self.fails = can_fail(program)
+        self._calls_libraries = any(isinstance(s, _LIBRARIES) for s in all_steps(program.steps))
         self._listed = is_list(program)
-        self._shapes: dict[Any, Plan] = {}
+        self._replayed = can_be_graph(program) and (self._listed or has_conditions(card))
+        self._even: list[None] = [None] * len(program.inputs)
+        self._plans: dict[Any, Plan] = {}
+        self._plan: Plan | None = None  # of the last call
+        self._from_host: tuple[int, ...] = ()  # inputs that were small arrays of the host
+        _alive.add(self)
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """Run on arrays of the device, or of the host, which are copied there."""
-        return self._run(arrays, ())
+        return self._enter(arrays, ())
 
     def donating(self, arrays: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
         """Run on arrays; those that are flagged may be overwritten, and are then the results themselves."""
-        return self._run(arrays, flags)
+        return self._enter(arrays, tuple(flags))
+
+    def _enter(self, arrays: Sequence[Any], flags: tuple[bool, ...]) -> list[Any]:
+        card = self.card
+        if here.card is not card:
+            card.enter()
+        stream = here.streams.get(card.index, card.stream) if here.streams else card.stream
+        if stream.capture is not None:
+            return self._run(arrays, flags, stream)
+        if self._from_host:
+            arrays = self._with_constants(arrays)
+        plan = self._plan
+        try:
+            known = (
+                plan is not None
+                and [a.shape for a in arrays] == plan.inputs
+                and [a.gaps for a in arrays] == self._even
+            )
+        except AttributeError:  # of an array of the host
+            known = False
+        if not known:
+            return self._run(arrays, flags, stream)
+        assert plan is not None
+        if card.several_streams:
+            for array in arrays:
+                array.block.read_on(stream)
+        replay = plan.replay_for(arrays, flags) if plan.replays else None
+        if replay is None:
+            if plan.is_short and not flags and not any(a.pointer & _MASK for a in arrays):
+                return self._launch_all(plan, arrays, stream)
+            return self._run(arrays, flags, stream)
+        try:
+            with plan.lock:
+                return replay.run(list(arrays), stream)
+        except GivenUpError:
+            return self._step_through(plan, arrays, plan.given(arrays, flags), stream)
 
     def explain(self, arrays: Sequence[Any] | None = None) -> object:
-        """The program as text."""
-        return str(self.program)
+        """What it does, and how long that takes on arrays; without any, the program as text."""
+        if arrays is None or self.graph is None:
+            return str(self.program)
+        from weft.backends.cuda.explain import explain_on_device
 
-    def _run(self, arrays: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-        self.card.enter()
-        stream = self.card.current()
-        inputs = [self._fitted(a) for a in arrays]
-        plan = self.plan_for(inputs)
-        for array in inputs:
-            array.block.read_on(stream)
-        outputs = self._new_outputs(plan, inputs, arrays, flags, stream)
-        if plan.bound is not None:
-            self._run_list(plan, inputs, outputs, stream)
-            return outputs
-        return self._walk(plan, inputs, outputs, stream)
+        return explain_on_device(self, self.graph, arrays)
 
-    def _fitted(self, array: Any) -> DeviceArray:
+    def _with_constants(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays, with numbers of the host on the device."""
+        out = list(arrays)
+        for i in self._from_host:
+            if type(out[i]) is np.ndarray:
+                out[i] = constant(out[i], self.card)
+        return out
+
+    def fitted(self, array: Any) -> DeviceArray:
         """An array of this device, its elements one after another, where kernels expect the first."""
         if type(array) is not DeviceArray:
+            if _is_small(array) and self.card.current().capture is None:
+                return constant(array, self.card)
             return to_device(np.asarray(array), self.card)
+        if array.card is not self.card:
+            raise DeviceError(
+                self.program.name, f"tensors must be on {self.card.device}, got one on {array.device}"
+            )
         if array.gaps is not None or array.pointer % ALIGNMENT:
             return array.copy()
         return array
@@ -89,59 +154,104 @@ class CudaExecutable(Executable):
     def plan_for(self, inputs: Sequence[DeviceArray]) -> Plan:
         """What calls with arrays of these shapes have in common."""
         shapes = tuple([a.shape for a in inputs])
-        plan = self._shapes.get(shapes)
+        plan = self._plans.get(shapes)
         if plan is None:
-            if len(self._shapes) >= _MOST_SHAPES:
-                self._shapes.clear()
-            plan = self._shapes[shapes] = self._new_plan(inputs)
+            if len(self._plans) >= _MOST_SHAPES:
+                self._plans.clear()
+            plan = self._plans[shapes] = self._new_plan(inputs)
         return plan
 
     def _new_plan(self, inputs: Sequence[DeviceArray]) -> Plan:
-        numbers = solve_sizes(self.program.name, self.program.inputs, inputs)
-        if self.graph is not None:
+        if self.graph is None:
+            numbers = solve_sizes(self.program.name, self.program.inputs, inputs)
+        else:
+            numbers = sizes_of_graph(self.graph, inputs)  # type: ignore[arg-type]
             check_sizes(self.graph, numbers)
         shapes = [bind(tuple(out.shape), numbers) for out in self.program.outputs]
         bound = Bound(self.card, self.program, self.module, numbers) if self._listed else None
-        return Plan(numbers, shapes, bound)
+        return Plan(self.donated, numbers, [a.shape for a in inputs], shapes, bound)
 
     def _new_outputs(
-        self,
-        plan: Plan,
-        inputs: Sequence[DeviceArray],
-        given: Sequence[Any],
-        flags: Sequence[bool],
-        stream: Stream,
+        self, plan: Plan, inputs: Sequence[DeviceArray], given: Mapping[int, int], stream: Stream
     ) -> list[DeviceArray | None]:
         """Memory for the results; None for those whose size only the run tells."""
         outs: list[DeviceArray | None] = []
-        for shape, kind in zip(plan.shapes, self.program.outputs, strict=True):
-            outs.append(new_array(self.card, shape, kind.dtype, stream) if is_known(shape) else None)
-        for source, target in self.donated if any(flags) else ():
-            array = inputs[source]
-            if flags[source] and given[source] is array and isinstance(array.block, Block):
+        for number, (shape, kind) in enumerate(zip(plan.shapes, self.program.outputs, strict=True)):
+            if number in given:
+                array = inputs[given[number]]
                 array.block.write_on(stream)
-                outs[target] = array
+                outs.append(array)
+            else:
+                outs.append(new_array(self.card, shape, kind.dtype, stream) if is_known(shape) else None)
         return outs
 
     # Steps
 
+    def _run(self, arrays: Sequence[Any], flags: Sequence[bool], stream: Stream) -> list[Any]:
+        """Run step by step; calls that come often become graphs, unless another captures them."""
+        if stream.capture is not None:
+            return self._run_captured(arrays, flags, stream)
+        inputs = [self.fitted(a) for a in arrays]
+        self._from_host = self._from_host or tuple([i for i, a in enumerate(arrays) if _is_small(a)])
+        flags = tuple([flag and a is b for flag, a, b in zip(flags, arrays, inputs, strict=False)])
+        plan = self._plan = self.plan_for(inputs)
+        for array in inputs:
+            array.block.read_on(stream)
+        given = plan.given(inputs, flags)
+        if self._replayed and (replay := plan.warmed(self, inputs, flags, given, stream)) is not None:
+            try:
+                with plan.lock:
+                    return replay.run(inputs, stream)
+            except GivenUpError:
+                pass
+        return self._step_through(plan, inputs, given, stream)
+
+    def _run_captured(self, arrays: Sequence[Any], flags: Sequence[bool], stream: Stream) -> list[Any]:
+        """Have a graph that is being captured note all steps: graphs of this one's own are no part of it."""
+        assert stream.capture is not None
+        inputs = [self.fitted(a) for a in arrays]
+        flags = [flag and a is b for flag, a, b in zip(flags, arrays, inputs, strict=False)]
+        plan = self.plan_for(inputs)
+        for array in inputs:
+            array.block.read_on(stream)
+        if self._calls_libraries:
+            stream.capture.calls_libraries = True
+        return self._step_through(plan, inputs, plan.given(inputs, flags), stream)
+
+    def _step_through(
+        self, plan: Plan, inputs: Sequence[DeviceArray], given: Mapping[int, int], stream: Stream
+    ) -> list[Any]:
+        """Run without a graph."""
+        outputs = self._new_outputs(plan, inputs, given, stream)
+        if plan.bound is None:
+            return self._walk(plan, inputs, outputs, stream)
+        self._run_list(plan.bound, inputs, outputs, stream)
+        return outputs
+
+    def _launch_all(self, plan: Plan, arrays: Sequence[DeviceArray], stream: Stream) -> list[Any]:
+        """Run a short list of launches on arrays that are as they must be."""
+        assert plan.bound is not None
+        pairs = zip(plan.shapes, self.program.outputs, strict=True)
+        outputs: list[Any] = [new_array(self.card, shape, kind.dtype, stream) for shape, kind in pairs]
+        self._run_list(plan.bound, arrays, outputs, stream)
+        return outputs
+
     def _run_list(
-        self, plan: Plan, inputs: Sequence[DeviceArray], outputs: Sequence[Any], stream: Stream
+        self, bound: Bound, inputs: Sequence[DeviceArray], outputs: Sequence[Any], stream: Stream
     ) -> None:
-        bound = plan.bound
-        assert bound is not None
         for array in self.constants:
             array.block.read_on(stream)
-        with plan.lock:
-            arena = plan.arena_for(self.card, stream)
-            fails = bool(self.program.failures)
-            context = self.card.pool.take(8 * CONTEXT_WORDS, stream) if fails else None
-            if context is not None:
-                self.card.driver.cuMemsetD8Async(context.pointer, 0, 8 * CONTEXT_WORDS, stream.handle)
-            table = [a.pointer for a in (*inputs, *outputs, *self.constants)]
-            table += [arena.pointer, 0 if context is None else context.pointer]
-            plan.run(table, stream)
+        arena = self.card.pool.take(bound.arena, stream) if bound.arena else _NOTHING
+        context = self.card.pool.take(CONTEXT_BYTES, stream) if self.fails else None
         if context is not None:
+            self.card.driver.cuMemsetD8Async(context.pointer, 0, CONTEXT_BYTES, stream.handle)
+        table = [a.pointer for a in (*inputs, *outputs, *self.constants)]
+        bound.run([*table, arena.pointer, 0 if context is None else context.pointer], stream)
+        if context is None:
+            return
+        if stream.capture is not None:
+            stream.capture.fails(self, context)
+        else:
             self.raise_failure(read_words(self.card, context, stream))
 
     def _walk(
@@ -149,67 +259,116 @@ class CudaExecutable(Executable):
     ) -> list[Any]:
         walk = Walk(self, plan.numbers, inputs, outputs, stream)
         walk.run(self.program.steps)
-        self.raise_failure(walk.context_words())
+        if stream.capture is None:
+            self.raise_failure(walk.context_words())
+        elif self.fails:
+            stream.capture.fails(self, walk.context)
         return walk.results()
 
     def raise_failure(self, words: Sequence[int]) -> None:
         """Raise the error that kernels have noted, if they have."""
-        failed, *values = words
-        if failed:
-            error = self.program.failures[failed - 1].error(values)
-            raise (
-                error
-                if self.graph is None or not isinstance(error, WeftError)
-                else explain_error(error, self.graph)
-            )
+        raise_failure(self.program, self.graph, words)
+
+
+def _is_small(array: Any) -> bool:
+    """Whether an array is a number of the host, or a few: they are copied once for each value."""
+    return type(array) is np.ndarray and array.nbytes <= _SMALL
+
+
+_alive: WeakSet[CudaExecutable] = WeakSet()
+
+
+def forget_plans() -> None:
+    """Let every executable plan anew, when a setting that plans depend on has changed."""
+    for executable in list(_alive):
+        executable._plan = None
+        executable._plans.clear()
 
 
 class Plan:
-    """What calls with arrays of the same shapes have in common.
+    """What calls with arrays of the same shapes have in common; it does not know whose calls.
 
     Attributes:
         numbers: values of the named sizes.
-        shapes: of the results.
+        inputs, shapes: the shapes of the arrays, and of the results.
         bound: the list of launches, if the program is one.
-        graph: the same as a graph, once it was called often enough.
+        is_short: whether it is a list that is too short to be worth a graph.
+        replays: graphs, by which inputs are given away, and the addresses of those.
         lock: held by the thread that fills in pointers and launches.
     """
 
-    __slots__ = ("_arena", "_calls", "bound", "graph", "lock", "numbers", "shapes")
-
-    def __init__(self, numbers: Mapping[str, int], shapes: Sequence[Any], bound: Bound | None) -> None:
+    def __init__(
+        self,
+        donated: Sequence[tuple[int, int]],
+        numbers: Mapping[str, int],
+        inputs: Sequence[Any],
+        shapes: Sequence[Any],
+        bound: Bound | None,
+    ) -> None:
+        self._donated = donated
         self.numbers = numbers
+        self.inputs = inputs
         self.shapes = shapes
         self.bound = bound
-        self.graph: GraphRun | None = None
         self.lock = threading.Lock()
-        self._arena: Block | None = None
-        self._calls = 0
+        self.replays: dict[Any, Replay] = {}
+        self._calls: dict[Any, int] = {}
+        self._places: dict[Any, Any] = {}  # by flags, what picks the inputs that are given away
+        known = all(map(is_known, shapes))
+        self.is_short = known and bound is not None and len(bound.entries) < _FEWEST
+        self._replayed = known and not self.is_short
 
-    def arena_for(self, card: Card, stream: Stream) -> Block:
-        """Memory for what lies between: a graph keeps its own, other calls take and give it back."""
-        assert self.bound is not None
-        if self._arena is None:
-            return card.pool.take(self.bound.arena, stream)
-        self._arena.write_on(stream)
-        return self._arena
+    def replay_for(self, arrays: Sequence[DeviceArray], flags: Sequence[bool]) -> Replay | None:
+        """The graphs for a call, if there are some."""
+        return self.replays.get(self._key(arrays, flags))
 
-    def run(self, table: Sequence[int], stream: Stream) -> None:
-        """Launch all, as a graph from the third call on."""
-        bound = self.bound
-        assert bound is not None
-        if self.graph is not None:
-            self.graph.run(table, stream)
-            return
-        self._calls += 1
-        if self._calls <= _WARM or len(bound.entries) < _FEWEST or not can_be_graph(bound):
-            bound.run(table, stream)
-            return
-        self._arena = bound.card.pool.take(bound.arena, stream)
-        pointers = list(table)
-        pointers[bound.slots.arena] = self._arena.pointer
-        self.graph = GraphRun(bound, pointers)
-        self.graph.run(pointers, stream)
+    def _key(self, arrays: Sequence[DeviceArray], flags: Sequence[bool]) -> Any:
+        places = self._places.get(flags)
+        if places is None:
+            found = [i for i, _ in self._donated if flags and flags[i]]
+            places = self._places[flags] = found
+        return (flags, *[arrays[i].pointer for i in places]) if places else flags
+
+    def given(self, arrays: Sequence[DeviceArray], flags: Sequence[bool]) -> dict[int, int]:
+        """By result that is written over an input, the number of the input."""
+        pairs = self._donated if flags else ()
+        return {j: i for i, j in pairs if flags[i] and isinstance(arrays[i].block, Block)}
+
+    def warmed(
+        self,
+        executable: CudaExecutable,
+        arrays: Sequence[DeviceArray],
+        flags: Sequence[bool],
+        given: dict[int, int],
+        stream: Stream,
+    ) -> Replay | None:
+        """Graphs for a call, made if it has come often enough."""
+        if not self._replayed:
+            return None
+        key = self._key(arrays, flags)
+        with self.lock:
+            if key in self.replays:
+                return self.replays[key]
+            self._calls[key] = count = self._calls.get(key, 0) + 1
+            if count <= _WARM:
+                return None
+            if len(self.replays) >= _MOST_REPLAYS:
+                self.replays.clear()
+                self._calls.clear()
+            try:
+                found = self.replays[key] = Replay(executable, self, given, arrays, stream)
+            except TooLongError:
+                self._replayed = False
+                return None
+            executable.card.keepers.add(self)
+        return found
+
+    def forget(self) -> None:
+        """Give back the memory of graphs, unless one is about to run."""
+        if self.lock.acquire(blocking=False):
+            self.replays.clear()
+            self._calls.clear()
+            self.lock.release()
 
 
 def read_words(card: Card, block: Block, stream: Stream) -> list[int]:

@@ -77,3 +77,26 @@ launch:
   %result = call ptr @PyLong_FromLongLong(i64 %wide)
   ret ptr %result
 }
+
+; Any function of the driver that takes up to four words: f(function, a, b, c, d), whose result is the driver's code.
+define ptr @weft_call(ptr %self, ptr %args, i64 %given) {
+  %f.object = load ptr, ptr %args
+  %f.word = call i64 @PyLong_AsUnsignedLongLong(ptr %f.object)
+  %f = inttoptr i64 %f.word to ptr
+  %a.at = getelementptr ptr, ptr %args, i64 1
+  %a.object = load ptr, ptr %a.at
+  %a = call i64 @PyLong_AsUnsignedLongLong(ptr %a.object)
+  %b.at = getelementptr ptr, ptr %args, i64 2
+  %b.object = load ptr, ptr %b.at
+  %b = call i64 @PyLong_AsUnsignedLongLong(ptr %b.object)
+  %c.at = getelementptr ptr, ptr %args, i64 3
+  %c.object = load ptr, ptr %c.at
+  %c = call i64 @PyLong_AsUnsignedLongLong(ptr %c.object)
+  %d.at = getelementptr ptr, ptr %args, i64 4
+  %d.object = load ptr, ptr %d.at
+  %d = call i64 @PyLong_AsUnsignedLongLong(ptr %d.object)
+  %code = call i32 %f(i64 %a, i64 %b, i64 %c, i64 %d)
+  %wide = sext i32 %code to i64
+  %result = call ptr @PyLong_FromLongLong(i64 %wide)
+  ret ptr %result
+}

@@ -57,6 +57,9 @@ class Block:
     def read_on(self, stream: Stream) -> None:
         """Let a stream see what was written, and remember that it reads."""
         if self.writer is not stream:
+            if stream.capture is not None:
+                stream.capture.read(self)
+                return
             stream.wait_stream(self.writer)
         if stream is not self.home:
             self.readers = self.readers or []
@@ -65,6 +68,9 @@ class Block:
 
     def write_on(self, stream: Stream) -> None:
         """Let a stream overwrite it: after all who wrote or read it."""
+        if stream.capture is not None:
+            stream.capture.write(self)
+            return
         for other in (self.writer, self.home, *(self.readers or ())):
             if other is not stream:
                 stream.wait_stream(other)
@@ -88,7 +94,9 @@ class Borrowed:
 
     def read_on(self, stream: Stream) -> None:
         """Let a stream see what was there when it came in."""
-        if self.writer is not stream:
+        if stream.capture is not None:
+            stream.capture.read(self)
+        elif self.writer is not stream:
             stream.wait_stream(self.writer)
 
     def write_on(self, stream: Stream) -> None:
@@ -128,11 +136,18 @@ class Pool:
                 pointer = waiting.pop()
                 self.cached -= size
         if not pointer and size:
-            pointer = self._ask(size, stream)
+            if stream.capture is not None:
+                return stream.capture.take(size)
+            pointer = self.ask(size, stream)
         self.allocated += size
         if self.allocated > self.peak:
             self.peak = self.allocated
         return Block(self, pointer, size, stream)
+
+    def count(self, size: int) -> None:
+        """Note that somebody holds so many bytes more, or fewer."""
+        self.allocated += size
+        self.peak = max(self.peak, self.allocated)
 
     def give(self, block: Block) -> None:
         """Take memory back, after all streams that read it."""
@@ -148,11 +163,13 @@ class Pool:
         else:
             self.card.driver.code("cuMemFreeAsync", block.pointer, home.handle)
 
-    def _ask(self, size: int, stream: Stream) -> int:
+    def ask(self, size: int, stream: Stream) -> int:
         """Memory from the driver; where there is none, all that nobody holds is given back first."""
         code, *rest = self.card.driver.api.cuMemAllocAsync(size, stream.handle)  # type: ignore[attr-defined]
         if code == OUT_OF_MEMORY:
             self.card.synchronize()
+            for keeper in list(self.card.keepers):
+                keeper.forget()
             self.empty()
             code, *rest = self.card.driver.api.cuMemAllocAsync(size, stream.handle)  # type: ignore[attr-defined]
         if code == OUT_OF_MEMORY:

@@ -119,6 +119,15 @@ def load_module(card: Card, text: str) -> Module:
     return load_modules(card, [text])[0]
 
 
+def load_text(card: Card, text: str) -> Module:
+    """The module of PTX that the driver must load as it is: it calls functions that only the driver has."""
+    key = (id(card), digest(text.encode()))
+    with _lock:
+        if key not in _modules:
+            _modules[key] = Module(card, text.encode() + b"\0")
+    return _modules[key]
+
+
 def load_modules(card: Card, texts: Sequence[str]) -> list[Module]:
     """Modules of several texts, linked side by side."""
     keys = [(id(card), digest(text.encode())) for text in texts]

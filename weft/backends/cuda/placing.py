@@ -15,13 +15,14 @@ from weft.backends.cuda.array import DeviceArray, Host, new_array
 from weft.backends.cuda.card import Card, card, device_count
 from weft.backends.cuda.driver import why_unavailable
 from weft.base.device import CPU, Device
-from weft.base.dtypes import DType
+from weft.base.dtypes import DType, uint64
 from weft.errors import PACKAGE, DeviceError
 from weft.ops.op import Op, TensorLike, type_of
 
 _MOST_CONSTANTS = 4096
 _CORE = tuple(
-    os.path.join(PACKAGE, part) + os.sep for part in ("base", "ops", "tensor", "transform", "backends")
+    os.path.join(PACKAGE, part) + os.sep
+    for part in ("base", "ops", "tensor", "transform", "capture", "backends")
 )
 
 
@@ -74,13 +75,13 @@ _constants: dict[tuple[Any, ...], DeviceArray] = {}
 
 
 def constant(array: Host, on: Card) -> DeviceArray:
-    """A 0-d array on a device; the same value is copied there once."""
-    key = (id(on), array.dtype, array.tobytes())
+    """A small array on a device; the same value is copied there once."""
+    key = (id(on), array.dtype, array.shape, array.tobytes())
     known = _constants.get(key)
     if known is None:
         if len(_constants) >= _MOST_CONSTANTS:
             _constants.clear()
-        known = _constants[key] = copies.to_device(array, on)
+        known = _constants[key] = copies.to_device(array, on, fixed=True)
     return known
 
 
@@ -108,7 +109,8 @@ def on_one_device(op: Op, datas: Sequence[Any]) -> list[DeviceArray]:
             out.append(constant(data, on))
         else:
             _refuse_given(op.name)
-            out.append(copies.to_device(data, on))
+            # What weft's own functions make follows from the code, but for keys, which are drawn.
+            out.append(copies.to_device(data, on, fixed=data.dtype != uint64))
     return out
 
 

@@ -1,4 +1,4 @@
-"""Products of matrices by cuBLASLt, called by its C functions with a handle and a workspace of weft's own.
+"""Products of matrices by cuBLASLt.
 
 The library thinks in columns: what is row by row to us is the transposed matrix to it. So ``c = a @ b`` is
 asked for as ``c.T = b.T @ a.T``, without moving an element.
@@ -9,19 +9,19 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Mapping
-from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p, sizeof
-from functools import cache
-from typing import Any
+from ctypes import byref, c_float, c_size_t, c_void_p
+from math import gcd
 
 from weft.backends.cuda.card import Card
-from weft.backends.cuda.driver import INSTALL
-from weft.backends.cuda.memory import Block
-from weft.backends.cuda.program import MatrixProduct, evaluate
+from weft.backends.cuda.choosing import choose
+from weft.backends.cuda.cublaslt import Heuristic, Library, library_of
+from weft.backends.cuda.program import ALIGNMENT, MatrixProduct, evaluate
 from weft.backends.cuda.streams import Stream
 from weft.base.dtypes import DType, bfloat16, float16, float32, float64
+from weft.base.records import NamedTuple
+from weft.config import settings
 from weft.errors import DeviceError
 
-_WORKSPACE = 64 << 20  # bytes
 # of cudaDataType and cublasComputeType: elements, what is summed in, what factors are given in
 _KINDS: dict[DType, tuple[int, int, int]] = {
     float32: (0, 68, 0),
@@ -29,148 +29,116 @@ _KINDS: dict[DType, tuple[int, int, int]] = {
     float16: (2, 68, 0),
     bfloat16: (14, 68, 0),
 }
-_TRANSPOSE_A, _TRANSPOSE_B = 3, 4  # of cublasLtMatmulDescAttributes
-_BATCHES, _BATCH_STRIDE = 5, 6  # of cublasLtMatrixLayoutAttribute
-_LIMIT = 1  # of cublasLtMatmulPreferenceAttributes: bytes of workspace
+_TF32 = 77  # of cublasComputeType: float32 factors with mantissas of ten bits
 
 
-class _Heuristic(ctypes.Structure):
-    _fields_ = (
-        ("algorithm", c_uint64 * 8),
-        ("workspace", c_size_t),
-        ("state", c_int),
-        ("waves", c_float),
-        ("reserved", c_int * 4),
-    )
+class Shape(NamedTuple):
+    """A product whose sizes are known; see ``MatrixProduct``.
 
+    Attributes:
+        alignments: what the addresses of a, b and c are surely multiples of, in bytes.
+        tf32: whether factors may lose bits.
+    """
 
-@cache
-def find_library(name: str) -> str | None:
-    """The path of a library of CUDA: one that a package has, or that the system finds; None if none is."""
-    try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
+    dtype: DType
+    m: int
+    n: int
+    k: int
+    rows: tuple[int, ...]
+    transposed: tuple[bool, bool]
+    add: bool
+    batch: int
+    strides: tuple[int, ...]
+    alignments: tuple[int, ...]
+    tf32: bool
 
-        found = load_nvidia_dynamic_lib(name).abs_path
-        return None if found is None else str(found)
-    except Exception:  # whatever keeps it from being found, the system may know better
-        for version in (13, 12):
-            try:
-                ctypes.CDLL(f"lib{name}.so.{version}")
-                return f"lib{name}.so.{version}"
-            except OSError:
-                continue
-    return None
+    @classmethod
+    def of(cls, step: MatrixProduct, sizes: Mapping[str, int]) -> Shape:
+        """The product of a step."""
+        if step.dtype not in _KINDS:
+            raise DeviceError("matmul", f"dtype must be floating, got {step.dtype.name}")
+        m, n, k, batch = (evaluate(x, sizes) for x in (step.m, step.n, step.k, step.batch))
+        rows, strides = (tuple([evaluate(x, sizes) for x in group]) for group in (step.rows, step.strides))
+        offsets = [evaluate(place.offset, sizes) for place in (step.a, step.b, step.c)]
+        alignments = tuple([gcd(ALIGNMENT, offset) for offset in offsets])
+        tf32 = step.dtype == float32 and settings.matmul_precision == "tf32"
+        return cls(
+            step.dtype, m, n, k, rows, step.transposed, step.add, batch, strides if batch != 1 else (0, 0, 0),
+            alignments, tf32,
+        )  # fmt: skip
 
+    def flops(self) -> int:
+        """Operations on numbers that it takes."""
+        return 2 * self.m * self.n * self.k * self.batch
 
-class _Library:
-    """cuBLASLt on one device: its handle, and memory that products of one stream after another work in."""
-
-    def __init__(self, card: Card) -> None:
-        path = find_library("cublasLt")
-        if path is None:
-            raise DeviceError("matmul", "the library cublasLt must be there, got none", hint=INSTALL)
-        card.enter()
-        self.card = card
-        self.functions: Any = ctypes.CDLL(path)
-        self.handle = c_void_p()
-        self.call("cublasLtCreate", byref(self.handle))
-        self.workspaces: dict[Stream, Block] = {}
-
-    def call(self, name: str, *args: Any) -> None:
-        """Call a function of the library; its return code is looked at."""
-        code = getattr(self.functions, name)(*args)
-        if code:
-            raise DeviceError("matmul", f"{name} must succeed, got error {code}")
-
-    def workspace(self, stream: Stream) -> int:
-        """Memory for the products of a stream, which are done one after another."""
-        block = self.workspaces.get(stream)
-        if block is None:
-            block = self.workspaces[stream] = self.card.pool.take(_WORKSPACE, stream)
-        return block.pointer
-
-
-_libraries: dict[int, _Library] = {}
-_lock = threading.Lock()
-
-
-def _library(card: Card) -> _Library:
-    with _lock:
-        found = _libraries.get(id(card))
-        if found is None:
-            found = _libraries[id(card)] = _Library(card)
-    return found
+    def extents(self) -> tuple[int, int, int]:
+        """Bytes from the first to the last element of a, b and c."""
+        a = (self.k, self.m) if self.transposed[0] else (self.m, self.k)
+        b = (self.n, self.k) if self.transposed[1] else (self.k, self.n)
+        sizes = []
+        for (high, wide), row, stride in zip((a, b, (self.m, self.n)), self.rows, self.strides, strict=True):
+            last = (self.batch - 1) * stride + (high - 1) * max(row, wide) + wide
+            sizes.append(last * self.dtype.itemsize)
+        return sizes[0], sizes[1], sizes[2]
 
 
 class Product:
-    """A product of matrices whose sizes are known, with the algorithm for it."""
+    """A product of matrices whose sizes are known, with the algorithm for it.
 
-    def __init__(self, library: _Library, step: MatrixProduct, sizes: Mapping[str, int]) -> None:
-        self.library = library
-        self._element, compute, scale = _KINDS[step.dtype]
+    Attributes:
+        library: that multiplies.
+        shape: of what.
+        workspace: bytes that it works in; whoever calls gives them.
+    """
+
+    def __init__(self, library: Library, shape: Shape) -> None:
+        self.library, self.shape = library, shape
+        element, compute, scale = _KINDS[shape.dtype]
+        compute = _TF32 if shape.tf32 else compute
         number = c_float if scale == 0 else ctypes.c_double
-        self._one, self._before = number(1.0), number(1.0 if step.add else 0.0)
-        m, n, k, batch = (evaluate(x, sizes) for x in (step.m, step.n, step.k, step.batch))
-        rows = [evaluate(x, sizes) for x in step.rows]
-        strides = [evaluate(x, sizes) for x in step.strides]
-        self._description = c_void_p()
-        library.call("cublasLtMatmulDescCreate", byref(self._description), compute, scale)
-        for attribute, transposed in ((_TRANSPOSE_A, step.transposed[1]), (_TRANSPOSE_B, step.transposed[0])):
-            self._describe(attribute, c_int(int(transposed)))
+        self._one, self._before = number(1.0), number(1.0 if shape.add else 0.0)
+        turned = shape.transposed
+        self.description = library.description(compute, scale, (turned[1], turned[0]))
         # in columns: b.T is n x k, a.T is k x m, c.T is n x m
-        b = (k, n) if step.transposed[1] else (n, k)
-        a = (m, k) if step.transposed[0] else (k, m)
-        self._b = self._layout(*b, rows[1], batch, strides[1])
-        self._a = self._layout(*a, rows[0], batch, strides[0])
-        self._c = self._layout(n, m, rows[2], batch, strides[2])
-        self._chosen = self._choose()
+        m, n, k = shape.m, shape.n, shape.k
+        sides = ((m, k) if turned[0] else (k, m)), ((k, n) if turned[1] else (n, k)), (n, m)
+        a, b, c = (
+            library.layout(element, *side, row, shape.batch, stride)
+            for side, row, stride in zip(sides, shape.rows, shape.strides, strict=True)
+        )
+        self.layouts = (b, a, c, c)
+        self._chosen = choose(self)
+        self.workspace = int(self._chosen.workspace)
 
     @classmethod
     def of(cls, card: Card, step: MatrixProduct, sizes: Mapping[str, int]) -> Product:
-        """The product of a step, of which no size is 0."""
-        if step.dtype not in _KINDS:
-            raise DeviceError("matmul", f"dtype must be floating, got {step.dtype.name}")
-        return cls(_library(card), step, sizes)
+        """The product of a step, of which no size is 0; equal ones are one."""
+        library, shape = library_of(card), Shape.of(step, sizes)
+        key = (id(library), shape)
+        with _lock:  # what is timed by two threads at once is timed wrongly
+            known = _known.get(key)
+            if known is None or known.library is not library:
+                if len(_known) >= _MOST:
+                    _known.clear()
+                known = _known[key] = cls(library, shape)
+        return known
 
-    def run(self, c: int, a: int, b: int, stream: Stream) -> None:
+    def run(self, c: int, a: int, b: int, workspace: int, stream: Stream) -> None:
         """Multiply on a stream."""
+        if code := self.trial(self._chosen, c, a, b, workspace, stream):
+            raise DeviceError("matmul", f"cublasLtMatmul must succeed, got error {code}")
+
+    def trial(self, by: Heuristic, c: int, a: int, b: int, workspace: int, stream: Stream) -> int:
+        """Multiply by an algorithm; gives the library's return code."""
         one, before = byref(self._one), byref(self._before)
-        self.library.call(
-            "cublasLtMatmul", self.library.handle, self._description, one, c_void_p(b), self._b, c_void_p(a),
-            self._a, before, c_void_p(c), self._c, c_void_p(c), self._c, byref(self._chosen.algorithm),
-            c_void_p(self.library.workspace(stream)), c_size_t(_WORKSPACE), c_void_p(stream.handle),
+        left, right, out, _ = self.layouts
+        return self.library.code(
+            "cublasLtMatmul", self.library.handle, self.description, one, c_void_p(b), left, c_void_p(a),
+            right, before, c_void_p(c), out, c_void_p(c), out, byref(by.algorithm), c_void_p(workspace),
+            c_size_t(by.workspace), c_void_p(stream.handle),
         )  # fmt: skip
 
-    def _describe(self, attribute: int, value: Any) -> None:
-        set_attribute = "cublasLtMatmulDescSetAttribute"
-        self.library.call(set_attribute, self._description, attribute, byref(value), c_size_t(sizeof(value)))
 
-    def _layout(self, high: int, wide: int, column: int, batch: int, stride: int) -> c_void_p:
-        """A matrix of columns that are ``column`` elements apart."""
-        layout = c_void_p()
-        self.library.call(
-            "cublasLtMatrixLayoutCreate", byref(layout), self._element, c_uint64(high), c_uint64(wide),
-            c_int64(max(column, high)),
-        )  # fmt: skip
-        if batch != 1:
-            set_attribute = "cublasLtMatrixLayoutSetAttribute"
-            count, distance = c_int(batch), c_int64(stride)
-            self.library.call(set_attribute, layout, _BATCHES, byref(count), c_size_t(4))
-            self.library.call(set_attribute, layout, _BATCH_STRIDE, byref(distance), c_size_t(8))
-        return layout
-
-    def _choose(self) -> _Heuristic:
-        """The algorithm that the library thinks is best."""
-        library, limit = self.library, c_size_t(_WORKSPACE)
-        preference, found, count = c_void_p(), _Heuristic(), c_int()
-        library.call("cublasLtMatmulPreferenceCreate", byref(preference))
-        set_attribute = "cublasLtMatmulPreferenceSetAttribute"
-        library.call(set_attribute, preference, _LIMIT, byref(limit), c_size_t(8))
-        library.call(
-            "cublasLtMatmulAlgoGetHeuristic", library.handle, self._description, self._b, self._a, self._c,
-            self._c, preference, 1, byref(found), byref(count),
-        )  # fmt: skip
-        library.call("cublasLtMatmulPreferenceDestroy", preference)
-        if not count.value:
-            raise DeviceError("matmul", "cublasLt must have an algorithm for these matrices, got none")
-        return found
+_MOST = 4096
+_known: dict[tuple[int, Shape], Product] = {}
+_lock = threading.Lock()

@@ -7,12 +7,14 @@ names are those of ``sizes``, variables of loops around a step, and what a ``Fet
     program  = "cuda program" NAME "for" NAME "{" memory* step* "}"
     memory   = ("input" | "output" | "constant") INT ":" DTYPE "[" size "]" | "arena of" size "bytes"
              | "heap" INT ":" DTYPE "[" size "]" | "input" INT "may be output" INT
-             | "kernel" NAME "(" parameters ")" "threads" INT "shared" INT
+             | "kernel" NAME "(" parameters ")" ["x" INT] "threads" INT "shared" INT
     step     = "launch" NAME "(" arguments ") grid" size                              Launch
+             | "launch" NAME "grid" size "{" ("(" arguments ")")* "}"                 Launch, of several
              | "copy" place "=" place "for" size "bytes"                              CopyBytes
              | "fill" place "with" INT "for" size "bytes"                             FillBytes
              | "matmul" place ("=" | "+=") matrix "@" matrix "," shape                MatrixProduct
              | "host" INT "(" places ") -> (" places ") sizes" sizes                  HostCall
+             | "call" NAME "(" operands ") -> (" places ")"                           LibraryCall
              | "fetch" NAME "=" DTYPE place                                           Fetch
              | "set" NAME "=" size                                                    SetNumber
              | "allocate" INT "for" size "bytes" | "free" INT                         Allocate, Free
@@ -98,15 +100,17 @@ class Kernel:
 
     Attributes:
         name: of its entry.
-        parameters: in order, "pointer" or "number" (int64).
+        parameters: in order, "pointer" or "number" (int64), a word each.
         threads: of a block.
         shared: bytes of shared memory that a launch asks for beyond what the PTX declares.
+        many: how many launches one of it stands for, see ``Launch``.
     """
 
     name: str
     parameters: tuple[Literal["pointer", "number"], ...]
     threads: int
     shared: int = 0
+    many: int = 1
 
 
 # Steps
@@ -120,11 +124,17 @@ class Launch:
         kernel: its name.
         grid: number of blocks.
         arguments: one for each parameter: a place for a pointer, a size for a number.
+        effects: of each place but the context, whether it is written, and how many bytes from there on
+            may be touched; none where that is not known.
+        many: how many launches it stands for. Of more than one, each has as many of the arguments, in turn:
+            its first block, places and numbers. The kernel has them as one parameter, a row of words.
     """
 
     kernel: str
     grid: Extent
     arguments: tuple[Place | Extent, ...]
+    effects: tuple[tuple[bool, Extent], ...] = ()
+    many: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +180,7 @@ class MatrixProduct:
     transposed: tuple[bool, bool]
     add: bool = False
     batch: Extent = 1
-    strides: tuple[Extent, Extent, Extent] = (0, 0, 0)
+    strides: tuple[Extent, ...] = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +197,26 @@ class HostCall:
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
     sizes: tuple[Extent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """Have a library (cuDNN) compute an op, on the stream.
+
+    Attributes:
+        name: of the op.
+        inputs, outputs: where the arrays begin; outputs are dense.
+        strides: of each input, in elements.
+        arrays: what inputs and outputs are, in this order.
+        attrs: the attributes of the op, as Python writes a dict of them.
+    """
+
+    name: str
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    strides: tuple[tuple[Extent, ...], ...]
+    arrays: tuple[Array, ...]
+    attrs: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +296,8 @@ class Again:
 
 
 Step = (
-    Launch | CopyBytes | FillBytes | MatrixProduct | HostCall | Fetch | SetNumber | Allocate | Free | Check
-    | Repeat | Choose | Again
+    Launch | CopyBytes | FillBytes | MatrixProduct | HostCall | LibraryCall | Fetch | SetNumber | Allocate
+    | Free | Check | Repeat | Choose | Again
 )  # fmt: skip
 
 
@@ -359,14 +389,21 @@ def _memory(program: CudaProgram) -> Iterator[str]:
     for source, target in program.donated:
         yield f"input {source} may be output {target}"
     for kernel in program.kernels.values():
-        parameters = ", ".join(kernel.parameters)
-        yield f"kernel {kernel.name}({parameters}) threads {kernel.threads} shared {kernel.shared}"
+        each = len(kernel.parameters) // kernel.many
+        parameters = f"({_listed(kernel.parameters[:each])}){f' x {kernel.many}' * (kernel.many > 1)}"
+        yield f"kernel {kernel.name}{parameters} threads {kernel.threads} shared {kernel.shared}"
 
 
 def _step_lines(steps: Sequence[Step], indent: str) -> Iterator[str]:
     for step in steps:
         if isinstance(step, Repeat | Choose | Again):
             yield from _nested_lines(step, indent)
+        elif isinstance(step, Launch) and step.many > 1:
+            each = len(step.arguments) // step.many
+            yield f"{indent}launch {step.kernel} grid {step.grid} {{"
+            starts = range(0, len(step.arguments), each)
+            yield from [f"{indent}  ({_listed(step.arguments[i : i + each])})" for i in starts]
+            yield f"{indent}}}"
         else:
             yield indent + _step_line(step)
 
@@ -402,6 +439,9 @@ def _step_line(step: Any) -> str:
             return _product_line(step)
         case HostCall(number, inputs, outputs, sizes):
             return f"host {number}({_listed(inputs)}) -> ({_listed(outputs)}) sizes {_listed(sizes)}".rstrip()
+        case LibraryCall(name, inputs, outputs, strides):
+            given = [f"{x} by ({_listed(apart)})" for x, apart in zip(inputs, strides, strict=True)]
+            return f"call {name}({_listed(given)}) -> ({_listed(outputs)})"
         case Fetch(name, dtype, source):
             return f"fetch {name} = {dtype.name} {source}"
         case SetNumber(name, value):

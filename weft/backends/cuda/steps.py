@@ -9,8 +9,9 @@ from typing import Any
 from weft.backends.cuda import program as cuda
 from weft.backends.cuda.emit.kernel import can_fail, grid_of
 from weft.backends.cuda.program import ALIGNMENT, ARENA_ALIGNMENT, Memory, Place, Step
+from weft.base.shapes import size_of
 from weft.base.size_bounds import positive
-from weft.base.sizes import Size, named_size
+from weft.base.sizes import Size, bind, named_size
 from weft.errors import GraphError
 from weft.loop import ir
 from weft.loop.index import Extent, Index, Variable
@@ -88,16 +89,39 @@ def _launches(block: Block) -> Iterator[ir.Launch]:
             yield from s.launches
 
 
+def waves_of(block: Block) -> Iterator[ir.Wave]:
+    """The waves of a main function; all launches of one have the same body."""
+    return (s for s in statements(block) if isinstance(s, ir.Wave))
+
+
+def blocks_of_launch(launch: ir.Launch) -> Extent:
+    """How many blocks a launch has."""
+    grid = grid_of(launch.function)
+    blocks: Extent = bind((grid.stop - grid.start).offset, dict(launch.numbers))
+    return blocks
+
+
+def _effects(launch: ir.Launch) -> list[tuple[bool, Extent]]:
+    """Of each buffer of a launch, whether it is written, and how many bytes may be touched."""
+    f, told = launch.function, dict(launch.numbers)
+    return [(b in f.written, bind(b.size, told) * b.dtype.itemsize) for b in f.buffers]
+
+
 class Steps:
     """Makes steps of statements.
 
     Attributes:
         symbols: by function, the name of its kernel.
+        waves: by number of launches and id of their body, the name of the kernel that has them all.
     """
 
-    def __init__(self, program: Program, symbols: Mapping[Function, str]) -> None:
+    def __init__(
+        self, program: Program, symbols: Mapping[Function, str], waves: Mapping[tuple[int, int], str]
+    ) -> None:
         self.memories = Memories(program)
+        self._hosts = program.hosts
         self.symbols = symbols
+        self.waves = waves
         self._turns: dict[Variable, Extent] = {}
         self._numbers: dict[Any, Extent] = {}
         self._loads: dict[ir.Load, Place] = {}
@@ -166,14 +190,26 @@ class Steps:
     def _launch(self, s: ir.Launch, out: list[Step]) -> None:
         arguments: list[Any] = [CONTEXT] if can_fail(s.function) else []
         arguments += [self._place(*place, out) for place in s.buffers]
-        arguments += [named_size(name) for name in s.function.sizes]
-        grid = grid_of(s.function)
-        blocks = (grid.stop - grid.start).offset
-        out.append(cuda.Launch(self.symbols[s.function], blocks, tuple(arguments)))
+        arguments += self._numbers_of(s)
+        kernel, blocks = self.symbols[s.function], blocks_of_launch(s)
+        out.append(cuda.Launch(kernel, blocks, tuple(arguments), tuple(_effects(s))))
+
+    def _numbers_of(self, s: ir.Launch) -> list[Extent]:
+        told = dict(s.numbers)
+        return [told.get(name, named_size(name)) for name in s.function.sizes]
 
     def _wave(self, s: ir.Wave, out: list[Step]) -> None:
+        """One launch of all: each has the number of its first block, its buffers, and its numbers."""
+        arguments: list[Any] = []
+        effects: list[tuple[bool, Extent]] = []
+        first: Extent = 0
         for launch in s.launches:
-            self._launch(launch, out)
+            effects += _effects(launch)
+            arguments += [first, *[self._place(*place, out) for place in launch.buffers]]
+            arguments += self._numbers_of(launch)
+            first = first + blocks_of_launch(launch)
+        symbol = self.waves[len(s.launches), id(s.launches[0].function.body)]
+        out.append(cuda.Launch(symbol, first, tuple(arguments), tuple(effects), len(s.launches)))
 
     def _copy(self, s: ir.Copy, out: list[Step]) -> None:
         count = self._extent(s.count, out) * s.target.dtype.itemsize
@@ -183,6 +219,14 @@ class Steps:
     def _host(self, s: ir.Host, out: list[Step]) -> None:
         sizes = tuple(self._extent(x, out) for x in s.sizes)
         places = [tuple(self._place(*p, out) for p in group) for group in (s.inputs, s.outputs)]
+        entry = self._hosts[s.number]
+        if entry.library:
+            apart = tuple(tuple(self._extent(x, out) for x in strides) for strides in s.strides)
+            types = (*entry.inputs, *entry.outputs)
+            arrays = tuple([cuda.Array(t.dtype, size_of(t.shape), t.shape) for t in types])
+            attrs = repr(dict(entry.attrs))
+            out.append(cuda.LibraryCall(entry.op.name, places[0], places[1], apart, arrays, attrs))
+            return
         out.append(cuda.HostCall(s.number, places[0], places[1], sizes))
 
     def _allocate(self, s: ir.Allocate, out: list[Step]) -> None:
@@ -194,7 +238,10 @@ class Steps:
         m, n, k = (self._extent(x, out) for x in (s.m, s.n, s.k))
         ra, rb, rc = (self._extent(x, out) for x in s.rows)
         dtype = s.c[0].dtype
-        out.append(cuda.MatrixProduct(c, a, b, dtype, m, n, k, (ra, rb, rc), s.transposed, s.add))
+        batch = 1 if s.batch is None else self._extent(s.batch, out)
+        strides = tuple([self._extent(x, out) for x in s.strides]) or (0, 0, 0)
+        rows = (ra, rb, rc)
+        out.append(cuda.MatrixProduct(c, a, b, dtype, m, n, k, rows, s.transposed, s.add, batch, strides))
 
     # Loops and branches
 

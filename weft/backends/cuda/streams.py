@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.backends.cuda.card import Card, card, here
 from weft.backends.cuda.driver import NOT_READY, Life
 from weft.base.device import DeviceLike, index_of
 from weft.errors import ArgumentError, DeviceError
+
+if TYPE_CHECKING:
+    from weft.backends.cuda.recorder import Recorder
 
 _NON_BLOCKING = 1  # does not wait for the default stream of old programs
 _NO_TIMING = 2
@@ -22,15 +25,18 @@ class Stream:
     Attributes:
         card: the device.
         handle: of the driver.
+        capture: what notes the work that comes in, instead of having it done; see ``weft.cuda.graph``.
     """
 
-    __slots__ = ("__weakref__", "_before", "_own", "card", "handle")
+    __slots__ = ("__weakref__", "_before", "_own", "capture", "card", "handle")
 
     def __init__(self, on: Card | DeviceLike | None = None, *, handle: int | None = None) -> None:
         self.card = on if isinstance(on, Card) else card(index_of("Stream", on), "Stream")
         self._before: list[Any] = []
+        self.capture: Recorder | None = None
         self._own = handle is None
         self.card.enter()
+        self.card.several_streams = True
         self.handle = int(self.card.driver.cuStreamCreate(_NON_BLOCKING)) if handle is None else handle
 
     def __repr__(self) -> str:
@@ -44,10 +50,14 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all its work is done."""
+        if self.capture is not None:
+            self.capture.refuse("a wait for the device", "read values after g.replay()")
         self.card.driver.cuStreamSynchronize(self.handle)
 
     def query(self) -> bool:
         """Whether all its work is done."""
+        if self.capture is not None:
+            self.capture.refuse("a question whether work is done")
         return _is_done(self.card, "cuStreamQuery", self.handle)
 
     def wait_event(self, event: Event) -> None:
@@ -68,6 +78,8 @@ class Stream:
         return event
 
     def __enter__(self) -> Stream:
+        if (noting := self.card.current().capture) is not None:
+            noting.refuse("another stream", "capture the work of one stream")
         self._before.append(here.streams.get(self.card.index))
         here.streams[self.card.index] = self
         return self
@@ -107,6 +119,8 @@ class Event:
         stream = card(0, "Event").current() if stream is None else stream
         if not isinstance(stream, Stream):
             raise ArgumentError("Event.record", f"must be given a Stream, got {type(stream).__name__}")
+        if stream.capture is not None:
+            stream.capture.refuse("an event", "record events around g.replay()")
         stream.card.enter()
         if self.handle is None:
             self._card = stream.card

@@ -9,11 +9,13 @@ import numpy as np
 
 from weft.backends.cuda import program as steps
 from weft.backends.cuda.array import DeviceArray, Host
+from weft.backends.cuda.cudnn import Call
 from weft.backends.cuda.launches import Launch
 from weft.backends.cuda.memory import Block
 from weft.backends.cuda.products import Product
 from weft.backends.cuda.program import CONTEXT_WORDS, Place, evaluate
 from weft.backends.cuda.streams import Stream
+from weft.backends.cuda.users import kernel_of, prepare_users
 from weft.base.dtypes import DType, bool_
 from weft.base.sizes import bind
 from weft.errors import WeftError
@@ -65,7 +67,7 @@ class Walk:
 
     def context_words(self) -> list[int]:
         """What kernels have noted of failures, when all before is done."""
-        if not self.program.failures:
+        if not self.executable.fails:
             return [0]
         words: list[int] = self._read(self.context.pointer, np.dtype(np.int64), (CONTEXT_WORDS,)).tolist()
         return words
@@ -89,6 +91,8 @@ class Walk:
         return int(memory[place.number].pointer) + self.number(place.offset)
 
     def _read(self, address: int, dtype: DType, shape: tuple[int, ...]) -> Host:
+        if self.stream.capture is not None:
+            self.stream.capture.refuse("a look at values by control flow", "capture what has none")
         out: Host = np.empty(shape, dtype)
         if out.size:
             self.card.driver.cuMemcpyDtoHAsync(out.ctypes.data, address, out.nbytes, self.stream.handle)
@@ -128,11 +132,16 @@ class Walk:
             return
         if k:
             c, a, b = map(self.address, (step.c, step.a, step.b))
-            Product.of(self.card, step, self.numbers).run(c, a, b, self.stream)
+            product = Product.of(self.card, step, self.numbers)
+            workspace = self.card.pool.take(product.workspace, self.stream)
+            product.run(c, a, b, workspace.pointer, self.stream)
         elif not step.add:
             self._fill(steps.FillBytes(step.c, 0, m * n * batch * step.dtype.itemsize))
 
     def _call_host(self, step: steps.HostCall) -> None:
+        if kernel_of(self.program, step) is not None:
+            self._launch_users(step)
+            return
         entry = self.program.hosts[step.number]
         sizes = {str(n): self.number(s) for n, s in zip(entry.sizes, step.sizes, strict=True)}
         arrays = [
@@ -148,6 +157,20 @@ class Walk:
         results = (result,) if entry.op.outputs == 1 else result
         for place, kind, array in zip(step.outputs, entry.outputs, results, strict=True):
             self._write(self.address(place), np.asarray(array, kind.dtype))
+
+    def _call_library(self, step: steps.LibraryCall) -> None:
+        call = Call.of(self.card, step, self.numbers)
+        workspace = self.card.pool.take(call.workspace, self.stream)
+        call.run([self.address(p) for p in (*step.inputs, *step.outputs)], workspace.pointer, self.stream)
+
+    def _launch_users(self, step: steps.HostCall) -> None:
+        prepared = prepare_users(self.card, self.program, step, self.number)
+        if prepared is None:
+            return
+        places = (*step.inputs, *step.outputs)
+        for word, number in prepared.pointers:
+            prepared.launch.words[word] = self.address(places[number])
+        prepared.launch.run(prepared.grid, prepared.block, prepared.shared, self.stream)
 
     def _fetch(self, step: steps.Fetch) -> None:
         self.numbers[step.name] = int(self._read(self.address(step.source), step.dtype, ())[()])
@@ -195,6 +218,7 @@ _STEPS: dict[type, Callable[[Walk, Any], None]] = {
     steps.FillBytes: Walk._fill,
     steps.MatrixProduct: Walk._multiply,
     steps.HostCall: Walk._call_host,
+    steps.LibraryCall: Walk._call_library,
     steps.Fetch: Walk._fetch,
     steps.SetNumber: Walk._set,
     steps.Allocate: Walk._allocate,

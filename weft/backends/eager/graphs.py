@@ -14,7 +14,7 @@ from typing import Any
 
 import weft.passes.pipeline  # noqa: F401 - how graphs are optimised
 from weft.backends import DEFAULT_BACKEND, backend_named
-from weft.backends.backend import Array, Arrays, Run
+from weft.backends.backend import Array, Arrays, Run, placed_by
 from weft.base.dtypes import kind
 from weft.base.sizes import named_size
 from weft.ir.graph import Graph
@@ -91,8 +91,13 @@ def _turned_type(kind: TensorType, order: Order) -> TensorType:
 
 
 _backend = backend_named(DEFAULT_BACKEND)
-build = _backend.build
 empty = _backend.empty
+
+
+def build(graph: Graph) -> Run:
+    """What runs a graph on arrays of the host, wherever this thread builds for."""
+    with placed_by(None):
+        return _backend.build(graph)
 
 
 ANY: Any = named_size("n")

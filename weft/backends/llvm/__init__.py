@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weft.backends.backend import Array, Backend, Option
+from weft.backends.backend import Array, Backend, Option, placement
 from weft.backends.llvm.buffer_pool import pooled_array
 
 if TYPE_CHECKING:  # imported when something is compiled: what was compiled before runs without
@@ -53,6 +53,11 @@ class Llvm(Backend):
         >>> run([np.ones(3, np.float32)])
         [array([3., 3., 3.], dtype=float32)]
         """
+        if placement.make is not None:
+            return placement.make(graph, options, partial(self._build_here, graph, **options))
+        return self._build_here(graph, **options)
+
+    def _build_here(self, graph: Graph, **options: Any) -> Executable:
         from weft.backends.llvm.driver import build_executable
 
         if self._watcher is None:

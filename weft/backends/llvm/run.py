@@ -21,7 +21,8 @@ from weft.backends.llvm.host import HOST_FAILED
 from weft.backends.llvm.interrupts import stop_places, stoppable
 from weft.backends.llvm.plan import Facts, Frame, Plan, Recipe, donated_places
 from weft.backends.llvm.target import Target, host_target
-from weft.base.concrete import any_on_device, is_concrete
+from weft.base.concrete import any_on_device, is_concrete, on_host
+from weft.base.hooks import hooks
 from weft.base.sizes import bind
 from weft.errors import WeftError
 from weft.ir.graph import Graph
@@ -75,14 +76,14 @@ class NativeExecutable(Executable):
         """Run on arrays."""
         plan = self._plan or self._find_plan(arrays)
         if plan is None:
-            return interpret(self.graph, self._fitted(arrays))
+            return self._interpreted(arrays)
         return self._run(plan, plan.recipe, arrays)
 
     def donating(self, arrays: Arrays, flags: Sequence[bool]) -> list[Array]:
         """Run on arrays; those that are flagged may be overwritten, and are then the results themselves."""
         plan = self._plan or self._find_plan(arrays)
         if plan is None:
-            return interpret(self.graph, self._fitted(arrays))
+            return self._interpreted(arrays)
         flags = tuple(flags)
         return self._run(plan, plan.recipe_with(flags), arrays, flags)
 
@@ -154,6 +155,11 @@ class NativeExecutable(Executable):
     def explain(self, arrays: Arrays | None = None) -> Explanation:
         """What it does, and how long that takes on arrays."""
         from weft.backends.llvm.explain import explain_executable
+
+        if arrays is not None and any_on_device(arrays):
+            from weft.backends.cuda.calls import explain_graph
+
+            return explain_graph(self.graph, arrays)  # type: ignore[no-any-return]
 
         return explain_executable(self, arrays)
 
@@ -234,6 +240,12 @@ class NativeExecutable(Executable):
         ctypes.memmove(result.ctypes.data, address, result.nbytes)
         _free(address)
         return result
+
+    def _interpreted(self, arrays: Arrays) -> list[Array]:
+        """The results for sizes that no plan can be made for, on the device of the arrays."""
+        found = interpret(self.graph, self._fitted([on_host(a) for a in arrays]))
+        device: Any = next((a.device for a in arrays if any_on_device([a])), None)
+        return found if device is None else [hooks.copy_to(np.asarray(x), device) for x in found]
 
     def _fitted(self, arrays: Arrays) -> list[Any]:
         """The arrays in the form that the code needs; an error if they are of other types."""

@@ -6,15 +6,17 @@ watches need not ask.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from weft.backends.backend import Array, Arrays
-from weft.backends.capabilities import Call, Timed, Watcher
+from weft.backends.capabilities import Call, Timed, Watcher, watching
 from weft.backends.llvm.emit.launches import RECORD
 from weft.backends.llvm.plan import Plan, Recipe
 from weft.backends.llvm.programs import NativeProgram
 from weft.backends.llvm.run import NativeExecutable
+from weft.base.concrete import any_on_device
 
 _run = NativeExecutable._run
 _run_stored = NativeProgram.run
@@ -26,17 +28,28 @@ def watch_calls(watcher: Watcher) -> Callable[[], None]:
     def watched(
         self: NativeExecutable, plan: Plan, recipe: Recipe, arrays: Arrays, flags: Sequence[bool] = ()
     ) -> list[Array]:
+        if any_on_device(arrays):
+            from weft.backends.cuda.calls import watched_call
+
+            return watched_call(self.graph, arrays, watcher)
         plain = partial(_run, self, plan, recipe, arrays, flags)
         timed = partial(_timed, self, recipe, arrays, flags)
         return watcher.call(Call(self, arrays, plan.sizes, plan.arena, plain, timed))
 
-    _set(watched, _run_nothing)
-    return lambda: _set(_run, _run_stored)
+    _set(watched, _run_nothing, [watcher])
+    return lambda: _set(_run, _run_stored, [])
 
 
-def _set(run: Callable[..., list[Array]], stored: Callable[..., list[Array] | None]) -> None:
+def _set(
+    run: Callable[..., list[Array]], stored: Callable[..., list[Array] | None], watchers: list[Watcher]
+) -> None:
     NativeExecutable._run = run  # type: ignore[method-assign]
     NativeProgram.run = stored  # type: ignore[method-assign]
+    watching[:] = watchers
+    if (
+        placed := sys.modules.get("weft.backends.cuda.placed")
+    ) is not None:  # else it looks when it is loaded
+        placed.watch_calls()
 
 
 def _timed(self: NativeExecutable, recipe: Recipe, arrays: Arrays, flags: Sequence[bool]) -> Timed:

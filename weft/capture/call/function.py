@@ -283,7 +283,7 @@ class GraphFunction(Generic[P, R]):
             program = capture_call(root, self._function, arguments, own, shapes)
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
         with not_casting():
-            return Version(program, self._build, key, names, is_open=has_names(shapes))
+            return Version(program, self._build, key, names, arguments.tensors, is_open=has_names(shapes))
 
     def _keep(self, version: Version, arguments: Arguments) -> None:
         """Let later calls find a version, and say why there is another one."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -29,7 +29,7 @@ from weft.capture.program.sources import Argument, Fixed, array_code, tensor_cod
 from weft.capture.record.root import lock
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
-from weft.tensor.alias import is_aliased
+from weft.tensor.alias import change, is_aliased
 from weft.tensor.form import form_of
 from weft.tensor.mode import running_levels
 from weft.tensor.node import FREED, Leaf, Output, make_node
@@ -179,9 +179,14 @@ class _Writer:
             for i, s in enumerate(sources)
         ]
         self.lines += [
-            f"alone = {self._quiet()} and {' and '.join(free.values())}",
+            f"alone = {self._quiet()} and {self._alone(free)}",
             f"r = {self.names(run.donating)}(x, {given} if alone else unshared(x, ({', '.join(apart)},)))",
         ]
+
+    def _alone(self, free: Mapping[int, str]) -> str:
+        """The expression of whether nobody else holds the arrays that the run may write over."""
+        there = getattr(self.calls.run, "sole_arrays", None)  # of a backend whose arrays are on a device
+        return " and ".join(free.values()) if there is None else f"{self.names(there(list(free)))}(x)"
 
     def _quiet(self) -> str:
         """The expression of whether nothing that the call changes is a view, or has one."""
@@ -240,9 +245,13 @@ class _Writer:
 
     def _form(self, result: int) -> str:
         """The name of the form that an array of a result has; None if it has none, or is not known yet."""
-        kind = self.program.graph.results[result].type
-        form = _form_of(kind)
+        form = self._found_form(result)
         return "None" if form is None else self.names(form)
+
+    def _found_form(self, result: int) -> Any:
+        kind = self.program.graph.results[result].type
+        elsewhere = getattr(self.calls.run, "form_of", None)  # of a backend whose arrays are on a device
+        return _form_of(kind) if elsewhere is None else elsewhere(kind)
 
     def _link(self) -> None:
         """Make views of those results that are views of what lives on."""
@@ -300,21 +309,21 @@ class _Writer:
 
     def _put_item(self, update: Update, item: int, target: str) -> None:
         made, result = self.program.made[item], self._result(item)
+        graph = made.place == "graph" and self.calls.rule is not None
         if not made.place and target in self.constants:
             pass
         elif made.place == "leaf":
             self._put(f"if type({target}._node) is not Leaf: {target}._node = Leaf({target})")
         else:
-            graph = made.place == "graph" and self.calls.rule is not None
             self._put(f"{target}._node = {self._edge(item) if graph else self._place(made.place)}")
         if result in self.donated:
-            form = _form_of(self.program.graph.results[made.result].type)
+            form = self._found_form(made.result)
             self.rebound.append(Rebound(update.target, result, form))
         else:
             form = self._form(made.result)
             self._put(
                 f"{target}._data = r[{result}]; {target}._form = {form}",
-                f"put_array({target}, r[{result}], {form})",
+                f"put_array({target}, r[{result}], {form}{', recorded=True' * graph})",
             )
 
     def _put(self, quiet: str, loud: str | None = None) -> None:
@@ -366,6 +375,9 @@ def are_arrays(arrays: Arrays) -> bool:
 
 def put_data(target: Any, content: Any) -> None:
     """Let a tensor hold what another one holds."""
+    if content._node is not None and not isinstance(content._node, Leaf) and is_aliased(target):
+        change(target, content, history=True)
+        return
     if not isinstance(content._node, Leaf):
         target._node = content._node
     elif not isinstance(target._node, Leaf):

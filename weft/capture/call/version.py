@@ -13,17 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import is_on_device
+from weft.base.hooks import hooks
 from weft.capture.call.replaying import input_tensors, replay_program
 from weft.capture.call.running import Calls, Run, compile_run
 from weft.capture.program.aliases import Aliases
 from weft.capture.program.call_keys import ANY_CALL, CallKey
-from weft.capture.program.guards import Check, compile_check
+from weft.capture.program.guards import Check, TensorGuard, compile_check
 from weft.capture.program.program import Program
 from weft.capture.program.sources import Fixed
 from weft.capture.record.entry import Entry, compile_entry, no_entry
 from weft.capture.record.settling import MOST_SETTLED, looks_at_floats, settled
-from weft.errors import TraceGuardError
+from weft.errors import GradientError, TraceGuardError
 from weft.ir.graph import Graph
+from weft.ir.types import TensorType
+from weft.tensor.node import make_node
 from weft.tensor.rules import Backward
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.reverse import vjp
@@ -52,13 +56,14 @@ class Version:
         build: Build,
         key: CallKey = ANY_CALL,
         names: Sequence[str] = (),
+        tensors: Sequence[Any] = (),
         *,
         is_open: bool = False,
     ) -> None:
         self.key = key
         self.names = names
         self.is_open = is_open
-        self._build = build
+        self._build = _build_for(build, program, tensors)
         self._begin(program)
 
     def _begin(self, program: Program) -> None:
@@ -75,12 +80,20 @@ class Version:
         calls = Calls(self.run, functools.partial(replay_program, program), rule, aliases)
         self._call = compile_run(program, calls)
         more = () if aliases is None else (aliases.holds_code,)
-        self.check: Check = compile_check(program.guards, program.tensors, program.arguments, more)
+        self.check: Check = compile_check(program.guards, self._tensor_guards(), program.arguments, more)
         held = (id(s.held) for s in program.sources if isinstance(s, Fixed))
         self._fixed = frozenset(held if program.updates else ())
         self.enter: Entry = no_entry
         if key is not ANY_CALL:
             self.enter = compile_entry(key, self.check, self._call, self._fixed)
+
+    def _tensor_guards(self) -> Sequence[TensorGuard]:
+        """The guards on tensors; where the program runs on a device, states are expected there."""
+        form_of = getattr(self.run, "form_of", None)
+        guards = self.program.tensors
+        if form_of is None:
+            return guards
+        return [g._replace(form=form_of(TensorType(g.shape, g.dtype))) for g in guards]
 
     def holds(self, tensors: Sequence[Any]) -> bool:
         """Whether the program may be run on arguments whose key is that of the captured call."""
@@ -105,7 +118,8 @@ class Version:
             return
         for _ in range(MOST_SETTLED):
             try:
-                self.run([np.array(t._data) for t in input_tensors(self.program, tensors)])
+                datas = [t._data for t in input_tensors(self.program, tensors)]
+                self.run([d.copy() if is_on_device(d) else np.array(d) for d in datas])
             except TraceGuardError as error:
                 if not self.settle(error):
                     return
@@ -134,6 +148,13 @@ class Version:
         return tuple(parts)
 
 
+def _build_for(build: Build, program: Program, tensors: Sequence[Any]) -> Build:
+    """What makes code for where the tensors are that a program is captured for, and those that it holds."""
+    held = [s.held._data for s in program.sources if isinstance(s, Fixed)]
+    there = next(filter(is_on_device, [*[t._data for t in tensors], *held]), None)
+    return build if there is None else hooks.build_on_device(build, there)
+
+
 def run_graph(run: Any, graph: Graph) -> Graph:
     """The graph that kernels were made of, with the history of all passes; or the one that was given."""
     origins = getattr(getattr(run, "program", None), "origins", None)
@@ -146,6 +167,22 @@ def _explained(run: Any, graph: Graph, arrays: Sequence[Any] | None) -> Any:
     if not hasattr(run, "explain"):
         return str(graph)
     return run.explain() if arrays is None else run.explain(arrays)
+
+
+def _once(x: Any) -> Any:
+    """A gradient that must not be differentiated: in graphs, values of a custom function are behind stops."""
+    return x if x._node is None else wrap(x._data, make_node(_ONCE, (x._node,), ()))
+
+
+def _refuse(g: object, saved: object, edges: object) -> Sequence[Any]:
+    raise GradientError(
+        "backward",
+        "a compiled function with a weft.Function must be differentiated once, got twice",
+        hint="call it without weft.compile",
+    )
+
+
+_ONCE = Backward("once", _refuse, ())
 
 
 class _Gradient:
@@ -168,7 +205,7 @@ class _Gradient:
         place = {k: j for j, k in enumerate(program.wrt)}
         slots = [place.get(k) for k in range(len(program.sources))]
         name = program.graph.name.strip("<>") or "compiled"
-        return Backward(name, self._backward, (*slots, None, None), len(program.roots))
+        return Backward(name, self._backward, (*slots, None, None), len(program.roots), takes_devices=True)
 
     def _backward(self, g: Any, saved: tuple[Any, ...], edges: tuple[Any, ...]) -> Sequence[Any]:
         program = self._program
@@ -184,6 +221,8 @@ class _Gradient:
         """The gradients with a graph of their own: the forward graph runs again, on tensors."""
         program = self._program
         given = [x if isinstance(x, Tensor) else wrap(x) for x in inputs]
+        if program.has_functions:
+            return [_once(x) for x in self._backward_by_graphs(grads, given)]
 
         def run(*variables: Any) -> list[Any]:
             values = list(given)
@@ -195,3 +234,9 @@ class _Gradient:
         _, pull = vjp(run, *[given[k] for k in program.wrt])
         found: Sequence[Any] = pull(list(grads))
         return found
+
+    def _backward_by_graphs(self, grads: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+        """Likewise, by the graphs of the derivative, which have the gradients of custom functions."""
+        derivative, first = self._program.derivative, len(self._program.graph.outputs)
+        residuals = replay(derivative.forward, given)[first : first + derivative.saved]
+        return replay(derivative.backward, [*residuals, *[given[i] for i in derivative.kept], *grads])

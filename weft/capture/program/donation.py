@@ -43,6 +43,8 @@ def unshared(arrays: Sequence[Any], given: Sequence[bool]) -> tuple[bool, ...]:
 def _is_unshared(arrays: Sequence[Any], i: int) -> bool:
     if sys.getrefcount(arrays[i]) != held_count():
         return False
+    if type(arrays[i]) is not np.ndarray:
+        return bool(arrays[i].is_sole)  # on a device, which knows who holds its memory
     base = arrays[i].base
     return base is None or is_lease(base)
 
@@ -68,9 +70,9 @@ def rebind(states: Sequence[Rebound], results: Sequence[Any], tensors: Sequence[
         put_array(tensor, results[result], form)
 
 
-def put_array(tensor: Any, array: Any, form: Any) -> None:
-    """Let a tensor hold an array; its views see the change."""
+def put_array(tensor: Any, array: Any, form: Any, *, recorded: bool = False) -> None:
+    """Let a tensor hold an array; its views see the change, and with ``recorded`` its place in the graph."""
     if is_aliased(tensor):
-        change(tensor, wrap(array))
+        change(tensor, wrap(array, tensor._node if recorded else None), history=recorded)
     else:
         tensor._data, tensor._form = array, form

@@ -120,6 +120,7 @@ class Program(NamedTuple):
         derivative: its forward and backward graphs, if something that it gives has a gradient.
         wrt: the inputs that the backward graph gives gradients of.
         roots: the tensors among ``made`` that it takes gradients of, in order.
+        has_functions: whether it has gradients of a ``weft.Function``, which its graph alone does not tell.
         aliases: the views among its inputs that it relies on, see ``weft.capture.program.aliases``.
     """
 
@@ -134,4 +135,5 @@ class Program(NamedTuple):
     derivative: Any = None
     wrt: tuple[int, ...] = ()
     roots: tuple[int, ...] = ()
+    has_functions: bool = False
     aliases: Sequence[Any] = ()

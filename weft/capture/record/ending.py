@@ -73,10 +73,17 @@ class Ending:
     # Where inputs come from
 
     def _rely_on_replaced(self, alive: Sequence[tuple[Any, Any]], changes: Sequence[Change]) -> None:
-        """Guard slots whose tensor is replaced on some ways only: on the others they keep what they hold."""
+        """Guard slots whose tensor is replaced on some ways only: on the others they keep what they hold.
+
+        So are those that a way gave the very tensor which they held.
+        """
         used = {id(tensor) for _, tensor in alive}
         for change in changes:
-            if _replaces(change) and isinstance(change.slot, PythonSlot) and id(change.old) in used:
+            if (
+                isinstance(change.old, Tensor)
+                and isinstance(change.slot, PythonSlot)
+                and id(change.old) in used
+            ):
                 self.root.guards.add(change.slot, change.old)
 
     def _rebound(self, changes: Sequence[Change]) -> set[tuple[Any, ...]]:
@@ -371,6 +378,7 @@ class Ending:
             "derivative": telling_sizes(split(joint, free=range(len(graph.inputs)))),
             "wrt": tuple(graph.inputs.index(v) for v in grads),
             "roots": tuple(made.index(identity) for identity in backward.roots),
+            "has_functions": self.root.has_functions,
         }
 
 

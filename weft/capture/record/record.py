@@ -37,7 +37,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
 from weft.transform.control.regions import attempt, check_recording
-from weft.transform.frozen import Restart, needs_telling
+from weft.transform.frozen import Restart, Telling, check_leaving
 from weft.transform.slots import DataSlot
 
 
@@ -116,15 +116,16 @@ def record(
 
 
 def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a function in a root; a second time where it matters which tensors variables refer to."""
-    try:
-        with attempt(root):
-            result = call(function, args, kwargs)
-            _check_references(root, result)
-            return result
-    except Restart:
-        root.tells_references = True
-    # only here are the frames of the first run gone, and with them the tensors that it made
+    """The result of a function in a root; once more where it matters which tensors variables refer to."""
+    while root.telling < Telling.ITEMS:
+        try:
+            with attempt(root):
+                result = call(function, args, kwargs)
+                _check_references(root, result)
+                return result
+        except Restart as restart:
+            root.telling = max(restart.telling, Telling(root.telling + 1))
+        # only here are the frames of the run gone, and with them the tensors that it made
     return call(function, args, kwargs)
 
 
@@ -135,8 +136,7 @@ def _check_references(root: Root, result: Any) -> None:
     held = [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
     left = [x for x in tree_flatten([taken_apart(result), held])[0] if isinstance(x, Tensor)]
     leaving = [x for tensor in left for x in with_ancestors(tensor)]
-    if needs_telling(root.frozen, leaving, lambda x: any(map(root.is_outside, family_of(x)))):
-        raise Restart
+    check_leaving(root.frozen, leaving, lambda x: any(map(root.is_outside, family_of(x))))
 
 
 _NO_SOURCE = (

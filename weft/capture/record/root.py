@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import is_concrete
+from weft.base.concrete import is_concrete, on_host
 from weft.base.dtypes import uint64
 from weft.base.forks import Level, lock_of
 from weft.base.records import NamedTuple
@@ -300,12 +300,14 @@ class Root(Reads, Capture):
         have |= {v: s.read() for s, v in self.numbers}
         have |= self.examples
         if value in have:
-            array: Array = have[value]
+            array: Array = on_host(have[value])
             return array
         nodes = self._missing(value, have)
         graph = Graph(self.name, list(have), nodes, ())
         wanted = [v for node in nodes for v in node.outputs]
-        self._known.update(zip(wanted, interpret(graph, list(have.values()), wanted), strict=True))
+        self._known.update(
+            zip(wanted, interpret(graph, [on_host(x) for x in have.values()], wanted), strict=True)
+        )
         return self._known[value]
 
     def _missing(self, value: Value, have: dict[Value, Array]) -> list[Node]:

@@ -26,6 +26,7 @@ from weft.capture.runtime.attributes import getattr_
 from weft.capture.runtime.bases import BASES, call_base
 from weft.capture.runtime.builtins import HANDLERS, handles, item
 from weft.capture.runtime.effects import check_repeatable, is_log
+from weft.capture.runtime.items import rows_of
 from weft.capture.runtime.lists import GraphList, check_growth, check_some, stacked
 from weft.capture.runtime.methods import is_users, method_of
 from weft.capture.runtime.number import Number, is_number, number_of
@@ -314,7 +315,7 @@ _MAKERS = frozenset({"tensor", "asarray", "as_tensor", "full", "full_like", "fro
 
 def _argument(x: Any, name: str) -> Any:
     if isinstance(x, GraphList) and x.is_grown and name in _MAKERS:
-        tensor, kind = x.rows
+        tensor, kind = rows_of(x.content)
         return tensor if kind is None else cast(tensor, dtype=number_dtype(kind()))
     if isinstance(x, Number) and name in _MAKERS:
         return x.in_dtype(_alone(x))

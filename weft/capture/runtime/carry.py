@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.base.trees import tree_flatten
+from weft.capture.runtime.appended import Items
 from weft.capture.runtime.entries import Entry, Fresh, Grown, Late, Replan, Same, Seen, kept_parts
-from weft.capture.runtime.items import Chunk, Past, check_fixed, last_of, length_of
+from weft.capture.runtime.items import Chunk, Past, check_fixed, item_tensors, last_of, length_of
 from weft.capture.runtime.meet import Statement, is_ours, is_result
 from weft.capture.runtime.number import Number, number_of
 from weft.capture.runtime.places import (
@@ -32,7 +32,6 @@ from weft.capture.runtime.state import (
     carried_tensors,
     describe,
     held_leaves,
-    is_leaf,
     join,
     plan_of,
     plan_with,
@@ -44,7 +43,7 @@ from weft.errors import CaptureError
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
 from weft.transform.captured import name_value
-from weft.transform.frozen import freeze
+from weft.transform.frozen import Telling, freeze
 from weft.transform.slots import Slot
 
 
@@ -311,13 +310,18 @@ class Carry:
 
     def freeze_items(self) -> None:
         """Note which items of lists, now after the loop, may be one with what variables hold."""
-        kept = iter(self.references.kept_items)
+        if thread.capture.root.telling == Telling.ITEMS:
+            return
+        kept = iter(self.references.appended.own)
         for grown in self.grown.values():
             own = [next(kept) for _ in grown.tensors]
             if not all(own):
                 items = list.__getitem__(grown.slot.obj, slice(len(grown.before), None))
-                for t in [t for item in items for t in _item_tensors(item)]:
-                    freeze(thread.capture.root.frozen, t, str(self.at), mends=False)
+                for item in items:
+                    for t in item_tensors(item):
+                        leaves = not isinstance(item, Chunk)
+                        frozen = thread.capture.root.frozen
+                        freeze(frozen, t, str(self.at), told_by=Telling.ITEMS, leaves=leaves)
 
     @property
     def stacked(self) -> list[Any]:
@@ -326,14 +330,15 @@ class Carry:
 
     # After the loop
 
-    def results(self, tensors: Sequence[Any], ran: Any) -> tuple[Any, ...]:
+    def results(self, tensors: Sequence[Any], ran: Any, items: Sequence[Items]) -> tuple[Any, ...]:
         """The variables after the loop; places hold what they then hold.
 
         Args:
             tensors: what flowed out.
             ran: whether there was a turn at all: True, or a tensor that says so.
+            items: what was appended to lists.
         """
-        tensors = self.references.results(tensors, ran)
+        tensors = self.references.results(tensors, ran, items)
         rest = iter(tensors)
         values = []
         for entry, name, before in zip(self.entries, self.names, self.state, strict=True):
@@ -367,13 +372,6 @@ def _value(entry: Entry, before: Any, rest: Any) -> Any:
 
 def _rebuilt(plan: Plan, rest: Any) -> Any:
     return rebuild(plan, [next(rest) for _ in plan.types])
-
-
-def _item_tensors(item: Any) -> list[Any]:
-    """The tensors that an item of a list is made of."""
-    if isinstance(item, Chunk):
-        return [item.rows]
-    return [x for x in tree_flatten(item, is_leaf=is_leaf)[0] if isinstance(x, Tensor)]
 
 
 def _first_entry(value: Any) -> Entry:

@@ -15,7 +15,7 @@ from weft.ops.alias import CHOICE, parents_of
 from weft.tensor import dispatch
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
-from weft.transform.frozen import is_frozen
+from weft.transform.frozen import check_known
 from weft.transform.slots import DataSlot
 
 
@@ -64,7 +64,7 @@ def _candidates(tensor: Any) -> dict[int, Any]:
         at = waiting.pop()
         if hasattr(at, "_link") and at._link[1] is CHOICE:
             waiting += parents_of(at)
-        elif is_frozen(thread.capture.root.frozen, at) or _is_carried(at):
+        elif not check_known(thread.capture.root.frozen, at) or _is_carried(at):
             raise _unknown()
         else:
             found[id(at)] = at

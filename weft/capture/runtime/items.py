@@ -31,11 +31,13 @@ from weft.capture.runtime.state import (
 )
 from weft.errors import CaptureError
 from weft.ir.types import TensorType
+from weft.ops.alias import link_choice
 from weft.ops.index_axis import take
 from weft.ops.op import OPS
 from weft.ops.places import true_places
 from weft.ops.select import cast, select
 from weft.ops.view.primitives import concat, reshape, stack
+from weft.tensor.tensor import Tensor
 from weft.transform.fresh import fresh_size
 
 
@@ -145,7 +147,21 @@ def chosen(flag: Any, item: Any, other: Any) -> Any:
         raise _unlike(found.first, found.second) from None
     test = number_of(flag).tensor
     pairs = zip(carried_tensors(item, plan), carried_tensors(other, plan), strict=True)
-    return rebuild(plan, [select(test, a, b) for a, b in pairs])
+    return rebuild(plan, [_one_of(test, a, b) for a, b in pairs])
+
+
+def _one_of(truth: Any, a: Any, b: Any) -> Any:
+    """The one of two tensors that a run picks."""
+    out = select(truth, a, b)
+    link_choice(out, truth, a, b)
+    return out
+
+
+def item_tensors(item: Any) -> list[Any]:
+    """The tensors that an item of a list is made of."""
+    if isinstance(item, Chunk):
+        return [item.rows]
+    return [x for x in tree_flatten(item, is_leaf=is_leaf)[0] if isinstance(x, Tensor)]
 
 
 def item_of(row: Any, kind: Any) -> Any:

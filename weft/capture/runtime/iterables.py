@@ -15,11 +15,14 @@ import numpy as np
 
 from weft.base.sizes import Size
 from weft.capture.runtime.number import Number, fresh_index, number_of
+from weft.capture.runtime.refs import related
 from weft.ops.op import OPS
 from weft.ops.size import count_to
 from weft.ops.view.slices import flip_axes
 from weft.tensor.dispatch import captured_constant
+from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
+from weft.transform.frozen import Telling, freeze
 
 
 class Source:
@@ -140,11 +143,11 @@ def _range_length(start: Any, stop: Any, step: Any) -> Any:
 
 
 class Rows(Source):
-    """The rows of a tensor, as tensors or as Python numbers."""
+    """The numbers in a list that a loop has filled, as the rows of a tensor."""
 
     def __init__(self, tensor: Any, kind: type | None = None) -> None:
         self.tensor = tensor
-        self.kind = kind  # of the Python numbers that the rows are
+        self.kind = kind
         self.length = tensor.shape[0]
         self.rows = [tensor]
 
@@ -159,6 +162,35 @@ class Rows(Source):
     def plain(self) -> Iterator[Any]:
         """The items for Python."""
         return iter(self.tensor)
+
+
+class Views(Rows):
+    """The rows of a tensor, which are views of it.
+
+    A loop goes along their values as long as nobody can see that they are views: where one of them, or the
+    tensor, is changed or leaves the capture, that begins again, and the loop takes each row by its index.
+    """
+
+    def prepare(self) -> None:
+        """Make the indices of the rows, where views are told from values."""
+        if thread.capture.root.telling:
+            index = Range(0, self.length, 1)
+            index.prepare()
+            self.rows = index.rows
+
+    def item_of(self, rows: Sequence[Any]) -> Any:
+        """The item of a row, or of the index of one."""
+        if self.rows is None or self.rows[0] is not self.tensor:
+            return self.tensor[rows[0]]
+        for x in (*related(self.tensor), rows[0]):
+            freeze(
+                thread.capture.root.frozen, x, "a loop over the rows of a tensor", told_by=Telling.REFERENCES
+            )
+        return rows[0]
+
+    def item_at(self, index: Number) -> Any:
+        """The row with an index."""
+        return self.tensor[index.tensor]
 
 
 class Zipped(Source):
@@ -280,7 +312,8 @@ def source_of(x: Any) -> Source | None:
     if isinstance(x, builtins.range):
         return Range(x.start, x.stop, x.step)
     if isinstance(x, Tensor) and x.ndim:
-        return Rows(x)
+        return Views(x)
     if getattr(x, "is_grown", False):  # see weft.capture.runtime.lists.GraphList
-        return Rows(*x.rows)
+        tensor, kind = x.rows
+        return Views(tensor) if kind is None else Rows(tensor, kind)
     return None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.base.trees import register_tree
+from weft.capture.runtime.appended import Items
 from weft.capture.runtime.carry import Carry
 from weft.capture.runtime.entries import Grown
 from weft.capture.runtime.items import (
@@ -20,17 +21,20 @@ from weft.capture.runtime.items import (
     interleaved,
     is_grown,
     item_of,
+    item_tensors,
     last_of,
     length_of,
     rows_of,
 )
 from weft.capture.runtime.number import Number, number_of
 from weft.capture.runtime.places import before_change, is_outside
+from weft.capture.runtime.refs import related
 from weft.capture.runtime.state import Plan, rebuild
 from weft.errors import ArgumentError, CaptureError
 from weft.ops.effects import check, register_error
 from weft.ops.rows import rows
 from weft.tensor.mode import thread
+from weft.transform.frozen import Telling, freeze
 
 
 class GraphList(list[Any]):
@@ -48,8 +52,8 @@ class GraphList(list[Any]):
 
     @property
     def rows(self) -> Rows:
-        """Its items as the rows of a tensor."""
-        return rows_of(self.content)
+        """Its items as the rows of a tensor: what is done to a row, must be done to the item."""
+        return shown_rows(self.content)
 
     @property
     def graph_length(self) -> Any:
@@ -73,7 +77,7 @@ class GraphList(list[Any]):
                 return last_of(content)
             if 0 <= index < len(content) and not is_grown(content[: index + 1]):
                 return content[index]
-        tensor, kind = rows_of(content)
+        tensor, kind = self.rows
         if isinstance(index, slice):
             return GraphList([Chunk(tensor[index], kind)])
         return item_of(tensor[index.as_kind(int) if isinstance(index, Number) else index], kind)
@@ -96,6 +100,25 @@ class GraphList(list[Any]):
 
     def __reduce__(self) -> Any:
         return list, (list(self),)
+
+
+def shown_rows(content: Sequence[Any]) -> Rows:
+    """The items of a list as the rows of a tensor, for who takes single ones of them."""
+    found = rows_of(content)
+    if found.kind is not None or (len(content) == 1 and isinstance(content[0], Chunk)):
+        return found
+    root = thread.capture.root
+    if root.telling == Telling.ITEMS:
+        raise CaptureError(
+            "list",
+            "an item of a list whose length a tensor decides must not be changed in place, as it may be one "
+            "with others",
+            hint="append a copy with .clone()",
+        )
+    items = [t for x in content for t in item_tensors(x)]
+    for t in (found.tensor, *[t for item in items for t in related(item)]):
+        freeze(root.frozen, t, "a list whose length a tensor decides", told_by=Telling.ITEMS, leaves=False)
+    return found
 
 
 def _refused(name: str) -> Any:
@@ -134,40 +157,59 @@ def _unflatten(kind: Any, children: Sequence[Any]) -> Any:
 register_tree(GraphList, _flatten, _unflatten)
 
 
-def grow(carry: Carry, stacks: Sequence[Any], count: int | None) -> None:
+def grow(carry: Carry, stacks: Sequence[Any], count: int | None) -> list[Items]:
     """Give the lists that a loop appended to what it left in them; count is None if only a run tells it.
 
     In a region items stay items, each with its flag: a loop around cannot collect what has a size of its own.
     """
-    rest = iter(stacks)
+    columns: dict[int, Items] = {}  # by what a turn appends, once though it is appended twice
+    for tensor, stack in zip(carry.stacked, stacks, strict=True):
+        columns.setdefault(id(tensor), Items(stack))
     for grown in carry.grown.values():
-        columns = [next(rest) for _ in grown.tensors]
         target = grown.slot.obj
         before_change(target)
         if count is not None and (thread.capture.region or not _has_maybe(grown.plans)):
             _fill(grown, columns, count)
-        elif not isinstance(target, GraphList) or not columns:
+        elif not isinstance(target, GraphList) or not grown.tensors:
             raise _not_graph_list()
         else:
-            list.append(target, interleaved(grown.plans, columns))
+            _check_woven(carry, grown)
+            list.append(target, interleaved(grown.plans, [columns[id(t)].rows for t in grown.tensors]))
+    return [columns[id(t)] for t in carry.stacked]
+
+
+def _check_woven(carry: Carry, grown: Grown) -> None:
+    """Raise if it must be known which tensors items are that become rows among others."""
+    if carry.references.appended.last and (len(grown.tensors) > 1 or _has_maybe(grown.plans)):
+        raise CaptureError(
+            "append",
+            f"a tensor that {carry.at} appends besides others, as often as a run tells, must be one that "
+            "nothing else refers to",
+            hint="append a copy with .clone()",
+        )
 
 
 def _has_maybe(plans: Sequence[Plan]) -> bool:
     return any(getattr(plan.structure.items[0], "kind", None) is Maybe for plan in plans)
 
 
-def _fill(grown: Grown, columns: Sequence[Any], count: int) -> None:
+def _fill(grown: Grown, columns: dict[int, Items], count: int) -> None:
     """Append the items of all iterations, in order."""
-    split = [rows.on_tensors(column, count=count) for column in columns]
+    for key in map(id, grown.tensors):
+        found = columns[key]
+        if found.all is None:
+            columns[key] = found._replace(all=rows.on_tensors(found.rows, count=count))
+    split = [columns[id(t)].all for t in grown.tensors]
     target = grown.slot.obj
     start = list.__len__(target)
     for i in range(count):
         rest = iter([column[i] for column in split])
         for plan in grown.plans:
             list.append(target, rebuild(plan, [next(rest) for _ in plan.types]))
-    if start == 0 and len(columns) == 1 and _is_tensor(grown.plans):
+    if start == 0 and len(split) == 1 and _is_tensor(grown.plans):
         known = thread.capture.notes.stacks
-        known[id(target)] = (target, list(target), columns[0])
+        items = [(x, x._data) for x in target]
+        known[id(target)] = (target, items, columns[id(grown.tensors[0])].rows)
 
 
 def _is_tensor(plans: Sequence[Plan]) -> bool:
@@ -185,11 +227,12 @@ def _not_graph_list() -> CaptureError:
 def stacked(x: Any) -> Any:
     """The tensor whose rows a list holds, if a loop of the running capture made it; else None."""
     if isinstance(x, GraphList) and x.is_grown:
-        return x.rows.tensor
+        return rows_of(x.content).tensor
     known = thread.capture.notes.stacks.get(id(x))
     if known is None or known[0] is not x or len(known[1]) != list.__len__(x):
         return None
-    return known[2] if all(a is b for a, b in zip(known[1], x, strict=True)) else None
+    is_kept = all(a is b and a._data is data for (a, data), b in zip(known[1], x, strict=True))
+    return known[2] if is_kept else None
 
 
 def check_some(op: str, items: Any) -> None:

@@ -164,8 +164,8 @@ def _tested(carry: Carry, given: Sequence[Any], test: Callable[..., Any]) -> Any
 
 def _finish(carry: Carry, outs: Sequence[Any], count: int | None, ran: Any = True) -> State:
     kept = len(outs) - len(carry.stacked)
-    values = carry.results(outs[:kept], ran)
-    grow(carry, outs[kept:], count)
+    items = grow(carry, outs[kept:], count)
+    values = carry.results(outs[:kept], ran, items)
     carry.freeze_items()
     return values
 

@@ -20,10 +20,10 @@ if one of them is changed later, the capture begins again and tells all position
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft.capture.runtime.appended import Appended, Items, counts_of
 from weft.capture.runtime.entries import Replan
 from weft.capture.runtime.number import number_of
 from weft.capture.runtime.positions import Candidate, Cell, Position, Steps, Taken
@@ -58,17 +58,18 @@ from weft.ops.alias import PATH, link_choice, link_path
 from weft.ops.op import type_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
-from weft.transform.frozen import check_frozen, freeze, is_frozen
+from weft.transform.frozen import Telling, check_frozen, freeze, hand_on, is_frozen
 from weft.transform.slots import DataSlot
 
 _MOST_CANDIDATES = 12
+_FROZEN = ("frozen", 0)  # stands for all tensors that loops inside may have made one
 
 
 class References:
     """The references of a loop.
 
     Attributes:
-        kept_items: for each tensor that a turn appends to a list, whether nothing else refers to it.
+        appended: what the turns append to lists.
     """
 
     def __init__(self, where: str) -> None:
@@ -85,12 +86,10 @@ class References:
         self._refs: list[Ref | None] = []
         self._shared: set[int] = set()  # positions that may refer to what others refer to, not told apart
         self._linked: set[int] = set()  # positions whose tensors these may be
-        self._appended: list[Ref] = []
-        self._in_lists: set[int] = set()  # positions that items of lists may be one with
         self._bases: dict[int, Any] = {}
         self._after: dict[int, list[Case]] = {}
         self._mended = False
-        self.kept_items: list[bool] = []
+        self.appended = Appended(where)
 
     # Into a turn
 
@@ -203,7 +202,7 @@ class References:
         """
         rows = zip(ends, self._held, strict=True)
         self._refs = [None if held is None else ref_of(t, self._starts) for t, held in rows]
-        self._appended = [ref_of(t, self._starts) for t in appended]
+        self.appended.refs = [ref_of(t, self._starts) for t in appended]
         self._mended = False
         self._tell(self._components())
         cases = {i: flat(self._ref(i), self._at_start) for i in self._told if i < len(ends)}
@@ -227,19 +226,25 @@ class References:
         for i, ref in enumerate(self._refs):
             if ref is not None:
                 before = [("tensor", id(t)) for t in related(self._started[i])] if self._held[i] else []
-                found.join([("position", i), *tokens(ref), *before])
-        for ref in self._appended:
+                unknown = [_FROZEN] if self._may_be_others(i, ref) else []
+                found.join([("position", i), *tokens(ref), *before, *unknown])
+        for ref in self.appended.refs:
             found.join(list(tokens(ref)))
         return found
+
+    def _may_be_others(self, i: int, ref: Ref) -> bool:
+        """Whether a loop inside may have made one what a position held or holds and what others do."""
+        frozen = thread.capture.root.frozen
+        return any(is_frozen(frozen, t) for t in (self._given[i][0], *outers(ref)))
 
     def _tell(self, found: Components) -> None:
         """Find the positions that must be told apart, and those that will have to be."""
         hot = self._hot(found)
-        counts = Counter(id(t) for ref in self._all() for t in {id(t): t for t in outers(ref)}.values())
-        self._look_at_lists(found, hot, counts)
+        counts = counts_of(self._all())
+        self.appended.look(self._refs, found, hot)
         shared = [i for i, r in enumerate(self._refs) if r is not None and self._is_shared(i, r, counts)]
         linked = {found.find(("position", i)) for i in shared}
-        wanted = hot | linked if thread.capture.root.tells_references else hot
+        wanted = hot | linked if thread.capture.root.telling else hot
         self._shared = {i for i in shared if found.find(("position", i)) not in hot}
         self._linked = {i for i in range(len(self._refs)) if found.find(("position", i)) in linked - hot}
         new = [
@@ -252,16 +257,7 @@ class References:
             self._mended = True
 
     def _all(self) -> list[Ref]:
-        return [r for r in (*self._refs, *self._appended) if r is not None]
-
-    def _look_at_lists(self, found: Components, hot: set[Any], counts: Counter[int]) -> None:
-        """Find the items of lists, and the positions, that may be one after the loop."""
-        if any(found.find(t) in hot for ref in self._appended for t in tokens(ref)):
-            raise self._refused("a tensor that a loop appends to a list")
-        self.kept_items = [type(r) is New and counts[id(r.tensor)] == 1 for r in self._appended]
-        rows = zip(self._appended, self.kept_items, strict=True)
-        sets = {found.find(t) for ref, own in rows if not own for t in tokens(ref)}
-        self._in_lists = {i for i in range(len(self._refs)) if found.find(("position", i)) in sets}
+        return [r for r in (*self._refs, *self.appended.refs) if r is not None]
 
     def _hot(self, found: Components) -> set[Any]:
         """The sets of which a turn changes something in place, that was there before it."""
@@ -270,7 +266,7 @@ class References:
         for i, (t, data) in enumerate(self._given):
             if t._data is not data:
                 if self._held[i] is None:
-                    raise self._refused("the last item of a list that a loop appends to")
+                    raise self.appended.refused("the last item of a list that a loop appends to")
                 hot.add(found.find(("position", i)))
         for ref in self._all():
             if any(found.find(t) in hot for t in tokens(ref)):
@@ -278,7 +274,7 @@ class References:
                     check_frozen(thread.capture.root.frozen, tensor)
         return hot
 
-    def _is_shared(self, i: int, ref: Ref, counts: Counter[int]) -> bool:
+    def _is_shared(self, i: int, ref: Ref, counts: Mapping[int, int]) -> bool:
         """Whether a position may be left with a tensor that something else refers to, too."""
         frozen = thread.capture.root.frozen
         if any(is_frozen(frozen, t) for t in outers(ref)):
@@ -286,13 +282,6 @@ class References:
         if isinstance(ref, Start):
             return ref.position != i or not self._held[i]
         return not isinstance(ref, Outer) or (type(ref) is New and counts[id(ref.tensor)] > 1)
-
-    def _refused(self, what: str) -> CaptureError:
-        return CaptureError(
-            "capture",
-            f"{what} must not be changed in place there, got {self._where}, which does both",
-            hint="write `x = x + y` in place of `x += y`, or append a copy with .clone()",
-        )
 
     def _at_start(self, i: int) -> list[Case]:
         """What a position referred to at the start of the turn."""
@@ -426,27 +415,31 @@ class References:
 
     # After the loop
 
-    def results(self, tensors: Sequence[Any], ran: Truth) -> list[Any]:
+    def results(self, tensors: Sequence[Any], ran: Truth, items: Sequence[Items]) -> list[Any]:
         """The tensors of the positions after the loop, given what flows out of it.
 
         Args:
             tensors: what flows out.
             ran: whether there was a turn at all: True, or a tensor that says so.
+            items: what the turns have appended.
         """
         count = len(self._started)
         self._read(tensors)
         out = self._tensors(tensors[:count])
         for i in range(count):
-            if i not in self._told:
+            if i in self.appended.last:
+                out[i] = self.appended.last_item(i, items, out[i], ran)
+            elif i not in self._told:
                 out[i] = self._result(i, out[i], ran)
-        self._freeze(out)
+        self._freeze(out, leaves=any(x.all is not None for x in items))
         self._forget()
         return out
 
     def _forget(self) -> None:
         """Let go of tensors of regions that have ended."""
         self._given, self._starts, self._stands, self._bases = [], {}, {}, {}
-        self._refs, self._appended, self._codes, self._numbers, self._after = [], [], {}, {}, {}
+        self._refs, self._codes, self._numbers, self._after = [], {}, {}, {}
+        self.appended.refs = []
 
     def _result(self, i: int, new: Any, ran: Truth) -> Any:
         before, ref, held = self._started[i], self._refs[i], self._held[i]
@@ -464,20 +457,28 @@ class References:
         link_choice(new, ran, last, before)
         return new
 
-    def _freeze(self, out: Sequence[Any]) -> None:
-        """Note what must not be changed in place later without telling references apart."""
+    def _freeze(self, out: Sequence[Any], *, leaves: bool) -> None:
+        """Note what must not be changed in place later without telling references apart.
+
+        Args:
+            out: the tensors of the positions.
+            leaves: whether a call gives away the very items of lists.
+        """
         frozen = thread.capture.root.frozen
+        for ref, tensor in zip(self._refs, out, strict=True):
+            if ref is not None and any(is_frozen(frozen, t) for t in outers(ref)):
+                for x in related(tensor):  # a choice, and what it may be
+                    hand_on(frozen, outers(ref), x)
         for i in self._linked - self._told.keys():
             before = [self._started[i]] if self._held[i] else []
             after = [out[i]] if i in self._shared else []
             for t in (*after, *self._around(self._refs[i]), *before):
                 for x in related(t):
-                    freeze(frozen, x, self._where, mends=True)
-        for i in self._in_lists:
-            freeze(frozen, out[i], self._where, mends=False)
-        for ref in self._appended:
-            for t in self._around(ref):
-                freeze(frozen, t, self._where, mends=False)
+                    freeze(frozen, x, self._where, told_by=Telling.REFERENCES)
+        if thread.capture.root.telling < Telling.ITEMS:
+            around = [x for ref in self.appended.refs for t in self._around(ref) for x in related(t)]
+            for t in (*[out[i] for i in self.appended.positions], *around):
+                freeze(frozen, t, self._where, told_by=Telling.ITEMS, leaves=leaves)
 
     def _around(self, ref: Ref | None) -> list[Any]:
         return [] if ref is None else [t for t in outers(ref) if is_around(t)]

@@ -27,8 +27,10 @@ from weft.capture.runtime.places import CONTAINERS, is_made_inside, note_made, n
 from weft.capture.runtime.truth import as_bool, asked, is_staged
 from weft.capture.runtime.whole import truth
 from weft.errors import ShapeError
+from weft.ops.alias import link
 from weft.ops.op import OPS
 from weft.ops.rows import rows
+from weft.tensor.indexing import BRACKETS
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
 
@@ -156,7 +158,10 @@ def _items(x: Any) -> list[Any]:
         note_read(x)
         return x.content
     if isinstance(x, Tensor) and x.ndim and isinstance(x.shape[0], int) and x.shape[0]:
-        return list(rows.on_tensors(x, count=x.shape[0]))
+        views = list(rows.on_tensors(x, count=x.shape[0]))
+        for i, view in enumerate(views):
+            link(view, x, BRACKETS, i)
+        return views
     return list(plain_items(x))
 
 

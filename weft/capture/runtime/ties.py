@@ -63,12 +63,14 @@ class Ties:
         for part, one, other in zip(plan.parts, *ended, strict=True):
             if isinstance(part, Carried):
                 new = next(rest)
-                both = part.kind is None and isinstance(one, Tensor) and isinstance(other, Tensor)
-                out.append(self._tie(new, one, other) if both else new)
+                out.append(new if part.kind is not None else self._tie(new, one, other))
                 hand_on(thread.capture.root.frozen, (one, other), out[-1])
         return out
 
     def _tie(self, new: Any, one: Any, other: Any) -> Any:
+        for way, (x, y) in enumerate(((one, other), (other, one))):
+            if not isinstance(y, Tensor):  # an item that is there on one way alone
+                return new if not isinstance(x, Tensor) or self._is_own(way, x) else self._cell(way, x, new)
         if all(self._is_own(way, x) for way, x in enumerate((one, other))):
             return new
         cells = [self._cell(way, x, new) for way, x in enumerate((one, other))]

@@ -124,6 +124,11 @@ _FOURIER = "ONNX has no complex numbers; compute it outside of the exported func
 
 cannot(_RANDOM, "random_bits derive_key")
 cannot(
+    "export the function without its mesh, on whole tensors",
+    "all_reduce all_reduce_max all_reduce_min all_gather reduce_scatter all_to_all permute_ranks broadcast "
+    "copy_to_ranks axis_index shard take_shard take_shards gather_shards shards_here commit",
+)
+cannot(
     _LINALG,
     "solve solve_triangular inv cholesky lu ldl_factor ldl_unpack ldl_solve qr svd svdvals cofactors"
     " slogdet eigh eigvalsh eig eigvals pinv matrix_exp polygamma",

@@ -75,7 +75,7 @@ def write_scatter_fold(w: Writer, x: Ref, v: Ref, *indices: Ref, fold: str) -> A
 # Class numbers
 
 
-@writer("take_class")
+@writer("take_class", "pick_class")
 def write_take_class(w: Writer, x: Ref, target: Ref, *, axis: int, ignore: int) -> Any:
     """The score of a class for each target, 0 where it is ignored."""
     wide = w.cast(target, int64)

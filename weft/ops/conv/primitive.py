@@ -16,6 +16,7 @@ from weft.errors import DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import move_axis
 from weft.ops.conv.kernel import Ints, Padding, convolve, dilated_size, output_size
+from weft.ops.factors import of_convolution
 from weft.ops.families import linear
 from weft.ops.op import Array, Attrs, Op, Sample, Tensor, type_of
 from weft.ops.samples import complex_array, int_array, real_array
@@ -221,6 +222,7 @@ conv: Op = linear(
     "conv",
     type_rule=_conv_type,
     eval=convolve,
+    factors=of_convolution,
     transpose=(_input_gradient, _weight_gradient),
     batch=_batch_conv,
     precision="low",

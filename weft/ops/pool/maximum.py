@@ -13,6 +13,7 @@ from weft.base.shapes import Shape
 from weft.errors import DtypeError
 from weft.ir.types import TensorType
 from weft.ops.conv.kernel import Ints, Padding, pad_array
+from weft.ops.factors import of_pool
 from weft.ops.families import primitive
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.op import Array, Sample, Tensor, no_gradient
@@ -146,6 +147,7 @@ max_indices = primitive(
     eval=_max_indices,
     vjp=no_gradient("returns indices"),
     samples=_max_samples,
+    factors=of_pool,
 )
 
 max_values = primitive(
@@ -158,4 +160,5 @@ max_values = primitive(
     total=True,
     fold="max",
     fold_over="windows",
+    factors=of_pool,
 )

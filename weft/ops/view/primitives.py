@@ -18,6 +18,7 @@ from weft.errors import ArgumentError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading, move_axis, shifted_axes
 from weft.ops.broadcast import unbroadcast
+from weft.ops.factors import of_broadcast, of_order, of_reshape, where_equal
 from weft.ops.families import linear
 from weft.ops.op import Attrs, Op, Sample, Tensor, composite, type_of
 from weft.ops.samples import call, complex_array, joined, real_array
@@ -53,6 +54,7 @@ reshape: Op = linear(
         Sample((real_array((4, 3)).T,), {"shape": (12,)}),
     ],
     view="flat",
+    factors=of_reshape,
 )
 
 
@@ -69,6 +71,7 @@ permute: Op = linear(
     batch=batch_leading(lambda attrs, inputs: {"axes": (0, *shifted_axes(attrs, inputs)["axes"])}),
     samples=joined(call((2, 3, 4), axes=(2, 0, 1)), call((), axes=()), call((0, 3), axes=(1, 0))),
     view=lambda index, x, axes: [index[i] for i in inverse_axes(axes)],
+    factors=of_order,
 )
 
 
@@ -104,6 +107,7 @@ broadcast_to: Op = linear(
     batch=_batch_broadcast,
     samples=joined(call((3, 1), shape=(2, 3, 4)), call((), shape=(2,)), call((1, 3), shape=(0, 3))),
     view=_broadcast_view,
+    factors=of_broadcast,
 )
 
 # Joining
@@ -147,6 +151,7 @@ join: Op = linear(
     ],
     over="joint",
     moves=True,
+    factors=where_equal,
 )
 
 

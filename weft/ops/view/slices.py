@@ -17,6 +17,7 @@ from weft.base.sizes import is_known
 from weft.errors import BoundsError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
+from weft.ops.factors import Factors, Types, resize_slice, where_equal
 from weft.ops.families import linear, primitive
 from weft.ops.op import Array, Attrs, Op, Operand, Sample, Tensor
 from weft.ops.samples import complex_array, like_array, real_array
@@ -84,6 +85,13 @@ def _slice_view(index: Sequence[Any], x: TensorType, starts: Ints, stops: Ints, 
     return [i * step + start for i, start, step in zip(index, starts, steps, strict=True)]
 
 
+def _slice_factors(inputs: Types, outputs: Types, *, starts: Ints, stops: Ints, steps: Ints) -> Factors:
+    found = where_equal(inputs, outputs)
+    pairs = zip(found.outputs[0], starts, steps, strict=True)
+    names = tuple([n if (start, step) == (0, 1) else "" for n, start, step in pairs])
+    return Factors((names,), (names,))
+
+
 slice_axes: Op = linear(
     "slice",
     type_rule=_slice_type,
@@ -93,6 +101,8 @@ slice_axes: Op = linear(
     samples=_slice_samples,
     defaults=_unit_steps,
     view=_slice_view,
+    factors=_slice_factors,
+    resize=resize_slice,
 )
 
 
@@ -220,6 +230,15 @@ def _pad_samples() -> list[Sample]:
     ]
 
 
+def _pad_factors(
+    inputs: Types, outputs: Types, *, low: Ints, high: Ints, interior: Ints, value: object
+) -> Factors:
+    padded = zip(low, high, interior, strict=True)
+    pairs = zip(where_equal(inputs, outputs).outputs[0], padded, strict=True)
+    names = tuple([n if p == (0, 0, 0) else "" for n, p in pairs])
+    return Factors((names,), (names,))
+
+
 pad_axes: Op = primitive(
     "pad",
     type_rule=lambda x, *, low, high, interior, value: TensorType(
@@ -232,4 +251,5 @@ pad_axes: Op = primitive(
     samples=_pad_samples,
     moves=True,
     total=True,
+    factors=_pad_factors,
 )

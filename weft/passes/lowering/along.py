@@ -62,14 +62,14 @@ def is_view(node: Node) -> bool:
     return node.op is reshape or node.op is permute
 
 
-def has_room(loop: Loop, values: Sequence[Value]) -> bool:
+def has_room(loop: Loop, values: Sequence[Value], room: int = ROOM) -> bool:
     """Whether a loop may keep values of each iteration: few, or no more than it goes along anyhow."""
     n, length = len(loop.inits), loop.node.attrs["length"]
     rows = loop.body.inputs[n : n + len(loop.rows)]
     if isinstance(length, Size) or size_names(s for v in (*values, *loop.body.inputs) for s in v.type.shape):
         return False  # there is no telling, and products along sizes that are not known are slow
     size = sum(map(bytes_of, values))
-    return length * size <= ROOM or size <= sum(map(bytes_of, rows))
+    return length * size <= room or size <= sum(map(bytes_of, rows))
 
 
 class Stacks:

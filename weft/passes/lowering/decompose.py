@@ -30,10 +30,11 @@ def decompose(graph: Graph) -> Graph:
     ['max', 'sub', 'exp', 'sum', 'div', 'mul']
     """
     found = {node.op for node in graph.walk() if node.op.decomposition is not None}
-    return sweep(graph, {function: [_function], rows: [_rows], **{op: [_decomposed] for op in found}})
+    return sweep(graph, {function: [_function], rows: [_rows], **{op: [decomposed] for op in found}})
 
 
-def _decomposed(draft: Draft, node: Node) -> Sequence[Value]:
+def decomposed(draft: Draft, node: Node) -> Sequence[Value]:
+    """What stands for a node whose op has a decomposition."""
     types = tuple(v.type for v in node.inputs)
     return draft.expand(_traced(node.op, types, tuple(node.attrs.items())), node.inputs)
 

@@ -8,12 +8,18 @@ uses it: that takes less time than writing and reading it, and no memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
+from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.passes.base import graph_pass, is_elementwise
 from weft.passes.dce import dce
 
 DEEP = 4  # ops in a row that are computed again
+DEEPER = 12  # where instructions cost little
+NARROW = 0.6  # of the bytes of a value: what it is computed from, if that is kept instead
+SMALL = 1 << 18  # bytes of what is rather kept than computed again in a kernel of its own
+FEW = 0.1  # of the bytes of a value: what else is kept, beside what lies in memory anyway
 
 
 def is_backward(node: Node) -> bool:
@@ -37,16 +43,93 @@ def recompute(graph: Graph) -> Graph:
     return _Recomputing(graph).run()
 
 
+@graph_pass(once=True)
+def recompute_more(graph: Graph) -> Graph:
+    """The same for machines on which memory is slow beside instructions: longer chains are computed again.
+
+    Where what a chain begins with takes about half the bytes of what it leads to, the former is kept.
+
+    >>> import weft
+    >>> from weft.passes.lowering.recompute import recompute_more
+    >>> def f(x, w):
+    ...     return weft.sum(weft.tanh((x @ w).astype(weft.float32) * 2.0))
+    >>> x = weft.ones((512, 512), dtype=weft.bfloat16)
+    >>> graph = weft.make_graph(weft.grad(f))(x, x).optimize()
+    >>> [node.op.name for node in recompute_more(graph).nodes][:4]
+    ['matmul', 'cast', 'mul', 'tanh']
+    """
+    if not any(is_backward(node) for node in graph.nodes):
+        return graph
+    return _Recomputing(graph, DEEPER, narrow=True).run()
+
+
+def bytes_of(value: Value) -> int | None:
+    """How many bytes a value takes, where that is known."""
+    if any(isinstance(s, Size) for s in value.type.shape):
+        return None
+    return prod(value.type.shape) * value.type.dtype.itemsize
+
+
 class _Recomputing:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, deep: int = DEEP, *, narrow: bool = False) -> None:
         self.graph = graph
+        self.deep = deep
         self.made = {v: node for node in graph.nodes for v in node.outputs}
         self.copies: dict[Value, Value] = {}
         self.kept = self._find_kept()
-        for value in self._used_later():
-            if not self._cone(value, DEEP):
-                self.kept.add(value)
+        self.anyway = self._in_memory() if narrow else set()
+        used = self._used_later()
+        self.kept.update(v for v in used if narrow and self._is_small(v))
+        for value in used:
+            if not self._cone(value, deep):
+                self.kept.update((narrow and self._narrower(value)) or {value})
         self.nodes: list[Node] = []
+
+    def _narrower(self, value: Value) -> set[Value]:
+        """What a value is computed from, if it takes about half its bytes or less; else nothing."""
+        found: set[Value] = set()
+        if not self._begin(value, self.deep, found) or value in found:
+            return set()
+        whole, read, more = bytes_of(value), 0, 0
+        if whole is None:
+            return set()
+        for v in found:
+            size = bytes_of(v) if v.type.shape else 0
+            if size is None:
+                return set()
+            read += size
+            more += 0 if v in self.anyway or v in self.kept else size
+        is_there = more <= FEW * whole and read <= (1 + FEW) * whole
+        return found if is_there or read <= NARROW * whole else set()
+
+    def _is_small(self, value: Value) -> bool:
+        """Whether a value takes so little that a kernel of its own would cost more."""
+        size = bytes_of(value)
+        return value.type.shape != () and size is not None and size <= SMALL
+
+    def _in_memory(self) -> set[Value]:
+        """What lies in memory in the forward pass anyway: used before a product, say, and after it."""
+        level: dict[Value, int] = {}
+        found: set[Value] = set()
+        for node in self.graph.nodes:
+            if is_backward(node):
+                continue
+            here = max((level.get(v, 0) for v in node.inputs), default=0)
+            found.update(v for v in node.inputs if v in self.made and level.get(v, 0) < here)
+            alone = not (is_elementwise(node) or node.op.fold_over == "axes" or node.op.view is not None)
+            for v in node.outputs:
+                level[v] = here + alone
+        return found
+
+    def _begin(self, value: Value, depth: int, found: set[Value]) -> bool:
+        """Gather what the chains to a value begin with; False where one is too long."""
+        node = self.made.get(value)
+        ends = value in self.kept or (depth < self.deep and (value in self.anyway or self._is_small(value)))
+        if node is None or ends or is_backward(node) or not is_elementwise(node):
+            if value not in self.graph.constants:
+                found.add(value)
+            return True
+        return depth > 0 and all(self._begin(v, depth - 1, found) for v in node.inputs)
 
     def _find_kept(self) -> set[Value]:
         """What lies in memory during the backward pass anyway."""
@@ -77,7 +160,7 @@ class _Recomputing:
         """A copy of a value for the backward pass, or the value itself."""
         if value in self.copies:
             return self.copies[value]
-        cone = self._cone(value, DEEP)
+        cone = self._cone(value, self.deep)
         if not cone:
             return value
         for node in cone:

@@ -26,7 +26,16 @@ from weft.ops.view.primitives import broadcast_to, permute, reshape
 from weft.passes.base import graph_pass
 from weft.passes.dce import dce, pick
 from weft.passes.loops import Loop, remade, with_inputs
-from weft.passes.lowering.along import Around, Stacks, as_scan, follow_rows, has_room, is_view, share_stacks
+from weft.passes.lowering.along import (
+    ROOM,
+    Around,
+    Stacks,
+    as_scan,
+    follow_rows,
+    has_room,
+    is_view,
+    share_stacks,
+)
 from weft.transform.partition import bytes_of
 
 FEW = 64  # rows of a product that by itself does not keep the machine busy
@@ -45,6 +54,30 @@ def take_products(graph: Graph) -> Graph:
     >>> [node.op.name for node in weft.passes.take_products(graph).nodes]
     ['reshape', 'permute', 'reshape', 'matmul']
     """
+    return _take(graph, Limits(FEW, ROOM, after=False))
+
+
+@graph_pass(regions=True, once=True)
+def take_wide_products(graph: Graph) -> Graph:
+    """The same for a machine that only many rows keep busy, and that has more memory."""
+    return _take(graph, Limits(64 * FEW, 16 * ROOM, after=True))
+
+
+class Limits(NamedTuple):
+    """What may be taken out of loops.
+
+    Attributes:
+        rows: up to how many of them a product has.
+        room: how many bytes may be kept for all iterations.
+        after: whether products that are only collected are taken after the loop.
+    """
+
+    rows: int
+    room: int
+    after: bool
+
+
+def _take(graph: Graph, limits: Limits) -> Graph:
     if all(as_scan(node) is None for node in graph.nodes):
         return graph
     around, same = Around(graph), True
@@ -54,8 +87,12 @@ def take_products(graph: Graph) -> Graph:
         if loop is None or _is_short(loop):
             around.add(node)
             continue
-        loop = share_stacks(around, _take_before(around, follow_rows(around, loop)))
-        taken = take_sums(around, loop)
+        loop = share_stacks(around, _take_before(around, follow_rows(around, loop), limits))
+        later = _Later(loop, limits) if limits.after else None
+        taken = take_sums(around, loop if later is None else later.loop)
+        if later is not None:
+            later.emit(around)
+            loop = later.loop
         same = same and not taken and loop.node is node
     return graph if same else dce(giving(graph, around.now, nodes=around.nodes))
 
@@ -65,7 +102,7 @@ def _is_short(loop: Loop) -> bool:
     return isinstance(length, int) and length < STEPS
 
 
-def _take_before(around: Around, loop: Loop) -> Loop:
+def _take_before(around: Around, loop: Loop, limits: Limits) -> Loop:
     """The loop with products of rows and what stays the same as rows."""
     body, stacks = loop.body, Stacks(around, loop)
     outside = dict(zip(loop.same(body), loop.fixed, strict=True))
@@ -73,7 +110,7 @@ def _take_before(around: Around, loop: Loop) -> Loop:
     rows: list[Value] = []
     for node in body.nodes:
         turned = _is_turned(node, outside, stacks)
-        if turned is None or not _saves(loop, node, turned):
+        if turned is None or not _saves(loop, node, turned, limits):
             continue
         row, weights = node.inputs[::-1] if turned else node.inputs
         rows.append(_product_of_rows(around, node, stacks.of(row), outside[weights], turned))
@@ -97,13 +134,14 @@ def _is_turned(node: Node, outside: dict[Value, Value], stacks: Stacks) -> bool 
     return True if left in outside and stacks.has(right) else None
 
 
-def _saves(loop: Loop, node: Node, turned: bool) -> bool:
+def _saves(loop: Loop, node: Node, turned: bool, limits: Limits) -> bool:
     """Whether to read the weights in each iteration costs more than to keep the products."""
     row, weights = node.inputs[::-1] if turned else node.inputs
     (out,) = node.outputs
     size = row.type.shape[1 if turned else 0]
-    few = isinstance(size, int) and size < FEW
-    return few and SMALL <= 2 * bytes_of(out) <= bytes_of(weights) and has_room(loop, [out])
+    few = isinstance(size, int) and size < limits.rows
+    saves = SMALL <= 2 * bytes_of(out) <= bytes_of(weights)
+    return few and saves and has_room(loop, [out], limits.room)
 
 
 def _product_of_rows(around: Around, node: Node, rows: Value, weights: Value, turned: bool) -> Value:
@@ -121,6 +159,70 @@ def _swapped(around: Around, like: Node, x: Value) -> Value:
     """A value with its last two axes the other way round."""
     lead = x.type.ndim - 2
     return around.emit(like, permute, x, axes=(*range(lead), lead + 1, lead))
+
+
+# Products that a loop only collects, as one product after it
+
+
+class _Later:
+    """Products of something with what stays the same, of which the loop does nothing but collect them.
+
+    Attributes:
+        loop: collects the left sides instead.
+    """
+
+    def __init__(self, loop: Loop, limits: Limits) -> None:
+        body, n = loop.body, len(loop.inits)
+        self.makers = {v: node for node in body.nodes for v in node.outputs}
+        uses = Counter([v for node in body.nodes for v in node.inputs])
+        uses.update(body.outputs)
+        self.fixed = dict(zip(loop.same(body), loop.fixed, strict=True))
+        self.length = loop.node.attrs["length"]
+        self.products: list[tuple[Value, Node]] = []  # what came out of the loop, and what made it
+        stay = []
+        for value, stack in zip(loop.collected, loop.stacks, strict=True):
+            node = self.makers.get(value)
+            takes = node is not None and uses[value] == 1 and self._is_one(loop, node, limits)
+            stay.append(not takes)
+            if node is not None and takes:
+                self.products.append((stack, node))
+        kept = dict(zip(pick(loop.collected, stay), pick(loop.stacks, stay), strict=True))
+        for _, node in self.products:
+            left = node.inputs[0]
+            kept.setdefault(left, Value(TensorType((self.length, *left.type.shape), left.type.dtype)))
+        self.stacks, self.loop = kept, loop
+        if self.products:
+            outputs = [*body.outputs[:n], *kept]
+            new = with_inputs(
+                body.replace(nodes=needed_nodes(body.nodes, outputs), outputs=outputs), body.inputs, outputs
+            )
+            self.loop = remade(loop, [*loop.outs, *kept.values(), *loop.trips], body=new)
+
+    def _is_one(self, loop: Loop, node: Node, limits: Limits) -> bool:
+        if node.op is not matmul or any(v.type.ndim != 2 for v in node.inputs):
+            return False
+        left, right = node.inputs
+        while (maker := self.makers.get(right)) is not None and is_view(maker):
+            (right,) = maker.inputs
+        rows = left.type.shape[0]
+        few = isinstance(rows, int) and rows < limits.rows
+        return few and right in self.fixed and has_room(loop, [left], limits.room)
+
+    def emit(self, around: Around) -> None:
+        """Put the products after the loop."""
+        for stack, node in self.products:
+            left, right = self.stacks[node.inputs[0]], self._outside(around, node.inputs[1])
+            length, m, k = left.type.shape
+            flat = around.emit(node, reshape, around.now.get(left, left), shape=(length * m, k))
+            product = around.emit(node, matmul, flat, right)
+            around.now[stack] = around.emit(node, reshape, product, shape=(length, m, right.type.shape[1]))
+
+    def _outside(self, around: Around, value: Value) -> Value:
+        """What stays the same, or a view of it, outside of the loop."""
+        if value in self.fixed:
+            return self.fixed[value]
+        view = self.makers[value]
+        return around.emit(view, view.op, self._outside(around, view.inputs[0]), **view.attrs)
 
 
 # Sums of products over the iterations, as one product after the loop

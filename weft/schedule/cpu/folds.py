@@ -15,13 +15,13 @@ from contextlib import ExitStack, contextmanager
 from itertools import product
 from typing import Any
 
-from weft.base.dtypes import DType, bool_
 from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
-from weft.schedule.extents import block_of, ceil_div, fold_dtype, identity, is_number, weight
+from weft.schedule.extents import block_of, ceil_div, is_number, weight
+from weft.schedule.folding import Fold
 from weft.schedule.writer import unflattened
 
 Indices = tuple[Index, ...]
@@ -33,41 +33,6 @@ GROUP = 8  # rows that are folded into the partial results at once
 COLUMNS = 1024  # the longest row of partial results
 TASK = 16384  # elements that are worth a task of their own
 TASKS = 8  # where there are so many already, a reduction is not divided further
-
-
-class Fold(NamedTuple):
-    """How elements become one.
-
-    Attributes:
-        instruction: one that ``Accumulate`` takes.
-        start: what nothing at all becomes.
-        dtype: that it is computed in.
-    """
-
-    instruction: str
-    start: float
-    dtype: DType
-
-    def __call__(self, b: Builder, x: Value, y: Value) -> Value:
-        """Two elements as one."""
-        out: Value = getattr(b, self.instruction)(x, y)
-        return out
-
-    def tree(self, b: Builder, values: Sequence[Value]) -> Value:
-        """Several elements as one, neighbours first."""
-        while len(values) > 1:
-            pairs = [self(b, x, y) for x, y in zip(values[::2], values[1::2], strict=False)]
-            values = [*pairs, *values[len(pairs) * 2 :]]
-        return values[0]
-
-
-def fold_of(instruction: str, dtype: DType) -> Fold:
-    """The fold of elements of a dtype by an instruction; of truth values it is "and_" or "or_"."""
-    dtype = fold_dtype(instruction, dtype)
-    if dtype == bool_ or instruction in ("and_", "or_"):
-        dtype = bool_
-        instruction = "and_" if identity(instruction, dtype) else "or_"
-    return Fold(instruction, identity(instruction, dtype), dtype)
 
 
 class Reduction:

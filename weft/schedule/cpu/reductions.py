@@ -8,15 +8,15 @@ from typing import Any
 from weft.base.dtypes import DType, bool_, int8, int64, kind
 from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
-from weft.base.sizes import is_known
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
 from weft.ops.scalar import is_nan
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.folds import COLUMNS, FEW, Fold, Indices, Reduction, fold_of
+from weft.schedule.cpu.folds import COLUMNS, FEW, Indices, Reduction
 from weft.schedule.extents import block_of, ceil_div, is_number, running_dtype
+from weft.schedule.folding import Fold, by_stride, fold_of, simplified
 from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
@@ -29,9 +29,7 @@ def _reduce(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequen
 
 def reduce_array(writer: Writer, x: Array, axes: Sequence[int], out: Array, fold: Fold, name: str) -> None:
     """Fold an array along axes into another, which is dense."""
-    kept = tuple(s for i, s in enumerate(x.shape) if i not in axes)
-    x, out, axes = by_stride(x, out.with_shape(kept), axes)
-    x, out, axes = merge_axes(x, out, axes)
+    x, out, axes = simplified(x, out, axes)
     reduction = Reduction(x.shape, axes, fold)
     shape = reduction.partial_shape
     target = out if shape is None else writer.temporary(shape, fold.dtype, "p")
@@ -61,45 +59,6 @@ def store_in(k: Kernel) -> Any:
         b.store(out.buffer, out.at(*index), b.cast(value, out.dtype))
 
     return write
-
-
-def by_stride(x: Array, out: Array, axes: Sequence[int]) -> tuple[Array, Array, tuple[int, ...]]:
-    """The array with axes of long strides first, the result in the same order, and where the axes are now.
-
-    Axes along which nothing moves come first, so that vectors do not go along them.
-    """
-    # Open strides cannot be compared, so the order stays.
-    if not (is_known(x.shape) and is_known(x.strides)):
-        return x, out, tuple(axes)
-    order = sorted(range(x.ndim), key=lambda i: (x.strides[i] != 0, -x.strides[i]))
-    kept = [i for i in range(x.ndim) if i not in axes]
-    moved = [kept.index(i) for i in order if i not in axes]
-    return permuted(x, order), permuted(out, moved), tuple(n for n, i in enumerate(order) if i in axes)
-
-
-def permuted(x: Array, order: Sequence[int]) -> Array:
-    """An array with its axes in another order."""
-    return Array(x.buffer, tuple(x.shape[i] for i in order), tuple(x.strides[i] for i in order), x.offset)
-
-
-def merge_axes(x: Array, out: Array, axes: Sequence[int]) -> tuple[Array, Array, tuple[int, ...]]:
-    """Neighbouring axes of one kind as one axis, where elements lie in order; axes of size 1 left out."""
-    runs: list[tuple[Any, Any, Any, bool]] = []  # size, stride in x, stride in out, whether folded
-    steps = iter(out.strides)
-    for i, (size, stride) in enumerate(zip(x.shape, x.strides, strict=True)):
-        folded = i in axes
-        step = 0 if folded else next(steps)
-        if is_number(size, 1):
-            continue
-        last = runs[-1] if runs else None
-        if last and last[3] == folded and last[1] == size * stride and last[2] == size * step:
-            runs[-1] = (last[0] * size, stride, step, folded)
-        else:
-            runs.append((size, stride, step, folded))
-    source = Array(x.buffer, tuple(r[0] for r in runs), tuple(r[1] for r in runs), x.offset)
-    kept = [r for r in runs if not r[3]]
-    target = Array(out.buffer, tuple(r[0] for r in kept), tuple(r[2] for r in kept), out.offset)
-    return source, target, tuple(n for n, r in enumerate(runs) if r[3])
 
 
 # Places
@@ -167,7 +126,8 @@ class Scan(NamedTuple):
 
 
 @lowers(target="cpu", fold_over="prefix")
-def _running(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+def write_running(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """Running results along an axis, a line or some columns of lines by one task."""
     fold = fold_of(node.op.fold, running_dtype(inputs[0].dtype))
 
     def step(b: Builder, place: Index, states: States, x: Value) -> States:

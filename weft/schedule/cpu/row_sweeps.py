@@ -10,27 +10,25 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from weft.base.dtypes import DType
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Load, Loop, Store
-from weft.schedule.arrays import Array, reshape_index
-from weft.schedule.extents import fold_dtype, fold_instruction, identity
+from weft.schedule.arrays import Array
+from weft.schedule.extents import fold_instruction, identity
 from weft.schedule.fusion import is_reduction
-from weft.schedule.pointwise.rules import Reader
+from weft.schedule.sweeps import CHEAP, GroupSweeps, accumulator
 from weft.schedule.writer import Kernel, unflattened
 
 if TYPE_CHECKING:
     from weft.schedule.cpu.row_kernel import RowKernel
 
 SCRATCH = 8192  # elements of a row that is kept on the stack
-CHEAP = 3  # instructions that are rather repeated than their result kept
 
 
-class Sweeps:
+class Sweeps(GroupSweeps):
     """The body of a kernel, while it is written."""
 
     def __init__(
@@ -42,16 +40,8 @@ class Sweeps:
         blocks: Any,
         each: Any,
     ) -> None:
-        self.row_kernel, self.use_def, self.frame = row_kernel, row_kernel.use_def, row_kernel.frame
-        self.made, self.kinds, self.levels = row_kernel.made, row_kernel.kinds, row_kernel.levels
-        self.b = k.builder
-        self.sources = sources
-        self.targets = targets
-        self.blocks = blocks
-        self.each = each
-        self.reader: Reader = row_kernel.scope.reader(self.b, sources, row_kernel.inlined)
-        self.totals: dict[Value, Any] = {}
-        self.last = max(row_kernel.levels.values(), default=0)
+        super().__init__(row_kernel, k, sources, targets)
+        self.row_kernel, self.blocks, self.each = row_kernel, blocks, each
 
     def write(self) -> None:
         """Write the parallel loop and all in it."""
@@ -110,39 +100,7 @@ class Sweeps:
         self.sources.clear()
         self.sources.update(kept)
 
-    def _row_values(self, level: int, index: tuple[Index, ...]) -> None:
-        """What is computed once for the row, from what it was reduced to."""
-        for v, node in self.made.items():
-            if self.kinds[v] != "row" or self.levels[v] != level:
-                continue
-            at = self._index_of(v.type.shape, index, None)
-            if not is_reduction(node):
-                self.sources[v] = self.reader.read(v, at)
-            if v in self.targets:
-                target = self.targets[v]
-                self.b.store(target.buffer, target.at(*at), self.sources[v])
-
-    def _index_of(self, shape: tuple[Any, ...], row: tuple[Index, ...], columns: Any) -> tuple[Index, ...]:
-        """The index into an array of a shape, at a row and a column (None: of what a row is reduced to)."""
-        frame = self.frame
-        split = frame.split or 0
-        own = frame.shape[:split] if columns is None else frame.shape
-        at = row if columns is None else (*row, *columns)
-        return at if shape == own else reshape_index(self.b, at, own, shape)
-
     # Columns
-
-    def _work(self, level: int) -> list[Value]:
-        """What a sweep must do: values to reduce and values to write; in order."""
-        found = []
-        for v, node in self.made.items():
-            if is_reduction(node):
-                source = self.use_def.root(node.inputs[0])
-                if self.levels.get(source, 0) == level:
-                    found.append(v)
-            elif self.kinds[v] == "full" and self.levels[v] == level and (v in self.targets or self._kept(v)):
-                found.append(v)
-        return found
 
     def _kept(self, value: Value) -> bool:
         """Whether a later sweep needs a value that is too dear to be computed again."""
@@ -150,20 +108,6 @@ class Sweeps:
         if isinstance(columns, Size) or columns > SCRATCH or not self._is_needed_later(value, level):
             return False
         return self._price(value) > CHEAP
-
-    def _sweep_of(self, node: Node) -> int:
-        """The sweep in which a node reads its inputs."""
-        out = node.outputs[0]
-        reduces_row = is_reduction(node) and self.kinds[out] == "row"
-        return self.levels[out] - (1 if reduces_row else 0)
-
-    def _price(self, value: Value) -> int:
-        """About how many instructions it takes to compute a value from memory and from what rows gave."""
-        node = self.made.get(value)
-        if node is None or self.kinds[value] != "full" or value in self.targets:
-            return 0
-        own: int = node.op.cost
-        return own + sum(self._price(self.use_def.root(x)) for x in node.inputs)
 
     def _sweep(self, block: Index, level: int, row: tuple[Index, ...], work: Sequence[Value]) -> None:
         reduced = [v for v in work if self.kinds[v] == "row"]
@@ -180,10 +124,6 @@ class Sweeps:
             # What is written anyway is read back, whatever it cost: it is still in the nearest cache.
             if self.kinds[v] == "full" and v in self.targets and self._is_needed_later(v, level):
                 self.sources[v] = self.targets[v]
-
-    def _is_needed_later(self, value: Value, level: int) -> bool:
-        users = [self.use_def.nodes[u] for u in self.use_def.users[self.use_def.producer[value]]]
-        return any(n.outputs and n.outputs[0] in self.made and self._sweep_of(n) > level for n in users)
 
     def _scratch(self, value: Value) -> Array:
         """A row on the stack for a value, addressed like the value itself."""
@@ -288,11 +228,6 @@ class Sweeps:
 def clipped(b: Builder, index: Index, stop: Any) -> Index:
     """An index, or the end that it must not go beyond."""
     return b.term(b.min(index, Index.of(stop)))
-
-
-def accumulator(node: Node) -> DType:
-    """What a reduction is accumulated in."""
-    return fold_dtype(node.op.fold, node.outputs[0].type.dtype)
 
 
 def is_uneven(loop: Any) -> bool:

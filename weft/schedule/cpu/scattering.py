@@ -16,8 +16,9 @@ from weft.ir.graph import Node
 from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.folds import TASK, fold_of
+from weft.schedule.cpu.folds import TASK
 from weft.schedule.extents import block_of, ceil_div, is_number, weight
+from weft.schedule.folding import fold_of
 from weft.schedule.pointwise.rules import broadcast_index
 from weft.schedule.pointwise.views import both, bounds_values, place_on_axis
 from weft.schedule.region import Failure
@@ -40,7 +41,7 @@ def _scatter(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Seque
         writer.copy(x, out)
     numbers = [writer.failure(Failure(node, "bounds")) for _ in indices]
     with writer.kernel(node.op.name, [v, *indices], [target], inline=is_brief(writer, v)) as k:
-        _write_rows(k, numbers, adds)
+        write_scattered(k, numbers, adds)
     if target is not out:
         convert(writer, target, out)
 
@@ -59,7 +60,7 @@ def convert(writer: Writer, source: Array, target: Array) -> None:
         ))  # fmt: skip
 
 
-def _write_rows(k: Kernel, failures: Sequence[int], adds: bool) -> None:
+def write_scattered(k: Kernel, failures: Sequence[int], adds: bool) -> None:
     """Each row of values to the row that its indices name, in order."""
     b, (_, *indices), (out,) = k
     shape = broadcast_shapes("scatter", [i.shape for i in indices])
@@ -71,9 +72,9 @@ def _write_rows(k: Kernel, failures: Sequence[int], adds: bool) -> None:
         first, count = block_of(b, c, width, chunk) if not is_number(chunk, 0) else (Index.of(0), 0)
         with b.loop(size_of(shape)) as i:
             place = tuple(unflattened(b, i, tuple(shape)))
-            start, safe = _row(k, place, failures)
+            start, safe = row_start(k, place, failures)
             with b.vector(count) as j:
-                value = _value(k, i, place, first + j, width, rest)
+                value = value_at(k, i, place, first + j, width, rest)
                 at = start + first + j
                 if adds:
                     value = fold(b, b.load(out.buffer, at, safe), b.cast(value, out.dtype))
@@ -89,7 +90,7 @@ def _columns(width: Any, rows: Any) -> Any:
     return max(ceil_div(ceil_div(width, 8), 16) * 16, _NARROW)
 
 
-def _row(k: Kernel, place: tuple[Index, ...], failures: Sequence[int]) -> tuple[Index, Value | None]:
+def row_start(k: Kernel, place: tuple[Index, ...], failures: Sequence[int]) -> tuple[Index, Value | None]:
     """Where the row that indices name begins, and whether it may be touched."""
     b, (_, *indices), (out,) = k
     start, safe = out.offset, None
@@ -104,7 +105,7 @@ def _row(k: Kernel, place: tuple[Index, ...], failures: Sequence[int]) -> tuple[
     return start, safe
 
 
-def _value(
+def value_at(
     k: Kernel, row: Index, place: tuple[Index, ...], column: Index, width: Any, rest: Sequence[Any]
 ) -> Value:
     """The element of the values for a row and a column."""

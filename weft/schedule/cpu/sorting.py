@@ -36,14 +36,14 @@ def _sort(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence
     axis, descending = node.attrs["axis"], node.attrs["descending"]
     (x,) = inputs
     order = Order(axis, descending, x.shape[axis], node.op.name == "sort")
-    _write_sort(writer, node.op.name, x, outputs[0], order)
+    write_sort(writer, node.op.name, x, outputs[0], order)
 
 
 @lowers("topk_index", target="cpu")
 def _top(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     attrs = node.attrs
     order = Order(attrs["axis"], attrs["largest"], attrs["k"], values=False)
-    _write_sort(writer, node.op.name, inputs[0], outputs[0], order)
+    write_sort(writer, node.op.name, inputs[0], outputs[0], order)
 
 
 class Order(NamedTuple):
@@ -100,7 +100,7 @@ def _sign(b: Builder, dtype: DType) -> Value:
 # Rows
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
     """One row that is sorted: how to read its keys, and how to write its results."""
 
     size: Any
@@ -108,7 +108,8 @@ class _Row(NamedTuple):
     write: Callable[[Index, Value, Any], None]  # at a place: a key, and the number of its element or None
 
 
-def _write_sort(writer: Writer, name: str, x: Array, out: Array, order: Order) -> None:
+def write_sort(writer: Writer, name: str, x: Array, out: Array, order: Order) -> None:
+    """Sort rows, one after the other by one task each."""
     size, count = x.shape[order.axis], order.count
     if is_number(count) and (count <= FEW // 2 or (count <= FEW and is_number(size))):
         with writer.kernel(name, [x], [out], inline=False) as k:
@@ -126,7 +127,8 @@ def _write_sort(writer: Writer, name: str, x: Array, out: Array, order: Order) -
         _sort_by_bytes(k, order, others, each, workers)
 
 
-def _row_of(b: Builder, x: Array, out: Array, place: Sequence[Index], order: Order) -> _Row:
+def row_of(b: Builder, x: Array, out: Array, place: Sequence[Index], order: Order) -> Row:
+    """The row at a place of the other axes."""
     axis = order.axis
 
     def at(array: Array, i: Index) -> Index:
@@ -136,7 +138,7 @@ def _row_of(b: Builder, x: Array, out: Array, place: Sequence[Index], order: Ord
         value = element_of(b, key, x.dtype, order.descending) if order.values else b.cast(number, int64)
         b.store(out.buffer, at(out, i), value)
 
-    return _Row(x.shape[axis], lambda i: key_of(b, b.load(x.buffer, at(x, i)), order.descending), write)
+    return Row(x.shape[axis], lambda i: key_of(b, b.load(x.buffer, at(x, i)), order.descending), write)
 
 
 # Few
@@ -148,7 +150,7 @@ def _sort_by_insertion(k: Kernel, order: Order) -> None:
     room = max(order.count, 1)
     keys, numbers = b.scratch("keys", key_dtype(x.dtype), room), b.scratch("numbers", int64, room)
     with b.parallel(size_of(others)) as line:
-        row = _row_of(b, x, out, unflattened(b, line, others), order)
+        row = row_of(b, x, out, unflattened(b, line, others), order)
         with b.loop(row.size) as i:
             _insert(b, keys, numbers, row.key(i), i, order.count)
         with b.loop(order.count) as i:
@@ -186,7 +188,7 @@ def _sort_by_bytes(k: Kernel, order: Order, others: Shape, each: Any, workers: i
         first, rows = block_of(b, worker, size_of(others), each)
         own = [array.row(worker) for array in memory]
         with b.loop(rows) as r:
-            row = _row_of(b, x, out, unflattened(b, first + r, others), order)
+            row = row_of(b, x, out, unflattened(b, first + r, others), order)
             half = _load_keys(b, row, own, counts)
             for number in range(counts.size // _DIGITS):
                 _pass(b, row.size, own, counts, number, half)
@@ -207,7 +209,7 @@ def _digit(b: Builder, key: Value, number: int) -> Index:
     return b.term(b.cast(byte, int64), _DIGITS) + number * _DIGITS
 
 
-def _load_keys(b: Builder, row: _Row, own: Sequence[Array], counts: Buffer) -> Local:
+def _load_keys(b: Builder, row: Row, own: Sequence[Array], counts: Buffer) -> Local:
     """Keys into the first half of the memory, and how often each byte occurs at each place of a key."""
     with b.vector(counts.size) as i:
         b.store(counts, i, 0)

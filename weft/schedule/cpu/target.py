@@ -29,6 +29,7 @@ class Cpu(Target):
 
     name = "cpu"
     modules = (
+        "weft.schedule.cpu.classes",
         "weft.schedule.cpu.reductions",
         "weft.schedule.cpu.matmul.lowering",
         "weft.schedule.cpu.attention.forward",

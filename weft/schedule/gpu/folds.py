@@ -11,26 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.base.dtypes import bool_, int8, int64, kind
+from weft.base.dtypes import bool_, int8, int64, kind, uint64
 from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
-from weft.base.sizes import Size
+from weft.base.sizes import Size, named_size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Value
 from weft.ops.scalar import is_nan
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.folds import Fold, fold_of
-from weft.schedule.cpu.reductions import by_stride, merge_axes
+from weft.schedule.cpu.sorting import key_of
 from weft.schedule.extents import ceil_div, identity, is_number
+from weft.schedule.folding import Fold, fold_of, simplified
 from weft.schedule.gpu.machine import Gpu
 from weft.schedule.gpu.trees import Part, Tree
 from weft.schedule.target import lowers
-from weft.schedule.writer import Kernel, Writer, unflattened
+from weft.schedule.writer import Kernel, Numbers, Writer, over, unflattened
 
 Read = Callable[[Kernel, tuple[Index, ...]], Value]
 
+COUNT = named_size("own.count")  # no name of a user has a dot
 _AT_ONCE = 4  # elements that a thread reads before it folds them
 _ACROSS = 32  # results side by side in a block
 _WORTH = 16  # elements of a thread that are worth a part of their own
@@ -83,10 +84,14 @@ def fold_array(
     fold: Fold,
     out: Array | Sequence[Array],
     read: Read,
+    *,
+    key: Any = None,
+    numbers: Numbers = (),
 ) -> None:
     """Fold what ``read`` gives at each index of a shape along axes into an array.
 
-    Several arrays are a share each of the results, which are a row then.
+    Several arrays are a share each of the results, which are a row then. With a key that tells all of it,
+    the kernel is written once; ``numbers`` are named sizes of this launch alone.
     """
     machine = writer.target.machine
     assert isinstance(machine, Gpu)
@@ -96,8 +101,9 @@ def fold_array(
     plan = _plan(results, count, along, machine)
     outs = [out] if isinstance(out, Array) else list(out)
     targets = outs if plan.parts == 1 else [writer.temporary((plan.parts, results), fold.dtype, "p")]
-    with writer.kernel(name, reads, targets, inline=False) as k:
-        _write(k, shape, kept, list(axes), fold, plan, read)
+    if key is None or not writer.launch_again(key, [*reads, *targets], numbers):
+        with writer.kernel(name, reads, targets, inline=False, key=key, numbers=numbers) as k:
+            _write(k, shape, kept, list(axes), fold, plan, read)
     if plan.parts > 1:
         fold_rows(writer, targets[0], outs, fold.instruction)
 
@@ -201,10 +207,21 @@ def fold_rows(writer: Writer, x: Array, outs: Sequence[Array], instruction: str)
     """The rows of an array, partial results of blocks, into one; each array gets a share of it."""
     fold = Fold(instruction, identity(instruction, x.dtype), x.dtype)
     shape, flat = x.shape, [out.with_shape((out.size,)) for out in outs]
-    if is_number(shape[1], 1):
-        shape, x = shape[:1], Array(x.buffer, shape[:1], (x.strides[0],), x.offset)
-        flat = [outs[0].with_shape(())]
-    fold_array(writer, "combine", [x], shape, (0,), fold, flat, _load)
+    if not is_number(shape[1], 1):
+        key = ("combine", x.dtype, shape, x.strides, instruction, *[(a.dtype, a.shape) for a in flat])
+        fold_array(writer, "combine", [x], shape, (0,), fold, flat, _load, key=key)
+        return
+    # One kernel for any number of them, so that those of many arrays can be one launch.
+    told = is_number(shape[0])
+    count = COUNT if told else shape[0]
+    row = Array(x.buffer, (count,), (1,), x.offset)
+    key = ("combine", x.dtype, outs[0].dtype, instruction)
+    numbers = ((str(COUNT), shape[0]),) if told else ()
+    out = outs[0].with_shape(())
+    fold_array(
+        writer, "combine", [row], row.shape, (0,), fold, out, _load,
+        key=key if told else None, numbers=numbers,
+    )  # fmt: skip
 
 
 def _load(k: Kernel, index: tuple[Index, ...]) -> Value:
@@ -223,16 +240,50 @@ def _reduce(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequen
 
 def reduce_array(writer: Writer, x: Array, axes: Sequence[int], out: Array, fold: Fold, name: str) -> None:
     """Fold an array along axes into another, which is dense."""
-    kept = tuple(s for i, s in enumerate(x.shape) if i not in axes)
-    x, out, axes = by_stride(x, out.with_shape(kept), axes)
-    x, out, axes = merge_axes(x, out, axes)
+    x, out, axes = simplified(x, out, axes)
     fold_array(writer, name, [x], x.shape, axes, fold, out, _load)
 
 
 @lowers(target="gpu", fold_over="place")
 def _place(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    """The extreme first, then the first place where it is."""
+    """By one fold where an element and its place are one number; else the extreme, then where it is."""
     (x,), (out,) = inputs, outputs
+    axis = node.attrs["axis"]
+    size = x.shape[axis]
+    if x.dtype.itemsize <= 4 and kind(x.dtype) != "c" and is_number(size) and size < 1 << 32:
+        _place_at_once(writer, node, x, out)
+    else:
+        _place_of_extreme(writer, node, x, out)
+
+
+def _place_at_once(writer: Writer, node: Node, x: Array, out: Array) -> None:
+    """The largest of numbers with the key of an element above, and below what is larger the earlier it is."""
+    axis, descending = node.attrs["axis"], node.op.fold == "min"
+    kept = (*x.shape[:axis], *x.shape[axis + 1 :])
+    best = writer.temporary(kept, uint64, "m")
+
+    def read(k: Kernel, index: tuple[Index, ...]) -> Value:
+        b, source = k.builder, k.reads[0]
+        element = b.load(source.buffer, source.at(*index))
+        key = b.cast(key_of(b, element, descending), uint64)
+        if kind(element.dtype) == "f" and descending:  # NaN comes first, whatever is asked for
+            key = b.select(is_nan(b, element), b.constant(2**32 - 1, uint64), key)
+        later = b.cast(Index.of(2**32 - 1) - index[axis], uint64)
+        return b.or_(b.shl(key, 32), later)
+
+    fold_array(writer, node.op.name, [x], x.shape, [axis], Fold("max", 0, uint64), best, read)
+    with writer.kernel("place", [best], [out.with_shape(kept)]) as k:
+        b, (found,), (target,) = k
+
+        def write(*index: Index) -> None:
+            low = b.and_(b.load(found.buffer, found.at(*index)), 2**32 - 1)
+            place = b.sub(2**32 - 1, b.cast(low, int64))
+            b.store(target.buffer, target.at(*index), b.cast(place, target.dtype))
+
+        over(b, kept, write)
+
+
+def _place_of_extreme(writer: Writer, node: Node, x: Array, out: Array) -> None:
     axis = node.attrs["axis"]
     kept = (*x.shape[:axis], *x.shape[axis + 1 :])
     fold = fold_of(node.op.fold, int8 if x.dtype == bool_ else x.dtype)

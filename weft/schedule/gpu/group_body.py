@@ -12,25 +12,27 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from weft.base.shapes import size_of
+from weft.base.sizes import Size
 from weft.ir.graph import Value
 from weft.loop.index import Index
 from weft.loop.ir import Buffer
 from weft.loop.ir import Value as Scalar
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.row_sweeps import CHEAP, Sweeps, accumulator
-from weft.schedule.extents import ceil_div, fold_instruction, identity
+from weft.schedule.extents import ceil_div, fold_instruction, identity, is_number
 from weft.schedule.fusion import is_reduction
 from weft.schedule.gpu.tiling import Tiling
 from weft.schedule.gpu.trees import Part, Tree
+from weft.schedule.sweeps import CHEAP, GroupSweeps, accumulator
 from weft.schedule.writer import Kernel, unflattened
 
 if TYPE_CHECKING:
     from weft.schedule.gpu.group_kernel import GroupKernel
 
 Columns = tuple[Index, ...]
+_AT_ONCE = 2  # vectors of a long row that a thread has under way
 
 
-class GroupBody(Sweeps):
+class GroupBody(GroupSweeps):
     """The body of a kernel, while it is written."""
 
     def __init__(
@@ -41,7 +43,7 @@ class GroupBody(Sweeps):
         targets: dict[Value, Array],
         tiling: Tiling,
     ) -> None:
-        super().__init__(group, k, sources, targets, tiling.blocks, tiling.each)
+        super().__init__(group, k, sources, targets)
         self.group = group
         self.tiling = tiling
         self.axes = self.frame.shape if group.flat else self.frame.shape[self.frame.split or 0 :]
@@ -76,6 +78,8 @@ class GroupBody(Sweeps):
         b, tiling = self.b, self.tiling
         if isinstance(tiling.chunks, int) and tiling.chunks == 1:
             return number, Index.of(0)
+        if is_number(self.rows, 1) and not tiling.stays and not tiling.exact:
+            return Index.of(0), number  # what is beyond the last chunk is beyond the end of the row
         if not tiling.stays:
             return b.quotient(number, tiling.chunks), b.remainder(number, tiling.chunks)
         first = b.quotient(block, tiling.chunks) * tiling.each
@@ -115,18 +119,11 @@ class GroupBody(Sweeps):
             with self.b.if_(told):
                 yield
 
-    def _row_values(self, level: int, index: tuple[Index, ...]) -> None:
-        """What is computed once for the row, from what it was reduced to; one thread of it stores."""
-        for v, node in self.made.items():
-            if self.kinds[v] != "row" or self.levels[v] != level:
-                continue
-            at = self._index_of(v.type.shape, index, None)
-            if not is_reduction(node):
-                self.sources[v] = self.reader.read(v, at)
-            if v in self.targets:
-                target, first = self.targets[v], self.b.lt(self.own, 1)
-                with self._only(self.valid, first if self.tiling.width > 1 else None):
-                    self.b.store(target.buffer, target.at(*at), self.sources[v])
+    def _store_row(self, value: Value, at: tuple[Index, ...]) -> None:
+        """Write what was computed once for the row: one thread of it does."""
+        first = self.b.lt(self.own, 1) if self.tiling.width > 1 else None
+        with self._only(self.valid, first):
+            super()._store_row(value, at)
 
     # Vectors of a row
 
@@ -135,18 +132,35 @@ class GroupBody(Sweeps):
 
         The body is given its columns, and its place among the thread's own.
         """
-        b, tiling = self.b, self.tiling
+        tiling = self.tiling
         if tiling.vectors is None:
-            with b.loop(ceil_div(self.columns, tiling.width * tiling.lanes)) as turn:
-                self._vector(turn * tiling.width + self.own, Index.of(0), body)
+            self._over_long_row(body)
             return
         for k in range(tiling.vectors):
             number = chunk * (tiling.vectors * tiling.width) + k * tiling.width + self.own
             self._vector(number, Index.of(k * tiling.lanes), body)
 
-    def _vector(self, number: Index, place: Index, body: Callable[[Columns, Index], None]) -> None:
+    def _over_long_row(self, body: Callable[[Columns, Index], None]) -> None:
+        """A loop over the vectors of a row, several at a time as long as all threads have one."""
+        b, width, none = self.b, self.tiling.width, Index.of(0)
+        if isinstance(self.columns, Size):
+            with b.loop(ceil_div(self.columns, width * self.tiling.lanes)) as turn:
+                self._vector(turn * width + self.own, none, body)
+            return
+        count = ceil_div(self.columns, self.tiling.lanes)
+        turns = count // (width * _AT_ONCE)
+        with b.loop(turns) as turn:
+            for n in range(_AT_ONCE):
+                self._vector((turn * _AT_ONCE + n) * width + self.own, none, body, sure=True)
+        for first in range(turns * width * _AT_ONCE, count, width):
+            self._vector(self.own + first, none, body)
+
+    def _vector(
+        self, number: Index, place: Index, body: Callable[[Columns, Index], None], *, sure: bool = False
+    ) -> None:
         b, lanes = self.b, self.tiling.lanes
-        inside = None if self.tiling.exact else b.lt(number, Index.of(ceil_div(self.columns, lanes)))
+        sure = sure or self.tiling.exact
+        inside = None if sure else b.lt(number, Index.of(ceil_div(self.columns, lanes)))
         with self._only(self.valid, inside):
             columns = self._columns(number)
             if lanes == 1:
@@ -189,7 +203,9 @@ class GroupBody(Sweeps):
 
     def _kept(self, value: Value) -> bool:
         """Whether a later sweep needs a value that is too dear to be computed again."""
-        if self.tiling.vectors is None or not self._is_needed_later(value, self.levels[value]):
+        if self.last == 0 or self.tiling.vectors is None:
+            return False
+        if not self._is_needed_later(value, self.levels[value]):
             return False
         return self._price(value) > CHEAP or value in self.targets
 

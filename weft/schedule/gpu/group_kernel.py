@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.base.records import NamedTuple
 from weft.base.shapes import size_of
 from weft.base.sizes import Size, is_known
-from weft.ir.graph import Value
+from weft.ir.graph import Node, Value
 from weft.loop.index import Index
 from weft.passes.base import is_elementwise
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.row_kernel import RowKernel, _key_of
-from weft.schedule.cpu.row_sweeps import accumulator
 from weft.schedule.extents import fold_instruction
 from weft.schedule.fusion import is_reduction
 from weft.schedule.gpu.folds import fold_rows
 from weft.schedule.gpu.group_body import GroupBody
 from weft.schedule.gpu.machine import Gpu
 from weft.schedule.gpu.tiling import Partial, Tiling, tile
+from weft.schedule.gpu.turned import find_turned, write_turned
+from weft.schedule.group_code import GroupCode, key_of
+from weft.schedule.sweeps import accumulator
+from weft.schedule.writer import Numbers
 
 _HELD = 96  # elements that a thread holds of what is read, at most, before anything is computed
+
+
+def is_plain(node: Node) -> bool:
+    """Whether a node reads elements at its own index alone."""
+    return is_elementwise(node) or is_reduction(node)
 
 
 class _Sums(NamedTuple):
@@ -31,7 +39,7 @@ class _Sums(NamedTuple):
     values: list[Value]
 
 
-class GroupKernel(RowKernel):
+class GroupKernel(GroupCode):
     """Writes the kernel of one group.
 
     Attributes:
@@ -46,24 +54,56 @@ class GroupKernel(RowKernel):
         reads = [self.scope.array(v) for v in memory]
         arrays = dict(zip(memory, reads, strict=True))
         self.in_place = [v for v in memory if v.type.shape and self._is_in_place(v)]
+        turned = find_turned(self, arrays)
+        if turned is not None:
+            self._lower_turned(name, arrays, *turned)
+            return
         tiling = self._tiling(arrays, machine)
         sums = self._column_sums(tiling)
         targets = {v: self._partial_target(v, tiling, sums) for v in self.outputs}
-        writes = list(targets.values())
-        key = _key_of(self, arrays, targets)
-        if not self.scope.writer.launch_again(key, [*reads, *writes]):
-            reuses = self._reuses(arrays, targets, tiling)
-            with self.scope.writer.kernel(name, reads, writes, key=key, reuses=reuses, inline=False) as k:
-                sources = {v: self.scope.place(v) for v in self.external}
-                sources |= dict(zip(memory, k.reads, strict=True))
-                GroupBody(self, k, sources, dict(zip(targets, k.writes, strict=True)), tiling).write()
+        self.write_kernel(name, arrays, targets, tiling)
         for together in sums.values():
             outs = [self.scope.output(v) for v in together.values]
             fold_rows(self.scope.writer, together.partial, outs, together.instruction)
         for v, target in targets.items():
             if self.kinds[v] == "all":
-                fold = fold_instruction(self.made[v].op.fold, target.dtype)
-                fold_rows(self.scope.writer, target, [self.scope.output(v)], fold)
+                self.fold_parts(v, target, self.scope.output(v))
+
+    def write_kernel(
+        self,
+        name: str,
+        reads: dict[Value, Array],
+        writes: dict[Value, Array],
+        tiling: Tiling,
+        numbers: Numbers = (),
+    ) -> None:
+        """Write the kernel, or launch the one that there is of this form."""
+        writer, key = self.scope.writer, key_of(self, reads, writes)
+        arrays = [*reads.values()], [*writes.values()]
+        if writer.launch_again(key, [*arrays[0], *arrays[1]], numbers):
+            return
+        reuses = self._reuses(reads, writes, tiling)
+        with writer.kernel(name, *arrays, key=key, reuses=reuses, inline=False, numbers=numbers) as k:
+            sources = dict(zip(reads, k.reads, strict=True))
+            sources |= {v: self.scope.place(v) for v in self.external if v not in sources}
+            GroupBody(self, k, sources, dict(zip(writes, k.writes, strict=True)), tiling).write()
+
+    def _lower_turned(self, name: str, reads: dict[Value, Array], axis: int, turned: Sequence[Value]) -> None:
+        """Write the kernel of a group that reads arrays the other way round."""
+        writes = {v: self.scope.output(v) for v in self.outputs}
+        writer, key = self.scope.writer, key_of(self, reads, writes)
+        arrays = [*reads.values()], [*writes.values()]
+        if writer.launch_again(key, [*arrays[0], *arrays[1]]):
+            return
+        with writer.kernel(name, *arrays, key=key, inline=False) as k:
+            sources = {v: self.scope.place(v) for v in self.external}
+            sources |= dict(zip(reads, k.reads, strict=True))
+            write_turned(self, k, sources, dict(zip(writes, k.writes, strict=True)), axis, turned)
+
+    def fold_parts(self, value: Value, partial: Array, out: Array) -> None:
+        """What blocks have found of a whole array as one number."""
+        instruction = fold_instruction(self.made[value].op.fold, partial.dtype)
+        fold_rows(self.scope.writer, partial, [out], instruction)
 
     # How it is tiled
 
@@ -77,11 +117,12 @@ class GroupKernel(RowKernel):
 
     def _lanes(self, arrays: dict[Value, Array], axes: tuple[Any, ...], machine: Gpu) -> int:
         """Elements that a thread reads and writes at once: of the narrowest dtype, as many as it can."""
-        plain = all(is_elementwise(node) or is_reduction(node) for node in self.nodes)
-        if not plain or self.breaks or not axes or not is_known(axes):
+        special = [node for v, node in self.made.items() if self.kinds[v] == "full" and not is_plain(node)]
+        if not all(map(self._is_of_row, special)) or self.breaks or not axes or not is_known(axes):
             return 1
         full = [v for v in (*self.in_place, *self.outputs) if self.frame.kind(v.type.shape) == "full"]
-        if not full or any(self._reads_across(v, arrays) for v in self.in_place):
+        wide = [v for v in arrays if self.frame.kind(v.type.shape) == "full"]
+        if not full or any(self._reads_across(v, arrays) for v in wide):
             return 1
         lanes = machine.access_bytes // min(max(v.type.dtype.itemsize, 2) for v in full)
         shapes = [axes, *[v.type.shape for v in (*self.in_place, *self.made) if v.type.shape]]
@@ -89,6 +130,10 @@ class GroupKernel(RowKernel):
         while lanes > 1 and any(last % lanes for last in lasts):
             lanes //= 2
         return max(lanes, 1)
+
+    def _is_of_row(self, node: Node) -> bool:
+        """Whether what a node reads is the same for all columns, as what puts a value into one of them."""
+        return all(self.frame.kind(v.type.shape) != "full" for v in node.inputs)
 
     def _reads_across(self, v: Value, arrays: dict[Value, Array]) -> bool:
         """Whether neighbours of an array do not lie side by side."""

@@ -17,6 +17,8 @@ class Gpu(NamedTuple):
             the same number for all cards, so that sums are rounded alike on all of them.
         row_elements: of a row that one thread holds in registers, at most.
         libraries: whether products of matrices are left to a library.
+        least_product: multiplications from which on they are.
+        cudnn: whether attention and convolutions in half precision are left to a library.
         good_elements: that it holds where threads allow: enough to be under way at once, few enough for many
             threads.
     """
@@ -29,3 +31,5 @@ class Gpu(NamedTuple):
     row_elements: int = 32
     good_elements: int = 16
     libraries: bool = False
+    least_product: int = 1 << 17
+    cudnn: bool = False

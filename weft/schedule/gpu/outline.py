@@ -191,7 +191,7 @@ class _Outline:
                 load = ir.Load(parameter(self._slot(x)), Index.of(0), x.dtype)
                 known[x] = load
                 body.append(load)
-        for s in found:
+        for s in [*self._of_host(needed), *found]:
             body += copier.statements(s)
             for x in _made(s):
                 if x in self._away and not isinstance(x, Local):
@@ -200,6 +200,18 @@ class _Outline:
         for s in statements(inner):
             written |= {a.buffer for a in own_accesses(s) if a.written}
         return [self._launch(inner, buffers, written)]
+
+    def _of_host(self, needed: Iterable[Any]) -> list[Statement]:
+        """The numbers among those needed that the host computes, each after its own operands.
+
+        A kernel computes them again, from sizes and turns of loops.
+        """
+        out: dict[Any, None] = {}
+        for x in needed:
+            if isinstance(x, ir.Scalar | ir.Measure) and self._home.get(x) == 0:
+                out |= dict.fromkeys(self._of_host(_operands(x)))
+                out[x] = None
+        return list(out)
 
     def _matters(self, s: Statement) -> bool:
         """Whether a statement does something, or gives what is needed elsewhere."""

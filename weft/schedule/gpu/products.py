@@ -1,4 +1,4 @@
-"""Products of matrices and convolutions on a GPU, without a library.
+"""Products of matrices and convolutions on a GPU; ``library`` has those that a library takes.
 
 A product of some size goes in square tiles: a block brings a tile of each side into shared memory, and each
 thread has a small square of the result in registers. Small ones, and convolutions, are folds: the threads of
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.base.dtypes import bool_, kind
+from weft.base.dtypes import bool_
 from weft.base.shapes import size_of
 from weft.base.sizes import Size
 from weft.ir.graph import Node
@@ -18,11 +18,11 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Local, Value
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.folds import fold_of
-from weft.schedule.cpu.matmul.lowering import _folded, broadcast_batch
+from weft.schedule.cpu.matmul.lowering import broadcast_batch
 from weft.schedule.extents import ceil_div, is_number, sum_dtype
+from weft.schedule.folding import fold_of
 from weft.schedule.gpu.folds import fold_array
-from weft.schedule.gpu.machine import Gpu
+from weft.schedule.gpu.library import multiply_by_library
 from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
@@ -39,7 +39,7 @@ def _matmul(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequen
     (out,) = outputs
     if any(not isinstance(s, Size) and s == 0 for s in out.shape):
         return
-    if _is_for_library(writer, inputs, out):
+    if multiply_by_library(writer, inputs, out):
         return
     batch = out.shape[:-2]
     a, b = (broadcast_batch(x, batch) for x in inputs)
@@ -50,34 +50,6 @@ def _matmul(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequen
     elif not writer.launch_again(key, (a, b, out)):
         with writer.kernel("matmul", [a, b], [out], inline=False, key=key) as k:
             _Tiles(k).write()
-
-
-def _is_for_library(writer: Writer, inputs: Sequence[Array], out: Array) -> bool:
-    """Have a library multiply, where it is there and takes the matrices as they lie; False where not."""
-    machine = writer.target.machine
-    if not isinstance(machine, Gpu) or not machine.libraries or kind(out.dtype) != "f":
-        return False
-    # A batch of one right side is a taller left side.
-    batch, a, b = _folded(out.shape[:-2], *inputs)
-    sides = [_matrix(x) for x in (a, b)]
-    if batch or not out.is_dense or None in sides:
-        return False
-    (rows, turned), (others, also) = (side for side in sides if side is not None)
-    m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
-    places = [(x.buffer, x.offset) for x in (a, b, out)]
-    writer.main.matmul(
-        places[0], places[1], places[2], Index.of(m), Index.of(n), Index.of(k),
-        (rows, others, Index.of(n)), transposed=(turned, also),
-    )  # fmt: skip
-    return True
-
-
-def _matrix(x: Array) -> tuple[Index, bool] | None:
-    """How far apart the rows of a matrix are, and whether it lies transposed; None where it does neither."""
-    down, across = x.strides[-2:]
-    if is_number(across, 1):
-        return Index.of(down), False
-    return (Index.of(across), True) if is_number(down, 1) else None
 
 
 def _fold_product(writer: Writer, a: Array, b: Array, out: Array) -> None:

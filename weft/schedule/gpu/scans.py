@@ -2,7 +2,8 @@
 
 Each thread folds some elements that lie side by side; in shared memory the threads' results are folded in
 turn, over distances that double (W. D. Hillis, G. L. Steele, CACM 29(12), 1986); and what all segments before
-gave is carried on. Short lines are a thread's each.
+gave is carried on. Short lines are a thread's each. Few long ones are cut into parts: what each part gives
+comes first, then the running results of that, with which the blocks of the parts begin.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from weft.loop.builder import Builder
 from weft.loop.index import Index
 from weft.loop.ir import Buffer, Value
 from weft.schedule.arrays import Array
-from weft.schedule.cpu.folds import Fold, fold_of
-from weft.schedule.cpu.reductions import _running
+from weft.schedule.cpu.reductions import write_running
 from weft.schedule.extents import ceil_div, is_number, running_dtype
+from weft.schedule.folding import Fold, fold_of
 from weft.schedule.target import lowers
 from weft.schedule.writer import Kernel, Writer, unflattened
 
 _THREADS = 256
 _OWN = 4  # elements of a thread
 _LONG = 256  # from which on a line is a block's
+_MANY = 132  # lines from which on there are enough blocks
+_PART = 8192  # elements of a line that is cut
 
 
 @lowers(target="gpu", fold_over="prefix")
@@ -32,37 +35,86 @@ def _prefixes(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequ
     axis = node.attrs["axis"]
     length = x.shape[axis]
     if is_number(length) and length < _LONG:
-        _running(writer, node, inputs, outputs)
+        write_running(writer, node, inputs, outputs)
         return
     fold = fold_of(node.op.fold, running_dtype(x.dtype))
-    with writer.kernel(node.op.name, [x], [out], inline=False) as k:
-        _Line(k, axis, fold, node.attrs.get("reverse", False)).write()
+    _write_lines(writer, node.op.name, x, out, axis, fold, node.attrs.get("reverse", False))
+
+
+def _write_lines(
+    writer: Writer, name: str, x: Array, out: Array, axis: int, fold: Fold, reverse: bool
+) -> None:
+    lines, length = size_of((*x.shape[:axis], *x.shape[axis + 1 :])), x.shape[axis]
+    if not is_number(length) or not is_number(lines) or lines > _MANY or length < 2 * _PART:
+        with writer.kernel(name, [x], [out], inline=False) as k:
+            _Line(k, axis, fold, reverse).write()
+        return
+    parts = ceil_div(length, _PART)
+    totals, sums = (writer.temporary((lines, parts), fold.dtype, "p") for _ in range(2))
+    with writer.kernel(f"{name}_parts", [x], [totals], inline=False) as k:
+        _Line(k, axis, fold, reverse, parts).write_totals()
+    _write_lines(writer, f"{name}_sums", totals, sums, 1, fold, False)
+    with writer.kernel(name, [x, sums], [out], inline=False) as k:
+        _Line(k, axis, fold, reverse, parts).write()
 
 
 class _Line:
-    """Writes the kernel."""
+    """Writes a kernel for lines, each of which is so many parts."""
 
-    def __init__(self, k: Kernel, axis: int, fold: Fold, reverse: bool) -> None:
+    def __init__(self, k: Kernel, axis: int, fold: Fold, reverse: bool, parts: int = 1) -> None:
         self.b: Builder = k.builder
-        (self.x,), (self.out,) = k.reads, k.writes
-        self.axis, self.fold, self.reverse = axis, fold, reverse
+        self.x, *self.sums = k.reads
+        (self.out,) = k.writes
+        self.axis, self.fold, self.reverse, self.parts = axis, fold, reverse, parts
         self.length = self.x.shape[axis]
+        self.each = self.length if parts == 1 else _PART
         self.row: Buffer = self.b.scratch("parts", fold.dtype, _THREADS, "shared")
+        self.others = (*self.x.shape[:axis], *self.x.shape[axis + 1 :])
 
     def write(self) -> None:
         """Write the grid and all in it."""
-        b, others = self.b, (*self.x.shape[: self.axis], *self.x.shape[self.axis + 1 :])
-        with b.parallel(size_of(others)) as line, b.threads(_THREADS) as t:
-            place = unflattened(b, line, others)
-            carried = b.local(self.fold.start, self.fold.dtype)
-            with b.loop(ceil_div(self.length, _THREADS * _OWN)) as segment:
-                first = segment * (_THREADS * _OWN) + t * _OWN
+        b = self.b
+        with b.parallel(size_of(self.others) * self.parts) as block, b.threads(_THREADS) as t:
+            line, part = self._place(block)
+            place = unflattened(b, line, self.others)
+            carried = b.local(self._before_part(line, part))
+            with b.loop(ceil_div(self.each, _THREADS * _OWN)) as segment:
+                first = part * self.each + segment * (_THREADS * _OWN) + t * _OWN
                 prefixes = self._own_prefixes(place, first)
                 before, whole = self._over_threads(t, prefixes[-1])
                 before = self.fold(b, b.get(carried), before)
                 for n, prefix in enumerate(prefixes):
                     self._store(place, first + n, self.fold(b, before, prefix))
                 b.set(carried, self.fold(b, b.get(carried), whole))
+
+    def write_totals(self) -> None:
+        """Write what each part gives as a whole."""
+        b = self.b
+        with b.parallel(size_of(self.others) * self.parts) as block, b.threads(_THREADS) as t:
+            line, part = self._place(block)
+            place = unflattened(b, line, self.others)
+            total = b.local(self.fold.start, self.fold.dtype)
+            with b.loop(ceil_div(self.each, _THREADS * _OWN)) as segment:
+                first = part * self.each + segment * (_THREADS * _OWN) + t * _OWN
+                b.set(total, self.fold(b, b.get(total), self._own_prefixes(place, first)[-1]))
+            _, whole = self._over_threads(t, b.get(total))
+            with b.if_(b.lt(t, 1)):
+                b.store(self.out.buffer, self.out.at(line, part), whole)
+
+    def _place(self, block: Index) -> tuple[Index, Index]:
+        """The line and the part of a block."""
+        if self.parts == 1:
+            return block, Index.of(0)
+        return self.b.quotient(block, self.parts), self.b.remainder(block, self.parts)
+
+    def _before_part(self, line: Index, part: Index) -> Value:
+        """What all parts before give."""
+        b, start = self.b, self.b.constant(self.fold.start, self.fold.dtype)
+        if not self.sums:
+            return start
+        (sums,) = self.sums
+        last = b.term(b.max(part - 1, 0), self.parts)
+        return b.select(b.lt(part, 1), start, b.load(sums.buffer, sums.at(line, last)))
 
     def _at(self, place: list[Index], n: Index) -> list[Index]:
         i = Index.of(self.length) - 1 - n if self.reverse else n

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from weft.base.sizes import Size
 from weft.ir.graph import Node
 from weft.loop.builder import Builder
+from weft.loop.ir import Const
+from weft.schedule.arrays import Array
 from weft.schedule.cpu.row_kernel import RowKernel
-from weft.schedule.fusion import Group
+from weft.schedule.fusion import Group, Grouping
+from weft.schedule.gpu.alike import AlikeKernel, mark_alike
+from weft.schedule.gpu.batches import form_batches
+from weft.schedule.gpu.fills import fill_in_vectors
 from weft.schedule.gpu.group_kernel import GroupKernel
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.outline import outline
 from weft.schedule.gpu.spread import spread
+from weft.schedule.gpu.turned import copy_turned
 from weft.schedule.region import Scope
-from weft.schedule.target import Lowering, Target, find_lowering
+from weft.schedule.target import Lowering, Plan, Target, find_lowering
 from weft.schedule.use_def import UseDef
 from weft.schedule.writer import Writer
 
@@ -28,10 +36,16 @@ class Gpu(Target):
     name = "gpu"
     in_registers = -1  # the host has none
     makes_waves = False
+    prefers_single = True
+    rows_end = True
     modules = (
         "weft.schedule.gpu.folds",
+        "weft.schedule.gpu.library",
         "weft.schedule.gpu.products",
         "weft.schedule.gpu.scans",
+        "weft.schedule.gpu.scattering",
+        "weft.schedule.gpu.sorting",
+        "weft.schedule.cpu.classes",
         "weft.schedule.cpu.reductions",
         "weft.schedule.cpu.sorting",
         "weft.schedule.cpu.scattering",
@@ -47,17 +61,36 @@ class Gpu(Target):
         self.load()
         return find_lowering(node.op, self.name) or find_lowering(node.op, "cpu")
 
+    def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
+        """Find the groups that have a kernel in common."""
+        mark_alike(grouping.use_def, grouping.groups)
+        return Plan({}, {})
+
     def lower_group(self, scope: Scope, use_def: UseDef, group: Group, name: str) -> None:
         """A kernel of tiles; where there is no element, a plain one."""
         shape = group.frame.shape
         if any(not isinstance(s, Size) and s == 0 for s in shape):
             RowKernel(scope, use_def, group).lower(name)
+            return
+        alike = AlikeKernel(scope, use_def, group) if group.alike else None
+        if alike is not None and alike.is_possible():
+            alike.lower(name)
         else:
             GroupKernel(scope, use_def, group).lower(name)
 
+    def copy_array(self, writer: Writer, source: Array, target: Array) -> bool:
+        """By tiles, where the two do not have their axes in the same order."""
+        return copy_turned(writer, source, target)
+
+    def fill_array(self, builder: Builder, target: Array, number: Const) -> bool:
+        """In vectors, several a thread."""
+        return fill_in_vectors(builder, target, number, self.machine)
+
     def settle(self, writer: Writer) -> None:
-        """Scalar code becomes kernels."""
+        """Scalar code becomes kernels, and launches of one kernel become one."""
         outline(writer)
+        if "waves" not in writer.disabled:
+            form_batches(writer.main.block, writer.temporaries)
 
     def shape_kernel(self, builder: Builder) -> None:
         """Share out what was written for processors."""

@@ -16,8 +16,8 @@ from weft.schedule.extents import ceil_div, is_number
 from weft.schedule.gpu.machine import Gpu
 
 _WIDTHS = (256, 192, 128, 384, 320, 512)  # threads, in the order in which they are tried
-_SPREAD = 4  # vectors of a thread where rows are not reduced: so many loads are under way at once
-_BUSY = 4  # times as many blocks are at work where each holds little
+SPREAD = 4  # vectors of a thread where rows are not reduced: so many loads are under way at once
+BUSY = 4  # times as many blocks are at work where each holds little
 
 
 class Tiling(NamedTuple):
@@ -80,7 +80,7 @@ def tile(rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, part
     exact = vectors is not None and is_number(columns) and columns % (width * lanes * vectors) == 0
     row_tiles, stays = ceil_div(rows, slots), partial == "column"
     # What reduces rows holds much in registers, so fewer blocks run at once.
-    most = machine.blocks if whole else machine.blocks * (_BUSY if partial == "all" else 2)
+    most = machine.blocks if whole else machine.blocks * (BUSY if partial == "all" else 2)
     if stays:
         around = max(1, most // chunks) if is_number(chunks) else 1
         row_blocks, each = _shared_out(row_tiles, around)
@@ -107,16 +107,17 @@ def _row_shape(columns: Any, lanes: int, machine: Gpu) -> tuple[int, int | None]
     width = 1 << (max(ceil_div(count, max(machine.good_elements // lanes, 1)), 1) - 1).bit_length()
     width = min(width, machine.most_threads)
     vectors = ceil_div(count, width)
-    return (width, vectors) if vectors <= most else (machine.most_threads, None)
+    # Two blocks of half the threads wait for memory and for each other less than one of all.
+    return (width, vectors) if vectors <= most else (max(machine.most_threads // 2, 1), None)
 
 
 def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, int, int]:
     """The threads of a row, the vectors of each, and the rows of a tile, where nothing keeps rows whole."""
     if isinstance(columns, Size):
-        return machine.threads, _SPREAD, 1
+        return machine.threads, SPREAD, 1
     if columns >= machine.threads * lanes:
         count = columns // lanes
-        shapes = [(w, k) for k in range(_SPREAD, 0, -1) for w in _WIDTHS if count % (k * w) == 0]
+        shapes = [(w, k) for k in range(SPREAD, 0, -1) for w in _WIDTHS if count % (k * w) == 0]
         wide = [shape for shape in shapes if shape[1] > 1] or shapes
         return *(wide or [(machine.threads, 1)])[0], 1
     width = max(columns // lanes, 1)

@@ -50,6 +50,18 @@ def product(b: Builder, x: Value, factor: int) -> tuple[Value, Value]:
 @lowers("random_bits")
 def _bits(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     """A task draws some blocks of one key, a lane of a vector one block at a time."""
+    _write_bits(writer, node, inputs, outputs, _TASK)
+
+
+@lowers("random_bits", target="gpu")
+def _bits_by_threads(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """A thread draws one block."""
+    _write_bits(writer, node, inputs, outputs, 1)
+
+
+def _write_bits(
+    writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence[Array], task_size: int
+) -> None:
     (out,), (keys,) = outputs, inputs
     lead, count = keys.shape[:-1], size_of(node.attrs["shape"])
     flat = out.with_shape((*lead, count))
@@ -57,7 +69,7 @@ def _bits(writer: Writer, node: Node, inputs: Sequence[Array], outputs: Sequence
     with writer.kernel(node.op.name, [keys], [flat], inline=False) as k:
         b, (key,), _ = k
         blocks = ceil_div(count, per)
-        chunk = min(_TASK, max(blocks, 1)) if is_number(blocks) else _TASK
+        chunk = min(task_size, max(blocks, 1)) if is_number(blocks) else task_size
         tasks = (*lead, ceil_div(blocks, chunk))
         with b.parallel(size_of(tasks)) as task:
             *place, part = unflattened(b, task, tasks)

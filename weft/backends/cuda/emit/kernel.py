@@ -36,7 +36,7 @@ def nvptx_target(architecture: str = "sm_90") -> Target:
     >>> nvptx_target("sm_80").cpu
     'sm_80'
     """
-    version = {"sm_80": 80, "sm_90": 80}.get(architecture, 86)
+    version = {"sm_80": 81, "sm_90": 81}.get(architecture, 86)  # from 8.1 on parameters may take 32 KB
     return Target(TRIPLE, architecture, f"+ptx{version}", vector_bytes=16, registers=32)
 
 
@@ -132,10 +132,14 @@ class GridKernel(Kernel):
             align = max(self.alignments.get(buffer, 0), 1)
             parameters.append(f"ptr addrspace(1){apart}{how} align {align} %in{i}")
         parameters += [f"i64 %size{i}" for i in range(len(self.function.sizes))]
+        return f"define ptx_kernel void @{symbol}({', '.join(parameters)}) {self.shape()}"
+
+    def shape(self) -> str:
+        """How many threads a block has, and how many blocks there are at once, which bounds registers."""
         count = thread_count(self.function)
-        least = min(max(_RESIDENT // count, 1), 32)  # blocks at once, which bounds registers
-        threads = f'"nvvm.maxntid"="{count}" "nvvm.minctasm"="{least}"'
-        return f"define ptx_kernel void @{symbol}({', '.join(parameters)}) {threads}"
+        holds = any(b.space == "private" for b in self.function.scratch)
+        wanted = _RESIDENT if holds or count <= _RESIDENT // 2 else 2 * _RESIDENT
+        return f'"nvvm.maxntid"="{count}" "nvvm.minctasm"="{min(max(wanted // count, 1), 32)}"'
 
     def _reused(self) -> set[Buffer]:
         return {self.function.buffers[i] for pair in self.function.reuses for i in pair}
@@ -143,21 +147,30 @@ class GridKernel(Kernel):
     def parameters(self) -> None:
         """Addresses as the writer has them, scratch memory, and who this thread is."""
         w, function = self.writer, self.function
+        for name, register in (("thread", "tid"), (self.block_name(), "ctaid")):
+            w.declare(f"i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
+            w.line(f"%{name}32 = call i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
+            w.line(f"%{name} = zext i32 %{name}32 to i64")
+        self.addresses()
+        for buffer in function.scratch:
+            self.pointers[buffer] = Value(int64, (self._scratch(buffer),), 0, 0)
+        own = dict.fromkeys(function.scratch, _SHARED_ALIGNMENT)
+        self.code.places.alignments = {**self.alignments, **own}
+
+    def block_name(self) -> str:
+        """The number of a block."""
+        return "block"
+
+    def addresses(self) -> None:
+        """What the function is given."""
+        w, function = self.writer, self.function
         if can_fail(function):
             w.line("%context = addrspacecast ptr addrspace(1) %in_context to ptr")
         for i, buffer in enumerate(function.buffers):
             w.line(f"%buffer{i} = addrspacecast ptr addrspace(1) %in{i} to ptr")
             self.pointers[buffer] = Value(int64, (f"%buffer{i}",), 0, 0)
-        for buffer in function.scratch:
-            self.pointers[buffer] = Value(int64, (self._scratch(buffer),), 0, 0)
         for i, name in enumerate(function.sizes):
             self.sizes[name] = Value(int64, (f"%size{i}",), 0, 0)
-        own = dict.fromkeys(function.scratch, _SHARED_ALIGNMENT)
-        self.code.places.alignments = {**self.alignments, **own}
-        for name, register in (("thread", "tid"), ("block", "ctaid")):
-            w.declare(f"i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
-            w.line(f"%{name}32 = call i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
-            w.line(f"%{name} = zext i32 %{name}32 to i64")
 
     def _scratch(self, buffer: Buffer) -> str:
         """Private memory on the stack, or shared memory of the block."""
@@ -168,6 +181,61 @@ class GridKernel(Kernel):
         self.shared.append(f"{name} = internal addrspace(3) global {type_} undef, align {_SHARED_ALIGNMENT}")
         self.writer.line(f"%shared{len(self.shared)} = addrspacecast ptr addrspace(3) {name} to ptr")
         return f"%shared{len(self.shared)}"
+
+
+class WaveKernel(GridKernel):
+    """Writes a kernel that does what many launches of a function would: a block finds the one that it is of.
+
+    What they are given is one row of words, ``many`` times the number of the first block, addresses, sizes.
+    """
+
+    def __init__(
+        self, function: Function, machine: InstructionSet, alignments: Mapping[Buffer, int], many: int
+    ) -> None:
+        super().__init__(function, machine, alignments)
+        self.many = many
+        self.each = 1 + len(function.buffers) + len(function.sizes)
+
+    def head(self, symbol: str) -> str:
+        """The definition, up to its parameters."""
+        row = f"ptr byval([{self.many * self.each} x i64]) align 8 %table"
+        return f"define ptx_kernel void @{symbol}({row}) {self.shape()}"
+
+    def addresses(self) -> None:
+        """What the launch of this block is given, from the row."""
+        w, first = self.writer, self._find()
+        w.line(f"%block = sub i64 %whole, {self._given(first, 0, 'i64')}")
+        for i, buffer in enumerate(self.function.buffers):
+            pointer = self._given(first, 1 + i, "ptr addrspace(1)")
+            w.line(f"%buffer{i} = addrspacecast ptr addrspace(1) {pointer} to ptr")
+            self.pointers[buffer] = Value(int64, (f"%buffer{i}",), 0, 0)
+        for i, name in enumerate(self.function.sizes):
+            word = self._given(first, 1 + len(self.function.buffers) + i, "i64")
+            self.sizes[name] = Value(int64, (word,), 0, 0)
+
+    def block_name(self) -> str:
+        """The number of a block of all of them."""
+        return "whole"
+
+    def _find(self) -> str:
+        """Where the words of the launch begin: the last one that does not begin after this block."""
+        w, found = self.writer, "0"
+        step = 1 << max((self.many - 1).bit_length() - 1, 0)
+        while step and self.many > 1:
+            next_ = w.here(f"add i64 {found}, {step * self.each}")
+            inside = w.here(f"icmp ult i64 {next_}, {self.many * self.each}")
+            safe = w.here(f"select i1 {inside}, i64 {next_}, i64 {found}")
+            begins = self._given(safe, 0, "i64")
+            after = w.here(f"icmp ule i64 {begins}, %whole")
+            found = w.here(f"select i1 {after}, i64 {safe}, i64 {found}")
+            step >>= 1
+        return found
+
+    def _given(self, first: str, number: int, type_: str) -> str:
+        w = self.writer
+        at = w.here(f"add i64 {first}, {number}")
+        place = w.here(f"getelementptr i64, ptr %table, i64 {at}")
+        return w.here(f"load {type_}, ptr {place}, align 8")
 
 
 def can_fail(function: Function) -> bool:
@@ -193,9 +261,13 @@ def thread_count(function: Function) -> int:
 
 
 def emit_grid_kernel(
-    function: Function, symbol: str, target: Target, alignments: Mapping[Buffer, int] | None = None
+    function: Function,
+    symbol: str,
+    target: Target,
+    alignments: Mapping[Buffer, int] | None = None,
+    many: int = 1,
 ) -> str:
-    """A kernel of a grid as LLVM assembly.
+    """A kernel of a grid as LLVM assembly, or one that does what many launches of it would.
 
     >>> import numpy as np
     >>> from weft.backends.cuda.emit.kernel import emit_grid_kernel, nvptx_target
@@ -207,4 +279,6 @@ def emit_grid_kernel(
     >>> "ptx_kernel void @ones" in emit_grid_kernel(b.function("f", written=[x]), "ones", nvptx_target())
     True
     """
+    if many > 1:
+        return WaveKernel(function, Nvptx(target), alignments or {}, many).text(symbol)
     return GridKernel(function, Nvptx(target), alignments or {}).text(symbol)

@@ -1,0 +1,88 @@
+"""``explain()``, ``profile()`` and stepping of what runs on a device: kernels, bytes, times by events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.backends.cuda.emulated import EmulatedDriver, emulated
+
+
+@pytest.fixture
+def card() -> Iterator[EmulatedDriver]:
+    with emulated() as found:
+        yield found
+
+
+def f(x: Any) -> Any:
+    return weft.softmax(x.tanh() * 2.0, axis=1).sum(axis=0)
+
+
+def test_explain_tells_kernels_with_times_bytes_and_share_of_the_limit(
+    card: EmulatedDriver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = weft.ones(8, 16, device="cuda")
+    fast = weft.compile(f)
+    expected = fast(x).tolist()
+    (told,) = fast.explain(x)
+    text = capsys.readouterr().out
+    assert "on cuda:0 (Stand-in)" in text
+    assert "of limit" in text
+    assert "test_explained.py" in text
+    assert len(told.kernels) == str(told.program).count("launch ")
+    assert told.kernels[0].bytes >= 8 * 16 * 4
+    assert all(k.measured.runs == 1 and k.measured.seconds > 0 for k in told.kernels)
+    assert told.seconds > 0
+    assert "cuda program" in str(told.program)
+    assert fast(x).tolist() == expected
+
+
+def test_explain_of_a_loop_counts_its_turns(card: EmulatedDriver, capsys: pytest.CaptureFixture[str]) -> None:
+    fast = weft.compile(lambda x: weft.while_loop(lambda x: (x > 1.0).any(), lambda x: x / 2.0, x))
+    x = weft.full((4,), 9.0, device="cuda")
+    (told,) = fast.explain(x)
+    capsys.readouterr()
+    assert max(k.measured.runs for k in told.kernels) >= 4
+
+
+def test_explain_on_the_host_is_as_it_is(card: EmulatedDriver, capsys: pytest.CaptureFixture[str]) -> None:
+    fast = weft.compile(f)
+    fast(weft.ones(8, 16, device="cuda"))
+    (told,) = fast.explain(weft.ones(8, 16))
+    assert told.device == ""
+    assert "of limit" not in capsys.readouterr().out
+
+
+def test_profile_has_kernels_of_compiled_functions_and_eager_ops(card: EmulatedDriver) -> None:
+    x = weft.tensor(np.ones((8, 16), np.float32), device="cuda")
+    fast = weft.compile(f)
+    expected = fast(x).tolist()
+    with weft.profile() as found:
+        assert fast(x).tolist() == expected
+        (x + x).tolist()
+    kinds = {(e.kind, e.name) for e in found.events}
+    assert any(kind == "kernel" for kind, _ in kinds), kinds
+    assert ("op", "add") in kinds
+    kernel = next(e for e in found.events if e.kind == "kernel")
+    assert kernel.bytes > 0
+    assert "f32[8,16]" in str(next(e for e in found.events if e.name == "add").shapes)
+
+
+def test_stepping_shows_values_of_the_device(card: EmulatedDriver) -> None:
+    run = weft.compile(lambda x: weft.exp(x * 2.0) + 1.0).step(weft.zeros(2, device="cuda"))
+    assert run.run_to(node="exp")
+    assert run["%0"].tolist() == [0.0, 0.0]
+
+
+def test_viewer_shows_kernels_of_the_device(card: EmulatedDriver, tmp_path: Path) -> None:
+    x = weft.ones(8, 16, device="cuda")
+    fast = weft.compile(f)
+    fast(x)
+    page = weft.view(fast, tmp_path / "page.html", open=False, args=(x,)).read_text()
+    assert "tanh" in page
+    assert len(page) > 10_000

@@ -1,0 +1,154 @@
+"""Products by cuBLASLt in programs: layouts, batches, graphs, workspaces, and which algorithm is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.backends.agreement import assert_agree, interpreted
+from tests.backends.cuda.blas import StandInBlas
+from tests.backends.cuda.standin import StandIn
+from weft.backends.cuda import choosing, cublaslt
+from weft.backends.cuda.build import build_program
+from weft.backends.cuda.card import card
+from weft.backends.cuda.copies import to_device
+from weft.backends.cuda.execute import CudaExecutable
+from weft.backends.llvm.cache import set_cache_directory
+from weft.errors import ArgumentError, DeviceError
+from weft.schedule.gpu.machine import Gpu as Machine
+
+MACHINE = Machine(libraries=True, least_product=0)
+
+
+@pytest.fixture
+def blas(api: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInBlas]:
+    found = StandInBlas(api)
+    monkeypatch.setattr(cublaslt, "load_functions", lambda: found)
+    yield found
+    weft.set_matmul_precision("float32")
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def executable(function: Any, *arrays: Any) -> tuple[CudaExecutable, Any]:
+    graph = weft.make_graph(function)(*map(weft.tensor, arrays)).optimize()
+    return CudaExecutable(card(0, "test"), build_program(graph, machine=MACHINE), graph), graph
+
+
+def twice(x: Any, y: Any) -> Any:
+    return (x @ y) @ y.T
+
+
+def heads(x: Any, y: Any) -> Any:
+    return x.permute(0, 2, 1, 3) @ y.permute(0, 2, 3, 1)
+
+
+CASES = [
+    (twice, (5, 7), (7, 9)),
+    (lambda x, y: x.T @ y.T, (7, 5), (9, 7)),
+    (lambda x, y: x @ y, (2, 3, 5, 7), (2, 3, 7, 4)),
+    (lambda x, y: x @ y, (2, 3, 5, 7), (7, 4)),
+    (heads, (2, 6, 3, 4), (2, 5, 3, 4)),
+    (lambda x, y: x[:, 1:5] @ y[2:6], (6, 8), (8, 3)),
+    (lambda x, y: x @ y, (0, 3), (3, 4)),
+    (lambda x, y: x @ y, (2, 0), (0, 4)),
+    (lambda x, y: (x[0, :, None] @ y[None, 0]) @ y.T, (2, 6), (3, 5)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_products_of_all_layouts(blas: StandInBlas, dtype: str) -> None:
+    """Called often enough to be graphs; inputs and outputs are other memory each time."""
+    for function, left, right in CASES:
+        x, y = (weft.tensor(normal(*s)).astype(getattr(weft, dtype)).numpy() for s in (left, right))
+        run, graph = executable(function, x, y)
+        wanted = interpreted(graph, [x, y])
+        for _ in range(5):
+            there = [to_device(np.ascontiguousarray(a), run.card) for a in (x, y)]
+            assert_agree([out.to_host() for out in run(there)], wanted)
+
+
+def test_products_are_nodes_of_graphs(api: StandIn, blas: StandInBlas) -> None:
+    x, y = normal(5, 7), normal(7, 9)
+    run, graph = executable(lambda x, y: weft.tanh((x @ y) @ y.T) @ y, x, y)
+    api.kernels["tanh"] = _tanh
+    there = [to_device(a, run.card) for a in (x, y)]
+    wanted = interpreted(graph, [x, y])
+    kept = [run(there)[0] for _ in range(5)]
+    for out in kept:  # which the next call has not overwritten
+        assert_agree([out.to_host()], wanted)
+    assert api.names().count("cuGraphLaunch") == 3
+    assert "cuGraphAddChildGraphNode" in api.names()
+
+
+def _tanh(on: StandIn, words: list[int], grid: Any, block: Any) -> None:
+    source, target = words[:2]
+    values = on.bytes_at(source, 4 * 35, on.stream, writes=False).view(np.float32)
+    on.bytes_at(target, 4 * 35, on.stream, writes=True).view(np.float32)[:] = np.tanh(values)
+
+
+def test_the_fastest_algorithm_is_kept(
+    blas: StandInBlas, api: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(choosing, "_WORTH", 0)
+    times = {1: 3.0, 2: 1.0, 3: 2.0}
+    monkeypatch.setattr(choosing, "_seconds", lambda product, offer, *rest: times[offer.algorithm[0]])
+    set_cache_directory(str(tmp_path))
+    x, y = normal(5, 7), normal(7, 9)
+    for _ in range(2):  # the second time it comes from disk
+        run, graph = executable(twice, x, y)
+        there = [to_device(a, run.card) for a in (x, y)]
+        assert_agree([run(there)[0].to_host()], interpreted(graph, [x, y]))
+        cublaslt.forget_libraries()
+    assert blas.used == [2] * 4
+    assert blas.asked == 2  # once for each of two products
+    blas.workspaces.pop(2)  # what is on disk is no longer there in the library
+    times[1] = 0.5
+    run, _ = executable(twice, x, y)
+    run([to_device(a, run.card) for a in (x, y)])
+    assert blas.used[4:] == [1, 1]
+
+
+def test_trials_really_run_and_leave_nothing(
+    blas: StandInBlas, api: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choosing, "_WORTH", 0)
+    x, y = normal(5, 7), normal(7, 9)
+    run, graph = executable(twice, x, y)
+    there = [to_device(a, run.card) for a in (x, y)]
+    before = run.card.pool.allocated
+    (out,) = run(there)
+    assert_agree([out.to_host()], interpreted(graph, [x, y]))
+    assert set(blas.used) == {1, 2, 3}
+    del out
+    assert run.card.pool.allocated == before
+
+
+def test_precision_is_asked_for_where_it_is_set(blas: StandInBlas) -> None:
+    x, y = normal(5, 7), normal(7, 9)
+    run, _ = executable(lambda x, y: x @ y, x, y)
+    there = [to_device(a, run.card) for a in (x, y)]
+
+    def computed() -> list[Any]:
+        return [t["compute"] for t in blas.things.values() if "compute" in t]
+
+    for name, wanted in (("float32", [68]), ("tf32", [68, 77]), ("float32", [68, 77])):
+        weft.set_matmul_precision(name)
+        run(there)
+        assert computed() == wanted
+    with pytest.raises(ArgumentError, match="must be 'float32' or 'tf32', got 'bf16'"):
+        weft.set_matmul_precision("bf16")
+
+
+def test_what_the_library_refuses_is_an_error(blas: StandInBlas, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "cublasLtMatmul", lambda *args: 13)
+    x, y = normal(5, 7), normal(7, 9)
+    run, _ = executable(lambda x, y: x @ y, x, y)
+    with pytest.raises(DeviceError, match="matmul: cublasLtMatmul must succeed, got error 13"):
+        run([to_device(a, run.card) for a in (x, y)])

@@ -1,0 +1,134 @@
+"""What ``test_mpi`` runs on several ranks: each check raises on the rank where it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.parallel.test_collectives import CASES, WAYS, given
+from tests.parallel.test_step import step_with_class
+from tests.parallel.training import train
+from weft import parallel as par
+from weft.base.ranks import tree_fold
+from weft.errors import BoundsError, RankError
+
+
+def check_collectives() -> None:
+    """Every collective, eager and compiled, against NumPy on what all ranks hold."""
+    n, rank = par.size(), par.rank()
+    xs = [given(r, (n * 2, 3)) for r in range(n)]
+    for way in WAYS.values():
+        for call, expected in CASES.values():
+            out = way(call)(weft.tensor(xs[rank])).numpy()
+            np.testing.assert_array_equal(out, expected(n, rank, xs))
+
+
+def check_bits() -> None:
+    """A sum of any size is one tree over the ranks; native sums are close to it."""
+    n, rank = par.size(), par.rank()
+    for size in (0, 1, 7, 5000, 100_003):
+        for dtype in (np.float32, np.float64, np.float16, np.int64):
+            xs = [given(r, (size,), dtype) for r in range(n)]
+            out = par.all_reduce(weft.tensor(xs[rank]), "data").numpy()
+            assert out.tobytes() == tree_fold(xs, np.add).tobytes()
+            loose = par.all_reduce(weft.tensor(xs[rank]), "data", reproducible=False).numpy()
+            scale = 1e-2 if dtype is np.float16 else 1e-5
+            np.testing.assert_allclose(loose, tree_fold(xs, np.add), rtol=scale, atol=scale * 8)
+
+
+def check_divergence() -> None:
+    """Ranks that do different things are told within two seconds, and can go on."""
+    rank = par.rank()
+    calls: list[Callable[[], Any]] = [
+        lambda: par.all_reduce(weft.ones(3 + rank), "data"),
+        lambda: par.all_gather(weft.ones(3), "data") if rank else par.barrier(),
+        lambda: par.all_reduce(weft.ones(3, dtype=weft.float64 if rank else weft.float32), "data"),
+    ]
+    for call in calls:
+        start = time.monotonic()
+        with pytest.raises(weft.errors.DivergenceError) as found:
+            call()
+        for part in ("rank 0", "rank 1", "mpi_program.py"):
+            assert part in str(found.value)
+        assert time.monotonic() - start < 2
+        assert float(par.all_reduce(weft.tensor(1.0), "data")) == par.size()
+
+
+def check_crossing() -> None:
+    """Ranks that wait for each other in different groups are told, too."""
+    if par.size() == 4:
+        par.mesh(a=2, b=2)
+        start = time.monotonic()
+        with pytest.raises(weft.errors.ParallelError):
+            for axis in ("a", "b") if par.rank() in (0, 3) else ("b", "a"):
+                par.all_reduce(weft.ones(2), axis)
+        assert time.monotonic() - start < 2
+        par.barrier()
+
+
+def check_failure() -> None:
+    """A rank that fails in a compiled step keeps all from committing; all say whose error it was."""
+    last = par.rank() == par.size() - 1
+    with pytest.raises(BoundsError if last else RankError, match="class numbers must be in"):
+        step_with_class(7)
+    step_with_class(1)
+
+
+def check_late_failure() -> None:
+    """Likewise where a rank fails after the last message, by something of its own."""
+    broken = [par.rank() == 1]
+
+    @weft.custom_op("test::breaks", type_rule=lambda x: x, gradient=lambda g: g)
+    def breaks(x: Any) -> Any:
+        if broken[0]:
+            raise OSError("no memory on this machine")
+        return x.copy()
+
+    total = weft.zeros(3)
+
+    def step(x: Any) -> Any:
+        total.add_(par.shard(x, "data").sum(axis=0))
+        return breaks(total * 1.0)
+
+    run = weft.compile(step, mesh=par.mesh(data=-1))
+    with pytest.raises(OSError if broken[0] else RankError, match="no memory on this machine"):
+        run(weft.ones(8, 3))
+    assert (total.numpy() == 0).all()
+    broken[0] = False
+    run(weft.ones(8, 3))
+    assert (total.numpy() == 8).all()
+
+
+def main() -> None:
+    """Run what the arguments name."""
+    par.mesh(data=-1)
+    what = sys.argv[1]
+    if what == "all":
+        check_collectives()
+        check_bits()
+        check_divergence()
+        check_failure()
+        check_late_failure()
+        digest = train("mlp")[1]
+        check_crossing()
+        sys.stdout.write(f"rank {par.rank()} {digest}\n")
+        return
+    if par.rank() == 1:
+        if what == "leaves":
+            return
+        if what == "raises":
+            raise ValueError("an error of rank 1")
+        os.kill(os.getpid(), signal.SIGKILL)
+    par.barrier()
+
+
+if __name__ == "__main__":
+    main()

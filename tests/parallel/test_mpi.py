@@ -1,0 +1,42 @@
+"""Worlds of processes on MPI: the same collectives, and ranks that fail."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.parallel.launching import launch, needs_mpi
+from tests.parallel.training import train
+from weft import parallel as par
+
+PROGRAM = Path(__file__).parent / "mpi_program.py"
+pytestmark = needs_mpi
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_collectives_between_processes(n: int) -> None:
+    """All checks of the program; weights after training have the bits of one simulated rank."""
+    found = launch(n, PROGRAM, "all")
+    assert found.returncode == 0, found.stderr
+    digest = par.simulate(train, 1, "mlp")[0][1]
+    assert sorted(filter(None, found.stdout.split("\n"))) == [f"rank {r} {digest}" for r in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [("raises", "rank 1 failed with ValueError: an error of rank 1"), ("leaves", "rank 1: has ended")],
+)
+def test_rank_that_fails_or_leaves_ends_the_run(what: str, told: str) -> None:
+    start = time.monotonic()
+    found = launch(2, PROGRAM, what)
+    assert found.returncode != 0
+    assert told in found.stderr
+    assert time.monotonic() - start < 10
+
+
+def test_rank_that_is_killed_ends_the_run() -> None:
+    start = time.monotonic()
+    assert launch(3, PROGRAM, "dies").returncode != 0
+    assert time.monotonic() - start < 10

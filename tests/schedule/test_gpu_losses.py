@@ -1,0 +1,70 @@
+"""Losses over many classes for a GPU: one kernel has the loss and the gradient, and keeps no array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.nn.functional as F
+from tests.backends.agreement import assert_agree, interpreted
+from tests.backends.cuda.emulator import EmulatedCard
+from tests.gpu.plain_driver import run_on_card
+from weft.backends.cuda.build import build_program
+from weft.passes.lowering.pick_classes import pick_classes
+
+CLASSES = 300
+
+
+def _logits(rows: int) -> Any:
+    return np.random.default_rng(rows).standard_normal((rows, CLASSES)).astype(np.float32) * 3
+
+
+def _loss(x: Any, t: Any) -> Any:
+    return weft.value_and_grad(lambda x: F.cross_entropy(x, t))(x)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_cross_entropy_and_its_gradient_are_one_kernel(half: bool) -> None:
+    x, t = _logits(5), np.array([0, 299, -100, 7, 7])
+
+    def f(x: Any, t: Any) -> Any:
+        return _loss(x.astype(weft.bfloat16) if half else x, t)
+
+    graph = weft.make_graph(f)(weft.tensor(x), weft.tensor(t)).optimize()
+    program = build_program(graph)
+    assert program.arena < x.nbytes / 4  # type: ignore[operator]
+    found = run_on_card(EmulatedCard(), program, [x, t])
+    assert_agree(found, interpreted(graph, [x, t]))
+    if not half:
+        p = np.exp(x - x.max(1, keepdims=True), dtype=np.float64)
+        p /= p.sum(1, keepdims=True)
+        kept = t != -100
+        np.testing.assert_allclose(found[0], -np.log(p[kept, t[kept]]).mean(), rtol=1e-5)
+        p[kept, t[kept]] -= 1
+        np.testing.assert_allclose(found[1], np.where(kept[:, None], p, 0) / kept.sum(), atol=1e-6)
+
+
+def test_a_class_that_is_none_is_noted() -> None:
+    x, t = _logits(3), np.array([1, 300, 2])
+    graph = weft.make_graph(_loss)(weft.tensor(x), weft.tensor(t)).optimize()
+    with pytest.raises(AssertionError, match="failure"):
+        run_on_card(EmulatedCard(), build_program(graph), [x, t])
+
+
+def test_elements_are_taken_before_they_are_computed_with_the_same_bits() -> None:
+    """Rows that do not count give 0, whatever the ops would make of it."""
+
+    def f(x: Any, y: Any, t: Any) -> Any:
+        whole = weft.exp((x - x.max(axis=1, keepdims=True)) * 0.5) + 3.0
+        return weft.nn.functional.nll_loss(whole, t, reduction="none"), F.nll_loss(x * y, t, reduction="none")
+
+    x, t = _logits(4)[:, :9], np.array([8, -100, 0, 3])
+    graph = weft.make_graph(f)(weft.tensor(x), weft.tensor(x), weft.tensor(t)).optimize()
+    taken = pick_classes(graph)
+    assert "pick_class(%x" in taken.to_text()
+    for a, b in zip(interpreted(taken, [x, x, t]), interpreted(graph, [x, x, t]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert pick_classes(taken) is taken

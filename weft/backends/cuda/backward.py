@@ -1,0 +1,216 @@
+"""Backward rules on arrays of a device: one program gives all gradients that a rule computes.
+
+A rule is written in ops, so it is traced on tensors of the types that it met, as for large arrays of the host
+(``weft.backends.eager.rules``). What comes of it is one launch, views, or ops one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import weft.passes.pipeline  # noqa: F401 - how graphs are optimised
+from weft.backends.cuda import eager
+from weft.backends.cuda.array import DeviceArray
+from weft.backends.cuda.forms import direct_runner, form_of
+from weft.backends.cuda.views import view_of
+from weft.base.records import NamedTuple
+from weft.base.sizes import named_size
+from weft.errors import DeviceError, WeftError
+from weft.ir.graph import Graph
+from weft.ir.types import TensorType
+from weft.ops.op import TensorLike
+from weft.tensor.rules import Backward, Edges, Saved
+
+
+class _Wanted(NamedTuple):
+    """Of which inputs the gradients are wanted; ``twice`` if both are one, which gets the sum."""
+
+    needed: tuple[bool, ...]
+    twice: bool
+
+
+Arrays = list[DeviceArray]
+Run = Callable[[Arrays], Sequence[Any]]  # from the gradient and the saved arrays to the gradients
+
+_ROW: Any = named_size("n")
+_MISSING: Any = object()
+_MOST_KNOWN = 4096  # kinds of calls that are remembered
+_MOST_TRACED = 256  # of one rule: where sizes vary without end, its ops run one by one
+_known: dict[Any, Run | None] = {}  # by all that a rule was given
+_traces: dict[Any, tuple[Graph, Sequence[bool]] | None] = {}  # by types, which may be those of rows
+_counts: Counter[Backward] = Counter()
+
+
+def pull_on_device(rule: Backward, g: Any, saved: Saved, edges: Edges) -> Sequence[Any] | None:
+    """What a rule gives on arrays of a device; None where it must be given tensors.
+
+    Args:
+        rule: of an op.
+        g: the gradient of its output, or a list of those of its outputs.
+        saved: what the op kept.
+        edges: of its inputs, None for those that need no gradient.
+    """
+    if rule.takes_devices:
+        return rule.run(g, saved, edges)
+    call = (*g, *saved) if type(g) is list else (g, *saved)
+    arrays: Arrays = []
+    try:
+        twice = len(edges) == 2 and edges[0] is edges[1] is not None
+        key = (rule, twice, *[e is None for e in edges], *[_taken_down(x, arrays) for x in call])
+        run = _known.get(key, _MISSING)
+    except TypeError:  # tensors, arrays of the host, or what cannot be compared
+        return None
+    if run is _MISSING:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        run = _known[key] = _find(rule, call, arrays, _Wanted(tuple([e is not None for e in edges]), twice))
+    return None if run is None else run(arrays)
+
+
+def forget_rules() -> None:
+    """Drop all programs, for tests that put another driver in place."""
+    _known.clear()
+    _traces.clear()
+    _counts.clear()
+
+
+def _taken_down(x: Any, arrays: Arrays) -> Any:
+    """What a program depends on; arrays are put into a list. A TypeError for what it does not take."""
+    if type(x) is DeviceArray:
+        arrays.append(x)
+        return x.shape, x.dtype, x.gaps is None, id(x.card)
+    if x is None:
+        return None
+    if isinstance(x, tuple):
+        return tuple([_taken_down(i, arrays) for i in x])
+    if isinstance(x, TensorLike) or hasattr(x, "__array__"):
+        raise TypeError
+    return type(x), repr(x) if isinstance(x, float) else x  # 0.0 is not -0.0, nor is 1 True
+
+
+def _find(rule: Backward, call: tuple[Any, ...], arrays: Arrays, wanted: _Wanted) -> Run | None:
+    """What runs calls like this one; None if it runs on tensors."""
+    if not arrays or _counts[rule] >= _MOST_TRACED:
+        return None
+    exact = [a.type for a in arrays]
+    if rule.is_flat and eager.is_flat(arrays):
+        rows = [TensorType((_ROW,), t.dtype) if t.shape else t for t in exact]
+        run = _made(rule, call, arrays, wanted, rows)
+        if run is not None:
+            return run
+    return _made(rule, call, arrays, wanted, exact)
+
+
+def _made(
+    rule: Backward, call: tuple[Any, ...], arrays: Arrays, wanted: _Wanted, types: list[TensorType]
+) -> Run | None:
+    key = (rule, wanted, *types, _without_arrays(call))
+    if key not in _traces:
+        _traces[key] = _traced(rule, call, wanted, types)
+    found = _traces[key]
+    return None if found is None else _placing(*found, arrays)
+
+
+def _without_arrays(x: Any) -> Any:
+    if isinstance(x, tuple):
+        return tuple([_without_arrays(i) for i in x])
+    return DeviceArray if type(x) is DeviceArray else (type(x), repr(x) if isinstance(x, float) else x)
+
+
+def _traced(
+    rule: Backward, call: tuple[Any, ...], wanted: _Wanted, types: Sequence[TensorType]
+) -> tuple[Graph, Sequence[bool]] | None:
+    """The graph of a rule on tensors of types, and which gradients it does not give."""
+    from weft.backends.eager.graphs import trace
+
+    missing: list[bool] = []
+
+    def function(*tensors: Any) -> list[Any]:
+        given = _filled(call, iter(tensors))
+        edges = tuple([True if n else None for n in wanted.needed])
+        g = given[0] if rule.outputs == 1 else list(given[: rule.outputs])
+        grads = rule.run(g, given[rule.outputs :], edges)
+        if wanted.twice and not any(x is None for x in grads):
+            grads = [grads[0] + grads[1], None]
+        missing[:] = [x is None for x in grads]
+        return [x for x in grads if x is not None]
+
+    _counts[rule] += 1
+    try:
+        graph = trace(function, types, rule.name)
+    except Exception:  # it is no function of tensors alone: it says so itself when it runs on them
+        return None
+    return None if graph is None else (graph, missing)
+
+
+def _filled(x: Any, tensors: Iterator[Any]) -> Any:
+    """What a rule is given, with tensors for arrays."""
+    if isinstance(x, tuple):
+        return tuple([_filled(i, tensors) for i in x])
+    return next(tensors) if type(x) is DeviceArray else x
+
+
+def _placing(graph: Graph, missing: Sequence[bool], arrays: Arrays) -> Run | None:
+    """What runs a graph; gradients that are its inputs are passed on, and missing ones are None."""
+    inputs = {v: i for i, v in enumerate(graph.inputs)}
+    made = list(dict.fromkeys(v for v in graph.outputs if v not in inputs))
+    numbers = {v: len(inputs) + i for i, v in enumerate(made)}
+    outputs = iter(graph.outputs)
+    places: list[int | None] = []
+    for absent in missing:
+        v = None if absent else next(outputs)
+        places.append(None if v is None else inputs.get(v, numbers.get(v)))
+    run = _compiled(graph.replace(outputs=made), arrays) if made else None
+    if run is None and made:
+        return None
+
+    def placed(given: Arrays) -> Sequence[Any]:
+        found = given if run is None else [*given, *run(given)]
+        return [None if p is None else found[p] for p in places]
+
+    return placed
+
+
+def _compiled(graph: Graph, arrays: Arrays) -> Run | None:
+    """One program, or views of the arrays; None where there is no kernel for something in it."""
+    if all(node.op.view is not None for node in graph.nodes) and not has_names(graph):
+        most = max(prod(v.type.shape) for v in graph.inputs)
+        if all(prod(v.type.shape) <= most for v in graph.outputs):  # what is repeated is better written out
+            return _views(graph)
+    build = eager.current_build()
+    if build is None or (run := built(build, graph, arrays)) is None:
+        return None
+    if not has_names(graph):
+        return run  # type: ignore[no-any-return]
+    form = form_of(next(a for a in arrays if a.shape))
+    return direct_runner(run, form, arrays, len(graph.outputs), eager.InRows(run))
+
+
+def built(build: Any, graph: Graph, arrays: Arrays) -> Any:
+    """What runs a graph on a device; None where something in it has no kernel."""
+    try:
+        return build(graph.optimize(), arrays[0].card)
+    except DeviceError:  # of the device itself
+        raise
+    except WeftError:
+        return None
+
+
+def has_names(graph: Graph) -> bool:
+    """Whether a graph is for rows of any length."""
+    return any(_ROW in v.type.shape for v in graph.inputs)
+
+
+def _views(graph: Graph) -> Run:
+    """The views of a graph, one after another."""
+
+    def run(given: Arrays) -> Sequence[Any]:
+        known: dict[Any, Any] = dict(zip(graph.inputs, given, strict=True))
+        for node in graph.nodes:
+            known[node.outputs[0]] = view_of(node.op, known[node.inputs[0]], dict(node.attrs))
+        return [known[v] for v in graph.outputs]
+
+    return run

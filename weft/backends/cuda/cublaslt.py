@@ -1,0 +1,161 @@
+"""cuBLASLt by its C functions, with a handle of weft's own for each device."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
+from functools import cache
+from typing import Any
+
+from weft.backends.cuda.card import Card
+from weft.backends.cuda.driver import INSTALL
+from weft.errors import DeviceError
+
+WORKSPACE = 64 << 20  # bytes, at most
+# of cublasLtMatmulDescAttributes
+TRANSPOSE_A, TRANSPOSE_B = 3, 4
+# of cublasLtMatrixLayoutAttribute
+_BATCHES, _BATCH_STRIDE = 5, 6
+# of cublasLtMatmulPreferenceAttributes: bytes of workspace, what addresses of a, b, c, d are multiples of
+_LIMIT, _ALIGNMENTS = 1, (5, 6, 7, 8)
+
+
+class Heuristic(ctypes.Structure):
+    """An algorithm that the library offers: 64 bytes that only it understands, and the memory it works in."""
+
+    _fields_ = (
+        ("algorithm", c_uint64 * 8),
+        ("workspace", c_size_t),
+        ("state", c_int),
+        ("waves", c_float),
+        ("reserved", c_int * 4),
+    )
+
+
+@cache
+def find_library(name: str) -> str | None:
+    """The path of a library of CUDA: one that a package has, or that the system finds; None if none is."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        found = load_nvidia_dynamic_lib(name).abs_path
+        return None if found is None else str(found)
+    except Exception:  # whatever keeps it from being found, the system may know better
+        for version in (13, 12):
+            try:
+                ctypes.CDLL(f"lib{name}.so.{version}")
+                return f"lib{name}.so.{version}"
+            except OSError:
+                continue
+    return None
+
+
+def load_functions() -> Any:
+    """The functions of the library; an error that says what helps where there is none."""
+    path = find_library("cublasLt")
+    if path is None:
+        raise DeviceError("matmul", "the library cublasLt must be there, got none", hint=INSTALL)
+    return ctypes.CDLL(path)
+
+
+class Library:
+    """cuBLASLt on one device. Threads and streams may use it at once: it holds nothing of a call.
+
+    Attributes:
+        card: the device.
+        handle: of the library.
+        version: of the library.
+    """
+
+    def __init__(self, card: Card) -> None:
+        self._functions = load_functions()
+        card.enter()
+        self.card = card
+        self.handle = c_void_p()
+        self.call("cublasLtCreate", byref(self.handle))
+        self._functions.cublasLtGetVersion.restype = c_size_t
+        self.version = int(self._functions.cublasLtGetVersion())
+
+    def call(self, name: str, *args: Any) -> None:
+        """Call a function of the library; its return code is looked at."""
+        if code := self.code(name, *args):
+            raise DeviceError("matmul", f"{name} must succeed, got error {code}")
+
+    def code(self, name: str, *args: Any) -> int:
+        """The return code of a function that may fail for reasons that the caller knows what to do with."""
+        return int(getattr(self._functions, name)(*args))
+
+    def description(self, compute: int, scale: int, transposed: tuple[bool, bool]) -> c_void_p:
+        """What is computed: in which precision, and which sides are transposed."""
+        made = c_void_p()
+        self.call("cublasLtMatmulDescCreate", byref(made), compute, scale)
+        for attribute, turned in zip((TRANSPOSE_A, TRANSPOSE_B), transposed, strict=True):
+            value = c_int(int(turned))
+            size = c_size_t(sizeof(value))
+            self.call("cublasLtMatmulDescSetAttribute", made, attribute, byref(value), size)
+        return made
+
+    def layout(self, element: int, high: int, wide: int, column: int, batch: int, stride: int) -> c_void_p:
+        """A matrix of columns that are ``column`` elements apart, or a batch of them."""
+        made, apart = c_void_p(), c_int64(max(column, high))
+        create = "cublasLtMatrixLayoutCreate"
+        self.call(create, byref(made), element, c_uint64(high), c_uint64(wide), apart)
+        if batch != 1:
+            set_attribute = "cublasLtMatrixLayoutSetAttribute"
+            count, distance = c_int(batch), c_int64(stride)
+            self.call(set_attribute, made, _BATCHES, byref(count), c_size_t(4))
+            self.call(set_attribute, made, _BATCH_STRIDE, byref(distance), c_size_t(8))
+        return made
+
+    def heuristics(
+        self, description: c_void_p, layouts: tuple[c_void_p, ...], alignments: tuple[int, ...], most: int
+    ) -> list[Heuristic]:
+        """What the library thinks is best for a product, the best first."""
+        preference, found, count = c_void_p(), (Heuristic * most)(), c_int()
+        self.call("cublasLtMatmulPreferenceCreate", byref(preference))
+        set_attribute, limit = "cublasLtMatmulPreferenceSetAttribute", c_size_t(WORKSPACE)
+        self.call(set_attribute, preference, _LIMIT, byref(limit), c_size_t(8))
+        for attribute, alignment in zip(_ALIGNMENTS, alignments, strict=True):
+            value = c_uint32(alignment)
+            self.call(set_attribute, preference, attribute, byref(value), c_size_t(4))
+        ask = "cublasLtMatmulAlgoGetHeuristic"
+        code = self.code(
+            ask, self.handle, description, *layouts, preference, most, byref(found), byref(count)
+        )
+        self.call("cublasLtMatmulPreferenceDestroy", preference)
+        if code or not count.value:
+            raise DeviceError("matmul", f"cublasLt must have an algorithm for the matrices, got error {code}")
+        return [found[i] for i in range(count.value) if not found[i].state]
+
+    def accepted(
+        self, description: c_void_p, layouts: tuple[c_void_p, ...], algorithm: bytes
+    ) -> Heuristic | None:
+        """An algorithm that was kept, if the library takes it for such a product."""
+        found = Heuristic()
+        given = (c_uint64 * 8).from_buffer_copy(algorithm)
+        check = "cublasLtMatmulAlgoCheck"
+        if self.code(check, self.handle, description, *layouts, byref(given), byref(found)):
+            return None
+        if found.state or found.workspace > WORKSPACE:
+            return None
+        found.algorithm = given
+        return found
+
+
+_libraries: dict[int, Library] = {}
+_lock = threading.Lock()
+
+
+def library_of(card: Card) -> Library:
+    """The library on a device."""
+    with _lock:
+        found = _libraries.get(id(card))
+        if found is None or found.card is not card:
+            found = _libraries[id(card)] = Library(card)
+    return found
+
+
+def forget_libraries() -> None:
+    """Drop all handles, for tests that put another driver in place."""
+    _libraries.clear()

@@ -1,0 +1,116 @@
+"""Convolutions in half precision as a library of a device computes them: channels come last.
+
+The pass ``channels_last`` puts them into graphs. Images are (batch, height, width, channels), weights
+(outputs, height, width, inputs); stride, padding and dilation are those of the convolution that is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.ir.types import TensorType
+from weft.ops.conv.kernel import Ints, Padding, convolve, output_size
+from weft.ops.families import primitive
+from weft.ops.op import Array, no_gradient
+
+_ONLY_AFTER = "a graph has it only after it was differentiated, when it is lowered"
+_FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # where channels go
+
+
+def _size(n: int, k: int, stride: int, pads: tuple[int, int], dilation: int) -> int:
+    return int(output_size(n, k, stride, *pads, dilation, 1))
+
+
+def _conv_type(x: TensorType, w: TensorType, *, stride: Ints, padding: Padding, dilation: Ints) -> TensorType:
+    axes = zip(x.shape[1:3], w.shape[1:3], stride, padding, dilation, strict=True)
+    return TensorType((x.shape[0], *[_size(*axis) for axis in axes], w.shape[0]), x.dtype)
+
+
+def _conv(x: Array, w: Array, *, stride: Ints, padding: Padding, dilation: Ints) -> Array:
+    images, weights = x.transpose(_FIRST), w.transpose(_FIRST)
+    found = convolve(
+        images, weights, stride=stride, padding=padding, dilation=dilation, input_dilation=(1, 1), groups=1
+    )
+    return np.ascontiguousarray(found.transpose(_LAST))
+
+
+library_conv = primitive(
+    "library_conv",
+    type_rule=_conv_type,
+    eval=_conv,
+    vjp=no_gradient(_ONLY_AFTER),
+    batch=None,
+    samples=None,
+)
+"""The convolution of images with weights."""
+
+
+def _placed(
+    x: Array, w: tuple[int, ...], stride: Ints, padding: Padding, dilation: Ints
+) -> Sequence[tuple[tuple[int, ...], Array, tuple[slice, ...]]]:
+    """For each tap of the weights, the part of padded images that it meets at all positions, and its key."""
+    pads = [(0, 0), *padding, (0, 0)]
+    wide = np.pad(np.asarray(x).astype(np.float32), pads)
+    axes = zip(x.shape[1:3], w[1:3], stride, padding, dilation, strict=True)
+    counts = [_size(*axis) for axis in axes]
+    found = []
+    for tap in np.ndindex(*w[1:3]):
+        first = [t * d for t, d in zip(tap, dilation, strict=True)]
+        ends = [f + (n - 1) * s + 1 for f, n, s in zip(first, counts, stride, strict=True)]
+        key = tuple(slice(f, e, s) for f, e, s in zip(first, ends, stride, strict=True))
+        found.append((tap, wide[:, key[0], key[1]], key))
+    return found
+
+
+def _by_input_type(
+    g: TensorType, w: TensorType, *, stride: Ints, padding: Padding, dilation: Ints, size: Ints
+) -> TensorType:
+    return TensorType((g.shape[0], *size, w.shape[3]), g.dtype)
+
+
+def _by_input(g: Array, w: Array, *, stride: Ints, padding: Padding, dilation: Ints, size: Ints) -> Array:
+    empty = np.zeros((g.shape[0], *size, w.shape[3]), np.float32)
+    total = np.pad(empty, [(0, 0), *padding, (0, 0)])
+    for (i, j), _, key in _placed(empty, w.shape, stride, padding, dilation):
+        total[:, key[0], key[1]] += g.astype(np.float32) @ w[:, i, j].astype(np.float32)
+    inside = [slice(lo, lo + n) for (lo, _), n in zip(padding, size, strict=True)]
+    return np.ascontiguousarray(total[:, inside[0], inside[1]]).astype(g.dtype)
+
+
+library_conv_input = primitive(
+    "library_conv_input",
+    type_rule=_by_input_type,
+    eval=_by_input,
+    vjp=no_gradient(_ONLY_AFTER),
+    batch=None,
+    samples=None,
+)
+"""The gradient of a convolution by its images, which are of height and width ``size``."""
+
+
+def _by_weight_type(
+    x: TensorType, g: TensorType, *, stride: Ints, padding: Padding, dilation: Ints, size: Ints
+) -> TensorType:
+    return TensorType((g.shape[3], *size, x.shape[3]), x.dtype)
+
+
+def _by_weight(x: Array, g: Array, *, stride: Ints, padding: Padding, dilation: Ints, size: Ints) -> Array:
+    shape = (g.shape[3], *size, x.shape[3])
+    total = np.zeros(shape, np.float32)
+    rows = g.astype(np.float32).reshape(-1, g.shape[3])
+    for (i, j), part, _ in _placed(x, shape, stride, padding, dilation):
+        total[:, i, j] = rows.T @ part.reshape(-1, x.shape[3])
+    return total.astype(x.dtype)
+
+
+library_conv_weight = primitive(
+    "library_conv_weight",
+    type_rule=_by_weight_type,
+    eval=_by_weight,
+    vjp=no_gradient(_ONLY_AFTER),
+    batch=None,
+    samples=None,
+)
+"""The gradient of a convolution by its weights, which are of height and width ``size``."""

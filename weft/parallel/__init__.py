@@ -1,0 +1,51 @@
+"""Several processes and machines: meshes of ranks, collectives as ops, sharding as passes.
+
+See docs/parallel.md. Worlds of more than one process need ``pip install 'weft[mpi]'``.
+"""
+
+from weft.base.ranks import Mesh
+from weft.parallel.bucket import bucket
+from weft.parallel.collectives import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    axis_index,
+    broadcast,
+    copy_to_ranks,
+    permute_ranks,
+    reduce_scatter,
+    shard,
+    take_shard,
+)
+from weft.parallel.cuts import Shardings
+from weft.parallel.fold_shards import fold_shards
+from weft.parallel.mesh import P, mesh
+from weft.parallel.partition import partition
+from weft.parallel.propagate import propagate
+from weft.parallel.threads import simulate
+from weft.parallel.world import barrier, rank, size
+
+__all__ = [
+    "Mesh",
+    "P",
+    "Shardings",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "axis_index",
+    "barrier",
+    "broadcast",
+    "bucket",
+    "copy_to_ranks",
+    "fold_shards",
+    "mesh",
+    "partition",
+    "permute_ranks",
+    "propagate",
+    "rank",
+    "reduce_scatter",
+    "shard",
+    "simulate",
+    "size",
+    "take_shard",
+]

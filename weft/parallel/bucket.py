@@ -1,0 +1,101 @@
+"""Buckets: sums over ranks that do not wait for each other become one, so that few messages are sent.
+
+A sum is by elements, so joining arrays changes no bit of it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from weft.ir.graph import Graph, Node, Value
+from weft.ir.rewrite import giving, reading
+from weft.ir.types import TensorType
+from weft.ops.collective import all_reduce
+from weft.ops.view.primitives import join, reshape
+from weft.ops.view.slices import slice_axes
+from weft.passes.base import graph_pass
+
+BUCKET = 4 << 20  # bytes of a bucket
+
+
+@graph_pass(once=True)
+def bucket(graph: Graph, size: int = BUCKET) -> Graph:
+    """Join sums over the same ranks, in the order in which they are ready, up to a size in bytes.
+
+    >>> import weft
+    >>> from weft import parallel as par
+    >>> text = '''
+    ... graph f(%x: f32[2], %y: f32[3]) {
+    ...   %0: f32[2] = all_reduce(%x, axis="data", mesh="data=2")
+    ...   %1: f32[3] = all_reduce(%y, axis="data", mesh="data=2")
+    ...   return %0, %1
+    ... }'''
+    >>> [node.op.name for node in par.bucket(weft.parse_graph(text)).nodes]
+    ['reshape', 'reshape', 'concat', 'all_reduce', 'slice', 'reshape', 'slice', 'reshape']
+    """
+    return _Buckets(graph, size).run()
+
+
+class _Buckets:
+    def __init__(self, graph: Graph, size: int) -> None:
+        self.graph, self.size = graph, size
+        self.nodes: list[Node] = []
+        self.now: dict[Value, Value] = {}
+        self.open: dict[Any, list[Node]] = {}  # by what can be joined, sums that nobody asked for yet
+        self.joined = False
+
+    def run(self) -> Graph:
+        """The graph with joined sums; the same object if none are."""
+        for node in self.graph.nodes:
+            self._close_for(node)
+            if node.op is all_reduce and self._add(node):
+                continue
+            self.nodes.append(reading(node, self.now))
+        for key in list(self.open):
+            self._close(key)
+        return giving(self.graph, self.now, nodes=self.nodes) if self.joined else self.graph
+
+    def _add(self, node: Node) -> bool:
+        (x,) = node.inputs
+        if not all(isinstance(s, int) for s in x.type.shape):
+            return False
+        key = (x.type.dtype, tuple(sorted(node.attrs.items())))
+        waiting = self.open.setdefault(key, [])
+        waiting.append(reading(node, self.now))
+        if sum(_bytes(n.inputs[0].type) for n in waiting) >= self.size:
+            self._close(key)
+        return True
+
+    def _close_for(self, node: Node) -> None:
+        """Let sums run that a node needs, or that it must not be moved across."""
+        for key, waiting in list(self.open.items()):
+            used = any(v in node.inputs for n in waiting for v in n.outputs)
+            if used or (not node.is_pure and node.op is not all_reduce):
+                self._close(key)
+
+    def _close(self, key: Any) -> None:
+        waiting = self.open.pop(key)
+        if len(waiting) == 1:
+            self.nodes += waiting
+            return
+        self.joined = True
+        last = waiting[-1]
+        flat = [self._emit(reshape, [n.inputs[0]], n, shape=(prod(n.inputs[0].type.shape),)) for n in waiting]
+        total = self._emit(all_reduce, [self._emit(join, flat, last, axis=0)], last, **last.attrs)
+        start = 0
+        for node, part in zip(waiting, flat, strict=True):
+            stop = start + part.type.shape[0]
+            piece = self._emit(slice_axes, [total], node, starts=(start,), stops=(stop,), steps=(1,))
+            (out,) = node.outputs
+            self.now[out] = self._emit(reshape, [piece], node, shape=out.type.shape)
+            start = stop
+
+    def _emit(self, op: Any, inputs: list[Value], like: Node, **attrs: Any) -> Value:
+        out = Value(op.type_rule(*[v.type for v in inputs], **attrs))
+        self.nodes.append(Node(op, inputs, attrs, [out], like.location))
+        return out
+
+
+def _bytes(t: TensorType) -> int:
+    return prod(t.shape) * t.dtype.itemsize

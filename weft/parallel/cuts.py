@@ -1,0 +1,125 @@
+"""How values are cut over the axes of a mesh: a table beside a graph, that prints as its text with the cuts.
+
+A cut names for each dimension the axes it is cut over, with commas between, or "" for a whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from weft.base.ranks import mesh_axes
+from weft.base.records import NamedTuple
+from weft.ir.graph import Graph, Node, Value
+from weft.ir.text import format_graph
+from weft.ir.types import TensorType
+from weft.ops.factors import Factors, factors_of
+from weft.parallel.mesh import Cut
+
+
+class CutSize(int):
+    """A size that prints with the axes it is cut over: ``1024@data``."""
+
+    axes: str
+
+    def __new__(cls, size: int, axes: str) -> CutSize:  # noqa: D102
+        made = super().__new__(cls, size)
+        made.axes = axes
+        return made
+
+    def __str__(self) -> str:
+        return f"{int(self)}@{self.axes.replace(',', '@')}"
+
+
+class Shardings(NamedTuple):
+    """A graph with a cut for each of its values; prints as the graph with types such as ``f32[8@data,4]``.
+
+    Attributes:
+        graph: of whole tensors.
+        mesh: as text.
+        cuts: by value; what is not in it is whole.
+        replicated: ops without a rule that get whole what could have been cut, with their lines.
+    """
+
+    graph: Graph
+    mesh: str
+    cuts: Mapping[Value, Cut]
+    replicated: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [format_graph(_with_cuts(self.graph, self.cuts), locations=False)]
+        return "\n".join([*lines, *[f"replicated, without a rule: {line}" for line in self.replicated]])
+
+
+def _with_cuts(graph: Graph, cuts: Mapping[Value, Cut]) -> Graph:
+    now = {v: Value(_cut_type(v.type, cut), v.name) for v, cut in cuts.items() if any(cut)}
+
+    def node(n: Node) -> Node:
+        ins, outs = ([now.get(v, v) for v in values] for values in (n.inputs, n.outputs))
+        return Node(n.op, ins, n.attrs, outs, n.location)
+
+    return graph.replace(
+        inputs=[now.get(v, v) for v in graph.inputs],
+        constants={now.get(v, v): a for v, a in graph.constants.items()},
+        nodes=[node(n) for n in graph.nodes],
+        outputs=[now.get(v, v) for v in graph.outputs],
+        updates=[(now.get(a, a), now.get(b, b)) for a, b in graph.updates],
+    )
+
+
+def _cut_type(t: TensorType, cut: Cut) -> TensorType:
+    return TensorType(tuple([CutSize(s, a) if a else s for s, a in zip(t.shape, cut, strict=True)]), t.dtype)
+
+
+def whole_cut(t: TensorType) -> Cut:
+    """Nothing is cut."""
+    return ("",) * t.ndim
+
+
+def names_in(cut: Sequence[str]) -> set[str]:
+    """The axes that a cut uses."""
+    return {name for part in cut if part for name in part.split(",")}
+
+
+def ranks_along(mesh: str, axes: str) -> int:
+    """How many parts a dimension has that is cut over axes."""
+    sizes = dict(mesh_axes(mesh))
+    return prod(sizes[name] for name in axes.split(",")) if axes else 1
+
+
+def local_type(t: TensorType, cut: Cut, mesh: str) -> TensorType:
+    """The type of a rank's part."""
+    parts = [s // ranks_along(mesh, a) if a else s for s, a in zip(t.shape, cut, strict=True)]
+    return TensorType(tuple(parts), t.dtype)
+
+
+def node_factors(node: Node) -> Factors | None:
+    """The factors of a node; None where everything must be whole."""
+    types = [v.type for v in node.inputs], [v.type for v in node.outputs]
+    return None if node.op.effect or node.regions else factors_of(node.op, *types, node.attrs)
+
+
+def assign_axes(factors: Factors, node: Node, cuts: Mapping[Value, Cut], mesh: str) -> dict[str, str]:
+    """The axes that each factor of a node is cut over: those of an output first, then of the inputs.
+
+    An axis cuts one factor, and only where it divides the sizes of all its dimensions.
+    """
+    rows = [*zip(node.outputs, factors.outputs, strict=True), *zip(node.inputs, factors.inputs, strict=True)]
+    sizes: dict[str, list[Any]] = {}
+    for v, names in rows:
+        for size, name in zip(v.type.shape, names, strict=True):
+            sizes.setdefault(name, []).append(size)
+    found: dict[str, str] = {}
+    for v, names in rows:
+        for name, axes in zip(names, cuts.get(v, ()), strict=False):
+            used = names_in(list(found.values()))
+            free = name and axes and name not in found and used.isdisjoint(axes.split(","))
+            if free and all(divides(size, axes, mesh) for size in sizes[name]):
+                found[name] = axes
+    return found
+
+
+def divides(size: Any, axes: str, mesh: str) -> bool:
+    """Whether a size can be cut over axes."""
+    return isinstance(size, int) and size > 0 and size % ranks_along(mesh, axes) == 0
