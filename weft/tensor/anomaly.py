@@ -170,10 +170,17 @@ def check_seed(grad: Tensor) -> None:
 
 
 def run_rule(
-    rule: Backward, grads_out: Any, saved: tuple[Any, ...], edges: Sequence[Any], *, careful: bool = False
+    rule: Backward,
+    grads_out: Any,
+    saved: tuple[Any, ...],
+    edges: Sequence[Any],
+    *,
+    careful: bool = False,
+    run: Callable[..., Sequence[Any]] | None = None,
 ) -> Sequence[Any]:
-    """Run the rule of a node and check what it gives, if the node or the thread is watched."""
-    run = rule.careful if careful and rule.careful is not None else rule.run
+    """Run the rule of a node, or ``run`` for it, and check what it gives if node or thread is watched."""
+    if run is None:
+        run = rule.careful if careful and rule.careful is not None else rule.run
     own = rule.watch if type(rule) is Instrumented else None
     watch = own or _thread.watch
     if watch is None:

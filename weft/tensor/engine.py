@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from heapq import heappop, heappush, heappushpop
 from itertools import count
 from operator import attrgetter
@@ -62,15 +63,12 @@ def run_backward(
     """
     staged = bool(intercepted.threads) and thread.capture is not None
     on_tensors = create_graph or staged or any(type(g._data) not in CONCRETE for _, g in roots)
-    devices = len(CONCRETE) > 1 and not on_tensors
-    if devices and is_watching():  # which looks at values
-        on_tensors = any_on_device(g._data for _, g in roots) or _leaves_host(edge for edge, _ in roots)
     before = thread.recording
     try:
         if create_graph:
             set_recording(True)
         sweep = _Sweep(on_tensors=on_tensors, hang=create_graph, free=not retain_graph, targets=targets)
-        sweep.devices = devices and not on_tensors
+        sweep.devices = len(CONCRETE) > 1 and not on_tensors
         back = thread.capture.going_back() if staged else nullcontext()
         with np.errstate(all="ignore"), back, not_casting():
             sweep.run([(edge, g if on_tensors else g._data) for edge, g in roots])
@@ -122,20 +120,6 @@ def _output_number(edge: object) -> int:
 def total(x: Tensor, y: Operand) -> Tensor:
     """The sum of two gradients that are arrays, or pieces of one."""
     return evaluate_large(add, (x, y), {}) if type(x) is type(y) is ndarray and x.size >= LARGE else x + y
-
-
-def _leaves_host(edges: Iterable[Any]) -> bool:
-    """Whether a gradient on its way back goes from one device to another: ops know what to do with each."""
-    waiting, seen = [node_of(edge) for edge in edges], set()
-    while waiting:
-        node = waiting.pop()
-        if type(node) is not Node or node in seen:
-            continue
-        seen.add(node)
-        if not node.rule.keeps_device:
-            return True
-        waiting += [node_of(edge) for edge in node.edges if edge is not None]
-    return False
 
 
 def _reaches_device(saved: Iterable[Any]) -> bool:
@@ -337,7 +321,8 @@ class _Sweep:
             self.masked.update(before)
             self.special.update(before)
         if self.devices:
-            grads = self.pull(node, given, values, edges, careful=careful)
+            pull = partial(self.pull, node, careful=careful)
+            grads = run_rule(rule, given, values, edges, run=pull)
         elif intercepted.threads and thread.capture is not None:
             with thread.capture.differentiating(node):
                 grads = run_rule(rule, given, values, edges, careful=careful)

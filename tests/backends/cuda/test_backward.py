@@ -120,3 +120,16 @@ def test_watch_finds_values_of_the_device(card: EmulatedDriver) -> None:  # noqa
         with pytest.raises(weft.errors.AnomalyError, match="mul"):
             y.sum().backward()
     np.testing.assert_array_equal(x.grad.cpu().numpy(), np.full(3, 2.0))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_watch_finds_what_rules_make_in_a_process_with_a_device(card: EmulatedDriver, device: str) -> None:  # noqa: F811
+    weft.ones(2, device="cuda")  # from here on gradients may be arrays of devices
+    x: Any = weft.tensor([0.0, 4.0], device=device).requires_grad_()
+    with weft.autograd.detect_anomaly():
+        with pytest.raises(weft.errors.AnomalyError, match=r"mul: the gradient of input 0 \(x\)"):
+            weft.sqrt(x * x).sum().backward()
+        recorded = weft.sqrt(x * x).sum()
+    with pytest.raises(weft.errors.AnomalyError, match=r"mul: the gradient of input 0 \(x\)"):
+        recorded.backward()
+    assert x.grad is None
