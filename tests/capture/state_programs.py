@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,15 +216,15 @@ def check_source(source: str, name: str, *, gradients: bool, shared: bool = Fals
     return "same"
 
 
-def _judged(seed: int) -> tuple[int, str]:
-    """A seed with its outcome, which is late after three minutes; in a process of its own."""
+def _judged(seed: int, limit: int) -> tuple[int, str]:
+    """A seed with its outcome, which is late after so many seconds; in a process of its own."""
     logging.getLogger("weft.compile").setLevel(logging.ERROR)
 
     def stop(*_: object) -> None:
         raise _Late
 
     signal.signal(signal.SIGALRM, stop)
-    signal.alarm(180)
+    signal.alarm(limit)
     try:
         return seed, check(seed)
     except _Late:
@@ -252,17 +253,22 @@ def main() -> int:
     parser.add_argument("--of-code", action="store_true", help="begin with a seed that weft's code tells")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--show", type=int, default=5)
+    parser.add_argument("--limit", type=int, default=180, help="seconds after which a program is late")
     given = parser.parse_args()
     first = seed_of_code() if given.of_code else given.seed
     counts: Counter[str] = Counter()
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
-        for seed, outcome in pool.imap_unordered(_judged, range(first, first + given.count)):
+        judged = partial(_judged, limit=given.limit)
+        for seed, outcome in pool.imap_unordered(judged, range(first, first + given.count)):
             kind, _, what = outcome.partition(": ")
             counts[kind] += 1
             if kind == "refused":
                 counts[f"  {what.splitlines()[0][:90]}"] += 1
             if kind in ("wrong", "bad") and counts[kind] <= given.show:
                 sys.stdout.write(f"seed {seed} {outcome}\n{program(seed)}\n")
+            elif kind == "late":
+                sys.stdout.write(f"seed {seed} {outcome}\n")
+            sys.stdout.flush()
     sys.stdout.write(f"seeds {first} to {first + given.count - 1}\n")
     for kind, count in counts.most_common(30):
         sys.stdout.write(f"{count} {kind}\n")
