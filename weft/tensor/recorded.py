@@ -291,7 +291,7 @@ class Recorded(TensorLike):
             raise ShapeError("data", f"must be a tensor of type {type_of(self)}, got {type_of(value)}")
         if intercepted.threads:
             stage(value)
-        self._before_write()
+            stage(self)
         take_over(self, value)  # type: ignore[arg-type]
 
     def _before_write(self) -> None:

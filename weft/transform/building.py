@@ -9,6 +9,7 @@ node that gets it.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from threading import get_ident
@@ -26,13 +27,13 @@ from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
-from weft.tensor.alias import leave_views, views_of
+from weft.tensor.alias import forget_lone_twin, leave_views, views_of
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.capture_root import CaptureRoot, Notes
 from weft.transform.captured import Captured, is_cut, is_dropped, is_given_back, name_of
 from weft.transform.fresh import counting_sizes_anew
-from weft.transform.frozen import Frozen, Telling, check_frozen, freeze
+from weft.transform.frozen import Frozen, Telling, check_frozen, leave_group, take_over
 from weft.transform.gradient_events import GradientEvents
 from weft.transform.levels import new_level
 from weft.transform.place import data_in_place
@@ -79,7 +80,8 @@ class Capture(GradientEvents, CaptureRoot):
         self._scalars: dict[tuple[Any, ...], Value] = {}
         self.notes = Notes()  # what upper layers keep with it
         self.dropped: set[Value] = set()  # values that it had before it went back
-        self.frozen: Frozen = {}  # of a root: tensors that may be one with others
+        self.frozen = Frozen()  # of a root: tensors that may be one with others
+        self.replaced: dict[int, weakref.ref[Tensor]] = {}  # of a root: tensors that were assigned data
         self.telling = Telling.NOTHING  # of a root: what loops carry beside values
         self.took_graphs: set[int] = set()  # of a root: ids of tensors that took on the graph of a change
         self.open_counts = False  # of a root: whether a run tells how many elements a mask picks
@@ -318,20 +320,27 @@ class Capture(GradientEvents, CaptureRoot):
             check_frozen(frozen, slot.tensor)
 
     def take_over(self, tensor: Tensor, source: Tensor) -> None:
-        """Told that a tensor is to show the elements of another one: they may be one from now on."""
-        if any(is_concrete(view._data) for view in views_of(tensor)):
+        """Told that a tensor is to show the elements of another one: they share them from now on."""
+        forget_lone_twin(tensor)
+        views = views_of(tensor)
+        if any(is_concrete(view._data) for view in views) or hasattr(tensor, "_link"):
             raise CaptureError(
                 "data",
-                "must not be replaced while views from outside live, which would keep the old elements",
+                "must not be replaced while others show the old elements, which would keep them; "
+                f"got a tensor that {'is a view' if hasattr(tensor, '_link') else 'has views'}",
                 hint="write `x.copy_(y)` or `x.data.copy_(y)`",
             )
+        if self.region and views:
+            message = "must not be replaced in a branch or loop while views live, got a tensor that has some"
+            raise CaptureError("data", message, hint="take the views after it, or write `x.data.copy_(y)`")
+        frozen = self.root.frozen
+        if not self.region:
+            leave_group(frozen, tensor)
         leave_views(tensor)
         tensor._assign(source, history=False)
         here = self.location()
-        line = "" if here is None else f" at {errors.format_location(here.place)}"
-        where = f"the assignment of data{line}"
-        freeze(self.root.frozen, source, where, told_by=Telling.NOTHING)
-        freeze(self.root.frozen, tensor, where, told_by=Telling.NOTHING, beside=source)
+        take_over(frozen, tensor, source, None if here is None else here.place, always=not self.region)
+        self.root.replaced[id(tensor)] = weakref.ref(tensor)
 
     def meet_parent(self, parent: Tensor, view: Tensor) -> None:
         """Told before a change of a view reaches its parent."""
@@ -355,7 +364,7 @@ class Capture(GradientEvents, CaptureRoot):
         self._attempts.append({})
         tables: tuple[dict[Any, Any], ...]
         tables = (self.constants, self.journal, self.made, self._scalars, self._imports, self._known)
-        tables = (*tables, self.frozen)
+        tables = (*tables, self.frozen, self.frozen.groups, self.replaced)
         lists = (self.inputs, self.nodes, self.externals, self.scopes)
         copies = [(t, dict(t)) for t in (*tables, self._tape, self._stopped, self.lent)]
         return copies, [(x, len(x)) for x in lists]

@@ -3,17 +3,21 @@
 After a loop in which ``a, b = b, a + b`` is run as often as a tensor says, nobody knows which tensor ``a``
 is. As long as none of them is changed in place, and no two of them leave the function, that does not matter,
 which is the common case, and costs nothing. Where it matters, the capture begins again and tells more.
+
+After ``x.data = y`` both show the same elements, which no graph tells either: they are a *group*, and where
+that matters it is refused.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
 from weft.base.records import NamedTuple
-from weft.errors import CaptureError
+from weft.errors import CaptureError, format_location
+from weft.tensor.alias import family_of
 
 
 class Telling(IntEnum):
@@ -40,7 +44,40 @@ class Entry(NamedTuple):
     shown_by: Telling
 
 
-Frozen = dict[int, Entry]  # by id of the tensor
+class Group(NamedTuple):
+    """Tensors that show the same elements since one of them was assigned those of another one as its data.
+
+    Attributes:
+        members: all of them, and their views.
+        takers: those that were assigned.
+        place: file and line of the last assignment, if known.
+    """
+
+    members: tuple[weakref.ref[Any], ...]
+    takers: tuple[weakref.ref[Any], ...]
+    place: tuple[str, int] | None
+
+    @property
+    def where(self) -> str:
+        """The assignment, in words."""
+        line = "" if self.place is None else f" at {format_location(self.place)}"
+        return f"the assignment of data{line}"
+
+    def without(self, tensor: object) -> Group:
+        """What is left when a tensor shows other elements."""
+        members, takers = (tuple(r for r in refs if r() is not tensor) for refs in self[:2])
+        return Group(members, takers, self.place)
+
+
+class Frozen(dict[int, Entry]):
+    """Tensors that may be one with others, by id; and groups that share elements, by number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: dict[int, Group] = {}
+
+    def __bool__(self) -> bool:
+        return bool(len(self) or self.groups)
 
 
 class Restart(BaseException):
@@ -71,7 +108,7 @@ def freeze(
         leaves: whether that shows outside: a list whose length a run tells gives away tensors of their own.
     """
     shown_by = told_by if leaves else Telling.NOTHING
-    old = frozen[id(tensor)] if is_frozen(frozen, tensor) else None
+    old = _entry_of(frozen, tensor)
     if old is None or _is_worse(told_by, old.told_by):
         other = None if beside is None else weakref.ref(beside)
         old_shown = Telling.NOTHING if old is None else old.shown_by
@@ -85,25 +122,89 @@ def _is_worse(new: Telling, old: Telling) -> bool:
 
 
 def is_frozen(frozen: Frozen, tensor: object) -> bool:
-    """Whether a tensor may be one with others."""
+    """Whether a tensor may be one with others, or shares its elements with others that are no views of it."""
+    return _entry_of(frozen, tensor) is not None or _group_of(frozen, tensor) is not None
+
+
+def _entry_of(frozen: Mapping[int, Entry], tensor: object) -> Entry | None:
     found = frozen.get(id(tensor))
     if found is None or found.tensor() is not tensor:
-        return False
-    return found.other is None or found.other() is not None
+        return None
+    return found if found.other is None or found.other() is not None else None
+
+
+def _group_of(frozen: Frozen, tensor: Any) -> Group | None:
+    """The group whose elements a tensor shows, if somebody shows them who is no view of it."""
+    if not frozen.groups:
+        return None
+    family = {id(x) for x in family_of(tensor)}
+    for group in frozen.groups.values():
+        alive = {id(x) for r in group.members if (x := r()) is not None}
+        if alive & family and alive - family:
+            return group
+    return None
+
+
+def take_over(
+    frozen: Frozen, tensor: Any, source: Any, place: tuple[str, int] | None, *, always: bool
+) -> None:
+    """Note that a tensor shows the elements of another one from now on.
+
+    Args:
+        frozen: where it is noted.
+        tensor: that was assigned.
+        source: whose elements it shows.
+        place: of the statement.
+        always: whether every call comes here, so that it shows nothing of what it did before.
+    """
+    if always:
+        leave_group(frozen, tensor)
+    shown = [*family_of(source), tensor]
+    members, takers = {id(x): weakref.ref(x) for x in shown}, {id(tensor): weakref.ref(tensor)}
+    for number, group in list(frozen.groups.items()):
+        alive = {id(x): r for r in group.members if (x := r()) is not None}
+        if not alive or alive.keys() & members.keys():
+            del frozen.groups[number]
+        if alive.keys() & members.keys():
+            members |= alive
+            takers |= {id(r()): r for r in group.takers if r() is not None}
+    number = max(frozen.groups, default=0) + 1
+    frozen.groups[number] = Group(tuple(members.values()), tuple(takers.values()), place)
+
+
+def leave_group(frozen: Frozen, tensor: object) -> None:
+    """Note that a tensor is to show other elements."""
+    for number, group in list(frozen.groups.items()):
+        frozen.groups[number] = group.without(tensor)
+
+
+def check_groups(frozen: Frozen, is_seen: Callable[[Any], bool]) -> None:
+    """Raise if two that share elements are seen when a call has ended: it would leave them apart."""
+    for group in frozen.groups.values():
+        takers = [x for r in group.takers if (x := r()) is not None and is_seen(x)]
+        members = [x for r in group.members if (x := r()) is not None and is_seen(x)]
+        if takers and len(members) > 1:
+            raise CaptureError(
+                "data",
+                "a tensor that takes over elements must not share them with others after the call, got one",
+                hint="copy the elements with `x.data.copy_(y)`, or write `x.data = y.clone()`",
+                location=group.place,
+            )
 
 
 def hand_on(frozen: Frozen, ways: Iterable[object], tensor: object) -> None:
     """Freeze what a variable holds that was frozen on some way."""
     for way in ways:
-        if is_frozen(frozen, way):
-            found = frozen[id(way)]
-            freeze(frozen, tensor, found.where, told_by=found.told_by, leaves=bool(found.shown_by))
+        if (entry := _entry_of(frozen, way)) is not None:
+            freeze(frozen, tensor, entry.where, told_by=entry.told_by, leaves=bool(entry.shown_by))
+        elif (group := _group_of(frozen, way)) is not None:
+            freeze(frozen, tensor, group.where, told_by=Telling.NOTHING)
 
 
 def check_leaving(frozen: Frozen, leaving: Iterable[object], is_outside: Callable[[Any], bool]) -> None:
     """Raise Restart if somebody outside could see which tensor one is that leaves: it takes two."""
     shown = {key: e for key, e in frozen.items() if e.shown_by}
-    left = {id(x) for x in leaving if is_frozen(shown, x)}
+    left = {id(x) for x in leaving if _entry_of(shown, x) is not None}
     alive = [x for e in shown.values() if (x := e.tensor()) is not None]
     seen = left.union(id(x) for x in alive if is_outside(x))
     if left and len(seen) > 1:
@@ -112,20 +213,24 @@ def check_leaving(frozen: Frozen, leaving: Iterable[object], is_outside: Callabl
 
 def check_known(frozen: Frozen, tensor: object) -> bool:
     """Whether it is known which tensor one is; raises Restart where a capture that tells more knows it."""
-    if not is_frozen(frozen, tensor):
-        return True
-    if told_by := frozen[id(tensor)].told_by:
-        raise Restart(told_by)
-    return False
+    return _doubt(frozen, tensor) is None
+
+
+def _doubt(frozen: Frozen, tensor: object) -> str | None:
+    """The statement after which it is not known which tensor one is; raises Restart if telling more helps."""
+    if (entry := _entry_of(frozen, tensor)) is not None:
+        if entry.told_by:
+            raise Restart(entry.told_by)
+        return entry.where
+    group = _group_of(frozen, tensor)
+    return None if group is None else group.where
 
 
 def check_frozen(frozen: Frozen, tensor: object) -> None:
     """Told before a tensor changes in place."""
-    if check_known(frozen, tensor):
-        return
-    found = frozen[id(tensor)]
-    raise CaptureError(
-        "capture",
-        f"a tensor that is changed in place must not be one with others, got one of {found.where}, which may",
-        hint="write `x = x + y` in place of `x += y`, or take a copy with .clone() before",
-    )
+    if (where := _doubt(frozen, tensor)) is not None:
+        raise CaptureError(
+            "capture",
+            f"a tensor that is changed in place must not be one with others, got one of {where}, which may",
+            hint="write `x = x + y` in place of `x += y`, or take a copy with .clone() before",
+        )

@@ -108,6 +108,7 @@ class Aliases:
         "_has_parents",
         "_inputs",
         "_read",
+        "_replaced",
         "fixed_quiet",
         "is_fixed",
         "mark",
@@ -119,6 +120,7 @@ class Aliases:
         self._fixed = [t.held for t in targets if isinstance(t, Fixed)]
         self.is_fixed = len(self._fixed) == len(targets)
         self._given = _gather([t for t in targets if not isinstance(t, Fixed)], names)
+        self._replaced = _gather([u.target for u in program.updates if u.replaces], names)
         self._inputs = _gather([s for s in program.sources if is_tensor_source(s)], names)
         self._read = any(isinstance(s, InSlot | Gradient) for s in program.sources)
         self._has_parents = any(isinstance(s, ParentOf) for s in (*targets, *program.sources))
@@ -163,6 +165,10 @@ class Aliases:
             return False  # two slots hold one tensor, which the captured call found in one
         if self.quiet(a):
             return not self._expected
+        for tensor in self._replaced(a):
+            settle_links(tensor)
+            if is_aliased(tensor):
+                return False  # the captured call met one that had no views
         changed = [*self._fixed, *self._given(a)]
         return signature(self._inputs(a), changed) == self._expected
 

@@ -98,11 +98,13 @@ class Update(NamedTuple):
         kind: "data" or "grad" of a tensor, whose source is the target, or "slot".
         target: a source or a slot.
         content: what it gets.
+        replaces: whether a tensor is assigned data, which its views would not get.
     """
 
     kind: str
     target: Any
     content: Tree
+    replaces: bool = False
 
 
 class Program(NamedTuple):

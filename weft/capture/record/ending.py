@@ -227,7 +227,7 @@ class Ending:
         if source is None or (leaf.value is value and same_place):
             return None
         self._renew(value, change.new.leaves)
-        return Update("data", source, self._tree(change.new))
+        return Update("data", source, self._tree(change.new), id(tensor) in self.root.replaced)
 
     def _update_grad(self, change: Change) -> Update | None:
         tensor = change.slot.tensor

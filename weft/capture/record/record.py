@@ -37,7 +37,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
 from weft.transform.control.regions import attempt, check_recording
-from weft.transform.frozen import Restart, Telling, check_leaving
+from weft.transform.frozen import Restart, Telling, check_groups, check_leaving
 from weft.transform.slots import DataSlot
 
 
@@ -126,17 +126,30 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         except Restart as restart:
             root.telling = max(restart.telling, Telling(root.telling + 1))
         # only here are the frames of the run gone, and with them the tensors that it made
-    return call(function, args, kwargs)
+    result = call(function, args, kwargs)
+    _check_groups(root, _leaving(root, result))
+    return result
 
 
 def _check_references(root: Root, result: Any) -> None:
     """Raise Restart if it is not known which tensor something is that leaves the capture."""
-    if not (root.frozen and root.keeps_references):
-        return
+    if root.frozen and root.keeps_references:
+        leaving = _leaving(root, result)
+        check_leaving(root.frozen, leaving, lambda x: any(map(root.is_outside, family_of(x))))
+        _check_groups(root, leaving)
+
+
+def _check_groups(root: Root, leaving: Sequence[Tensor]) -> None:
+    """Raise if tensors that share elements, and are no views, are seen after a call."""
+    seen = {id(x) for x in leaving}
+    check_groups(root.frozen, lambda x: id(x) in seen or root.is_outside(x))
+
+
+def _leaving(root: Root, result: Any) -> list[Tensor]:
+    """The tensors that a function returns or stores outside, and all that they are views of."""
     held = [slot.get() for slot, _ in root.journal.values() if not isinstance(slot, DataSlot)]
     left = [x for x in tree_flatten([taken_apart(result), held])[0] if isinstance(x, Tensor)]
-    leaving = [x for tensor in left for x in with_ancestors(tensor)]
-    check_leaving(root.frozen, leaving, lambda x: any(map(root.is_outside, family_of(x))))
+    return [x for tensor in left for x in with_ancestors(tensor)]
 
 
 _NO_SOURCE = (
