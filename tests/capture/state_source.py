@@ -129,7 +129,7 @@ class Writer:
 
     def special(self, depth: int) -> None:
         """A statement with a local container, a function, or a special method."""
-        choice = self.random.randrange(11)
+        choice = self.random.randrange(12)
         if choice == 0:
             self.put(depth, f"l = [{self.held()}, {self.row(1)}]; l[0] += {self.row(1)} * 0.5")
             self.put(depth, f"{self.place()}, {self.place()} = l")
@@ -154,6 +154,9 @@ class Writer:
             self.change(depth + 1)
         elif choice == 7:
             self.put(depth, f"{self.place()} = o @ {self.held()}")
+        elif choice == 8:
+            new = self.held() if self.chance(25) else f"({self.row(1)} * 0.5)"
+            self.put(depth, f"{self.place()}.data = {new}")
         else:
             self.collect(depth)
 
