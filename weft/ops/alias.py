@@ -11,10 +11,11 @@ piece, so whether a reshape is a view is the same in eager code and in graphs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
+from weft.base.forks import Level, lock_of
 from weft.base.records import NamedTuple
 from weft.base.shapes import Shape
 from weft.ops.op import Array, Op, Tensor
@@ -159,6 +160,7 @@ class Epoch:
 
 
 epoch = Epoch()
+_forgetting = lock_of(Level.CONTENTS)
 
 
 def link(view: Tensor, parent: Tensor, step: Step[A], args: A) -> None:
@@ -181,15 +183,38 @@ def link_choice(choice: Tensor, truth: Tensor, first: Tensor, other: Tensor) -> 
 
 
 def _enter_view(parent: Tensor, view: Tensor) -> None:
-    try:
-        views = parent._views
-    except AttributeError:
-        parent._views = [ref(view)]
-        return
-    views.append(ref(view))
+    """Let a parent know a view, whatever other threads do with it: nothing locks, as this is done often."""
+    entry = ref(view)
+    views: list[ref[Tensor]]
+    while True:
+        try:
+            views = parent._views
+        except AttributeError:
+            parent._views = [entry]  # no other thread runs between the look and this
+            return
+        views.append(entry)
+        if getattr(parent, "_views", None) is views:
+            break  # else it was put away in between
     count = len(views)
     if count >= 32 and not count & (count - 1):  # now and then, so that a loop over rows leaves nothing
-        views[:] = [r for r in views if r() is not None]
+        forget_views(parent)
+
+
+def forget_views(parent: Tensor, is_living: Callable[[Tensor], bool] | None = None) -> None:
+    """Forget views that are gone, or of no use; those that other threads take in the meantime stay."""
+    with _forgetting:
+        views = getattr(parent, "_views", None)
+        if views is None:
+            return
+        count = len(views)
+        alive = [r for r in views[:count] if (v := r()) is not None and (is_living is None or is_living(v))]
+        if alive:
+            parent._views = alive
+        else:
+            del parent._views
+        for entry in views[count:]:  # who saw the old list last has written to it before
+            if (view := entry()) is not None:
+                _enter_view(parent, view)
 
 
 def unlink(tensor: Tensor) -> None:

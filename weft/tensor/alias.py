@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.forks import Level, lock_of
-from weft.ops.alias import CHOICE, SAME, Step, link, parents_of
+from weft.ops.alias import CHOICE, SAME, Step, forget_views, link, parents_of
 from weft.ops.op import Array, Tensor, intercepted
 from weft.tensor.choices import ChoiceChange, is_met, meet_parents, without_history
 from weft.tensor.dispatch import stage, wrap
@@ -35,7 +35,11 @@ writing = lock_of(Level.CONTENTS)
 def views_of(tensor: Tensor) -> list[Tensor]:
     """The living views that were taken from a tensor itself; those of a capture that has ended are not."""
     found = [v for r in getattr(tensor, "_views", ()) if (v := r()) is not None]
-    return [v for v in found if any(p is tensor for p in parents_of(v)) and not _has_ended(v)]
+    return [v for v in found if _is_view_of(v, tensor)]
+
+
+def _is_view_of(view: Tensor, tensor: Tensor) -> bool:
+    return any(p is tensor for p in parents_of(view)) and not _has_ended(view)
 
 
 def _has_ended(tensor: Tensor) -> bool:
@@ -83,7 +87,7 @@ def path_of(tensor: Tensor) -> list[Any]:
 def settle_links(tensor: Tensor) -> None:
     """Forget views that are gone, and a twin that nothing else is a view of."""
     if hasattr(tensor, "_views") and not views_of(tensor):
-        del tensor._views
+        forget_views(tensor, lambda view: _is_view_of(view, tensor))
     forget_lone_twin(tensor)
 
 
