@@ -288,6 +288,32 @@ def test_found_programs_do_what_they_do_eagerly(name: str, gradients: bool) -> N
     assert check_source(source, f"<{name}>", gradients=gradients) == "same"
 
 
+SHARED = {  # where some of what is outside are views of one tensor
+    "a view met after a recorded change and a branch": """
+        L[1] += m.view(-1)[1:4]
+        if c > 0:
+            o.q = L[1]
+        D["x"].mul_(0.75)
+        return L[0], m[0]
+    """,
+    "a tensor with views that leaves its place and is changed": """
+        v0 = o.q
+        o.q = m[0]
+        o.p = v0
+        v0 += 1.0
+        return a, a
+    """,
+}
+
+
+@pytest.mark.parametrize("gradients", [False, True], ids=["values", "gradients"])
+@pytest.mark.parametrize("name", SHARED)
+def test_found_programs_on_views_do_what_they_do_eagerly(name: str, gradients: bool) -> None:
+    body = textwrap.indent(textwrap.dedent(SHARED[name]).strip("\n"), " " * 8)
+    source = f"{PREAMBLE}{body}\n\n    return f\n"
+    assert check_source(source, f"<{name}>", gradients=gradients, shared=True) == "same"
+
+
 class Plain:
     mode, count = "a", 0
 

@@ -321,12 +321,8 @@ def _top_of_change(tensor: Tensor) -> Tensor:
 
 def catch_up(tensor: Tensor, changed: Iterable[Tensor]) -> None:
     """Let a tensor that a capture meets only now show the changes of others of its tree."""
-    family = family_of(tensor)  # a choice of a region inside ties it to more than are its own here
-    changed = [x for x in changed if any(x is member for member in family)]
-    if changed and _has_choice(family):  # which keeps the graph of what it may be by itself
-        for other in changed:
-            change(other, wrap(other._data, other._node))
-        return
+    root = root_of(tensor)  # a change of a choice has met the roots of all that it may be
+    changed = [x for x in changed if root_of(x) is root and all(s is not CHOICE for s, _ in path_of(x))]
     path: list[tuple[Step[Any], Any]] = []
     above = tensor
     while changed and (found := getattr(above, "_link", None)) is not None:

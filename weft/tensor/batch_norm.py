@@ -51,7 +51,7 @@ def _move_towards(op: str, running: Tensor | None, value: object, momentum: floa
             "running statistics must be mapped over where the input is, got some shared by all examples",
             hint="give every example its own, or None",
         )
-    running.data = moved
+    running._set(moved)
 
 
 def _by_running(op: str, x: Tensor, given: dict[str, Any], eps: float) -> Tensor:

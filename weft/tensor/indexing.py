@@ -49,10 +49,17 @@ def _plain(item: object) -> Any:
     return item
 
 
+def _stage(x: Tensor, key: Key) -> None:
+    """Let a tensor and those of a key stand for their values, if this thread captures."""
+    for t in (x, *(key if type(key) is tuple else (key,))):
+        if isinstance(t, TensorLike):
+            stage(t)
+
+
 def getitem(x: Tensor, key: Key) -> Tensor:
     """``x[key]``: the method of Tensor."""
     if intercepted.threads:
-        stage(x)
+        _stage(x, key)
     data = x._data
     if type(data) is ndarray and (x._node is None or not recording()):
         try:
@@ -209,7 +216,7 @@ def setitem(x: Tensor, key: Key, value: Operand) -> None:
     if _is_own_view(x, key, value):
         return  # the second half of ``x[key] += y``
     if intercepted.threads:
-        stage(x)
+        _stage(x, key)
     recorded = recording() and (x._node is not None or getattr(value, "_node", None) is not None)
     tensors = [t for t in (x, value, *(key if type(key) is tuple else (key,))) if isinstance(t, TensorLike)]
     if recorded or any(type(t._data) is not ndarray for t in tensors):  # type: ignore[attr-defined]

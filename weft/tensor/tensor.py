@@ -258,8 +258,12 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
                 "the tensor must be a leaf, got the result of an op",
                 hint="use .detach() or .clone()",
             )
-        data: Any = self._data if is_concrete(self._data) else self._array("deepcopy")
-        out: Tensor = wrap(data.copy())
+        out: Tensor
+        if intercepted.threads and dispatch.stage(self):
+            out = self.detach().clone()
+        else:
+            data: Any = self._data if is_concrete(self._data) else self._array("deepcopy")
+            out = wrap(data.copy())
         memo[id(self)] = out
         if self.grad is not None:
             out.grad = self.grad.detach().__deepcopy__(memo)

@@ -93,6 +93,7 @@ class _Writer:
         self.donated = self._donated()
         self.rebound: list[Rebound] = []
         self.puts: list[tuple[str, str]] = []  # lines that change data, with and without views
+        self.quiet = ""  # the name of whether no views see the changes, if it was asked before them
         self.held: dict[str, str] = {}  # by expression, the name of what was there before the changes
         self.constants = {self.names(t.tensor) for t in program.tensors if not t.requires_grad}  # guarded
         self.unused = _only_values(program)
@@ -109,6 +110,10 @@ class _Writer:
         for made in program.made:
             if made.view is not None:
                 self._leaf(made.view.parent)
+        changed = [u.target for u in program.updates if u.kind == "data"]
+        if not all(isinstance(target, Fixed | Argument) for target in changed):
+            self.lines.append(f"quiet = {self._quiet()}")  # of what slots hold before they change
+            self.quiet = "quiet"
         for update, target, content in zip(program.updates, targets, contents, strict=True):
             self._change(update, target, content)
         self._write_puts()
@@ -333,7 +338,7 @@ class _Writer:
     def _write_puts(self) -> None:
         """Write the changes of data that were noted: views are looked for once for all of them."""
         if any(quiet != loud for quiet, loud in self.puts):
-            self.lines += [f"if {self._quiet()}:", *[f"    {quiet}" for quiet, _ in self.puts]]
+            self.lines += [f"if {self.quiet or self._quiet()}:", *[f"    {quiet}" for quiet, _ in self.puts]]
             self.lines += ["else:", *[f"    {loud}" for _, loud in self.puts]]
         else:
             self.lines += [quiet for quiet, _ in self.puts]
