@@ -276,3 +276,39 @@ def test_training_step_in_place_agrees_with_eager() -> None:
     np.testing.assert_allclose(compiled, eager, rtol=1e-5)
     for a, b in zip(before, after, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_a_state_that_is_an_argument_too_is_known_for_one() -> None:
+    def run(wrap: Any) -> list[Any]:
+        w = weft.tensor([1.0, 2.0])
+
+        def step(a: Any) -> Any:
+            a.add_(1.0)
+            w.mul_(2.0)
+            return a + w
+
+        f = wrap(step)
+        arguments = (weft.tensor([5.0, 5.0]), w, weft.tensor([5.0, 5.0]), w[:], w)
+        return [*[f(a).tolist() for a in arguments], w.tolist()]
+
+    assert run(weft.compile) == run(lambda f: f)
+
+
+def test_weights_that_show_one_flat_buffer_are_trained_in_it() -> None:
+    def run(wrap: Any) -> list[Any]:
+        flat = weft.arange(6).astype(weft.float32)
+        layer = weft.nn.Linear(2, 2)
+        layer.weight.data, layer.bias.data = flat[:4].view(2, 2), flat[4:]
+        optimizer = weft.optim.SGD(layer.parameters(), lr=0.125)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = layer(x).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        f = wrap(step)
+        return [*[f(weft.ones(1, 2)).tolist() for _ in range(3)], flat.tolist(), layer.weight.tolist()]
+
+    assert run(weft.compile) == run(lambda f: f)

@@ -25,7 +25,7 @@ from weft.capture.program.aliases import Aliases, link_view
 from weft.capture.program.donation import Rebound, held_count, is_lease, put_array, rebind, unshared
 from weft.capture.program.guards import Names
 from weft.capture.program.program import Item, Pick, Plain, Program, Scalar, Tree, Update
-from weft.capture.program.sources import Argument, Fixed, array_code, tensor_code
+from weft.capture.program.sources import Argument, Fixed, Source, array_code, tensor_code
 from weft.capture.record.root import lock
 from weft.ir.types import TensorType
 from weft.ops.op import type_of
@@ -164,7 +164,7 @@ class _Writer:
             given, where = pairs.get(result), update.target
             if given is None or given in kept or not isinstance(where, Fixed | Argument):
                 continue
-            if program.sources[given] == where:
+            if _is_same(program.sources[given], where):
                 found[result] = given
         return found
 
@@ -321,7 +321,7 @@ class _Writer:
             self._put(f"if type({target}._node) is not Leaf: {target}._node = Leaf({target})")
         else:
             self._put(f"{target}._node = {self._edge(item) if graph else self._place(made.place)}")
-        if result in self.donated:
+        if result in self.donated and isinstance(update.target, Fixed | Argument):
             form = self._found_form(made.result)
             self.rebound.append(Rebound(update.target, result, form))
         else:
@@ -343,6 +343,13 @@ class _Writer:
         else:
             self.lines += [quiet for quiet, _ in self.puts]
         self.puts.clear()
+
+
+def _is_same(a: Source, b: Source) -> bool:
+    """Whether two sources are one argument, or one tensor, which is not compared by its elements."""
+    if isinstance(a, Fixed) and isinstance(b, Fixed):
+        return a.held is b.held
+    return isinstance(a, Argument) and isinstance(b, Argument) and a.number == b.number
 
 
 def _only_values(program: Program) -> set[int]:

@@ -241,7 +241,8 @@ def _for_known(
     source: Source, body: Step, state: State, names: Sequence[str], more: Test | None, at: Statement
 ) -> State:
     """A loop of a known number of iterations: one node, or peeled once, or as Python."""
-    carry = Carry(names, state, at, runs=more is None)
+    going = True if more is None else more(*state)
+    carry = Carry(names, state, at, runs=not is_staged(going) and truth(going))
     failed: Exception | None = None
     try:
         return _stage(carry, source, body, more)
