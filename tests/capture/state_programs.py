@@ -66,6 +66,7 @@ class Outside:
         self.p = weft.tensor([0.1, 0.2, 0.3])
         self.q = weft.tensor([-0.4, 0.5, 0.6])
         self.writes = weft.tensor(0)
+        self.at = weft.tensor(1)
         self._kept = weft.tensor([0.7, -0.8, 0.9])
         self._told = weft.tensor([-0.9, 0.35, 0.45])
         self._items = {"k": weft.tensor([0.55, 0.65, -0.75])}
@@ -143,7 +144,7 @@ class World:
         cells = dict(zip(self.function.__code__.co_freevars, self.function.__closure__, strict=True))
         kept = [cells["z"].cell_contents] if "z" in cells else []
         o, net = self.o, self.net
-        own = [o.p, o.q, o._kept, o._told, o._items["k"], o.writes]
+        own = [o.p, o.q, o._kept, o._told, o._items["k"], o.writes, o.at]
         return [*own, *self.L, self.D["x"], net.buf, net.kept, *kept]
 
     def cut(self) -> None:

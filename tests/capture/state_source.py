@@ -2,7 +2,7 @@
 
 A program is the text of a function ``f(a, m, c, n)``: a row of three floats, a matrix of two rows, a number
 that decides branches, and a whole number of turns. It reads and changes the world outside, too: ``o`` has
-attributes and special methods, ``L`` is a list, ``D`` a dict, ``net`` a module with a buffer and a weight,
+attributes, a position and special methods, ``L`` is a list, ``D`` a dict, ``net`` a module with a buffer and a weight,
 ``z`` a variable around it. Every name that holds a row may hold the same tensor as another one, or a view of
 it. Local lists and dicts hold some of them, and local functions change them and what is around.
 """
@@ -53,7 +53,7 @@ class Writer:
         if choice == 7:
             return "net.buf"
         if choice == 8:
-            return f"m[{self.random.randrange(2)}]"
+            return f"m[{self.random.choice(('0', '1', 'o.at % 2'))}]"
         if choice == 9:
             return f"m.view(-1)[{(k := self.random.randrange(4))}:{k + 3}]"
         if choice == 10:
@@ -96,7 +96,9 @@ class Writer:
 
     def statement(self, depth: int) -> None:
         choice = self.random.randrange(100)
-        if choice < 18:
+        if choice < 2:
+            self.put(depth, "o.at = (o.at + 1) % 3")
+        elif choice < 18:
             self.put(depth, f"{self.place()} = {self.held()}")
         elif choice < 34:
             self.put(depth, f"{self.place()} = {self.row()}")
@@ -122,6 +124,7 @@ class Writer:
         x = self.held() if self.chance(70) else self.place()
         name = x.partition(".")[0].partition("[")[0]
         forms = [f"{x}.add_({self.row(1)} * 0.5)", f"{x}.mul_(0.5)", f"{x}[1] = c * 0.5", f"{x}[:2] = 0.25"]
+        forms += [f"{x}[o.at] = c * 0.5", f"{x}[o.at].mul_(0.5)"]
         if x in (*LOCALS, *OUTSIDE, "a", "net.buf"):
             forms += [f"{x} += {self.row(1)}", f"{x} *= 0.5", f"{x} -= 0.125", f"{x}[0] += c * 0.5"] * 2
         forms += [f"o2 += {self.row(1)} * 0.25"] if name == "o" else []
@@ -219,7 +222,13 @@ class Writer:
             self.put(depth + 1, f"{i} = {i} + 1")
         self.rows += [i] if kind == 2 else []
         self.block(depth + 1)
+        if self.chance(25):
+            self.put(depth + 1, f"if {self.test()}: {self.random.choice(('break', 'continue'))}")
+            self.statement(depth + 1)
         self.rows = [x for x in self.rows if x != i]
+        if self.chance(10):
+            self.put(depth, "else:")
+            self.block(depth + 1)
 
 
 def program(seed: int) -> str:
