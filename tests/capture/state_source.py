@@ -3,8 +3,8 @@
 A program is the text of a function ``f(a, m, c, n)``: a row of three floats, a matrix of two rows, a number
 that decides branches, and a whole number of turns. It reads and changes the world outside, too: ``o`` has
 attributes, a position and special methods, ``L`` is a list, ``D`` a dict, ``net`` a module with a buffer and
-a weight, ``z`` a variable around it. Every name that holds a row may hold the same tensor as another one, or a
-view of it. Local lists and dicts hold some of them, and local functions change them and what is around.
+a weight, ``z`` a variable around it. Every name that holds a row may hold the same tensor as another one, or
+a view of it. Local lists and dicts hold some of them, and local functions change them and what is around.
 """
 
 from __future__ import annotations
