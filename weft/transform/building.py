@@ -380,7 +380,7 @@ class Capture(GradientEvents, CaptureRoot):
             for external in self.externals[start:]:
                 tensor = external.reference()
                 if tensor is not None:
-                    tensor._data, tensor._form = external.array, None
+                    tensor._data, tensor._node, tensor._form = external.array, external.node, None
         kept = next(n for x, n in lists if x is self.nodes)
         self.dropped.update(v for node in self.nodes[kept:] for v in node.outputs)
         self.dropped.update(e.value for e in self.externals[start:])

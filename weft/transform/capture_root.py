@@ -30,6 +30,7 @@ class Notes:
         handlers: of a root: for each ``try`` that runs, what gives the classes that it handles.
         running: of a root: the captures in which a function runs, by its code.
         presence: of a root: by id of a tensor, whether it has a gradient, where only a run tells.
+        picked: of a root: the last item that was picked: from what, its position, and the tensor.
     """
 
     made: dict[int, Any] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class Notes:
     marks: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     raised: list[tuple[BaseException, Any]] = field(default_factory=list)
     handlers: list[Any] = field(default_factory=list)
+    picked: tuple[Any, Any, Any] | None = None
     running: dict[Any, list[Any]] = field(default_factory=dict)
     presence: dict[int, Any] = field(default_factory=dict)
 

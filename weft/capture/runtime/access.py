@@ -15,6 +15,7 @@ from weft.capture.runtime.keys import pick, read_tensor, write_tensor
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.methods import method_of
 from weft.capture.runtime.number import Number
+from weft.capture.runtime.picked import is_own_item
 from weft.capture.runtime.places import (
     CONTAINERS,
     ContentsSlot,
@@ -158,6 +159,8 @@ def setitem(obj: Any, key: Any, value: Any) -> None:
 def base_setitem(obj: Any, key: Any, value: Any) -> None:
     """Set an item of something whose class has no method of the user for it, or which asks its base."""
     if isinstance(key, Number):
+        if is_own_item(obj, key, value):
+            return
         key = key.value()
     elif isinstance(key, str):
         key = resolve_text(key)

@@ -15,10 +15,10 @@ import numpy as np
 from weft.base.sizes import Size
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.number import KINDS, PLAIN, Number, number_of
+from weft.capture.runtime.picked import pick_tensor
 from weft.capture.runtime.places import note_read
 from weft.ops.op import type_of
 from weft.ops.select import select
-from weft.ops.view.primitives import stack
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.tensor import Tensor
 
@@ -136,7 +136,7 @@ def pick(obj: Any, key: Number) -> Any:
     if isinstance(obj, list | tuple | range) and len(obj) > 1 and key.kind is not float:
         note_read(obj)
         if all(isinstance(x, Tensor) for x in obj) and len({type_of(x) for x in obj}) == 1:  # type: ignore[arg-type]
-            return stack(list(obj))[key.as_kind(int)]  # type: ignore[arg-type]
+            return pick_tensor(obj, key)
         kinds = {type(x) for x in obj}
         if len(kinds) == 1 and kinds <= set(PLAIN):
             (kind,) = kinds

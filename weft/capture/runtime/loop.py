@@ -19,6 +19,7 @@ from weft.capture.runtime.lists import grow
 from weft.capture.runtime.meet import Statement, as_predicate, meet
 from weft.capture.runtime.number import Number, fresh_index, number_of
 from weft.capture.runtime.overflow import is_overflow_check
+from weft.capture.runtime.picked import WriteOut, tracing_loop
 from weft.capture.runtime.places import changes_since, note_read, take_places, watching
 from weft.capture.runtime.raising import ends_way
 from weft.capture.runtime.text import check_written
@@ -129,7 +130,8 @@ def _stage_pure(
         return _finish(carry, outs, None, ran)
 
     ran = as_predicate(going) if is_staged(going) else True
-    return _planned(carry, run)
+    with tracing_loop(writable=False):
+        return _planned(carry, run)
 
 
 def _turn(carry: Carry, body: Step, *given: Any) -> list[Any]:
@@ -245,7 +247,10 @@ def _for_known(
     carry = Carry(names, state, at, runs=not is_staged(going) and truth(going))
     failed: Exception | None = None
     try:
-        return _stage(carry, source, body, more)
+        with tracing_loop(writable=source.length <= MOST_UNROLLED):
+            return _stage(carry, source, body, more)
+    except WriteOut:
+        return _run(source, body, state, more, names, at)
     except _NoTensors:
         pass
     except Exception as error:  # a way that Python would not take may fail; a true error comes again
@@ -280,7 +285,8 @@ def _peel(
 def _stage_for(
     source: Source, body: Step, state: State, names: Sequence[str], more: Test | None, at: Statement
 ) -> State:
-    return _stage(Carry(names, state, at, runs=False), source, body, more)
+    with tracing_loop(writable=False):
+        return _stage(Carry(names, state, at, runs=False), source, body, more)
 
 
 def _stage(carry: Carry, source: Source, body: Step, more: Test | None) -> State:
