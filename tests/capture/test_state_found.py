@@ -225,6 +225,15 @@ FOUND = {
             v1, L[1] = k
         return v1, a
     """,
+    "a branch meets a tensor that shows what it has changed already": """
+        v1 = z
+        v1 -= 0.125
+        if o:
+            D["x"] = bump(v1, m[0]) + m.view(-1)[3:6] * 0.5
+            L[1].mul_(0.5)
+        L[1] = v1
+        return v1, net.buf + m.view(-1)[0:3] * 0.5
+    """,
     "a change without history beside a place that may be a view": """
         v1 = m[0]
         v2 = m[0]

@@ -13,7 +13,7 @@ the history of the change; the other views then come from the new base. Without 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -319,8 +319,14 @@ def _top_of_change(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def catch_up(tensor: Tensor, changed: Iterable[Tensor]) -> None:
-    """Let a tensor that a capture meets only now show the changes of others of its tree."""
+def catch_up(tensor: Tensor, changed: Iterable[Tensor], known: Container[int]) -> None:
+    """Let a tensor that a capture meets only now show the changes of others of its tree.
+
+    Args:
+        tensor: that is met.
+        changed: what the capture has changed by now.
+        known: the ids of those that were met before, so that every change went up to them.
+    """
     root = root_of(tensor)  # a change of a choice has met the roots of all that it may be
     changed = [x for x in changed if root_of(x) is root and all(s is not CHOICE for s, _ in path_of(x))]
     path: list[tuple[Step[Any], Any]] = []
@@ -328,7 +334,7 @@ def catch_up(tensor: Tensor, changed: Iterable[Tensor]) -> None:
     while changed and (found := getattr(above, "_link", None)) is not None:
         above, step, args = found
         path.insert(0, (step, args))
-        if is_met(above):  # every change went up to it
+        if id(above) in known:
             _show_part(tensor, above, path)
             return
     for other in changed:

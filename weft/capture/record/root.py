@@ -30,6 +30,7 @@ from weft.ops.arithmetic import add
 from weft.ops.compare import bitwise_or
 from weft.ops.guard import expected_array, guard
 from weft.tensor.alias import catch_up, family_of, is_aliased
+from weft.tensor.choices import is_met
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.generator import CURRENT
 from weft.tensor.mode import running_levels, thread
@@ -135,9 +136,10 @@ class Root(Reads, Capture):
         while chain[0].parent is not None:
             chain.insert(0, chain[0].parent)
         tree = [DataSlot(m) for m in family_of(tensor)]
+        known = {id(s.tensor) for s in tree if s.tensor is not tensor and is_met(s.tensor)}
         now = {slot.key: slot.get() for slot in tree}
         for k, capture in enumerate(chain):
-            self._catch_up_in(capture, tensor, tree, [c.journal for c in chain[k + 1 :]], now)
+            self._catch_up_in(capture, tensor, tree, [c.journal for c in chain[k + 1 :]], now, known)
         for slot in tree:
             slot.put(now[slot.key])
 
@@ -148,6 +150,7 @@ class Root(Reads, Capture):
         tree: Sequence[DataSlot],
         inner: Sequence[dict[tuple[Any, ...], tuple[Slot, Any]]],
         now: dict[tuple[Any, ...], Any],
+        known: set[int],
     ) -> None:
         """Catch up in one capture, in which tensors hold what they held before the regions inside it."""
         holders = {s.key: next((j for j in inner if s.key in j), None) for s in tree}
@@ -158,7 +161,7 @@ class Root(Reads, Capture):
         changed = [s.tensor for s in tree if s.tensor is not tensor and s.key in capture.journal]
         before, thread.capture = thread.capture, capture
         try:
-            catch_up(tensor, changed)
+            catch_up(tensor, changed, known)
         finally:
             thread.capture = before
         for slot in tree:
