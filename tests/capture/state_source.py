@@ -51,7 +51,7 @@ class Writer:
         if choice == 6:
             return "a"
         if choice == 7:
-            return "net.buf"
+            return self.random.choice(("net.buf", "net.buf", "L[int(n) % 2]"))
         if choice == 8:
             return f"m[{self.random.choice(('0', '1', 'o.at % 2'))}]"
         if choice == 9:
@@ -220,12 +220,13 @@ class Writer:
             self.put(depth, f"{i} = 0")
             self.put(depth, f"while {i} < n:")
             self.put(depth + 1, f"{i} = {i} + 1")
-        self.rows += [i] if kind == 2 else []
+        row = i if kind == 2 else f"L[{i}]"
+        self.rows += [row] if kind in (0, 2) else []
         self.block(depth + 1)
         if self.chance(25):
             self.put(depth + 1, f"if {self.test()}: {self.random.choice(('break', 'continue'))}")
             self.statement(depth + 1)
-        self.rows = [x for x in self.rows if x != i]
+        self.rows = [x for x in self.rows if x != row]
         if self.chance(10):
             self.put(depth, "else:")
             self.block(depth + 1)

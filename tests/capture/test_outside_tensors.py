@@ -159,3 +159,27 @@ def test_running_statistics_change_in_place_so_that_views_see_it() -> None:
         function(weft.ones(4, 3), mean, variance, training=True)
         assert both.tolist() == [mean.tolist(), variance.tolist()]
         assert mean.tolist() == pytest.approx([0.1] * 3)
+
+
+def test_lists_of_positions_may_hold_tensors() -> None:
+    def solve(a: Any, b: Any) -> Any:
+        """Gauss with pivots, which swaps rows."""
+        a, b = a.clone(), b.clone()
+        size = a.shape[0]
+        for i in range(size):
+            p = a[i:, i].abs().argmax() + i
+            if p != i:
+                a[[i, p]] = a[[p, i]]
+                b[[i, p]] = b[[p, i]]
+            for j in range(i + 1, size):
+                m = a[j, i] / a[i, i]
+                a[j] -= m * a[i]
+                b[j] -= m * b[i]
+        x = weft.zeros(size)
+        for i in range(size - 1, -1, -1):
+            x[i] = (b[i] - (a[i, i + 1 :] * x[i + 1 :]).sum()) / a[i, i]
+        return x
+
+    a = weft.tensor([[0.0, 2.0, 1.0], [1.0, 1.0, 1.0], [2.0, 0.0, 3.0]])
+    found = weft.compile(solve)(a, weft.tensor([3.0, 3.0, 5.0]))
+    assert weft.allclose(found, weft.ones(3), atol=1e-5)

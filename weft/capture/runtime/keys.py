@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.dtypes import int64
 from weft.base.sizes import Size
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.number import KINDS, PLAIN, Number, number_of
@@ -19,6 +20,8 @@ from weft.capture.runtime.picked import pick_tensor
 from weft.capture.runtime.places import note_read
 from weft.ops.op import type_of
 from weft.ops.select import select
+from weft.ops.view.primitives import stack
+from weft.tensor.creation import asarray
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.tensor import Tensor
 
@@ -33,7 +36,21 @@ def read_tensor(tensor: Any, key: Any) -> Any:
 def _holds_number(item: Any) -> bool:
     if isinstance(item, slice):
         return any(isinstance(x, Number | Tensor) for x in (item.start, item.stop, item.step))
-    return isinstance(item, Number)
+    return isinstance(item, Number) or _is_list_of_indices(item)
+
+
+def _is_list_of_indices(item: Any) -> bool:
+    """Whether an item of a key is a list of ints, of which a run tells some: ``x[[i, j]]``."""
+    return (
+        isinstance(item, list)
+        and any(isinstance(x, Number | Tensor) for x in item)
+        and all(isinstance(x, int | Number) or (isinstance(x, Tensor) and x.ndim == 0) for x in item)
+    )
+
+
+def _stacked(indices: Sequence[Any]) -> Tensor:
+    """Indices as one tensor."""
+    return stack([_as_index(x) if isinstance(x, Number) else asarray(x, dtype=int64) for x in indices])
 
 
 def _graph_key(tensor: Any, key: Any) -> Any:
@@ -45,6 +62,8 @@ def _graph_key(tensor: Any, key: Any) -> Any:
     for item, axis in zip(items, _axes_of(tensor, items), strict=True):
         if isinstance(item, Number):
             out.append(_as_index(item))
+        elif isinstance(item, list) and _holds_number(item):
+            out.append(_stacked(item))
         elif _holds_number(item):
             out.append(_slice_index(item, tensor.shape[axis]))
         else:
