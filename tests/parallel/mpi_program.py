@@ -19,6 +19,7 @@ from tests.parallel.training import train
 from weft import parallel as par
 from weft.base.ranks import tree_fold
 from weft.errors import BoundsError, RankError
+from weft.parallel.placing import held_bytes
 
 
 def check_collectives() -> None:
@@ -107,6 +108,17 @@ def check_late_failure() -> None:
     assert (total.numpy() == 8).all()
 
 
+def check_placed(digest: str) -> None:
+    """Parameters, gradients and state in parts: the same weights, and each process holds its part."""
+    assert train("mlp", zero=3)[1] == digest
+    n, rank = par.size(), par.rank()
+    x = par.place(weft.arange(10.0), par.P("data"))
+    assert held_bytes([x]) == -(-10 // n) * 4
+    np.testing.assert_array_equal((x * 2).full().numpy(), np.arange(10) * 2)
+    rows = par.from_parts(weft.ones(2) * rank, par.P("data"))
+    assert float((rows + 1).sum()) == n * (n + 1)
+
+
 def main() -> None:
     """Run what the arguments name."""
     par.mesh(data=-1)
@@ -118,6 +130,7 @@ def main() -> None:
         check_failure()
         check_late_failure()
         digest = train("mlp")[1]
+        check_placed(digest)
         check_crossing()
         sys.stdout.write(f"rank {par.rank()} {digest}\n")
         return

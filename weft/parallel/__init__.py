@@ -21,6 +21,8 @@ from weft.parallel.cuts import Shardings
 from weft.parallel.fold_shards import fold_shards
 from weft.parallel.mesh import P, mesh
 from weft.parallel.partition import partition
+from weft.parallel.place_state import place_state
+from weft.parallel.placing import from_parts, place
 from weft.parallel.propagate import propagate
 from weft.parallel.threads import simulate
 from weft.parallel.world import barrier, rank, size
@@ -38,9 +40,12 @@ __all__ = [
     "bucket",
     "copy_to_ranks",
     "fold_shards",
+    "from_parts",
     "mesh",
     "partition",
     "permute_ranks",
+    "place",
+    "place_state",
     "propagate",
     "rank",
     "reduce_scatter",

@@ -37,7 +37,7 @@ _FOLDS = {"add": ops.all_reduce, "max": ops.all_reduce_max, "min": ops.all_reduc
 def partition(
     graph: Graph,
     mesh: str = "",
-    inputs: Given | None = None,
+    inputs: Given | Sequence[Cut] | None = None,
     outputs: Sequence[Cut] | None = None,
     limit: int = LIMIT,
     ordered: bool = True,
@@ -47,7 +47,7 @@ def partition(
     Args:
         graph: of whole tensors.
         mesh: as text.
-        inputs: cuts of inputs that ranks get a part of; the others are whole on every rank.
+        inputs: cuts of inputs that ranks get a part of, by value or one for each; without, all are whole.
         outputs: cuts of results that ranks give a part of; without, all are whole.
         limit: bytes that a rank may get by a reshard that nobody asked for; more is an error.
         ordered: whether sums over ranks follow one tree.
@@ -65,11 +65,18 @@ def partition(
       return %3
     }
     """
-    found = propagate(graph, mesh, inputs)
-    return _Partition(found.graph, mesh, found.cuts, inputs or {}, limit, ordered).run(outputs)
+    given = _by_value(graph, inputs)
+    found = propagate(graph, mesh, given)
+    return Partition(found.graph, mesh, found.cuts, given, limit, ordered).run(outputs)
 
 
-class _Partition:
+def _by_value(graph: Graph, inputs: Given | Sequence[Cut] | None) -> Given:
+    if inputs is None or isinstance(inputs, Mapping):
+        return inputs or {}
+    return {v: cut for v, cut in zip(graph.inputs, inputs, strict=True) if any(cut)}
+
+
+class Partition:
     """A graph while it is being partitioned.
 
     Attributes:
@@ -94,7 +101,7 @@ class _Partition:
     def run(self, outputs: Sequence[Cut] | None) -> Graph:
         """The graph of parts."""
         for node in self.graph.nodes:
-            self._place(node)
+            self.place(node)
         results = self.graph.results
         cuts = outputs or [whole_cut(v.type) for v in results]
         ends = [self._cut_as(v, cut, None, True) for v, cut in zip(results, cuts, strict=True)]
@@ -112,7 +119,8 @@ class _Partition:
 
     # Nodes
 
-    def _place(self, node: Node) -> None:
+    def place(self, node: Node) -> None:
+        """Write what a node is on parts."""
         if node.op is ops.shard:
             (x,), (out,), cut = node.inputs, node.outputs, node.attrs["cut"]
             self.now[out] = self._cut_as(x, cut, node, True), cut
@@ -122,7 +130,10 @@ class _Partition:
             message = f"a program for a mesh must have no collective of its own, got {node.op.name}"
             hint = "say how tensors are cut by par.shard, and leave collectives to the partition"
             raise ParallelError("partition", message, hint=hint, location=_line(node.location))
-        factors = node_factors(node)
+        self.place_by(node, node_factors(node))
+
+    def place_by(self, node: Node, factors: Factors | None) -> None:
+        """Write a node on parts along its factors, or on whole values."""
         if factors is None:
             ins = [self._cut_as(v, whole_cut(v.type), node, False) for v in node.inputs]
             self._append(node, ins, node.attrs, [whole_cut(v.type) for v in node.outputs])
@@ -147,7 +158,7 @@ class _Partition:
             fold = _FOLDS[factors.folds[name]]
             for v in node.outputs:
                 part, cut = self.now[v]
-                self.now[v] = self._emit(fold, [part], node.location, axis=along, ordered=self.ordered), cut
+                self.now[v] = self.emit(fold, [part], node.location, axis=along, ordered=self.ordered), cut
 
     def _planned(self, v: Value) -> Cut:
         return self.wanted.get(v, whole_cut(v.type))
@@ -159,7 +170,8 @@ class _Partition:
         for v, part, cut in zip(node.outputs, outs, cuts, strict=True):
             self.now[v] = part, cut
 
-    def _emit(self, op: Any, inputs: Sequence[Value], location: Location | None, **attrs: Any) -> Value:
+    def emit(self, op: Any, inputs: Sequence[Value], location: Location | None, **attrs: Any) -> Value:
+        """Write a node of one output."""
         if "axis" in attrs:
             attrs["mesh"] = self.mesh
         out = Value(op.type_rule(*[v.type for v in inputs], **attrs))
@@ -168,10 +180,10 @@ class _Partition:
 
     def _first(self, v: Value, along: str, node: Node) -> Value:
         """A value on the first rank along axes, zeros on the others: it is added once."""
-        index = self._emit(ops.axis_index, [], node.location, axis=along)
+        index = self.emit(ops.axis_index, [], node.location, axis=along)
         zero, none = (self._constant(0, TensorType((), dtype)) for dtype in (int64, v.type.dtype))
-        first = self._emit(equal, [index, zero], node.location)
-        return self._emit(select, [first, v, none], node.location)
+        first = self.emit(equal, [index, zero], node.location)
+        return self.emit(select, [first, v, none], node.location)
 
     def _constant(self, number: Any, type: TensorType) -> Value:
         value = Value(type)
@@ -220,17 +232,17 @@ class _Partition:
             if axes and not steps[dim] and axes in steps and not cut[steps.index(axes)]:
                 other = steps.index(axes)
                 if x.type.shape[dim] % ranks_along(self.mesh, axes) == 0:
-                    x = self._emit(ops.all_to_all, [x], location, axis=axes, split=dim, join=other)
+                    x = self.emit(ops.all_to_all, [x], location, axis=axes, split=dim, join=other)
                     steps[dim], steps[other] = axes, ""
         for dim, axes in enumerate(steps):
             kept, gone = _common(axes, cut[dim])
             if gone:
-                x = self._emit(ops.all_gather, [x], location, axis=gone, dim=dim)
+                x = self.emit(ops.all_gather, [x], location, axis=gone, dim=dim)
                 steps[dim] = kept
         for dim, axes in enumerate(cut):
             if steps[dim] != axes:
                 new = axes[len(steps[dim]) :].lstrip(",")
-                x = self._emit(ops.take_shard, [x], location, axis=new, dim=dim)
+                x = self.emit(ops.take_shard, [x], location, axis=new, dim=dim)
         return x
 
 
