@@ -81,6 +81,7 @@ class Partition:
 
     Attributes:
         now: by value of the graph its part, and how that is cut.
+        made: parts of values under other cuts.
         wanted: how values should be cut.
     """
 
@@ -92,7 +93,7 @@ class Partition:
         self.constants: dict[Value, Array] = dict(graph.constants)
         self.now: dict[Value, tuple[Value, Cut]] = {v: (v, whole_cut(v.type)) for v in graph.constants}
         self.asked: set[Value] = {*graph.inputs, *graph.constants}
-        self._made: dict[tuple[Value, Cut], Value] = {}
+        self.made: dict[tuple[Value, Cut], Value] = {}
         for v in graph.inputs:
             cut = given.get(v, whole_cut(v.type))
             part = Value(local_type(v.type, cut, mesh), v.name) if any(cut) else v
@@ -104,7 +105,7 @@ class Partition:
             self.place(node)
         results = self.graph.results
         cuts = outputs or [whole_cut(v.type) for v in results]
-        ends = [self._cut_as(v, cut, None, True) for v, cut in zip(results, cuts, strict=True)]
+        ends = [self.cut_as(v, cut, None, True) for v, cut in zip(results, cuts, strict=True)]
         count = len(self.graph.outputs)
         updates = zip([self.now[old][0] for old, _ in self.graph.updates], ends[count:], strict=True)
         return Graph(
@@ -123,7 +124,7 @@ class Partition:
         """Write what a node is on parts."""
         if node.op is ops.shard:
             (x,), (out,), cut = node.inputs, node.outputs, node.attrs["cut"]
-            self.now[out] = self._cut_as(x, cut, node, True), cut
+            self.now[out] = self.cut_as(x, cut, node, True), cut
             self.asked.add(out)
             return
         if node.op.sequence or node.op.ambient:
@@ -135,7 +136,7 @@ class Partition:
     def place_by(self, node: Node, factors: Factors | None) -> None:
         """Write a node on parts along its factors, or on whole values."""
         if factors is None:
-            ins = [self._cut_as(v, whole_cut(v.type), node, False) for v in node.inputs]
+            ins = [self.cut_as(v, whole_cut(v.type), node, False) for v in node.inputs]
             self._append(node, ins, node.attrs, [whole_cut(v.type) for v in node.outputs])
         else:
             self._place_parts(node, factors)
@@ -146,7 +147,7 @@ class Partition:
         axes = assign_axes(factors, node, now, self.mesh)
         cuts = [tuple([axes.get(n, "") for n in names]) for names in (*factors.inputs, *factors.outputs)]
         count = len(node.inputs)
-        ins = [self._cut_as(v, c, node, False) for v, c in zip(node.inputs, cuts[:count], strict=True)]
+        ins = [self.cut_as(v, c, node, False) for v, c in zip(node.inputs, cuts[:count], strict=True)]
         outs = [local_type(v.type, c, self.mesh) for v, c in zip(node.outputs, cuts[count:], strict=True)]
         folded = {name: axes[name] for name in factors.folds if name in axes}
         if folded:
@@ -196,19 +197,19 @@ class Partition:
 
     # Resharding
 
-    def _cut_as(self, v: Value, cut: Cut, user: Node | None, asked: bool) -> Value:
+    def cut_as(self, v: Value, cut: Cut, user: Node | None, asked: bool) -> Value:
         """The part of a value under a cut; where it is cut otherwise, collectives make it."""
         part, now = self.now[v]
         if now == cut:
             return part
-        if (v, cut) not in self._made:
+        if (v, cut) not in self.made:
             if (number := self._filled(v)) is not None:
-                self._made[v, cut] = self._constant(number, local_type(v.type, cut, self.mesh))
-                return self._made[v, cut]
+                self.made[v, cut] = self._constant(number, local_type(v.type, cut, self.mesh))
+                return self.made[v, cut]
             if not asked and v not in self.asked:
                 self._check_bytes(v, now, cut, user)
-            self._made[v, cut] = self._reshard(part, now, cut, user.location if user else None)
-        return self._made[v, cut]
+            self.made[v, cut] = self._reshard(part, now, cut, user.location if user else None)
+        return self.made[v, cut]
 
     def _check_bytes(self, v: Value, now: Cut, cut: Cut, user: Node | None) -> None:
         """Raise if much would move that nobody asked for."""

@@ -6,9 +6,11 @@ parts, parameters are gathered where something needs them whole, and a gradient 
 comes by ``reduce_scatter``. That is ZeRO (Rajbhandari and others, "ZeRO: memory optimizations toward training
 trillion parameter models", 2020).
 
-Values that each rank has of its own, made of its part of the batch, are left alone. With ``ordered`` only
-steps by elements are cut, and moves, so that no bit depends on the number of ranks; a sum over all elements,
-such as the norm of gradients, is then computed of whole tensors.
+Values that each rank has of its own, made of its part of the batch, are left alone. With ``ordered`` no bit
+depends on the number of ranks: only steps by elements are cut, and moves; a sum over all elements, as of the
+norm of gradients, is computed of whole tensors. Kernels do not round between a product and a sum, so what is
+needed both in parts and whole is computed twice instead of being gathered: data moves only where it is in
+memory in any case, at inputs, results and collectives.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from typing import Any
 from weft.base.parts import Cut
 from weft.ir.graph import Graph, Node, Value
 from weft.ops import collective as ops
-from weft.ops.factors import Factors
+from weft.ops.factors import Factors, resized
 from weft.ops.view.primitives import permute, reshape
-from weft.parallel.cuts import node_factors, whole_cut
+from weft.parallel.cuts import divides, local_type, node_factors, whole_cut
 from weft.parallel.partition import LIMIT, Partition
 from weft.parallel.propagate import Propagation
 from weft.passes.base import graph_pass
@@ -98,6 +100,8 @@ class _StatePartition(Partition):
     ) -> None:
         super().__init__(graph, mesh, wanted, given, LIMIT, ordered)
         self.own = own
+        steps = [n for n in graph.nodes if n not in own and _factors(n, ordered) is not None]
+        self.makers = {v: n for n in steps for v in n.outputs} if ordered else {}
         self.asked.update(v for node in graph.nodes for v in node.outputs)  # placement asks for what moves
 
     def place(self, node: Node) -> None:
@@ -107,6 +111,44 @@ class _StatePartition(Partition):
             self.now[out] = self._own_part(node), whole_cut(out.type)
             return
         self.place_by(node, None if node in self.own else _factors(node, self.ordered))
+
+    def cut_as(self, v: Value, cut: Cut, user: Node | None, asked: bool) -> Value:
+        """The part of a value under a cut; for a node, what is not so yet is computed so."""
+        node = self.makers.get(v) if user is not None else None
+        if node is None or self.now[v][1] == cut:
+            return super().cut_as(v, cut, user, asked)
+        if (v, cut) not in self.made:
+            self.made[v, cut] = self._again(node, v, cut)
+        return self.made[v, cut]
+
+    def _again(self, node: Node, v: Value, cut: Cut) -> Value:
+        factors = _factors(node, self.ordered)
+        assert factors is not None
+        names = factors.outputs[node.outputs.index(v)]
+        axes = {name: a for name, a in zip(names, cut, strict=True) if a}
+        rows = (*factors.inputs, *factors.outputs)
+        if "" in axes or any(not divides(s, axes[n], self.mesh) for s, n in self._sizes(node, rows, axes)):
+            return super().cut_as(v, cut, node, True)
+        cuts = [tuple([axes.get(n, "") for n in row]) for row in rows]
+        count = len(node.inputs)
+        ins = [self.cut_as(x, c, node, True) for x, c in zip(node.inputs, cuts[:count], strict=True)]
+        outs = [
+            Value(local_type(x.type, c, self.mesh), x.name)
+            for x, c in zip(node.outputs, cuts[count:], strict=True)
+        ]
+        types = [x.type for x in node.inputs], [x.type for x in ins], [x.type for x in outs]
+        self.nodes.append(Node(node.op, ins, resized(node.op, node.attrs, *types), outs, node.location))
+        return outs[node.outputs.index(v)]
+
+    def _sizes(self, node: Node, rows: Sequence[Sequence[str]], axes: Any) -> list[tuple[Any, str]]:
+        """The sizes of dimensions that are cut, with their factors."""
+        values = (*node.inputs, *node.outputs)
+        pairs = [
+            (s, n)
+            for x, row in zip(values, rows, strict=True)
+            for s, n in zip(x.type.shape, row, strict=True)
+        ]
+        return [(s, n) for s, n in pairs if n in axes]
 
     def _takes_part(self, node: Node) -> bool:
         """Whether a node takes the part of a batch that this rank has already."""
