@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.base.dtypes import DType, short_name
-from weft.base.ranks import axis_size, place_on
+from weft.base.hooks import hooks
+from weft.base.ranks import axis_size, check_world, members, world
 from weft.errors import ParallelError
 
 Array = np.ndarray[Any, Any]
@@ -128,18 +129,25 @@ def part_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
     return tuple([-(-s // n) for s, n in zip(shape, counts_of(cut, mesh), strict=True)])
 
 
-def part_slices(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[slice, ...]:
-    """Where the part of this rank is in the whole, less what is past the end."""
+def slices_of(shape: tuple[int, ...], cut: Cut, mesh: str, rank: int) -> tuple[slice, ...]:
+    """Where the part of a rank is in the whole, less what is past the end.
+
+    >>> from weft.base.parts import slices_of
+    >>> slices_of((5, 3), ("data", ""), "data=2", 1)
+    (slice(3, 5, None), slice(0, 3, None))
+    """
     found = []
     for size, axes, width in zip(shape, cut, part_shape(shape, cut, mesh), strict=True):
-        start = min(place_on("place", mesh, axes) * width, size) if axes else 0
+        place = members("place", mesh, axes, rank).index(rank) if axes else 0
+        start = min(place * width, size)
         found.append(slice(start, min(start + width, size)))
     return tuple(found)
 
 
 def take_part(whole: Array, cut: Cut, mesh: str) -> Array:
     """The part of this rank of an array, in memory of its own."""
-    own = whole[part_slices(whole.shape, cut, mesh)]
+    check_world(mesh)
+    own = whole[slices_of(whole.shape, cut, mesh, world().rank)]
     shape = part_shape(whole.shape, cut, mesh)
     if own.shape == shape:
         return np.array(own, order="C")
@@ -148,11 +156,19 @@ def take_part(whole: Array, cut: Cut, mesh: str) -> Array:
     return out
 
 
-def placed_like(data: Any, like: Parts) -> Any:
-    """Data for a tensor that is placed: of a whole array, the part of this rank."""
-    if type(data) is not np.ndarray:
+def placed_like(data: Any, like: Any) -> Any:
+    """Data for a tensor that stays where it is: in the parts of what it holds, or whole.
+
+    What is in other parts than that moves, for which all ranks come together.
+    """
+    if not isinstance(like, Parts):
+        return hooks.whole_array(data) if isinstance(data, Parts) and isinstance(like, np.ndarray) else data
+    if isinstance(data, Parts) and (data.cut, data.mesh) == (like.cut, like.mesh):
         return data
-    return Parts(take_part(data, like.cut, like.mesh), like.shape, like.cut, like.mesh)
+    whole = hooks.whole_array(data) if isinstance(data, Parts) else data
+    if not isinstance(whole, np.ndarray):
+        return whole
+    return Parts(take_part(whole, like.cut, like.mesh), like.shape, like.cut, like.mesh)
 
 
 def is_cut(cut: Cut, mesh: str) -> bool:

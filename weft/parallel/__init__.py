@@ -5,6 +5,7 @@ See docs/parallel.md. Worlds of more than one process need ``pip install 'weft[m
 
 from weft.base.ranks import Mesh
 from weft.parallel.bucket import bucket
+from weft.parallel.checkpoint import load
 from weft.parallel.collectives import (
     all_gather,
     all_reduce,
@@ -41,6 +42,7 @@ __all__ = [
     "copy_to_ranks",
     "fold_shards",
     "from_parts",
+    "load",
     "mesh",
     "partition",
     "permute_ranks",

@@ -49,7 +49,7 @@ def place(target: T, spec: P | Mapping[str, P], mesh: Mesh | None = None) -> T:
     >>> par.simulate(program, 2)[1][:2]
     (tensor(<f32[6@model] on mesh(model=2)>), (6,))
     """
-    text = _mesh_text(mesh)
+    text = mesh_text_of(mesh)
     if isinstance(target, Tensor):
         if not isinstance(spec, P):
             raise ArgumentError("place", f"a tensor takes a par.P, got {type(spec).__name__}")
@@ -80,7 +80,7 @@ def from_parts(part: Tensor, spec: P, mesh: Mesh | None = None) -> Tensor:
     >>> par.simulate(program, 2)[0]
     tensor([0., 0., 1., 1.])
     """
-    text = _mesh_text(mesh)
+    text = mesh_text_of(mesh)
     if not isinstance(part, Tensor) or not isinstance(spec, P):
         raise ArgumentError("from_parts", "takes a tensor and a par.P")
     cut = spec.cut("from_parts", text, part.ndim)
@@ -91,7 +91,8 @@ def from_parts(part: Tensor, spec: P, mesh: Mesh | None = None) -> Tensor:
     return wrap(_parts(array.copy(), shape, cut, text))
 
 
-def _mesh_text(mesh: Mesh | None) -> str:
+def mesh_text_of(mesh: Mesh | None) -> str:
+    """The text of a mesh, by default that of this world."""
     if mesh is None:
         return current_mesh("place")
     if not isinstance(mesh, Mesh):

@@ -345,7 +345,8 @@ class Recorded(TensorLike):
         capture = thread.capture if intercepted.threads else None
         if capture is not None:
             return capture.held_by(self, value)
-        return value._data if type(self._data) is not Parts else placed_like(value._data, self._data)
+        data = value._data
+        return placed_like(data, self._data) if len(CONCRETE) > 1 and is_concrete(data) else data
 
     def _check_changeable(self, op: str) -> None:
         """Raise if this is a leaf whose gradient an in-place change would make meaningless."""
