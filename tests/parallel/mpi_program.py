@@ -19,7 +19,6 @@ from tests.parallel.training import train
 from weft import parallel as par
 from weft.base.ranks import tree_fold
 from weft.errors import BoundsError, RankError
-from weft.parallel.placing import held_bytes
 
 
 def check_collectives() -> None:
@@ -113,7 +112,7 @@ def check_placed(digest: str) -> None:
     assert train("mlp", zero=3)[1] == digest
     n, rank = par.size(), par.rank()
     x = par.place(weft.arange(10.0), par.P("data"))
-    assert held_bytes([x]) == -(-10 // n) * 4
+    assert par.held_bytes([x]) == -(-10 // n) * 4
     np.testing.assert_array_equal((x * 2).full().numpy(), np.arange(10) * 2)
     rows = par.from_parts(weft.ones(2) * rank, par.P("data"))
     assert float((rows + 1).sum()) == n * (n + 1)

@@ -20,7 +20,6 @@ from tests.parallel.launching import environment
 from tests.parallel.saving import Run
 from weft import parallel as par
 from weft.errors import FileError, ParallelError
-from weft.parallel.placing import held_bytes
 
 
 def write(path: Path, number: float = 1.0, ranks: int = 2) -> None:
@@ -49,7 +48,7 @@ def test_run_goes_on_with_the_same_bits_on_another_number_of_ranks(tmp_path: Pat
         run = Run(zero, mesh)
         run.go_on(par.load(path) if placed else weft.load(path))
         losses = run.train(2, 4)
-        return (run.bytes(), losses), held_bytes(run.model.parameters())
+        return (run.bytes(), losses), par.held_bytes(run.model.parameters())
 
     expected = par.simulate(first, 2)[0]
     found = [*par.simulate(second, 4, True, 3), *par.simulate(second, 1, False, 0)]

@@ -21,7 +21,7 @@ from weft.base.ranks import mesh_axes
 from weft.errors import ArgumentError, DomainError, GradientError, ParallelError
 from weft.ir.interpret import interpret
 from weft.parallel.cuts import divides
-from weft.parallel.placing import held_bytes, put_parts
+from weft.parallel.placing import put_parts
 
 Array = np.ndarray[Any, Any]
 MESHES = ("data=2", "data=3", "data=2,model=2", "data=4,model=2")
@@ -58,7 +58,7 @@ def test_parts_make_the_whole_again_whatever_the_sizes(shape: list[int], mesh: s
 
     def program() -> tuple[Any, ...]:
         x = par.place(weft.tensor(array), spec)
-        return x.shape, x.full().numpy(), held_bytes([x])
+        return x.shape, x.full().numpy(), par.held_bytes([x])
 
     counts = [int(np.prod([sizes[n] for n in dim or ()])) for dim in spec]
     most = 8 * int(np.prod([-(-s // n) for s, n in zip(shape, counts, strict=True)]))
@@ -257,7 +257,7 @@ def trained(mesh: str, spec: dict[str, par.P], **more: Any) -> list[Any]:
         losses = [float(run(x, weft.tensor(y))) for _ in range(3)]
         state = [t for p in model.parameters() for t in optimizer.state[p].values() if t.ndim]
         params = list(model.parameters())
-        held = held_bytes(params), held_bytes([p.grad for p in params]), held_bytes(state)
+        held = par.held_bytes(params), par.held_bytes([p.grad for p in params]), par.held_bytes(state)
         return losses, [t.detach().full().numpy() for t in (*params, *state)], held
 
     return on_mesh(mesh, program)

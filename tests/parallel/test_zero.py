@@ -16,7 +16,6 @@ import weft.nn.functional as F
 from weft import nn
 from weft import parallel as par
 from weft.errors import DomainError
-from weft.parallel.placing import held_bytes
 
 
 class Net(nn.Module):
@@ -62,7 +61,7 @@ def train(zero: int, steps: int = 3, clip: float = 0.5, **settings: Any) -> dict
         "losses": losses,
         "digest": hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest(),
         "arrays": arrays,
-        "held": tuple(map(held_bytes, (params, grads, state))),
+        "held": tuple(map(par.held_bytes, (params, grads, state))),
         "messages": Counter(node.op.name for node in run.lowered.nodes),
     }
 
@@ -132,7 +131,7 @@ def test_gradients_that_accumulate_stay_in_parts() -> None:
         for k in range(3):
             run(weft.arange(64.0).reshape(16, 4) * (k + 1) * 0.01)
         assert w.grad is not None
-        return held_bytes([w.grad]), w.grad.full().numpy().tobytes()
+        return par.held_bytes([w.grad]), w.grad.full().numpy().tobytes()
 
     expected = par.simulate(program, 1, 0)[0]
     assert par.simulate(program, 2, 2) == [(48, expected[1])] * 2

@@ -37,13 +37,23 @@ def save(tree: Any, path: Path) -> None:
     >>> weft.load(path)
     {'w': tensor([1., 1.]), 'step': 3}
     """
-    target = checked_path("save", path)
-    encoder = Encoder("save")
-    metadata = {"weft.tree": json.dumps(encoder.encode(tree), separators=(",", ":"))}
+    target, encoder, metadata = _encoded(tree, path)
     if encoder.placed:
         save_slices(target, encoder.arrays, encoder.placed, metadata)
     else:
         write_file(target, encoder.arrays, "tree", metadata)
+
+
+def _encoded(tree: Any, path: Path) -> tuple[str, Encoder, dict[str, str]]:
+    target = checked_path("save", path)
+    encoder = Encoder("save")
+    return target, encoder, {"weft.tree": json.dumps(encoder.encode(tree), separators=(",", ":"))}
+
+
+def save_together(tree: Any, path: Path) -> None:
+    """Write a tree that all ranks of this world have, of which they may hold parts: all of them call it."""
+    target, encoder, metadata = _encoded(tree, path)
+    save_slices(target, encoder.arrays, encoder.placed, metadata)
 
 
 @public

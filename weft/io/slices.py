@@ -50,7 +50,7 @@ def save_slices(
     mine = {name: _own_slice(data) for name, data in placed.items() if here.rank in _writers(data)}
     _together("write its slices", lambda: write_file(own, mine, "slices", {}) if mine else None, [own])
     listed = json.dumps({name: _listed(data, path, token.hex()) for name, data in placed.items()})
-    more = {**metadata, "weft.slices": listed}
+    more = {**metadata, "weft.slices": listed} if placed else metadata
     last = (lambda: write_file(path, arrays, "tree", more)) if here.rank == 0 else (lambda: None)
     _together("write the file", last, [own])
     if here.rank == 0:

@@ -23,7 +23,7 @@ from weft.parallel.fold_shards import fold_shards
 from weft.parallel.mesh import P, mesh
 from weft.parallel.partition import partition
 from weft.parallel.place_state import place_state
-from weft.parallel.placing import from_parts, place
+from weft.parallel.placing import from_parts, held_bytes, place
 from weft.parallel.propagate import propagate
 from weft.parallel.threads import simulate
 from weft.parallel.world import barrier, rank, size
@@ -42,6 +42,7 @@ __all__ = [
     "copy_to_ranks",
     "fold_shards",
     "from_parts",
+    "held_bytes",
     "load",
     "mesh",
     "partition",

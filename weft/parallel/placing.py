@@ -7,7 +7,7 @@ What such a tensor holds is a ``Parts`` (``weft/base/parts.py``); compiled steps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -181,13 +181,17 @@ def whole_array(data: Any) -> Any:
     return np.array(x, order="C")
 
 
-def held_bytes(tensors: Any) -> int:
+@public
+def held_bytes(tensors: Iterable[Tensor]) -> int:
     """The bytes that this rank holds of tensors: of those that are placed, its part.
 
     >>> import weft
-    >>> from weft.parallel.placing import held_bytes
-    >>> held_bytes([weft.ones(3)])
-    12
+    >>> from weft import parallel as par
+    >>> def program():
+    ...     x = weft.ones(8)
+    ...     return par.held_bytes([x, par.place(x, par.P("data"), par.mesh(data=2))])
+    >>> par.simulate(program, 2)
+    [48, 48]
     """
-    datas = [t._data for t in tensors]
+    datas: list[Any] = [t._data for t in tensors]
     return sum((d.part if type(d) is Parts else d).nbytes for d in datas)
