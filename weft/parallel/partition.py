@@ -26,6 +26,7 @@ from weft.ops.factors import Factors, resized
 from weft.ops.select import select
 from weft.parallel.cuts import assign_axes, local_type, node_factors, ranks_along, whole_cut
 from weft.parallel.mesh import Cut
+from weft.parallel.picks import picked_here
 from weft.parallel.propagate import Given, propagate
 from weft.passes.base import graph_pass
 
@@ -154,7 +155,11 @@ class Partition:
             along = ",".join(folded.values())
             ins = [self._first(v, along, node) if i in factors.once else v for i, v in enumerate(ins)]
         attrs = resized(node.op, node.attrs, [v.type for v in node.inputs], [v.type for v in ins], outs)
+        picked = picked_here(self, node, factors, axes, ins, attrs)
         self._append(node, ins, attrs, cuts[count:])
+        if picked is not None:
+            (v,) = node.outputs
+            self.now[v] = picked(self.now[v][0]), self.now[v][1]
         for name, along in folded.items():
             fold = _FOLDS[factors.folds[name]]
             for v in node.outputs:
@@ -179,17 +184,18 @@ class Partition:
         self.nodes.append(Node(op, inputs, attrs, [out], location))
         return out
 
-    def _first(self, v: Value, along: str, node: Node) -> Value:
-        """A value on the first rank along axes, zeros on the others: it is added once."""
-        index = self.emit(ops.axis_index, [], node.location, axis=along)
-        zero, none = (self._constant(0, TensorType((), dtype)) for dtype in (int64, v.type.dtype))
-        first = self.emit(equal, [index, zero], node.location)
-        return self.emit(select, [first, v, none], node.location)
-
-    def _constant(self, number: Any, type: TensorType) -> Value:
+    def constant(self, number: Any, type: TensorType) -> Value:
+        """A constant that is filled with a number."""
         value = Value(type)
         self.constants[value] = np.full(type.shape, number, type.dtype)
         return value
+
+    def _first(self, v: Value, along: str, node: Node) -> Value:
+        """A value on the first rank along axes, zeros on the others: it is added once."""
+        index = self.emit(ops.axis_index, [], node.location, axis=along)
+        zero, none = (self.constant(0, TensorType((), dtype)) for dtype in (int64, v.type.dtype))
+        first = self.emit(equal, [index, zero], node.location)
+        return self.emit(select, [first, v, none], node.location)
 
     def _filled(self, v: Value) -> Any | None:
         """The one number that fills a constant, or None."""
@@ -204,7 +210,7 @@ class Partition:
             return part
         if (v, cut) not in self.made:
             if (number := self._filled(v)) is not None:
-                self.made[v, cut] = self._constant(number, local_type(v.type, cut, self.mesh))
+                self.made[v, cut] = self.constant(number, local_type(v.type, cut, self.mesh))
                 return self.made[v, cut]
             if not asked and v not in self.asked:
                 self._check_bytes(v, now, cut, user)
