@@ -4,6 +4,7 @@ See docs/parallel.md. Worlds of more than one process need ``pip install 'weft[m
 """
 
 from weft.base.ranks import Mesh
+from weft.parallel.auto import Placement, auto
 from weft.parallel.bucket import bucket
 from weft.parallel.checkpoint import load
 from weft.parallel.collectives import (
@@ -31,10 +32,12 @@ from weft.parallel.world import barrier, rank, size
 __all__ = [
     "Mesh",
     "P",
+    "Placement",
     "Shardings",
     "all_gather",
     "all_reduce",
     "all_to_all",
+    "auto",
     "axis_index",
     "barrier",
     "broadcast",
