@@ -52,9 +52,8 @@ def test_run_goes_on_with_the_same_bits_on_another_number_of_ranks(tmp_path: Pat
 
     expected = par.simulate(first, 2)[0]
     found = [*par.simulate(second, 4, True, 3), *par.simulate(second, 1, False, 0)]
-    found += par.simulate(second, 2, True, 0)
     assert all(result == expected for result, _ in found)
-    assert [held for _, held in found] == [84, 84, 84, 84, 332, 332, 332]  # the bias of 3 is padded
+    assert [held for _, held in found] == [84, 84, 84, 84, 332]  # the bias of 3 is padded
 
 
 def test_one_process_reads_whole_tensors(tmp_path: Path) -> None:
