@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         mesh: Mesh | None
         reproducible: bool
         reshard_limit: int
+        zero: int
 
 
 @overload
@@ -63,6 +64,7 @@ def compile(
     mesh: Mesh | None = None,
     reproducible: bool = True,
     reshard_limit: int = 1 << 20,
+    zero: int = 0,
 ) -> Any:
     """Compile a function, a method or a module: at its first call it becomes a graph, which later calls run.
 
@@ -89,6 +91,8 @@ def compile(
         reproducible: whether sums over a batch have the same bits for every number of ranks.
         reshard_limit: bytes that a rank may get because two lines of the program want a tensor cut in
             different ways, without ``par.shard`` asking for it; more is an error.
+        zero: what the ranks of a batch share instead of each holding it whole: 1 the state of optimizers, 2
+            gradients, too, 3 parameters, too.
 
     >>> import weft
     >>> @weft.compile
@@ -99,7 +103,7 @@ def compile(
     """
     if function is None:
         settings = {"backend": backend, "capture": capture, "passes": passes, "disable": disable}
-        on_mesh = {"mesh": mesh, "reproducible": reproducible, "reshard_limit": reshard_limit}
+        on_mesh = {"mesh": mesh, "reproducible": reproducible, "reshard_limit": reshard_limit, "zero": zero}
         return functools.partial(
             compile, **settings, **on_mesh, fast_math=fast_math, debug=debug, check_nan=check_nan
         )
@@ -111,7 +115,10 @@ def compile(
 
     check_nan = check_setting("compile", check_nan)
     function = as_function("compile", function)
-    ranks = ((), None) if mesh is None else hooks.mesh_builder(mesh, reproducible, reshard_limit)
+    ranks: tuple[Sequence[Pass], Callable[..., Any] | None] = ((), None)
+    if mesh is not None:
+        on_ranks = {"mesh": mesh, "reproducible": reproducible, "limit": reshard_limit, "zero": zero}
+        ranks = hooks.mesh_builder(on_ranks)
     options = {"debug": debug, "check_nan": check_nan}
     build = _builder(backend, passes, disable, fast_math, options, ranks)
     return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True)
@@ -143,4 +150,5 @@ def _builder(
     rewrite = functools.partial(optimize, fast_math=fast_math, debug=debug)
     if on_ranks is None:
         return lambda graph: build(rewrite(graph, passes, disable=left_out))
-    return lambda graph: on_ranks(graph, rewrite, build, passes, left_out)
+    made: Callable[[Graph], Any] = on_ranks(rewrite, build, passes, left_out)
+    return made

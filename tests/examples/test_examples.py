@@ -45,6 +45,13 @@ def test_gpt_learns_the_frequencies_of_characters_and_more() -> None:
     assert len(written) == 64
 
 
+def test_parallel_gpt_learns_the_same_on_every_number_of_ranks() -> None:
+    arguments = ["--steps", "6", "--width", "16", "--layers", "1", "--context", "16", "--batch", "8"]
+    first, last, digest = run("parallel_gpt", *arguments)
+    assert last < first - 0.2
+    assert run("parallel_gpt", *arguments, "--simulate", "2") == (first, last, digest)
+
+
 def test_sunspots_are_predicted_better_than_by_the_last_month() -> None:
     ours, naive = run("sunspots_lstm", "--epochs", "6")
     assert ours < 0.98 * naive

@@ -78,7 +78,7 @@ def train(name: str, on_mesh: bool = True, **settings: Any) -> tuple[list[float]
     for number in range(STEPS):
         rng = np.random.default_rng(100 + number)
         losses.append(float(run(weft.tensor(inputs(rng)), weft.tensor(rng.integers(0, 4, BATCH)))))
-    arrays = [v.detach().numpy() for v in model.state_dict().values()]
+    arrays = [v.detach().full().numpy() for v in model.state_dict().values()]
     return losses, hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest(), arrays
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-CONCRETE: set[type] = {np.ndarray}  # a device adds the type of its arrays
+from weft.base.parts import Parts
+
+CONCRETE: set[type] = {np.ndarray}  # a device adds the type of its arrays, a mesh that of parts
 
 
 def any_on_device(datas: Iterable[object]) -> bool:
@@ -21,7 +23,12 @@ def any_on_device(datas: Iterable[object]) -> bool:
 
 def is_on_device(data: object) -> bool:
     """Whether data is elements on a device."""
-    return type(data) is not np.ndarray and type(data) in CONCRETE
+    return type(data) is not np.ndarray and type(data) in CONCRETE and type(data) is not Parts
+
+
+def any_placed(datas: Iterable[object]) -> bool:
+    """Whether ranks hold parts of some data; where nothing was placed that is known without a look."""
+    return Parts in CONCRETE and any(type(data) is Parts for data in datas)
 
 
 def on_host(data: Any) -> Any:

@@ -118,6 +118,11 @@ class Hooks:
         "weft.parallel.step:mesh_builder"
     )
 
+    evaluate_placed: late[Callable[[Op, Sequence[Any], Sequence[Any], dict[str, Any]], _Call]] = late(
+        "weft.parallel.eager:evaluate_placed"
+    )
+    whole_array: late[Callable[[Any], Any]] = late("weft.parallel.placing:whole_array")
+
     # derivatives and batching of control flow
     branch_vjp: late[Callable[..., Any]] = late("weft.transform.control.reverse:branch_vjp")
     while_vjp: late[Callable[..., Any]] = late("weft.transform.control.reverse:while_vjp")

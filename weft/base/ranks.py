@@ -256,6 +256,11 @@ def group_of(op: str, mesh: str, axis: str) -> Group:
     return ALONE if len(found) == 1 else here.group(found)
 
 
+def check_world(mesh: str) -> None:
+    """Raise unless this world has as many ranks as a mesh."""
+    _in_mesh("place", mesh)
+
+
 def _in_mesh(op: str, mesh: str) -> World:
     here = world()
     count = prod(size for _, size in mesh_axes(mesh))

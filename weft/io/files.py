@@ -10,6 +10,7 @@ from weft.base.device import DeviceLike
 from weft.base.public import public
 from weft.io.atomic import checked_path
 from weft.io.layout import Contents, Problem, parse_json, read_file, write_file
+from weft.io.slices import Place, Slices, save_slices
 from weft.io.trees import Decoder, Encoder
 from weft.tensor.moving import moved
 from weft.tensor.tensor import wrap
@@ -22,7 +23,8 @@ def save(tree: Any, path: Path) -> None:
     """Write a tree of tensors and plain values to a file.
 
     The file is written beside, brought to the disk and renamed, so that at no moment is there half a file; it
-    holds checksums, and nothing in it can run code. Its layout is that of safetensors.
+    holds checksums, and nothing in it can run code. Its layout is that of safetensors. Where ranks of a mesh
+    hold parts of tensors, all of them save together: each writes its slices beside, and the file comes last.
 
     Args:
         tree: dicts, lists, tuples, None, bools, numbers, strings, bytes, dtypes, tensors and NumPy arrays.
@@ -35,10 +37,23 @@ def save(tree: Any, path: Path) -> None:
     >>> weft.load(path)
     {'w': tensor([1., 1.]), 'step': 3}
     """
+    target, encoder, metadata = _encoded(tree, path)
+    if encoder.placed:
+        save_slices(target, encoder.arrays, encoder.placed, metadata)
+    else:
+        write_file(target, encoder.arrays, "tree", metadata)
+
+
+def _encoded(tree: Any, path: Path) -> tuple[str, Encoder, dict[str, str]]:
     target = checked_path("save", path)
     encoder = Encoder("save")
-    text = json.dumps(encoder.encode(tree), separators=(",", ":"))
-    write_file(target, encoder.arrays, "tree", {"weft.tree": text})
+    return target, encoder, {"weft.tree": json.dumps(encoder.encode(tree), separators=(",", ":"))}
+
+
+def save_together(tree: Any, path: Path) -> None:
+    """Write a tree that all ranks of this world have, of which they may hold parts: all of them call it."""
+    target, encoder, metadata = _encoded(tree, path)
+    save_slices(target, encoder.arrays, encoder.placed, metadata)
 
 
 @public
@@ -63,16 +78,19 @@ def load(
     """
     source = checked_path("load", path)
     contents = read_file("load", source, mmap=mmap, verify=not mmap if verify is None else verify)
-    return _tree(contents, Problem("load", source), device)
+    return tree_of(contents, Problem("load", source), device)
 
 
-def _tree(contents: Contents, problem: Problem, device: DeviceLike | None) -> Any:
+def tree_of(
+    contents: Contents, problem: Problem, device: DeviceLike | None, place: Place | None = None
+) -> Any:
+    """The tree of what is in a file; ``place`` says which part to take of tensors that ranks wrote."""
     arrays, metadata, kind = contents
     if not kind:
         return {name: moved(wrap(arrays[name]), device) for name in sorted(arrays)}
     if kind != "tree" or "weft.tree" not in metadata:
         hint = "load it with weft.load_graph" if kind == "graph" else None
         raise problem(f"the file must hold a tree, got a {kind}", hint)
-    return Decoder(arrays, problem, device=device).decode(
-        parse_json(metadata["weft.tree"], "the structure", problem)
-    )
+    extra = {"sliced": Slices(metadata, problem, device, place).tensor} if "weft.slices" in metadata else {}
+    structure = parse_json(metadata["weft.tree"], "the structure", problem)
+    return Decoder(arrays, problem, extra, device=device).decode(structure)

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.base.device import CPU, DeviceLike
 from weft.base.dtypes import as_dtype, canonical, kind, real_dtype
+from weft.base.parts import Parts
 from weft.errors import ArgumentError, FileError, WeftError
 from weft.io.layout import Array, Problem
 from weft.io.parts import KINDS, Parted
@@ -40,11 +41,13 @@ class Encoder:
 
     Attributes:
         arrays: by name, to be written beside the JSON; complex ones as pairs of real numbers.
+        placed: by name what each rank of a mesh holds a part of, to be written by all of them.
     """
 
     def __init__(self, op: str) -> None:
         self.op = op
         self.arrays: dict[str, Array] = {}
+        self.placed: dict[str, Parts] = {}
         self._notes: dict[int, tuple[Any, Any]] = {}  # by id of a leaf, the leaf, kept alive, and its JSON
         self._data: dict[Any, str] = {}  # by what tells arrays apart, the name
         self._taken = {"__metadata__"}
@@ -82,6 +85,8 @@ class Encoder:
     def _note(self, x: Any, path: str) -> Any:
         if isinstance(x, Tensor):
             more = {"grad": True} if x.requires_grad else {}
+            if isinstance(x._data, Parts):
+                return {"sliced": {"name": self._slices(x._data, path)} | more}
             return self._array("tensor", x.detach()._array(self.op), path) | more
         if isinstance(x, np.ndarray):
             return self._array("array", x, path)
@@ -121,6 +126,14 @@ class Encoder:
         else:
             note["data"] = name
         return note
+
+    def _slices(self, data: Parts, path: str) -> str:
+        """The name of what ranks hold parts of; tensors that share it share the name."""
+        found = next((name for name, other in self.placed.items() if other is data), None)
+        if found is None:
+            found = self._own_name(path)
+            self.placed[found] = data
+        return found
 
     def _own_name(self, path: str) -> str:
         """A name after a path that no other array has."""

@@ -29,12 +29,15 @@ class Factors(NamedTuple):
         outputs: likewise.
         folds: of factors that no output has, what makes one of the parts: "add", "max" or "min".
         once: inputs that are added to the result: of all parts of a folded factor, one alone gets them.
+        picks: a factor whose elements an input of whole numbers names, and the place of that input: each part
+            does what is numbered there.
     """
 
     inputs: tuple[Names, ...]
     outputs: tuple[Names, ...]
     folds: Mapping[str, str] = {}
     once: tuple[int, ...] = ()
+    picks: tuple[str, int] | None = None
 
 
 FactorRule = Callable[..., Factors]  # (input types, output types, **attributes)
@@ -158,19 +161,24 @@ def of_reshape(inputs: Types, outputs: Types, **attrs: object) -> Factors:
 
 
 def of_gather(inputs: Types, outputs: Types) -> Factors:
-    """Of indexing: what indices stand for must be whole, they themselves and the rest may be cut."""
+    """Of indexing: indices may be cut, and the rest; what one array of indices numbers, too, by its parts."""
     x, *indices = inputs
     places, rest = _indexed(x, indices, outputs[0])
-    return Factors(((*[""] * len(indices), *rest), *places.inputs), ((*places.outputs[0], *rest),))
+    out = ((*places.outputs[0], *rest),)
+    if len(indices) != 1:
+        return Factors(((*[""] * len(indices), *rest), *places.inputs), out)
+    return Factors((("row", *rest), *places.inputs), out, {"row": "add"}, picks=("row", 1))
 
 
 def of_scatter_add(inputs: Types, outputs: Types) -> Factors:
     """Of adding at indices: what parts of the indices add is added up, to the array once."""
     x, v, *indices = inputs
     places, rest = _indexed(x, indices, v)
-    kept = (*[""] * len(indices), *rest)
+    kept = ("row", *rest) if len(indices) == 1 else (*[""] * len(indices), *rest)
     folds = {name: "add" for name in places.outputs[0] if name}
-    return Factors((kept, (*places.outputs[0], *rest), *places.inputs), (kept,), folds, once=(0,))
+    picks = ("row", 2) if len(indices) == 1 else None
+    added = (*places.outputs[0], *rest)
+    return Factors((kept, added, *places.inputs), (kept,), folds, once=(0,), picks=picks)
 
 
 def of_scatter(inputs: Types, outputs: Types) -> Factors:
@@ -188,12 +196,13 @@ def _indexed(x: TensorType, indices: Sequence[TensorType], part: TensorType) -> 
 
 
 def of_class(inputs: Types, outputs: Types, *, axis: int, **attrs: object) -> Factors:
-    """Of taking one class of each row, or putting it there: the dimension of classes must be whole."""
+    """Of taking one class of each row, or putting it there: a part does so with the classes it has."""
     few = min(inputs[0], outputs[0], key=lambda t: t.ndim)
     short = numbered(few)
-    long = (*short[:axis], "", *short[axis:])
-    first, out = (short, long) if inputs[0] is few else (long, short)
-    return Factors((first, short), (out,))
+    long = (*short[:axis], "class", *short[axis:])
+    if inputs[0] is few:
+        return Factors((short, short), (long,), picks=("class", 1))
+    return Factors((long, short), (short,), {"class": "add"}, picks=("class", 1))
 
 
 def of_statistics(inputs: Types, outputs: Types, *, axes: tuple[int, ...], **attrs: object) -> Factors:

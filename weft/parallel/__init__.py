@@ -4,7 +4,9 @@ See docs/parallel.md. Worlds of more than one process need ``pip install 'weft[m
 """
 
 from weft.base.ranks import Mesh
+from weft.parallel.auto import Placement, auto
 from weft.parallel.bucket import bucket
+from weft.parallel.checkpoint import load
 from weft.parallel.collectives import (
     all_gather,
     all_reduce,
@@ -21,6 +23,8 @@ from weft.parallel.cuts import Shardings
 from weft.parallel.fold_shards import fold_shards
 from weft.parallel.mesh import P, mesh
 from weft.parallel.partition import partition
+from weft.parallel.place_state import place_state
+from weft.parallel.placing import from_parts, held_bytes, place
 from weft.parallel.propagate import propagate
 from weft.parallel.threads import simulate
 from weft.parallel.world import barrier, rank, size
@@ -28,19 +32,26 @@ from weft.parallel.world import barrier, rank, size
 __all__ = [
     "Mesh",
     "P",
+    "Placement",
     "Shardings",
     "all_gather",
     "all_reduce",
     "all_to_all",
+    "auto",
     "axis_index",
     "barrier",
     "broadcast",
     "bucket",
     "copy_to_ranks",
     "fold_shards",
+    "from_parts",
+    "held_bytes",
+    "load",
     "mesh",
     "partition",
     "permute_ranks",
+    "place",
+    "place_state",
     "propagate",
     "rank",
     "reduce_scatter",

@@ -26,6 +26,7 @@ from weft.ops.factors import Factors, resized
 from weft.ops.select import select
 from weft.parallel.cuts import assign_axes, local_type, node_factors, ranks_along, whole_cut
 from weft.parallel.mesh import Cut
+from weft.parallel.picks import picked_here
 from weft.parallel.propagate import Given, propagate
 from weft.passes.base import graph_pass
 
@@ -37,7 +38,7 @@ _FOLDS = {"add": ops.all_reduce, "max": ops.all_reduce_max, "min": ops.all_reduc
 def partition(
     graph: Graph,
     mesh: str = "",
-    inputs: Given | None = None,
+    inputs: Given | Sequence[Cut] | None = None,
     outputs: Sequence[Cut] | None = None,
     limit: int = LIMIT,
     ordered: bool = True,
@@ -47,7 +48,7 @@ def partition(
     Args:
         graph: of whole tensors.
         mesh: as text.
-        inputs: cuts of inputs that ranks get a part of; the others are whole on every rank.
+        inputs: cuts of inputs that ranks get a part of, by value or one for each; without, all are whole.
         outputs: cuts of results that ranks give a part of; without, all are whole.
         limit: bytes that a rank may get by a reshard that nobody asked for; more is an error.
         ordered: whether sums over ranks follow one tree.
@@ -65,15 +66,23 @@ def partition(
       return %3
     }
     """
-    found = propagate(graph, mesh, inputs)
-    return _Partition(found.graph, mesh, found.cuts, inputs or {}, limit, ordered).run(outputs)
+    given = _by_value(graph, inputs)
+    found = propagate(graph, mesh, given)
+    return Partition(found.graph, mesh, found.cuts, given, limit, ordered).run(outputs)
 
 
-class _Partition:
+def _by_value(graph: Graph, inputs: Given | Sequence[Cut] | None) -> Given:
+    if inputs is None or isinstance(inputs, Mapping):
+        return inputs or {}
+    return {v: cut for v, cut in zip(graph.inputs, inputs, strict=True) if any(cut)}
+
+
+class Partition:
     """A graph while it is being partitioned.
 
     Attributes:
         now: by value of the graph its part, and how that is cut.
+        made: parts of values under other cuts.
         wanted: how values should be cut.
     """
 
@@ -85,7 +94,7 @@ class _Partition:
         self.constants: dict[Value, Array] = dict(graph.constants)
         self.now: dict[Value, tuple[Value, Cut]] = {v: (v, whole_cut(v.type)) for v in graph.constants}
         self.asked: set[Value] = {*graph.inputs, *graph.constants}
-        self._made: dict[tuple[Value, Cut], Value] = {}
+        self.made: dict[tuple[Value, Cut], Value] = {}
         for v in graph.inputs:
             cut = given.get(v, whole_cut(v.type))
             part = Value(local_type(v.type, cut, mesh), v.name) if any(cut) else v
@@ -94,10 +103,10 @@ class _Partition:
     def run(self, outputs: Sequence[Cut] | None) -> Graph:
         """The graph of parts."""
         for node in self.graph.nodes:
-            self._place(node)
+            self.place(node)
         results = self.graph.results
         cuts = outputs or [whole_cut(v.type) for v in results]
-        ends = [self._cut_as(v, cut, None, True) for v, cut in zip(results, cuts, strict=True)]
+        ends = [self.cut_as(v, cut, None, True) for v, cut in zip(results, cuts, strict=True)]
         count = len(self.graph.outputs)
         updates = zip([self.now[old][0] for old, _ in self.graph.updates], ends[count:], strict=True)
         return Graph(
@@ -112,19 +121,23 @@ class _Partition:
 
     # Nodes
 
-    def _place(self, node: Node) -> None:
+    def place(self, node: Node) -> None:
+        """Write what a node is on parts."""
         if node.op is ops.shard:
             (x,), (out,), cut = node.inputs, node.outputs, node.attrs["cut"]
-            self.now[out] = self._cut_as(x, cut, node, True), cut
+            self.now[out] = self.cut_as(x, cut, node, True), cut
             self.asked.add(out)
             return
         if node.op.sequence or node.op.ambient:
             message = f"a program for a mesh must have no collective of its own, got {node.op.name}"
             hint = "say how tensors are cut by par.shard, and leave collectives to the partition"
             raise ParallelError("partition", message, hint=hint, location=_line(node.location))
-        factors = node_factors(node)
+        self.place_by(node, node_factors(node))
+
+    def place_by(self, node: Node, factors: Factors | None) -> None:
+        """Write a node on parts along its factors, or on whole values."""
         if factors is None:
-            ins = [self._cut_as(v, whole_cut(v.type), node, False) for v in node.inputs]
+            ins = [self.cut_as(v, whole_cut(v.type), node, False) for v in node.inputs]
             self._append(node, ins, node.attrs, [whole_cut(v.type) for v in node.outputs])
         else:
             self._place_parts(node, factors)
@@ -135,19 +148,23 @@ class _Partition:
         axes = assign_axes(factors, node, now, self.mesh)
         cuts = [tuple([axes.get(n, "") for n in names]) for names in (*factors.inputs, *factors.outputs)]
         count = len(node.inputs)
-        ins = [self._cut_as(v, c, node, False) for v, c in zip(node.inputs, cuts[:count], strict=True)]
+        ins = [self.cut_as(v, c, node, False) for v, c in zip(node.inputs, cuts[:count], strict=True)]
         outs = [local_type(v.type, c, self.mesh) for v, c in zip(node.outputs, cuts[count:], strict=True)]
         folded = {name: axes[name] for name in factors.folds if name in axes}
         if folded:
             along = ",".join(folded.values())
             ins = [self._first(v, along, node) if i in factors.once else v for i, v in enumerate(ins)]
         attrs = resized(node.op, node.attrs, [v.type for v in node.inputs], [v.type for v in ins], outs)
+        picked = picked_here(self, node, factors, axes, ins, attrs)
         self._append(node, ins, attrs, cuts[count:])
+        if picked is not None:
+            (v,) = node.outputs
+            self.now[v] = picked(self.now[v][0]), self.now[v][1]
         for name, along in folded.items():
             fold = _FOLDS[factors.folds[name]]
             for v in node.outputs:
                 part, cut = self.now[v]
-                self.now[v] = self._emit(fold, [part], node.location, axis=along, ordered=self.ordered), cut
+                self.now[v] = self.emit(fold, [part], node.location, axis=along, ordered=self.ordered), cut
 
     def _planned(self, v: Value) -> Cut:
         return self.wanted.get(v, whole_cut(v.type))
@@ -159,24 +176,26 @@ class _Partition:
         for v, part, cut in zip(node.outputs, outs, cuts, strict=True):
             self.now[v] = part, cut
 
-    def _emit(self, op: Any, inputs: Sequence[Value], location: Location | None, **attrs: Any) -> Value:
+    def emit(self, op: Any, inputs: Sequence[Value], location: Location | None, **attrs: Any) -> Value:
+        """Write a node of one output."""
         if "axis" in attrs:
             attrs["mesh"] = self.mesh
         out = Value(op.type_rule(*[v.type for v in inputs], **attrs))
         self.nodes.append(Node(op, inputs, attrs, [out], location))
         return out
 
-    def _first(self, v: Value, along: str, node: Node) -> Value:
-        """A value on the first rank along axes, zeros on the others: it is added once."""
-        index = self._emit(ops.axis_index, [], node.location, axis=along)
-        zero, none = (self._constant(0, TensorType((), dtype)) for dtype in (int64, v.type.dtype))
-        first = self._emit(equal, [index, zero], node.location)
-        return self._emit(select, [first, v, none], node.location)
-
-    def _constant(self, number: Any, type: TensorType) -> Value:
+    def constant(self, number: Any, type: TensorType) -> Value:
+        """A constant that is filled with a number."""
         value = Value(type)
         self.constants[value] = np.full(type.shape, number, type.dtype)
         return value
+
+    def _first(self, v: Value, along: str, node: Node) -> Value:
+        """A value on the first rank along axes, zeros on the others: it is added once."""
+        index = self.emit(ops.axis_index, [], node.location, axis=along)
+        zero, none = (self.constant(0, TensorType((), dtype)) for dtype in (int64, v.type.dtype))
+        first = self.emit(equal, [index, zero], node.location)
+        return self.emit(select, [first, v, none], node.location)
 
     def _filled(self, v: Value) -> Any | None:
         """The one number that fills a constant, or None."""
@@ -184,19 +203,19 @@ class _Partition:
 
     # Resharding
 
-    def _cut_as(self, v: Value, cut: Cut, user: Node | None, asked: bool) -> Value:
+    def cut_as(self, v: Value, cut: Cut, user: Node | None, asked: bool) -> Value:
         """The part of a value under a cut; where it is cut otherwise, collectives make it."""
         part, now = self.now[v]
         if now == cut:
             return part
-        if (v, cut) not in self._made:
+        if (v, cut) not in self.made:
             if (number := self._filled(v)) is not None:
-                self._made[v, cut] = self._constant(number, local_type(v.type, cut, self.mesh))
-                return self._made[v, cut]
+                self.made[v, cut] = self.constant(number, local_type(v.type, cut, self.mesh))
+                return self.made[v, cut]
             if not asked and v not in self.asked:
                 self._check_bytes(v, now, cut, user)
-            self._made[v, cut] = self._reshard(part, now, cut, user.location if user else None)
-        return self._made[v, cut]
+            self.made[v, cut] = self._reshard(part, now, cut, user.location if user else None)
+        return self.made[v, cut]
 
     def _check_bytes(self, v: Value, now: Cut, cut: Cut, user: Node | None) -> None:
         """Raise if much would move that nobody asked for."""
@@ -220,17 +239,17 @@ class _Partition:
             if axes and not steps[dim] and axes in steps and not cut[steps.index(axes)]:
                 other = steps.index(axes)
                 if x.type.shape[dim] % ranks_along(self.mesh, axes) == 0:
-                    x = self._emit(ops.all_to_all, [x], location, axis=axes, split=dim, join=other)
+                    x = self.emit(ops.all_to_all, [x], location, axis=axes, split=dim, join=other)
                     steps[dim], steps[other] = axes, ""
         for dim, axes in enumerate(steps):
             kept, gone = _common(axes, cut[dim])
             if gone:
-                x = self._emit(ops.all_gather, [x], location, axis=gone, dim=dim)
+                x = self.emit(ops.all_gather, [x], location, axis=gone, dim=dim)
                 steps[dim] = kept
         for dim, axes in enumerate(cut):
             if steps[dim] != axes:
                 new = axes[len(steps[dim]) :].lstrip(",")
-                x = self._emit(ops.take_shard, [x], location, axis=new, dim=dim)
+                x = self.emit(ops.take_shard, [x], location, axis=new, dim=dim)
         return x
 
 

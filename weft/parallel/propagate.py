@@ -6,7 +6,7 @@ from inputs to outputs and back, until nothing changes; a dimension that is cut 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from weft.base.ranks import mesh_axes
 from weft.errors import DomainError
@@ -26,6 +26,7 @@ from weft.parallel.mesh import Cut
 from weft.passes.lowering.decompose import decomposed
 
 Given = Mapping[Value, Cut]
+FactorsOf = Callable[[Node], Factors | None]
 
 
 def propagate(graph: Graph, mesh: str, inputs: Given | None = None) -> Shardings:
@@ -52,7 +53,7 @@ def propagate(graph: Graph, mesh: str, inputs: Given | None = None) -> Shardings
     }
     """
     while True:
-        found = _Propagation(graph, mesh, inputs or {}).run()
+        found = Propagation(graph, mesh, inputs or {}).run()
         opened = _open_where_cut(graph, found)
         if opened is graph:
             return found
@@ -79,15 +80,24 @@ def _is_stuck(node: Node, found: Shardings) -> bool:
     return any(axes and not n for v, row in rows for axes, n in zip(found.cuts.get(v, ()), row, strict=False))
 
 
-class _Propagation:
-    def __init__(self, graph: Graph, mesh: str, given: Given) -> None:
+class Propagation:
+    """A graph through which cuts are handed on.
+
+    Attributes:
+        cuts: by value, so far.
+        fixed: values whose cut stands.
+        rules: nodes with their factors.
+        replicated: nodes without, which get everything whole.
+    """
+
+    def __init__(self, graph: Graph, mesh: str, given: Given, factors_of: FactorsOf = node_factors) -> None:
         self.graph, self.mesh = graph, mesh
         self.cuts: dict[Value, Cut] = dict(given)
         self.fixed: set[Value] = set(given)
         self.rules: list[tuple[Node, Factors]] = []
         self.replicated: list[Node] = []
         for node in graph.nodes:
-            factors = node_factors(node)
+            factors = factors_of(node)
             if node.op is shard:
                 self._annotate(node)
             elif factors is None:

@@ -6,58 +6,128 @@ commit a call or none does. A rank that fails tells the others, which raise its 
 
 from __future__ import annotations
 
+import functools
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from weft.backends.backend import Arrays, Executable
 from weft.base.digest import digest
+from weft.base.parts import Cut, Parts
 from weft.base.ranks import Meeting, Mesh, World, mesh_text, world
+from weft.base.records import NamedTuple
 from weft.base.sizes import Size
+from weft.capture.program.donation import held_count, is_lease
+from weft.capture.program.program import Program
 from weft.errors import ArgumentError, ParallelError
 from weft.ir.graph import Graph, Node
 from weft.ops import collective as ops
 from weft.parallel.bucket import bucket
+from weft.parallel.cuts import whole_cut
 from weft.parallel.fold_shards import fold_shards
+from weft.parallel.layout import (
+    BATCH,
+    Layout,
+    along_batch,
+    beside_batch,
+    check_zero,
+    layout_of,
+    whole_layout,
+)
+from weft.parallel.padding import with_padding
 from weft.parallel.partition import partition
+from weft.parallel.place_state import place_state
+from weft.parallel.placing import as_parts, made_parts, whole_array
 from weft.passes.base import Pass, graph_pass
 
 _log = logging.getLogger("weft.parallel")
-BATCH = "data"  # the axis along which results do not depend on the number of ranks
 Rewrite = Callable[..., Graph]
 Build = Callable[[Graph], Any]
 # Unrolling a loop of one turn would let it be fused with what is around it: other bits than more turns have.
 KEPT_APART = "unroll"
 
 
-def mesh_builder(
-    mesh: Mesh, reproducible: bool, limit: int
-) -> tuple[Sequence[Pass], Callable[..., Executable]]:
-    """The passes from a graph of whole tensors to that of a rank, and what makes its executable by them.
+class MeshSettings(NamedTuple):
+    """How a function is compiled for a mesh.
 
-    That is a function of a graph, and of how graphs are rewritten and built otherwise.
+    Attributes:
+        mesh: of the ranks there are.
+        reproducible: whether bits must not depend on their number.
+        limit: bytes that a rank may get by a reshard that nobody asked for.
+        zero: what is cut over the ranks of the batch, see ``weft.compile``.
     """
+
+    mesh: Mesh
+    reproducible: bool = True
+    limit: int = 1 << 20
+    zero: int = 0
+
+
+class MeshBuild:
+    """From graphs of whole tensors to what a rank runs; see ``weft.compile``.
+
+    Attributes:
+        settings: the mesh, and how it is used.
+        rewrite: how graphs are rewritten otherwise.
+        build: how they are built.
+        passes: to rewrite graphs with; None for the usual ones.
+        off: names of passes to leave out.
+    """
+
+    def __init__(
+        self,
+        settings: MeshSettings,
+        rewrite: Rewrite,
+        build: Build,
+        passes: Sequence[Any] | None,
+        off: Iterable[str],
+    ) -> None:
+        self.settings, self.rewrite, self.build = settings, rewrite, build
+        self.passes, self.off = passes, set(off)
+
+    def __call__(self, graph: Graph, layout: Layout | None = None) -> Executable:
+        """What runs a graph on this rank."""
+        _need_sizes(graph)
+        mesh = self.settings.mesh
+        own = {p.name for p in OWN_PASSES}
+        whole = self.rewrite(graph, self.passes, disable=self.off - own)
+        cuts = layout or whole_layout(whole)
+        if place_state.name in self.off:
+            cuts = cuts.without_batch()
+        if mesh.size > 1 and cuts.is_whole and not any(node.op is ops.shard for node in whole.nodes):
+            _log.warning("%s: nothing is cut: all ranks do all the work; see par.shard", graph.name)
+        whole = with_padding(whole, cuts.inputs, cuts.results(whole), mesh.text)
+        steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
+        parts = self.rewrite(whole, [p for p in steps if p.name not in self.off])
+        last = self.rewrite(parts, self.passes, disable={*self.off - own, KEPT_APART})
+        return OnRanks(self.build(last), last, mesh, graph, cuts)
+
+    def for_program(self, program: Program, tensors: Sequence[Any]) -> Build:
+        """What builds the graphs of a program, for the parts of its tensors that ranks hold now."""
+        layout = layout_of(program, tensors, self.settings.mesh, self.settings.zero)
+
+        def build(graph: Graph) -> Executable:
+            if graph.roles != program.graph.roles or len(graph.updates) != len(program.graph.updates):
+                return self(graph)  # a backward graph
+            more = len(graph.outputs) - len(program.graph.outputs)  # what is saved for one
+            whole = [whole_cut(v.type) for v in graph.outputs[len(graph.outputs) - more :]]
+            return self(graph, layout._replace(outputs=(*layout.outputs, *whole)))
+
+        return build
+
+
+def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[..., MeshBuild]]:
+    """The passes from a graph of whole tensors to that of a rank, and what makes a builder."""
+    mesh = settings["mesh"]
     if not isinstance(mesh, Mesh):
         raise ArgumentError("compile", f"mesh must be made by par.mesh, got {type(mesh).__name__}")
-    own = passes_for(mesh, reproducible, limit)
-    names = {p.name for p in own}
-
-    def make(
-        graph: Graph, rewrite: Rewrite, build: Build, passes: Sequence[Any] | None, off: Iterable[str]
-    ) -> Executable:
-        _need_sizes(graph)
-        left_out = set(off)
-        whole = rewrite(graph, passes, disable=left_out - names)
-        if mesh.size > 1 and not any(node.op is ops.shard for node in whole.nodes):
-            _log.warning("%s: nothing is cut: all ranks do all the work; see par.shard", graph.name)
-        parts = rewrite(whole, [p for p in own if p.name not in left_out])
-        last = rewrite(parts, passes, disable={*left_out - names, KEPT_APART})
-        return OnRanks(build(last), last, mesh)
-
-    return own, make
+    checked = MeshSettings(**{**settings, "zero": check_zero(settings["zero"], mesh)})
+    passes_for(checked, (), ())  # raises for a mesh that cannot be
+    return OWN_PASSES, functools.partial(MeshBuild, checked)
 
 
 def _need_sizes(graph: Graph) -> None:
@@ -67,20 +137,35 @@ def _need_sizes(graph: Graph) -> None:
         raise ParallelError("compile", "a program for a mesh must have known sizes")
 
 
-def passes_for(mesh: Mesh, reproducible: bool, limit: int) -> list[Pass]:
-    """The passes from a graph of whole tensors to that of a rank, in order."""
+def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[Cut]) -> list[Pass]:
+    """The passes from a graph of whole tensors to that of a rank, in order.
+
+    Args:
+        settings: the mesh, and how it is used.
+        inputs: for each input of the graph how it is cut.
+        results: likewise.
+    """
+    mesh, ordered = settings.mesh, settings.reproducible
+    beside = [[beside_batch(cut) for cut in cuts] for cuts in (inputs, results)]
+    along = [[along_batch(cut) for cut in cuts] for cuts in (inputs, results)]
+    given = {"inputs": beside[0], "outputs": beside[1]} if any(map(any, (*beside[0], *beside[1]))) else {}
+    state: list[Pass] = []
+    if any(map(any, (*along[0], *along[1]))):
+        state = [
+            place_state.using(mesh=mesh.text, axis=BATCH, inputs=along[0], outputs=along[1], ordered=ordered)
+        ]
     committed = commit.using(mesh=mesh.text)
-    if not reproducible or BATCH not in mesh.sizes:
-        cut = partition.using(mesh=mesh.text, limit=limit, ordered=reproducible)
-        return [cut, bucket, committed]
+    if not ordered or BATCH not in mesh.sizes:
+        cut = partition.using(mesh=mesh.text, limit=settings.limit, ordered=ordered, **given)
+        return [cut, *state, bucket, committed]
     count = mesh.sizes[BATCH]
     if mesh.shards % count:
         message = f"the {count} ranks along {BATCH!r} must divide the {mesh.shards} virtual shards of a batch"
         raise ParallelError("compile", message, hint="par.mesh(..., shards=...), or reproducible=False")
     virtual = mesh_text(tuple((n, mesh.shards if n == BATCH else s) for n, s in mesh.axes))
-    cut = partition.using(mesh=virtual, limit=limit, ordered=True)
+    cut = partition.using(mesh=virtual, limit=settings.limit, ordered=True, **given)
     checked = check_shards.using(shards=mesh.shards)
-    return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), bucket, committed]
+    return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), *state, bucket, committed]
 
 
 @graph_pass(once=True)
@@ -106,17 +191,25 @@ def commit(graph: Graph, mesh: str = "") -> Graph:
     return graph.replace(nodes=[*graph.nodes, Node(ops.commit, [], {"mesh": mesh}, [])])
 
 
+OWN_PASSES: tuple[Pass, ...] = (check_shards, partition, fold_shards, place_state, bucket, commit)
+
+
 class OnRanks(Executable):
     """The program of a rank.
 
     Attributes:
         graph: of parts.
         run: what the backend made of it.
+        form_of: what tells the form of a result; None where that follows from its type.
+        sole_arrays: what tells whether inputs may be written over; None where their arrays tell.
     """
 
-    __slots__ = ("_compared", "_meeting", "_members", "donated", "graph", "run")
+    __slots__ = (
+        "_compared", "_inputs", "_meeting", "_members", "_mesh", "_results", "_shapes",
+        "donated", "form_of", "graph", "run", "sole_arrays",
+    )  # fmt: skip
 
-    def __init__(self, run: Any, graph: Graph, mesh: Mesh) -> None:
+    def __init__(self, run: Any, graph: Graph, mesh: Mesh, whole: Graph, cuts: Layout) -> None:
         self.run, self.graph = run, graph
         self.donated = run.donated
         self._members = tuple(range(mesh.size))
@@ -125,18 +218,67 @@ class OnRanks(Executable):
         text = f"{graph.name}, {collectives} collectives, version {signature[:8]}"
         self._meeting = Meeting("call", "", text)
         self._compared = False
+        self._mesh = mesh.text
+        self._inputs = [cut if any(cut) else None for cut in cuts.inputs]
+        self._results = [cut if any(cut) else None for cut in cuts.results(whole)]
+        self._shapes = [v.type.shape for v in whole.results]
+        self.form_of = None if cuts.is_whole else (lambda kind: None)
+        self.sole_arrays = None if cuts.is_whole else self._sole_arrays
 
     def __call__(self, arrays: Arrays) -> Arrays:
         """Run on arrays, together with the other ranks."""
-        return self._together(arrays, lambda: self.run(arrays))
+        given = self._given(arrays)
+        return self._made(arrays, self._together(given, lambda: self.run(given)))
 
     def donating(self, arrays: Arrays, flags: Sequence[bool]) -> Arrays:
         """Likewise; flags tell of each array whether it may be overwritten."""
-        return self._together(arrays, lambda: self.run.donating(arrays, flags))
+        given = self._given(arrays)
+        return self._made(arrays, self._together(given, lambda: self.run.donating(given, flags)))
 
     def explain(self, arrays: Arrays | None = None) -> object:
         """What the backend says of it."""
-        return self.run.explain() if arrays is None else self.run.explain(arrays)
+        return self.run.explain() if arrays is None else self.run.explain(self._given(arrays))
+
+    # Parts
+
+    def _given(self, arrays: Arrays) -> list[Any]:
+        """What this rank works on: its part of what is cut, the whole of all else."""
+        return [
+            whole_array(x) if cut is None else as_parts(x, cut, self._mesh).part
+            for x, cut in zip(arrays, self._inputs, strict=True)
+        ]
+
+    def _made(self, given: Sequence[Any], results: Arrays) -> list[Any]:
+        """The results, those that are cut as parts; what overwrites a placed tensor is placed like it."""
+        found: list[Any] = list(results)
+        for i, cut in enumerate(self._results):
+            if cut is not None:
+                found[i] = made_parts(found[i], self._shapes[i], cut, self._mesh)
+        if any(type(x) is Parts for x in given):
+            places = {v: i for i, v in enumerate(self.graph.inputs)}
+            for i, (old, _) in enumerate(self.graph.updates, len(self.graph.outputs)):
+                data = given[places[old]]
+                if type(data) is Parts and type(found[i]) is not Parts:
+                    found[i] = as_parts(found[i], data.cut, data.mesh)
+        return found
+
+    def _sole_arrays(self, places: Sequence[int]) -> Callable[[list[Any]], bool]:
+        """What tells of the inputs of a call whether those at places are held by their tensors alone."""
+        cuts, held = [(i, self._inputs[i]) for i in places], held_count()
+
+        def sole(arrays: list[Any]) -> bool:
+            for i, cut in cuts:
+                x = arrays[i]
+                alone = x.is_sole if type(x) is Parts else x.base is None or is_lease(x.base)
+                fits = (type(x) is Parts and x.cut == cut) if cut is not None else type(x) is np.ndarray
+                del x
+                if not (alone and fits and getrefcount(arrays[i]) == held):
+                    return False
+            return True
+
+        return sole
+
+    # Calls
 
     def _together(self, arrays: Arrays, call: Callable[[], Arrays]) -> Arrays:
         """Call after all ranks agreed on it; tell them if it fails."""
@@ -161,7 +303,10 @@ class OnRanks(Executable):
             message = f"a program for {len(self._members)} ranks must run in a world of so many"
             raise ParallelError("call", f"{message}, got {here.size}")
         roles = self.graph.roles
-        places = [i for i, role in enumerate(roles) if role == "arg" or not self._compared]
+        wanted = [
+            self._inputs[i] is None and (role == "arg" or not self._compared) for i, role in enumerate(roles)
+        ]
+        places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
         most = _LOOKED_AT if self._compared else None
         words = np.array([_checksum(arrays[i], most) for i in places], np.uint32)
         meeting = self._meeting._replace(axis="" if self._compared else "all inputs compared")

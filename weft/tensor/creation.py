@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.concrete import CONCRETE
 from weft.base.device import BLOCKS, CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, default_float
 from weft.base.hooks import hooks
+from weft.base.parts import Parts
 from weft.base.public import public
 from weft.base.shapes import Shape, ShapeLike, normalize_shape
 from weft.base.sizes import is_known
@@ -333,7 +335,17 @@ def _made_like(
     op = f"{make.__name__}_like"
     shape, target = _like(op, x, dtype)
     place = x.device if device is None else device
+    if device is None and Parts in CONCRETE and not _captures():
+        data: Any = x._data  # of a tensor that a capture has borrowed, what it held before
+        data = data.before(x) if hasattr(data, "before") else data
+        if type(data) is Parts:
+            return _in_parts(make, data, target).requires_grad_(requires_grad)
     return made(op, make, shape, target, requires_grad=requires_grad, device=place)
+
+
+def _in_parts(make: Callable[..., Any], x: Parts, dtype: DType) -> Tensor:
+    """A tensor of which each rank has the part that it has of another one."""
+    return wrap(Parts(make(x.part.shape, dtype), x.shape, x.cut, x.mesh))
 
 
 @public

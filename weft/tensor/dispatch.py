@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.base.concrete import any_on_device, is_concrete
+from weft.base.concrete import CONCRETE, any_on_device, any_placed, is_concrete
 from weft.base.dtypes import DType, bfloat16, float32, float64, kind
 from weft.base.hooks import hooks
 from weft.errors import WeftError
@@ -119,8 +119,8 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Tens
         if top is capture:
             datas = []  # it takes tensors as they are, and may change what they hold
         return top.interpret(op, inputs, attrs)  # type: ignore[no-any-return]
-    if any_on_device(datas):
-        outs: tuple[Any, ...] = hooks.evaluate_on_device(op, inputs, datas, attrs)
+    if len(CONCRETE) > 1 and (run := _elsewhere(datas)) is not None:
+        outs: tuple[Any, ...] = run(op, inputs, datas, attrs)
         if intercepted.threads and thread.evaluated is not None:
             thread.evaluated(op, datas, outs, attrs)
         return outs
@@ -142,6 +142,13 @@ def evaluate(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Tens
     if intercepted.threads and thread.evaluated is not None:
         thread.evaluated(op, datas, outs, attrs)
     return outs
+
+
+def _elsewhere(datas: Sequence[Any]) -> Callable[..., tuple[Any, ...]] | None:
+    """What evaluates ops on data that is not whole in the memory of the host; None if it is."""
+    if any_placed(datas):
+        return hooks.evaluate_placed
+    return hooks.evaluate_on_device if any_on_device(datas) else None
 
 
 def apply(op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:

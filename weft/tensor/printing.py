@@ -15,6 +15,7 @@ import numpy as np
 from weft.base.concrete import is_concrete
 from weft.base.device import CPU
 from weft.base.dtypes import DEFAULT_INT, DType, bool_, default_complex, default_float, kind
+from weft.base.parts import Parts
 from weft.base.public import public
 from weft.base.records import NamedTuple
 from weft.errors import ArgumentError, DomainError
@@ -110,6 +111,8 @@ def format_tensor(t: Tensor) -> str:
     notes = ["" if t.device == CPU else f"device='{t.device}'"], [gradient_note(t)]
     if not is_concrete(data):
         return _with_notes(f"{_PREFIX}<{type_of(data)} inside {data.place}>", notes[1], _options[0])
+    if type(data) is Parts:  # to see the elements takes all ranks
+        return _with_notes(f"{_PREFIX}{data!r}", notes[1], _options[0])
     return format_array(data if type(data) is np.ndarray else data.to_host(), *notes)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.base.concrete import CONCRETE, is_concrete
 from weft.base.dtypes import kind
+from weft.base.parts import Parts, placed_like
 from weft.base.public import public
 from weft.errors import ArgumentError, DeviceError, DtypeError, GradientError, ShapeError
 from weft.ops.op import Tensor, TensorLike, intercepted, type_of
@@ -327,7 +328,8 @@ class Recorded(TensorLike):
         """Take on the data of a tensor, and with ``history`` its place in the graph, too."""
         self._before_write()
         if not history or type(self._node) is Leaf:
-            self._data, self._form = self._kept_place(value), value._form
+            data, form = self._kept_place(value), value._form
+            self._data, self._form = data, form if type(data) is not Parts else None
             return
         if intercepted.threads and thread.capture is not None:
             thread.capture.root.took_graphs.add(id(self))
@@ -341,7 +343,10 @@ class Recorded(TensorLike):
     def _kept_place(self, value: Any) -> Any:
         """The data of a value that this tensor takes on without its place in the graph."""
         capture = thread.capture if intercepted.threads else None
-        return value._data if capture is None else capture.held_by(self, value)
+        if capture is not None:
+            return capture.held_by(self, value)
+        data = value._data
+        return placed_like(data, self._data) if len(CONCRETE) > 1 and is_concrete(data) else data
 
     def _check_changeable(self, op: str) -> None:
         """Raise if this is a leaf whose gradient an in-place change would make meaningless."""

@@ -16,6 +16,8 @@ import numpy as np
 from weft.base.concrete import is_concrete
 from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, kind
+from weft.base.hooks import hooks
+from weft.base.parts import Parts
 from weft.base.public import public
 from weft.errors import ArgumentError, DeviceError, DtypeError, GradientError, GraphError, ShapeError
 from weft.ops.op import Array, intercepted, type_of
@@ -131,6 +133,22 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
             return data
         array: Array = data.to_host() if is_concrete(data) else data.concrete(op)
         return array
+
+    @public
+    def full(self) -> Tensor:
+        """The whole of a tensor of which each rank of a mesh holds a part, for all of them; else itself.
+
+        All ranks ask for it together: see ``weft.parallel.place``.
+
+        >>> import weft
+        >>> from weft import parallel as par
+        >>> def program():
+        ...     x = par.place(weft.arange(4), par.P("data"), par.mesh(data=2))
+        ...     return x, x.full()
+        >>> par.simulate(program, 2)[0]
+        (tensor(<i64[4@data] on mesh(data=2)>), tensor([0, 1, 2, 3]))
+        """
+        return self if type(self._data) is not Parts else wrap(hooks.whole_array(self._data))
 
     @public
     def item(self) -> Any:

@@ -19,7 +19,11 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft import parallel
 from weft.errors import DomainError, FileError
+from weft.io.files import save_together
+from weft.io.slices import remove_slices
+from weft.train.ranks import Ranks
 
 FORMAT = 1
 
@@ -77,6 +81,7 @@ class Checkpoints:
     Args:
         directory: of the files; made if it is not there.
         keep: how many of the newest are kept.
+        ranks: that write them together, each its parts.
 
     >>> import tempfile
     >>> from weft.train.checkpoints import Checkpoints
@@ -89,11 +94,12 @@ class Checkpoints:
     30
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: int = 3) -> None:
+    def __init__(self, directory: str | os.PathLike[str], keep: int = 3, ranks: Ranks | None = None) -> None:
         if keep < 1:
             raise DomainError("Trainer", f"keep must be at least 1, got {keep}")
         self.directory = Path(directory)
         self.keep = keep
+        self.ranks = ranks
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def files(self) -> list[Path]:
@@ -112,25 +118,35 @@ class Checkpoints:
         Those of later steps are removed too: the run has gone back, and they are of what it has left.
         """
         path = self.directory / f"step-{step:08d}.safetensors"
-        weft.save(state, path)
-        files = self.files()
-        at = files.index(path)
-        for old in (*files[:at], *files[at + self.keep :]):
-            with suppress(FileNotFoundError):
-                old.unlink()
+        self._write(state, path)
+        if self.ranks is None or self.ranks.is_first:
+            files = self.files()
+            at = files.index(path)
+            for old in (*files[:at], *files[at + self.keep :]):
+                with suppress(FileNotFoundError):
+                    old.unlink()
+                    remove_slices(str(old))
         return path
+
+    def _write(self, state: Any, path: Path) -> None:
+        (weft.save if self.ranks is None else save_together)(state, path)
+
+    def read(self, path: str | os.PathLike[str]) -> Any:
+        """What a checkpoint holds; on a mesh, what was placed is placed."""
+        return weft.load(path) if self.ranks is None else parallel.load(path, self.ranks.mesh)
 
     def save_best(self, state: Any) -> None:
         """Write the best one."""
-        weft.save(state, self.best)
+        self._write(state, self.best)
 
     def load(self) -> Any:
         """What the newest checkpoint that can be read holds; None if there is none."""
-        self._clean()
+        if self.ranks is None or self.ranks.is_first:
+            self._clean()
         files = self.files()
         for path in files:
             try:
-                return weft.load(path)
+                return self.read(path)
             except FileError as error:
                 _log.warning("left out a checkpoint: %s", error)
         if files:

@@ -177,11 +177,15 @@ class Runner:
         self.is_over = False
         self.is_broken = False
         self._compiles = compiles
-        self._whole = Compiled(recipe.train, compiles)
-        self._first = Compiled(recipe.differentiate, compiles)  # of the batches of a step: there are no
-        self._further = Compiled(recipe.differentiate, compiles)  # gradients before it, and some before these
-        self._apply = Compiled(recipe.apply, compiles)
-        self._check = Compiled(recipe.validate, compiles)
+        self._whole = Compiled(recipe.train, compiles, recipe.ranks)
+        self._first = Compiled(
+            recipe.differentiate, compiles, recipe.ranks
+        )  # of the batches of a step: there are no
+        self._further = Compiled(
+            recipe.differentiate, compiles, recipe.ranks
+        )  # gradients before it, and some before these
+        self._apply = Compiled(recipe.apply, compiles, recipe.ranks)
+        self._check = Compiled(recipe.validate, compiles, recipe.ranks)
         self._buffers: list[tuple[Any, Any]] = []
 
     def step(self, feed: Feed, add: Callable[[Mapping[str, float], int], None]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import weft
 from weft.errors import ArgumentError, DomainError
 from weft.train.metrics import Metric
+from weft.train.ranks import Ranks
 
 MOST_SHAPES = 16  # of batches that get a compiled function of their own; further ones share one
 Numbers = dict[str, Any]
@@ -35,6 +36,7 @@ class Recipe:
         autocast: the dtype that autocast computes in, or None.
         scaler: of the loss, or None.
         ema: the average of the parameters, or None.
+        ranks: that share the work, or None.
     """
 
     model: Any
@@ -48,9 +50,11 @@ class Recipe:
     autocast: Any = None
     scaler: Any = None
     ema: Any = None
+    ranks: Ranks | None = None
 
     def evaluate(self, batch: Any) -> tuple[Any, Numbers]:
         """The loss, to be differentiated, and all numbers."""
+        batch = batch if self.ranks is None else self.ranks.shared(batch)
         with nullcontext() if self.autocast is None else weft.autocast(self.autocast):
             output, target = _call(self.forward, self.model, batch)
             loss = _call(self.loss, output, target)
@@ -135,11 +139,13 @@ class Compiled:
 
     Args:
         function: to compile, or None for one that is run as it is.
+        ranks: that share the work.
     """
 
-    def __init__(self, function: Callable[..., Any], compiles: bool) -> None:
+    def __init__(self, function: Callable[..., Any], compiles: bool, ranks: Ranks | None = None) -> None:
         self._function = function
         self._compiles = compiles
+        self._settings: dict[str, Any] = {} if ranks is None else ranks.settings
         self._by_shape: dict[Any, Callable[..., Any]] = {}
         self._shared: Callable[..., Any] | None = None
 
@@ -154,10 +160,10 @@ class Compiled:
 
     def _new(self, shape: Any) -> Callable[..., Any]:
         if len(self._by_shape) < MOST_SHAPES:
-            self._by_shape[shape] = weft.compile(_own(self._function))
+            self._by_shape[shape] = weft.compile(_own(self._function), **self._settings)
             return self._by_shape[shape]
         if self._shared is None:
-            self._shared = weft.compile(_own(self._function))
+            self._shared = weft.compile(_own(self._function), **self._settings)
         return self._shared
 
     def shapes(self) -> list[Any]:
@@ -167,7 +173,9 @@ class Compiled:
     def set_shapes(self, shapes: list[Any]) -> None:
         """Let these shapes have functions of their own, and further ones only while there is room."""
         self._by_shape = {
-            tuple(None if s is None else tuple(s) for s in shape): weft.compile(_own(self._function))
+            tuple(None if s is None else tuple(s) for s in shape): weft.compile(
+                _own(self._function), **self._settings
+            )
             for shape in shapes
         }
 

@@ -13,9 +13,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import weft
+from weft import parallel
 from weft.base.device import CPU, DeviceLike
 from weft.base.tracebacks import edge
 from weft.errors import ArgumentError, DomainError
+from weft.io.files import save_together
 from weft.train.callbacks import Best, Callback, monitored
 from weft.train.checkpoints import (
     FORMAT,
@@ -29,6 +31,7 @@ from weft.train.checkpoints import (
 from weft.train.logs import Log, check_kinds, open_logs
 from weft.train.metrics import Means, Metric, named_metrics
 from weft.train.progress import Progress, as_text, make_progress
+from weft.train.ranks import Ranks
 from weft.train.runner import Feed, Interrupt, Runner
 from weft.train.step import Recipe, split_batch
 
@@ -71,6 +74,11 @@ class Trainer:
         log_every: steps between rows of logs.
         progress: whether to show how far it is.
         device: where the model goes; batches go where it is, a pipeline's while those before are used.
+        mesh: of ``weft.parallel``, whose ranks share the work on each batch; all of them run this trainer on
+            the same batches. Logs are written by the first, checkpoints by all; an error or Ctrl-C on one
+            rank ends the run, which goes on from the last checkpoint.
+        zero: what the ranks of a batch share, see ``weft.compile``.
+        reproducible: whether the bits do not depend on the number of ranks.
 
     Attributes:
         step: how many steps have been taken.
@@ -118,7 +126,13 @@ class Trainer:
         log_every: int = 50,
         progress: bool = True,
         device: DeviceLike | None = None,
+        mesh: Any = None,
+        zero: int = 0,
+        reproducible: bool = True,
     ) -> None:
+        if mesh is not None and not compile:
+            raise DomainError("Trainer", "steps on a mesh must be compiled, got compile=False")
+        ranks = None if mesh is None else Ranks(mesh, zero, reproducible)
         _check_count("accumulate", accumulate)
         _check_count("log_every", log_every)
         _check_count("checkpoint_every", 1 if checkpoint_every is None else checkpoint_every)
@@ -127,12 +141,12 @@ class Trainer:
             raise DomainError("Trainer", message)
         place = _place(model, ema, device)
         parts = model, loss, optimizer, forward, named_metrics(metrics)
-        recipe = Recipe(*parts, clip_norm, clip_value, accumulate, autocast, scaler, ema)
+        recipe = Recipe(*parts, clip_norm, clip_value, accumulate, autocast, scaler, ema, ranks)
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler
         self.callbacks = list(callbacks)
-        self.checkpoints = None if directory is None else Checkpoints(directory, keep)
+        self.checkpoints = None if directory is None else Checkpoints(directory, keep, ranks)
         self.monitor = monitor or ("loss" if validation is None else "val_loss")
         self._runner = Runner(recipe, compile)
         self._train = Feed("train", train, place)
@@ -142,7 +156,8 @@ class Trainer:
         self._best = Best(mode)
         self._log_kinds = check_kinds(logs)
         self._log_every = log_every
-        self._shows = progress
+        self._writes = ranks is None or ranks.is_first
+        self._shows = progress and self._writes
         self._begin()
 
     def _begin(self) -> None:
@@ -203,7 +218,8 @@ class Trainer:
 
     def _open(self, stack: ExitStack) -> None:
         """Begin what ends with ``fit``."""
-        self._interrupt = stack.enter_context(Interrupt())
+        if self._runner.recipe.ranks is None:  # ranks would notice it after different steps
+            self._interrupt = stack.enter_context(Interrupt())
         stack.callback(setattr, self._interrupt, "asked", False)  # validate() may be called later
         if self.checkpoints is not None and self._saved < 0 and self.checkpoints.files():
             hint = "call resume() to go on from it, or take another directory"
@@ -212,7 +228,7 @@ class Trainer:
         self._progress = make_progress(self._shows)
         stack.callback(self._progress.close)
         stack.callback(self._leave_feeds)
-        if self.checkpoints is not None:
+        if self.checkpoints is not None and self._writes:
             columns = ["step", "epoch", "lr", *self._names(), *[f"val_{n}" for n in self._names()], "seconds"]
             where = self.checkpoints.directory
             self._logs = open_logs(where, self._log_kinds, columns, self.step, self.epoch)
@@ -392,7 +408,8 @@ class Trainer:
     def save(self, path: str | os.PathLike[str] | None = None) -> None:
         """Make a checkpoint: at a path, or in the directory of the run."""
         if path is not None:
-            weft.save(self.state_dict(), path)
+            ranks = self._runner.recipe.ranks
+            (weft.save if ranks is None else save_together)(self.state_dict(), path)
         elif self.checkpoints is None:
             raise ArgumentError("save", "must have a path, got none", hint="or pass directory= to Trainer")
         else:
@@ -408,7 +425,11 @@ class Trainer:
         """
         if path is None and self.checkpoints is None:
             raise ArgumentError("resume", "must have a path, got none", hint="or pass directory= to Trainer")
-        state = weft.load(path) if path is not None else self.checkpoints.load()  # type: ignore[union-attr]
+        ranks = self._runner.recipe.ranks
+        if path is None:
+            state = self.checkpoints.load()  # type: ignore[union-attr]
+        else:
+            state = weft.load(path) if ranks is None else parallel.load(path, ranks.mesh)
         if state is None:
             return False
         self.load_state_dict(state)
@@ -416,7 +437,8 @@ class Trainer:
 
     def _rescue(self) -> None:
         """After an error: a checkpoint of the last step that was complete, if none is there."""
-        if self.checkpoints is None or self._runner.is_broken:
+        alone = self._runner.recipe.ranks is None  # other ranks may be elsewhere, and it takes all to save
+        if self.checkpoints is None or self._runner.is_broken or not alone:
             return
         if self._mark is not None:
             self._runner.undo()

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.parts import Parts
 from weft.base.sizes import is_known
 from weft.base.trees import tree_unflatten
 from weft.capture.program.aliases import Aliases, link_view
@@ -381,8 +382,8 @@ def _plain_call(run: Any) -> Any:
 
 
 def are_arrays(arrays: Arrays) -> bool:
-    """Whether all inputs are plain arrays; those of a tensor that a capture has borrowed are not."""
-    return all(type(a) is np.ndarray for a in arrays)
+    """Whether all inputs are elements; those of a tensor that a capture has borrowed are not."""
+    return all(type(a) is np.ndarray or type(a) is Parts for a in arrays)
 
 
 def put_data(target: Any, content: Any) -> None:

@@ -150,6 +150,8 @@ class Version:
 
 def _build_for(build: Build, program: Program, tensors: Sequence[Any]) -> Build:
     """What makes code for where the tensors are that a program is captured for, and those that it holds."""
+    if hasattr(build, "for_program"):  # on a mesh: for the parts that ranks hold
+        return build.for_program(program, tensors)  # type: ignore[no-any-return]
     held = [s.held._data for s in program.sources if isinstance(s, Fixed)]
     there = next(filter(is_on_device, [*[t._data for t in tensors], *held]), None)
     return build if there is None else hooks.build_on_device(build, there)

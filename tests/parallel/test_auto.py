@@ -1,0 +1,91 @@
+"""The usual placement of transformers: what is cut, what it says, and that training is as before."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from tests.parallel.test_place import on_mesh
+from weft import nn
+from weft import parallel as par
+from weft.errors import ArgumentError, DomainError
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "parallel_gpt.py"
+
+
+@cache
+def example() -> Any:
+    """The module of the example, whose model is a GPT."""
+    spec = importlib.util.spec_from_file_location("parallel_gpt", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_products_heads_and_tables_are_cut_and_said() -> None:
+    found = par.auto(example().GPT(64, 16, 32, 4, 2), par.Mesh("data=1,model=2"))
+    columns = [f"blocks.*.{n}.{w}" for n in ("query", "key", "value", "fc1") for w in ("weight", "bias")]
+    assert {n for n, p in found.items() if p == par.P("model")} == {
+        "tokens.weight", *columns, "head.weight", "head.bias",
+    }  # fmt: skip
+    assert {n for n, p in found.items() if p == par.P(None, "model")} == {
+        "blocks.*.out.weight",
+        "blocks.*.fc2.weight",
+    }
+    text = str(found)
+    assert "blocks.*.fc2.weight    P(None, 'model')  a product by rows, summed over ranks" in text
+    assert "whole: places.weight" in text
+    assert "places.weight" not in found
+
+
+def test_sequential_pairs_and_sizes_that_do_not_divide() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4))
+    assert par.auto(model, par.Mesh("model=2")) == {
+        "0.weight": par.P("model"), "0.bias": par.P("model"), "2.weight": par.P(None, "model"),
+    }  # fmt: skip
+    assert par.auto(model, par.Mesh("model=4")) == {}
+    with pytest.raises(DomainError, match="the axis must be one of the mesh"):
+        par.auto(model, par.Mesh("data=2"))
+    with pytest.raises(ArgumentError, match="takes a module, got int"):
+        par.auto(3, par.Mesh("model=2"))
+
+
+def losses(place: bool) -> Any:
+    """Losses of a small GPT, the bytes of its parameters that a rank holds, and what is moved."""
+    mesh = par.mesh(data=-1, model=2) if place else par.mesh(data=-1)
+    weft.manual_seed(0)
+    model = example().GPT(32, 8, 16, 2, 1)
+    if place:
+        par.place(model, par.auto(model, mesh), mesh)
+    optimizer = weft.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(x: Any, y: Any) -> Any:
+        x, y = par.shard(x, "data"), par.shard(y, "data")
+        optimizer.zero_grad()
+        loss = example().loss_of(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = weft.compile(step, mesh=mesh, reproducible=False)
+    rng = np.random.default_rng(0)
+    x, y = (weft.tensor(rng.integers(0, 32, (8, 8))) for _ in range(2))
+    found = [float(run(x, y)) for _ in range(3)]
+    moved = [node.op.name for node in run.lowered.walk() if node.op.name in ("all_gather", "all_to_all")]
+    return found, par.held_bytes(model.parameters()), moved
+
+
+def test_gpt_trains_as_before_in_half_the_memory_and_gathers_nothing() -> None:
+    expected, whole, _ = par.simulate(losses, 1, False)[0]
+    for found, held, moved in on_mesh("data=1,model=2", lambda: losses(True)):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert held < 0.6 * whole
+        assert moved == []

@@ -1,0 +1,176 @@
+"""``Parts``: what a tensor holds of which each rank of a mesh has a part, as others hold an array of NumPy.
+
+Shape and dtype are those of the whole. Where the ranks do not divide a size, parts have the size rounded up,
+and the elements past the end are zeros that nobody reads.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from sys import getrefcount
+from typing import Any, NoReturn
+
+import numpy as np
+
+from weft.base.dtypes import DType, short_name
+from weft.base.hooks import hooks
+from weft.base.ranks import axis_size, check_world, members, world
+from weft.errors import ParallelError
+
+Array = np.ndarray[Any, Any]
+Cut = tuple[str, ...]  # for each dimension the axes it is cut over, with commas between, or ""
+
+
+class Parts:
+    """The part of this rank, of elements that all ranks of a mesh hold together.
+
+    Attributes:
+        part: the elements of this rank.
+        shape: the sizes of the whole.
+        dtype: of the elements.
+        size: how many elements the whole has.
+        cut: for each dimension the axes it is cut over.
+        mesh: as text.
+    """
+
+    __slots__ = ("__weakref__", "cut", "dtype", "mesh", "part", "shape", "size")
+    __array_ufunc__ = None  # NumPy's functions do not take it for an object of theirs
+    form = None  # ops go the general way
+
+    def __init__(self, part: Array, shape: tuple[int, ...], cut: Cut, mesh: str) -> None:
+        self.part = part
+        self.shape = shape
+        self.dtype: DType = part.dtype
+        self.size = prod(shape)
+        self.cut = cut
+        self.mesh = mesh
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def base(self) -> Parts:
+        """Not None: who may write over the part asks ``is_sole``, and knows how it is cut."""
+        return self
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether nobody else holds the part."""
+        base = self.part.base
+        lent = base is None or getattr(type(base), "is_lease", False)
+        return lent and getrefcount(self.part) == _ALONE
+
+    def copy(self) -> Parts:
+        """The same elements in memory of their own."""
+        return Parts(self.part.copy(), self.shape, self.cut, self.mesh)
+
+    def __str__(self) -> str:
+        return cut_text(self.shape, self.dtype, self.cut)
+
+    def __repr__(self) -> str:
+        return f"<{self} on mesh({self.mesh.replace(',', ', ')})>"
+
+    def to_host(self) -> NoReturn:
+        """Raise: no rank has all elements, and to ask the others is something that all of them must do."""
+        raise ParallelError(
+            "placed tensor",
+            f"its elements must be asked for by all ranks together, got {self} of which this rank has a part",
+            hint="x.full() on all ranks gives the whole tensor",
+        )
+
+    def item(self) -> NoReturn:
+        """Raise likewise."""
+        self.to_host()
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        self.to_host()
+
+
+def _alone() -> int:
+    """What getrefcount says of a part that nobody else holds."""
+    probe = Parts(np.empty(1), (1,), ("",), "")
+    return getrefcount(probe.part)
+
+
+_ALONE = _alone()
+
+
+def cut_text(shape: tuple[int, ...], dtype: DType, cut: Cut) -> str:
+    """The type of a tensor that is cut.
+
+    >>> import numpy as np
+    >>> from weft.base.parts import cut_text
+    >>> cut_text((8, 4), np.dtype("f4"), ("data", ""))
+    'f32[8@data,4]'
+    """
+    sizes = [f"{s}@{axes.replace(',', '@')}" if axes else str(s) for s, axes in zip(shape, cut, strict=True)]
+    return f"{short_name(dtype)}[{','.join(sizes)}]"
+
+
+def counts_of(cut: Cut, mesh: str) -> tuple[int, ...]:
+    """In how many parts each dimension is cut."""
+    return tuple([axis_size("place", mesh, axes) if axes else 1 for axes in cut])
+
+
+def padded_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
+    """The sizes of all parts together.
+
+    >>> from weft.base.parts import padded_shape
+    >>> padded_shape((5, 3), ("data", ""), "data=2")
+    (6, 3)
+    """
+    return tuple([-(-s // n) * n for s, n in zip(shape, counts_of(cut, mesh), strict=True)])
+
+
+def part_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
+    """The sizes of each part."""
+    return tuple([-(-s // n) for s, n in zip(shape, counts_of(cut, mesh), strict=True)])
+
+
+def slices_of(shape: tuple[int, ...], cut: Cut, mesh: str, rank: int) -> tuple[slice, ...]:
+    """Where the part of a rank is in the whole, less what is past the end.
+
+    >>> from weft.base.parts import slices_of
+    >>> slices_of((5, 3), ("data", ""), "data=2", 1)
+    (slice(3, 5, None), slice(0, 3, None))
+    """
+    found = []
+    for size, axes, width in zip(shape, cut, part_shape(shape, cut, mesh), strict=True):
+        place = members("place", mesh, axes, rank).index(rank) if axes else 0
+        start = min(place * width, size)
+        found.append(slice(start, min(start + width, size)))
+    return tuple(found)
+
+
+def take_part(whole: Array, cut: Cut, mesh: str) -> Array:
+    """The part of this rank of an array, in memory of its own."""
+    check_world(mesh)
+    own = whole[slices_of(whole.shape, cut, mesh, world().rank)]
+    shape = part_shape(whole.shape, cut, mesh)
+    if own.shape == shape:
+        return np.array(own, order="C")
+    out = np.zeros(shape, whole.dtype)
+    out[tuple([slice(0, s) for s in own.shape])] = own
+    return out
+
+
+def placed_like(data: Any, like: Any) -> Any:
+    """Data for a tensor that stays where it is: in the parts of what it holds, or whole.
+
+    What is in other parts than that moves, for which all ranks come together.
+    """
+    if not isinstance(like, Parts):
+        return hooks.whole_array(data) if isinstance(data, Parts) and isinstance(like, np.ndarray) else data
+    if isinstance(data, Parts) and (data.cut, data.mesh) == (like.cut, like.mesh):
+        return data
+    whole = hooks.whole_array(data) if isinstance(data, Parts) else data
+    if not isinstance(whole, np.ndarray):
+        return whole
+    return Parts(take_part(whole, like.cut, like.mesh), like.shape, like.cut, like.mesh)
+
+
+def is_cut(cut: Cut, mesh: str) -> bool:
+    """Whether a cut leaves a rank with less than the whole."""
+    return any(n > 1 for n in counts_of(cut, mesh))

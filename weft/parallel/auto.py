@@ -1,0 +1,128 @@
+"""The usual placement of transformers: which products are cut by columns, which by rows, what by vocabulary.
+
+Megatron's scheme (Shoeybi and others, "Megatron-LM: training multi-billion parameter language models using
+model parallelism", 2019): what goes into heads, and the first product of a network, is cut by its outputs, so
+that each rank has some heads and some units; what comes after is cut by its inputs, and summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.base.public import public
+from weft.base.ranks import Mesh, axis_size
+from weft.errors import ArgumentError
+from weft.parallel.mesh import P
+from weft.parallel.placing import mesh_text_of
+
+_COLUMNS = {
+    "query", "key", "value", "q", "k", "v", "q_proj", "k_proj", "v_proj", "wq", "wk", "wv",
+    "fc1", "linear1", "w1", "w3", "up", "gate", "up_proj", "gate_proj", "c_fc",
+}  # fmt: skip
+_ROWS = {"out", "o", "o_proj", "out_proj", "wo", "fc2", "linear2", "w2", "down", "down_proj"}
+_PLACES = ("place", "position", "pos", "wpe")  # tables of places are read by slices
+_WHY = {
+    "column": "a product by columns",
+    "row": "a product by rows, summed over ranks",
+    "rows": "a table by the vocabulary",
+}
+
+
+class Placement(dict[str, P]):
+    """Patterns of names with how tensors are cut, for ``par.place``; prints as a table, with what is whole.
+
+    Attributes:
+        notes: by pattern, what it is.
+        whole: patterns of what is left whole.
+    """
+
+    def __init__(self, found: dict[str, P], notes: dict[str, str], whole: tuple[str, ...]) -> None:
+        super().__init__(found)
+        self.notes = notes
+        self.whole = whole
+
+    def __str__(self) -> str:
+        width = max(map(len, self), default=0)
+        rows = [f"{name:<{width}}  {p!r:<16}  {self.notes[name]}" for name, p in self.items()]
+        return "\n".join([*rows, f"whole: {', '.join(self.whole) or 'nothing'}"])
+
+
+@public
+def auto(model: Any, mesh: Mesh | None = None, axis: str = "model") -> Placement:
+    """The usual placement of a transformer over an axis of a mesh, by the names and kinds of its layers.
+
+    Linear layers named as queries, keys, values and first products (``q_proj``, ``fc1``, ...) are cut by
+    columns, those after heads and second products (``out``, ``fc2``, ...) by rows, of two in a
+    ``Sequential`` the first by columns and the second by rows; tables of tokens and layers that give as many
+    logits are cut by the vocabulary. What has another name, or a size that the ranks do not divide, is whole.
+
+    Args:
+        model: a module.
+        mesh: by default the mesh of this world.
+        axis: over which it is cut.
+
+    >>> from weft import nn, parallel as par
+    >>> mesh = par.mesh(model=1)
+    >>> model = nn.ModuleDict({"fc1": nn.Linear(4, 8), "fc2": nn.Linear(8, 4), "norm": nn.LayerNorm(4)})
+    >>> print(par.auto(model, mesh))
+    fc1.weight  P('model')        a product by columns
+    fc1.bias    P('model')        a product by columns
+    fc2.weight  P(None, 'model')  a product by rows, summed over ranks
+    whole: fc2.bias, norm.weight, norm.bias
+    >>> _ = par.place(model, par.auto(model, mesh), mesh)
+    """
+    if not hasattr(model, "named_modules"):
+        raise ArgumentError("auto", f"takes a module, got {type(model).__name__}")
+    count = axis_size("auto", mesh_text_of(mesh), axis)
+    found: dict[str, P] = {}
+    notes: dict[str, str] = {}
+    cuts = dict(_chosen(model, axis))
+    whole: dict[str, None] = {}
+    for name, tensor in model.named_parameters():
+        p, why = cuts.get(name, (P(), ""))
+        pattern = _pattern(name)
+        dim = next((d for d, a in enumerate(p) if a), None)
+        if dim is None or tensor.shape[dim] % count:
+            whole[pattern] = None
+        else:
+            found[pattern], notes[pattern] = p, why
+    for pattern in whole:  # alike layers of other sizes: what does not fit one is whole in all
+        found.pop(pattern, None)
+    return Placement(found, notes, tuple(whole))
+
+
+def _pattern(name: str) -> str:
+    """A name in which the numbers of layers are any."""
+    return ".".join("*" if part.isdecimal() and i else part for i, part in enumerate(name.split(".")))
+
+
+def _chosen(model: Any, axis: str) -> Iterator[tuple[str, tuple[P, str]]]:
+    """The names of parameters that are cut, with how and why."""
+    from weft import nn
+
+    modules = list(model.named_modules())
+    tables = {n: m for n, m in modules if isinstance(m, nn.Embedding) and not _is_of_places(n)}
+    vocabulary = {m.weight.shape[0] for m in tables.values()}
+    kinds: dict[str, str] = dict.fromkeys(tables, "rows")
+    for name, module in modules:
+        own = name.rpartition(".")[2]
+        if isinstance(module, nn.Sequential):
+            layers = [n for n, m in module.named_children() if isinstance(m, nn.Linear)]
+            if len(layers) == 2:
+                kinds |= {
+                    f"{name}.{layers[0]}".lstrip("."): "column",
+                    f"{name}.{layers[1]}".lstrip("."): "row",
+                }
+        elif isinstance(module, nn.Linear) and name not in kinds:
+            is_head = module.weight.shape[0] in vocabulary and own not in _ROWS
+            kind = "column" if own in _COLUMNS or is_head else "row" if own in _ROWS else ""
+            kinds |= {name: kind} if kind else {}
+    for name, kind in kinds.items():
+        yield f"{name}.weight", (P(None, axis) if kind == "row" else P(axis), _WHY[kind])
+        if kind == "column":
+            yield f"{name}.bias", (P(axis), _WHY[kind])
+
+
+def _is_of_places(name: str) -> bool:
+    return any(word in name.rpartition(".")[2].lower() for word in _PLACES)

@@ -1,0 +1,44 @@
+"""A trainer on a mesh: how a batch is shared out, and who writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import weft
+from weft import parallel
+from weft.errors import ArgumentError
+
+BATCH = "data"
+
+
+class Ranks:
+    """The ranks that train a model together; all of them read the same batches.
+
+    Args:
+        mesh: that they are on.
+        zero: what they share, see ``weft.compile``.
+        reproducible: whether the bits do not depend on their number.
+
+    Attributes:
+        settings: with which steps are compiled.
+        is_first: whether this one writes logs and shows how far it is.
+    """
+
+    def __init__(self, mesh: parallel.Mesh, zero: int = 0, reproducible: bool = True) -> None:
+        if not isinstance(mesh, parallel.Mesh):
+            raise ArgumentError("Trainer", f"mesh must be made by par.mesh, got {type(mesh).__name__}")
+        self.mesh = mesh
+        self.settings: dict[str, Any] = {"mesh": mesh, "zero": zero, "reproducible": reproducible}
+        self.is_first = parallel.rank() == 0
+        parts = mesh.sizes.get(BATCH, 1)
+        self._parts = mesh.shards if reproducible else parts
+
+    def shared(self, batch: Any) -> Any:
+        """A batch with a note that it is cut; one that does not divide is worked on whole by every rank."""
+        if BATCH not in self.mesh.sizes:
+            return batch
+        return weft.tree_map(lambda x: self._cut(x) if isinstance(x, weft.Tensor) else x, batch)
+
+    def _cut(self, x: Any) -> Any:
+        whole = not x.ndim or x.shape[0] == 0 or x.shape[0] % self._parts
+        return x if whole else parallel.shard(x, BATCH)
