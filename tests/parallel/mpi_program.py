@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import weft
+import weft.nn.functional as F
 from tests.parallel.test_collectives import CASES, WAYS, given
 from tests.parallel.test_step import step_with_class
 from tests.parallel.training import train
@@ -34,8 +35,8 @@ def check_collectives() -> None:
 def check_bits() -> None:
     """A sum of any size is one tree over the ranks; native sums are close to it."""
     n, rank = par.size(), par.rank()
-    for size in (0, 1, 7, 5000, 100_003):
-        for dtype in (np.float32, np.float64, np.float16, np.int64):
+    for size in (0, 1, 7, 5000, 100_003, 3_000_001):  # the last is cut into pieces
+        for dtype in (np.float32, np.float64, np.float16, np.int64)[: 1 if size > 1 << 20 else 4]:
             xs = [given(r, (size,), dtype) for r in range(n)]
             out = par.all_reduce(weft.tensor(xs[rank]), "data").numpy()
             assert out.tobytes() == tree_fold(xs, np.add).tobytes()
@@ -107,6 +108,28 @@ def check_late_failure() -> None:
     assert (total.numpy() == 8).all()
 
 
+def check_failure_in_a_large_sum() -> None:
+    """A rank that fails while others are in the middle of a sum; what comes late harms nobody."""
+    n, last = par.size(), par.rank() == par.size() - 1
+    total = weft.zeros(2_000_000)
+
+    def step(x: Any, scores: Any, classes: Any) -> Any:
+        loss = F.cross_entropy(par.shard(scores, "data"), par.shard(classes, "data"))
+        total.add_(par.shard(x, "data").sum(axis=0))
+        return loss
+
+    run = weft.compile(step, mesh=par.mesh(data=-1), reproducible=False)
+    rows = np.arange(n * 2_000_000, dtype=np.float32).reshape(n, -1) % 97
+    right = np.zeros(n, np.int64)
+    wrong = np.append(right[1:], 9)  # the last rank's
+    for _ in range(3):
+        with pytest.raises(BoundsError if last else RankError, match="class numbers must be in"):
+            run(weft.tensor(rows), weft.ones(n, 3), weft.tensor(wrong))
+    assert (total.numpy() == 0).all()
+    run(weft.tensor(rows), weft.ones(n, 3), weft.tensor(right))
+    np.testing.assert_array_equal(total.numpy(), rows.sum(axis=0))
+
+
 def main() -> None:
     """Run what the arguments name."""
     par.mesh(data=-1)
@@ -117,6 +140,7 @@ def main() -> None:
         check_divergence()
         check_failure()
         check_late_failure()
+        check_failure_in_a_large_sum()
         digest = train("mlp")[1]
         check_crossing()
         sys.stdout.write(f"rank {par.rank()} {digest}\n")

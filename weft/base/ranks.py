@@ -23,6 +23,7 @@ from weft.errors import DomainError, ParallelError
 
 Array = np.ndarray[Any, Any]
 Axes = tuple[tuple[str, int], ...]
+SMALL = 1 << 13  # bytes up to which every rank folds everything: one message each instead of two
 
 
 class Meeting(NamedTuple):
@@ -65,9 +66,22 @@ class Group(ABC):
     def pass_on(self, meeting: Meeting, x: Array, target: int | None, source: int | None) -> Array | None:
         """Send an array to one rank and get that of another; None stands for nobody."""
 
-    def reduce(self, meeting: Meeting, x: Array, fold: np.ufunc) -> Array:
-        """All arrays folded in whatever order is fastest."""
-        return np.asarray(tree_fold(list(self.gather(meeting, x)), fold))
+    def fold(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array) -> None:
+        """Write all arrays folded into one, by one tree over the ranks."""
+        if self.size == 2 or x.nbytes <= SMALL:  # of two ranks, each gets no more than it must
+            out[...] = tree_fold(list(self.gather(meeting, x)), fold)
+            return
+        flat = x.reshape(-1)
+        width = -(-flat.size // self.size)
+        padded = np.zeros(width * self.size, x.dtype)
+        padded[: flat.size] = flat
+        rows = self.exchange(meeting, padded.reshape(self.size, width))
+        mine = tree_fold(list(rows), fold)  # every rank folds one slice of all
+        out[...] = self.gather(meeting, mine).reshape(-1)[: flat.size].reshape(x.shape)
+
+    def reduce(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array) -> None:
+        """Likewise, in whatever order is fastest."""
+        self.fold(meeting, x, fold, out)
 
 
 class World(ABC):
@@ -152,6 +166,11 @@ def mesh_axes(mesh: str) -> Axes:
     """
     pairs = [part.partition("=") for part in mesh.split(",")] if mesh else []
     return tuple((name, int(size)) for name, _, size in pairs)
+
+
+@lru_cache
+def _mesh_size(mesh: str) -> int:
+    return prod(size for _, size in mesh_axes(mesh))
 
 
 def mesh_text(axes: Axes) -> str:
@@ -258,7 +277,7 @@ def group_of(op: str, mesh: str, axis: str) -> Group:
 
 def _in_mesh(op: str, mesh: str) -> World:
     here = world()
-    count = prod(size for _, size in mesh_axes(mesh))
+    count = _mesh_size(mesh)
     if count != here.size:
         raise ParallelError(
             op, f"a graph for {count} ranks (mesh {mesh}) must run in a world of so many, got {here.size}"

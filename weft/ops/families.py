@@ -149,6 +149,7 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         products: Callable[..., Any]
         fallible: bool
         host: bool
+        into: Rule | None
         in_place: bool
         large_eval: bool
         large_vjp: bool
