@@ -18,7 +18,7 @@ from tests.parallel.test_collectives import CASES, WAYS, given
 from tests.parallel.test_step import step_with_class
 from tests.parallel.training import train
 from weft import parallel as par
-from weft.base.ranks import tree_fold
+from weft.base.ranks import hiding, tree_fold
 from weft.errors import BoundsError, RankError
 
 
@@ -130,6 +130,37 @@ def check_failure_in_a_large_sum() -> None:
     np.testing.assert_array_equal(total.numpy(), rows.sum(axis=0))
 
 
+def check_overlap() -> None:
+    """Gradients that are summed while others are computed have the bits of those that are not."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((300, 300)).astype(np.float32) / 20 for _ in range(6)]
+    x = weft.tensor(rng.standard_normal((64, 300)).astype(np.float32))
+
+    def gradients(**settings: Any) -> list[Any]:
+        ws = [weft.tensor(w) for w in weights]
+
+        def loss(*ws: Any) -> Any:
+            h = par.shard(x, "data")
+            for w in ws:
+                h = weft.tanh(h @ w)
+            return h.sum()
+
+        run = weft.compile(weft.grad(loss, argnums=tuple(range(6))), mesh=par.mesh(data=-1), **settings)
+        return [[g.numpy() for g in run(*ws)] for _ in range(3)][-1]
+
+    for settings in ({}, {"reproducible": False}):
+        before = hiding.count
+        plain = gradients(disable=["bucket", "overlap"], **settings)
+        assert hiding.count == before
+        with weft.profile() as p:
+            beside = gradients(disable=["bucket"], **settings)
+        assert hiding.count > before
+        assert "sums over ranks took" in str(p)
+        assert 0 <= p.hidden <= 1
+        for a, b in zip(plain, beside, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4 if settings else 0, atol=1e-5 if settings else 0)
+
+
 def main() -> None:
     """Run what the arguments name."""
     par.mesh(data=-1)
@@ -141,6 +172,7 @@ def main() -> None:
         check_failure()
         check_late_failure()
         check_failure_in_a_large_sum()
+        check_overlap()
         digest = train("mlp")[1]
         check_crossing()
         sys.stdout.write(f"rank {par.rank()} {digest}\n")

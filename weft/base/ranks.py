@@ -9,8 +9,8 @@ or several (``"data,model"``), names the groups along it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from math import prod
 from threading import local
 from typing import Any
@@ -83,6 +83,58 @@ class Group(ABC):
         """Likewise, in whatever order is fastest."""
         self.fold(meeting, x, fold, out)
 
+    def start(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array, ordered: bool) -> Pending:
+        """Begin to fold all arrays into one; neither x nor out may be touched until it is finished."""
+        return Pending(lambda: (self.fold if ordered else self.reduce)(meeting, x, fold, out))
+
+
+class Pending:
+    """Something that ranks have begun together.
+
+    Attributes:
+        seconds: from its beginning to its end; 0 where nothing of it was done before somebody waited.
+    """
+
+    seconds = 0.0
+
+    def __init__(self, finish: Callable[[], None]) -> None:
+        self._finish = finish
+
+    def finish(self) -> None:
+        """Wait until it is done."""
+        self._finish()
+
+
+class Hiding:
+    """How long ranks were at what they began together, and how long they only waited for it.
+
+    Attributes:
+        count: how often something was begun.
+        seconds: from beginning to end, of all of it.
+        waited: seconds in which nothing else was done.
+    """
+
+    def __init__(self, count: int = 0, seconds: float = 0.0, waited: float = 0.0) -> None:
+        self.count, self.seconds, self.waited = count, seconds, waited
+
+    def add(self, seconds: float, waited: float) -> None:
+        """Take down one that has ended."""
+        self.count += 1
+        self.seconds += max(seconds, waited)
+        self.waited += waited
+
+    def since(self, before: Hiding) -> Hiding:
+        """What was added since an earlier state."""
+        return Hiding(self.count - before.count, self.seconds - before.seconds, self.waited - before.waited)
+
+    @property
+    def share(self) -> float:
+        """The part of the time in which something else was done."""
+        return 1 - self.waited / self.seconds if self.seconds else 0.0
+
+
+hiding = Hiding()  # of this process
+
 
 class World(ABC):
     """The ranks that run a program together.
@@ -96,6 +148,11 @@ class World(ABC):
     rank: int
     size: int
     mesh: str = ""
+
+    @cached_property
+    def under_way(self) -> dict[Any, tuple[Array, Pending]]:
+        """What this rank began, where the result will be, by what names it."""
+        return {}
 
     trusted: bool = False  # whether all ranks agreed on what runs, so that its meetings need no comparing
 

@@ -31,7 +31,8 @@ from weft.ops.select import cast, select
 
 
 @lru_cache(1 << 12)
-def _meeting(op: str, shape: tuple[int, ...], dtype: Any, axis: str, detail: str = "") -> Meeting:
+def meeting_of(op: str, shape: tuple[int, ...], dtype: Any, axis: str, detail: str = "") -> Meeting:
+    """What ranks must agree on that run an op on arrays."""
     more = f" {detail}" if detail != "" else ""
     return Meeting(op, axis, f"{TensorType(shape, dtype)}{more}")
 
@@ -47,7 +48,9 @@ BATCH = batch_leading(_shifted)
 # Types
 
 
-def _same_type(op: str, dtypes: str = "biufc") -> Rule:
+def same_type(op: str, dtypes: str = "biufc") -> Rule:
+    """The type rule of an op that gives what it takes."""
+
     def rule(x: TensorType, *, axis: str, mesh: str, **rest: object) -> TensorType:
         axis_size(op, mesh, axis)
         if kind(x.dtype) not in dtypes:
@@ -122,7 +125,7 @@ def _fold_into(
     if group.size == 1:
         out[...] = x
         return
-    meeting = _meeting(op, x.shape, x.dtype, axis, "" if ordered else "in any order")
+    meeting = meeting_of(op, x.shape, x.dtype, axis, "" if ordered else "in any order")
     (group.fold if ordered else group.reduce)(meeting, x, fold, out)
 
 
@@ -147,7 +150,7 @@ def _reducer_into(op: str, fold: np.ufunc) -> Rule:
 def _gather(x: Array, *, axis: str, dim: int, mesh: str) -> Array:
     group = group_of("all_gather", mesh, axis)
     return np.concatenate(
-        list(group.gather(_meeting("all_gather", x.shape, x.dtype, axis, f"dim={dim}"), x)), axis=dim
+        list(group.gather(meeting_of("all_gather", x.shape, x.dtype, axis, f"dim={dim}"), x)), axis=dim
     )
 
 
@@ -160,14 +163,14 @@ def _split(x: Array, dim: int, count: int) -> Array:
 def _reduce_scatter(x: Array, *, axis: str, dim: int, mesh: str, ordered: bool = True) -> Array:
     group = group_of("reduce_scatter", mesh, axis)
     rows = group.exchange(
-        _meeting("reduce_scatter", x.shape, x.dtype, axis, f"dim={dim}"), _split(x, dim, group.size)
+        meeting_of("reduce_scatter", x.shape, x.dtype, axis, f"dim={dim}"), _split(x, dim, group.size)
     )
     return np.array(tree_fold(list(rows), np.add))
 
 
 def _all_to_all(x: Array, *, axis: str, split: int, join: int, mesh: str) -> Array:
     group = group_of("all_to_all", mesh, axis)
-    meeting = _meeting("all_to_all", x.shape, x.dtype, axis, f"split={split} join={join}")
+    meeting = meeting_of("all_to_all", x.shape, x.dtype, axis, f"split={split} join={join}")
     return np.concatenate(list(group.exchange(meeting, _split(x, split, group.size))), axis=join)
 
 
@@ -179,14 +182,14 @@ def _permute(x: Array, *, axis: str, to: tuple[int, ...], mesh: str) -> Array:
     group = group_of("permute_ranks", mesh, axis)
     target = to[group.rank]
     source = to.index(group.rank) if group.rank in to else None
-    meeting = _meeting("permute_ranks", x.shape, x.dtype, axis, f"to={to}")
+    meeting = meeting_of("permute_ranks", x.shape, x.dtype, axis, f"to={to}")
     found = group.pass_on(meeting, x, None if target == NOBODY else target, source)
     return np.zeros_like(x) if found is None else found.copy()
 
 
 def _broadcast(x: Array, *, axis: str, root: int, mesh: str) -> Array:
     group = group_of("broadcast", mesh, axis)
-    found = group.gather(_meeting("broadcast", x.shape, x.dtype, axis, f"root={root}"), x)
+    found = group.gather(meeting_of("broadcast", x.shape, x.dtype, axis, f"root={root}"), x)
     return np.array(found[root])
 
 
@@ -218,7 +221,7 @@ def _samples(*, more: Attrs | None = None, complex: bool = True) -> Samples:
 
 all_reduce: Op = linear(
     "all_reduce",
-    type_rule=_same_type("all_reduce"),
+    type_rule=same_type("all_reduce"),
     eval=_reducer("all_reduce", np.add),
     into=_reducer_into("all_reduce", np.add),
     transpose=(lambda g, axis, mesh: copy_to_ranks(g, axis=axis, mesh=mesh),),
@@ -234,7 +237,7 @@ all_reduce: Op = linear(
 
 copy_to_ranks: Op = linear(
     "copy_to_ranks",
-    type_rule=_same_type("copy_to_ranks"),
+    type_rule=same_type("copy_to_ranks"),
     eval=lambda x, *, axis, mesh: x.copy(),
     transpose=(lambda g, axis, mesh: all_reduce(g, axis=axis, mesh=mesh, ordered=True),),
     batch=BATCH,
@@ -254,7 +257,7 @@ def _share(g: Tensor, x: Tensor, out: Tensor, axis: str, mesh: str) -> Tensor:
 def _extreme(name: str, fold: np.ufunc) -> Op:
     return primitive(
         name,
-        type_rule=_same_type(name, "biuf"),
+        type_rule=same_type(name, "biuf"),
         eval=_reducer(name, fold),
         into=_reducer_into(name, fold),
         vjp=(_share,),

@@ -150,6 +150,7 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         fallible: bool
         host: bool
         into: Rule | None
+        when: str
         in_place: bool
         large_eval: bool
         large_vjp: bool

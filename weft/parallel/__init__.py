@@ -20,6 +20,7 @@ from weft.parallel.collectives import (
 from weft.parallel.cuts import Shardings
 from weft.parallel.fold_shards import fold_shards
 from weft.parallel.mesh import P, mesh
+from weft.parallel.overlap import overlap
 from weft.parallel.partition import partition
 from weft.parallel.propagate import propagate
 from weft.parallel.threads import simulate
@@ -39,6 +40,7 @@ __all__ = [
     "copy_to_ranks",
     "fold_shards",
     "mesh",
+    "overlap",
     "partition",
     "permute_ranks",
     "propagate",

@@ -21,6 +21,7 @@ from weft.base.ranks import Group, World
 from weft.base.records import NamedTuple
 from weft.errors import ParallelError, RankError
 from weft.parallel.mpi_group import MpiGroup
+from weft.parallel.progress import Progress
 from weft.parallel.waits import Members, Wait, circle, divergence, user_line
 
 _PATIENCE = 0.5  # seconds until a rank tells others where it waits
@@ -61,6 +62,7 @@ class MpiWorld(World):
         self._since = 0.0
         self.ended: set[int] = set()
         self.lost: list[Any] = []  # what MPI may still use, of meetings that were given up
+        self.progress = Progress(mpi.Query_thread() >= mpi.THREAD_MULTIPLE)
         neighbours = self.comm.Split_type(mpi.COMM_TYPE_SHARED).Get_size()
         self.spins = _SPINS if neighbours <= (os.cpu_count() or 1) else _SPINS_CROWDED
 
@@ -98,6 +100,8 @@ class MpiWorld(World):
         """Begin anew: groups are made again, since what is under way in the old ones never ends."""
         self.epoch += 1
         self.waiting.clear()
+        self.under_way.clear()
+        self.progress.drop()
 
     def listen(self, own: Wait) -> None:
         """Hear what others said; raise if what this rank waits for will not come."""

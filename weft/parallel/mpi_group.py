@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.base.ranks import SMALL, Array, Group, Meeting, tree_fold
+from weft.base.ranks import SMALL, Array, Group, Meeting, Pending, tree_fold
 from weft.parallel.waits import Members, Wait, divergence, user_line
 
 if TYPE_CHECKING:
@@ -102,6 +102,12 @@ class MpiGroup(Group):
         given, total = np.ascontiguousarray(x), np.empty(x.shape, x.dtype)
         self._wait(self._comm.Iallreduce(given, total, self._world.mpi.SUM), meeting, (given, total))
         out[...] = total
+
+    def start(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array, ordered: bool) -> Pending:
+        """Begin to fold all arrays into one."""
+        self._meet(meeting)
+        steps = self._fold_steps(np.ascontiguousarray(x), fold, out)
+        return self._world.progress.begin(steps, lambda request: self._wait(request, meeting))
 
     # How
 

@@ -22,6 +22,7 @@ from weft.ir.graph import Graph, Node
 from weft.ops import collective as ops
 from weft.parallel.bucket import bucket
 from weft.parallel.fold_shards import fold_shards
+from weft.parallel.overlap import overlap
 from weft.parallel.partition import partition
 from weft.passes.base import Pass, graph_pass
 
@@ -72,7 +73,7 @@ def passes_for(mesh: Mesh, reproducible: bool, limit: int) -> list[Pass]:
     committed = commit.using(mesh=mesh.text)
     if not reproducible or BATCH not in mesh.sizes:
         cut = partition.using(mesh=mesh.text, limit=limit, ordered=reproducible)
-        return [cut, bucket, committed]
+        return [cut, bucket, overlap, committed]
     count = mesh.sizes[BATCH]
     if mesh.shards % count:
         message = f"the {count} ranks along {BATCH!r} must divide the {mesh.shards} virtual shards of a batch"
@@ -80,7 +81,7 @@ def passes_for(mesh: Mesh, reproducible: bool, limit: int) -> list[Pass]:
     virtual = mesh_text(tuple((n, mesh.shards if n == BATCH else s) for n, s in mesh.axes))
     cut = partition.using(mesh=virtual, limit=limit, ordered=True)
     checked = check_shards.using(shards=mesh.shards)
-    return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), bucket, committed]
+    return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), bucket, overlap, committed]
 
 
 @graph_pass(once=True)
