@@ -93,9 +93,10 @@ class Pending:
 
     Attributes:
         seconds: from its beginning to its end; 0 where nothing of it was done before somebody waited.
+        spent: seconds that beginning it took.
     """
 
-    seconds = 0.0
+    seconds = spent = 0.0
 
     def __init__(self, finish: Callable[[], None]) -> None:
         self._finish = finish

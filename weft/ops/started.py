@@ -27,8 +27,11 @@ def _start_into(out: Array, x: Array, *, axis: str, mesh: str, ordered: bool, nu
     if group.size == 1:
         out[...] = x
         return
+    begin = time.perf_counter()
     meeting = meeting_of("all_reduce", x.shape, x.dtype, axis, "" if ordered else "in any order")
-    world().under_way[mesh, axis, number] = out, group.start(meeting, x, np.add, out, ordered)
+    pending = group.start(meeting, x, np.add, out, ordered)
+    pending.spent = time.perf_counter() - begin
+    world().under_way[mesh, axis, number] = out, pending
 
 
 def _start(x: Array, *, axis: str, mesh: str, ordered: bool, number: int) -> Array:
@@ -47,7 +50,7 @@ def _wait(started: Array, x: Array, *, axis: str, mesh: str, ordered: bool, numb
     out, pending = found
     begin = time.perf_counter()
     pending.finish()
-    hiding.add(pending.seconds, time.perf_counter() - begin)
+    hiding.add(pending.seconds, pending.spent + time.perf_counter() - begin)
     return out
 
 

@@ -16,12 +16,16 @@ from weft.ops.view.primitives import join, reshape
 from weft.ops.view.slices import slice_axes
 from weft.passes.base import graph_pass
 
-BUCKET = 4 << 20  # bytes of a bucket
+BUCKET = 4 << 20  # bytes of a bucket at most
+_LEAST = 1 << 16  # and at least: below, a message takes as long whatever is in it
+_BUCKETS = 4  # of a program at least, so that the first travel while the last are computed
 
 
 @graph_pass(once=True)
-def bucket(graph: Graph, size: int = BUCKET) -> Graph:
+def bucket(graph: Graph, size: int | None = None) -> Graph:
     """Join sums over the same ranks, in the order in which they are ready, up to a size in bytes.
+
+    Without one that is 4 MB, or a quarter of all that is summed if that is less.
 
     >>> import weft
     >>> from weft import parallel as par
@@ -34,7 +38,13 @@ def bucket(graph: Graph, size: int = BUCKET) -> Graph:
     >>> [node.op.name for node in par.bucket(weft.parse_graph(text)).nodes]
     ['reshape', 'reshape', 'concat', 'all_reduce', 'slice', 'reshape', 'slice', 'reshape']
     """
-    return _Buckets(graph, size).run()
+    return _Buckets(graph, _usual_size(graph) if size is None else size).run()
+
+
+def _usual_size(graph: Graph) -> int:
+    sums = [n.inputs[0].type for n in graph.nodes if n.op is all_reduce]
+    total = sum(_bytes(t) for t in sums if _is_known(t))
+    return max(_LEAST, min(BUCKET, total // _BUCKETS))
 
 
 class _Buckets:
@@ -58,7 +68,7 @@ class _Buckets:
 
     def _add(self, node: Node) -> bool:
         (x,) = node.inputs
-        if not all(isinstance(s, int) for s in x.type.shape):
+        if not _is_known(x.type):
             return False
         key = (x.type.dtype, tuple(sorted(node.attrs.items())))
         waiting = self.open.setdefault(key, [])
@@ -95,6 +105,10 @@ class _Buckets:
         out = Value(op.type_rule(*[v.type for v in inputs], **attrs))
         self.nodes.append(Node(op, inputs, attrs, [out], like.location))
         return out
+
+
+def _is_known(t: TensorType) -> bool:
+    return all(isinstance(s, int) for s in t.shape)
 
 
 def _bytes(t: TensorType) -> int:

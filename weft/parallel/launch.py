@@ -130,7 +130,7 @@ def _left(world: _World, failed: int) -> _World | None:
     """The ranks that are left; None if nobody is, or all failed alike, which another start would not mend.
 
     A rank that was killed leaves no note, so one at least is taken to be gone; a host that does not answer
-    takes its ranks along. Of a power of two ranks a power of two goes on, which divides the shards of a batch.
+    takes its ranks along. Of a power of two ranks a power of two goes on: it divides the shards of a batch.
     """
     if failed >= world.n:
         return None

@@ -26,6 +26,11 @@ class Started(Pending):
         self._begin = time.perf_counter()
         self.done = False
 
+    def post(self) -> None:
+        """Send what can be sent before anything has come."""
+        with self._lock:
+            self._next()
+
     def advance(self) -> bool:
         """Go as far as it goes without waiting; whether it is done."""
         if not self._lock.acquire(blocking=False):
@@ -79,14 +84,15 @@ class Progress:
     def begin(self, steps: Iterator[Any], wait: Callable[[Any], None]) -> Started:
         """Start a collective."""
         started = Started(steps, wait)
-        self.advance()
-        if not started.advance():
-            with self._change:
-                self._open.append(started)
-                self._change.notify()
-            if self._threads and self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="weft progress", daemon=True)
-                self._thread.start()
+        started.post()
+        with self._change:
+            self._open.append(started)
+            self._change.notify()
+        if not self._threads:
+            self.advance()
+        elif self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="weft progress", daemon=True)
+            self._thread.start()
         return started
 
     def advance(self) -> None:
