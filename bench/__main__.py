@@ -20,6 +20,7 @@ from bench.line import Line, Settings
 from bench.measure import measure_case
 from bench.once import measure_first_call, measure_memory
 from bench.process import Worker
+from bench.ranks import ROW, measure_ranks
 from bench.rows import COMPILED, MEMORY, all_cases, case_named, row_names
 from bench.startup import measure_startup
 
@@ -48,7 +49,9 @@ def settings_of(options: argparse.Namespace) -> Settings:
     """Environments and lengths."""
     labels = frozenset(filter(None, options.peers.split(",")))
     cases = [case for case in all_cases() if not options.rows or case.row in options.rows]
-    used = {environment_of(label) for case in cases or all_cases() for label in case.builders}
+    if not cases and options.rows != [ROW]:
+        cases = list(all_cases())
+    used = {environment_of(label) for case in cases for label in case.builders}
     if labels:
         used &= {environment_of(label.rstrip("*")) for label in labels}
     given = dict(text.split("=", 1) for text in options.venv)
@@ -64,6 +67,8 @@ def measure(rows: list[str], settings: Settings) -> Iterator[Line]:
             yield measure_case(case, settings)
     if not rows or "startup" in rows:
         yield from measure_startup(settings)
+    if not rows or ROW in rows:
+        yield from measure_ranks(settings)
     if not rows or "compile" in rows:
         for name in COMPILED:
             yield measure_first_call(case_named(name), settings)

@@ -51,4 +51,4 @@ def case_named(name: str) -> Case:
 
 def row_names() -> list[str]:
     """The rows, each once."""
-    return [*dict.fromkeys(c.row for c in all_cases()), "startup", "compile", "memory"]
+    return [*dict.fromkeys(c.row for c in all_cases()), "startup", "ranks", "compile", "memory"]

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 import weft
+import weft.nn.functional as F
 from tests.parallel.test_collectives import CASES, WAYS, given
 from tests.parallel.test_step import step_with_class
 from tests.parallel.training import train
 from weft import parallel as par
-from weft.base.ranks import tree_fold
+from weft.base.ranks import hiding, tree_fold
 from weft.errors import BoundsError, RankError
 from weft.io.slices import remove_slices
 
@@ -37,8 +38,8 @@ def check_collectives() -> None:
 def check_bits() -> None:
     """A sum of any size is one tree over the ranks; native sums are close to it."""
     n, rank = par.size(), par.rank()
-    for size in (0, 1, 7, 5000, 100_003):
-        for dtype in (np.float32, np.float64, np.float16, np.int64):
+    for size in (0, 1, 7, 5000, 100_003, 3_000_001):  # the last is cut into pieces
+        for dtype in (np.float32, np.float64, np.float16, np.int64)[: 1 if size > 1 << 20 else 4]:
             xs = [given(r, (size,), dtype) for r in range(n)]
             out = par.all_reduce(weft.tensor(xs[rank]), "data").numpy()
             assert out.tobytes() == tree_fold(xs, np.add).tobytes()
@@ -136,6 +137,59 @@ def check_checkpoint() -> None:
         remove_slices(str(path))
 
 
+def check_failure_in_a_large_sum() -> None:
+    """A rank that fails while others are in the middle of a sum; what comes late harms nobody."""
+    n, last = par.size(), par.rank() == par.size() - 1
+    total = weft.zeros(2_000_000)
+
+    def step(x: Any, scores: Any, classes: Any) -> Any:
+        loss = F.cross_entropy(par.shard(scores, "data"), par.shard(classes, "data"))
+        total.add_(par.shard(x, "data").sum(axis=0))
+        return loss
+
+    run = weft.compile(step, mesh=par.mesh(data=-1), reproducible=False)
+    rows = np.arange(n * 2_000_000, dtype=np.float32).reshape(n, -1) % 97
+    right = np.zeros(n, np.int64)
+    wrong = np.append(right[1:], 9)  # the last rank's
+    for _ in range(3):
+        with pytest.raises(BoundsError if last else RankError, match="class numbers must be in"):
+            run(weft.tensor(rows), weft.ones(n, 3), weft.tensor(wrong))
+    assert (total.numpy() == 0).all()
+    run(weft.tensor(rows), weft.ones(n, 3), weft.tensor(right))
+    np.testing.assert_array_equal(total.numpy(), rows.sum(axis=0))
+
+
+def check_overlap() -> None:
+    """Gradients that are summed while others are computed have the bits of those that are not."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((300, 300)).astype(np.float32) / 20 for _ in range(6)]
+    x = weft.tensor(rng.standard_normal((64, 300)).astype(np.float32))
+
+    def gradients(**settings: Any) -> list[Any]:
+        ws = [weft.tensor(w) for w in weights]
+
+        def loss(*ws: Any) -> Any:
+            h = par.shard(x, "data")
+            for w in ws:
+                h = weft.tanh(h @ w)
+            return h.sum()
+
+        run = weft.compile(weft.grad(loss, argnums=tuple(range(6))), mesh=par.mesh(data=-1), **settings)
+        return [[g.numpy() for g in run(*ws)] for _ in range(3)][-1]
+
+    for settings in ({}, {"reproducible": False}):
+        before = hiding.count
+        plain = gradients(disable=["bucket", "overlap"], **settings)
+        assert hiding.count == before
+        with weft.profile() as p:
+            beside = gradients(disable=["bucket"], **settings)
+        assert hiding.count > before
+        assert "sums over ranks took" in str(p)
+        assert 0 <= p.hidden <= 1
+        for a, b in zip(plain, beside, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4 if settings else 0, atol=1e-5 if settings else 0)
+
+
 def main() -> None:
     """Run what the arguments name."""
     par.mesh(data=-1)
@@ -146,6 +200,8 @@ def main() -> None:
         check_divergence()
         check_failure()
         check_late_failure()
+        check_failure_in_a_large_sum()
+        check_overlap()
         digest = train("mlp")[1]
         check_placed(digest)
         check_checkpoint()

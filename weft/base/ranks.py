@@ -9,8 +9,8 @@ or several (``"data,model"``), names the groups along it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from math import prod
 from threading import local
 from typing import Any
@@ -23,6 +23,7 @@ from weft.errors import DomainError, ParallelError
 
 Array = np.ndarray[Any, Any]
 Axes = tuple[tuple[str, int], ...]
+SMALL = 1 << 13  # bytes up to which every rank folds everything: one message each instead of two
 
 
 class Meeting(NamedTuple):
@@ -65,9 +66,75 @@ class Group(ABC):
     def pass_on(self, meeting: Meeting, x: Array, target: int | None, source: int | None) -> Array | None:
         """Send an array to one rank and get that of another; None stands for nobody."""
 
-    def reduce(self, meeting: Meeting, x: Array, fold: np.ufunc) -> Array:
-        """All arrays folded in whatever order is fastest."""
-        return np.asarray(tree_fold(list(self.gather(meeting, x)), fold))
+    def fold(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array) -> None:
+        """Write all arrays folded into one, by one tree over the ranks."""
+        if self.size == 2 or x.nbytes <= SMALL:  # of two ranks, each gets no more than it must
+            out[...] = tree_fold(list(self.gather(meeting, x)), fold)
+            return
+        flat = x.reshape(-1)
+        width = -(-flat.size // self.size)
+        padded = np.zeros(width * self.size, x.dtype)
+        padded[: flat.size] = flat
+        rows = self.exchange(meeting, padded.reshape(self.size, width))
+        mine = tree_fold(list(rows), fold)  # every rank folds one slice of all
+        out[...] = self.gather(meeting, mine).reshape(-1)[: flat.size].reshape(x.shape)
+
+    def reduce(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array) -> None:
+        """Likewise, in whatever order is fastest."""
+        self.fold(meeting, x, fold, out)
+
+    def start(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array, ordered: bool) -> Pending:
+        """Begin to fold all arrays into one; neither x nor out may be touched until it is finished."""
+        return Pending(lambda: (self.fold if ordered else self.reduce)(meeting, x, fold, out))
+
+
+class Pending:
+    """Something that ranks have begun together.
+
+    Attributes:
+        seconds: from its beginning to its end; 0 where nothing of it was done before somebody waited.
+        spent: seconds that beginning it took.
+    """
+
+    seconds = spent = 0.0
+
+    def __init__(self, finish: Callable[[], None]) -> None:
+        self._finish = finish
+
+    def finish(self) -> None:
+        """Wait until it is done."""
+        self._finish()
+
+
+class Hiding:
+    """How long ranks were at what they began together, and how long they only waited for it.
+
+    Attributes:
+        count: how often something was begun.
+        seconds: from beginning to end, of all of it.
+        waited: seconds in which nothing else was done.
+    """
+
+    def __init__(self, count: int = 0, seconds: float = 0.0, waited: float = 0.0) -> None:
+        self.count, self.seconds, self.waited = count, seconds, waited
+
+    def add(self, seconds: float, waited: float) -> None:
+        """Take down one that has ended."""
+        self.count += 1
+        self.seconds += max(seconds, waited)
+        self.waited += waited
+
+    def since(self, before: Hiding) -> Hiding:
+        """What was added since an earlier state."""
+        return Hiding(self.count - before.count, self.seconds - before.seconds, self.waited - before.waited)
+
+    @property
+    def share(self) -> float:
+        """The part of the time in which something else was done."""
+        return 1 - self.waited / self.seconds if self.seconds else 0.0
+
+
+hiding = Hiding()  # of this process
 
 
 class World(ABC):
@@ -82,6 +149,11 @@ class World(ABC):
     rank: int
     size: int
     mesh: str = ""
+
+    @cached_property
+    def under_way(self) -> dict[Any, tuple[Array, Pending]]:
+        """What this rank began, where the result will be, by what names it."""
+        return {}
 
     trusted: bool = False  # whether all ranks agreed on what runs, so that its meetings need no comparing
 
@@ -152,6 +224,11 @@ def mesh_axes(mesh: str) -> Axes:
     """
     pairs = [part.partition("=") for part in mesh.split(",")] if mesh else []
     return tuple((name, int(size)) for name, _, size in pairs)
+
+
+@lru_cache
+def _mesh_size(mesh: str) -> int:
+    return prod(size for _, size in mesh_axes(mesh))
 
 
 def mesh_text(axes: Axes) -> str:
@@ -263,7 +340,7 @@ def check_world(mesh: str) -> None:
 
 def _in_mesh(op: str, mesh: str) -> World:
     here = world()
-    count = prod(size for _, size in mesh_axes(mesh))
+    count = _mesh_size(mesh)
     if count != here.size:
         raise ParallelError(
             op, f"a graph for {count} ranks (mesh {mesh}) must run in a world of so many, got {here.size}"

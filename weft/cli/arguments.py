@@ -26,6 +26,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def count(text: str) -> int:
+    """A whole number.
+
+    >>> count("0")
+    0
+    """
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
+    return int(text)
+
+
 def several(text: str) -> list[int]:
     """Whole numbers with commas between them.
 

@@ -7,11 +7,13 @@ Where rows can be taken from arrays all at once, ``gather`` does: a shuffled bat
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from weft.data.collate import collate, pad_batch
+from weft.data import check
+from weft.data.collate import collate, pad_batch, rows_of
 from weft.data.keys import buffered_order, permutation, stage_key
 from weft.data.stage import Arrays, Batch, Element, Files, IntArray, Interleave, Items, Repeat, Shuffle
 from weft.data.transform import Transform, call_user
@@ -175,21 +177,37 @@ class TransformAccess(_Derived):
 
 
 class BatchAccess(Access):
-    """Elements put together."""
+    """Elements put together; of a batch that is shared out among ranks, the part of one of them."""
 
     def __init__(self, source: Access, stage: Batch, number: int) -> None:
         self._source = source
         self._stage = stage
         self._number = number
+        rank, count = stage.part or (0, 1)
+        self._width = stage.size // count
+        self._first = rank * self._width
+        self._own = stage if stage.part is None else replace(stage, size=self._width)
 
     def size(self) -> int:
         count, n = self._source.size(), self._stage.size
         return count // n if self._stage.last == "drop" else -(-count // n)
 
     def get(self, epoch: int, i: int) -> Element:
-        stage, source = self._stage, self._source
-        start = i * stage.size
-        rows = slice(start, min(start + stage.size, source.size()))
+        stage, start = self._stage, i * self._stage.size
+        count = min(stage.size, self._source.size() - start)
+        if count == stage.size or stage.part is None:
+            first = start + self._first
+            return self._made(epoch, i, slice(first, first + min(count, self._width)), self._own)
+        if stage.last == "pad":  # a part of it may have no element at all
+            whole = self._made(epoch, i, slice(start, start + count), stage)
+            return rows_of(whole, self._first, self._first + self._width)
+        check.parts(count, stage.part[1])
+        width = count // stage.part[1]
+        first = start + stage.part[0] * width
+        return self._made(epoch, i, slice(first, first + width), self._own)
+
+    def _made(self, epoch: int, i: int, rows: slice, stage: Batch) -> Element:
+        source = self._source
         if stage.collate is not None:
             elements = source.many(epoch, rows)
             batch = to_arrays(call_user(stage, self._number, epoch, i, stage.collate, elements))

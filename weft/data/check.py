@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import ArgumentError, DomainError
+from weft.errors import ArgumentError, DomainError, ShapeError
 
 
 def function(op: str, given: Any) -> Callable[..., Any]:
@@ -89,3 +89,11 @@ def state(given: Any, version: int, stages: list[str]) -> None:
         raise DomainError(
             op, f"the state must be of the same stages, got {other} where this pipeline has {ours}"
         )
+
+
+def parts(elements: int, ranks: int) -> None:
+    """Raise unless the elements of a batch can be shared out among ranks."""
+    if elements % ranks:
+        message = f"each batch must divide by the {ranks} ranks, got one of {elements} elements"
+        hint = 'batch(n, last="pad", mask=True) fills the last one up, last="drop" leaves it out'
+        raise ShapeError("shard", message, hint=hint)

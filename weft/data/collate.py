@@ -141,6 +141,19 @@ def pad_batch(batch: Element, count: int, stage: Batch) -> Element:
     return (*batch, mask) if isinstance(batch, tuple) and not hasattr(batch, "_fields") else (batch, mask)
 
 
+def rows_of(tree: Any, start: int, stop: int) -> Any:
+    """Some rows of a batch."""
+    if isinstance(tree, tuple):
+        return tuple_like(tree, [rows_of(x, start, stop) for x in tree])
+    if isinstance(tree, dict):
+        return {k: rows_of(x, start, stop) for k, x in tree.items()}
+    if isinstance(tree, weft.RaggedTensor):
+        splits = tree.splits.numpy()[start : stop + 1]
+        values = tree.values.numpy()[splits[0] : splits[-1]]
+        return weft.ragged_from_splits(weft.from_numpy(values), weft.from_numpy(splits - splits[0]))
+    return None if tree is None else tree[start:stop]
+
+
 def _fill_tree(tree: Any, short: int, value: float) -> Any:
     if isinstance(tree, Padded):
         return Padded(_fill(tree.values, short, value), _fill(tree.lengths, short, 0))

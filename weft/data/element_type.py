@@ -67,7 +67,7 @@ def _batch_type(stage: kinds.Batch, element: ElementType) -> ElementType:
         return None
     count = length_of(stage.inputs[0])
     whole = stage.last != "keep" or (count is not None and count % stage.size == 0)
-    size: Any = stage.size if whole else "batch"
+    size: Any = stage.size // (stage.part or (0, 1))[1] if whole else "batch"
     batch = map_tree(lambda x: x if isinstance(x, str) else TensorType((size, *x.shape), x.dtype), element)
     if not stage.mask:
         return batch

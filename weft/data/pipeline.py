@@ -12,6 +12,7 @@ from weft.data import stage as kinds
 from weft.data.device import on_device
 from weft.data.epoch import Epoch, Progress
 from weft.data.plan import Plan, plan_of
+from weft.data.sharding import sharded
 from weft.data.stage import Element, Stage, Where, length_of
 from weft.data.stream import State
 from weft.data.text import fingerprint, format_pipeline
@@ -133,6 +134,26 @@ class Pipeline:
         if collate is not None:
             check.function("batch", collate)
         return self._then(kinds.Batch, size=size, last=last, collate=collate, **settings)
+
+    def shard(self, mesh: Any, *, axis: str = "data") -> Pipeline:
+        """The part of this rank of each batch; a rank makes no more elements than that where it can be.
+
+        The batches are those of one process, whatever the number of ranks: together the ranks get every
+        element once in an epoch, and a state that was saved by some is resumed by any other number of them.
+
+        Args:
+            mesh: of the ranks.
+            axis: along which batches are shared out; ranks along other axes get the same.
+
+        >>> from weft import data
+        >>> from weft import parallel as par
+        >>> def program():
+        ...     batches = data.from_arrays([0, 1, 2, 3, 4, 5, 6, 7]).batch(4).shard(par.mesh(data=-1))
+        ...     return [batch.tolist() for batch in batches]
+        >>> par.simulate(program, 2)
+        [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+        """
+        return Pipeline(sharded(self.stage, mesh, axis), tensors=self._tensors, device=self._device)
 
     def normalise(self, mean: Any, std: Any, *, axis: int = 0, on: Where = None) -> Pipeline:
         """``(x - mean) / std``, in floating point.

@@ -144,6 +144,7 @@ class Batch(Stage):
     value: float = 0
     mask: bool = False
     collate: Callable[[list[Element]], Element] | None = None
+    part: tuple[int, int] | None = None  # which of how many equal parts of each batch is made
 
 
 class Flatten(Stage):

@@ -53,8 +53,11 @@ def _located(line: str, stage: Stage, width: int) -> str:
 
 
 def describe_stage(stage: Stage, inputs: Sequence[str] = (), *, paths: bool = True) -> str:
-    """A stage with its settings, such as ``batch(%1, size=5)``; those that are names of files if wanted."""
-    settings = {name: value for name, value in stage.settings().items() if paths or name != "path"}
+    """A stage with its settings, such as ``batch(%1, size=5)``.
+
+    Names of files, and which part of batches a rank makes, are among them if wanted.
+    """
+    settings = {k: value for k, value in stage.settings().items() if paths or k not in ("path", "part")}
     shown = [_setting(name, value) for name, value in settings.items()]
     return f"{stage_name(stage)}({', '.join([*inputs, *shown])})"
 
@@ -80,7 +83,8 @@ def _array_text(array: Any) -> str:
 def fingerprint(last: Stage, *, paths: bool = False) -> list[str]:
     """What must be the same for a state or cached files to be of use: all stages other than prefetch.
 
-    Names of files are a part of it if wanted; a run may be resumed where they are others.
+    Names of files, and which part of batches a rank makes, are in it if wanted; a run may be resumed where
+    they are others.
     """
     numbers = draw_numbers_of(last)
     inputs = {x: [f"%{numbers[_without_prefetch(y)]}" for y in x.inputs] for x in numbers}

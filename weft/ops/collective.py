@@ -13,12 +13,13 @@ are each rank's own); ``all_to_all`` and ``permute_ranks`` go back the way they 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import int64, kind
-from weft.base.ranks import Group, Meeting, axis_size, group_of, mesh_axes, place_on, tree_fold
+from weft.base.ranks import Meeting, axis_size, group_of, mesh_axes, place_on, tree_fold
 from weft.errors import AxisError, DomainError, DtypeError, ShapeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
@@ -28,12 +29,12 @@ from weft.ops.op import Array, Attrs, Op, Rule, Sample, Samples, Tensor, TensorL
 from weft.ops.samples import complex_array, int_array, real_array
 from weft.ops.select import cast, select
 
-_SMALL = 1 << 13  # bytes up to which every rank folds everything: one message each instead of two
 
-
-def _meeting(op: str, x: Array, axis: str, detail: object = "") -> Meeting:
+@lru_cache(1 << 12)
+def meeting_of(op: str, shape: tuple[int, ...], dtype: Any, axis: str, detail: str = "") -> Meeting:
+    """What ranks must agree on that run an op on arrays."""
     more = f" {detail}" if detail != "" else ""
-    return Meeting(op, axis, f"{TensorType(x.shape, x.dtype)}{more}")
+    return Meeting(op, axis, f"{TensorType(shape, dtype)}{more}")
 
 
 def _shifted(attrs: Attrs, inputs: Sequence[Any]) -> Attrs:
@@ -47,7 +48,9 @@ BATCH = batch_leading(_shifted)
 # Types
 
 
-def _same_type(op: str, dtypes: str = "biufc") -> Rule:
+def same_type(op: str, dtypes: str = "biufc") -> Rule:
+    """The type rule of an op that gives what it takes."""
+
     def rule(x: TensorType, *, axis: str, mesh: str, **rest: object) -> TensorType:
         axis_size(op, mesh, axis)
         if kind(x.dtype) not in dtypes:
@@ -114,34 +117,41 @@ def _broadcast_type(x: TensorType, *, axis: str, root: int, mesh: str) -> Tensor
 # Kernels
 
 
-def _fold(op: str, group: Group, x: Array, fold: np.ufunc, axis: str, ordered: bool) -> Array:
-    """The arrays of all ranks folded, by one tree over the ranks unless any order will do."""
+def _fold_into(
+    op: str, out: Array, x: Array, fold: np.ufunc, *, axis: str, mesh: str, ordered: bool = True
+) -> None:
+    """Write the arrays of all ranks folded, by one tree over the ranks unless any order will do."""
+    group = group_of(op, mesh, axis)
     if group.size == 1:
-        return x.copy()
-    meeting = _meeting(op, x, axis, "" if ordered else "in any order")
-    if not ordered:
-        return group.reduce(meeting, x, fold)
-    if group.size == 2 or x.nbytes <= _SMALL:  # of two ranks, each gets no more than it must
-        return np.asarray(tree_fold(list(group.gather(meeting, x)), fold))
-    flat = x.reshape(-1)
-    width = -(-flat.size // group.size)
-    padded = np.zeros(width * group.size, x.dtype)
-    padded[: flat.size] = flat
-    rows = group.exchange(meeting, padded.reshape(group.size, width))
-    mine = tree_fold(list(rows), fold)  # every rank folds one slice of all
-    return group.gather(meeting, mine).reshape(-1)[: flat.size].reshape(x.shape)
+        out[...] = x
+        return
+    meeting = meeting_of(op, x.shape, x.dtype, axis, "" if ordered else "in any order")
+    (group.fold if ordered else group.reduce)(meeting, x, fold, out)
 
 
 def _reducer(op: str, fold: np.ufunc) -> Rule:
     def kernel(x: Array, *, axis: str, mesh: str, ordered: bool = True) -> Array:
-        return _fold(op, group_of(op, mesh, axis), x, fold, axis, ordered)
+        out = np.empty(x.shape, x.dtype)
+        _fold_into(op, out, x, fold, axis=axis, mesh=mesh, ordered=ordered)
+        return out
 
     return kernel
 
 
+def _reducer_into(op: str, fold: np.ufunc) -> Rule:
+    """Likewise, with the array for the result."""
+
+    def into(out: Array, x: Array, *, axis: str, mesh: str, ordered: bool = True) -> None:
+        _fold_into(op, out, x, fold, axis=axis, mesh=mesh, ordered=ordered)
+
+    return into
+
+
 def _gather(x: Array, *, axis: str, dim: int, mesh: str) -> Array:
     group = group_of("all_gather", mesh, axis)
-    return np.concatenate(list(group.gather(_meeting("all_gather", x, axis, f"dim={dim}"), x)), axis=dim)
+    return np.concatenate(
+        list(group.gather(meeting_of("all_gather", x.shape, x.dtype, axis, f"dim={dim}"), x)), axis=dim
+    )
 
 
 def _split(x: Array, dim: int, count: int) -> Array:
@@ -152,13 +162,15 @@ def _split(x: Array, dim: int, count: int) -> Array:
 
 def _reduce_scatter(x: Array, *, axis: str, dim: int, mesh: str, ordered: bool = True) -> Array:
     group = group_of("reduce_scatter", mesh, axis)
-    rows = group.exchange(_meeting("reduce_scatter", x, axis, f"dim={dim}"), _split(x, dim, group.size))
+    rows = group.exchange(
+        meeting_of("reduce_scatter", x.shape, x.dtype, axis, f"dim={dim}"), _split(x, dim, group.size)
+    )
     return np.array(tree_fold(list(rows), np.add))
 
 
 def _all_to_all(x: Array, *, axis: str, split: int, join: int, mesh: str) -> Array:
     group = group_of("all_to_all", mesh, axis)
-    meeting = _meeting("all_to_all", x, axis, f"split={split} join={join}")
+    meeting = meeting_of("all_to_all", x.shape, x.dtype, axis, f"split={split} join={join}")
     return np.concatenate(list(group.exchange(meeting, _split(x, split, group.size))), axis=join)
 
 
@@ -170,14 +182,14 @@ def _permute(x: Array, *, axis: str, to: tuple[int, ...], mesh: str) -> Array:
     group = group_of("permute_ranks", mesh, axis)
     target = to[group.rank]
     source = to.index(group.rank) if group.rank in to else None
-    meeting = _meeting("permute_ranks", x, axis, f"to={to}")
+    meeting = meeting_of("permute_ranks", x.shape, x.dtype, axis, f"to={to}")
     found = group.pass_on(meeting, x, None if target == NOBODY else target, source)
     return np.zeros_like(x) if found is None else found.copy()
 
 
 def _broadcast(x: Array, *, axis: str, root: int, mesh: str) -> Array:
     group = group_of("broadcast", mesh, axis)
-    found = group.gather(_meeting("broadcast", x, axis, f"root={root}"), x)
+    found = group.gather(meeting_of("broadcast", x.shape, x.dtype, axis, f"root={root}"), x)
     return np.array(found[root])
 
 
@@ -209,8 +221,9 @@ def _samples(*, more: Attrs | None = None, complex: bool = True) -> Samples:
 
 all_reduce: Op = linear(
     "all_reduce",
-    type_rule=_same_type("all_reduce"),
+    type_rule=same_type("all_reduce"),
     eval=_reducer("all_reduce", np.add),
+    into=_reducer_into("all_reduce", np.add),
     transpose=(lambda g, axis, mesh: copy_to_ranks(g, axis=axis, mesh=mesh),),
     batch=BATCH,
     samples=_samples(more={"ordered": True}),
@@ -224,7 +237,7 @@ all_reduce: Op = linear(
 
 copy_to_ranks: Op = linear(
     "copy_to_ranks",
-    type_rule=_same_type("copy_to_ranks"),
+    type_rule=same_type("copy_to_ranks"),
     eval=lambda x, *, axis, mesh: x.copy(),
     transpose=(lambda g, axis, mesh: all_reduce(g, axis=axis, mesh=mesh, ordered=True),),
     batch=BATCH,
@@ -244,8 +257,9 @@ def _share(g: Tensor, x: Tensor, out: Tensor, axis: str, mesh: str) -> Tensor:
 def _extreme(name: str, fold: np.ufunc) -> Op:
     return primitive(
         name,
-        type_rule=_same_type(name, "biuf"),
+        type_rule=same_type(name, "biuf"),
         eval=_reducer(name, fold),
+        into=_reducer_into(name, fold),
         vjp=(_share,),
         batch=BATCH,
         samples=_samples(more={"ordered": True}, complex=False),

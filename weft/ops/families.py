@@ -149,6 +149,8 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         products: Callable[..., Any]
         fallible: bool
         host: bool
+        into: Rule | None
+        when: str
         in_place: bool
         large_eval: bool
         large_vjp: bool

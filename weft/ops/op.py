@@ -198,7 +198,10 @@ class Op:
         products: of an op that adds up products, how many for one element, by the shapes of its inputs.
         fallible: whether it fails for some values, such as an index out of range; it is then not total.
         host: whether compiled programs have Python run it, as a library does it best.
+        into: of an op that Python runs, a kernel that is given the array of its one result first, and keeps
+            nothing of its inputs, so that nothing is copied; None where there is none.
         cuda: of an op that a user declared, what runs it on a GPU (``weft.cuda.kernel``), or None.
+        when: "early" or "late" for an op that is best run as soon, or as late, as can be; "" for others.
         in_place: whether it gives its first input with some elements changed, best in the same memory.
         large_eval: whether a compiled kernel replaces ``eval`` on large arrays, outside of graphs.
         large_vjp: likewise ``vjp``.
@@ -245,7 +248,9 @@ class Op:
     products: Callable[..., Any] | None = None
     fallible: bool = False
     host: bool = False
+    into: Rule | None = None
     cuda: object = None
+    when: str = ""
     in_place: bool = False
     large_eval: bool = False
     large_vjp: bool = False

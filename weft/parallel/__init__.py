@@ -22,6 +22,7 @@ from weft.parallel.collectives import (
 from weft.parallel.cuts import Shardings
 from weft.parallel.fold_shards import fold_shards
 from weft.parallel.mesh import P, mesh
+from weft.parallel.overlap import overlap
 from weft.parallel.partition import partition
 from weft.parallel.place_state import place_state
 from weft.parallel.placing import from_parts, held_bytes, place
@@ -48,6 +49,7 @@ __all__ = [
     "held_bytes",
     "load",
     "mesh",
+    "overlap",
     "partition",
     "permute_ranks",
     "place",

@@ -12,16 +12,20 @@ from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import giving, reading
 from weft.ir.types import TensorType
 from weft.ops.collective import all_reduce
-from weft.ops.view.primitives import join, reshape
+from weft.ops.view.primitives import join, permute, reshape
 from weft.ops.view.slices import slice_axes
 from weft.passes.base import graph_pass
 
-BUCKET = 4 << 20  # bytes of a bucket
+BUCKET = 4 << 20  # bytes of a bucket at most
+_LEAST = 1 << 16  # and at least: below, a message takes as long whatever is in it
+_BUCKETS = 4  # of a program at least, so that the first travel while the last are computed
 
 
 @graph_pass(once=True)
-def bucket(graph: Graph, size: int = BUCKET) -> Graph:
+def bucket(graph: Graph, size: int | None = None) -> Graph:
     """Join sums over the same ranks, in the order in which they are ready, up to a size in bytes.
+
+    Without one that is 4 MB, or a quarter of all that is summed if that is less.
 
     >>> import weft
     >>> from weft import parallel as par
@@ -34,7 +38,13 @@ def bucket(graph: Graph, size: int = BUCKET) -> Graph:
     >>> [node.op.name for node in par.bucket(weft.parse_graph(text)).nodes]
     ['reshape', 'reshape', 'concat', 'all_reduce', 'slice', 'reshape', 'slice', 'reshape']
     """
-    return _Buckets(graph, size).run()
+    return _Buckets(graph, _usual_size(graph) if size is None else size).run()
+
+
+def _usual_size(graph: Graph) -> int:
+    sums = [n.inputs[0].type for n in graph.nodes if n.op is all_reduce]
+    total = sum(_bytes(t) for t in sums if _is_known(t))
+    return max(_LEAST, min(BUCKET, total // _BUCKETS))
 
 
 class _Buckets:
@@ -44,6 +54,7 @@ class _Buckets:
         self.now: dict[Value, Value] = {}
         self.open: dict[Any, list[Node]] = {}  # by what can be joined, sums that nobody asked for yet
         self.joined = False
+        self.made = {v: node for node in graph.nodes for v in node.outputs}
 
     def run(self) -> Graph:
         """The graph with joined sums; the same object if none are."""
@@ -58,7 +69,7 @@ class _Buckets:
 
     def _add(self, node: Node) -> bool:
         (x,) = node.inputs
-        if not all(isinstance(s, int) for s in x.type.shape):
+        if not _is_known(x.type):
             return False
         key = (x.type.dtype, tuple(sorted(node.attrs.items())))
         waiting = self.open.setdefault(key, [])
@@ -81,20 +92,39 @@ class _Buckets:
             return
         self.joined = True
         last = waiting[-1]
-        flat = [self._emit(reshape, [n.inputs[0]], n, shape=(prod(n.inputs[0].type.shape),)) for n in waiting]
+        summed = [self._unturned(n.inputs[0]) for n in waiting]
+        flat = [
+            self._emit(reshape, [x], n, shape=(prod(x.type.shape),))
+            for n, (x, _) in zip(waiting, summed, strict=True)
+        ]
         total = self._emit(all_reduce, [self._emit(join, flat, last, axis=0)], last, **last.attrs)
         start = 0
-        for node, part in zip(waiting, flat, strict=True):
+        for node, part, (x, turn) in zip(waiting, flat, summed, strict=True):
             stop = start + part.type.shape[0]
             piece = self._emit(slice_axes, [total], node, starts=(start,), stops=(stop,), steps=(1,))
             (out,) = node.outputs
-            self.now[out] = self._emit(reshape, [piece], node, shape=out.type.shape)
+            found = self._emit(reshape, [piece], node, shape=x.type.shape)
+            self.now[out] = found if turn is None else self._emit(permute, [found], turn, **turn.attrs)
             start = stop
+
+    def _unturned(self, x: Value) -> tuple[Value, Node | None]:
+        """What to sum in the place of a value that has its axes in another order alone, and the node of that.
+
+        So nothing is copied into that order; who uses the sum reads it so.
+        """
+        node = self.made.get(x)
+        if node is None or node.op is not permute:
+            return x, None
+        return self.now.get(node.inputs[0], node.inputs[0]), node
 
     def _emit(self, op: Any, inputs: list[Value], like: Node, **attrs: Any) -> Value:
         out = Value(op.type_rule(*[v.type for v in inputs], **attrs))
         self.nodes.append(Node(op, inputs, attrs, [out], like.location))
         return out
+
+
+def _is_known(t: TensorType) -> bool:
+    return all(isinstance(s, int) for s in t.shape)
 
 
 def _bytes(t: TensorType) -> int:

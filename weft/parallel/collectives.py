@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from weft.base.public import public
@@ -27,8 +28,11 @@ Axis = str | Sequence[str]
 
 def _axis(op: str, axis: Axis) -> dict[str, Any]:
     """The attributes that say along which axis of which mesh."""
-    text = axis if isinstance(axis, str) else ",".join(axis)
-    mesh = current_mesh(op)
+    return _named(op, current_mesh(op), axis if isinstance(axis, str) else ",".join(axis))
+
+
+@lru_cache
+def _named(op: str, mesh: str, text: str) -> dict[str, Any]:
     if not text:
         raise ArgumentError(op, "must name an axis of the mesh, got none")
     axis_size(op, mesh, text)

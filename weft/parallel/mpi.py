@@ -11,35 +11,25 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from weft.base.ranks import Array, Group, Meeting, World
+from weft.base.ranks import Group, World
 from weft.base.records import NamedTuple
-from weft.errors import DivergenceError, ParallelError, RankError, format_location, user_location
+from weft.errors import ParallelError, RankError
+from weft.parallel.mpi_group import MpiGroup
+from weft.parallel.progress import Progress
+from weft.parallel.waits import Members, Wait, circle, divergence, user_line
 
 _PATIENCE = 0.5  # seconds until a rank tells others where it waits
 _SURE = 0.3  # seconds after which ranks that seem to wait for each other do
 _LISTEN = 0.002  # seconds between looks at what others say
+_SPINS, _SPINS_CROWDED = 1000, 20  # looks before others get the processor; fewer where ranks share one
 _GRACE = 0.3  # seconds for others to hear of a failure before the run is ended
 _SAID = 7  # the tag of what ranks say while others wait
-Members = tuple[int, ...]
-_REDUCED: dict[Any, str] = {np.add: "SUM", np.maximum: "MAX", np.minimum: "MIN"}
-
-
-class _Wait(NamedTuple):
-    """Where a rank waits: in which group, for the how many-th meeting, and what it does there."""
-
-    members: Members
-    number: int
-    meeting: str
-    line: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.meeting}{self.line}"
 
 
 class _Said(NamedTuple):
@@ -57,6 +47,7 @@ class MpiWorld(World):
 
     Attributes:
         epoch: how many failures there were; what was under way before one is given up.
+        spins: how often a rank looks for something before others get its processor.
     """
 
     def __init__(self, mpi: Any) -> None:
@@ -64,12 +55,16 @@ class MpiWorld(World):
         self.comm, self.control = mpi.COMM_WORLD.Dup(), mpi.COMM_WORLD.Dup()
         self.rank, self.size, self.mesh = self.comm.Get_rank(), self.comm.Get_size(), ""
         self.epoch = 0
-        self._groups: dict[tuple[int, Members], _MpiGroup] = {}
+        self._groups: dict[tuple[int, Members], MpiGroup] = {}
         self._sent: list[Any] = []
-        self.waiting: dict[int, _Wait] = {}
+        self.waiting: dict[int, Wait] = {}
         self._stuck: tuple[Any, ...] = ()  # who seems to be waited for in vain, and since when
         self._since = 0.0
         self.ended: set[int] = set()
+        self.lost: list[Any] = []  # what MPI may still use, of meetings that were given up
+        self.progress = Progress(mpi.Query_thread() >= mpi.THREAD_MULTIPLE)
+        neighbours = self.comm.Split_type(mpi.COMM_TYPE_SHARED).Get_size()
+        self.spins = _SPINS if neighbours <= (os.cpu_count() or 1) else _SPINS_CROWDED
 
     def group(self, members: Members) -> Group:
         """The group of some ranks; all of them ask for it at the same time the first time."""
@@ -77,16 +72,16 @@ class MpiWorld(World):
         if key not in self._groups:
             self._gather_round(members, _tag(*key))
             ranks = self.comm.Get_group().Incl(members)
-            self._groups[key] = _MpiGroup(self, members, self.comm.Create_group(ranks, _tag(*key)))
+            self._groups[key] = MpiGroup(self, members, self.comm.Create_group(ranks, _tag(*key)))
         return self._groups[key]
 
     def _gather_round(self, members: Members, tag: int) -> None:
         """Wait, listening, until all members are about to make a group: MPI blocks while it does."""
         others = [r for r in members if r != self.rank]
-        word, own = np.zeros(1, np.uint8), _Wait(members, 0, f"the first collective of {len(members)} ranks")
+        word, own = np.zeros(1, np.uint8), Wait(members, 0, f"the first collective of {len(members)} ranks")
         requests = [self.comm.Irecv(np.empty(1, np.uint8), r, tag) for r in others]
         for request in [*requests, *[self.comm.Isend(word, r, tag) for r in others]]:
-            self.wait(request, own)
+            self.wait(request, lambda: own)
 
     def say(self, said: _Said, to: Members) -> None:
         """Tell other ranks something, without waiting for them."""
@@ -105,8 +100,10 @@ class MpiWorld(World):
         """Begin anew: groups are made again, since what is under way in the old ones never ends."""
         self.epoch += 1
         self.waiting.clear()
+        self.under_way.clear()
+        self.progress.drop()
 
-    def listen(self, own: _Wait) -> None:
+    def listen(self, own: Wait) -> None:
         """Hear what others said; raise if what this rank waits for will not come."""
         anybody = self.mpi.ANY_SOURCE
         while self.control.Iprobe(anybody, _SAID):
@@ -117,150 +114,56 @@ class MpiWorld(World):
                 self._give_up()
                 raise _heard(said)
             elif said.kind == "waits" and said.epoch == self.epoch:
-                self.waiting[said.rank] = _Wait(*said.wait)
+                self.waiting[said.rank] = Wait(*said.wait)
             elif said.kind == "goes on":
                 self.waiting.pop(said.rank, None)
         self._check(own)
 
-    def _check(self, own: _Wait) -> None:
+    def _check(self, own: Wait) -> None:
         """Raise if a rank that this one waits for has ended, or ranks wait for each other in a circle."""
         waits = {**self.waiting, self.rank: own}
-        stuck = _circle(waits, self.rank), tuple(sorted(self.ended.intersection(own.members))), own
+        stuck = circle(waits, self.rank), tuple(sorted(self.ended.intersection(own.members))), own
         if stuck != self._stuck:
             self._stuck, self._since = stuck, time.monotonic()
         ring, gone, _ = stuck
         # A rank may have come here before it went on, and its word be on the way.
         if (ring or gone) and time.monotonic() - self._since > _SURE:
             lines = [f"  rank {r}: {waits[r]}" for r in ring or (self.rank,)]
-            error = _divergence(own.meeting, [*lines, *[f"  rank {r}: has ended" for r in gone]])
+            error = divergence(own.meeting, [*lines, *[f"  rank {r}: has ended" for r in gone]])
             self.fail(error)
             raise error
 
-    def wait(self, request: Any, own: _Wait) -> None:
+    def wait(self, request: Any, own: Callable[[], Wait]) -> None:
         """Wait for what MPI does, and listen meanwhile."""
-        for _ in range(100):
-            if request.Test():
+        test = request.Test
+        for _ in range(self.spins):
+            if test():
                 return
+        self._wait_long(test, own())
+
+    def _wait_long(self, test: Callable[[], bool], own: Wait) -> None:
         start = heard = time.monotonic()
         told, everybody = False, tuple(range(self.size))
-        while not request.Test():
+        while not test():
             os.sched_yield()
             now = time.monotonic()
             if now - heard > _LISTEN:
                 heard = now
                 self.listen(own)
             if not told and now - start > _PATIENCE:
-                told, own = True, own._replace(line=_line())
+                told, own = True, own._replace(line=user_line())
                 self.say(_Said("waits", self.rank, self.epoch, tuple(own)), everybody)
         if told:
             self.say(_Said("goes on", self.rank, self.epoch), everybody)
-
-
-def _circle(waits: Mapping[int, _Wait], start: int) -> tuple[int, ...]:
-    """The ranks on a way from one back to itself, each waiting for the next, which waits elsewhere."""
-    came: dict[int, int] = {}
-    pending = [start]
-    while pending:
-        rank = pending.pop()
-        for other in waits[rank].members:
-            if other in came or other == rank or other not in waits or _meet(waits[rank], waits[other]):
-                continue
-            came[other] = rank
-            if other == start:
-                ring = [rank]
-                while ring[-1] != start:
-                    ring.append(came[ring[-1]])
-                return tuple(sorted(ring))
-            pending.append(other)
-    return ()
-
-
-def _meet(one: _Wait, other: _Wait) -> bool:
-    """Whether two ranks are in the same meeting, or in one that both have come to."""
-    if one.members != other.members:
-        return False
-    return one.number != other.number or one.meeting == other.meeting
 
 
 def _heard(said: _Said) -> RankError:
     return RankError("parallel", f"all ranks must succeed, rank {said.rank} failed with {said.text}")
 
 
-def _divergence(op: str, lines: list[str]) -> DivergenceError:
-    text = "\n".join(["ranks must meet in the same collective, got", *sorted(lines)])
-    return DivergenceError(op.split(" ")[0], text)
-
-
 def _tag(epoch: int, members: Members) -> int:
     """A number that tells groups apart which are made at the same time."""
     return int.from_bytes(blake2b(repr((epoch, members)).encode(), digest_size=2).digest(), "big") >> 1
-
-
-class _MpiGroup(Group):
-    def __init__(self, world: MpiWorld, members: Members, comm: Any) -> None:
-        self._world, self._members, self._comm = world, members, comm
-        self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self._number = 0
-
-    def gather(self, meeting: Meeting, x: Array) -> Array:
-        """The arrays of all ranks, along a new first axis."""
-        self._agree(meeting)
-        out = np.empty((self.size, *x.shape), x.dtype)
-        self._wait(self._comm.Iallgather(_bytes(x), _bytes(out)), meeting)
-        return out
-
-    def exchange(self, meeting: Meeting, x: Array) -> Array:
-        """Row j of the result is row ``rank`` of what rank j gave."""
-        self._agree(meeting)
-        out = np.empty_like(x)
-        self._wait(self._comm.Ialltoall(_bytes(x), _bytes(out)), meeting)
-        return out
-
-    def pass_on(self, meeting: Meeting, x: Array, target: int | None, source: int | None) -> Array | None:
-        """Send an array to one rank and get that of another."""
-        self._agree(meeting)
-        out = np.empty(x.shape, x.dtype)
-        requests = [] if source is None else [self._comm.Irecv(_bytes(out), source)]
-        requests += [] if target is None else [self._comm.Isend(_bytes(x), target)]
-        for request in requests:
-            self._wait(request, meeting)
-        return None if source is None else out
-
-    def reduce(self, meeting: Meeting, x: Array, fold: np.ufunc) -> Array:
-        """All arrays folded by MPI, where it knows the dtype."""
-        if x.dtype.kind not in "iufc" or x.dtype.itemsize < 4:
-            return super().reduce(meeting, x, fold)
-        self._agree(meeting)
-        out, op = np.empty(x.shape, x.dtype), getattr(self._world.mpi, _REDUCED[fold])
-        self._wait(self._comm.Iallreduce(np.ascontiguousarray(x), out, op), meeting)
-        return out
-
-    def _agree(self, meeting: Meeting) -> None:
-        """Raise on all ranks unless all do the same."""
-        self._number += 1
-        if self._world.trusted:
-            return
-        word = np.frombuffer(blake2b(str(meeting).encode(), digest_size=8).digest(), np.uint8).copy()
-        words = np.empty((self.size, 8), np.uint8)
-        self._wait(self._comm.Iallgather(word, words), meeting)
-        if (words != word).any():
-            error = _divergence(
-                meeting.op, self._comm.allgather(f"  rank {self._world.rank}: {meeting}{_line()}")
-            )
-            self._world.fail(error)
-            raise error
-
-    def _wait(self, request: Any, meeting: Meeting) -> None:
-        self._world.wait(request, _Wait(self._members, self._number, str(meeting)))
-
-
-def _bytes(x: Array) -> Array:
-    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-
-
-def _line() -> str:
-    place = user_location(3)
-    return "" if place is None else f" at {format_location(place)}"
 
 
 def mpi_world(count: int) -> MpiWorld:

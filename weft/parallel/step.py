@@ -38,6 +38,7 @@ from weft.parallel.layout import (
     layout_of,
     whole_layout,
 )
+from weft.parallel.overlap import overlap
 from weft.parallel.padding import with_padding
 from weft.parallel.partition import partition
 from weft.parallel.place_state import place_state
@@ -157,7 +158,7 @@ def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[
     committed = commit.using(mesh=mesh.text)
     if not ordered or BATCH not in mesh.sizes:
         cut = partition.using(mesh=mesh.text, limit=settings.limit, ordered=ordered, **given)
-        return [cut, *state, bucket, committed]
+        return [cut, *state, bucket, overlap, committed]
     count = mesh.sizes[BATCH]
     if mesh.shards % count:
         message = f"the {count} ranks along {BATCH!r} must divide the {mesh.shards} virtual shards of a batch"
@@ -165,7 +166,7 @@ def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[
     virtual = mesh_text(tuple((n, mesh.shards if n == BATCH else s) for n, s in mesh.axes))
     cut = partition.using(mesh=virtual, limit=settings.limit, ordered=True, **given)
     checked = check_shards.using(shards=mesh.shards)
-    return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), *state, bucket, committed]
+    return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), *state, bucket, overlap, committed]
 
 
 @graph_pass(once=True)

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Self
 
+from weft.base.ranks import Hiding, hiding
 from weft.errors import ArgumentError
 from weft.ir.types import TensorType
 from weft.profiler.compiled import kernels_of, shown_types
@@ -51,6 +52,7 @@ class Block:
         self._first: int | None = None
         self._entries: list[Entry] | None = None
         self._begin = self._end = 0
+        self._hidden = Hiding()
 
     def __enter__(self) -> Self:
         if self._first is not None:
@@ -58,6 +60,7 @@ class Block:
         self.__dict__.pop("events", None)
         self._entries = None
         self._first = switch.open(timing=self._timing)
+        self._hidden = hiding.since(Hiding())
         self._begin = now()
         return self
 
@@ -65,6 +68,7 @@ class Block:
         first, self._first = self._first, None
         if first is not None:
             self._end = now()
+            self._hidden = hiding.since(self._hidden)
             self._entries = switch.close(first, timing=self._timing)
 
     def _taken_down(self) -> list[Entry]:
@@ -117,7 +121,18 @@ class profile(Block):  # noqa: N801 - used as a function, spelled like one
         shown = rows[:limit]
         more = f", {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
         title = f"{show_seconds(self.seconds)} by {by}{more}"
+        if self._hidden.count:
+            took = f"{self._hidden.count} sums over ranks took {show_seconds(self._hidden.seconds)}"
+            title += f"\n{took}, of which {self._hidden.share:.0%} hidden behind other work"
         return time_table(shown, title, by)
+
+    @property
+    def hidden(self) -> float:
+        """Of the time that sums over ranks took which the pass ``overlap`` started, the share that was hidden
+        behind other work; 0 where there were none.
+        """
+        self._taken_down()
+        return self._hidden.share
 
     def show(self, by: str = "op", limit: int | None = 20) -> None:
         """Print a table."""

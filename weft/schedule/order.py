@@ -1,6 +1,7 @@
 """The order of units, and which may run at the same time.
 
-It is Kahn's algorithm, taking first what frees as much memory as it takes. Among the others the program's own
+It is Kahn's algorithm, taking first what starts something that goes on beside, then what frees as much memory
+as it takes; what waits for such a thing comes last. Among the others the program's own
 order decides. What overwrites state comes after everything that may fail, so that a run that fails changes
 nothing and state can be overwritten in place.
 """
@@ -21,6 +22,7 @@ from weft.schedule.use_def import UseDef, is_view
 
 _UNKNOWN = 64  # what a named size is taken for
 _LONGEST = 64  # launches of a wave
+_TURNS = {"early": -1, "late": 2}
 
 
 def order_units(use_def: UseDef, groups: Mapping[int, Group]) -> list[Group | int]:
@@ -134,9 +136,14 @@ class _Ordering:
         freed = sum(_bytes(v) for v in self.reads[unit] if self.readers[v] == {unit})
         return freed >= self.taken[unit]
 
+    def _turn(self, unit: int) -> int:
+        """What is ready runs in this order: what is early, what frees memory, others, what is late."""
+        when = self.use_def.nodes[unit].op.when
+        return _TURNS[when] if when else int(not self._is_free(unit))
+
     def run(self) -> list[int]:
         waits = {u: len(needed) for u, needed in self.needs.items()}
-        ready = [(not self._is_free(u), u) for u, count in waits.items() if count == 0]
+        ready = [(self._turn(u), u) for u, count in waits.items() if count == 0]
         heapify(ready)
         order: list[int] = []
         done: set[int] = set()
@@ -150,7 +157,7 @@ class _Ordering:
                 waits[other] -= 1
             for other in self._affected(unit):
                 if waits[other] == 0 and other not in done:
-                    heappush(ready, (not self._is_free(other), other))
+                    heappush(ready, (self._turn(other), other))
         assert len(order) == len(self.needs), "units form a cycle"
         return order
 

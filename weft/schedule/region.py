@@ -199,7 +199,11 @@ def run_on_host(scope: Scope, node: Node) -> None:
     types = tuple(v.type for v in node.inputs), tuple(v.type for v in node.outputs)
     names = sizes_of((*node.inputs, *node.outputs)) | sizes_used(node) | sizes_defined(node)
     entry = HostCall(node, *types, tuple(map(named_size, sorted(names))))
-    scope.writer.host(entry, inputs, [scope.output(v) for v in node.outputs])
+    outputs = [scope.output(v) for v in node.outputs]
+    if node.op.in_place:  # the copy goes away where nobody else reads the input
+        scope.writer.copy(inputs[0], outputs[0])
+        inputs[0] = outputs[0]
+    scope.writer.host(entry, inputs, outputs)
 
 
 # Regions of control flow, in the place where they run

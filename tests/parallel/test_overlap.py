@@ -1,0 +1,116 @@
+"""Sums over ranks that go on beside other work: where they start and wait, what they give, what is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft import parallel as par
+from weft.backends import backend_named
+from weft.errors import ParallelError
+
+TWO = """
+graph f(%x: f32[4], %y: f32[3]) {
+  %0: f32[4] = mul(%x, %x)
+  %1: f32[3] = exp(%y)
+  %2: f32[4] = all_reduce(%0, axis="data", mesh="data=2")
+  %3: f32[4] = add(%2, f32(1.0))
+  %4: f32[3] = tanh(%1)
+  %5: f32[3] = all_reduce(%4, axis="data", mesh="data=2")
+  return %3, %5
+}
+"""
+
+
+def names(graph: Any) -> list[str]:
+    return [node.op.name for node in graph.nodes]
+
+
+def test_sums_start_when_they_can_and_are_waited_for_when_they_must() -> None:
+    start, wait = "start_all_reduce", "wait_all_reduce"
+    found = names(par.overlap(weft.parse_graph(TWO)))
+    assert found == ["mul", start, "exp", "tanh", start, wait, "add", wait]
+
+
+def test_a_sum_without_work_beside_it_stays() -> None:
+    text = (
+        'graph f(%x: f32[4]) {\n  %0: f32[4] = all_reduce(%x, axis="data", mesh="data=2")\n  return %0\n}\n'
+    )
+    graph = weft.parse_graph(text)
+    assert par.overlap(graph) is graph
+
+
+def test_graphs_with_started_sums_read_back_from_their_text() -> None:
+    graph = par.overlap(weft.parse_graph(TWO))
+    assert names(weft.parse_graph(graph.to_text())) == names(graph)
+
+
+@pytest.mark.parametrize("backend", ["interpret", "llvm"])
+def test_values_are_those_of_plain_sums(backend: str) -> None:
+    graph = weft.parse_graph(TWO)
+
+    def program() -> list[Any]:
+        par.mesh(data=-1)
+        run = backend_named(backend)(par.overlap(graph))
+        x, y = (np.arange(n, dtype=np.float32) * (1 + par.rank()) for n in (4, 3))
+        return [np.array(a) for a in run([x, y])]
+
+    for first, second in par.simulate(program, 2):
+        np.testing.assert_array_equal(first, np.arange(4.0) ** 2 * 5 + 1)
+        both = sum(np.tanh(np.exp(np.arange(3.0) * r)) for r in (1, 2))
+        np.testing.assert_allclose(second, both, rtol=1e-6)
+
+
+def test_prints_and_commits_stay_behind_sums() -> None:
+    """What has an effect of its own is not moved before the wait for what came before it."""
+    text = """
+graph f(%x: f32[4], %y: f32[3]) {
+  %0: f32[4] = all_reduce(%x, axis="data", mesh="data=2")
+  commit(mesh="data=2")
+  %1: f32[3] = exp(%y)
+  return %0, %1
+}
+"""
+    found = names(par.overlap(weft.parse_graph(text)))
+    assert found.index("commit") > found.index("wait_all_reduce" if "exp" in found[:2] else "all_reduce")
+
+
+def test_compiled_steps_name_the_pass_and_leave_it_out() -> None:
+    def program(**settings: Any) -> list[str]:
+        mesh = par.mesh(data=-1)
+        w, v = weft.ones(4, 3), weft.ones(3, 5)
+
+        def loss(x: Any) -> Any:
+            x = par.shard(x, "data")
+            pull = weft.grad(lambda w, v: (weft.tanh(x @ w) @ v).sum(), argnums=(0, 1))
+            return pull(w, v)
+
+        run = weft.compile(loss, mesh=mesh, reproducible=False, **settings)
+        run(weft.ones(8, 4))
+        return [node.op.name for node in run.lowered.nodes] + [r.name for r in run.lowered.history()]
+
+    with_it = par.simulate(lambda: program(disable=["bucket"]), 2)[0]
+    assert {"overlap", "start_all_reduce", "wait_all_reduce"} <= set(with_it)
+    assert with_it.index("start_all_reduce") + 1 < with_it.index("wait_all_reduce")
+    without = par.simulate(lambda: program(disable=["bucket", "overlap"]), 2)[0]
+    assert not {"overlap", "start_all_reduce"} & set(without)
+
+
+def test_waiting_for_what_nobody_started_is_an_error() -> None:
+    text = """
+graph f(%x: f32[4]) {
+  %0: f32[4] = wait_all_reduce(%x, %x, axis="data", mesh="data=2", number=3)
+  return %0
+}
+"""
+    graph = weft.parse_graph(text)
+
+    def program() -> None:
+        par.mesh(data=-1)
+        backend_named("interpret")(graph)([np.ones(4, np.float32)])
+
+    with pytest.raises(ParallelError, match="must have been started, got none of number 3"):
+        par.simulate(program, 2)
