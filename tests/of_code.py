@@ -1,0 +1,52 @@
+"""Which part of a large table of tests a run takes: another one whenever weft's code is another.
+
+Where every op meets every dtype, a run takes the first case of each op and some of the others. Which ones is told
+by a hash of weft's source: two runs of the same code are the same, every change of weft meets other cases, and in
+time all are met. ``WEFT_ALL=1`` takes everything, as ``make test-all`` does.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import weft
+
+T = TypeVar("T")
+
+ALL = os.environ.get("WEFT_ALL", "") == "1"
+
+
+@functools.cache
+def seed_of_code() -> int:
+    """A seed that is another one whenever weft is."""
+    found = hashlib.sha256()
+    for path in sorted(Path(weft.__file__).parent.rglob("*.py")):
+        found.update(path.read_bytes())
+    return int(found.hexdigest()[:8], 16)
+
+
+def is_turn(name: str, parts: int) -> bool:
+    """Whether what has this name is in the part of this code, which is one of so many."""
+    if ALL or parts <= 1:
+        return True
+    return int(hashlib.sha256(f"{seed_of_code()} {name}".encode()).hexdigest()[:8], 16) % parts == 0
+
+
+def turn_of(items: Iterable[T], parts: int, *, first: int = 1, name: Callable[[T], str] = str) -> list[T]:
+    """The first of some items, and of the others those whose turn it is."""
+    return [x for i, x in enumerate(items) if i < first or is_turn(f"{i} {name(x)}", parts)]
+
+
+def part_of(items: Sequence[T], parts: int) -> list[T]:
+    """Every n-th of some items, beginning with another one for another code."""
+    return list(items) if ALL else list(items)[seed_of_code() % parts :: parts]
+
+
+def count_of(everything: int, some: int) -> int:
+    """How many random examples a run takes."""
+    return everything if ALL else some
