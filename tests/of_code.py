@@ -1,8 +1,8 @@
 """Which part of a large table of tests a run takes: another one whenever weft's code is another.
 
-Where every op meets every dtype, a run takes the first case of each op and some of the others. Which ones is told
-by a hash of weft's source: two runs of the same code are the same, every change of weft meets other cases, and in
-time all are met. ``WEFT_ALL=1`` takes everything, as ``make test-all`` does.
+Where every op meets every dtype, a run takes the first case of each op and some of the others. Which ones is
+told by a hash of weft's source: two runs of the same code are the same, every change of weft meets other
+cases, and in time all are met. ``WEFT_ALL=1`` takes everything, as ``make test-all`` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from hypothesis import seed, settings
 
 import weft
 
@@ -47,6 +49,16 @@ def part_of(items: Sequence[T], parts: int) -> list[T]:
     return list(items) if ALL else list(items)[seed_of_code() % parts :: parts]
 
 
-def count_of(everything: int, some: int) -> int:
-    """How many random examples a run takes."""
-    return everything if ALL else some
+def examples(everything: int, some: int, **options: Any) -> Callable[[T], T]:
+    """Settings of a test on random examples: a run draws some, others whenever weft's code is another.
+
+    ``pytest --hypothesis-profile=explore`` draws others each time.
+    """
+    limits = settings(max_examples=everything if ALL else some, deadline=None, database=None, **options)
+
+    def decorate(test: T) -> T:
+        drawn = seed(seed_of_code())(test) if settings.default.derandomize else test  # type: ignore[union-attr]
+        out: T = limits(drawn)
+        return out
+
+    return decorate

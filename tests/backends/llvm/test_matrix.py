@@ -1,10 +1,10 @@
 """Every op and composite, in the dtypes that it takes, with its gradient: compiled as interpreted.
 
-A run takes the first sample of each op, and a part of the other samples and dtypes, another part whenever weft's
-code is another; ``WEFT_ALL=1`` takes all of them.
+A run takes the first sample of each op, and a part of the other samples and dtypes, another part whenever
+weft's code is another; ``WEFT_ALL=1`` takes all of them.
 
-All that it takes of an op is in one graph, so that it is compiled once. It is optimised; some of the samples are
-compiled as they are too, with checks of every index, which takes LLVM far longer.
+All that it takes of an op is in one graph, so that it is compiled once. It is optimised; some of the samples
+are compiled as they are too, with checks of every index, which takes LLVM far longer.
 """
 
 from __future__ import annotations
