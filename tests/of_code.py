@@ -32,11 +32,18 @@ def seed_of_code() -> int:
     return int(found.hexdigest()[:8], 16)
 
 
+def _number(name: str) -> int:
+    return int(hashlib.sha256(f"{seed_of_code()} {name}".encode()).hexdigest()[:8], 16)
+
+
 def is_turn(name: str, parts: int) -> bool:
     """Whether what has this name is in the part of this code, which is one of so many."""
-    if ALL or parts <= 1:
-        return True
-    return int(hashlib.sha256(f"{seed_of_code()} {name}".encode()).hexdigest()[:8], 16) % parts == 0
+    return ALL or _number(name) % parts == 0
+
+
+def one_of(items: Sequence[T], name: str) -> list[T]:
+    """One of several ways to check what has this name, or all ways."""
+    return list(items) if ALL else [items[_number(name) % len(items)]]
 
 
 def turn_of(items: Iterable[T], parts: int, *, first: int = 1, name: Callable[[T], str] = str) -> list[T]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import is_turn
 from tests.schedule.lowered import assert_same, compiled, lowered, sized, variants
 from weft.base.dtypes import DTYPES, kind
 from weft.ir.types import TensorType
@@ -69,9 +70,12 @@ def fitting(name: str, arrays: list[Any], attrs: Any) -> bool:
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_sample_in_every_dtype_gives_what_the_kernel_gives(name: str) -> None:
+    """Of the dtypes of a sample a run takes a third, another one whenever weft's code is another."""
     with np.errstate(all="ignore"):
-        for sample in OPS[name].samples():
+        for number, sample in enumerate(OPS[name].samples()):
             for arrays in variants(sample.inputs):
+                if not is_turn(f"{name} {number} {[a.dtype for a in arrays]}", 3):
+                    continue
                 dense = [np.array(a, order="C") for a in arrays]
                 if fitting(name, dense, sample.attrs):
                     expected = OPS[name].eval(*dense, **sample.attrs)
