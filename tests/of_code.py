@@ -59,13 +59,14 @@ def part_of(items: Sequence[T], parts: int) -> list[T]:
 def examples(everything: int, some: int, **options: Any) -> Callable[[T], T]:
     """Settings of a test on random examples: a run draws some, others whenever weft's code is another.
 
-    ``pytest --hypothesis-profile=explore`` draws others each time.
+    ``pytest --hypothesis-profile=explore`` draws everything, others each time.
     """
-    limits = settings(max_examples=everything if ALL else some, deadline=None, database=None, **options)
+    told = settings.default is not None and settings.default.derandomize
+    count = some if told and not ALL else everything
+    limits = settings(max_examples=count, deadline=None, database=None, **options)
 
     def decorate(test: T) -> T:
-        drawn = seed(seed_of_code())(test) if settings.default.derandomize else test  # type: ignore[union-attr]
-        out: T = limits(drawn)
+        out: T = limits(seed(seed_of_code())(test) if told else test)  # type: ignore[type-var]
         return out
 
     return decorate
