@@ -13,7 +13,7 @@ from tests.of_code import is_turn, one_of, part_of, turn_of
 CASES = [f"case {i}" for i in range(60)]
 
 
-def met(chosen: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, codes: int) -> list[list[str]]:
+def met(chosen: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, codes: int) -> list[list[Any]]:
     """What is taken of so many codes."""
     monkeypatch.setattr(of_code, "ALL", False)
     found = []
