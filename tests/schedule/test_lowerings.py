@@ -70,11 +70,13 @@ def fitting(name: str, arrays: list[Any], attrs: Any) -> bool:
 
 @pytest.mark.parametrize("name", OWN)
 def test_every_sample_in_every_dtype_gives_what_the_kernel_gives(name: str) -> None:
-    """Of the dtypes of a sample a run takes a third, another one whenever weft's code is another."""
+    """A run takes the first sample as it is, and a third of the dtypes, others for another code of weft."""
     with np.errstate(all="ignore"):
         for number, sample in enumerate(OPS[name].samples()):
             for arrays in variants(sample.inputs):
-                if not is_turn(f"{name} {number} {[a.dtype for a in arrays]}", 3):
+                dtypes = [a.dtype for a in arrays]
+                own = number == 0 and dtypes == [np.asarray(a).dtype for a in sample.inputs]
+                if not own and not is_turn(f"{name} {number} {dtypes}", 3):
                     continue
                 dense = [np.array(a, order="C") for a in arrays]
                 if fitting(name, dense, sample.attrs):
