@@ -1,6 +1,7 @@
 # Every target makes what it needs, from nothing: a machine with Python 3.11 or newer and pip.
 #   make demo    train a network on handwritten digits, dynamic and compiled, save it, load it elsewhere, draw it
-#   make test    all tests and all examples in the documentation
+#   make test    all tests and all examples in the documentation; of the largest tables of cases a part, another one for each change of weft
+#   make test-all  the same, with every case of those tables
 #   make test-debug  the same, with every index that compiled code reads and writes at, and all its memory, checked
 #   make test-state COUNT=2000  random programs about state, eager and compiled; new ones for each change of weft
 #   make test-view  the page of weft.view, and models in Netron, in a real browser: Debian's chromium, driven by playwright
@@ -19,7 +20,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-ir test-interop fuzz check stubs bench bench-gpu sizes clean
+.PHONY: demo test test-all test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-ir test-interop fuzz check stubs bench bench-gpu sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -31,6 +32,9 @@ DEMO := .venv-demo
 INTEROP := .venv-interop
 BENCH := .bench
 COMMA := ,
+
+# Tests start hundreds of programs: they do not compile all of weft's modules again
+export PYTHONDONTWRITEBYTECODE :=
 
 # $(call make_venv,directory,extras)
 define make_venv
@@ -63,6 +67,9 @@ demo: $(DEMO)/.stamp
 
 test: $(VENV)/.stamp
 	$(VENV)/bin/python -m pytest -n 2 -q
+
+test-all: $(VENV)/.stamp
+	WEFT_ALL=1 $(VENV)/bin/python -m pytest -n 2 -q
 
 test-debug: $(VENV)/.stamp
 	WEFT_DEBUG=1 $(VENV)/bin/python -m pytest -n 2 -q

@@ -38,11 +38,32 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["WEFT_CACHE_DIR"] = _own_cache[0]
 
 
+_unfreeze = gc.unfreeze
+_thawed: list[bool] = []
+
+
+def _note_thawing() -> None:
+    _thawed.append(True)
+    _unfreeze()
+
+
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from going through all tests again and again: they stay anyway."""
     gc.enable()
     gc.collect()
     gc.freeze()
+    gc.unfreeze = _note_thawing
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Again after a test that thawed them: servers do, and ``weft.cuda.graph``, which lists all tensors.
+
+    Without this every later ``gc.collect()`` of the process takes half a second.
+    """
+    if _thawed:
+        _thawed.clear()
+        gc.freeze()
 
 
 def pytest_unconfigure() -> None:

@@ -64,6 +64,12 @@ MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 LAYERED = [name for name in MODULES if name != "weft"]
 
 
+@cache
+def parsed(source: str) -> ast.AST:
+    """The syntax tree of a text."""
+    return ast.parse(source)
+
+
 def imports_of(tree: ast.AST, modules: frozenset[str], inside: bool = False) -> Iterator[Import]:
     """Every weft module that a syntax tree imports, wherever the statement stands."""
     for child in ast.iter_child_nodes(tree):
@@ -86,13 +92,15 @@ def imports_of(tree: ast.AST, modules: frozenset[str], inside: bool = False) -> 
 @cache
 def own_imports(module: str) -> tuple[Import, ...]:
     """What a module of weft imports."""
-    return tuple(imports_of(ast.parse(MODULES[module].read_text()), frozenset(MODULES)))
+    return tuple(imports_of(parsed(MODULES[module].read_text()), frozenset(MODULES)))
 
 
 def imported_by_name(tree: ast.AST, module: str) -> Iterator[Import]:
     """Every weft module that a call of ``import_module`` names; what is no text of its own is told as "?"."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "import_module":
+        if not isinstance(node, ast.Call):
+            continue
+        if (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) != "import_module":
             continue
         named = node.args[0]
         if isinstance(named, ast.JoinedStr) and isinstance(named.values[0], ast.Constant):
@@ -114,7 +122,7 @@ def rank_of(module: str) -> int:
 def violations(module: str, source: str, modules: frozenset[str]) -> list[str]:
     rank = rank_of(module)
     found = []
-    tree = ast.parse(source)
+    tree = parsed(source)
     for line, target, inside in (*imports_of(tree, modules), *imported_by_name(tree, module)):
         if module == HOOKS and inside:
             continue

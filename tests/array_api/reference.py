@@ -1,7 +1,7 @@
 """The reference implementation of the standard, and how weft is compared with it.
 
 Both get the same NumPy arrays. Where the reference makes floats of its own, they are float64; weft's are
-float32, so tests name the dtype. Examples are drawn the same way in every run.
+float32, so tests name the dtype. Examples are drawn the same way in every run of the same code.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import Any
 
 import array_api_strict as strict
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import weft
+from tests.of_code import examples
 
 strict.set_array_api_strict_flags(api_version="2024.12")
 
@@ -29,11 +30,9 @@ FLOATING = FLOATS + COMPLEX
 NUMERIC = REALS + COMPLEX
 ALL = ("bool", *NUMERIC)
 
-few = settings(
-    max_examples=20,
-    derandomize=True,
-    deadline=None,
-    database=None,
+few = examples(
+    20,
+    8,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)

@@ -7,9 +7,10 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 import weft
+from tests.of_code import examples
 
 SHAPES = [(), (3,), (2, 3), (2, 1)]
 
@@ -91,7 +92,7 @@ def backward(steps: list[Step], points: list[Any]) -> list[Any]:
     return [np.zeros(x.shape) if x.grad is None else x.grad.numpy() for x in leaves]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80, 26)
 @given(programs())
 def test_gradient_is_the_finite_difference(program: Any) -> None:
     shapes, steps = program
@@ -107,7 +108,7 @@ def test_gradient_is_the_finite_difference(program: Any) -> None:
     np.testing.assert_allclose(found, (4 * fine - coarse) / 3, rtol=1e-7, atol=1e-7)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, 13)
 @given(programs())
 def test_all_ways_to_a_gradient_agree(program: Any) -> None:
     shapes, steps = program
@@ -131,7 +132,7 @@ def test_all_ways_to_a_gradient_agree(program: Any) -> None:
     np.testing.assert_allclose(tangent.item(), inner(expected, direction), rtol=1e-10, atol=1e-10)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, 10)
 @given(programs(), st.data())
 def test_gradient_by_a_value_in_the_middle_is_what_it_retains(program: Any, data: st.DataObject) -> None:
     shapes, steps = program
@@ -146,7 +147,7 @@ def test_gradient_by_a_value_in_the_middle_is_what_it_retains(program: Any, data
         np.testing.assert_array_equal(found.numpy(), middle.grad.numpy())
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, 10)
 @given(programs())
 def test_second_derivative_is_the_difference_of_gradients(program: Any) -> None:
     shapes, steps = program
@@ -166,7 +167,7 @@ def test_second_derivative_is_the_difference_of_gradients(program: Any) -> None:
         np.testing.assert_allclose(f, (plus - minus) / (2 * h), rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, 6)
 @given(programs())
 def test_watched_and_unwatched_runs_give_the_same_bits(program: Any) -> None:
     shapes, steps = program

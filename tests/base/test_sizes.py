@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.of_code import examples
 from weft.base.size_bounds import lower_bound, positive, range_length, size_max, size_min
 from weft.base.size_text import parse_size, scan_size
 from weft.base.sizes import Size, bind, is_known, named_size, size_names
@@ -53,7 +54,7 @@ def expressions(draw: Any) -> Pair:
     return _expression(draw, 3)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400, 100)
 @given(expressions(), values_of_names)
 def test_arithmetic_agrees_with_integers(pair: Pair, values: dict[str, int]) -> None:
     size, value = pair
@@ -61,7 +62,7 @@ def test_arithmetic_agrees_with_integers(pair: Pair, values: dict[str, int]) -> 
     assert isinstance(bind(size, values), int)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, 75)
 @given(expressions(), values_of_names)
 def test_text_parses_back_to_the_same_size(pair: Pair, values: dict[str, int]) -> None:
     size, value = pair
@@ -72,7 +73,7 @@ def test_text_parses_back_to_the_same_size(pair: Pair, values: dict[str, int]) -
     assert computed == value(values)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, 75)
 @given(expressions(), values_of_names, st.sampled_from(["lt", "le", "gt", "ge"]), st.integers(-3, 5))
 def test_a_comparison_is_right_for_all_values_or_raises(
     pair: Pair, values: dict[str, int], name: str, number: int
@@ -86,7 +87,7 @@ def test_a_comparison_is_right_for_all_values_or_raises(
     assert answer == compare(value(values), number)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, 75)
 @given(expressions(), values_of_names)
 def test_the_lower_bound_is_never_above(pair: Pair, values: dict[str, int]) -> None:
     size, value = pair
@@ -94,7 +95,7 @@ def test_the_lower_bound_is_never_above(pair: Pair, values: dict[str, int]) -> N
     assert low is None or low <= value(values)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 50)
 @given(expressions(), values_of_names)
 def test_partial_substitution_is_substitution_in_steps(pair: Pair, values: dict[str, int]) -> None:
     size, value = pair
@@ -103,7 +104,7 @@ def test_partial_substitution_is_substitution_in_steps(pair: Pair, values: dict[
     assert bind(partly, values) == value(values)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 50)
 @given(st.integers(0, 9), st.integers(-4, 9), st.integers(-4, 12), st.sampled_from([1, 2, 3, -1, -2, -3]))
 def test_range_length_is_that_of_range(value: int, start: int, stop: int, step: int) -> None:
     assert range_length(start, stop, step) == len(range(start, stop, step))

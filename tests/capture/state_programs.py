@@ -7,7 +7,6 @@ test-state`` runs some that were never run before whenever weft has changed.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import linecache
 import logging
 import multiprocessing
@@ -17,13 +16,13 @@ import time
 import warnings
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import weft
 from tests.capture.state_source import program
+from tests.of_code import seed_of_code
 from weft.errors import CaptureError
 
 CALLS = ((0.5, 1), (-0.5, 2), (0.2, 0), (-1.0, 1))  # what decides branches, and the number of turns
@@ -236,14 +235,6 @@ def _judged(seed: int, limit: int) -> tuple[int, str]:
 
 class _Late(BaseException):
     """A program takes too long; nothing between here and there must catch it."""
-
-
-def seed_of_code() -> int:
-    """A seed that is another one whenever weft is: each change of it meets new programs."""
-    found = hashlib.sha256()
-    for path in sorted(Path(weft.__file__).parent.rglob("*.py")):
-        found.update(path.read_bytes())
-    return int(found.hexdigest()[:8], 16)
 
 
 def main() -> int:

@@ -6,10 +6,11 @@ import contextlib
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.capture.convert_checks import converted, function_from, raised_at
+from tests.of_code import examples
 
 VARIABLES = ("a", "b", "c", "d")
 
@@ -210,7 +211,7 @@ def run(source: str, args: tuple[int, int], *, convert: bool) -> Any:
     return repr((ending, watch.log, box))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, 50)
 @given(st.integers(0, 2**32), st.tuples(st.integers(0, 3), st.integers(0, 3)))
 def test_converted_program_gives_what_the_original_gives(seed: int, args: tuple[int, int]) -> None:
     source = program(seed)

@@ -1,13 +1,13 @@
 """Named sizes through every op: a graph traced with a size named ``n`` gives what eager code gives at each n.
 
-Every sample of the op matrix is traced with its leading size named, outputs and gradients; the graph then
-runs at several values of n. What needs a known size is listed, with the reason.
+Samples of the op matrix are traced with their leading size named, outputs and gradients; the graph then runs
+at several values of n. What needs a known size is listed, with the reason. A run takes the first sample of
+each op and a quarter of the others, another one whenever weft's code is another; ``WEFT_ALL=1`` takes all.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ COUNTED = ("true_places",)  # whose samples say how many elements of theirs are 
 def _groups() -> list[tuple[str, list[checks.Entry]]]:
     rows = [e for e in checks.entries() if e.sample.inputs and e.sample.inputs[0].shape[:1] not in ((), (0,))]
     rows = [e for e in rows if e.name not in COUNTED]
-    return [(name, list(group)) for name, group in groupby(rows, key=lambda e: e.name)]
+    return list(checks.by_name(rows, parts=4).items())
 
 
 GROUPS = _groups()

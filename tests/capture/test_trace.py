@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from weft.errors import ArgumentError, CaptureError, TraceGuardError
 
 
@@ -118,7 +119,7 @@ DYNAMIC = {
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
-@settings(max_examples=15, deadline=None)
+@examples(15, 5)
 @given(*[st.lists(st.integers(0, 3), min_size=6, max_size=6)] * 2)
 def test_count_is_guarded_and_the_rest_computed(name: str, first: list[int], second: list[int]) -> None:
     function = DYNAMIC[name]

@@ -1,4 +1,8 @@
-"""Every op and composite as a graph: captured, verified, printed, read back, run; with its gradient too."""
+"""Every op and composite as a graph: captured, verified, printed, read back, run; with its gradient too.
+
+A run takes the first sample of each op, and a third of the others, another third whenever weft's code is
+another; ``WEFT_ALL=1`` takes all.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +25,8 @@ from weft.transform.tracing import trace_graph
 ENTRIES = checks.entries()
 
 
-def _by_name(rows: list[checks.Entry]) -> dict[str, list[checks.Entry]]:
-    out: dict[str, list[checks.Entry]] = {}
-    for row in rows:
-        out.setdefault(row.name, []).append(row)
-    return out
-
-
 def over(rows: list[checks.Entry]) -> pytest.MarkDecorator:
-    groups = _by_name(rows)
+    groups = checks.by_name(rows, parts=3)
     return pytest.mark.parametrize("samples", groups.values(), ids=groups)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 import weft
 from tests.ir.random_graphs import arrays_of, assert_same_results, graphs
+from tests.of_code import examples
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 
 
 @given(graphs())
-@settings(max_examples=150)
+@examples(150, 50)
 def test_text_parses_back_to_the_same_graph(graph: Graph) -> None:
     graph.verify()
     again = weft.parse_graph(graph.to_text(), constants=graph.constant_data())
@@ -20,7 +21,7 @@ def test_text_parses_back_to_the_same_graph(graph: Graph) -> None:
 
 
 @given(graphs())
-@settings(max_examples=60)
+@examples(60, 20)
 def test_parsed_text_runs_as_the_graph_does(graph: Graph) -> None:
     again = weft.parse_graph(graph.to_text(), constants=graph.constant_data())
     arrays = arrays_of(graph)
@@ -28,14 +29,14 @@ def test_parsed_text_runs_as_the_graph_does(graph: Graph) -> None:
 
 
 @given(graphs())
-@settings(max_examples=60)
+@examples(60, 20)
 def test_text_for_people_parses_too_but_for_file_names(graph: Graph) -> None:
     again = weft.parse_graph(str(graph), constants=graph.constant_data())
     assert graph.difference(again, locations=False) is None
 
 
 @given(graphs())
-@settings(max_examples=40)
+@examples(40, 13)
 def test_clone_is_the_same_and_shares_nothing(graph: Graph) -> None:
     copy = graph.clone()
     assert graph.difference(copy) is None
@@ -43,7 +44,7 @@ def test_clone_is_the_same_and_shares_nothing(graph: Graph) -> None:
 
 
 @given(graphs())
-@settings(max_examples=60)
+@examples(60, 20)
 def test_cut_and_extract_together_compute_what_the_graph_does(graph: Graph) -> None:
     if not graph.nodes:
         return

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from tests.loop.everything import Copier, changed_copies
 from tests.loop.random_functions import assert_same, functions, sized_functions
+from tests.of_code import examples
 from weft.loop import interpret, ir
 from weft.loop.ir import Function
 from weft.loop.text import format_function
@@ -15,9 +16,8 @@ from weft.loop.verify import verify_function
 
 Array = np.ndarray[Any, Any]
 Drawn = tuple[Function, list[Array], dict[str, int]]
-quickly = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+quickly = examples(100, 30, suppress_health_check=SLOW)
 
 
 def results(function: Function, arrays: list[Array], sizes: dict[str, int] | None = None) -> list[Array]:
@@ -64,7 +64,7 @@ def test_copies_have_the_same_canonical_text_and_results(drawn: Drawn) -> None:
     assert_same(results(copy, arrays, sizes), results(function, arrays, sizes))
 
 
-@settings(quickly, max_examples=10)
+@examples(10, 4, suppress_health_check=SLOW)
 @given(sized_functions())
 def test_canonical_text_differs_under_each_single_change(drawn: Drawn) -> None:
     text = format_function(drawn[0], canonical=True)

@@ -8,16 +8,17 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import weft
+from tests.of_code import examples
 from tests.onnx.network import Array, reals
 from weft.onnx.loading import import_model
 from weft.onnx.types import from_carried, to_carried
 
-few = settings(max_examples=15, deadline=None)
+few = examples(15, 7)
 numbers = st.integers(0, 2**31 - 1)
 chance = st.sampled_from
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from tests.onnx.network import agree, by_weft, model_of, reals
 from weft.errors import GraphError
 
-few = settings(max_examples=15, deadline=None)
+few = examples(15, 7)
 numbers = st.integers(0, 2**31 - 1)
 chance = st.sampled_from
 

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import weft
+from tests.of_code import examples
 
 Array = np.ndarray[Any, Any]
-few = settings(max_examples=40)
+few = examples(40, 13)
 NAMES = "abcdefgh"
 
 

@@ -1,21 +1,22 @@
 """The test suite of the onnx package through the interpreter, and through LLVM.
 
-``make test`` runs a part of the cases through LLVM, chosen by a hash of their names; ``WEFT_ONNX_ALL=1`` runs
-all. Cases are made by the package when it imports one of its modules, so a test here runs those of a module.
+``make test`` runs a part of the cases through LLVM, another one whenever weft's code is another, and all of
+them through the interpreter; ``WEFT_ONNX_ALL=1`` runs all through both. Cases are made by the package when it
+imports one of its modules, so a test here runs those of a module.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 
 import pytest
 
 import weft
+from tests.of_code import is_turn
 from tests.onnx import suite
 from weft.errors import WeftError
 
-SHARE = 6  # one case of so many goes through LLVM too
+SHARE = 8  # one case of so many goes through LLVM too
 
 
 def run_all(cases: Iterable[suite.Case]) -> None:
@@ -25,7 +26,7 @@ def run_all(cases: Iterable[suite.Case]) -> None:
             if suite.all_of_it():
                 check_that_it_fails(case)
             continue
-        chosen = suite.all_of_it() or zlib.crc32(case.name.encode()) % SHARE == 0
+        chosen = suite.all_of_it() or is_turn(case.name, SHARE)
         try:
             suite.run_case(case, ("interpret", "llvm") if chosen else ("interpret",))
         except Exception as error:

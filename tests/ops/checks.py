@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.of_code import turn_of
 from weft.base.dtypes import kind
 from weft.ops.op import COMPOSITES, OPS, Composite, Op, Sample, type_of
 
@@ -57,20 +58,30 @@ def entries() -> tuple[Entry, ...]:
     return tuple(rows)
 
 
-def over(rows: Sequence[Entry]) -> Callable[[Callable[[Entry], None]], Callable[..., None]]:
-    """Have a check of one sample made of all, in one test for each op; what fails is noted in the error."""
+def by_name(rows: Sequence[Entry], parts: int = 1) -> dict[str, list[Entry]]:
+    """Samples by their op: of so many parts one, which has the first sample of every op."""
     groups: dict[str, list[Entry]] = {}
     for row in rows:
         groups.setdefault(row.name, []).append(row)
+    return {name: turn_of(group, parts, name=lambda entry: entry.name) for name, group in groups.items()}
+
+
+def over(rows: Sequence[Entry], parts: int = 1) -> Callable[[Callable[[Entry], None]], Callable[..., None]]:
+    """Have a check of one sample made of all, in one test for each op; what fails is noted in the error.
+
+    Of so many parts a run takes one: the first sample of each op, and those whose turn it is for this code.
+    """
+    numbers = {id(row): number for rows in by_name(rows).values() for number, row in enumerate(rows, 1)}
+    groups = by_name(rows, parts)
 
     def decorate(check: Callable[[Entry], None]) -> Callable[..., None]:
         @pytest.mark.parametrize("name", groups)
         def test(name: str) -> None:
-            for number, entry in enumerate(groups[name], 1):
+            for entry in groups[name]:
                 try:
                     check(entry)
                 except BaseException as error:
-                    error.add_note(f"sample {number} of {name}")
+                    error.add_note(f"sample {numbers[id(entry)]} of {name}")
                     raise
 
         test.__doc__ = check.__doc__

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
@@ -57,7 +58,7 @@ def equations(draw: Any) -> tuple[str, list[Any]]:
     return ",".join(terms) + "->" + dots + "".join(kept), arrays
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@examples(150, 37)
 @given(equations())
 def test_random_einsum_equals_numpy(case: tuple[str, list[Any]]) -> None:
     equation, arrays = case

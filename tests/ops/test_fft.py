@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.fft
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from tests.ops import checks
 from weft import fft
 from weft.errors import ArgumentError, AxisError, DomainError, DtypeError, ShapeError, WeftError
@@ -81,7 +82,7 @@ def test_no_axes_leave_the_numbers_as_they_are() -> None:
     assert_near(fft.fftn(tensor(x), axes=()), x)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, 13)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=3), st.integers(0, 1000), st.sampled_from(NORMS))
 def test_inverse_gives_the_numbers_back(shape: list[int], seed: int, norm: str) -> None:
     x, z = real_array(shape, seed=seed), complex_array(shape, seed=seed)
@@ -90,7 +91,7 @@ def test_inverse_gives_the_numbers_back(shape: list[int], seed: int, norm: str) 
     assert_near(fft.hfft(fft.ihfft(tensor(x), norm=norm), n=shape[-1], norm=norm), x)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, 8)
 @given(st.integers(1, 40), st.integers(0, 1000))
 def test_ortho_keeps_lengths(n: int, seed: int) -> None:
     x = tensor(complex_array((n,), seed=seed))

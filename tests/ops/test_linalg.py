@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from tests.ops import checks
 from weft import linalg
 from weft.errors import DomainError
@@ -62,7 +63,7 @@ sizes = st.integers(0, 5)
 leads = st.lists(st.integers(0, 3), max_size=2).map(tuple)
 dtypes = st.sampled_from(DTYPES)
 seeds = st.integers(0, 10_000)
-quick = settings(max_examples=40, deadline=None)
+quick = examples(40, 13)
 
 
 def matrices(shape: tuple[int, ...], dtype: Any, seed: int) -> Any:

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from tests.ops.oracles_pool import ORACLES
 
 
@@ -28,7 +29,7 @@ def pools(draw: Any) -> tuple[Any, dict[str, Any]]:
     return rng.integers(-5, 6, size=(2, 2, *sizes)).astype(np.float64), attrs
 
 
-@settings(max_examples=80, deadline=None, database=None)
+@examples(80, 20)
 @given(pools())
 def test_max_pool_of_random_shape_equals_a_loop(case: tuple[Any, dict[str, Any]]) -> None:
     x, attrs = case
@@ -38,7 +39,7 @@ def test_max_pool_of_random_shape_equals_a_loop(case: tuple[Any, dict[str, Any]]
         np.testing.assert_array_equal(actual.numpy(), expected)
 
 
-@settings(max_examples=80, deadline=None, database=None)
+@examples(80, 20)
 @given(pools(), st.booleans())
 def test_avg_pool_of_random_shape_equals_a_loop(case: tuple[Any, dict[str, Any]], include: bool) -> None:
     x, attrs = case

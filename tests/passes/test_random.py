@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
 from tests.ir.random_graphs import arrays_of, graphs
+from tests.of_code import examples
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.passes import PIPELINE, Pass
@@ -36,7 +37,7 @@ def assert_same_results(before: Graph, after: Graph, arrays: list[np.ndarray]) -
 
 
 @pytest.mark.parametrize("each", EVERY, ids=repr)
-@settings(max_examples=25, deadline=None)
+@examples(25, 8)
 @given(graph=graphs(), seed=st.integers(0, 1000))
 def test_pass_keeps_every_bit_and_the_graph_well_formed(each: Pass, graph: Graph, seed: int) -> None:
     after = each(graph)
@@ -46,7 +47,7 @@ def test_pass_keeps_every_bit_and_the_graph_well_formed(each: Pass, graph: Graph
     assert each(after) is after or each(each(after)).same(each(after))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, 20)
 @given(graph=graphs(max_nodes=25), seed=st.integers(0, 1000))
 def test_pipeline_keeps_every_bit(graph: Graph, seed: int) -> None:
     after = graph.optimize(debug=True)
@@ -54,7 +55,7 @@ def test_pipeline_keeps_every_bit(graph: Graph, seed: int) -> None:
     assert after.optimize() is after
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, 6)
 @given(graph=graphs())
 def test_pipeline_does_not_change_the_graph_it_gets(graph: Graph) -> None:
     before = graph.to_text()

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from tests.schedule.lowered import assert_same, graph_of, lowered, sized, variants
 from weft.backends.llvm.driver import build_executable
 from weft.ir.types import TensorType
@@ -75,7 +76,7 @@ def convolutions(draw: Any) -> tuple[Any, Any, dict[str, Any]]:
 
 
 @given(convolutions())
-@settings(max_examples=60, deadline=None)
+@examples(60, 20)
 def test_any_attributes_give_what_the_kernel_gives(case: tuple[Any, Any, dict[str, Any]]) -> None:
     x, w, attrs = case
     assert_same(lowered("conv", [x, w], attrs), conv.eval(x, w, **attrs))

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.of_code import examples
 from tests.schedule.lowered import assert_same, lowered, sized
 from weft.ops.op import OPS
 from weft.ops.pool.maximum import max_indices, max_values
@@ -45,7 +46,7 @@ def pools(draw: Any) -> tuple[Any, dict[str, Any]]:
 
 
 @given(pools())
-@settings(max_examples=60, deadline=None)
+@examples(60, 20)
 def test_any_windows_give_what_the_kernels_give(case: tuple[Any, dict[str, Any]]) -> None:
     x, attrs = case
     sizes = x.shape[1:]

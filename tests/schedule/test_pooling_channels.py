@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from tests.schedule.lowered import program_of, run
 from weft.backends.llvm.driver import build_executable
 from weft.ir.graph import Graph
@@ -114,7 +115,7 @@ def test_loops_give_the_same() -> None:
     )
 
 
-@settings(max_examples=25)
+@examples(25, 8)
 @given(st.data())
 def test_any_convolution_and_pool(data: st.DataObject) -> None:
     n, channels, outputs = data.draw(

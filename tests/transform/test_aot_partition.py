@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 
 import weft
+from tests.of_code import examples
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
 from weft.transform.joint import Derivative, capture_joint, differentiate, joint_graph, split
@@ -125,7 +126,7 @@ def saved_bytes(derivative: Derivative) -> int:
     return sum(bytes_of(v) for v in derivative.backward.inputs[:count])
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50, 16)
 @given(STEPS)
 def test_split_of_a_random_program_equals_eager_backward_bit_by_bit(
     steps: list[tuple[int, int, int]],
@@ -143,7 +144,7 @@ def test_split_of_a_random_program_equals_eager_backward_bit_by_bit(
     assert saved_bytes(differentiate(graph, range(3))) <= needed_bytes(graph)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15, 5)
 @given(STEPS)
 def test_joint_graph_of_a_random_program_equals_eager_backward(steps: list[tuple[int, int, int]]) -> None:
     function, arrays = program(steps), matrices()
@@ -154,7 +155,7 @@ def test_joint_graph_of_a_random_program_equals_eager_backward(steps: list[tuple
         np.testing.assert_array_equal(a, b)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, 6)
 @given(STEPS)
 def test_only_cheap_ops_run_again_in_bounded_chains(steps: list[tuple[int, int, int]]) -> None:
     graph = graph_of(program(steps), matrices())
@@ -305,7 +306,7 @@ def test_calls_stay_calls_in_the_forward_graph_and_nodes_keep_their_lines() -> N
 EDGES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 20)), max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, 50)
 @given(EDGES)
 def test_flow_is_the_largest_and_the_cut_the_smallest(edges: list[tuple[int, int, int]]) -> None:
     edges = [(a, b, c) for a, b, c in edges if a != b]

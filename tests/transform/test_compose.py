@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from weft.testing import assert_close
 
 Function = Callable[[Any], Any]
@@ -334,7 +335,7 @@ programs = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, 50)
 @given(programs)
 def test_random_program_of_transforms_equals_its_symbolic_derivative(program: Any) -> None:
     expected = evaluate(resolve(program), {0: 0.75})
@@ -343,7 +344,7 @@ def test_random_program_of_transforms_equals_its_symbolic_derivative(program: An
     assert not actual.requires_grad
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50, 16)
 @given(programs)
 def test_random_program_maps_over_a_batch(program: Any) -> None:
     points = [0.75, -0.5, 0.25]
@@ -353,7 +354,7 @@ def test_random_program_maps_over_a_batch(program: Any) -> None:
     assert not actual.requires_grad
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50, 16)
 @given(programs)
 def test_backward_goes_through_a_random_program(program: Any) -> None:
     slope = substitute(derive(resolve(program), 0), 0, Number(0.75))

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import weft
+from tests.of_code import examples
 from weft.testing import assert_close, check_vmap, gradcheck, gradgradcheck
 
 Step = Callable[[list[Any]], Any]
@@ -88,7 +89,7 @@ def apply(name: str, x: Any, y: Any) -> Any:
     return (UNARY | MATRIX)[name](x)
 
 
-common = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+common = examples(40, 13, suppress_health_check=[HealthCheck.too_slow])
 
 
 @common

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.cuda.op_matrix import ARCHITECTURES, LONG, check_assembled, check_on_grid, part_of
+from tests.backends.cuda.op_matrix import ARCHITECTURES, LONG, check_assembled, check_on_grid
 from tests.backends.cuda.ptxas import needs_ptxas
 from tests.backends.llvm.matrix import rows
-from tests.capture.state_programs import seed_of_code
+from tests.of_code import part_of
 from weft.ops.op import OPS
 
 PARTS = 5
@@ -24,12 +24,12 @@ def _grid_names() -> list[str]:
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_ops_and_their_gradients_on_the_grid_interpreter(half: int) -> None:
-    for name in part_of(_grid_names(), seed_of_code(), PARTS)[half::2]:
+    for name in part_of(_grid_names(), PARTS)[half::2]:
         check_on_grid(name, first=True)
 
 
 @needs_ptxas
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_kernels_of_ops_are_assembled(architecture: str, tmp_path: Path) -> None:
-    names = part_of(_grid_names(), seed_of_code(), 3 * PARTS)
+    names = part_of(_grid_names(), 3 * PARTS)
     assert check_assembled(names, architecture, tmp_path) > 5

@@ -1,7 +1,8 @@
 """Compiles the programs of the tests for the architecture that this machine is not of, and casts for both.
 
 ``python -m tests.backends.llvm.crossing 0 6`` does the first of six parts, in a process of its own: where
-LLVM's selection of instructions meets what it does not know, it aborts. Each name is printed beforehand.
+LLVM's selection of instructions meets what it does not know, it aborts. Each name is printed beforehand. A
+run takes a third of the ops and conversions, another third whenever weft's code is another.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 import weft
 from tests.backends.llvm.casting import PAIRS, arm_targets, cast_sources, x86_targets
 from tests.backends.llvm.matrix import Case, case_of, cases, graph_of, rows
+from tests.of_code import is_turn
 from tests.schedule.lowered import variants
 from weft.backends.llvm.compiler import Compiler, Source, defined_names, merged
 from weft.backends.llvm.driver import kernel_symbol
@@ -37,6 +39,7 @@ from weft.schedule.cpu.target import Cpu
 from weft.schedule.program import lower_graph
 
 ALL = os.environ.get("WEFT_CROSS_ALL", "") == "1"  # every case for every target, instead of some for one
+SHARE = 1 if ALL else 3
 CHECKED = 8  # of so many ops, one is also compiled with checks of every index
 
 Make = Callable[[Target], Iterable[Source]]  # the texts of a program for a target
@@ -144,14 +147,22 @@ def compile_all(part: Iterable[tuple[int, tuple[str, Make]]], targets: Sequence[
                 compilers[target].compile(Source(merged(texts), *settings), verify=True)
 
 
+def some(found: list[tuple[str, Make]]) -> list[tuple[int, tuple[str, Make]]]:
+    """Programs with their numbers: the first, those of tiles, and of the others those whose turn it is."""
+    numbered = list(enumerate(found))
+    return [
+        (i, (name, make)) for i, (name, make) in numbered if i == 0 or name in TILES or is_turn(name, SHARE)
+    ]
+
+
 def main(part: int, parts: int) -> None:
     """Compile one part of all programs."""
     Cpu().load()
     warnings.simplefilter("ignore")
     with np.errstate(all="ignore"):
-        compile_all(list(enumerate(programs()))[part::parts], other_targets())
+        compile_all(some(programs())[part::parts], other_targets())
         for targets in (arm_targets(), x86_targets()):
-            compile_all(list(enumerate(casts()))[part::parts], targets if ALL else targets[:1])
+            compile_all(some(casts())[part::parts], targets if ALL else targets[:1])
 
 
 if __name__ == "__main__":

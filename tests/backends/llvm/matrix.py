@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft
+from tests.of_code import is_turn
 from tests.ops import checks
 from tests.schedule.lowered import variants
 from weft.base.dtypes import bool_, kind
@@ -64,10 +65,15 @@ def case_of(entry: checks.Entry, arrays: list[Any]) -> Case | None:
     return case
 
 
-def cases(name: str) -> Iterator[Case]:
-    """Each sample as it is, then of each other combination of dtypes the first sample that has elements."""
+def cases(name: str, parts: int = 1) -> Iterator[Case]:
+    """Each sample as it is, then of each other combination of dtypes the first sample that has elements.
+
+    Of so many parts, one: the first sample, and the others and the dtypes whose turn it is for this code.
+    """
     seen: set[tuple[Any, ...]] = set()
-    for entry in rows()[name]:
+    for number, entry in enumerate(rows()[name]):
+        if number and not is_turn(f"{name}, sample {number}", parts):
+            continue
         case = case_of(entry, list(entry.sample.inputs))
         assert case is not None, f"{name} does not take its own sample"
         seen.add(tuple(a.dtype for a in case.arrays))
@@ -78,6 +84,8 @@ def cases(name: str) -> Iterator[Case]:
             if dtypes in seen or min((a.size for a in arrays), default=0) < 2:
                 continue
             if name in SORTED and arrays[0].dtype == bool_:
+                continue
+            if not is_turn(f"{name}, {', '.join(map(str, dtypes))}", parts):
                 continue
             case = case_of(entry, arrays)
             if case is not None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.backends.llvm.harness import Kernel
 from tests.loop.random_functions import functions, sized_functions
+from tests.of_code import turn_of
 from weft.backends.llvm.emit.kernel import emit_kernel
 from weft.backends.llvm.target import Target, host_target
 from weft.base.dtypes import (
@@ -39,6 +40,7 @@ WIDTHS = [width for width in (16, 32, 64) if width <= host_target().vector_bytes
 WAYS = [(host_target(), True), *[(host_target(width), False) for width in WIDTHS]]
 EXTENTS = [1, 2, 3, 7, 19, 33, 64, 130]
 ARM = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "", vector_bytes=16, registers=32)
+PARTS = 3
 
 
 def numbers(dtype: DType, n: int, seed: int = 0) -> Array:
@@ -118,9 +120,12 @@ def test_vector_loop_covers_every_named_extent(n: int) -> None:
     check(function, [numbers(float32, m) for m in (n, n, 1)], {"n": n})
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("stride", [1, 2, -1, -2])
+@pytest.mark.parametrize(
+    ("stride", "dtype"),
+    [(s, d) for s in (1, 2, -1, -2) for d in turn_of(DTYPES, PARTS, name=lambda d, s=s: f"{s} {d}")],
+)
 def test_elements_are_read_and_written_at_any_stride(dtype: DType, stride: int) -> None:
+    """A run takes a third of the dtypes, others whenever weft's code is another; all with WEFT_ALL=1."""
     n, span = 37, 37 * 3
     b = Builder()
     x, y = b.buffer("x", dtype, span), b.buffer("y", dtype, span)
@@ -158,11 +163,15 @@ def test_elements_are_gathered_and_scattered(dtype: DType) -> None:
 INSTRUCTIONS = {"add": "iufc", "mul": "iufc", "min": "biuf", "max": "biuf", "and_": "biu", "or_": "biu"}
 
 
-@pytest.mark.parametrize(
-    ("instruction", "dtype"),
-    [(i, d) for i, kinds in INSTRUCTIONS.items() for d in DTYPES if kind(d) in kinds],
-)
+def _accumulated() -> list[tuple[str, DType]]:
+    """Each instruction with the first dtype that it takes, and a third of the others."""
+    taken = {i: [d for d in DTYPES if kind(d) in kinds] for i, kinds in INSTRUCTIONS.items()}
+    return [(i, d) for i, ds in taken.items() for d in turn_of(ds, PARTS, name=lambda d, i=i: f"{i} {d}")]
+
+
+@pytest.mark.parametrize(("instruction", "dtype"), _accumulated())
 def test_accumulation_is_as_in_order_where_sums_are_exact(instruction: str, dtype: DType) -> None:
+    """A run takes a third of the dtypes, others whenever weft's code is another; all with WEFT_ALL=1."""
     n = 21
     b = Builder()
     x, y = b.buffer("x", dtype, 2 * n), b.buffer("y", dtype, 2)

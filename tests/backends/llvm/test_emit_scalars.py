@@ -1,4 +1,8 @@
-"""Every scalar instruction on every dtype, on numbers at the edges, in lanes and not, against NumPy."""
+"""Every scalar instruction on every dtype, on numbers at the edges, in lanes and not, against NumPy.
+
+A run takes one width of vectors for each case, or none, another one whenever weft's code is another; with
+``WEFT_ALL=1`` each case goes through all.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.backends.llvm.harness import Kernel
+from tests.of_code import one_of
 from weft.backends.llvm.target import host_target
 from weft.base.dtypes import (
     COMPLEX,
@@ -125,9 +130,9 @@ def check(name: str, inputs: tuple[Array, ...], code: Callable[..., Any]) -> Non
         want = np.asarray(code(NUMPY, *[register(x) for x in inputs]))
         if want.dtype == np.float32 and inputs[0].dtype in (float16, bfloat16) and name != "cast":
             want = want.astype(inputs[0].dtype)
-    for width in WIDTHS:
-        compare(name, run(code, inputs, width, True), want)
-    compare(name, run(code, inputs, WIDTHS[-1], False), want)
+    ways = [*[(width, True) for width in WIDTHS], (WIDTHS[-1], False)]
+    for width, vector in one_of(ways, f"{name} {[x.dtype for x in inputs]} {want.dtype} {want.size}"):
+        compare(name, run(code, inputs, width, vector), want)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [(name, d) for name, ds in BINARY.items() for d in ds])

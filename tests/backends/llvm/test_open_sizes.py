@@ -16,6 +16,7 @@ import weft
 from tests.backends.agreement import assert_agree, build_quickly
 from tests.capture import sizes_matrix as matrix
 from tests.capture.test_static_sizes import GROUPS
+from tests.of_code import is_turn
 from weft.errors import WeftError
 from weft.ir.graph import Graph
 from weft.ir.interpret import interpret
@@ -102,7 +103,10 @@ def folds(graph: Graph) -> bool:
 
 @pytest.mark.parametrize("first", range(0, len(GROUPS), 40))
 def test_ops_that_fold_give_what_the_interpreter_gives(first: int) -> None:
-    for _, entries in GROUPS[first : first + 40]:
+    """A run takes a third of the ops, another third whenever weft's code is another; all with WEFT_ALL=1."""
+    for name, entries in GROUPS[first : first + 40]:
+        if not is_turn(name, 3):
+            continue
         found = matrix.traced(entries[0])
         if isinstance(found, list) or not folds(found[1]):
             continue

@@ -16,13 +16,14 @@ import weft
 from tests.backends.agreement import assert_agree, interpreted, same_bits
 from tests.ir.large_graphs import large_arrays, large_graphs
 from tests.ir.random_graphs import arrays_of, graphs
+from tests.of_code import examples
 from weft.backends.llvm.driver import build_executable
 from weft.ir.graph import Graph
 
 PROFILE = settings().max_examples  # 100, but for the profile that looks for new examples
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-small = settings(max_examples=5 * PROFILE, suppress_health_check=SLOW)
-large = settings(max_examples=PROFILE, suppress_health_check=SLOW)
+small = examples(5 * PROFILE, 120, suppress_health_check=SLOW)
+large = examples(PROFILE, 30, suppress_health_check=SLOW)
 now_and_then = st.integers(0, 3).map(lambda n: n == 0)
 
 
