@@ -234,6 +234,15 @@ FOUND = {
         L[1] = v1
         return v1, net.buf + m.view(-1)[0:3] * 0.5
     """,
+    "items of a list that a loop in a branch of a loop fills": """
+        for i1 in m:
+            if i1.sum() > 0.3:
+                l3 = []
+                for x3 in range(2):
+                    l3.append(o["k"])
+                z, o.p = l3
+        return a, a
+    """,
     "a change without history beside a place that may be a view": """
         v1 = m[0]
         v2 = m[0]

@@ -91,6 +91,7 @@ class Ties:
         key = (way, id(tensor))
         if key not in self._cells:
             self._cells[key] = self._again(way, tensor, self._shown.get(key, new))
+            hand_on(thread.capture.root.frozen, (tensor,), self._cells[key])
         return self._cells[key]
 
     def _again(self, way: int, tensor: Any, new: Any) -> Any:
