@@ -118,3 +118,20 @@ def test_positions_out_of_bounds_are_errors() -> None:
     with pytest.raises(weft.errors.BoundsError):
         function(weft.tensor(2))
     assert [t.tolist() for t in items] == [[0.0, 0.0], [2.0, 2.0]]
+
+
+def test_items_of_a_list_from_outside_are_those_of_each_call() -> None:
+    tensors, numbers = [weft.ones(1), weft.ones(1) * 2.0], [1.0, 2.0]
+
+    @weft.compile
+    def function(n: Any) -> Any:
+        return tensors[int(n)] * numbers[int(n)]
+
+    assert function(weft.tensor(1)).tolist() == [4.0]
+    tensors[1] = weft.ones(1) * 5.0
+    assert function(weft.tensor(1)).tolist() == [10.0]
+    numbers[1] = 3.0
+    assert function(weft.tensor(1)).tolist() == [15.0]
+    tensors.append(weft.ones(1) * 7.0)
+    numbers.append(10.0)
+    assert function(weft.tensor(2)).tolist() == [70.0]

@@ -192,7 +192,7 @@ def commit(graph: Graph, mesh: str = "") -> Graph:
     return graph.replace(nodes=[*graph.nodes, Node(ops.commit, [], {"mesh": mesh}, [])])
 
 
-OWN_PASSES: tuple[Pass, ...] = (check_shards, partition, fold_shards, place_state, bucket, commit)
+OWN_PASSES: tuple[Pass, ...] = (check_shards, partition, fold_shards, place_state, bucket, overlap, commit)
 
 
 class OnRanks(Executable):

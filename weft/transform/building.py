@@ -460,10 +460,15 @@ class Capture(GradientEvents, CaptureRoot):
         roles: Sequence[str] | None = None,
         updates: Sequence[tuple[Value, Value]] = (),
         prune: bool = True,
+        count: int | None = None,
     ) -> Graph:
-        """The graph so far, frozen; with nothing that the results do not need, unless said otherwise."""
+        """The graph so far, frozen; with nothing that the results do not need, unless said otherwise.
+
+        With ``count`` the effects are those of the first nodes: behind them are those of a backward pass, in
+        which loops that are run again check what they checked before.
+        """
         results = [*outputs, *[new for _, new in updates]]
-        nodes = fold_scopes(self.nodes, self.scopes, self.constants, results, prune=prune)
+        nodes = fold_scopes(self.nodes, self.scopes, self.constants, results, prune=prune, count=count)
         used = {v for node in nodes for v in node.inputs}.union(results)
         constants = {v: a for v, a in self.constants.items() if v in used}
         return Graph(self.name, inputs, nodes, outputs, constants=constants, roles=roles, updates=updates)

@@ -156,7 +156,9 @@ def split(joint: Joint, free: Collection[int] = (), *, recompute: bool = False) 
         recompute=recompute,
     )
     outputs = (*joint.outputs, *parts.residuals)
-    forward = capture.graph(joint.inputs, outputs, roles=joint.roles, updates=joint.updates)
+    forward = capture.graph(
+        joint.inputs, outputs, roles=joint.roles, updates=joint.updates, count=joint.forward
+    )
     given = (*parts.residuals, *[joint.inputs[i] for i in parts.kept], *joint.seeds)
     backward = copy_graph(f"{capture.name}_backward", given, parts.nodes, joint.gradients, capture.constants)
     return Derivative(forward, backward, parts.kept, joint.reached, len(parts.residuals))

@@ -128,9 +128,17 @@ def fold_scopes(
     results: Sequence[Value],
     *,
     prune: bool,
+    count: int | None = None,
 ) -> list[Node]:
-    """Nodes with those of each scope as one call; without those that results do not need, if asked."""
-    kept = set(needed_nodes(nodes, results)) if prune else set(nodes)
+    """Nodes with those of each scope as one call; without those that results do not need, if asked.
+
+    With ``count`` nodes are kept for their effects only if they are among so many of the first.
+    """
+    kept = set(nodes)
+    if prune:
+        acting = [n for n in nodes[:count] if not n.is_pure]
+        wanted = [*results, *[v for n in acting for v in n.inputs]]
+        kept = {*acting, *needed_nodes(nodes, wanted, effects=False)}
     return _Folding(nodes, constants, kept, results).nodes_between(0, len(nodes), _nested(scopes))
 
 

@@ -20,6 +20,7 @@ from weft.capture.program.sources import Argument, Fixed, Gradient, InSlot, Pare
 from weft.capture.record.root import Root
 from weft.errors import CaptureError
 from weft.ir.graph import Graph, Value
+from weft.ops.alias import parents_of
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
 from weft.transform.joint import Joint, split, telling_sizes
@@ -131,7 +132,9 @@ class Ending:
         if len(found) == 1 and found[0].key in replaced and id(tensor) not in self.root.identified:
             return InSlot(found[0])
         view = None if found else self.root.parents.get(id(tensor))
-        return Fixed(tensor) if view is None else ParentOf(self._source(view, ways, replaced))
+        if view is None or not any(parent is tensor for parent in parents_of(view)):
+            return Fixed(tensor)  # nobody else shows its elements any more
+        return ParentOf(self._source(view, ways, replaced))
 
     def _owner(self, tensor: Any) -> Argument | Fixed:
         number = self.root.arguments.get(id(tensor))
@@ -301,7 +304,8 @@ class Ending:
         inputs = list(self.inputs)
         renewed = list(self.renewed.items())
         roles = [self._role(v) for v in inputs]
-        graph = root.graph(inputs, self.outputs, roles=roles, updates=renewed)
+        count = None if backward is None else backward.forward
+        graph = root.graph(inputs, self.outputs, roles=roles, updates=renewed, count=count)
         used = {v for n in graph.nodes for v in n.inputs}.union(graph.results, self.renewed)
         if backward is not None:
             used.update(v for n in root.nodes for v in n.inputs)

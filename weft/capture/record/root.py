@@ -26,6 +26,7 @@ from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
 from weft.ir.interpret import interpret
 from weft.ir.types import TensorType
+from weft.ops.alias import CHOICE
 from weft.ops.arithmetic import add
 from weft.ops.compare import bitwise_or
 from weft.ops.guard import expected_array, guard
@@ -173,7 +174,7 @@ class Root(Reads, Capture):
 
     def meet_parent(self, parent: Tensor, view: Tensor) -> None:
         """Told before a change of a view reaches its parent: one from outside is found by way of the view."""
-        if is_concrete(parent._data):
+        if is_concrete(parent._data) and view._link[1] is not CHOICE:
             self.parents[id(parent)] = view
 
     def is_outside(self, tensor: Any) -> bool:

@@ -18,6 +18,7 @@ from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.number import KINDS, PLAIN, Number, number_of
 from weft.capture.runtime.picked import pick_tensor
 from weft.capture.runtime.places import note_read
+from weft.capture.runtime.whole import items
 from weft.ops.op import type_of
 from weft.ops.select import select
 from weft.ops.view.primitives import stack
@@ -152,7 +153,7 @@ def pick(obj: Any, key: Number) -> Any:
     if isinstance(obj, GraphList) and obj.is_grown:
         note_read(obj)
         return obj[key]
-    if isinstance(obj, list | tuple | range) and len(obj) > 1 and key.kind is not float:
+    if isinstance(obj, list | tuple | range) and len(items(obj)) > 1 and key.kind is not float:
         note_read(obj)
         if all(isinstance(x, Tensor) for x in obj) and len({type_of(x) for x in obj}) == 1:  # type: ignore[arg-type]
             return pick_tensor(obj, key)

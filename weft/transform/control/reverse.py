@@ -15,6 +15,7 @@ import numpy as np
 from weft.base.dtypes import bool_, int64
 from weft.ir.graph import Graph, Value
 from weft.ir.order import sizes_needed, sizes_of
+from weft.ir.rewrite import map_regions
 from weft.ir.types import TensorType
 from weft.ops import control
 from weft.ops.op import Op
@@ -61,6 +62,12 @@ def _spread(count: int, places: Sequence[int], items: Sequence[Any]) -> list[Any
 # Loops
 
 
+def _without_effects(region: Graph) -> Graph:
+    """A region that is run again for its residuals: what it prints and checks, the loop itself does."""
+    nodes = [map_regions(n, _without_effects) for n in region.nodes if n.outputs or n.is_pure]
+    return region.replace(nodes=nodes) if nodes != list(region.nodes) else region
+
+
 class _Reverse:
     """A loop and its reverse: what is differentiated, and what the first hands over to the second.
 
@@ -86,7 +93,7 @@ class _Reverse:
         seeded = [*self.carries, *self.collected]
         self.derivative = _derivative(body, self.wrt, range(carries, len(body.inputs)), seeded)
         self.kept_carries, self.kept_rows, self.kept_fixed = _in_three(self.derivative.kept, carries, fixed)
-        graph = self.derivative.forward
+        graph = _without_effects(self.derivative.forward)
         self.forward = graph.replace(outputs=[*graph.outputs, *[graph.inputs[i] for i in self.kept_carries]])
         self.stacks = self.derivative.saved + len(self.kept_carries)
         self.marks: list[TensorType] = []
@@ -294,7 +301,7 @@ class _BranchParts:
         count = len(self.branch.outputs)
 
         def function(*given: Tensor) -> list[Any]:
-            outs = replay(self.derivative.forward, given)
+            outs = replay(_without_effects(self.derivative.forward), given)
             saved = dict(zip(self.places, outs[count:], strict=True))
             return [*outs[:count], *[saved[i] if i in saved else zeros(t) for i, t in enumerate(types)]]
 
