@@ -148,3 +148,15 @@ def test_views_that_a_way_would_leave_behind_are_refused() -> None:
 
     with pytest.raises(CaptureError, match="in a branch or loop while views live"):
         left_by(weft.compile(left_on_one_way))
+
+
+def test_a_tensor_that_a_variable_may_be_is_not_replaced() -> None:
+    def of_one_way(x: Any, y: Any) -> Any:
+        z = y
+        if y.sum() > 6.0:
+            z = x
+        x.data = y * 2.0
+        return z * 1.0
+
+    with pytest.raises(CaptureError, match="a variable may be this tensor or another one"):
+        left_by(weft.compile(of_one_way))

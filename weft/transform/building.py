@@ -27,13 +27,20 @@ from weft.ir.location import Location
 from weft.ir.types import TensorType
 from weft.ops.op import Op, intercepted
 from weft.ops.stop import stop_gradient
-from weft.tensor.alias import forget_lone_twin, leave_views, views_of
+from weft.tensor.alias import forget_lone_twin, leave_views
 from weft.tensor.mode import running_levels, thread
 from weft.tensor.tensor import Tensor, wrap
 from weft.transform.capture_root import CaptureRoot, Notes
 from weft.transform.captured import Captured, is_cut, is_dropped, is_given_back, name_of
 from weft.transform.fresh import counting_sizes_anew
-from weft.transform.frozen import Frozen, Telling, check_frozen, leave_group, take_over
+from weft.transform.frozen import (
+    Frozen,
+    Telling,
+    check_frozen,
+    check_replaceable,
+    leave_group,
+    take_over,
+)
 from weft.transform.gradient_events import GradientEvents
 from weft.transform.levels import new_level
 from weft.transform.place import data_in_place
@@ -322,17 +329,7 @@ class Capture(GradientEvents, CaptureRoot):
     def take_over(self, tensor: Tensor, source: Tensor) -> None:
         """Told that a tensor is to show the elements of another one: they share them from now on."""
         forget_lone_twin(tensor)
-        views = views_of(tensor)
-        if any(is_concrete(view._data) for view in views) or hasattr(tensor, "_link"):
-            raise CaptureError(
-                "data",
-                "must not be replaced while others show the old elements, which would keep them; "
-                f"got a tensor that {'is a view' if hasattr(tensor, '_link') else 'has views'}",
-                hint="write `x.copy_(y)` or `x.data.copy_(y)`",
-            )
-        if self.region and views:
-            message = "must not be replaced in a branch or loop while views live, got a tensor that has some"
-            raise CaptureError("data", message, hint="take the views after it, or write `x.data.copy_(y)`")
+        check_replaceable(tensor, always=not self.region)
         frozen = self.root.frozen
         if not self.region:
             leave_group(frozen, tensor)

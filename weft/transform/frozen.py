@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
+from weft.base.concrete import is_concrete
 from weft.base.records import NamedTuple
 from weft.errors import CaptureError, format_location
-from weft.tensor.alias import family_of
+from weft.ops.alias import CHOICE
+from weft.tensor.alias import family_of, views_of
 
 
 class Telling(IntEnum):
@@ -170,6 +172,21 @@ def take_over(
             takers |= {id(r()): r for r in group.takers if r() is not None}
     number = max(frozen.groups, default=0) + 1
     frozen.groups[number] = Group(tuple(members.values()), tuple(takers.values()), place)
+
+
+def check_replaceable(tensor: Any, *, always: bool) -> None:
+    """Raise if a tensor must not be assigned data: others would keep the old elements, or a way would not."""
+    views, hint = views_of(tensor), "write `x.copy_(y)` or `x.data.copy_(y)`"
+    if any(view._link[1] is CHOICE for view in views):
+        message = "must not be replaced while a variable may be this tensor or another one, got such a one"
+        raise CaptureError("data", message, hint=hint)
+    if any(is_concrete(view._data) for view in views) or hasattr(tensor, "_link"):
+        what = "is a view" if hasattr(tensor, "_link") else "has views"
+        message = "must not be replaced while others show the old elements, which would keep them"
+        raise CaptureError("data", f"{message}, got a tensor that {what}", hint=hint)
+    if views and not always:
+        message = "must not be replaced in a branch or loop while views live, got a tensor that has some"
+        raise CaptureError("data", message, hint="take the views after it, or write `x.data.copy_(y)`")
 
 
 def leave_group(frozen: Frozen, tensor: object) -> None:
