@@ -96,6 +96,7 @@ class _Looks:
     name: str
     check: Any
     outputs: int = 0
+    into: None = None
 
     def eval(self, result: Any, *given: Any) -> tuple[()]:
         """Raise the error for a result that is wrong, and the arrays that it was made of."""
