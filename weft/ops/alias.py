@@ -185,19 +185,29 @@ def link_choice(choice: Tensor, truth: Tensor, first: Tensor, other: Tensor) -> 
 def _enter_view(parent: Tensor, view: Tensor) -> None:
     """Let a parent know a view, whatever other threads do with it: nothing locks, as this is done often."""
     entry = ref(view)
-    views: list[ref[Tensor]]
+    try:
+        views = parent._views
+        views.append(entry)
+        if parent._views is not views:  # it was put away in between
+            raise AttributeError
+    except AttributeError:
+        views = _enter_in_list(parent, entry)
+    count = len(views)
+    if count >= 64 and not count & (count - 1):  # now and then, so that a loop over rows leaves nothing
+        forget_views(parent)
+
+
+def _enter_in_list(parent: Tensor, entry: ref[Tensor]) -> list[ref[Tensor]]:
+    """Enter a view into the list that a parent has, or into a first one."""
     while True:
         try:
-            views = parent._views
+            views: list[ref[Tensor]] = parent._views
         except AttributeError:
-            parent._views = [entry]  # no other thread runs between the look and this
-            return
+            parent._views = views = [entry]  # no other thread runs between the look and this
+            return views
         views.append(entry)
         if getattr(parent, "_views", None) is views:
-            break  # else it was put away in between
-    count = len(views)
-    if count >= 32 and not count & (count - 1):  # now and then, so that a loop over rows leaves nothing
-        forget_views(parent)
+            return views
 
 
 def forget_views(parent: Tensor, is_living: Callable[[Tensor], bool] | None = None) -> None:
