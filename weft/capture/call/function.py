@@ -24,17 +24,12 @@ from weft.base.tracebacks import edge, hide_weft
 from weft.capture.call.reasons import describe_growth, other_call
 from weft.capture.call.version import Build, Version, run_graph
 from weft.capture.call.versions import Versions
-from weft.capture.program.arguments import (
-    Arguments,
-    call_key,
-    flatten,
-    leaf_names,
-    name_of,
-    rebuild,
-)
+from weft.capture.program.arguments import Arguments, call_key, flatten, leaf_names, name_of, rebuild
 from weft.capture.program.call_keys import CallKey
 from weft.capture.program.examples import stand_ins
 from weft.capture.program.sizes import Shape, Varying, has_names, named_key, open_key
+from weft.capture.program.program import Program
+from weft.capture.record.counting import Counted
 from weft.capture.record.entry import MISS
 from weft.capture.record.record import call, capture_call, enter
 from weft.capture.record.root import lock
@@ -92,6 +87,7 @@ class GraphFunction(Generic[P, R]):
         self._floats: dict[Any, frozenset[int]] = {}  # by structure, the leaves that are inputs
         self._varying = Varying()
         self._rebound: frozenset[tuple[Any, ...]] = frozenset()  # slots with a new tensor from call to call
+        self._counted = Counted()  # numbers of Python that calls change
         self._warned = False
         functools.update_wrapper(self, function, updated=())
         self.__name__ = name_of(function)
@@ -277,10 +273,13 @@ class GraphFunction(Generic[P, R]):
     ) -> Version:
         """A version for arguments, or for types, whose values say nothing of those that calls will have."""
         looks = self._looks and not arguments.traced
-        with enter(self.__name__, staged=self._staged, looks=looks) as root:
-            root.open_counts = typed
-            root.rebound = self._rebound
-            program = capture_call(root, self._function, arguments, own, shapes)
+
+        def run() -> Program:
+            with enter(self.__name__, staged=self._staged, looks=looks) as root:
+                root.open_counts, root.rebound, root.counted = typed, self._rebound, self._counted
+                return capture_call(root, self._function, arguments, own, shapes)
+
+        program = self._counted.capture(run)
         names = leaf_names(self._function, *(rebuild(arguments) if own is None else own))
         with not_casting():
             return Version(program, self._build, key, names, arguments.tensors, is_open=has_names(shapes))

@@ -87,10 +87,11 @@ def find_source(code: CodeType, globals: dict[str, Any]) -> Found | None:
 def is_library(filename: str) -> bool:
     """Whether a file belongs to weft, to Python itself or to NumPy: code that is called as it is.
 
-    Layers are weft's too, but are written as users write theirs, and are read: their settings are guarded.
+    Layers and schedules are weft's too, but are written as users write theirs, and are read: their settings
+    are guarded, and their counts go on.
     """
     if filename.startswith(_OWN):
-        return not filename.startswith(_LAYERS) or filename == _MODULE
+        return not filename.startswith(_READ) or filename == _MODULE
     return filename.startswith(_LIBRARY) and not filename.startswith(_INSTALLED)
 
 
@@ -102,7 +103,10 @@ def _numpy() -> tuple[str, ...]:
 
 
 _OWN = (os.path.dirname(os.path.abspath(errors.__file__)) + os.sep, "<frozen", *_numpy())
-_LAYERS = os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), "nn") + os.sep
+_LAYERS, _SCHEDULES = _READ = tuple(
+    os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), *names) + os.sep
+    for names in (("nn",), ("optim", "lr_scheduler"))
+)
 _MODULE = os.path.join(_LAYERS, "module.py")
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = (

@@ -221,6 +221,27 @@ class GeneratorSlot(PythonSlot):
 # Slots that are only read
 
 
+class KindSlot(PythonSlot):
+    """The class of what another slot holds."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: PythonSlot) -> None:
+        super().__init__(("kind", *slot.key), f"the class of {slot.describe()}", "", *slot.parts)
+        self.slot = slot
+
+    def get(self) -> Any:
+        """The class now."""
+        return type(self.slot.get())
+
+    def code(self, bind: Bind) -> str:
+        """The expression that reads it."""
+        return f"type({self.slot.code(bind)})"
+
+    def put(self, content: Any) -> None:
+        """Nothing: whoever changes what it is about restores that."""
+
+
 class Reading(PythonSlot):
     """Something that captured code asked of an object."""
 

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from enum import Enum
+from types import NoneType
 from typing import Any
 
 from weft.capture.program.aliases import is_tensor_source, signature
 from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, ViewOut, is_freed
 from weft.capture.program.guards import Guard, Like, StandIn, TensorGuard, same
 from weft.capture.program.program import Content, Item, Made, Pick, Plain, Program, Scalar, Tree, Update, View
-from weft.capture.program.slots import MISSING, GeneratorSlot, PythonSlot, Reading, grad_slot, hooks_slot
+from weft.capture.program.slots import (
+    MISSING,
+    GeneratorSlot,
+    KindSlot,
+    PythonSlot,
+    Reading,
+    grad_slot,
+    hooks_slot,
+)
 from weft.capture.program.sources import Argument, Fixed, Gradient, InSlot, ParentOf, Source, State
+from weft.capture.record.counting import may_change
 from weft.capture.record.root import Root
 from weft.errors import CaptureError
 from weft.ir.graph import Graph, Value
@@ -27,6 +38,7 @@ from weft.transform.joint import Joint, split, telling_sizes
 from weft.transform.slots import DataSlot, GradSlot, PresenceSlot
 
 _TENSOR = "make it a tensor, such as weft.tensor(0), which a graph can change"
+_STATES = (bool, str, bytes, NoneType, Enum)  # of which code has few in one place
 
 
 class Ending:
@@ -68,6 +80,8 @@ class Ending:
         self.outputs += [leaf.value for leaf in returned.leaves if leaf.value is not None]
         tree = self._tree(returned)
         updates = [u for c in changes if (u := self._update(c)) is not None]
+        for slot, held in root.lent_numbers.values():
+            root.guards.add(KindSlot(slot), type(held.item()))
         root.states.clear()  # it is part of slots, and holds what stood for the states
         return self._frozen(tree, updates, backward, alive)
 
@@ -272,14 +286,21 @@ class Ending:
     def _changes(self, change: Change) -> bool:
         """Whether a slot of Python holds something else now; a number that was read must not."""
         slot, (structure, leaves) = change.slot, change.new
+        guard = self.root.guards.get(slot.key)
+        expected = MISSING if guard is None else guard.expected
+        if len(leaves) == 1 and leaves[0].value in self.root.lent_numbers:
+            return self.root.lent_numbers[leaves[0].value][0].key != slot.key  # else it is as it was
         if any(leaf.value is not None for leaf in leaves) or len(structure.items) != 1:
+            may_change(self.root, slot, expected, leaves[0].kind if len(leaves) == 1 else None)
             return True
         new = leaves[0].plain if leaves else None
-        guard = self.root.guards.get(slot.key)
         if same(change.old, new) or change.old is new:
             return guard is None  # else each call finds it there
-        relied = guard is not None and guard.expected is not MISSING
-        if relied and not isinstance(guard.expected, Tensor | Like):  # type: ignore[union-attr]
+        if isinstance(new, _STATES) and isinstance(expected, _STATES):
+            return True  # there are few, so each gets a version
+        if may_change(self.root, slot, expected, type(new)):
+            return True
+        if expected is not MISSING and not isinstance(expected, Tensor | Like):
             was, now = ("nothing" if x is MISSING else repr(x) for x in (change.old, new))
             raise self._error(change, f"must stay the same from call to call, got {was}, then {now}")
         return True

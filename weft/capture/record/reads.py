@@ -26,6 +26,7 @@ from weft.capture.program.slots import (
     module_slot,
     result_slot,
 )
+from weft.capture.runtime.places import note_outside
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
@@ -103,6 +104,8 @@ class Reads(CaptureRoot):
         """Note that an item of a list or a dict was read."""
         if isinstance(container, list | dict | tuple):
             self._name(value, container, f"[{index!r}]")
+        if isinstance(container, tuple) and id(container) not in self.guards.inside:
+            note_outside(value)
         if isinstance(container, list | dict):
             self._read(ItemSlot(container, index), container, value)
 
@@ -211,6 +214,7 @@ class Reads(CaptureRoot):
         if isinstance(value, Tensor) and not self.is_outside(value):
             return  # it was put there inside
         self.guards.add(slot, value)
+        note_outside(value)
         self.read_function(value)
 
     def read_function(self, function: Any) -> None:

@@ -20,6 +20,7 @@ from weft.capture.program.aliases import describe_tensor
 from weft.capture.program.arguments import Arguments, containers, leaf_names, rebuild, taken_apart
 from weft.capture.program.described import Backward, Change, LeafOut, TreeOut, is_freed
 from weft.capture.program.program import Program
+from weft.capture.record.counting import lend_numbers
 from weft.capture.record.ending import Ending
 from weft.capture.record.root import Root, lock
 from weft.capture.runtime.number import Number
@@ -88,6 +89,7 @@ def capture_call(
     for i, (tensor, shape) in enumerate(zip(arguments.tensors, shapes, strict=True)):
         root.arguments[id(tensor)] = i
         root.adopt(tensor, shape)
+    lend_numbers(root)
     wanted = thread.recording if gradients is None else gradients
     return record(root, function, args, kwargs, arguments.tensors, gradients=wanted)
 

@@ -21,6 +21,7 @@ from weft.base.dtypes import uint64
 from weft.base.forks import Level, lock_of
 from weft.base.records import NamedTuple
 from weft.capture.program.slots import GeneratorSlot, current_slot
+from weft.capture.record.counting import Counted
 from weft.capture.record.reads import Reads
 from weft.errors import CaptureError
 from weft.ir.graph import Array, Graph, Node, Value
@@ -79,6 +80,8 @@ class Root(Reads, Capture):
         states: the tensor that stands for the state of each generator.
         draws: generators that were drawn from.
         rebound: keys of slots that each call is to look up, whatever tensor it finds there.
+        counted: places whose numbers calls change.
+        lent_numbers: the inputs that such places hold meanwhile, with the place and its number.
     """
 
     keeps_generators = True
@@ -94,6 +97,8 @@ class Root(Reads, Capture):
         self.rebound: frozenset[tuple[Any, ...]] = frozenset()
         self.parents: dict[int, Any] = {}  # by id of a tensor from outside, a view that it was met by
         self.numbers: list[tuple[Any, Value]] = []
+        self.counted = Counted()
+        self.lent_numbers: dict[Value, tuple[Any, Array]] = {}
         self.lines: dict[tuple[Any, ...], Any] = {}  # where each slot was first changed
         self._looked: set[tuple[Value, str]] = set()
         self._marks = True  # its graph may be differentiated
@@ -301,7 +306,8 @@ class Root(Reads, Capture):
         have: dict[Value, Any] = {**self.constants, **self._known}
         have |= {e.value: e.array for e in self.externals}
         have |= {d.value: d.generator._state_array() for d in self.draws}
-        have |= {v: s.read() for s, v in self.numbers}
+        have |= {v: s.read() for s, v in self.numbers if v not in self.lent_numbers}
+        have |= {v: array for v, (_, array) in self.lent_numbers.items()}
         have |= self.examples
         if value in have:
             array: Array = on_host(have[value])

@@ -377,12 +377,15 @@ _DICT_CHANGES = frozenset({"update", "pop", "popitem", "clear", "setdefault"})
 _SET_CHANGES = frozenset({"add", "discard", "remove", "pop", "clear", "update", "difference_update"})
 
 
+_COPIES = frozenset({"copy", "fromkeys", "__add__", "__mul__", "__rmul__", "__or__", "__ror__"})
+
+
 def _call_list(obj: list[Any], name: str, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name not in _LIST_CHANGES:
         note_read(obj)
         whole(obj)
         out = method(*args, **kwargs)
-        return note_made(out) if isinstance(out, list) else out
+        return note_made(out) if isinstance(out, list) and name in _COPIES else out
     check_growth(obj, name)
     before_change(obj)
     if name not in ("append", "extend"):
@@ -396,7 +399,7 @@ def _call_dict(
     if name not in _DICT_CHANGES:
         _note_dict(obj, name, args)
         out = method(*args, **kwargs)
-        return note_made(out) if type(out) is dict else out
+        return note_made(out) if type(out) is dict and name in _COPIES else out
     if is_made_inside(obj) or thread.capture.region:
         before_change(obj)
     elif name == "update" and (not args or isinstance(args[0], dict)):

@@ -20,6 +20,7 @@ from weft.capture.runtime.places import (
     ContentsSlot,
     Places,
     is_made_inside,
+    note_handed_on,
     take_places,
     what_was_read,
     write_place,
@@ -249,6 +250,8 @@ class Carry:
         unchanged = all(a is b for a, b in zip(plan_of(before).parts, new.parts, strict=True))
         if unchanged and not new.types:
             return False
+        if key not in self.places:
+            note_handed_on(slot, before, [content])
         self.places[key] = (slot, before)
         self.plans[key] = new
         return True

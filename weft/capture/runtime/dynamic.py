@@ -43,6 +43,8 @@ def dynamic(read: Callable[[], Any], *, name: str = "number") -> Any:
     root = thread.capture.root if intercepted.threads and thread.capture is not None else None
     if root is None or not root.guards_reads:
         return value
+    if isinstance(value, Number):  # captured code has put it there
+        return value
     kind = type(value)
     if kind not in KINDS:
         root.read_call(read, value)

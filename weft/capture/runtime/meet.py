@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,14 @@ from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
 from weft.capture.runtime.items import padded
 from weft.capture.runtime.number import KINDS, Number, number_of
-from weft.capture.runtime.places import ContentsSlot, Places, take_places, write_place
+from weft.capture.runtime.places import (
+    CONTAINERS,
+    ContentsSlot,
+    Places,
+    note_handed_on,
+    take_places,
+    write_place,
+)
 from weft.capture.runtime.raising import ends_way
 from weft.capture.runtime.state import (
     BLANK,
@@ -181,6 +189,7 @@ class _Merger:
                 alive = all(way.error is None for way in self.ways)
                 if alive and hasattr(slot.obj, "is_grown"):  # see weft.capture.runtime.lists.GraphList
                     contents = padded(slot.get(), contents) or contents
+            note_handed_on(slot, slot.get(), contents)
             self._add(slot.describe(), contents, regions, outputs, constant)
         self.ties = Ties([[pair[k] for pair in self.pairs] for k in (0, 1)])
         for k, tensor in self.ties.exports:
@@ -258,8 +267,15 @@ class _Merger:
                 values.append(plan.value)
             else:
                 news = [next(rest) for _ in plan.types]
-                values.append(rebuild(plan, ties.tied(plan, pair, news)))
+                values.append(_with_shared(rebuild(plan, ties.tied(plan, pair, news)), *self._known(pair)))
         return values
+
+    def _known(self, pair: list[Any]) -> list[Any]:
+        """What a variable is after each branch; one that ends in an error leaves what the other does."""
+        for way, other in zip(self.ways, reversed(pair), strict=True):
+            if way.error is not None:
+                return [other, other]
+        return pair
 
 
 def _promoted(a: Any, b: Any) -> Plan | None:
@@ -271,6 +287,21 @@ def _promoted(a: Any, b: Any) -> Plan | None:
     except WeftError:
         return None
     return Plan(plan_of(a).structure, (Carried(TensorType(a.shape, dtype)),))
+
+
+def _with_shared(new: Any, a: Any, b: Any) -> Any:
+    """What is made of two values, in which containers that are one object in both are that object still."""
+    if a is b and isinstance(a, CONTAINERS):
+        return a
+    if isinstance(new, dict) and isinstance(a, dict) and isinstance(b, dict):
+        for key in dict.keys(new) & dict.keys(a) & dict.keys(b):
+            dict.__setitem__(new, key, _with_shared(dict.get(new, key), dict.get(a, key), dict.get(b, key)))
+    elif all(isinstance(x, list) for x in (new, a, b)) and len(new) == len(a) == len(b):
+        rows = zip(*map(list.__iter__, (new, a, b)), strict=True)
+        list.__setitem__(new, slice(None), [*starmap(_with_shared, rows)])
+    elif type(new) is type(a) is type(b) is tuple:
+        return tuple(starmap(_with_shared, zip(new, a, b, strict=True)))
+    return new
 
 
 def _common_start(before: list[Any], contents: Sequence[list[Any]]) -> list[Any]:

@@ -8,13 +8,14 @@ tensors themselves: their data and gradients, and the states of generators.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import NoneType
 from typing import Any
 
 from weft.capture.program.classes import base_method
-from weft.capture.program.slots import GeneratorSlot, ItemSlot
+from weft.capture.program.slots import MISSING, GeneratorSlot, ItemSlot, PythonSlot
 from weft.tensor.mode import thread
 from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
 
@@ -129,6 +130,29 @@ def _before_contents(obj: Any, content: Any) -> None:
                 capture.root.read_item(obj, key, value)
     else:
         capture.remember(ContentsSlot(obj))
+
+
+def note_handed_on(slot: Slot, before: Any, after: Sequence[Any]) -> None:
+    """Note that calls rely on the plain values of a place that ways change: another way hands them on."""
+    root = thread.capture.root
+    if not root.guards_reads:
+        return
+    if isinstance(slot, PythonSlot) and type(before) in _PLAIN:
+        root.read_slot(slot, before)
+    elif isinstance(slot, ContentsSlot) and isinstance(slot.obj, dict | list) and is_outside(slot.obj):
+        for key, value in before.items() if isinstance(slot.obj, dict) else enumerate(before):
+            if type(value) in _PLAIN and any(_item(x, key) is not value for x in after):
+                root.read_item(slot.obj, key, value)
+
+
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, NoneType})
+
+
+def _item(content: Any, key: Any) -> Any:
+    try:
+        return content[key]
+    except LookupError:
+        return MISSING
 
 
 def note_read(obj: Any, what: str = "all") -> None:
