@@ -199,15 +199,17 @@ def _enter_view(parent: Tensor, view: Tensor) -> None:
 
 def _enter_in_list(parent: Tensor, entry: ref[Tensor]) -> list[ref[Tensor]]:
     """Enter a view into the list that a parent has, or into a first one."""
-    while True:
+    views: list[ref[Tensor]] | None = None
+    while views is None:
         try:
-            views: list[ref[Tensor]] = parent._views
+            views = parent._views
         except AttributeError:
-            parent._views = views = [entry]  # no other thread runs between the look and this
-            return views
-        views.append(entry)
-        if getattr(parent, "_views", None) is views:
-            return views
+            views = parent._views = [entry]  # no other thread runs between the look and this
+        else:
+            views.append(entry)
+            if getattr(parent, "_views", None) is not views:
+                views = None
+    return views
 
 
 def forget_views(parent: Tensor, is_living: Callable[[Tensor], bool] | None = None) -> None:

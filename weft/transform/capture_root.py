@@ -24,6 +24,8 @@ class Notes:
         stacks: lists that a loop made: the list, its items, and the tensor whose rows they are, by id.
         unwritten: texts with values of the run in them that were not printed yet.
         outside: of a root: containers from outside, by id.
+        joined: of a root: containers that may be one of several from outside, by id.
+        stale: of a root: ids of those of which one has been changed since.
         namespaces: of a root: dicts of attributes with the objects that have them, by id of the dict.
         marks: of a root: the tensor, and how it is written, of each text that stands for one.
         raised: of a root: exceptions that captured code raised, and where.
@@ -38,6 +40,8 @@ class Notes:
     stacks: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)
     unwritten: set[str] = field(default_factory=set)
     outside: dict[int, Any] = field(default_factory=dict)
+    joined: dict[int, Any] = field(default_factory=dict)
+    stale: set[int] = field(default_factory=set)
     namespaces: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     marks: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     raised: list[tuple[BaseException, Any]] = field(default_factory=list)
@@ -54,12 +58,15 @@ class CaptureRoot:
         guards_reads: whether it keeps what it is told: later calls are then checked to find the same.
         keeps_generators: whether the states of random generators are inputs of its graph, which calls change.
         stages_control: whether control flow on tensors goes into the graph; else their truth is asked for.
+        by_value: ids of containers from outside that variables hold by value, as ways hold several; None
+            where all are.
         has_functions: whether the code applied a ``weft.Function``, whose gradient its graph does not tell.
     """
 
     guards_reads: ClassVar[bool] = False
     keeps_generators: ClassVar[bool] = False
     stages_control: bool = True
+    by_value: set[int] | None = None
     has_functions: bool = False
 
     def read_attr(self, obj: object, name: str, value: object) -> None:

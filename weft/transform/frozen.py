@@ -90,6 +90,14 @@ class Restart(BaseException):
         self.telling = telling
 
 
+class ByValue(BaseException):
+    """The capture must begin again, and join what containers from outside hold, by their ids."""
+
+    def __init__(self, found: set[int]) -> None:
+        super().__init__(found)
+        self.found = found
+
+
 def freeze(
     frozen: Frozen,
     tensor: object,

@@ -27,8 +27,8 @@ from weft.capture.call.versions import Versions
 from weft.capture.program.arguments import Arguments, call_key, flatten, leaf_names, name_of, rebuild
 from weft.capture.program.call_keys import CallKey
 from weft.capture.program.examples import stand_ins
-from weft.capture.program.sizes import Shape, Varying, has_names, named_key, open_key
 from weft.capture.program.program import Program
+from weft.capture.program.sizes import Shape, Varying, has_names, named_key, open_key
 from weft.capture.record.counting import Counted
 from weft.capture.record.entry import MISS
 from weft.capture.record.record import call, capture_call, enter

@@ -1,10 +1,10 @@
 """Python numbers that calls change: counters in attributes, items, globals and variables around a function.
 
-The first capture takes a number that it reads by its value, and relies on that. Where the code has put another
-number there in the end, each call would find a number that no call has seen. So the capture begins again, and
-the place holds a ``Number`` meanwhile: each call reads the place, and writes a plain number there when it has
-run. Where captured code needs the value itself, numbers stay values. Once that is no error: the very first
-call may go a way of its own, as code does that makes its state when a counter is 0.
+The first capture takes a number that it reads by its value, and relies on that. Where the code has put
+another number there in the end, each call would find a number that no call has seen. So the capture begins
+again, and the place holds a ``Number`` meanwhile: each call reads the place, and writes a plain number there
+when it has run. Where captured code needs the value itself, numbers stay values. Once that is no error: the
+very first call may go a way of its own, as code does that makes its state when a counter is 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST = 256  # places that one function remembers
 _COUNTS = (int, float)
 
 
-class NumberChanges(Exception):
+class NumberChanges(Exception):  # noqa: N818 - no error of the user: the capture begins again
     """Raised at the end of a capture which relies on a number that the code changes."""
 
     def __init__(self, slot: Any) -> None:

@@ -38,7 +38,7 @@ from weft.transform.joint import Joint, split, telling_sizes
 from weft.transform.slots import DataSlot, GradSlot, PresenceSlot
 
 _TENSOR = "make it a tensor, such as weft.tensor(0), which a graph can change"
-_STATES = (bool, str, bytes, NoneType, Enum)  # of which code has few in one place
+_STATES = (bool, str, bytes, NoneType, Enum, list, dict, set)  # of which code has few in one place
 
 
 class Ending:
@@ -289,7 +289,7 @@ class Ending:
         guard = self.root.guards.get(slot.key)
         expected = MISSING if guard is None else guard.expected
         if len(leaves) == 1 and leaves[0].value in self.root.lent_numbers:
-            return self.root.lent_numbers[leaves[0].value][0].key != slot.key  # else it is as it was
+            return bool(self.root.lent_numbers[leaves[0].value][0].key != slot.key)  # else it is as it was
         if any(leaf.value is not None for leaf in leaves) or len(structure.items) != 1:
             may_change(self.root, slot, expected, leaves[0].kind if len(leaves) == 1 else None)
             return True

@@ -104,8 +104,6 @@ class Reads(CaptureRoot):
         """Note that an item of a list or a dict was read."""
         if isinstance(container, list | dict | tuple):
             self._name(value, container, f"[{index!r}]")
-        if isinstance(container, tuple) and id(container) not in self.guards.inside:
-            note_outside(value)
         if isinstance(container, list | dict):
             self._read(ItemSlot(container, index), container, value)
 

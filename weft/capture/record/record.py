@@ -23,6 +23,7 @@ from weft.capture.program.program import Program
 from weft.capture.record.counting import lend_numbers
 from weft.capture.record.ending import Ending
 from weft.capture.record.root import Root, lock
+from weft.capture.runtime.joined import check_joined_leaves
 from weft.capture.runtime.number import Number
 from weft.capture.runtime.places import note_arguments
 from weft.capture.runtime.text import resolve_text
@@ -38,7 +39,7 @@ from weft.tensor.tensor import Tensor, wrap
 from weft.transform.building import capturing
 from weft.transform.captured import Captured
 from weft.transform.control.regions import attempt, check_recording
-from weft.transform.frozen import Restart, Telling, check_groups, check_leaving
+from weft.transform.frozen import ByValue, Restart, Telling, check_groups, check_leaving
 from weft.transform.slots import DataSlot
 
 
@@ -119,7 +120,8 @@ def record(
 
 def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a function in a root; once more where it matters which tensors variables refer to."""
-    while root.telling < Telling.ITEMS:
+    root.by_value = set()
+    while True:
         try:
             with attempt(root):
                 result = call(function, args, kwargs)
@@ -127,15 +129,16 @@ def _run(root: Root, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
                 return result
         except Restart as restart:
             root.telling = max(restart.telling, Telling(root.telling + 1))
+        except ByValue as containers:
+            root.by_value |= containers.found
         # only here are the frames of the run gone, and with them the tensors that it made
-    result = call(function, args, kwargs)
-    _check_groups(root, _leaving(root, result))
-    return result
 
 
 def _check_references(root: Root, result: Any) -> None:
     """Raise Restart if it is not known which tensor something is that leaves the capture."""
-    if root.frozen and root.keeps_references:
+    if root.telling == Telling.ITEMS:
+        _check_groups(root, _leaving(root, result))
+    elif root.frozen and root.keeps_references:
         leaving = _leaving(root, result)
         check_leaving(root.frozen, leaving, lambda x: any(map(root.is_outside, family_of(x))))
         _check_groups(root, leaving)
@@ -170,19 +173,26 @@ def call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _describe_result(root: Root, tree: Any) -> TreeOut:
     """What the function returned; a container from outside is itself."""
-    outside = root.notes.outside
-
-    def is_leaf(x: Any) -> bool:
-        return id(x) in outside and id(x) not in root.containers
-
+    is_leaf = _is_outside_container(root)
     leaves, structure = tree_flatten(taken_apart(tree), is_leaf=is_leaf)
     for leaf in leaves:
         _check_result(root, leaf)
     for x in containers(tree).values():
         _check_keys(root, x)
+        check_joined_leaves(x)
     described = [_describe_leaf(root, leaf, root.result_of) for leaf in leaves]
     pairs = zip(leaves, described, strict=True)
     return TreeOut(structure, [d._replace(copied=type(x) in _COPIED and not is_leaf(x)) for x, d in pairs])
+
+
+def _is_outside_container(root: Root) -> Callable[[Any], bool]:
+    """Whether something is a container from outside, which is itself; those of arguments are trees."""
+    outside = root.notes.outside
+
+    def is_leaf(x: Any) -> bool:
+        return id(x) in outside and id(x) not in root.containers
+
+    return is_leaf
 
 
 _COPIED = frozenset({set, bytearray, np.ndarray, collections.deque})  # that callers may change
@@ -210,7 +220,9 @@ def _check_keys(root: Root, container: Any) -> None:
 
 
 def _describe(root: Root, tree: Any, value_of: Callable[[Tensor], Value]) -> TreeOut:
-    leaves, structure = tree_flatten(taken_apart(tree))
+    for x in containers(tree).values():
+        check_joined_leaves(x)
+    leaves, structure = tree_flatten(taken_apart(tree), is_leaf=_is_outside_container(root))
     return TreeOut(structure, [_describe_leaf(root, leaf, value_of) for leaf in leaves])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import defaultdict
 from typing import Any
@@ -11,6 +12,7 @@ from weft.capture.program.slots import ItemSlot
 from weft.capture.runtime.ambient import note_environment
 from weft.capture.runtime.attributes import remove, store
 from weft.capture.runtime.effects import changing_environment
+from weft.capture.runtime.joined import before_joined_change
 from weft.capture.runtime.keys import pick, read_tensor, write_tensor
 from weft.capture.runtime.lists import GraphList
 from weft.capture.runtime.methods import method_of
@@ -23,11 +25,13 @@ from weft.capture.runtime.places import (
     is_made_inside,
     is_outside,
     keeps,
+    note_fresh,
     note_made,
     note_outside,
     note_read,
 )
 from weft.capture.runtime.text import resolve_text
+from weft.capture.runtime.untold import change_watched
 from weft.capture.runtime.whole import items, whole
 from weft.tensor.mode import call_user, thread
 from weft.tensor.tensor import Tensor
@@ -136,7 +140,7 @@ def _missing(obj: dict[Any, Any], key: Any) -> Any:
     if method is not None:
         return call_user(method, obj, key)
     value = call_user(factory)  # type: ignore[arg-type]
-    base_setitem(obj, key, note_made(value) if isinstance(value, CONTAINERS) else value)
+    base_setitem(obj, key, note_fresh(value))
     return value
 
 
@@ -173,7 +177,7 @@ def base_setitem(obj: Any, key: Any, value: Any) -> None:
     if isinstance(obj, CONTAINERS):
         base_method(type(obj), "__setitem__")(obj, key, value)
     else:
-        obj[key] = value
+        change_watched(operator.setitem, obj, key, value)
 
 
 def delitem(obj: Any, key: Any) -> None:
@@ -199,6 +203,8 @@ def base_delitem(obj: Any, key: Any) -> None:
         raise changing_environment("os.environ")
     if isinstance(obj, CONTAINERS):
         base_method(type(obj), "__delitem__")(obj, key)
+    elif thread.capture is not None:
+        change_watched(operator.delitem, obj, key)
     else:
         del obj[key]
 
@@ -217,6 +223,7 @@ def note_member(obj: dict[Any, Any], key: Any) -> None:
 
 def before_item(obj: Any, key: Any) -> None:
     """Tell the capture that an item is about to change."""
+    before_joined_change(obj)
     capture = thread.capture
     if isinstance(obj, GraphList):
         obj._need_plain("an assignment")

@@ -25,8 +25,9 @@ from weft.capture.runtime.ambient import call_ambient
 from weft.capture.runtime.attributes import getattr_
 from weft.capture.runtime.bases import BASES, call_base
 from weft.capture.runtime.builtins import HANDLERS, handles, item
-from weft.capture.runtime.effects import check_repeatable, is_log
+from weft.capture.runtime.effects import check_followed, check_repeatable, is_log
 from weft.capture.runtime.items import rows_of
+from weft.capture.runtime.joined import before_joined_change, before_joined_read
 from weft.capture.runtime.lists import GraphList, check_growth, check_some, stacked
 from weft.capture.runtime.methods import is_users, method_of
 from weft.capture.runtime.number import Number, is_number, number_of
@@ -42,6 +43,7 @@ from weft.capture.runtime.places import (
 from weft.capture.runtime.sequences import plain_items
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.undefined import Undefined
+from weft.capture.runtime.untold import call_watched, call_weft_watched
 from weft.capture.runtime.whole import check_iterator, items, note_whole, whole
 from weft.capture.runtime.wrappers import unwrapped
 from weft.errors import CaptureError
@@ -88,10 +90,11 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         check_repeatable(function, args, kwargs)
         owner = getattr(function, "__self__", None)
         if isinstance(function, _FUNCTIONS) and not is_library(_code_file(function)):
+            check_followed(function)
             enter(function, None)
         if not is_log(function):
             note_whole((args, tuple(kwargs.values()), owner))
-        return function(*args, **kwargs)
+        return call_watched(function, args, kwargs)
     return _call_converted(function, converted, args, kwargs)
 
 
@@ -134,13 +137,14 @@ def _call_noted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if is_users_class(function):
         return _own(construct(function, args, kwargs))
     check_repeatable(function, args, kwargs)
-    out = function(*map(_callback, args), **{k: _callback(x) for k, x in kwargs.items()})
+    out = call_watched(function, tuple(map(_callback, args)), {k: _callback(x) for k, x in kwargs.items()})
     return _own(out) if isinstance(function, type) else out
 
 
 def _own(made: Any) -> Any:
     """Something that a class made in the capture."""
-    if type(made).__module__ != "builtins" and not isinstance(made, Tensor):
+    known = isinstance(made, Tensor) or thread.capture.root.is_named(made)
+    if type(made).__module__ != "builtins" and not known:
         _forget_changes(note_made(made))
     return made
 
@@ -275,8 +279,8 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             check_some(name, args[0])
             return _stack_again(function, name, found, args[1:], kwargs)
     note_whole((args, tuple(kwargs.values())), objects=False)
-    given = [_argument(x, name) for x in args]
-    return function(*given, **{k: _argument(x, name) for k, x in kwargs.items()})
+    given = tuple(_argument(x, name) for x in args)
+    return call_weft_watched(function, given, {k: _argument(x, name) for k, x in kwargs.items()})
 
 
 _MOST_NUMBERS = 256  # that tolist() makes Numbers of; of more the values are looked at
@@ -400,13 +404,15 @@ def _call_dict(
         _note_dict(obj, name, args)
         out = method(*args, **kwargs)
         return note_made(out) if type(out) is dict and name in _COPIES else out
+    if name in ("setdefault", "pop"):
+        _note_dict(obj, "get", args)
     if is_made_inside(obj) or thread.capture.region:
         before_change(obj)
     elif name == "update" and (not args or isinstance(args[0], dict)):
         for key in {**(args[0] if args else {}), **kwargs}:
             before_item(obj, key)
     elif name in ("setdefault", "pop"):
-        _note_dict(obj, "get", args)
+        before_joined_change(obj)
         thread.capture.before_write(ItemSlot(obj, args[0]))
     else:
         check_growth(obj, name)
@@ -416,6 +422,7 @@ def _call_dict(
 def _note_dict(obj: dict[Any, Any], name: str, args: tuple[Any, ...]) -> None:
     """Tell the root what is read of a dict from outside."""
     root = thread.capture.root
+    before_joined_read(obj)
     if is_made_inside(obj) or not root.guards_reads:
         return
     if name == "get":

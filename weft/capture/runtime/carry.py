@@ -14,6 +14,7 @@ from typing import Any
 from weft.capture.runtime.appended import Items
 from weft.capture.runtime.entries import Entry, Fresh, Grown, Late, Replan, Same, Seen, kept_parts
 from weft.capture.runtime.items import Chunk, Past, check_fixed, item_tensors, last_of, length_of
+from weft.capture.runtime.joined import note_joined
 from weft.capture.runtime.meet import Statement, is_ours, is_result
 from weft.capture.runtime.number import Number, number_of
 from weft.capture.runtime.places import (
@@ -104,9 +105,12 @@ class Carry:
         self._name(tensors)
         rest = iter(self.references.enter(tensors))
         values = [_value(entry, before, rest) for entry, before in zip(self.entries, self.state, strict=True)]
+        for value, before in zip(values, self.state, strict=True):
+            note_joined(value, [before], str(self.at), least=1)
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
             self._held[key] = content
+            note_joined(content, [before], str(self.at), least=1)
             if self.plans[key].types:
                 thread.capture.before_write(slot)
                 slot.put(content)

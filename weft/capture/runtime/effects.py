@@ -9,6 +9,8 @@ from __future__ import annotations
 import array
 import builtins
 import collections
+import dis
+import functools
 import io
 import os
 import warnings
@@ -54,6 +56,33 @@ def check_repeatable(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         _warn(name, "looks at files")
     elif _uses_eval(function):
         _warn("eval", "runs code that it makes itself, which is not captured: what that reads is taken once")
+
+
+def check_followed(function: Any) -> None:
+    """Raise where a function whose source cannot be read assigns attributes, globals or outer variables."""
+    code = getattr(function, "__code__", None)
+    names = () if code is None else _assigned(code)
+    if names:
+        raise CaptureError(
+            function.__name__,
+            f"the source of a function that assigns {names[0]} must be there to be captured, else only the "
+            "capture would do so, not each call",
+            hint="put the function in a file; that of one typed at the prompt is there from Python 3.13 on",
+        )
+
+
+@functools.lru_cache(maxsize=4096)
+def _assigned(code: CodeType) -> tuple[str, ...]:
+    """What code assigns beside its own variables and items, in words."""
+    found = []
+    for at in dis.get_instructions(code):
+        kind, free = at.opname.partition("_")[2], at.argval in code.co_freevars
+        if at.opname.startswith(("STORE_", "DELETE_")) and (kind in _OUTER or (kind == "DEREF" and free)):
+            found.append(f"the {_OUTER.get(kind, 'outer variable')} {at.argval!r}")
+    return tuple(found)
+
+
+_OUTER = {"ATTR": "attribute", "GLOBAL": "global"}
 
 
 def _module_of_call(function: Any) -> str:

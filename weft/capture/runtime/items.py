@@ -351,7 +351,7 @@ def padded(before: Sequence[Any], pair: Sequence[list[Any]]) -> list[list[Any]] 
 def _blank(item: Any) -> Any:
     """An item that is not there: nobody reads its tensors."""
     leaves, structure = tree_flatten(item, is_leaf=is_leaf)
-    return tree_unflatten(structure, [BLANK if is_leaf(x) else x for x in leaves])
+    return tree_unflatten(structure, [BLANK if isinstance(x, Tensor | Number) else x for x in leaves])
 
 
 def check_fixed(items: Sequence[Any], at: Any) -> None:

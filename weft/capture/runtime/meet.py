@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import tree_flatten
 from weft.capture.runtime.items import padded
+from weft.capture.runtime.joined import note_joined
 from weft.capture.runtime.number import KINDS, Number, number_of
 from weft.capture.runtime.places import (
-    CONTAINERS,
     ContentsSlot,
     Places,
     note_handed_on,
@@ -152,7 +151,7 @@ def _traced(
         changed = [v for v, before in zip(values, state, strict=True) if v is not before]
         for value in (*changed, *[content for _, content in places.values()]):
             for leaf in tree_flatten(value, is_leaf=is_leaf)[0]:
-                if is_leaf(leaf) and id(leaf) not in numbers:
+                if isinstance(leaf, Tensor | Number) and id(leaf) not in numbers:
                     numbers[id(leaf)] = len(tensors)
                     tensors.append(leaf.tensor if isinstance(leaf, Number) else leaf)
         ways.append(Way(values, places, numbers))
@@ -250,7 +249,9 @@ class _Merger:
         hint = "give it one shape and dtype on both ways, or compute it with weft.where"
         if all(isinstance(v, list) for v in pair) and len(pair[0]) != len(pair[1]):
             hint = "append on both ways, such as weft.where(condition, x, 0), or keep a mask beside the list"
-        plain = all(not any(is_leaf(x) for x in tree_flatten(v, is_leaf=is_leaf)[0]) for v in pair)
+        plain = all(
+            not any(isinstance(x, Tensor | Number) for x in tree_flatten(v, is_leaf=is_leaf)[0]) for v in pair
+        )
         if plain and not any(v is None for v in pair) and not is_ours(name):
             hint = "what a tensor decides must be a tensor or a number"
             return Fixed(Undefined(what, why, hint))  # harmless unless something reads it
@@ -262,20 +263,19 @@ class _Merger:
         ties.begin(predicate, outs[len(outs) - len(ties.exports) :])
         rest = iter(outs)
         values = []
+        together: dict[tuple[int, int], Any] = {}
         for plan, pair in zip(self.found, self.pairs, strict=True):
             if isinstance(plan, Fixed):
                 values.append(plan.value)
             else:
                 news = [next(rest) for _ in plan.types]
-                values.append(_with_shared(rebuild(plan, ties.tied(plan, pair, news)), *self._known(pair)))
+                value = rebuild(plan, ties.tied(plan, pair, news))
+                if all(way.error is None for way in self.ways):
+                    note_joined(value, pair, str(self.at))
+                if all(isinstance(x, list | dict) for x in pair):  # others may hold the same two
+                    value = together.setdefault((id(pair[0]), id(pair[1])), value)
+                values.append(value)
         return values
-
-    def _known(self, pair: list[Any]) -> list[Any]:
-        """What a variable is after each branch; one that ends in an error leaves what the other does."""
-        for way, other in zip(self.ways, reversed(pair), strict=True):
-            if way.error is not None:
-                return [other, other]
-        return pair
 
 
 def _promoted(a: Any, b: Any) -> Plan | None:
@@ -287,21 +287,6 @@ def _promoted(a: Any, b: Any) -> Plan | None:
     except WeftError:
         return None
     return Plan(plan_of(a).structure, (Carried(TensorType(a.shape, dtype)),))
-
-
-def _with_shared(new: Any, a: Any, b: Any) -> Any:
-    """What is made of two values, in which containers that are one object in both are that object still."""
-    if a is b and isinstance(a, CONTAINERS):
-        return a
-    if isinstance(new, dict) and isinstance(a, dict) and isinstance(b, dict):
-        for key in dict.keys(new) & dict.keys(a) & dict.keys(b):
-            dict.__setitem__(new, key, _with_shared(dict.get(new, key), dict.get(a, key), dict.get(b, key)))
-    elif all(isinstance(x, list) for x in (new, a, b)) and len(new) == len(a) == len(b):
-        rows = zip(*map(list.__iter__, (new, a, b)), strict=True)
-        list.__setitem__(new, slice(None), [*starmap(_with_shared, rows)])
-    elif type(new) is type(a) is type(b) is tuple:
-        return tuple(starmap(_with_shared, zip(new, a, b, strict=True)))
-    return new
 
 
 def _common_start(before: list[Any], contents: Sequence[list[Any]]) -> list[Any]:

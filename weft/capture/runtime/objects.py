@@ -14,7 +14,7 @@ from typing import Any
 from weft.capture.program.classes import class_attribute
 from weft.capture.runtime.attributes import setattr_, store
 from weft.capture.runtime.methods import find_method, method_of
-from weft.capture.runtime.places import note_made
+from weft.capture.runtime.places import note_fresh, note_made
 from weft.capture.runtime.raising import may_handle, trying
 from weft.capture.runtime.truth import is_staged
 from weft.capture.runtime.whole import truth, whole
@@ -55,7 +55,8 @@ def construct(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     else:
         made = kind.__new__(kind, *args, **kwargs)
     if isinstance(made, kind):
-        note_made(made)
+        if not thread.capture.root.is_named(made):  # else it is one that was there
+            note_made(made)
         _initialise(made, args, kwargs)
     return made
 
@@ -92,16 +93,11 @@ def _fill_fields(made: Any, init: FunctionType, args: tuple[Any, ...], kwargs: d
         if given is dataclasses.MISSING or type(given).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
             given = field.default
             if field.default_factory is not dataclasses.MISSING:
-                given = _own_container(call_user(field.default_factory))
+                given = note_fresh(call_user(field.default_factory))
         if given is not dataclasses.MISSING:
             put(made, field.name, given)
     if hasattr(kind, "__post_init__"):
         call_user(made.__post_init__, *late)
-
-
-def _own_container(made: Any) -> Any:
-    """What a factory made; a container of it belongs to the capture."""
-    return note_made(made) if isinstance(made, list | dict | set) else made
 
 
 # with

@@ -16,6 +16,7 @@ from typing import Any
 
 from weft.capture.program.classes import base_method
 from weft.capture.program.slots import MISSING, GeneratorSlot, ItemSlot, PythonSlot
+from weft.capture.runtime.joined import before_joined_change, before_joined_read
 from weft.tensor.mode import thread
 from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
 
@@ -61,6 +62,11 @@ def note_made(obj: Any) -> Any:
     return capture.root.made_inside(obj)
 
 
+def note_fresh(obj: Any) -> Any:
+    """Note that the running capture made a container that a function gave, unless it was found outside."""
+    return note_made(obj) if isinstance(obj, CONTAINERS) and not is_outside(obj) else obj
+
+
 def is_made_here(obj: Any) -> bool:
     """Whether the running capture made an object itself."""
     return id(obj) in thread.capture.notes.made
@@ -77,9 +83,30 @@ def is_made_inside(obj: Any) -> bool:
 
 
 def note_outside(obj: Any) -> None:
-    """Note that a container was found outside of the capture."""
-    if isinstance(obj, (*CONTAINERS, Iterator)) and not is_made_inside(obj):
-        thread.capture.root.notes.outside[id(obj)] = obj
+    """Note that a container was found outside of the capture, and with it those that it holds."""
+    if not isinstance(obj, (*CONTAINERS, tuple, Iterator)):
+        return
+    outside, waiting = thread.capture.root.notes.outside, [obj]
+    while waiting:
+        at = waiting.pop()
+        if isinstance(at, tuple):
+            waiting += at
+        elif id(at) not in outside and not is_made_inside(at):
+            if at is obj or isinstance(at, CONTAINERS):  # not an iterator among arguments
+                outside[id(at)] = at
+            if isinstance(at, CONTAINERS) and len(at) <= _MOST:
+                waiting += dict.values(at) if isinstance(at, dict) else base_method(type(at), "__iter__")(at)
+
+
+_MOST = 1000  # items of a container that are looked at for others
+
+
+def is_reference(obj: Any) -> bool:
+    """Whether a variable that holds a container from outside holds that very one, as is hoped at first."""
+    if not isinstance(obj, CONTAINERS):
+        return False
+    root = thread.capture.root
+    return root.by_value is not None and id(obj) in root.notes.outside and id(obj) not in root.by_value
 
 
 def note_arguments(root: Any, found: Iterable[Any]) -> None:
@@ -94,6 +121,7 @@ def is_outside(obj: Any) -> bool:
 
 def before_change(obj: Any) -> None:
     """Tell the running capture that a container is about to change."""
+    before_joined_change(obj)
     capture = thread.capture
     if capture.region and not is_made_here(obj):
         capture.before_write(ContentsSlot(obj))
@@ -157,6 +185,7 @@ def _item(content: Any, key: Any) -> Any:
 
 def note_read(obj: Any, what: str = "all") -> None:
     """Note what was looked at of a list, in the running region and those around it: "last", "len", "all"."""
+    before_joined_read(obj)
     capture = thread.capture
     while capture is not None and capture.region:
         capture.notes.read.setdefault(id(obj), (obj, set()))[1].add(what)

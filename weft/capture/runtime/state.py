@@ -18,12 +18,13 @@ from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.base.trees import Structure, tree_flatten, tree_unflatten
 from weft.capture.runtime.number import KINDS, Number, higher_kind, number_of
-from weft.capture.runtime.places import note_made
+from weft.capture.runtime.places import is_reference, note_made
 from weft.ir.types import TensorType
 from weft.ops.op import OPS, type_of
 from weft.tensor.dispatch import captured_constant
 from weft.tensor.node import Leaf
 from weft.tensor.tensor import Tensor
+from weft.transform.frozen import ByValue
 
 
 class Fixed(NamedTuple):
@@ -79,8 +80,8 @@ class Mismatch(Exception):  # noqa: N818 - no error of the user yet: whoever joi
 
 
 def is_leaf(x: Any) -> bool:
-    """Whether a value is not taken apart: what is no container of plain Python, or is one of a class."""
-    return isinstance(x, Tensor | Number)
+    """Whether a value is not taken apart: a tensor, a number, or a container from outside."""
+    return isinstance(x, Tensor | Number) or is_reference(x)
 
 
 def plan_of(value: Any) -> Plan:
@@ -114,13 +115,23 @@ def _part_of(leaf: Any) -> Part:
 def join(a: Plan, b: Plan) -> Plan:
     """What a variable is that comes as either; raises Mismatch if it cannot be both."""
     if a.structure != b.structure:
+        _check_references(a, b)
         raise Mismatch(describe(a), describe(b))
     try:
         return Plan(a.structure, tuple(map(_join_parts, a.parts, b.parts)))
     except Mismatch as found:
+        _check_references(a, b)
         if len(a.parts) == 1:
             raise
         raise Mismatch(f"{describe(a)} with {found.first}", f"{describe(b)} with {found.second}") from None
+
+
+def _check_references(*plans: Plan) -> None:
+    """Begin the capture again where containers from outside are not one: what they hold is joined then."""
+    parts = [p.value for plan in plans for p in plan.parts if isinstance(p, Fixed)]
+    found = {id(x) for x in parts if is_reference(x)}
+    if found:
+        raise ByValue(found)
 
 
 def _join_parts(a: Part, b: Part) -> Part:
@@ -224,7 +235,7 @@ def rebuild(plan: Plan, tensors: Sequence[Any]) -> Any:
 
 def _note_containers(x: Any) -> None:
     """Note that a tree was made inside the capture."""
-    if not isinstance(x, list | tuple | dict) and not is_dataclass(x):
+    if (not isinstance(x, list | tuple | dict) and not is_dataclass(x)) or is_reference(x):
         return
     note_made(x)
     children = x if isinstance(x, list | tuple) else x.values() if isinstance(x, dict) else vars(x).values()

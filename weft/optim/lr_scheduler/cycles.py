@@ -219,21 +219,22 @@ class OneCycleLR(_Cycling):
                 f"there must be at most {self.total_steps} steps, got step {self.last_epoch}",
                 hint="make it with as many total_steps as there are",
             )
-        (rate_from, rate_to, up_from, up_to), done = self._phase()
-        way = _WAYS[self.anneal_strategy]
         for group in self.optimizer.param_groups:
-            group["lr"] = way(group[rate_from], group[rate_to], done)
+            group["lr"] = self._value(group, 0)
             if self.cycle_momentum:
-                set_momentum(group, way(group[up_from], group[up_to], done))
+                set_momentum(group, self._value(group, 2))
 
-    def _phase(self) -> tuple[tuple[str, ...], float]:
-        """Between which settings rate and momentum move now, and how far they are on the way."""
-        start, last = 0.0, len(phases := self._phases()) - 1
-        for i, (end, names) in enumerate(phases):
-            if self.last_epoch <= end or i == last:
-                return names, (self.last_epoch - start) / (end - start)
+    def _value(self, group: Group, first: int) -> float:
+        """What the rate or the momentum is now: the settings of the phase say between what it moves."""
+        way, start = _WAYS[self.anneal_strategy], 0.0
+        *phases, (last, names) = self._phases()
+        for end, these in phases:
+            if self.last_epoch <= end:
+                return way(
+                    group[these[first]], group[these[first + 1]], (self.last_epoch - start) / (end - start)
+                )
             start = end
-        raise AssertionError("unreachable: the last phase takes all")
+        return way(group[names[first]], group[names[first + 1]], (self.last_epoch - start) / (last - start))
 
     def _phases(self) -> list[tuple[float, tuple[str, ...]]]:
         """The last step of each phase, and what moves from where to where."""
