@@ -69,6 +69,8 @@ class Outside:
         self._kept = weft.tensor([0.7, -0.8, 0.9])
         self._told = weft.tensor([-0.9, 0.35, 0.45])
         self._items = {"k": weft.tensor([0.55, 0.65, -0.75])}
+        self.rows = [[weft.tensor([0.15, -0.65, 0.2])], [weft.tensor([-0.25, 0.85, 0.7])]]
+        self.count, self.best = 0, 0.5
 
     @property
     def prop(self) -> Any:
@@ -129,22 +131,44 @@ class World:
     def __init__(self, source: str, name: str, *, shared: bool = False) -> None:
         self.o, self.net = Outside(), Net()
         self.L = [weft.tensor([0.3, 0.1, -0.2]), weft.tensor([0.4, -0.1, 0.2])]
-        self.D = {"x": weft.tensor([0.6, 0.2, -0.6])}
+        self.inner = {"v": weft.tensor([0.2, 0.45, -0.15]), "n": 1}
+        self.D: dict[str, Any] = {"x": weft.tensor([0.6, 0.2, -0.6]), "in": self.inner, "n": 0}
+        self.rows = [*self.o.rows]
         if shared:
             base = weft.tensor([[0.4, -0.1, 0.2], [0.6, 0.2, -0.6]])
             self.o.q, self.L[1], self.D["x"] = base[0], base.view(-1)[2:5], base[1]
         space: dict[str, Any] = {"__name__": "state_program"}
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         exec(compile(source, name, "exec"), space)  # noqa: S102 - the text is ours
-        self.function = space["make"](self.o, self.L, self.D, self.net, weft.tensor([0.05, 0.5, -0.5]))
+        self.function = space["make"](self.o, self.L, self.D, self.net, weft.tensor([0.05, 0.5, -0.5]), 1)
 
     def tensors(self) -> list[Any]:
         """All tensors that can be reached, always in the same order."""
-        cells = dict(zip(self.function.__code__.co_freevars, self.function.__closure__, strict=True))
-        kept = [cells["z"].cell_contents] if "z" in cells else []
+        kept = [self.cells()["z"].cell_contents] if "z" in self.cells() else []
         o, net = self.o, self.net
         own = [o.p, o.q, o._kept, o._told, o._items["k"], o.writes, o.at]
-        return [*own, *self.L, self.D["x"], net.buf, net.kept, *kept]
+        inner = [self.inner["v"], *[row[0] for row in self.rows]]
+        return [*own, *self.L, self.D["x"], net.buf, net.kept, *inner, *kept]
+
+    def cells(self) -> dict[str, Any]:
+        """The variables around the function."""
+        return dict(zip(self.function.__code__.co_freevars, self.function.__closure__, strict=True))
+
+    def numbers(self) -> list[Any]:
+        """All plain numbers that can be reached, and which containers are where.
+
+        A number that is an int on one way and a float on another is a float.
+        """
+        found = [self.o.count, self.o.best, self.D["n"], self.inner["n"]]
+        found += [self.cells()["k"].cell_contents] if "k" in self.cells() else []
+        plain = all(type(x) in (int, float) for x in found)
+        rows = [[x is y for y in self.rows].index(True) for x in self.o.rows]
+        return [np.asarray(x) for x in (found, plain, rows, self.D["in"] is self.inner)]
+
+    def count_on(self) -> None:
+        """Change some numbers, as others may between calls."""
+        self.o.count += 1
+        self.D["n"] = self.D["n"] + 0.5
 
     def cut(self) -> None:
         """Cut all that lives on from the graph, as who trains does between steps."""
@@ -152,10 +176,12 @@ class World:
         o.p, o.q, o._kept, o._told = (x.detach() for x in (o.p, o.q, o._kept, o._told))
         o._items["k"], self.D["x"] = o._items["k"].detach(), self.D["x"].detach()
         self.L[:] = [x.detach() for x in self.L]
+        self.inner["v"] = self.inner["v"].detach()
+        for row in self.rows:
+            row[0] = row[0].detach()
         net.buf, net.kept = net.buf.detach(), net.kept.detach()
-        for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__, strict=True):
-            if name == "z":
-                cell.cell_contents = cell.cell_contents.detach()
+        if "z" in self.cells():
+            self.cells()["z"].cell_contents = self.cells()["z"].cell_contents.detach()
 
 
 def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
@@ -167,7 +193,8 @@ def run(world: World, function: Any, *, gradients: bool) -> list[Any]:
         with weft.set_grad_enabled(gradients):
             returned = function(a, m, weft.tensor(number), weft.tensor(turns))
         reached = [*returned, a, m, *world.tensors()]
-        log.append([x.detach().numpy().copy() for x in reached])
+        log.append([*[x.detach().numpy().copy() for x in reached], *world.numbers()])
+        world.count_on()
         if gradients:
             log[-1] += _gradients(reached, [*leaves, world.net.weight])
             world.cut()

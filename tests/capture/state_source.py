@@ -2,9 +2,9 @@
 
 A program is the text of a function ``f(a, m, c, n)``: a row of three floats, a matrix of two rows, a number
 that decides branches, and a whole number of turns. It reads and changes the world outside, too: ``o`` has
-attributes, a position and special methods, ``L`` is a list, ``D`` a dict, ``net`` a module with a buffer and
-a weight, ``z`` a variable around it. Every name that holds a row may hold the same tensor as another one, or
-a view of it. Local lists and dicts hold some of them, and local functions change them and what is around.
+attributes, plain numbers, a position and special methods, ``L`` is a list, ``D`` a dict, ``net`` a module
+with a buffer and a weight, ``z`` and ``k`` are variables around it. Some of it are containers in containers.
+Every name that holds a row may hold the same tensor as another one, or a view of it. Local lists and dicts hold some of them, and local functions change them and what is around.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from random import Random
 
 LOCALS = ("v0", "v1", "v2")
 OUTSIDE = ("o.p", "o.q", "L[0]", "L[1]", 'D["x"]', "z", "o.prop", 'o["k"]', "o.told", "net.kept")
+INNER = ('D["in"]["v"]', "o.rows[0][0]", "o.rows[1][0]", 'D.get("in")["v"]')  # in containers of containers
+NUMBERS = ("o.count", "o.best", 'D["n"]', 'D["in"]["n"]', "k")  # plain ones of Python
 CHANGES = "def bump(x, y):\n    x.add_(y * 0.25)\n    return x\n\n\n"
-PREAMBLE = (
-    f"import weft\n\n\n{CHANGES}def make(o, L, D, net, z):\n    def f(a, m, c, n):\n        nonlocal z\n"
-)
+HEAD = "def make(o, L, D, net, z, k):\n    def f(a, m, c, n):\n        nonlocal z, k\n"
+PREAMBLE = f"import weft\n\n\n{CHANGES}{HEAD}"
 
 
 class Writer:
@@ -39,7 +40,7 @@ class Writer:
 
     def place(self) -> str:
         """A name that can be read and assigned."""
-        return self.random.choice((*LOCALS, *LOCALS, *OUTSIDE))
+        return self.random.choice(INNER if self.chance(8) else (*LOCALS, *LOCALS, *OUTSIDE))
 
     def held(self) -> str:
         """Some tensor that has a name, or a view of one: no new tensor."""
@@ -74,6 +75,7 @@ class Writer:
                 f"({x} - 0.25)",
                 f"weft.sin({y})",
                 f"({x} * c)",
+                f"({x} * ({self.random.choice(NUMBERS)} * 0.125))",
                 f"net({x})",
                 f"bump({self.held()}, {y})",
             )
@@ -89,6 +91,8 @@ class Writer:
                 "c * 2 < 0.5",
                 "o",
                 "len(o) > 2",
+                f"{self.random.choice(NUMBERS)} > 1",
+                f"{self.random.choice(NUMBERS)} > c",
             )
         )
 
@@ -98,6 +102,8 @@ class Writer:
         choice = self.random.randrange(100)
         if choice < 2:
             self.put(depth, "o.at = (o.at + 1) % 3")
+        elif choice < 7:
+            self.number(depth)
         elif choice < 18:
             self.put(depth, f"{self.place()} = {self.held()}")
         elif choice < 34:
@@ -130,10 +136,33 @@ class Writer:
         forms += [f"o2 += {self.row(1)} * 0.25"] if name == "o" else []
         self.put(depth, self.random.choice(forms))
 
+    def number(self, depth: int) -> None:
+        """A statement that changes a plain number."""
+        x, y = self.random.choice(NUMBERS), self.random.choice(NUMBERS)
+        forms = [f"{x} = ({x} + 1) % 5", f"{x} = {y}", f"{x} = 2", f"{x} = int(n)", f"{x} = {y} * 0.5 + 1"]
+        forms += [f"{x} = float({self.held()}[0])", f"{x}, {y} = {y}, {x}", f"{x} = max({y}, 1) - 1"]
+        self.put(depth, self.random.choice(forms))
+
+    def inner(self, depth: int) -> None:
+        """A statement about containers in containers."""
+        forms = [
+            f"for b in o.rows: b[0] = {self.random.choice((self.held(), self.row(1), 'b[0] * 0.5'))}",
+            f"for b in o.rows: b[0].mul_({self.random.choice(('0.5', 'c'))})",
+            f'b = D.get("in"); b["v"] = {self.row(1)}; b["n"] = (b["n"] + 1) % 4',
+            f'D.setdefault("in", {{}})["v"] = {self.held()}',
+            f"b = o.rows[{self.random.randrange(2)}]; {self.place()} = b[0]; b[0] = {self.row(1)}",
+            f"b = o.rows[0] if {self.test()} else o.rows[1]; {self.place()} = b[0] * 0.5",
+            f"o.rows[0], o.rows[1] = o.rows[{self.random.randrange(2)}], o.rows[1]",
+            f"b = list(o.rows); b[0][0] = {self.row(1)}; {self.place()} = b[1][0]",
+        ]
+        self.put(depth, self.random.choice(forms))
+
     def special(self, depth: int) -> None:
         """A statement with a local container, a function, or a special method."""
-        choice = self.random.randrange(12)
-        if choice == 0:
+        choice = self.random.randrange(14)
+        if choice > 11:
+            self.inner(depth)
+        elif choice == 0:
             self.put(depth, f"l = [{self.held()}, {self.row(1)}]; l[0] += {self.row(1)} * 0.5")
             self.put(depth, f"{self.place()}, {self.place()} = l")
         elif choice == 1:

@@ -186,7 +186,7 @@ def _alike(a: Any, b: Any) -> bool:
     """Whether two plain values are one to the program."""
     if a is b:
         return True
-    if type(a) is not type(b) or isinstance(a, np.ndarray | Tensor):
+    if type(a) is not type(b) or isinstance(a, np.ndarray | Tensor | list | dict | set):
         return False
     if isinstance(a, float) and a == b:
         return np.copysign(1.0, a) == np.copysign(1.0, b) or a != 0.0
