@@ -160,7 +160,7 @@ class World:
         A number that is an int on one way and a float on another is a float.
         """
         found = [self.o.count, self.o.best, self.D["n"], self.inner["n"]]
-        found += [self.cells()["k"].cell_contents] if "k" in self.cells() else []
+        found += [self.cells()["turn"].cell_contents] if "turn" in self.cells() else []
         plain = all(type(x) in (int, float) for x in found)
         rows = [[x is y for y in self.rows].index(True) for x in self.o.rows]
         return [np.asarray(x) for x in (found, plain, rows, self.D["in"] is self.inner)]

@@ -3,8 +3,9 @@
 A program is the text of a function ``f(a, m, c, n)``: a row of three floats, a matrix of two rows, a number
 that decides branches, and a whole number of turns. It reads and changes the world outside, too: ``o`` has
 attributes, plain numbers, a position and special methods, ``L`` is a list, ``D`` a dict, ``net`` a module
-with a buffer and a weight, ``z`` and ``k`` are variables around it. Some of it are containers in containers.
-Every name that holds a row may hold the same tensor as another one, or a view of it. Local lists and dicts hold some of them, and local functions change them and what is around.
+with a buffer and a weight, ``z`` and ``turn`` are variables around it. Some are containers in containers.
+Every name that holds a row may hold the same tensor as another one, or a view of it. Local lists and dicts
+hold some of them, and local functions change them and what is around.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from random import Random
 LOCALS = ("v0", "v1", "v2")
 OUTSIDE = ("o.p", "o.q", "L[0]", "L[1]", 'D["x"]', "z", "o.prop", 'o["k"]', "o.told", "net.kept")
 INNER = ('D["in"]["v"]', "o.rows[0][0]", "o.rows[1][0]", 'D.get("in")["v"]')  # in containers of containers
-NUMBERS = ("o.count", "o.best", 'D["n"]', 'D["in"]["n"]', "k")  # plain ones of Python
+NUMBERS = ("o.count", "o.best", 'D["n"]', 'D["in"]["n"]', "turn")  # plain ones of Python
 CHANGES = "def bump(x, y):\n    x.add_(y * 0.25)\n    return x\n\n\n"
-HEAD = "def make(o, L, D, net, z, k):\n    def f(a, m, c, n):\n        nonlocal z, k\n"
+HEAD = "def make(o, L, D, net, z, turn):\n    def f(a, m, c, n):\n        nonlocal z, turn\n"
 PREAMBLE = f"import weft\n\n\n{CHANGES}{HEAD}"
 
 

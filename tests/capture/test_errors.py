@@ -246,24 +246,6 @@ def append_to_a_deque(x: Any) -> Any:
 
 
 @mistake(
-    "the attribute 'n' of a SimpleNamespace must stay the same from call to call, got 0, then 1", "a tensor"
-)
-def counter_in_an_attribute(x: Any) -> Any:
-    state.n += 1  # here
-    return x
-
-
-@mistake("the global 'total' must stay the same from call to call, got 0, then 1", "a tensor")
-def counter_in_a_global(x: Any) -> Any:
-    global total
-    total += 1  # here
-    return x
-
-
-total = 0
-
-
-@mistake(
     "next: captured code must not move an iterator from outside on, got a list_iterator", "as an argument"
 )
 def next_of_an_iterator(x: Any) -> Any:

@@ -12,6 +12,11 @@ from tests.capture.state_programs import check_source
 from tests.capture.state_source import PREAMBLE
 
 FOUND = {
+    "a tensor is given its own data": """
+        v2 = a
+        v2.data = a
+        return o.p, m[0] * c
+    """,
     "a view leaves of what two loops around each other may have rebound": """
         v2 = a
         for i1 in m:

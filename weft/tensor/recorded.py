@@ -293,7 +293,8 @@ class Recorded(TensorLike):
         if intercepted.threads:
             stage(value)
             stage(self)
-        take_over(self, value)  # type: ignore[arg-type]
+        if value is not self:
+            take_over(self, value)  # type: ignore[arg-type]
 
     def _before_write(self) -> None:
         """Tell a capture of this thread that the value is about to change."""

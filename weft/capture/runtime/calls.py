@@ -92,8 +92,9 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         if isinstance(function, _FUNCTIONS) and not is_library(_code_file(function)):
             check_followed(function)
             enter(function, None)
-        if not is_log(function):
-            note_whole((args, tuple(kwargs.values()), owner))
+        if is_log(function):
+            return function(*args, **kwargs)
+        note_whole((args, tuple(kwargs.values()), owner))
         return call_watched(function, args, kwargs)
     return _call_converted(function, converted, args, kwargs)
 

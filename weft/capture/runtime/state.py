@@ -138,7 +138,7 @@ def _join_parts(a: Part, b: Part) -> Part:
     if a == b if isinstance(a, Carried) or isinstance(b, Carried) else _alike(a.value, b.value):
         return a
     a, b = _flowing(a), _flowing(b)
-    if a == b and isinstance(a, Carried):
+    if isinstance(a, Carried) and isinstance(b, Carried) and a == b:
         return a
     for part, instead in ((a, b), (b, a)):
         if isinstance(part, Fixed) and part.value is BLANK:

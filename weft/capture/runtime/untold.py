@@ -68,7 +68,7 @@ def _is_captured(x: Any) -> bool:
 
 def _check(function: Any, seen: Iterable[_Seen], counts: Callable[[Any], bool]) -> None:
     found = [(s, [k for k, new in _differences(s.obj, s.before) if counts(new)]) for s in seen]
-    untold = [s for s, keys in found if keys and not all(_is_told(s, k) for k in keys)]
+    untold = [s for s, keys in found if not all(_is_told(s, k) for k in keys)]
     for s in untold:
         _restore(s)
     if untold:
@@ -78,7 +78,8 @@ def _check(function: Any, seen: Iterable[_Seen], counts: Callable[[Any], bool]) 
 def _seen(found: Iterable[Any]) -> Iterator[_Seen]:
     """The containers among some objects, the attributes of these, and the containers in all of them."""
     known: set[int] = set()
-    waiting = [(x, 0) for x in found]
+    root = thread.capture.root
+    waiting = [(x, 0) for x in found if root.is_named(x) or id(x) in root.notes.outside]
     while waiting and len(known) < _MOST_CONTAINERS:
         x, depth = waiting.pop()
         if isinstance(x, _PLAIN) or id(x) in known or is_made_inside(x):
@@ -88,9 +89,21 @@ def _seen(found: Iterable[Any]) -> Iterator[_Seen]:
         for at, owner in ((x, None), (own, x)):
             if isinstance(at, _CONTAINERS) and len(at) <= _MOST:
                 yield _Seen(at, owner, _copy(at))
-                inner = at.values() if isinstance(at, dict) else at if isinstance(at, list | deque) else ()
                 if depth < _DEEPEST:
-                    waiting += [(y, depth + 1) for y in inner if isinstance(y, _CONTAINERS)]
+                    waiting += [(y, depth + 1) for y in _inner(at, owner) if isinstance(y, _CONTAINERS)]
+
+
+def _inner(x: Any, owner: Any) -> Iterable[Any]:
+    """What a container holds."""
+    if isinstance(x, dict):
+        return [v for k, v in x.items() if not _is_own_affair(owner, k)]
+    return x if isinstance(x, list | deque) else ()
+
+
+def _is_own_affair(owner: Any, key: Any) -> bool:
+    """Whether something is a private attribute of an object of a library, such as a cache."""
+    is_private = owner is not None and isinstance(key, str) and key.startswith("_")
+    return is_private and not type(owner).__module__.startswith("weft")
 
 
 def _copy(x: Any) -> Any:
@@ -118,6 +131,8 @@ def _is_equal(a: Any, b: Any) -> bool:
 def _is_told(seen: _Seen, key: Any) -> bool:
     """Whether the capture knows that something has changed."""
     root, obj, owner = thread.capture.root, seen.obj, seen.owner
+    if _is_own_affair(owner, key):
+        return True
     item = ("item", id(obj), key) if owner is None else ("attr", id(owner), key)
     return bool(root.is_written(item) or root.is_written(("contents", id(obj))))
 
