@@ -19,7 +19,7 @@ from weft.base.concrete import is_concrete
 from weft.base.dtypes import DType
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
-from weft.capture.program.slots import MISSING, AttrSlot, ItemSlot, Reading
+from weft.capture.program.slots import MISSING, AttrSlot, CellSlot, ItemSlot, Reading
 from weft.ops.alias import epoch
 from weft.ops.op import TensorLike
 from weft.tensor.form import form_of
@@ -46,6 +46,13 @@ class Like(NamedTuple):
     def of(cls, tensor: Any) -> Like:
         """What a tensor is."""
         return cls(tensor.shape, tensor.dtype, tensor._node is not None)
+
+
+class Frame(NamedTuple):
+    """A container of a class, with so many items, or with these keys."""
+
+    kind: type
+    items: int | tuple[Any, ...]
 
 
 class Members(NamedTuple):
@@ -294,6 +301,9 @@ def _condition(guard: Guard, names: Names) -> str:
         scope, listed = slot.parts
         rows = [f"[{n!r}] is {names(x)}" for n, x in zip(listed, value.values, strict=True)]
         return f"(d := {names(scope)})" + " and d".join(rows)
+    if isinstance(value, Frame):
+        found = "tuple(t)" if isinstance(value.items, tuple) else "len(t)"
+        return f"(type(t := {code}) is {names(value.kind)} and {found} == {names(value.items)})"
     if isinstance(value, Like):
         return f"fits({code}, {names(value.shape)}, {names(value.dtype)}, {value.requires_grad})"
     if isinstance(value, MethodType | BuiltinMethodType) and isinstance(slot, AttrSlot):
@@ -325,9 +335,30 @@ def _tensor_condition(guard: TensorGuard, names: Names) -> str:
 
 def rebound_slots(guards: Iterable[Guard]) -> set[tuple[Any, ...]]:
     """The keys of slots that hold another tensor than the one expected, of the same type."""
-    found = [(g.slot, g.expected) for g in guards if isinstance(g.expected, Tensor)]
+    found = [(g.slot, g.expected) for g in guards if isinstance(g.expected, Tensor) or _is_tree(g)]
     pairs = [(slot.key, held, slot.get()) for slot, held in found]
-    return {key for key, held, now in pairs if now is not held and fits(now, *Like.of(held))}
+    return {key for key, held, now in pairs if now is not held and _is_like(now, held)}
+
+
+def _is_tree(guard: Guard) -> bool:
+    """Whether a guard is on a place that holds a tuple, list or dict with tensors in it."""
+    held = guard.expected
+    if not isinstance(guard.slot, AttrSlot | ItemSlot | CellSlot) or type(held) not in (tuple, list, dict):
+        return False
+    return any(isinstance(x, Tensor | tuple | list) for x in (held.values() if type(held) is dict else held))
+
+
+def _is_like(now: Any, held: Any) -> bool:
+    """Whether something is a tensor like another one, or a tree of the same parts."""
+    if isinstance(held, Tensor):
+        return fits(now, *Like.of(held))
+    if type(now) is not type(held):
+        return False
+    if type(held) is dict:
+        return now.keys() == held.keys() and all(_is_like(now[k], held[k]) for k in held)
+    if type(held) in (tuple, list):
+        return len(now) == len(held) and all(map(_is_like, now, held))
+    return same(now, held)
 
 
 def first_violated(

@@ -221,6 +221,35 @@ class GeneratorSlot(PythonSlot):
 # Slots that are only read
 
 
+class PathSlot(PythonSlot):
+    """A part of the tree that another slot holds, by the keys on the way to it."""
+
+    __slots__ = ("path", "slot")
+
+    def __init__(self, slot: PythonSlot, path: tuple[Any, ...]) -> None:
+        words = slot.describe() + "".join(f"[{key!r}]" for key in path)
+        super().__init__(("path", slot.key, path), words, "", *slot.parts)
+        self.slot = slot
+        self.path = path
+
+    def get(self) -> Any:
+        """What it holds now."""
+        found = self.slot.get()
+        for key in self.path:
+            if not isinstance(found, tuple | list | dict):
+                return MISSING
+            found = tuple.__getitem__(found, key) if isinstance(found, tuple) else _get_item(found, key)
+        return found
+
+    def code(self, bind: Bind) -> str:
+        """The expression that reads it."""
+        keys = [repr(key) if isinstance(key, int | str) else bind(key) for key in self.path]
+        return self.slot.code(bind) + "".join(f"[{key}]" for key in keys)
+
+    def put(self, content: Any) -> None:
+        """Nothing: whoever replaces the tree restores it."""
+
+
 class KindSlot(PythonSlot):
     """The class of what another slot holds."""
 

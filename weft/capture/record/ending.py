@@ -29,6 +29,7 @@ from weft.capture.program.slots import (
 from weft.capture.program.sources import Argument, Fixed, Gradient, InSlot, ParentOf, Source, State
 from weft.capture.record.counting import may_change
 from weft.capture.record.root import Root
+from weft.capture.record.trees import open_trees
 from weft.errors import CaptureError
 from weft.ir.graph import Graph, Value
 from weft.ops.alias import parents_of
@@ -70,8 +71,9 @@ class Ending:
         alive = root.settle()
         self._rely_on_replaced(alive, changes)
         replaced = {c.slot.key for c in changes if _replaces(c)}
-        self._find_sources(alive, replaced | self._rebound(changes))
         trees = [returned, *[c.new for c in changes if not isinstance(c.slot, DataSlot)]]
+        replaced |= open_trees(root, changes, trees) | self._rebound(changes)
+        self._find_sources(alive, replaced)
         found = [leaf for tree in trees for x in tree.leaves for leaf in x.tensors()]
         leaves = {leaf.identity: leaf for leaf in found if leaf.identity}
         self.leaving.update(leaf.identity for leaf in found)

@@ -165,7 +165,10 @@ def note_handed_on(slot: Slot, before: Any, after: Sequence[Any]) -> None:
     root = thread.capture.root
     if not root.guards_reads:
         return
-    if isinstance(slot, PythonSlot) and type(before) in _PLAIN:
+    if isinstance(slot, PythonSlot) and isinstance(before, tuple | list | dict):
+        root.read_slot(slot, before)
+        root.read_contents(before)
+    elif isinstance(slot, PythonSlot) and type(before) in _PLAIN:
         root.read_slot(slot, before)
     elif isinstance(slot, ContentsSlot) and isinstance(slot.obj, dict | list) and is_outside(slot.obj):
         for key, value in before.items() if isinstance(slot.obj, dict) else enumerate(before):

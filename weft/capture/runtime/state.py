@@ -87,7 +87,20 @@ def is_leaf(x: Any) -> bool:
 def plan_of(value: Any) -> Plan:
     """What a value is: its tensors and Numbers flow, all else is fixed."""
     leaves, structure = tree_flatten(value, is_leaf=is_leaf)
-    return Plan(structure, tuple(map(_part_of, leaves)))
+    return Plan(_with_plain_lists(structure), tuple(map(_part_of, leaves)))
+
+
+def _with_plain_lists(structure: Structure) -> Structure:
+    """A structure, in which lists that captured code made are as those from outside are."""
+    if not any(map(_is_items, structure.items)):
+        return structure
+    items = [x._replace(kind=list, aux=None) if x and _is_items(x) else x for x in structure.items]
+    return Structure(tuple(items))
+
+
+def _is_items(item: Any) -> bool:
+    """Whether a container is a list that captured code made, of a length that is known."""
+    return item is not None and issubclass(item.kind, list) and item.aux == "items"
 
 
 def plan_with(old: Plan, value: Any) -> Plan:
