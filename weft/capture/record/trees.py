@@ -1,7 +1,8 @@
 """State that is a tree: a tuple, list or dict of tensors in one place, which calls replace as a whole.
 
-The hidden state of a recurrent net is often a pair in an attribute. Each call finds another pair there, of other
-tensors. So what counts is what the pair is made of: each call looks up the tensors in it, by the way to them.
+The hidden state of a recurrent net is often a pair in an attribute. Each call finds another pair there, of
+other tensors. So what counts is what the pair is made of: each call looks up the tensors in it, by the way to
+them.
 """
 
 from __future__ import annotations
