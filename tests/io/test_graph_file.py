@@ -414,3 +414,39 @@ def test_sparse_and_ragged_tensors_are_taken_and_returned_by_saved_functions(tmp
     assert [row.tolist() for row in found["ragged"]] == [[3.0, 6.0], [9.0]]
     with pytest.raises(weft.errors.WeftError):
         loaded(given, weft.ragged([[1.0], [2.0, 3.0]]))
+
+
+def test_numbers_and_pairs_that_calls_change_go_on_in_a_file(file: Path) -> None:
+    class Counter:
+        n = 0
+        pair: Any = (weft.tensor(0.0), weft.tensor(1.0))
+
+    counter = Counter()
+
+    def step(x: Any) -> Any:
+        counter.n += 1
+        h, c = counter.pair
+        counter.pair = (h + x, c * 2.0)
+        return x * counter.n + h + c
+
+    run = weft.compile(step)
+    run(weft.tensor(1.0))
+    run(weft.tensor(1.0))
+    run.save(file)
+    loaded = weft.load_graph(file)
+    given = [weft.tensor(x) for x in (1.0, 0.5, 2.0)]
+    assert [loaded(x).item() for x in given] == [step(x).item() for x in given]
+
+
+def test_a_pair_that_is_swapped_is_no_state_of_a_file(file: Path) -> None:
+    held = {"pair": (weft.tensor(1.0), weft.tensor(2.0))}
+
+    @weft.compile
+    def step(x: Any) -> Any:
+        first, second = held["pair"]
+        held["pair"] = (second, first)
+        return x * first
+
+    assert [step(weft.tensor(1.0)).item() for _ in range(3)] == [1.0, 2.0, 1.0]
+    with pytest.raises(ArgumentError, match="state must keep its type, got the item 'pair' of a dict"):
+        step.save(file)

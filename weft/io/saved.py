@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from weft.capture.call.version import Version
 from weft.capture.program.arguments import signature_of
 from weft.capture.program.call_keys import CallKey, Same, TensorKey
 from weft.capture.program.program import Item, Pick, Plain, Program, Scalar
+from weft.capture.program.slots import PathSlot, PythonSlot, parts_of
 from weft.capture.program.sources import Argument, Dynamic, Fixed, Gradient, InSlot, Source, State
 from weft.capture.static.block import generators, parameters
 from weft.capture.static.session import current_array
@@ -68,7 +69,7 @@ def saved_version(function: Callable[..., Any], version: Version) -> Saved:
     outputs: dict[Value, int] = {}
     leaves = [_returned(leaf, program, outputs, weights) for leaf in program.returned.leaves]
     returned = _plain(tree_unflatten(parted_structure(program.returned.structure), leaves))
-    graph = dce(program.graph.replace(outputs=tuple(outputs)))
+    graph = dce(_with_state(program).replace(outputs=tuple(outputs)))
     graph, sources = _without_unused(graph, sources)
     signature, arguments = _captured_arguments(function, version.key)
     return Saved(graph, tuple(sources), weights.arrays, signature, arguments, returned)
@@ -82,6 +83,43 @@ def _check_updates(program: Program) -> None:
         value = by_source.get(update.target) if update.kind == "data" else None
         if value is not None and value not in changed:
             raise ArgumentError("save", f"state must keep its type, got {value} that becomes another")
+
+
+def _with_state(program: Program) -> Graph:
+    """The graph of a program, whose updates tell of numbers and trees of tensors in Python, too."""
+    new = dict(_replaced(program))
+    graph = program.graph
+    roles = ["state" if v in new else role for v, role in zip(graph.inputs, graph.roles, strict=True)]
+    return graph.replace(roles=roles, updates=(*graph.updates, *new.items())) if new else graph
+
+
+def _replaced(program: Program) -> Iterator[tuple[Value, Value]]:
+    """Numbers and trees of tensors that calls replace, in which each part that is read gets a new value."""
+    read = {_place(s): v for v, s in zip(program.graph.inputs, program.sources, strict=True)}
+    known = {old for old, _ in program.graph.updates}
+    for update in program.updates:
+        if update.kind != "slot" or not isinstance(update.target, PythonSlot):
+            continue
+        leaves = list(update.content.leaves)
+        tree = tree_unflatten(update.content.structure, list(range(len(leaves))))
+        new = {PathSlot(update.target, path).key: leaves[i] for path, i in parts_of(tree) if type(i) is int}
+        for key, old in read.items():
+            if key is None or key[1] != update.target.key or old in known:
+                continue
+            leaf = new.get(key)
+            value = _made_of(leaf, program) if isinstance(leaf, Item | Scalar) else None
+            if value is None or value.type != old.type:
+                what = update.target.describe()
+                raise ArgumentError("save", f"state must keep its type, got {what}, which becomes another")
+            yield old, value
+
+
+def _place(source: Source) -> tuple[Any, ...] | None:
+    """The place in Python that a number or a part of a tree is read from, as the key of a ``PathSlot``."""
+    if isinstance(source, InSlot) and isinstance(source.slot, PathSlot):
+        return source.slot.key
+    slot = getattr(source.function, "__self__", None) if isinstance(source, Dynamic) else None
+    return PathSlot(slot, ()).key if isinstance(slot, PythonSlot) else None
 
 
 class _Weights:
@@ -131,13 +169,18 @@ def _array(source: Source) -> Array:
             raise ArgumentError("save", "gradients of arguments must not be read", hint=_HINT)
 
 
+def _made_of(leaf: Item | Scalar, program: Program) -> Value:
+    """The value that a call makes a tensor or a number of."""
+    number = leaf.number if isinstance(leaf, Item) else leaf.result
+    return program.graph.results[program.made[number].result]
+
+
 def _returned(leaf: Any, program: Program, outputs: dict[Value, int], weights: _Weights) -> Any:
     if isinstance(leaf, Plain):
         return leaf.value
     leaf = leaf.value if isinstance(leaf, Pick) else leaf
     if isinstance(leaf, Item | Scalar):
-        number = leaf.number if isinstance(leaf, Item) else leaf.result
-        value = program.graph.results[program.made[number].result]
+        value = _made_of(leaf, program)
         place = outputs.setdefault(value, len(outputs))
         return (
             Mark("output", place) if isinstance(leaf, Item) else Mark("number", [place, leaf.kind.__name__])

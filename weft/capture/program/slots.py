@@ -7,7 +7,7 @@ their data and gradient, are in ``weft.transform.slots``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -248,6 +248,14 @@ class PathSlot(PythonSlot):
 
     def put(self, content: Any) -> None:
         """Nothing: whoever replaces the tree restores it."""
+
+
+def parts_of(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """What a tree of tuples, lists and dicts is made of, itself first, each with the way to it."""
+    yield path, tree
+    pairs = tree.items() if type(tree) is dict else enumerate(tree) if type(tree) in (tuple, list) else ()
+    for key, value in pairs:
+        yield from parts_of(value, (*path, key))
 
 
 class KindSlot(PythonSlot):

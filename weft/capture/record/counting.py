@@ -95,7 +95,7 @@ def _slot_key(source: Dynamic) -> Key | None:
 
 def lend_numbers(root: Root) -> None:
     """Let the places that calls change hold numbers of the graph, while a function is captured."""
-    for slot in root.counted.slots.values():
+    for slot in () if root.counted is None else root.counted.slots.values():
         held = slot.get()
         kind = type(held)
         if kind in _COUNTS:
@@ -111,8 +111,9 @@ def _name(slot: Any) -> str:
 
 def may_change(root: Root, slot: Any, expected: Any, kind: type | None) -> bool:
     """Whether code that relies on a number may put another one of a kind there, which each call does then."""
-    if type(expected) not in _COUNTS or kind not in _COUNTS or slot.key in root.counted.steady:
+    counted = root.counted
+    if counted is None or type(expected) not in _COUNTS or kind not in _COUNTS:
         return False
-    if slot.key in root.counted.allowed:
-        return True
+    if slot.key in counted.allowed or slot.key in counted.steady:
+        return slot.key in counted.allowed
     raise NumberChanges(slot)

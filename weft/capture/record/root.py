@@ -80,7 +80,7 @@ class Root(Reads, Capture):
         states: the tensor that stands for the state of each generator.
         draws: generators that were drawn from.
         rebound: keys of slots that each call is to look up, whatever tensor it finds there.
-        counted: places whose numbers calls change.
+        counted: places whose numbers calls change; None where none may.
         lent_numbers: the inputs that such places hold meanwhile, with the place and its number.
     """
 
@@ -97,7 +97,7 @@ class Root(Reads, Capture):
         self.rebound: frozenset[tuple[Any, ...]] = frozenset()
         self.parents: dict[int, Any] = {}  # by id of a tensor from outside, a view that it was met by
         self.numbers: list[tuple[Any, Value]] = []
-        self.counted = Counted()
+        self.counted: Counted | None = None
         self.lent_numbers: dict[Value, tuple[Any, Array]] = {}
         self.lines: dict[tuple[Any, ...], Any] = {}  # where each slot was first changed
         self._looked: set[tuple[Value, str]] = set()

@@ -7,12 +7,12 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft.capture.program.described import Change, TreeOut
 from weft.capture.program.guards import Frame
-from weft.capture.program.slots import PathSlot, PythonSlot
+from weft.capture.program.slots import PathSlot, PythonSlot, parts_of
 from weft.capture.record.root import Root
 from weft.tensor.tensor import Tensor
 
@@ -34,21 +34,13 @@ def open_trees(root: Root, changes: Sequence[Change], trees: Sequence[TreeOut]) 
     guarded = [(g.slot, g.expected) for g in root.guards if g.slot.key in root.rebound]
     found: set[Key] = set()
     for slot, old in (*replaced, *guarded):
-        parts = list(_parts(old, ()))
+        parts = list(parts_of(old))
         held = {id(x) for _, x in parts if isinstance(x, list | dict)}
         if type(old) not in (tuple, list, dict) or len(parts) > _MOST or held & (leaving | changed):
             continue
         if any(isinstance(x, Tensor) for _, x in parts) and not _is_held_elsewhere(root, slot, held):
             found |= _open(root, slot, parts, held)
     return found
-
-
-def _parts(x: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """What a tree is made of, itself first, each with the way to it."""
-    yield path, x
-    pairs = x.items() if type(x) is dict else enumerate(x) if type(x) in (tuple, list) else ()
-    for key, value in pairs:
-        yield from _parts(value, (*path, key))
 
 
 def _is_held_elsewhere(root: Root, slot: PythonSlot, held: set[int]) -> bool:
