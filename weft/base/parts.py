@@ -1,8 +1,9 @@
 """``Parts``: what a tensor holds of which each rank of a mesh has a part, as others hold an array of NumPy.
 
 A dimension may be cut over axes, and the first one may have a *home*, ``pipe:2``: all of it is on the ranks
-with that place along an axis, and the others hold nothing. Shape and dtype are those of the whole. Where the ranks do not divide a size, parts have the size rounded up,
-and the elements past the end are zeros that nobody reads.
+with that place along an axis, and the others hold nothing. Shape and dtype are those of the whole. Where the
+ranks do not divide a size, parts have the size rounded up, and the elements past the end are zeros that
+nobody reads.
 """
 
 from __future__ import annotations
@@ -174,13 +175,11 @@ def slices_of(shape: tuple[int, ...], cut: Cut, mesh: str, rank: int) -> tuple[s
     (slice(3, 5, None), slice(0, 3, None))
     """
     found = []
-    if not is_home(cut, mesh, rank):
-        return (slice(0, 0), *[slice(0, s) for s in shape[1:]])
     for size, axes, width in zip(shape, without_home(cut), part_shape(shape, cut, mesh), strict=True):
         place = members("place", mesh, axes, rank).index(rank) if axes else 0
         start = min(place * width, size)
         found.append(slice(start, min(start + width, size)))
-    return tuple(found)
+    return tuple(found) if is_home(cut, mesh, rank) else (slice(0, 0), *found[1:])
 
 
 def take_part(whole: Array, cut: Cut, mesh: str) -> Array:

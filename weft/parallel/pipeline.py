@@ -53,9 +53,11 @@ def check_count(what: str, number: object) -> None:
         raise DomainError("compile", f"{what} must be a positive int, got {number!r}")
 
 
-def check_pipeline(settings: MeshSettings) -> None:
-    """Raise for settings that cannot be those of a pipeline."""
+def check_pipeline(settings: MeshSettings) -> MeshSettings:
+    """The settings of a pipeline; raises for those that cannot be."""
     mesh = settings.mesh
+    if isinstance(settings.schedule, Schedule) and settings.microbatches is None:
+        settings = settings._replace(microbatches=settings.schedule.microbatches)
     if BATCH not in mesh.sizes:
         message = (
             f"a mesh with the axis {PIPE!r} must have {BATCH!r}, too: its batch is cut into microbatches"
@@ -70,6 +72,7 @@ def check_pipeline(settings: MeshSettings) -> None:
         check_count("stages", settings.stages)
     if settings.microbatches is not None or mesh.shards % mesh.sizes[BATCH] == 0:
         table_for(settings)
+    return settings
 
 
 def table_for(settings: MeshSettings) -> Schedule:

@@ -24,7 +24,7 @@ from weft.ops.pipeline import receive, send
 from weft.ops.view.primitives import join, reshape
 from weft.ops.view.slices import slice_axes
 from weft.parallel.fold_shards import FOLDS, fold_shards
-from weft.parallel.schedules import BACKWARD, FORWARD, WEIGHTS, Action
+from weft.parallel.schedules import BACKWARD, FORWARD, WEIGHTS
 from weft.parallel.stage_plan import EVERYWHERE, StagePlan, Unit
 from weft.parallel.stages import Part
 from weft.passes.base import graph_pass
@@ -88,9 +88,8 @@ class _Staging:
             self._run_unit(unit)
         self._share_for_parts()
         numbers = self._message_numbers()
-        for action in self.table.rows[self.place]:
-            for part in self._parts(action):
-                self._run_part(part, action.microbatch, numbers)
+        for part, m in self.plan.actions(self.place):
+            self._run_part(part, m, numbers)
         for node in self.cut.ends:
             self._end(node)
         for unit in self.plan.after:
@@ -175,11 +174,6 @@ class _Staging:
         return self.now[v]
 
     # Microbatches
-
-    def _parts(self, action: Action) -> list[Part]:
-        kind, stage_, _ = action
-        whole = kind == BACKWARD and not self.table.splits
-        return [(kind, stage_), (WEIGHTS, stage_)] if whole else [(kind, stage_)]
 
     def _message_numbers(self) -> dict[tuple[Value, int, int], int]:
         """By value, microbatch and the rank it goes to, the number of the message."""

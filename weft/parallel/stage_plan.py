@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
 from weft.parallel.schedules import BACKWARD, FORWARD, WEIGHTS, Schedule
-from weft.parallel.stages import Cutting, Part
+from weft.parallel.stages import Cutting, Part, bytes_of
 
 EVERYWHERE = None  # instead of a stage: all ranks have it, or run it
+_SMALL = 1 << 10  # bytes of a value of several stages up to which all ranks compute it
 _AFTER = 1 << 20  # the level of what comes after the microbatches
 
 
@@ -108,7 +110,9 @@ class StagePlan:
     ) -> tuple[dict[Value, int | None], dict[Node, tuple[int, int | None]]]:
         """The stage of each value that runs once, None for all ranks; and of each node its level and stage.
 
-        What needs values of several stages runs on all ranks, and begins another level.
+        What needs values of several stages begins another level. What is small runs on all ranks, such as
+        the norm of all gradients; what is large on the first of these stages, such as the gradient of a
+        weight that two stages use.
         """
         self.where = where = {v: homes.get(v) for v in self.graph.inputs}
         level: dict[Value, int] = {}
@@ -119,11 +123,12 @@ class StagePlan:
                 where.update(dict.fromkeys(node.outputs, self.where_ends(node)))
                 level.update(dict.fromkeys(node.outputs, _AFTER))
             elif node in self._needed:
-                stages = {where.get(v) for v in node.inputs} - {None}
+                stages = [s for s in (where.get(v) for v in node.inputs) if s is not None]
                 at = max([level.get(v, 0) for v in node.inputs], default=0)
-                if len(stages) > 1:
+                if len(set(stages)) > 1:
                     at += 1
-                stage = next(iter(stages)) if len(stages) == 1 else EVERYWHERE
+                shared = len(set(stages)) != 1 and all(bytes_of(v) <= _SMALL for v in node.outputs)
+                stage = EVERYWHERE if shared or not stages else min(stages)
                 units[node] = at, stage
                 where.update(dict.fromkeys(node.outputs, stage))
                 level.update(dict.fromkeys(node.outputs, at))
@@ -180,3 +185,32 @@ class StagePlan:
         own = {v for n in self.nodes[part] for v in n.outputs}
         used = dict.fromkeys(v for n in self.nodes[part] for v in n.inputs if v not in own)
         return [v for v in used if v not in self.graph.constants]
+
+    def actions(self, rank: int) -> list[tuple[Part, int]]:
+        """The parts that a rank runs, each with its microbatch, in order."""
+        found: list[tuple[Part, int]] = []
+        for kind, stage, m in self.table.rows[rank]:
+            found.append(((kind, stage), m))
+            if kind == BACKWARD and not self.table.splits:
+                found.append(((WEIGHTS, stage), m))
+        return found
+
+    def kept_bytes(self) -> tuple[int, ...]:
+        """For each rank the most bytes that it keeps of forward passes for backward passes."""
+        return tuple([self._kept(self.actions(rank)) for rank in range(len(self.table.rows))])
+
+    def _kept(self, actions: Sequence[tuple[Part, int]]) -> int:
+        changes = [0] * (len(actions) + 1)
+        begins: dict[tuple[Value, int], int] = {}
+        ends: dict[tuple[Value, int], int] = {}
+        for at, (part, m) in enumerate(actions):
+            if part[0] == FORWARD:
+                made = self.wanted[part]
+                for v in (*made, *[v for v in self.inputs_of(part) if v in self.cut.made]):
+                    begins.setdefault((v, m), at)
+            else:
+                ends.update({(v, m): at for v in self.inputs_of(part) if (v, m) in begins})
+        for (v, m), end in ends.items():
+            changes[begins[v, m]] += bytes_of(v)
+            changes[end + 1] -= bytes_of(v)
+        return max(accumulate(changes), default=0)

@@ -165,8 +165,8 @@ class Cutting:
             for v in node.outputs:
                 last = max([place[u] for u in self.users.get(v, ()) if u in place], default=i)
                 if v in self.weighted:
-                    change[i + 1] += _bytes(v)
-                    change[last + 1] -= _bytes(v)
+                    change[i + 1] += bytes_of(v)
+                    change[last + 1] -= bytes_of(v)
         return list(accumulate(change))
 
     def _late(self, forward: Sequence[Node], numbers: dict[Node, int]) -> None:
@@ -217,16 +217,6 @@ class Cutting:
     def nodes_of(self, part: Part) -> list[Node]:
         """The nodes of a part, in order."""
         return [n for n in self.nodes if self.main[n] == part]
-
-    def kept_bytes(self) -> tuple[int, ...]:
-        """For each stage the bytes that it keeps of a microbatch from its forward to its backward pass."""
-        kept: dict[int, dict[Value, None]] = {k: {} for k in range(self.stages)}
-        for node, (kind_, stage) in self.main.items():
-            if kind_ != FORWARD:
-                for v in node.inputs:
-                    if v in self.made and self.made[v] == (FORWARD, stage):
-                        kept[stage][v] = None
-        return tuple([sum(map(_bytes, kept[k])) for k in range(self.stages)])
 
 
 def _weights(graph: Graph) -> list[Value]:
@@ -285,7 +275,8 @@ def _cost(node: Node) -> float:
     return float(node_flops(node)) + sum(size_of(v.type.shape) for v in node.outputs)
 
 
-def _bytes(v: Value) -> int:
+def bytes_of(v: Value) -> int:
+    """The bytes of a value."""
     return int(size_of(v.type.shape)) * v.type.dtype.itemsize
 
 

@@ -147,8 +147,7 @@ class MeshBuild:
         def build(body: Graph) -> Any:
             return self.build(self.rewrite(body, self.passes, disable=usual))
 
-        kept = ", ".join(f"{n:,}" for n in table.alive(plan.cut.kept_bytes()))
-        text = f"{table}\nbytes kept by each rank: {kept}"
+        text = f"{table}\nbytes kept for backward: {', '.join(f'{n:,}' for n in plan.kept_bytes())}"
         agreed = f"{parts.to_text(locations=False)}{text}"
         return OnRanks(
             Staged(last, build, mesh.text, text), last, mesh, graph, homed(cuts, parts, plan, mesh), agreed
@@ -175,7 +174,7 @@ def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[
         raise ArgumentError("compile", f"mesh must be made by par.mesh, got {type(mesh).__name__}")
     checked = MeshSettings(**{**settings, "zero": check_zero(settings["zero"], mesh)})
     if PIPE in mesh.sizes:
-        check_pipeline(checked)
+        checked = check_pipeline(checked)
     elif checked.stages is not None:
         message = f"stages need a mesh with the axis {PIPE!r}, got {mesh!r}"
         raise ParallelError("compile", message, hint=f"par.mesh(data=..., {PIPE}=1)")
@@ -219,7 +218,8 @@ def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[
         raise ParallelError("compile", message, hint="par.mesh(..., shards=...), or reproducible=False")
     virtual = mesh_text(tuple((n, settings.shards if n == BATCH else s) for n, s in mesh.axes))
     cut = partition.using(mesh=virtual, limit=settings.limit, ordered=ordered, **given)
-    checked = check_shards.using(shards=settings.shards, microbatches=settings.microbatches)
+    each = settings.shards // count if PIPE in mesh.sizes else settings.microbatches
+    checked = check_shards.using(shards=settings.shards, microbatches=each)
     return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), *state, bucket, overlap, committed]
 
 
@@ -237,7 +237,7 @@ def check_shards(graph: Graph, shards: int = 1, microbatches: int | None = None)
                     ranks = shards // microbatches
                     of = f"{microbatches} microbatches of {ranks} rank{'s' * (ranks != 1)}"
                     message = f"a dimension that is cut over {BATCH!r} must divide by the {of}"
-                    hint = f"another batch, or microbatches that divide {size}"
+                    hint = f"another batch, or weft.compile(..., microbatches=...) that divide {size}"
                 where = None if node.location is None else (node.location.file, node.location.line)
                 raise ParallelError("compile", f"{message}, got {size}", hint=hint, location=where)
     return graph
