@@ -40,10 +40,12 @@ class StagePlan:
         mesh: of the ranks there are, as text.
         batch: the axis of the batch.
         gradients: by number of an output the number of the input that it is the gradient of.
+        given: for each input the place along the pipeline where it is now, or None; it stays there where no
+            microbatch tells otherwise, as in a program that is an optimizer's step alone.
 
     Attributes:
         cut: the step in stages.
-        homes: by input that the step overwrites, the stage that it belongs to.
+        homes: by input that belongs to a stage, that stage.
         targets: by number of an output that belongs to a stage, that stage.
         before: what runs once, before microbatches.
         after: likewise, after them.
@@ -56,7 +58,13 @@ class StagePlan:
     """
 
     def __init__(
-        self, graph: Graph, table: Schedule, mesh: str, batch: str, gradients: Mapping[int, int]
+        self,
+        graph: Graph,
+        table: Schedule,
+        mesh: str,
+        batch: str,
+        gradients: Mapping[int, int],
+        given: Sequence[int | None] = (),
     ) -> None:
         self.graph, self.table, self.mesh, self.batch = graph, table, mesh, batch
         self.cut = Cutting(graph, batch, table.stages)
@@ -66,12 +74,15 @@ class StagePlan:
         self.parts += [(kind, k) for k in reversed(stages) for kind in (BACKWARD, WEIGHTS)]
         self.nodes = {part: self.cut.nodes_of(part) for part in self.parts}
         self._needed = self._needed_nodes()
-        first = self._where({})[0]
         self.homes: dict[Value, int] = {}
+        if not self.cut.nodes:
+            pairs = zip(graph.inputs, given, strict=False)
+            self.homes = {v: table.homes.index(place) for v, place in pairs if place is not None}
+        first = self._where(self.homes)[0]
         for old, new in graph.updates:
             home = first.get(new)
             if home is not None and old.type.ndim:
-                self.homes[old] = home
+                self.homes.setdefault(old, home)
         self.where, units = self._where(self.homes)
         self.targets = {
             number: self.homes[graph.inputs[owner]]

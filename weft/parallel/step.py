@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.backends.backend import Arrays, Executable
 from weft.base.digest import digest
-from weft.base.parts import Cut, Parts
+from weft.base.parts import Cut, Parts, home_of
 from weft.base.ranks import Meeting, Mesh, World, mesh_text, place_on, world
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
@@ -118,28 +118,30 @@ class MeshBuild:
         mesh = self.settings.mesh
         own = {p.name for p in OWN_PASSES}
         whole = self.rewrite(graph, self.passes, disable=self.off - own)
-        cuts = (layout or whole_layout(whole)).without_homes()
+        cuts = layout or whole_layout(whole)
         if place_state.name in self.off:
             cuts = cuts.without_batch()
         if mesh.size > 1 and cuts.is_whole and not any(node.op is ops.shard for node in whole.nodes):
             _log.warning("%s: nothing is cut: all ranks do all the work; see par.shard", graph.name)
+        homes = [home_of(cut) for cut in cuts.inputs]
+        cuts = cuts.without_homes()
         whole = with_padding(whole, cuts.inputs, cuts.results(whole), mesh.text)
         if PIPE in mesh.sizes:
-            return self._staged(graph, whole, cuts)
+            return self._staged(graph, whole, cuts, [None if h is None else h[1] for h in homes])
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         parts = self.rewrite(whole, [p for p in steps if p.name not in self.off])
         last = self.rewrite(parts, self.passes, disable={*self.off - own, KEPT_APART})
         return OnRanks(self.build(last), last, mesh, graph, cuts)
 
-    def _staged(self, graph: Graph, whole: Graph, cuts: Layout) -> Executable:
-        """What runs the stages of this rank."""
+    def _staged(self, graph: Graph, whole: Graph, cuts: Layout, places: Sequence[int | None]) -> Executable:
+        """What runs the stages of this rank; inputs may be in one place along the pipeline already."""
         mesh = self.settings.mesh
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         names = [p.name for p in steps]
         first, rest = steps[: names.index(fold_shards.name)], steps[names.index(bucket.name) :]
         parts = self.rewrite(whole, first)
         table = table_for(self.settings)
-        plan = StagePlan(parts, table, mesh.text, BATCH, cuts.gradients)
+        plan = StagePlan(parts, table, mesh.text, BATCH, cuts.gradients, places)
         mine = stage.using(plan=plan, place=place_on("compile", mesh.text, PIPE))
         last = self.rewrite(parts, [mine, *[p for p in rest if p.name not in self.off]])
         usual = {*self.off - {p.name for p in OWN_PASSES}, KEPT_APART}
