@@ -7,7 +7,7 @@ What such a tensor holds is a ``Parts`` (``weft/base/parts.py``); compiled steps
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -69,7 +69,22 @@ def place(target: T, spec: P | Mapping[str, P], mesh: Mesh | None = None) -> T:
         raise ArgumentError("place", f"takes a tensor or a module, got {type(target).__name__}")
     for tensor, cut in _chosen(target, spec, text):
         put_parts(tensor, cut, text)
+    _mark_stages(target, getattr(spec, "stages", ()))
     return target
+
+
+def _mark_stages(module: Any, names: Sequence[str]) -> None:
+    """Let stages of a pipeline begin with modules."""
+    modules = dict(module.named_modules())
+    for name in names:
+        modules[name].register_forward_pre_hook(_begin_stage)
+
+
+def _begin_stage(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a module that begins a stage."""
+    from weft.parallel.pipeline import next_stage
+
+    return tuple([next_stage(x) if isinstance(x, Tensor) else x for x in args])
 
 
 @public

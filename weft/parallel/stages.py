@@ -137,7 +137,7 @@ class Cutting:
         costs = [0.0] * count
         for node, number in numbers.items():
             costs[number] += _cost(node)
-        group = _grouped(costs, self.stages)
+        group = grouped(costs, self.stages)
         return {node: group[number] for node, number in numbers.items()}
 
     def _balanced(self, forward: Sequence[Node]) -> dict[Node, int]:
@@ -280,8 +280,13 @@ def bytes_of(v: Value) -> int:
     return int(size_of(v.type.shape)) * v.type.dtype.itemsize
 
 
-def _grouped(costs: Sequence[float], count: int) -> list[int]:
-    """Neighbours joined to so many groups, of which the dearest is as cheap as can be: the group of each."""
+def grouped(costs: Sequence[float], count: int) -> list[int]:
+    """Neighbours joined to so many groups, of which the dearest is as cheap as can be: the group of each.
+
+    >>> from weft.parallel.stages import grouped
+    >>> grouped([3.0, 1.0, 1.0, 1.0], 2)
+    [0, 1, 1, 1]
+    """
     sums = [0.0, *accumulate(costs)]
     n = len(costs)
     best: dict[tuple[int, int], tuple[float, int]] = {(0, 0): (0.0, 0)}

@@ -126,7 +126,7 @@ class MeshBuild:
         homes = [home_of(cut) for cut in cuts.inputs]
         cuts = cuts.without_homes()
         whole = with_padding(whole, cuts.inputs, cuts.results(whole), mesh.text)
-        if PIPE in mesh.sizes:
+        if PIPE in mesh.sizes and stage.name not in self.off:
             return self._staged(graph, whole, cuts, [None if h is None else h[1] for h in homes])
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         parts = self.rewrite(whole, [p for p in steps if p.name not in self.off])
