@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
 
 import weft
-from tests.parallel.pipelines import Layers, train
+from tests.parallel.pipelines import KINDS, Layers, train
 from weft import parallel as par
 from weft.errors import BoundsError, RankError
 
@@ -28,18 +29,13 @@ def check_failure() -> None:
 
 
 def main() -> None:
-    """Bits on several meshes with several tables, then a failure."""
+    """Bits of training, then a failure."""
     n = par.size()
-    digests = set()
-    for axes, schedule in (({"pipe": n}, "1f1b"), ({"pipe": n}, "zero-bubble"), ({"pipe": 2}, "interleaved")):
-        found = train(
-            {"data": n // axes["pipe"], **axes}, [1, 2, 3, 4], model={"dropout": 0.2}, stages=4, adam=True,
-            schedule=schedule,
-        )  # fmt: skip
-        digests.add(found["digest"])
-    (digest,) = digests
+    axes = {"data": 1, "pipe": n}
+    schedule = "interleaved" if n == 2 else "zero-bubble"
+    found = train(axes, KINDS, model={"dropout": 0.2}, stages=4, adam=True, schedule=schedule)
     check_failure()
-    print(f"rank {par.rank()} {digest}")
+    sys.stdout.write(f"rank {par.rank()} {found['digest']}\n")
 
 
 if __name__ == "__main__":

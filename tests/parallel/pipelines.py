@@ -14,6 +14,7 @@ from weft import nn
 from weft import parallel as par
 
 BATCH, WIDTH, CLASSES, STEPS = 24, 6, 4, 2
+KINDS = [1, 2, 3, 4]
 
 
 class Layers(nn.Module):
@@ -54,6 +55,7 @@ def train(
     *,
     adam: bool = False,
     model: Mapping[str, Any] | None = None,
+    explained: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
     """Train on a mesh, or eagerly without: losses, weights, gradients, and what this rank holds."""
@@ -86,6 +88,7 @@ def train(
         "held": {n: par.held_bytes([p]) for n, p in layers.named_parameters()},
         "state": par.held_bytes(state),
         "run": run,
+        "text": str(run.explain()[0]) if explained else "",
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import weft
 import weft.nn.functional as F
 from tests.of_code import examples
 from tests.parallel.launching import launch, needs_mpi
-from tests.parallel.pipelines import Layers, train, world
+from tests.parallel.pipelines import KINDS, Layers, train, world
 from weft import nn
 from weft import parallel as par
 from weft.errors import BoundsError, DivergenceError, DomainError, ParallelError
@@ -32,6 +31,11 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     for what in ("weights", "gradients"):
         for name, array in expected[what].items():
             np.testing.assert_allclose(found[what][name], array, rtol=1e-3, atol=2e-6, err_msg=name)
+
+
+def quick(*args: Any, **settings: Any) -> dict[str, Any]:
+    """As ``train``, by the interpreter, which has nothing to compile."""
+    return train(*args, backend="interpret", **settings)
 
 
 MESHES = [{"data": 1, "pipe": 2}, {"data": 2, "pipe": 2}, {"data": 1, "pipe": 3}, {"pipe": 2, "data": 2}]
@@ -62,14 +66,14 @@ def test_random_models_are_as_without_ranks(
         microbatches = 6
     model = {"tied": tied, "marks": len(kinds) if marks and len(kinds) >= stages else 0, "dropout": 0.2}
     options = {"stages": stages, "schedule": schedule, "microbatches": microbatches}
-    found = par.simulate(lambda: train(axes, kinds, model=model, **options), world(axes))
+    found = par.simulate(lambda: quick(axes, kinds, model=model, **options), world(axes))
     assert len({one["digest"] for one in found}) == 1
     assert all(one["losses"] == found[0]["losses"] for one in found)
     same(found[0], train(None, kinds, model={**model, "marks": 0}))
     options["microbatches"] = microbatches * axes["data"]
     options["schedule"] = "1f1b"
     if not microbatches & (microbatches - 1):
-        alone = train({"data": 1, "pipe": 1}, kinds, model=model, **options)
+        alone = quick({"data": 1, "pipe": 1}, kinds, model=model, **options)
         assert alone["digest"] == found[0]["digest"]
 
 
@@ -79,24 +83,20 @@ def test_bits_depend_on_neither_ranks_nor_schedule() -> None:
     runs: list[tuple[dict[str, int], str]] = [
         ({"data": 1, "pipe": 1}, "gpipe"),
         ({"data": 1, "pipe": 2}, "1f1b"),
-        ({"data": 2, "pipe": 2}, "interleaved"),
-        ({"data": 1, "pipe": 4}, "zero-bubble"),
-        ({"data": 4, "pipe": 1}, "zero-bubble"),
+        ({"data": 2, "pipe": 2}, "zero-bubble"),
     ]
     digests = {
         one["digest"]
         for axes, name in runs
-        for one in par.simulate(
-            lambda a=axes, s=name: train(a, [4, 1, 2, 4], schedule=s, **settings), world(axes)
-        )
+        for one in par.simulate(lambda a=axes, s=name: train(a, KINDS, schedule=s, **settings), world(axes))
     }
     assert len(digests) == 1
 
 
 def test_every_tensor_is_on_one_stage() -> None:
-    """Parameters and the optimizer's state of them; together the ranks hold each once, and gradients alike."""
+    """Parameters and the optimizer's state of them; together the ranks hold each of them once."""
     whole = train(None, PLAIN, adam=True)
-    found = par.simulate(lambda: train({"data": 1, "pipe": 4}, PLAIN, adam=True), 4)
+    found = par.simulate(lambda: quick({"data": 1, "pipe": 4}, PLAIN, adam=True), 4)
     for name, size in whole["held"].items():
         assert sorted(one["held"][name] for one in found) == [0, 0, 0, size]
     assert sum(one["state"] for one in found) == whole["state"] == 2 * sum(whole["held"].values())
@@ -125,7 +125,7 @@ def test_a_tied_weight_is_on_its_first_stage() -> None:
             optimizer.step()
             return loss
 
-        run = weft.compile(step, mesh=mesh) if mesh.size > 1 else step
+        run = weft.compile(step, mesh=mesh, backend="interpret")
         loss = [float(run(weft.arange(16))) for _ in range(2)]
         return loss, table.weight.detach().full().numpy(), par.held_bytes([table.weight])
 
@@ -146,11 +146,11 @@ def test_a_tied_weight_is_on_its_first_stage() -> None:
     np.testing.assert_allclose(first[1], table.weight.detach().numpy(), rtol=1e-5, atol=1e-7)
 
 
-def kept_in(graph: Any) -> int:
-    """From the program of a rank alone: the most bytes of forward passes that backward passes still need."""
+def kept_in(graph: Any, later: tuple[str, ...] = ("backward", "weights")) -> int:
+    """From the program of a rank alone: the most bytes of forward passes that later parts still need."""
     kinds = [n.attrs.get("function", "") for n in graph.nodes]
     forward = [i for i, k in enumerate(kinds) if k.startswith("forward")]
-    backward = {i for i, k in enumerate(kinds) if k.startswith(("backward", "weights"))}
+    backward = {i for i, k in enumerate(kinds) if k.startswith(later)}
     born = {v: i for i in forward for v in graph.nodes[i].outputs}
     for i in forward:  # what was received for it
         for v in graph.nodes[i].inputs:
@@ -164,40 +164,39 @@ def kept_in(graph: Any) -> int:
     return max(at)
 
 
-@pytest.mark.parametrize("schedule", sorted(TABLES))
-def test_what_is_kept_for_backward_is_as_said(schedule: str) -> None:
-    """What the table promises for stages of so many bytes, what a compiled step says, and what it does."""
-    axes = {"data": 1, "pipe": 2}
-    options: dict[str, Any] = {"schedule": schedule, "microbatches": 4}
-    found = par.simulate(lambda: train(axes, [0] * 6, **options), 2)
-    kept = [kept_in(one["run"].lowered) for one in found]
-    text = found[0]["run"].explain()[0] if schedule == "gpipe" else None
-    table = par.schedule(schedule, ranks=2, microbatches=4)
-    if table.stages == 2:
-        once = par.simulate(lambda: train(axes, [0] * 6, schedule="gpipe", microbatches=1), 2)
-        each = [kept_in(one["run"].lowered) * 24 // 4 // 24 for one in once]
-        assert tuple(kept) == table.alive(each)
-    assert text is None or f"bytes kept for backward: {kept[0]:,}, {kept[1]:,}" in str(text)
+def test_what_is_kept_for_backward_is_as_said() -> None:
+    """What a table promises for stages of so many bytes is what compiled steps say, and what they do."""
+    axes, kinds = {"data": 1, "pipe": 2}, [0] * 6
+    once = par.simulate(lambda: quick(axes, kinds, schedule="gpipe", microbatches=1), 2)
+    each, late = ([kept_in(one["run"].lowered, *w) // 4 for one in once] for w in ((), (("weights",),)))
+    for name in sorted(TABLES):
+        found = par.simulate(lambda s=name: quick(axes, kinds, schedule=s, microbatches=4, explained=True), 2)
+        kept = tuple(kept_in(one["run"].lowered) for one in found)
+        table = par.schedule(name, ranks=2, microbatches=4)
+        assert table.stages > 2 or kept == table.alive(each, late)
+        assert f"bytes kept for backward: {kept[0]:,}, {kept[1]:,}" in found[1]["text"]
+    assert each[1] > late[1] > 0
 
 
 def test_the_pass_is_named_and_can_be_left_out() -> None:
     axes = {"data": 1, "pipe": 2}
-    names = [r.name for r in par.simulate(lambda: train(axes, PLAIN), 2)[0]["run"].lowered.history()]
+    names = [r.name for r in par.simulate(lambda: quick(axes, PLAIN), 2)[0]["run"].lowered.history()]
     assert [n for n in names if n in ("partition", "stage", "bucket", "commit")] == [
         "partition", "stage", "bucket", "commit",
     ]  # fmt: skip
-    without = par.simulate(lambda: train(axes, PLAIN, disable=["stage"]), 2)[0]
+    without = par.simulate(lambda: quick(axes, PLAIN, disable=["stage"]), 2)[0]
     assert "stage" not in [r.name for r in without["run"].lowered.history()]
     same(without, train(None, PLAIN))
 
 
 def test_data_operators_and_stages_in_one_mesh() -> None:
+    """A GPT of two blocks, placed as usual, on eight ranks."""
     from tests.parallel.test_auto import example
 
     def program(axes: dict[str, int] | None) -> Any:
         mesh = None if axes is None else par.mesh(**axes)
         weft.manual_seed(0)
-        model = example().GPT(32, 8, 16, 2, 2)
+        model = example().GPT(16, 4, 8, 2, 2)
         text = ""
         if mesh is not None:
             placement = par.auto(model, mesh)
@@ -214,9 +213,11 @@ def test_data_operators_and_stages_in_one_mesh() -> None:
             optimizer.step()
             return loss
 
-        run: Any = step if mesh is None else weft.compile(step, mesh=mesh, microbatches=2)
+        run: Any = (
+            step if mesh is None else weft.compile(step, mesh=mesh, microbatches=2, backend="interpret")
+        )
         rng = np.random.default_rng(0)
-        x, y = (weft.tensor(rng.integers(0, 32, (4, 8))) for _ in range(2))
+        x, y = (weft.tensor(rng.integers(0, 16, (4, 4))) for _ in range(2))
         losses = [float(run(x, y)) for _ in range(2)]
         weights = [p.detach().full().numpy() for p in model.parameters()]
         return losses, weights, {n: par.held_bytes([p]) for n, p in model.named_parameters()}, text
@@ -251,7 +252,7 @@ def test_statistics_of_a_batch() -> None:
             optimizer.step()
             return loss
 
-        run: Any = step if mesh is None else weft.compile(step, mesh=mesh)
+        run: Any = step if mesh is None else weft.compile(step, mesh=mesh, backend="interpret")
         x = weft.tensor(np.random.default_rng(0).standard_normal((16, 4)).astype(np.float32))
         losses = [float(run(x)) for _ in range(2)]
         return losses, [t.detach().full().numpy() for t in (*model.parameters(), *model.buffers())]
@@ -317,7 +318,7 @@ REFUSED: dict[str, tuple[dict[str, int], dict[str, Any], type[Exception], list[s
 def test_what_cannot_be_is_refused(name: str) -> None:
     axes, settings, kind, words = REFUSED[name]
     with pytest.raises(kind) as error:
-        par.simulate(lambda: train(axes, PLAIN, **settings), 2)
+        par.simulate(lambda: quick(axes, PLAIN, **settings), 2)
     assert all(word in str(error.value) for word in words), str(error.value)
     assert "train" in str(error.value) or "pipelines.py" in str(error.value) or "stages" in name
 
@@ -327,12 +328,12 @@ def test_tables_by_hand_run_and_deadlocks_do_not() -> None:
     first = [("F", 0, 1), ("F", 0, 0), ("B", 0, 1), ("B", 0, 0)]
     second = [("F", 1, 1), ("F", 1, 0), ("B", 1, 1), ("B", 1, 0)]
     mine = par.Schedule("mine", [first, second])
-    usual = par.simulate(lambda: train(axes, PLAIN, microbatches=2), 2)[0]
-    assert par.simulate(lambda: train(axes, PLAIN, schedule=mine), 2)[0]["digest"] == usual["digest"]
+    usual = par.simulate(lambda: quick(axes, PLAIN, microbatches=2), 2)[0]
+    assert par.simulate(lambda: quick(axes, PLAIN, schedule=mine), 2)[0]["digest"] == usual["digest"]
     late = [("F", 1, 1), ("B", 1, 1), ("F", 1, 0), ("B", 1, 0)]
     stuck = par.Schedule("stuck", [[first[1], first[3], first[0], first[2]], late])
     with pytest.raises(ParallelError, match="rank 1: F1 of stage 1 waits for F1 of stage 0 on rank 0"):
-        par.simulate(lambda: train(axes, PLAIN, schedule=stuck), 2)
+        par.simulate(lambda: quick(axes, PLAIN, schedule=stuck), 2)
 
 
 def test_an_error_of_one_stage_is_raised() -> None:
@@ -344,13 +345,13 @@ def test_an_error_of_one_stage_is_raised() -> None:
         run(weft.tensor([0, 0, 0, 0, 0, 0, 0, 9]))
         return good
 
-    with pytest.raises(BoundsError, match="index must be in -4..3 for axis 0 of size 4, got 9"):
+    with pytest.raises(BoundsError, match="for axis 0 of size 4, got 9"):
         par.simulate(program, 2)
 
 
 def test_ranks_with_other_schedules_are_told() -> None:
     def program() -> Any:
-        return train({"data": 1, "pipe": 2}, PLAIN, schedule="gpipe" if par.rank() else "1f1b")
+        return quick({"data": 1, "pipe": 2}, PLAIN, schedule="gpipe" if par.rank() else "1f1b")
 
     with pytest.raises(DivergenceError, match=r"stages, version [0-9a-f]{8}"):
         par.simulate(program, 2)
@@ -377,11 +378,11 @@ def test_a_step_without_gradients() -> None:
 
 def test_microbatches_without_stages() -> None:
     """They are the virtual shards of a rank; any number of them."""
-    usual = par.simulate(lambda: train({"data": 2}, PLAIN), 2)[0]
-    given = par.simulate(lambda: train({"data": 2}, PLAIN, microbatches=4), 2)[0]
+    usual = par.simulate(lambda: quick({"data": 2}, PLAIN), 2)[0]
+    given = par.simulate(lambda: quick({"data": 2}, PLAIN, microbatches=4), 2)[0]
     assert given["digest"] == usual["digest"]
     for settings in ({"microbatches": 3}, {"microbatches": 6, "reproducible": False}):
-        same(par.simulate(lambda s=settings: train({"data": 2}, PLAIN, **s), 2)[0], train(None, PLAIN))
+        same(par.simulate(lambda s=settings: quick({"data": 2}, PLAIN, **s), 2)[0], train(None, PLAIN))
 
 
 def resumed(path: str, axes: dict[str, int], steps: range, *, load: bool) -> bytes:
@@ -403,7 +404,7 @@ def resumed(path: str, axes: dict[str, int], steps: range, *, load: bool) -> byt
         state = par.load(path, mesh)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-    run = weft.compile(step, mesh=mesh, **({"stages": 2} if "pipe" in axes else {}))
+    run = weft.compile(step, mesh=mesh, backend="interpret", **({"stages": 2} if "pipe" in axes else {}))
     for k in steps:
         run((weft.arange(16) * (k + 1)) % 4)
     if not load:
@@ -432,8 +433,8 @@ def test_the_trainer_passes_it_on(accumulate: int) -> None:
         mesh = None if axes is None else par.mesh(**axes)
         weft.manual_seed(0)
         model = Layers(PLAIN)
-        x = weft.arange(28) % 4
-        batches = [(x[i : i + 8], x[i : i + 8]) for i in range(0, 28, 8)]
+        x = weft.arange(19) % 4
+        batches = [(x[i : i + 8], x[i : i + 8]) for i in range(0, 19, 8)]
         more = {} if mesh is None else {"mesh": mesh, "microbatches": 2, "schedule": "zero-bubble"}
         trainer = weft.Trainer(
             model, F.cross_entropy, weft.optim.SGD(model.parameters(), lr=0.1), batches, batches[:2],
@@ -444,7 +445,8 @@ def test_the_trainer_passes_it_on(accumulate: int) -> None:
         return history[-1]["val_loss"], weights, par.held_bytes(model.parameters())
 
     expected = program(None)
-    found = par.simulate(program, 4, {"data": 2, "pipe": 2})
+    axes = {"data": 1, "pipe": 2}
+    found = par.simulate(program, world(axes), axes)
     for loss, weights, held in found:
         assert loss == pytest.approx(expected[0], rel=1e-5)
         for a, b in zip(weights, expected[1], strict=True):
@@ -480,9 +482,6 @@ def test_between_processes(n: int) -> None:
     """All checks of the program; weights have the bits of one process."""
     found = launch(n, PROGRAM)
     assert found.returncode == 0, found.stderr
-    alone = train({"data": 1, "pipe": 1}, [1, 2, 3, 4], model={"dropout": 0.2}, stages=4, adam=True)
+    alone = train({"data": 1, "pipe": 1}, KINDS, model={"dropout": 0.2}, stages=4, adam=True)
     lines = sorted(filter(None, found.stdout.split("\n")))
     assert lines == [f"rank {r} {alone['digest']}" for r in range(n)]
-
-
-Function = Callable[..., Any]

@@ -57,9 +57,7 @@ class Placement(dict[str, P]):
 
 
 @public
-def auto(
-    model: Any, mesh: Mesh | None = None, axis: str = "model", stages: int | None = None
-) -> Placement:
+def auto(model: Any, mesh: Mesh | None = None, axis: str = "model", stages: int | None = None) -> Placement:
     """The usual placement of a transformer over the axes of a mesh, by the names and kinds of its layers.
 
     Linear layers named as queries, keys, values and first products (``q_proj``, ``fc1``, ...) are cut by

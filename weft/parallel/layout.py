@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.base.parts import Cut, Parts, without_home
+from weft.base.parts import Cut, Parts, home_of, with_home, without_home
 from weft.base.ranks import Mesh
 from weft.base.records import NamedTuple
 from weft.capture.call.replaying import input_tensors
@@ -29,7 +29,7 @@ class Layout(NamedTuple):
     Attributes:
         inputs: a cut for each.
         outputs: likewise; what overwrites an input is cut as that.
-        gradients: by number of an output that is the gradient of an input, the number of that.
+        gradients: by number of a result that is the gradient of an input, the number of that.
     """
 
     inputs: tuple[Cut, ...]
@@ -104,7 +104,9 @@ class _Layouts:
         if isinstance(source, Gradient):
             owner = source.owner
             at = self.by_tensor.get(id(owner.held)) if isinstance(owner, Fixed) else None
-            return cut if at is None else self._gradient(at)
+            home = home_of(cut)
+            found = cut if at is None else self._gradient(at)
+            return found if home is None else with_home(found, *home)
         is_state = self.program.graph.roles[i] == "state" and isinstance(source, Fixed)
         if self.zero and is_state and data.shape in self.shapes:
             return self._more(cut, data.shape)

@@ -39,7 +39,7 @@ class StagePlan:
         table: who runs what in which order.
         mesh: of the ranks there are, as text.
         batch: the axis of the batch.
-        gradients: by number of an output the number of the input that it is the gradient of.
+        gradients: by number of a result the number of the input that it is the gradient of.
         given: for each input the place along the pipeline where it is now, or None; it stays there where no
             microbatch tells otherwise, as in a program that is an optimizer's step alone.
 
@@ -74,25 +74,34 @@ class StagePlan:
         self.parts += [(kind, k) for k in reversed(stages) for kind in (BACKWARD, WEIGHTS)]
         self.nodes = {part: self.cut.nodes_of(part) for part in self.parts}
         self._needed = self._needed_nodes()
-        self.homes: dict[Value, int] = {}
-        if not self.cut.nodes:
-            pairs = zip(graph.inputs, given, strict=False)
-            self.homes = {v: table.homes.index(place) for v, place in pairs if place is not None}
-        first = self._where(self.homes)[0]
-        for old, new in graph.updates:
-            home = first.get(new)
-            if home is not None and old.type.ndim:
-                self.homes.setdefault(old, home)
+        self.targets: dict[int, int] = {}
+        self.homes = self._homes(gradients, given)
         self.where, units = self._where(self.homes)
-        self.targets = {
-            number: self.homes[graph.inputs[owner]]
-            for number, owner in gradients.items()
-            if graph.inputs[owner] in self.homes and graph.outputs[number].type.ndim
-        }
         made = self._units(units)
         self.before = [unit for level, unit in made if level < _AFTER]
         self.after = [unit for level, unit in made if level >= _AFTER]
         self._find_messages()
+
+    def _homes(self, gradients: Mapping[int, int], given: Sequence[int | None]) -> dict[Value, int]:
+        """The stage of each input that belongs to one: where its gradient, or what overwrites it, is made."""
+        graph = self.graph
+        pairs = zip(graph.inputs, given, strict=False)
+        now = {v: self.table.homes.index(place) for v, place in pairs if place is not None}
+        if self.cut.nodes:
+            told = {*[graph.inputs[i] for i in gradients.values()], *[old for old, _ in graph.updates]}
+            now = {v: stage for v, stage in now.items() if v not in told}
+        where, _ = self._where(now)
+        for number, owner in gradients.items():
+            stage = where.get(graph.results[number])
+            if stage is not None and graph.results[number].type.ndim:
+                home = now.setdefault(graph.inputs[owner], stage)
+                if number < len(graph.outputs):
+                    self.targets[number] = home
+        for old, new in graph.updates:
+            stage = where.get(new)
+            if stage is not None and old.type.ndim:
+                now.setdefault(old, stage)
+        return now
 
     def _is_inner(self, node: Node) -> bool:
         """Whether a node of what comes first gives what microbatches need."""
