@@ -226,12 +226,12 @@ def test_what_is_kept_for_backward_is_as_said() -> None:
 
 
 def test_the_pass_is_named_and_can_be_left_out() -> None:
-    axes = {"data": 1, "pipe": 2}
-    names = [r.name for r in par.simulate(lambda: quick(axes, PLAIN), 2)[0]["run"].lowered.history()]
+    axes = {"data": 2, "pipe": 2}
+    names = [r.name for r in par.simulate(lambda: quick(axes, PLAIN), 4)[0]["run"].lowered.history()]
     assert [n for n in names if n in ("partition", "stage", "bucket", "commit")] == [
         "partition", "stage", "bucket", "commit",
     ]  # fmt: skip
-    without = par.simulate(lambda: quick(axes, PLAIN, disable=["stage"]), 2)[0]
+    without = par.simulate(lambda: quick(axes, PLAIN, disable=["stage"]), 4)[0]
     assert "stage" not in [r.name for r in without["run"].lowered.history()]
     same(without, train(None, PLAIN))
 

@@ -96,7 +96,7 @@ class Staged(Executable):
                     found = evaluate(*arrays, **attrs)
             except WeftError as error:
                 raise placed(error, node) from None
-            return (found,) if one else found
+            return (np.asarray(found),) if one else found
 
         return run
 
