@@ -24,17 +24,22 @@ from weft.parallel.fold_shards import fold_shards
 from weft.parallel.mesh import P, mesh
 from weft.parallel.overlap import overlap
 from weft.parallel.partition import partition
+from weft.parallel.pipeline import next_stage
 from weft.parallel.place_state import place_state
 from weft.parallel.placing import from_parts, held_bytes, place
 from weft.parallel.propagate import propagate
+from weft.parallel.schedules import Action, Schedule, Slot, schedule
 from weft.parallel.threads import simulate
 from weft.parallel.world import barrier, rank, size
 
 __all__ = [
+    "Action",
     "Mesh",
     "P",
     "Placement",
+    "Schedule",
     "Shardings",
+    "Slot",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -49,6 +54,7 @@ __all__ = [
     "held_bytes",
     "load",
     "mesh",
+    "next_stage",
     "overlap",
     "partition",
     "permute_ranks",
@@ -57,6 +63,7 @@ __all__ = [
     "propagate",
     "rank",
     "reduce_scatter",
+    "schedule",
     "shard",
     "simulate",
     "size",
