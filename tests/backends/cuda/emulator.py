@@ -102,6 +102,7 @@ class _Block:
         self.counters = np.zeros(threads, np.int64)
         self.done, self.waiting = np.zeros(threads, bool), np.zeros(threads, bool)
         self.written, self.seen = np.full(self.shared.size, -1), np.full(self.shared.size, -1)
+        self.came_early = any(list(s.opcode[:2]) == ["griddepcontrol", "wait"] for s in entry.code)
 
     def run(self) -> None:
         """All threads to their end."""
@@ -126,6 +127,9 @@ class _Block:
             self.waiting |= active
             return
         self.counters[active] += 1
+        if name == "griddepcontrol":
+            self.came_early = self.came_early and s.opcode[1] != "wait"
+            return
         if s.predicate:
             active = active & (self.value(s.predicate, np.dtype(bool)) != s.negated)
         if name == "bra":
@@ -186,6 +190,7 @@ class _Block:
         return self.value(base, np.dtype(np.int64)) + int(offset or 0)
 
     def _move(self, s: Instruction, active: Any) -> None:
+        assert not self.came_early or "global" not in s.opcode, "memory is not ready before the wait"
         load, size = s.opcode[0] == "ld", dtype_of(s.opcode[-1]).itemsize
         place, held = (s.operands[1], s.operands[0]) if load else s.operands[:2]
         names = [n.strip() for n in held.strip("{}").split(",")]

@@ -3,7 +3,8 @@
 Branches and loops are conditional nodes, which a kernel of one thread sets from a bool in memory, so nobody
 waits for the host. What is no kernel, copy or fill (a library's product) is captured from a stream, as a
 graph inside. The pointers in a graph are fixed; those of single nodes can be changed between launches, see
-``settable``.
+``settable``. A kernel of weft's own is brought to the processors while those before it still run, and waits
+there until they are done: ``griddepcontrol`` in its text, a programmatic edge in the graph.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from weft.backends.cuda.program import CONTEXT_WORDS
 from weft.backends.cuda.streams import Stream
 
 _HOST_MEMORY, _DEVICE_MEMORY = 1, 2  # of CUmemorytype
+_PROGRAMMATIC = 1  # of CUgraphDependencyType, and the port of a kernel that such an edge leaves from
+_EARLY_VERSION = 13000  # of the driver, from which on edges are told in this way
 _RELAXED = 2  # of CUstreamCaptureMode: other threads go on as they like
 _SINGLE = (KernelEntry, CopyEntry, FillEntry)
 _capturing = Lock()  # held while the stream for it captures
@@ -125,6 +128,8 @@ class _Nodes:
         self._root = root
         self._table = table
         self._context = context
+        self._waiting: set[int] = set()  # nodes that let others come early, as they wait themselves
+        self._edge = _early_edge(card)
 
     def put(self, entry: Any, before: list[Any], graph: Any = None) -> list[Any]:
         """The nodes of an entry, after others; gives the last one, in a list."""
@@ -133,6 +138,8 @@ class _Nodes:
             return self._branch(entry, before, graph)
         if isinstance(entry, LoopEntry):
             return self._loop(entry, before, graph)
+        if isinstance(entry, KernelEntry) and entry.waits and self._edge is not None:
+            return self._add_early(entry, before, graph)
         if isinstance(entry, _SINGLE):
             return self.add(_described(self._card, entry, self._table), before, graph)
         return self._capture(entry, before, graph)
@@ -145,6 +152,18 @@ class _Nodes:
         graph = self._root if graph is None else graph
         add = getattr(self._card.driver, f"cuGraphAdd{kind}Node")
         return [add(graph, before, len(before), params, *rest)]
+
+    def _add_early(self, entry: KernelEntry, before: list[Any], graph: Any) -> list[Any]:
+        """A kernel that waits for those before it by itself, as far as they are kernels that wait, too."""
+        early = [node for node in before if int(node) in self._waiting]
+        others = [node for node in before if int(node) not in self._waiting]
+        [node] = self.add(_described(self._card, entry, self._table), others, graph)
+        if early:
+            count = len(early)
+            edges = [self._edge] * count
+            self._card.driver.cuGraphAddDependencies(graph, early, [node] * count, edges, count)
+        self._waiting.add(int(node))
+        return [node]
 
     def all(self, entries: Sequence[Any], before: list[Any], graph: Any) -> tuple[list[Any], list[Any]]:
         """The last node of each entry, after others; and those that no other entry waits for."""
@@ -201,6 +220,16 @@ class _Nodes:
         node = driver.cuGraphAddChildGraphNode(graph, before, len(before), inner)
         driver.cuGraphDestroy(inner)  # the node has a copy
         return [node]
+
+
+def _early_edge(card: Card) -> Any:
+    """What tells of an edge that its second node may come early; None where the driver has none."""
+    api: Any = card.driver.api
+    if not hasattr(api, "CUgraphEdgeData") or int(card.driver.cuDriverGetVersion()) < _EARLY_VERSION:
+        return None
+    edge = api.CUgraphEdgeData()
+    edge.from_port, edge.to_port, edge.type = _PROGRAMMATIC, 0, _PROGRAMMATIC
+    return edge
 
 
 def _described(card: Card, entry: Any, table: Table) -> tuple[str, Any, tuple[Any, ...]]:

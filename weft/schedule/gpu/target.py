@@ -38,6 +38,7 @@ class Gpu(Target):
     makes_waves = False
     prefers_single = True
     rows_end = True
+    tests_loops = True
     modules = (
         "weft.schedule.gpu.folds",
         "weft.schedule.gpu.library",
