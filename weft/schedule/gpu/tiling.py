@@ -60,7 +60,9 @@ class Tiling(NamedTuple):
 Partial = Literal["", "all", "column"]
 
 
-def tile(rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, partial: Partial) -> Tiling:
+def tile(
+    rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, partial: Partial, once: bool = False
+) -> Tiling:
     """Share out rows of columns.
 
     Args:
@@ -69,9 +71,12 @@ def tile(rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, part
         machine: that it is for.
         whole: whether a row belongs into one tile, because it is reduced.
         partial: whether blocks have partial results, of all elements or of columns: their number is limited.
+        once: whether rows are gone through once, so that nothing of them is held.
     """
     if whole:
         width, vectors = _row_shape(columns, lanes, machine)
+        if once and not partial and is_number(rows):
+            width, vectors = _longer_share(rows, width, vectors, machine)
         slots = _slots(rows, width, machine)
         chunks: Any = 1
     else:
@@ -109,6 +114,21 @@ def _row_shape(columns: Any, lanes: int, machine: Gpu) -> tuple[int, int | None]
     vectors = ceil_div(count, width)
     # Two blocks of half the threads wait for memory and for each other less than one of all.
     return (width, vectors) if vectors <= most else (max(machine.most_threads // 2, 1), None)
+
+
+def _longer_share(rows: int, width: int, vectors: int | None, machine: Gpu) -> tuple[int, int | None]:
+    """Fewer threads for a row, of more vectors each, where so many rows keep the machine busy all the same.
+
+    Then fewer threads have to tell each other what they found.
+    """
+    if vectors is None:
+        return width, vectors
+    least = machine.blocks * machine.threads
+    for k in range(SPREAD // vectors, 1, -1):
+        narrow = width // k
+        if width % k == 0 and narrow % machine.warp == 0 and rows * narrow >= least:
+            return narrow, vectors * k
+    return width, vectors
 
 
 def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, int, int]:
