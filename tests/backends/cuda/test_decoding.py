@@ -121,3 +121,30 @@ def test_other_products_stay(x: tuple[int, int], w: tuple[int, int]) -> None:
     function: Any = (lambda x, w: x @ w) if w[0] == x[1] else (lambda x, w: x @ w.T)
     graph = weft.make_graph(function)(weft.ones(x), weft.ones(w)).optimize()
     assert row_products(graph) is graph
+
+
+def test_what_is_summed_in_the_middle_is_computed_by_the_sum() -> None:
+    def mixed(p: Any, old: Any, new: Any, at: Any) -> Any:
+        values = weft.where(at, new, old)
+        return values, (p * values).sum(1)
+
+    rng = np.random.default_rng(1)
+    shapes = (3, 6, 1), (3, 6, 8), (3, 1, 8)
+    given = [weft.tensor(rng.standard_normal(s).astype(np.float32)) for s in shapes]
+    at = weft.tensor(np.arange(6) == 2).reshape(1, 6, 1)
+    program = program_of(mixed, *given, at)
+    assert [s.kernel for s in program.steps if isinstance(s, Launch)] == ["where", "mul_sum"]
+    with emulated() as card:
+        found = weft.compile(mixed)(*[x.cuda() for x in given], at.cuda())
+        for ours, theirs in zip(mixed(*given, at), found, strict=True):
+            np.testing.assert_allclose(theirs.cpu().numpy(), ours.numpy(), rtol=1e-6, atol=1e-6)
+        assert not card.errors
+
+
+def test_what_others_use_too_is_written() -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = x * y
+        return z, z.sum(1)
+
+    program = program_of(f, weft.ones(3, 6, 8), weft.ones(3, 6, 8))
+    assert [s.kernel for s in program.steps if isinstance(s, Launch)] == ["mul", "sum"]

@@ -17,6 +17,7 @@ from weft.backends.cuda.bound import BranchEntry, CopyEntry, FillEntry, KernelEn
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.conditions import Conditions
 from weft.backends.cuda.driver import Life
+from weft.backends.cuda.emit.kernel import waits_for_others
 from weft.backends.cuda.native import native_call
 from weft.backends.cuda.order import dependencies
 from weft.backends.cuda.program import CONTEXT_WORDS
@@ -139,7 +140,7 @@ class _Nodes:
         if isinstance(entry, LoopEntry):
             return self._loop(entry, before, graph)
         if isinstance(entry, KernelEntry) and entry.waits and self._edge is not None:
-            return self._add_early(entry, before, graph)
+            return self._add_early(_described(self._card, entry, self._table), before, graph)
         if isinstance(entry, _SINGLE):
             return self.add(_described(self._card, entry, self._table), before, graph)
         return self._capture(entry, before, graph)
@@ -153,11 +154,13 @@ class _Nodes:
         add = getattr(self._card.driver, f"cuGraphAdd{kind}Node")
         return [add(graph, before, len(before), params, *rest)]
 
-    def _add_early(self, entry: KernelEntry, before: list[Any], graph: Any) -> list[Any]:
+    def _add_early(
+        self, described: tuple[str, Any, tuple[Any, ...]], before: list[Any], graph: Any
+    ) -> list[Any]:
         """A kernel that waits for those before it by itself, as far as they are kernels that wait, too."""
         early = [node for node in before if int(node) in self._waiting]
         others = [node for node in before if int(node) not in self._waiting]
-        [node] = self.add(_described(self._card, entry, self._table), others, graph)
+        [node] = self.add(described, others, graph)
         if early:
             count = len(early)
             edges = [self._edge] * count
@@ -205,7 +208,9 @@ class _Nodes:
     ) -> list[Any]:
         launch = conditions.launch(handle, flag, context)
         params = _kernel_params(self._card, launch.function.handle, (1, 1, 1), (1, 1, 1), 0, launch.params)
-        return self.add(("Kernel", params, ()), before, graph)
+        if self._edge is None or not waits_for_others(self._card.architecture):
+            return self.add(("Kernel", params, ()), before, graph)
+        return self._add_early(("Kernel", params, ()), before, graph)
 
     def _capture(self, entry: Any, before: list[Any], graph: Any) -> list[Any]:
         """What a library gives to a stream, as a graph inside."""
