@@ -30,6 +30,7 @@ _RELAXED = 2  # of CUstreamCaptureMode: other threads go on as they like
 _SINGLE = (KernelEntry, CopyEntry, FillEntry)
 _capturing = Lock()  # held while the stream for it captures
 CONTEXT_BYTES = 8 * CONTEXT_WORDS
+NOTED_BYTES = CONTEXT_BYTES - 8  # what kernels may note; the last word is set, and is copied after it
 
 
 def is_captured(entries: Iterable[Any]) -> bool:
@@ -63,7 +64,9 @@ class GraphRun:
         card: the device.
         entries: what it does.
         table: the pointers.
-        context: where failures are noted, and where on the host they are copied to in the end; None without.
+        context: where failures are noted, and where on the host they are copied to as soon as none can come
+            any more; None without. Its last word is copied last.
+        noting: the slot of that memory.
         alias: by slot, another one that is the same memory; without, entries run one after another.
     """
 
@@ -74,6 +77,7 @@ class GraphRun:
         table: Table,
         context: tuple[int, int] | None = None,
         alias: Mapping[int, int] | None = None,
+        noting: int | None = None,
     ) -> None:
         self.table = list(table)
         self.updated = 0
@@ -85,7 +89,11 @@ class GraphRun:
         self._entries = entries
         self._nodes, ends = writer.all(entries, first, self._graph)
         if context is not None:
-            writer.add(_to_host(card, *context), ends)
+            some = [n for n, e in zip(self._nodes, entries, strict=True) if noting in e.slots()]
+            after = ends if noting is None else some or first
+            copied = writer.add(_to_host(card, *context, NOTED_BYTES), after)
+            last = [place + NOTED_BYTES for place in context]
+            writer.add(_to_host(card, *last, CONTEXT_BYTES - NOTED_BYTES), copied)
         self._users: dict[int, list[int]] = {}  # by slot, the entries that use it
         for number, entry in enumerate(entries):
             for slot in entry.slots() if isinstance(entry, _SINGLE) else ():
@@ -263,13 +271,13 @@ def _described(card: Card, entry: Any, table: Table) -> tuple[str, Any, tuple[An
 
 
 def _api_fill(card: Card, context: int) -> tuple[str, Any, tuple[Any, ...]]:
-    return _described(card, FillEntry((0, 0), 0, CONTEXT_BYTES), [context])
+    return _described(card, FillEntry((0, 0), 0, NOTED_BYTES), [context])
 
 
-def _to_host(card: Card, context: int, words: int) -> tuple[str, Any, tuple[Any, ...]]:
+def _to_host(card: Card, context: int, words: int, nbytes: int) -> tuple[str, Any, tuple[Any, ...]]:
     """A copy of what was noted of failures to memory of the host."""
     api: Any = card.driver.api
-    params = _copy_params(api, CONTEXT_BYTES)
+    params = _copy_params(api, nbytes)
     params.srcDevice, params.dstHost = context, words
     params.dstMemoryType = _memory(api, _HOST_MEMORY)
     return "Memcpy", params, (card.context,)
