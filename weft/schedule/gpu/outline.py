@@ -54,9 +54,49 @@ class _Outline:
     def run(self) -> None:
         """All of the main function."""
         main = self.writer.main.block
+        self._move_tests(main)
         self._find_homes(main)
         self._find_uses(main)
         self._rewrite(main)
+
+    # Tests of loops
+
+    def _move_tests(self, block: Block) -> None:
+        """Compute what a loop tests at the end of a turn, with the numbers that it carries: in one kernel."""
+        out: list[Statement] = []
+        for s in block.statements:
+            for inner in blocks_of(s):
+                self._move_tests(inner)
+            moves = isinstance(s, ir.While) and self._is_movable(s)
+            out += self._moved(s) if isinstance(s, ir.While) and moves else [s]
+        block.statements[:] = out
+
+    def _is_movable(self, s: ir.While) -> bool:
+        inside = list(statements(s.test))
+        if any(isinstance(x, _STEPS) for x in inside) or not isinstance(s.condition, _COMPUTED):
+            return False
+        made = {x for inner in inside for x in _made(inner)}
+        used = {x for inner in statements(s.body) for x in _operands(inner)}
+        return s.condition in made and made.isdisjoint(used)
+
+    def _moved(self, s: ir.While) -> list[Statement]:
+        flag = Local(s.condition.dtype, "test")
+        before, after = (_Copy({}, {}) for _ in range(2))
+        first = [made for x in s.test.statements for made in before.statements(x)]
+        again = [made for x in s.test.statements for made in after.statements(x)]
+        body = s.body.statements
+        end = len(body)
+        while end and isinstance(body[end - 1], ir.Leave):
+            end -= 1
+        body[end:end] = [*again, ir.Set(flag, after.value(s.condition))]
+        told = ir.Get(flag, flag.dtype)
+        s.test.statements[:] = []
+        made = replace(s, condition=told)
+        node = self.writer.loops.pop(s, None)
+        if node is not None:
+            self.writer.loops[made] = node
+        self._away.add(flag)
+        return [*first, ir.Declare(flag, before.value(s.condition)), made]
 
     # Who needs what
 
@@ -155,7 +195,9 @@ class _Outline:
         self._rewrite(s.test)
         self._rewrite(s.body)
         condition: Any = s.condition
-        if condition in self._away:
+        if isinstance(condition, ir.Get) and condition.local in self._away:
+            condition = self._loaded(condition.local, s.test.statements)
+        elif condition in self._away:
             condition = self._loaded(condition, s.test.statements)
         made = replace(s, condition=condition)
         node = self.writer.loops.pop(s, None)
