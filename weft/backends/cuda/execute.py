@@ -204,7 +204,10 @@ class CudaExecutable(Executable):
                     return replay.run(inputs, stream)
             except GivenUpError:
                 pass
-        return self._step_through(plan, inputs, given, stream)
+        # What was copied for this call alone may be written over, too: state that comes from the host.
+        own = [a is not b and not _is_small(a) for a, b in zip(arrays, inputs, strict=True)]
+        fresh = tuple([f or o for f, o in zip(flags or [False] * len(own), own, strict=True)])
+        return self._step_through(plan, inputs, plan.given(inputs, fresh), stream)
 
     def _run_captured(self, arrays: Sequence[Any], flags: Sequence[bool], stream: Stream) -> list[Any]:
         """Have a graph that is being captured note all steps: graphs of this one's own are no part of it."""

@@ -57,6 +57,7 @@ class Nvptx(InstructionSet):
 
     converts_half = True
     rounds_bfloat16 = True
+    has_minimum = True
     attributes = "nounwind"
 
     def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
