@@ -26,6 +26,7 @@ _STEPS = (
     ir.Launch, ir.Wave, ir.Copy, ir.Host, ir.Allocate, ir.Free, ir.Bind, ir.Leave, ir.Matmul,
 )  # fmt: skip
 _COMPUTED = (ir.Scalar, ir.Load, ir.Get, ir.Measure)
+_MOVED = (ir.Scalar, ir.Load, ir.Get, ir.Store, ir.Declare, ir.Set)  # that may come before launches
 _HOST = frozenset({"add", "sub", "mul", "div", "rem", "min", "max"})  # that the host may do with indices
 
 
@@ -55,9 +56,30 @@ class _Outline:
         """All of the main function."""
         main = self.writer.main.block
         self._move_tests(main)
+        self._gather(main)
         self._find_homes(main)
         self._find_uses(main)
         self._rewrite(main)
+
+    # Fewer stretches
+
+    def _gather(self, block: Block) -> None:
+        """Put scalar code to that before launches which it has nothing to do with.
+
+        What is written to results stays: those may be states, which a run that fails must not change.
+        """
+        out: list[Statement] = []
+        own = set(self.writer.temporaries)
+        for s in block.statements:
+            for inner in blocks_of(s):
+                self._gather(inner)
+            place = len(out)
+            moves = isinstance(s, _MOVED) and all(a.buffer in own for a in own_accesses(s) if a.written)
+            while moves and place and _are_apart(out[place - 1], s):
+                place -= 1
+            joins = place and not self._is_step(out[place - 1])
+            out.insert(place if joins else len(out), s)
+        block.statements[:] = out
 
     # Tests of loops
 
@@ -285,6 +307,15 @@ class _Outline:
         if self.writer.written is not None:
             self.writer.written(function)
         return Launch(function, tuple((old, Index.of(0)) for old in buffers))
+
+
+def _are_apart(launch: Statement, s: Statement) -> bool:
+    """Whether a statement can as well come before a launch: neither writes what the other one touches."""
+    if not isinstance(launch, Launch):
+        return False
+    theirs = {a.buffer: a.written for a in own_accesses(launch)}
+    theirs |= {a.buffer: True for a in own_accesses(launch) if a.written}
+    return not any(a.buffer in theirs and (a.written or theirs[a.buffer]) for a in own_accesses(s))
 
 
 def _functions(block: Block) -> Iterable[Function]:
