@@ -274,6 +274,15 @@ def _bits(held: Any, dtype: Any) -> Any:
 Way = Callable[[_Block, Instruction], Any]
 
 
+def _shf(block: _Block, s: Instruction) -> Any:
+    """Two registers as one of 64 bits, of which 32 are taken."""
+    low, high, count = (x.astype(np.uint64) for x in block.args(s, np.dtype(np.uint32)))
+    assert s.opcode[2] == "wrap"
+    whole, n = high << np.uint64(32) | low, count & np.uint64(31)
+    found = whole << n >> np.uint64(32) if s.opcode[1] == "l" else whole >> n
+    return found.astype(np.uint32)
+
+
 def _plain(function: Callable[..., Any]) -> Way:
     return lambda block, s: np.asarray(function(*block.args(s)))
 
@@ -457,7 +466,7 @@ _WAYS: dict[str, Way] = {
     "mov": _mov, "cvt": _cvt, "setp": _setp, "selp": _selp, "mul": _mul, "mad": _mad, "fma": _fma,
     "cvta": _mov, "add": _plain(np.add), "sub": _plain(np.subtract), "div": _div, "rem": _rem,
     "neg": _plain(np.negative), "abs": _plain(np.abs), "sqrt": _plain(np.sqrt),
-    "rcp": _plain(lambda x: (np.ones_like(x) / x)), "bfe": _bfe, "prmt": _prmt, "clz": _clz,
+    "rcp": _plain(lambda x: (np.ones_like(x) / x)), "bfe": _bfe, "prmt": _prmt, "shf": _shf, "clz": _clz,
     "copysign": _plain(lambda x, y: np.copysign(y, x)),
     "not": _logical(np.invert, np.logical_not), "and": _logical(np.bitwise_and, np.logical_and),
     "or": _logical(np.bitwise_or, np.logical_or), "xor": _logical(np.bitwise_xor, np.logical_xor),

@@ -89,13 +89,14 @@ class _Outline:
         for s in block.statements:
             for inner in blocks_of(s):
                 self._move_tests(inner)
-            moves = isinstance(s, ir.While) and self._is_movable(s)
-            out += self._moved(s) if isinstance(s, ir.While) and moves else [s]
+            out += self._moved(s) if isinstance(s, ir.While) and self._is_movable(s) else [s]
         block.statements[:] = out
 
     def _is_movable(self, s: ir.While) -> bool:
         inside = list(statements(s.test))
-        if any(isinstance(x, _STEPS) for x in inside) or not isinstance(s.condition, _COMPUTED):
+        if not self._is_step(s) or any(isinstance(x, _STEPS) for x in inside):
+            return False  # a loop without launches is a kernel as it is
+        if not isinstance(s.condition, _COMPUTED):
             return False
         made = {x for inner in inside for x in _made(inner)}
         used = {x for inner in statements(s.body) for x in _operands(inner)}
