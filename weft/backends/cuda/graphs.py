@@ -91,9 +91,10 @@ class GraphRun:
         if context is not None:
             some = [n for n, e in zip(self._nodes, entries, strict=True) if noting in e.slots()]
             after = ends if noting is None else some or first
-            copied = writer.add(_to_host(card, *context, NOTED_BYTES), after)
-            last = [place + NOTED_BYTES for place in context]
-            writer.add(_to_host(card, *last, CONTEXT_BYTES - NOTED_BYTES), copied)
+            source, target = context
+            copied = writer.add(_to_host(card, source, target, NOTED_BYTES), after)
+            last = source + NOTED_BYTES, target + NOTED_BYTES, CONTEXT_BYTES - NOTED_BYTES
+            writer.add(_to_host(card, *last), copied)
         self._users: dict[int, list[int]] = {}  # by slot, the entries that use it
         for number, entry in enumerate(entries):
             for slot in entry.slots() if isinstance(entry, _SINGLE) else ():

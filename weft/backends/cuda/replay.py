@@ -307,9 +307,9 @@ class Replay:
                 sleep(_PAUSE)
         if not noted[0]:
             return
-        if self._noted[0] == GIVEN_UP:
+        if noted[0] == GIVEN_UP:
             raise GivenUpError
-        raise_failure(self.program, self._graph, list(self._noted))
+        raise_failure(self.program, self._graph, list(noted))
 
     def _move_to(self, stream: Stream) -> None:
         """Let a stream use the memory of the graphs: after what others do with it."""
