@@ -81,6 +81,8 @@ def tile(
         chunks: Any = 1
     else:
         width, vectors, slots = _free_shape(rows, columns, lanes, machine)
+        if not partial and is_number(rows) and is_number(columns):
+            vectors = _fewer(rows * columns // (width * lanes), vectors, machine)
         chunks = ceil_div(columns, width * lanes * vectors)
     exact = vectors is not None and is_number(columns) and columns % (width * lanes * vectors) == 0
     row_tiles, stays = ceil_div(rows, slots), partial == "column"
@@ -142,6 +144,12 @@ def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int,
         return *(wide or [(machine.threads, 1)])[0], 1
     width = max(columns // lanes, 1)
     return width, 1, _slots(rows, width, machine)
+
+
+def _fewer(tiles: int, vectors: int, machine: Gpu) -> int:
+    """Vectors of a thread, fewer where there is not enough for many blocks: then it is time that counts."""
+    enough = [k for k in range(vectors, 1, -1) if vectors % k == 0 and tiles // k >= machine.blocks // 2]
+    return enough[0] if enough else 1
 
 
 def _slots(rows: Any, width: int, machine: Gpu) -> int:
