@@ -21,7 +21,7 @@ def _run(function: Any, x: Any) -> list[Any]:
 
 
 def test_lines_that_are_cut_into_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scans, "_PART", 1024)
+    monkeypatch.setattr(scans, "_LONGEST_PART", 1024)
     x = np.random.default_rng(0).integers(-9, 9, (1, 2500)).astype(np.float32)
     np.testing.assert_array_equal(_run(lambda x: weft.cumsum(x, axis=1), x)[0], np.cumsum(x, axis=1))
     np.testing.assert_array_equal(

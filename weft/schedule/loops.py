@@ -22,7 +22,7 @@ from weft.base.sizes import Size
 from weft.ir.graph import Graph, Node, Value
 from weft.loop.builder import Builder
 from weft.loop.index import Index
-from weft.loop.ir import Bind, Block, Const, If, Leave, While
+from weft.loop.ir import Bind, Block, Const, Get, If, Leave, Load, Scalar, While
 from weft.passes.loops import Counter, find_counter
 from weft.schedule.arrays import Array, Progression
 from weft.schedule.late_sizes import LateSizes, tell_size
@@ -276,12 +276,30 @@ def _loop(scope: Scope, node: Node, steps: Index) -> Iterator[Index]:
 
 
 def lower_while(scope: Scope, node: Node, lower: Lower) -> None:
-    """A loop with a test; one that counts is a loop whose length is known when it begins."""
+    """A loop with a test; one that counts is a loop whose length is known when it begins.
+
+    Where only the device knows its length, it is tested there, so that no host waits to be told.
+    """
     counter = find_counter(node)
-    if counter is None:
+    if counter is None or (scope.writer.target.tests_loops and _is_told_late(scope, node, counter)):
         _repeat(scope, node, lower)
     else:
         _count(scope, node, counter, lower)
+
+
+def _is_told_late(scope: Scope, node: Node, counter: Counter) -> bool:
+    """Whether the length of a loop, which collects nothing, is computed from what is in memory."""
+    ends = [node.inputs[counter.carry], counter.stop]
+    places = [scope.place(x) for x in ends if isinstance(x, Value)]
+    return node.attrs["trips"] is None and any(map(_is_in_memory, places))
+
+
+def _is_in_memory(x: Any) -> bool:
+    if isinstance(x, Scalar):
+        return any(map(_is_in_memory, x.args))
+    if isinstance(x, Index):
+        return any(v.value is not None and _is_in_memory(v.value) for v in x.terms)
+    return isinstance(x, Array | Load | Get)
 
 
 def _count(scope: Scope, node: Node, counter: Counter, lower: Lower) -> None:

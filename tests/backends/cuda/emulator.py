@@ -102,6 +102,7 @@ class _Block:
         self.counters = np.zeros(threads, np.int64)
         self.done, self.waiting = np.zeros(threads, bool), np.zeros(threads, bool)
         self.written, self.seen = np.full(self.shared.size, -1), np.full(self.shared.size, -1)
+        self.came_early = any(list(s.opcode[:2]) == ["griddepcontrol", "wait"] for s in entry.code)
 
     def run(self) -> None:
         """All threads to their end."""
@@ -126,6 +127,9 @@ class _Block:
             self.waiting |= active
             return
         self.counters[active] += 1
+        if name == "griddepcontrol":
+            self.came_early = self.came_early and s.opcode[1] != "wait"
+            return
         if s.predicate:
             active = active & (self.value(s.predicate, np.dtype(bool)) != s.negated)
         if name == "bra":
@@ -186,6 +190,7 @@ class _Block:
         return self.value(base, np.dtype(np.int64)) + int(offset or 0)
 
     def _move(self, s: Instruction, active: Any) -> None:
+        assert not self.came_early or "global" not in s.opcode, "memory is not ready before the wait"
         load, size = s.opcode[0] == "ld", dtype_of(s.opcode[-1]).itemsize
         place, held = (s.operands[1], s.operands[0]) if load else s.operands[:2]
         names = [n.strip() for n in held.strip("{}").split(",")]
@@ -267,6 +272,15 @@ def _bits(held: Any, dtype: Any) -> Any:
 
 
 Way = Callable[[_Block, Instruction], Any]
+
+
+def _shf(block: _Block, s: Instruction) -> Any:
+    """Two registers as one of 64 bits, of which 32 are taken."""
+    low, high, count = (x.astype(np.uint64) for x in block.args(s, np.dtype(np.uint32)))
+    assert s.opcode[2] == "wrap"
+    whole, n = high << np.uint64(32) | low, count & np.uint64(31)
+    found = whole << n >> np.uint64(32) if s.opcode[1] == "l" else whole >> n
+    return found.astype(np.uint32)
 
 
 def _plain(function: Callable[..., Any]) -> Way:
@@ -452,7 +466,7 @@ _WAYS: dict[str, Way] = {
     "mov": _mov, "cvt": _cvt, "setp": _setp, "selp": _selp, "mul": _mul, "mad": _mad, "fma": _fma,
     "cvta": _mov, "add": _plain(np.add), "sub": _plain(np.subtract), "div": _div, "rem": _rem,
     "neg": _plain(np.negative), "abs": _plain(np.abs), "sqrt": _plain(np.sqrt),
-    "rcp": _plain(lambda x: (np.ones_like(x) / x)), "bfe": _bfe, "prmt": _prmt, "clz": _clz,
+    "rcp": _plain(lambda x: (np.ones_like(x) / x)), "bfe": _bfe, "prmt": _prmt, "shf": _shf, "clz": _clz,
     "copysign": _plain(lambda x, y: np.copysign(y, x)),
     "not": _logical(np.invert, np.logical_not), "and": _logical(np.bitwise_and, np.logical_and),
     "or": _logical(np.bitwise_or, np.logical_or), "xor": _logical(np.bitwise_xor, np.logical_xor),

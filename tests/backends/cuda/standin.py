@@ -56,11 +56,19 @@ class NodeParams:
         self.conditional = Conditional()
 
 
+class EdgeData:
+    """What an edge is told."""
+
+    def __init__(self) -> None:
+        self.from_port = self.to_port = self.type = 0
+
+
 class StandIn(DriverStandIn):
     """All functions, by the names and with the results that the bindings have."""
 
     CUDA_KERNEL_NODE_PARAMS = CUDA_MEMSET_NODE_PARAMS = CUDA_MEMCPY3D = Params
     CUgraphNodeParams = NodeParams
+    CUgraphEdgeData = EdgeData
 
     def cuGraphCreate(self, flags: int) -> Any:
         graph = self.number()
@@ -92,6 +100,20 @@ class StandIn(DriverStandIn):
 
     def cuGraphAddMemsetNode(self, graph: int, dependencies: Any, count: int, params: Params, c: int) -> Any:
         return self.add_node(graph, dependencies, count, "fill", params)
+
+    def cuGraphAddDependencies(self, graph: int, first: Any, then: Any, edges: Any, count: int) -> int:
+        assert count == len(first) == len(then) == len(edges)
+        for a, b, edge in zip(first, then, edges, strict=True):
+            (home, i), (other, j) = self.nodes[int(a)], self.nodes[int(b)]
+            assert home == other == int(graph), "nodes of this graph"
+            nodes = self.graphs[int(graph)]
+            assert (edge.from_port, edge.to_port, edge.type) == (1, 0, 1)
+            assert [nodes[i][0], nodes[j][0]] == ["kernel", "kernel"]
+            for place in (i, j):
+                image = self.images[int(nodes[place][1].func)]
+                assert b".entry" not in image or b"griddepcontrol.wait" in image, "it would not wait"
+            self.edges[int(graph)][j].append(i)
+        return 0
 
     def cuGraphInstantiate(self, graph: int, flags: int) -> Any:
         ready = self.number()

@@ -152,3 +152,29 @@ def test_what_the_library_refuses_is_an_error(blas: StandInBlas, monkeypatch: py
     run, _ = executable(lambda x, y: x @ y, x, y)
     with pytest.raises(DeviceError, match="matmul: cublasLtMatmul must succeed, got error 13"):
         run([to_device(a, run.card) for a in (x, y)])
+
+
+def test_trials_come_before_a_call_takes_memory(
+    blas: StandInBlas, api: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a program that is walked through at first, as one with a loop: what it works in comes later."""
+
+    def f(x: Any, y: Any) -> Any:
+        return weft.while_loop(lambda z: (z > 1.0).any(), lambda z: z / 2.0, (x @ y) @ y.T)
+
+    x, y = normal(64, 48), normal(48, 64)
+    run, _ = executable(f, x, y)
+    there = [to_device(a, run.card) for a in (x, y)]
+    held: list[int] = []
+    real = choosing.choose
+
+    def noted(product: Any) -> Any:
+        held.append(run.card.pool.allocated)
+        return real(product)
+
+    monkeypatch.setattr("weft.backends.cuda.products.choose", noted)
+    before = run.card.pool.allocated
+    assert run.plan_for(there).bound is None
+    assert held == [before, before]
+    run.plan_for(there)
+    assert len(held) == 2

@@ -297,3 +297,38 @@ def test_kernels_of_the_host_stay_there_while_a_graph_is_built_for_a_device(card
     before = len(card.calls)
     np.testing.assert_allclose(weft.exp(large)[:3].numpy(), np.full(3, np.e), rtol=1e-6)
     assert len(card.calls) == before
+
+
+def test_failures_are_told_while_the_rest_of_a_graph_goes_on(card: EmulatedDriver) -> None:
+    """What was noted is copied to the host after the last kernel that can fail, not after all of them."""
+
+    def f(table: Any, i: Any, w: Any) -> Any:
+        x = table[i]
+        for _ in range(4):
+            x = weft.tanh(x @ w)
+        return x
+
+    table, w = (weft.rand(6, 6, generator=weft.Generator().manual_seed(i)) for i in (1, 2))
+    compiled, there = weft.compile(f), (table.cuda(), w.cuda())
+    for number in (1, 2, 3, 4, 5):
+        i = weft.tensor([number])
+        found = compiled(there[0], i.cuda(), there[1])
+        np.testing.assert_allclose(found.cpu().numpy(), f(table, i, w).numpy(), rtol=2e-5)
+    with pytest.raises(weft.errors.BoundsError, match=r"index must be in -6\.\.5"):
+        compiled(there[0], weft.tensor([6]).cuda(), there[1])
+    found = compiled(there[0], weft.tensor([-1]).cuda(), there[1])  # what was noted is forgotten
+    np.testing.assert_allclose(found.cpu().numpy(), f(table, weft.tensor([5]), w).numpy(), rtol=2e-5)
+    graphs = [g for g, nodes in card.graphs.items() if any(kind == "kernel" for kind, _ in nodes)]
+    nodes, edges = card.graphs[graphs[-1]], card.edges[graphs[-1]]
+    copies = [n for n, (kind, p) in enumerate(nodes) if kind == "copy" and p.dstMemoryType == 1]
+    assert len(copies) == 2
+    waited: set[int] = set()
+    stack = copies[:1]
+    while stack:
+        new = set(edges[stack.pop()]) - waited
+        waited |= new
+        stack += new
+    kernels = [n for n, (kind, _) in enumerate(nodes) if kind == "kernel"]
+    assert len(waited & set(kernels)) == 1 < len(kernels)
+    assert edges[copies[1]] == copies[:1]  # the word that tells that all is there comes last
+    assert not card.errors

@@ -15,6 +15,7 @@ from typing import Any
 from weft.backends.cuda import program as steps
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.cudnn import Call
+from weft.backends.cuda.emit.kernel import WAIT
 from weft.backends.cuda.launches import Launch, Three
 from weft.backends.cuda.modules import Module
 from weft.backends.cuda.order import CONTEXT, LIBRARY, Access
@@ -63,7 +64,10 @@ class Slots:
 
 
 class KernelEntry(NamedTuple):
-    """A launch; ``patches`` are (word, slot, offset) of its pointers."""
+    """A launch; ``patches`` are (word, slot, offset) of its pointers.
+
+    With ``waits`` its text says that it waits for what it comes after in a graph.
+    """
 
     launch: Launch
     grid: Three
@@ -71,6 +75,7 @@ class KernelEntry(NamedTuple):
     shared: int
     patches: tuple[tuple[int, int, int], ...]
     touched: tuple[Access, ...] | None = None
+    waits: bool = False
 
     def accesses(self) -> Sequence[Access] | None:
         """The bytes that it touches, where that is known."""
@@ -288,6 +293,7 @@ class Bound:
         self._before = -(-evaluate(program.arena, numbers) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
         self._workspace = 0  # of the libraries, which work one after another
         self._program, self._module = program, module
+        self._waits = WAIT in program.ptx
         self._left = _MOST_ENTRIES
         self.entries: list[Entry] = self._guarded(program.steps)
         self.arena = self._before + self._workspace
@@ -436,7 +442,7 @@ class Bound:
                 launch.words[word] = evaluate(argument, self.numbers) & 0xFFFFFFFFFFFFFFFF
         shape = (grid, 1, 1), (kernel.threads, 1, 1), kernel.shared
         launch.shape(*shape)
-        return KernelEntry(launch, *shape, tuple(patches), self._touched(step))
+        return KernelEntry(launch, *shape, tuple(patches), self._touched(step), self._waits)
 
     def _touched(self, step: steps.Launch) -> tuple[Access, ...] | None:
         """What a launch touches, if that is known."""

@@ -19,10 +19,12 @@ from weft.passes import LOWERING, lower
 from weft.passes.inline import inline
 from weft.passes.lowering.attention_by_library import attention_by_library
 from weft.passes.lowering.channels_last import channels_last
+from weft.passes.lowering.early_parts import early_parts
 from weft.passes.lowering.fuse_attention import fuse_attention
 from weft.passes.lowering.join_parts import join_parts
 from weft.passes.lowering.pick_classes import pick_classes
 from weft.passes.lowering.recompute import recompute, recompute_more
+from weft.passes.lowering.row_products import row_products
 from weft.passes.lowering.take_products import take_products, take_wide_products
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.target import Gpu
@@ -31,7 +33,7 @@ from weft.schedule.program import lower_graph
 _INSTEAD = {
     take_products: (take_wide_products,),
     fuse_attention: (join_parts, attention_by_library),
-    recompute: (channels_last, pick_classes, recompute_more),
+    recompute: (channels_last, pick_classes, row_products, early_parts, recompute_more),
 }
 _BY_CUDNN = (attention_by_library.name, channels_last.name)  # passes that need it
 PASSES = [made for p in LOWERING for made in _INSTEAD.get(p, (p,))]

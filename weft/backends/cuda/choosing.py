@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.backends.cuda.products import Product
 
 _OFFERS = 12  # algorithms that are asked for
-_WORTH = 1 << 24  # operations from which on a trial pays
+_WORTH = 1 << 20  # operations from which on a trial pays
 _LONG = 3e-4  # seconds that a trial takes, if one product takes less
 _MOST_TURNS, _ROUNDS = 20, 3
 _SPEED = {2: 6e14, 4: 5e13, 8: 5e13}  # operations a second, by bytes of an element: to tell how often to try

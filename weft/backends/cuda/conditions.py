@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from weft.backends.cuda.card import Card
+from weft.backends.cuda.emit.kernel import WAIT, waits_for_others
 from weft.backends.cuda.launches import Launch
 from weft.backends.cuda.modules import load_text
 
@@ -77,6 +78,7 @@ def setter_text(architecture: str) -> str:
   .reg .b16 %h<2>;
   .reg .b32 %r<4>;
   .reg .b64 %d<6>;
+  {WAIT if waits_for_others(architecture) else ""}
   ld.param.u64 %d1, [p_handle];
   ld.param.u64 %d2, [p_flag];
   ld.param.u64 %d3, [p_context];

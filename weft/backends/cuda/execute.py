@@ -19,6 +19,7 @@ from weft.backends.cuda.graphs import CONTEXT_BYTES
 from weft.backends.cuda.memory import Block, Borrowed
 from weft.backends.cuda.modules import load_module
 from weft.backends.cuda.placing import constant
+from weft.backends.cuda.products import Product
 from weft.backends.cuda.program import (
     ALIGNMENT,
     CONTEXT_WORDS,
@@ -169,7 +170,17 @@ class CudaExecutable(Executable):
             check_sizes(self.graph, numbers)
         shapes = [bind(tuple(out.shape), numbers) for out in self.program.outputs]
         bound = Bound(self.card, self.program, self.module, numbers) if self._listed else None
+        if bound is None:
+            self._try_products(numbers)
         return Plan(self.donated, numbers, [a.shape for a in inputs], shapes, bound)
+
+    def _try_products(self, numbers: Mapping[str, int]) -> None:
+        """Choose algorithms for products before a call takes memory: trials need some of their own."""
+        for step in self.program.steps:
+            if isinstance(step, MatrixProduct):
+                sizes = [bind(x, numbers) for x in (step.m, step.n, step.k, step.batch)]
+                if is_known(sizes) and 0 not in sizes:
+                    Product.of(self.card, step, numbers)
 
     def _new_outputs(
         self, plan: Plan, inputs: Sequence[DeviceArray], given: Mapping[int, int], stream: Stream
@@ -204,7 +215,10 @@ class CudaExecutable(Executable):
                     return replay.run(inputs, stream)
             except GivenUpError:
                 pass
-        return self._step_through(plan, inputs, given, stream)
+        # What was copied for this call alone may be written over, too: state that comes from the host.
+        own = [a is not b and not _is_small(a) for a, b in zip(arrays, inputs, strict=True)]
+        fresh = tuple([f or o for f, o in zip(flags or [False] * len(own), own, strict=True)])
+        return self._step_through(plan, inputs, plan.given(inputs, fresh), stream)
 
     def _run_captured(self, arrays: Sequence[Any], flags: Sequence[bool], stream: Stream) -> list[Any]:
         """Have a graph that is being captured note all steps: graphs of this one's own are no part of it."""

@@ -3,7 +3,8 @@
 Branches and loops are conditional nodes, which a kernel of one thread sets from a bool in memory, so nobody
 waits for the host. What is no kernel, copy or fill (a library's product) is captured from a stream, as a
 graph inside. The pointers in a graph are fixed; those of single nodes can be changed between launches, see
-``settable``.
+``settable``. A kernel of weft's own is brought to the processors while those before it still run, and waits
+there until they are done: ``griddepcontrol`` in its text, a programmatic edge in the graph.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ from weft.backends.cuda.bound import BranchEntry, CopyEntry, FillEntry, KernelEn
 from weft.backends.cuda.card import Card
 from weft.backends.cuda.conditions import Conditions
 from weft.backends.cuda.driver import Life
+from weft.backends.cuda.emit.kernel import waits_for_others
 from weft.backends.cuda.native import native_call
 from weft.backends.cuda.order import dependencies
 from weft.backends.cuda.program import CONTEXT_WORDS
 from weft.backends.cuda.streams import Stream
 
 _HOST_MEMORY, _DEVICE_MEMORY = 1, 2  # of CUmemorytype
+_PROGRAMMATIC = 1  # of CUgraphDependencyType, and the port of a kernel that such an edge leaves from
+_EARLY_VERSION = 13000  # of the driver, from which on edges are told in this way
 _RELAXED = 2  # of CUstreamCaptureMode: other threads go on as they like
 _SINGLE = (KernelEntry, CopyEntry, FillEntry)
 _capturing = Lock()  # held while the stream for it captures
 CONTEXT_BYTES = 8 * CONTEXT_WORDS
+NOTED_BYTES = CONTEXT_BYTES - 8  # what kernels may note; the last word is set, and is copied after it
 
 
 def is_captured(entries: Iterable[Any]) -> bool:
@@ -59,7 +64,9 @@ class GraphRun:
         card: the device.
         entries: what it does.
         table: the pointers.
-        context: where failures are noted, and where on the host they are copied to in the end; None without.
+        context: where failures are noted, and where on the host they are copied to as soon as none can come
+            any more; None without. Its last word is copied last.
+        noting: the slot of that memory.
         alias: by slot, another one that is the same memory; without, entries run one after another.
     """
 
@@ -70,6 +77,7 @@ class GraphRun:
         table: Table,
         context: tuple[int, int] | None = None,
         alias: Mapping[int, int] | None = None,
+        noting: int | None = None,
     ) -> None:
         self.table = list(table)
         self.updated = 0
@@ -81,7 +89,12 @@ class GraphRun:
         self._entries = entries
         self._nodes, ends = writer.all(entries, first, self._graph)
         if context is not None:
-            writer.add(_to_host(card, *context), ends)
+            some = [n for n, e in zip(self._nodes, entries, strict=True) if noting in e.slots()]
+            after = ends if noting is None else some or first
+            source, target = context
+            copied = writer.add(_to_host(card, source, target, NOTED_BYTES), after)
+            last = source + NOTED_BYTES, target + NOTED_BYTES, CONTEXT_BYTES - NOTED_BYTES
+            writer.add(_to_host(card, *last), copied)
         self._users: dict[int, list[int]] = {}  # by slot, the entries that use it
         for number, entry in enumerate(entries):
             for slot in entry.slots() if isinstance(entry, _SINGLE) else ():
@@ -125,6 +138,8 @@ class _Nodes:
         self._root = root
         self._table = table
         self._context = context
+        self._waiting: set[int] = set()  # nodes that let others come early, as they wait themselves
+        self._edge = _early_edge(card)
 
     def put(self, entry: Any, before: list[Any], graph: Any = None) -> list[Any]:
         """The nodes of an entry, after others; gives the last one, in a list."""
@@ -133,6 +148,8 @@ class _Nodes:
             return self._branch(entry, before, graph)
         if isinstance(entry, LoopEntry):
             return self._loop(entry, before, graph)
+        if isinstance(entry, KernelEntry) and entry.waits and self._edge is not None:
+            return self._add_early(_described(self._card, entry, self._table), before, graph)
         if isinstance(entry, _SINGLE):
             return self.add(_described(self._card, entry, self._table), before, graph)
         return self._capture(entry, before, graph)
@@ -145,6 +162,20 @@ class _Nodes:
         graph = self._root if graph is None else graph
         add = getattr(self._card.driver, f"cuGraphAdd{kind}Node")
         return [add(graph, before, len(before), params, *rest)]
+
+    def _add_early(
+        self, described: tuple[str, Any, tuple[Any, ...]], before: list[Any], graph: Any
+    ) -> list[Any]:
+        """A kernel that waits for those before it by itself, as far as they are kernels that wait, too."""
+        early = [node for node in before if int(node) in self._waiting]
+        others = [node for node in before if int(node) not in self._waiting]
+        [node] = self.add(described, others, graph)
+        if early:
+            count = len(early)
+            edges = [self._edge] * count
+            self._card.driver.cuGraphAddDependencies(graph, early, [node] * count, edges, count)
+        self._waiting.add(int(node))
+        return [node]
 
     def all(self, entries: Sequence[Any], before: list[Any], graph: Any) -> tuple[list[Any], list[Any]]:
         """The last node of each entry, after others; and those that no other entry waits for."""
@@ -186,7 +217,9 @@ class _Nodes:
     ) -> list[Any]:
         launch = conditions.launch(handle, flag, context)
         params = _kernel_params(self._card, launch.function.handle, (1, 1, 1), (1, 1, 1), 0, launch.params)
-        return self.add(("Kernel", params, ()), before, graph)
+        if self._edge is None or not waits_for_others(self._card.architecture):
+            return self.add(("Kernel", params, ()), before, graph)
+        return self._add_early(("Kernel", params, ()), before, graph)
 
     def _capture(self, entry: Any, before: list[Any], graph: Any) -> list[Any]:
         """What a library gives to a stream, as a graph inside."""
@@ -201,6 +234,16 @@ class _Nodes:
         node = driver.cuGraphAddChildGraphNode(graph, before, len(before), inner)
         driver.cuGraphDestroy(inner)  # the node has a copy
         return [node]
+
+
+def _early_edge(card: Card) -> Any:
+    """What tells of an edge that its second node may come early; None where the driver has none."""
+    api: Any = card.driver.api
+    if not hasattr(api, "CUgraphEdgeData") or int(card.driver.cuDriverGetVersion()) < _EARLY_VERSION:
+        return None
+    edge = api.CUgraphEdgeData()
+    edge.from_port, edge.to_port, edge.type = _PROGRAMMATIC, 0, _PROGRAMMATIC
+    return edge
 
 
 def _described(card: Card, entry: Any, table: Table) -> tuple[str, Any, tuple[Any, ...]]:
@@ -229,13 +272,13 @@ def _described(card: Card, entry: Any, table: Table) -> tuple[str, Any, tuple[An
 
 
 def _api_fill(card: Card, context: int) -> tuple[str, Any, tuple[Any, ...]]:
-    return _described(card, FillEntry((0, 0), 0, CONTEXT_BYTES), [context])
+    return _described(card, FillEntry((0, 0), 0, NOTED_BYTES), [context])
 
 
-def _to_host(card: Card, context: int, words: int) -> tuple[str, Any, tuple[Any, ...]]:
+def _to_host(card: Card, context: int, words: int, nbytes: int) -> tuple[str, Any, tuple[Any, ...]]:
     """A copy of what was noted of failures to memory of the host."""
     api: Any = card.driver.api
-    params = _copy_params(api, CONTEXT_BYTES)
+    params = _copy_params(api, nbytes)
     params.srcDevice, params.dstHost = context, words
     params.dstMemoryType = _memory(api, _HOST_MEMORY)
     return "Memcpy", params, (card.context,)

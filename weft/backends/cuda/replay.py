@@ -18,11 +18,12 @@ from ctypes import c_int64
 from functools import cache
 from math import prod
 from operator import itemgetter
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from weft.backends.cuda.array import DeviceArray, new_array
 from weft.backends.cuda.bound import GIVEN_UP, Bound
-from weft.backends.cuda.graphs import CONTEXT_BYTES, GraphRun, is_captured, settable
+from weft.backends.cuda.graphs import CONTEXT_BYTES, NOTED_BYTES, GraphRun, is_captured, settable
 from weft.backends.cuda.memory import Block, Pinned
 from weft.backends.cuda.native import native_call
 from weft.backends.cuda.program import ALIGNMENT, CONTEXT_WORDS, CudaProgram
@@ -38,6 +39,9 @@ _LARGE = 1 << 20  # bytes from which on memory is not kept, nor copied, where a 
 _VERY_LARGE = 1 << 26  # bytes from which on it is not kept at all
 _FEW = 8  # nodes
 _MOST = 3  # graphs of a ring
+_LAST = CONTEXT_WORDS - 1  # the word that tells that all others are there
+_LOOKS = 1500  # at that word, before others may have the processor
+_PAUSE = 1e-5  # seconds between two looks
 
 
 def _counts(arrays: Sequence[DeviceArray]) -> list[tuple[int, int]]:
@@ -129,6 +133,9 @@ class Replay:
         self._noted = (
             None if self._words is None else (c_int64 * CONTEXT_WORDS).from_address(self._words.pointer)
         )
+        if self.context is not None:  # what the last word is, whenever it is copied
+            last = self.context.pointer + NOTED_BYTES
+            self.card.driver.cuMemsetD8Async(last, 1, CONTEXT_BYTES - NOTED_BYTES, stream.handle)
         self.expected = [a.pointer for a in arrays]  # what the graphs read; 0 of inputs that move
         self._own: dict[int, Block] = {}  # of inputs that are copied
         self._told: set[int] = set()  # of inputs whose nodes are told
@@ -154,8 +161,10 @@ class Replay:
                 arrays[i].block.write_on(stream)
         member = self._free_member(arrays, stream)
         fresh = self._tell(member, arrays, stream) if self._told or self._new else None
+        if self._noted is not None:
+            self._noted[_LAST] = 0
         member.graph.run(stream)
-        if self._words is not None:
+        if self._noted is not None:
             self._check(stream)
         outputs: list[Any] = self._choose([*arrays, *member.listed])
         if fresh:
@@ -241,7 +250,8 @@ class Replay:
         context = None if self.context is None else (self.context.pointer, self._words.pointer)  # type: ignore[union-attr]
         assert len(table) == slots.count
         alias = {len(inputs) + result: given for result, given in self._given.items()}
-        member = Member(GraphRun(self.card, self._bound.entries, table, context, alias), kept)
+        graph = GraphRun(self.card, self._bound.entries, table, context, alias, slots.context)
+        member = Member(graph, kept)
         places = {number: len(inputs) + i for i, number in enumerate(kept)}
         order = [self._given.get(n, places.get(n, 0)) for n in range(len(outputs))]
         self._choose = _chooser(order)
@@ -280,13 +290,26 @@ class Replay:
                 self._copy(out.pointer, source, out.nbytes, stream.handle)
 
     def _check(self, stream: Stream) -> None:
-        """Wait, and raise the error that kernels have noted, if they have."""
-        stream.synchronize()
-        if self._noted is None or not self._noted[0]:
+        """Wait until no kernel can fail any more, and raise the error that some have noted, if they have.
+
+        The rest of the graph goes on meanwhile.
+        """
+        noted = self._noted
+        assert noted is not None
+        for _ in range(_LOOKS):
+            if noted[_LAST]:
+                break
+        else:
+            while not noted[_LAST]:
+                if stream.query():
+                    stream.synchronize()
+                    break
+                sleep(_PAUSE)
+        if not noted[0]:
             return
-        if self._noted[0] == GIVEN_UP:
+        if noted[0] == GIVEN_UP:
             raise GivenUpError
-        raise_failure(self.program, self._graph, list(self._noted))
+        raise_failure(self.program, self._graph, list(noted))
 
     def _move_to(self, stream: Stream) -> None:
         """Let a stream use the memory of the graphs: after what others do with it."""

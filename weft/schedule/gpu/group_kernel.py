@@ -113,7 +113,9 @@ class GroupKernel(GroupCode):
         rows: Any = 1 if self.flat else self.frame.rows
         axes = self.frame.shape if self.flat else self.frame.shape[self.frame.split or 0 :]
         lanes = self._lanes(arrays, axes, machine)
-        return tile(rows, size_of(axes), lanes, machine, whole="row" in kinds, partial=partial)
+        once = len(self.sweeps()) < 2
+        whole = "row" in kinds
+        return tile(rows, size_of(axes), lanes, machine, whole=whole, partial=partial, once=once)
 
     def _lanes(self, arrays: dict[Value, Array], axes: tuple[Any, ...], machine: Gpu) -> int:
         """Elements that a thread reads and writes at once: of the narrowest dtype, as many as it can."""
@@ -179,9 +181,17 @@ class GroupKernel(GroupCode):
         first = Index.of(columns * own.values.index(value))
         return Array(partial.buffer, (partial.shape[0], columns), partial.strides, partial.offset + first)
 
+    def sweeps(self) -> set[int]:
+        """The levels at which all elements of a row are gone through."""
+        found = {self.levels[v] for v in self.outputs if self.kinds[v] == "full"}
+        for v, node in self.made.items():
+            if is_reduction(node):
+                found.add(self.levels[v] - (1 if self.kinds[v] == "row" else 0))
+        return found
+
     def held(self, tiling: Tiling) -> list[Value]:
         """What is read into registers before anything is computed, for more than one sweep."""
-        if tiling.vectors is None or max(self.levels.values(), default=0) == 0:
+        if tiling.vectors is None or len(self.sweeps()) < 2:
             return []
         return self.in_place[: _HELD // (tiling.vectors * tiling.lanes)]
 
@@ -190,7 +200,7 @@ class GroupKernel(GroupCode):
     ) -> list[tuple[int, int]]:
         """What may be one memory: a thread reads an element for the last time before it writes it."""
         held = self.held(tiling)
-        last, found = max(self.levels.values(), default=0), []
+        last, found = max(self.sweeps(), default=0), []
         for i, (v, x) in enumerate(arrays.items()):
             if v not in self.in_place or not x.is_dense:
                 continue

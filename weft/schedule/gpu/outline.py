@@ -26,6 +26,7 @@ _STEPS = (
     ir.Launch, ir.Wave, ir.Copy, ir.Host, ir.Allocate, ir.Free, ir.Bind, ir.Leave, ir.Matmul,
 )  # fmt: skip
 _COMPUTED = (ir.Scalar, ir.Load, ir.Get, ir.Measure)
+_MOVED = (ir.Scalar, ir.Load, ir.Get, ir.Store, ir.Declare, ir.Set)  # that may come before launches
 _HOST = frozenset({"add", "sub", "mul", "div", "rem", "min", "max"})  # that the host may do with indices
 
 
@@ -54,9 +55,71 @@ class _Outline:
     def run(self) -> None:
         """All of the main function."""
         main = self.writer.main.block
+        self._move_tests(main)
+        self._gather(main)
         self._find_homes(main)
         self._find_uses(main)
         self._rewrite(main)
+
+    # Fewer stretches
+
+    def _gather(self, block: Block) -> None:
+        """Put scalar code to that before launches which it has nothing to do with.
+
+        What is written to results stays: those may be states, which a run that fails must not change.
+        """
+        out: list[Statement] = []
+        own = set(self.writer.temporaries)
+        for s in block.statements:
+            for inner in blocks_of(s):
+                self._gather(inner)
+            place = len(out)
+            moves = isinstance(s, _MOVED) and all(a.buffer in own for a in own_accesses(s) if a.written)
+            while moves and place and _are_apart(out[place - 1], s):
+                place -= 1
+            joins = place and not self._is_step(out[place - 1])
+            out.insert(place if joins else len(out), s)
+        block.statements[:] = out
+
+    # Tests of loops
+
+    def _move_tests(self, block: Block) -> None:
+        """Compute what a loop tests at the end of a turn, with the numbers that it carries: in one kernel."""
+        out: list[Statement] = []
+        for s in block.statements:
+            for inner in blocks_of(s):
+                self._move_tests(inner)
+            out += self._moved(s) if isinstance(s, ir.While) and self._is_movable(s) else [s]
+        block.statements[:] = out
+
+    def _is_movable(self, s: ir.While) -> bool:
+        inside = list(statements(s.test))
+        if not self._is_step(s) or any(isinstance(x, _STEPS) for x in inside):
+            return False  # a loop without launches is a kernel as it is
+        if not isinstance(s.condition, _COMPUTED):
+            return False
+        made = {x for inner in inside for x in _made(inner)}
+        used = {x for inner in statements(s.body) for x in _operands(inner)}
+        return s.condition in made and made.isdisjoint(used)
+
+    def _moved(self, s: ir.While) -> list[Statement]:
+        flag = Local(s.condition.dtype, "test")
+        before, after = (_Copy({}, {}) for _ in range(2))
+        first = [made for x in s.test.statements for made in before.statements(x)]
+        again = [made for x in s.test.statements for made in after.statements(x)]
+        body = s.body.statements
+        end = len(body)
+        while end and isinstance(body[end - 1], ir.Leave):
+            end -= 1
+        body[end:end] = [*again, ir.Set(flag, after.value(s.condition))]
+        told = ir.Get(flag, flag.dtype)
+        s.test.statements[:] = []
+        made = replace(s, condition=told)
+        node = self.writer.loops.pop(s, None)
+        if node is not None:
+            self.writer.loops[made] = node
+        self._away.add(flag)
+        return [*first, ir.Declare(flag, before.value(s.condition)), made]
 
     # Who needs what
 
@@ -155,7 +218,9 @@ class _Outline:
         self._rewrite(s.test)
         self._rewrite(s.body)
         condition: Any = s.condition
-        if condition in self._away:
+        if isinstance(condition, ir.Get) and condition.local in self._away:
+            condition = self._loaded(condition.local, s.test.statements)
+        elif condition in self._away:
             condition = self._loaded(condition, s.test.statements)
         made = replace(s, condition=condition)
         node = self.writer.loops.pop(s, None)
@@ -243,6 +308,15 @@ class _Outline:
         if self.writer.written is not None:
             self.writer.written(function)
         return Launch(function, tuple((old, Index.of(0)) for old in buffers))
+
+
+def _are_apart(launch: Statement, s: Statement) -> bool:
+    """Whether a statement can as well come before a launch: neither writes what the other one touches."""
+    if not isinstance(launch, Launch):
+        return False
+    theirs = {a.buffer: a.written for a in own_accesses(launch)}
+    theirs |= {a.buffer: True for a in own_accesses(launch) if a.written}
+    return not any(a.buffer in theirs and (a.written or theirs[a.buffer]) for a in own_accesses(s))
 
 
 def _functions(block: Block) -> Iterable[Function]:

@@ -26,7 +26,8 @@ _THREADS = 256
 _OWN = 4  # elements of a thread
 _LONG = 256  # from which on a line is a block's
 _MANY = 132  # lines from which on there are enough blocks
-_PART = 8192  # elements of a line that is cut
+_PARTS = 256  # of a line that is cut, as long as each is short: what they give is a block's
+_LONGEST_PART = 8192
 
 
 @lowers(target="gpu", fold_over="prefix")
@@ -45,17 +46,26 @@ def _write_lines(
     writer: Writer, name: str, x: Array, out: Array, axis: int, fold: Fold, reverse: bool
 ) -> None:
     lines, length = size_of((*x.shape[:axis], *x.shape[axis + 1 :])), x.shape[axis]
-    if not is_number(length) or not is_number(lines) or lines > _MANY or length < 2 * _PART:
+    each = _part_of(length) if is_number(length) else 0
+    if not is_number(length) or not is_number(lines) or lines > _MANY or length < 2 * each:
         with writer.kernel(name, [x], [out], inline=False) as k:
             _Line(k, axis, fold, reverse).write()
         return
-    parts = ceil_div(length, _PART)
+    parts = ceil_div(length, each)
     totals, sums = (writer.temporary((lines, parts), fold.dtype, "p") for _ in range(2))
     with writer.kernel(f"{name}_parts", [x], [totals], inline=False) as k:
         _Line(k, axis, fold, reverse, parts).write_totals()
     _write_lines(writer, f"{name}_sums", totals, sums, 1, fold, False)
     with writer.kernel(name, [x, sums], [out], inline=False) as k:
         _Line(k, axis, fold, reverse, parts).write()
+
+
+def _part_of(length: int) -> int:
+    """Elements of a part of a line: a segment, or as many of them as leave few parts."""
+    each = _THREADS * _OWN
+    while each < _LONGEST_PART and each * _PARTS < length:
+        each *= 2
+    return each
 
 
 class _Line:
@@ -67,7 +77,7 @@ class _Line:
         (self.out,) = k.writes
         self.axis, self.fold, self.reverse, self.parts = axis, fold, reverse, parts
         self.length = self.x.shape[axis]
-        self.each = self.length if parts == 1 else _PART
+        self.each = self.length if parts == 1 else _part_of(self.length)
         self.row: Buffer = self.b.scratch("parts", fold.dtype, _THREADS, "shared")
         self.others = (*self.x.shape[:axis], *self.x.shape[axis + 1 :])
 

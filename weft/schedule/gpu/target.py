@@ -15,6 +15,7 @@ from weft.schedule.gpu.alike import AlikeKernel, mark_alike
 from weft.schedule.gpu.batches import form_batches
 from weft.schedule.gpu.fills import fill_in_vectors
 from weft.schedule.gpu.group_kernel import GroupKernel
+from weft.schedule.gpu.inlined import find_inlined, lower_inlined
 from weft.schedule.gpu.machine import Gpu as Machine
 from weft.schedule.gpu.outline import outline
 from weft.schedule.gpu.spread import spread
@@ -38,6 +39,7 @@ class Gpu(Target):
     makes_waves = False
     prefers_single = True
     rows_end = True
+    tests_loops = True
     modules = (
         "weft.schedule.gpu.folds",
         "weft.schedule.gpu.library",
@@ -62,9 +64,15 @@ class Gpu(Target):
         return find_lowering(node.op, self.name) or find_lowering(node.op, "cpu")
 
     def plan(self, grouping: Grouping, disabled: Collection[str] = ()) -> Plan:
-        """Find the groups that have a kernel in common."""
+        """Find the groups that have a kernel in common, and what folds compute themselves."""
+        inlined = find_inlined(grouping) if "fusion" not in disabled else {}
         mark_alike(grouping.use_def, grouping.groups)
-        return Plan({}, {})
+        return Plan({}, inlined)
+
+    def lower_joined(self, scope: Scope, use_def: UseDef, unit: Group | int, node: Node) -> None:
+        """A fold, and what it folds."""
+        assert isinstance(unit, int)
+        lower_inlined(scope, use_def, unit, node)
 
     def lower_group(self, scope: Scope, use_def: UseDef, group: Group, name: str) -> None:
         """A kernel of tiles; where there is no element, a plain one."""

@@ -60,7 +60,9 @@ class Tiling(NamedTuple):
 Partial = Literal["", "all", "column"]
 
 
-def tile(rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, partial: Partial) -> Tiling:
+def tile(
+    rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, partial: Partial, once: bool = False
+) -> Tiling:
     """Share out rows of columns.
 
     Args:
@@ -69,13 +71,18 @@ def tile(rows: Any, columns: Any, lanes: int, machine: Gpu, *, whole: bool, part
         machine: that it is for.
         whole: whether a row belongs into one tile, because it is reduced.
         partial: whether blocks have partial results, of all elements or of columns: their number is limited.
+        once: whether rows are gone through once, so that nothing of them is held.
     """
     if whole:
         width, vectors = _row_shape(columns, lanes, machine)
+        if once and not partial and is_number(rows):
+            width, vectors = _longer_share(rows, width, vectors, machine)
         slots = _slots(rows, width, machine)
         chunks: Any = 1
     else:
         width, vectors, slots = _free_shape(rows, columns, lanes, machine)
+        if not partial and is_number(rows) and is_number(columns):
+            vectors = _fewer(rows * columns // (width * lanes), vectors, machine)
         chunks = ceil_div(columns, width * lanes * vectors)
     exact = vectors is not None and is_number(columns) and columns % (width * lanes * vectors) == 0
     row_tiles, stays = ceil_div(rows, slots), partial == "column"
@@ -111,6 +118,21 @@ def _row_shape(columns: Any, lanes: int, machine: Gpu) -> tuple[int, int | None]
     return (width, vectors) if vectors <= most else (max(machine.most_threads // 2, 1), None)
 
 
+def _longer_share(rows: int, width: int, vectors: int | None, machine: Gpu) -> tuple[int, int | None]:
+    """Fewer threads for a row, of more vectors each, where so many rows keep the machine busy all the same.
+
+    Then fewer threads have to tell each other what they found.
+    """
+    if vectors is None:
+        return width, vectors
+    least = machine.blocks * machine.threads
+    for k in range(SPREAD // vectors, 1, -1):
+        narrow = width // k
+        if width % k == 0 and narrow % machine.warp == 0 and rows * narrow >= least:
+            return narrow, vectors * k
+    return width, vectors
+
+
 def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int, int, int]:
     """The threads of a row, the vectors of each, and the rows of a tile, where nothing keeps rows whole."""
     if isinstance(columns, Size):
@@ -122,6 +144,12 @@ def _free_shape(rows: Any, columns: Any, lanes: int, machine: Gpu) -> tuple[int,
         return *(wide or [(machine.threads, 1)])[0], 1
     width = max(columns // lanes, 1)
     return width, 1, _slots(rows, width, machine)
+
+
+def _fewer(tiles: int, vectors: int, machine: Gpu) -> int:
+    """Vectors of a thread, fewer where there is not enough for many blocks: then it is time that counts."""
+    enough = [k for k in range(vectors, 1, -1) if vectors % k == 0 and tiles // k >= machine.blocks // 2]
+    return enough[0] if enough else 1
 
 
 def _slots(rows: Any, width: int, machine: Gpu) -> int:

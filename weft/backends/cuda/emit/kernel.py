@@ -25,6 +25,8 @@ from weft.loop.walk import statements
 
 TRIPLE = "nvptx64-nvidia-cuda"
 _BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all"
+WAIT = "griddepcontrol.wait;"  # of kernels that come early: for all before it in a graph, and what they wrote
+_LET_OTHERS_COME = "griddepcontrol.launch_dependents;"
 _SHARED_ALIGNMENT = 16
 _RESIDENT = 512  # threads of a multiprocessor, at least: fewer cannot hide how long memory takes
 
@@ -40,11 +42,22 @@ def nvptx_target(architecture: str = "sm_90") -> Target:
     return Target(TRIPLE, architecture, f"+ptx{version}", vector_bytes=16, registers=32)
 
 
+def waits_for_others(architecture: str) -> bool:
+    """Whether kernels for an architecture wait by themselves for what comes before them in a graph.
+
+    >>> from weft.backends.cuda.emit.kernel import waits_for_others
+    >>> [waits_for_others(name) for name in ("sm_80", "sm_90", "sm_100")]
+    [False, True, True]
+    """
+    return int("".join(c for c in architecture if c.isdigit())) >= 90
+
+
 class Nvptx(InstructionSet):
     """NVIDIA's virtual instructions; functions are the same polynomials as on processors."""
 
     converts_half = True
     rounds_bfloat16 = True
+    has_minimum = True
     attributes = "nounwind"
 
     def remainder(self, registers: Registers, x: Value, y: Value) -> Value:
@@ -110,6 +123,7 @@ class GridKernel(Kernel):
         self.shared: list[str] = []
         self.code.ways[ir.Barrier] = lambda s: self._barrier()
         self._symbol = ""
+        self._waits = waits_for_others(machine.target.cpu)
 
     def text(self, symbol: str) -> str:
         """The module: its shared memory, then the function."""
@@ -147,6 +161,10 @@ class GridKernel(Kernel):
     def parameters(self) -> None:
         """Addresses as the writer has them, scratch memory, and who this thread is."""
         w, function = self.writer, self.function
+        if self._waits:
+            # Whatever comes after this kernel comes when this one has begun, so that one waits at a time.
+            for instruction in (WAIT, _LET_OTHERS_COME):
+                w.line(f'call void asm sideeffect "{instruction}", "~{{memory}}"()')
         for name, register in (("thread", "tid"), (self.block_name(), "ctaid")):
             w.declare(f"i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
             w.line(f"%{name}32 = call i32 @llvm.nvvm.read.ptx.sreg.{register}.x()")
