@@ -27,14 +27,18 @@ from weft.parallel.partition import partition
 from weft.parallel.place_state import place_state
 from weft.parallel.placing import from_parts, held_bytes, place
 from weft.parallel.propagate import propagate
+from weft.parallel.schedules import Action, Schedule, Slot, schedule
 from weft.parallel.threads import simulate
 from weft.parallel.world import barrier, rank, size
 
 __all__ = [
+    "Action",
     "Mesh",
     "P",
     "Placement",
+    "Schedule",
     "Shardings",
+    "Slot",
     "all_gather",
     "all_reduce",
     "all_to_all",
@@ -57,6 +61,7 @@ __all__ = [
     "propagate",
     "rank",
     "reduce_scatter",
+    "schedule",
     "shard",
     "simulate",
     "size",
