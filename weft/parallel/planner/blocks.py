@@ -11,6 +11,7 @@ from collections import Counter
 from weft.base.records import NamedTuple
 from weft.parallel.planner.clusters import Cluster
 from weft.parallel.planner.links import collective, ring_of
+from weft.parallel.planner.memory import numbers_bytes
 from weft.parallel.planner.setup import Setup
 from weft.parallel.planner.transformer import Transformer
 
@@ -146,3 +147,11 @@ class Blocks:
         """Looking tokens up, forward and backward."""
         seconds = self.device.sweep_seconds(2 * self.width * self.tokens * self.model.width, 2)
         return Times(seconds, 0.0) + self._sums(1), Times(seconds, 0.0, seconds)
+
+    # Gradients
+
+    def add_up(self, parameters: float) -> Times:
+        """Adding the gradients of a microbatch to those of the ones before."""
+        weights, gradients, _ = numbers_bytes(self.setup)
+        seconds = self.device.sweep_seconds((weights + 2 * gradients) * parameters)
+        return Times(seconds, 0.0, seconds)

@@ -75,6 +75,8 @@ def costs_of(model: Transformer, setup: Setup, cluster: Cluster) -> Costs:
     for stage, ends in ((0, blocks.table()), (-1, blocks.head())):
         forward[stage] += ends[0]
         backward[stage] += ends[1]
+    if setup.microbatches > 1:
+        backward = [b + blocks.add_up(p) for b, p in zip(backward, parameters, strict=True)]
     plain = Blocks(model, setup._replace(recompute="none"), cluster).backward()
     again = [n * (back.compute - plain.compute) for n in layers]
     gather, shared = [], []
@@ -96,8 +98,18 @@ def costs_of(model: Transformer, setup: Setup, cluster: Cluster) -> Costs:
     return Costs(layers, parameters, forward, backward, again, shared, hand_on, gather)
 
 
-def predict(model: Transformer, setup: Setup, cluster: Cluster, name: str = "transformer") -> Plan:
+def predict(
+    model: Transformer, setup: Setup, cluster: Cluster, name: str = "transformer", whole: bool = True
+) -> Plan:
     """The plan of a training step.
+
+    Args:
+        model: what is trained.
+        setup: on which mesh, and how.
+        cluster: where.
+        name: what the plan is called.
+        whole: follow all microbatches. Otherwise those that begin and end a step, the ones between take as long as the
+            last ones that were followed; that is much quicker where there are many.
 
     >>> from weft.parallel.planner.clusters import find_cluster
     >>> from weft.parallel.planner.predict import predict
@@ -108,36 +120,52 @@ def predict(model: Transformer, setup: Setup, cluster: Cluster, name: str = "tra
     (1024, True)
     """
     check_setup(model, setup)
-    return _Prediction(model, setup, cluster, name).plan()
+    return _Prediction(model, setup, cluster, name, whole).plan()
 
 
 class _Prediction:
-    def __init__(self, model: Transformer, setup: Setup, cluster: Cluster, name: str) -> None:
+    def __init__(self, model: Transformer, setup: Setup, cluster: Cluster, name: str, whole: bool) -> None:
         self.model, self.setup, self.cluster, self.name = model, setup, cluster, name
         self.costs = costs_of(model, setup, cluster)
-        self.table = table_of(setup.schedule, setup.pipe, setup.microbatches, setup.chunks)
+        followed = setup.microbatches
+        if not whole and setup.schedule != "gpipe" and followed > 2 * setup.pipe:
+            followed = 2 * setup.pipe + followed % setup.pipe
+        self.followed = followed
+        self.table = self._table(followed)
         self.own = [self._stages_of(rank) for rank in range(setup.pipe)]
         self.data = ring_of(setup.axes, "data")
+
+    def _table(self, microbatches: int) -> Schedule:
+        return table_of(self.setup.schedule, self.setup.pipe, microbatches, self.setup.chunks)
+
+    def _between(self, slots: list[Slot], hand_on: float) -> float:
+        """Seconds of the microbatches that were not followed."""
+        left = self.setup.microbatches - self.followed
+        if not left:
+            return 0.0
+        shorter = self._slots(hand_on, self._table(self.followed - self.setup.pipe))
+        period = max(s.end for s in slots) - max(s.end for s in shorter)
+        return left / self.setup.pipe * period
 
     def _stages_of(self, rank: int) -> list[int]:
         return [stage for stage, home in enumerate(self.table.homes) if home == rank]
 
     def plan(self) -> Plan:
         setup, cluster = self.setup, self.cluster
-        slots = self._slots(self.costs.hand_on.seconds)
-        without = self._slots(0.0) if self.costs.hand_on.seconds else slots
+        slots = self._slots(self.costs.hand_on.seconds, self.table)
+        between = self._between(slots, self.costs.hand_on.seconds)
         events = [self._event(slot) for slot in slots]
         ends = [max(s.end for s in slots if s.rank == r) for r in range(setup.pipe)]
         sums = [self._sum_gradients(r) for r in range(setup.pipe)]
         done = [self._summed(r, ends[r], sums[r].seconds, slots) for r in range(setup.pipe)]
-        reduced = max(done)
+        reduced = max(done) + between
         step = [self._optimizer(r) for r in range(setup.pipe)]
         gathers = [self._gather(r) for r in range(setup.pipe)]
         late = [self._late(r, gathers[r].seconds, slots) for r in range(setup.pipe)]
         total = reduced + max(a + b for a, b in zip(step, late, strict=True))
         rank = max(range(setup.pipe), key=lambda r: sum(s.end - s.start for s in slots if s.rank == r))
         parts = self._parts(rank, slots)
-        hand_on = max(ends) - max(s.end for s in without)
+        hand_on = max(ends) + between - self._without_sends(slots, between)
         parts["send over pipe"] = hand_on
         exposed = done[rank] - ends[rank]
         parts["sum over data"] = exposed
@@ -145,9 +173,9 @@ class _Prediction:
         parts["gather over data"] += late[rank]
         parts["bubble"] = total - sum(parts.values())
         for r in range(setup.pipe):
-            start = max(done[r] - sums[r].seconds, 0.0)
+            start = max(done[r] - sums[r].seconds, 0.0) + between
             if sums[r].seconds:
-                events.append(Event(r, "sum of gradients", "sum over data", start, done[r], "links"))
+                events.append(Event(r, "sum of gradients", "sum over data", start, done[r] + between, "links"))
             events.append(Event(r, "optimizer", "optimizer", reduced, reduced + step[r]))
             if late[r]:
                 at = reduced + step[r]
@@ -171,14 +199,21 @@ class _Prediction:
 
     # Time
 
-    def _slots(self, hand_on: float) -> list[Slot]:
+    def _without_sends(self, slots: list[Slot], between: float) -> float:
+        """When the last rank would be done, if sending took no time."""
+        if not self.costs.hand_on.seconds:
+            return max(s.end for s in slots) + between
+        plain = self._slots(0.0, self.table)
+        return max(s.end for s in plain) + self._between(plain, 0.0)
+
+    def _slots(self, hand_on: float, table: Schedule) -> list[Slot]:
         c = self.costs
         forward = [f.total + s[0] for f, s in zip(c.forward, c.shared, strict=True)]
         backward = [b.total + s[1] for b, s in zip(c.backward, c.shared, strict=True)]
         weights = [b.weights for b in c.backward]
-        if self.table.splits:
+        if table.splits:
             backward = [b - w for b, w in zip(backward, weights, strict=True)]
-        return self.table.timeline(forward, backward, weights, hand_on)
+        return table.timeline(forward, backward, weights, hand_on)
 
     def _event(self, slot: Slot) -> Event:
         kind, stage, m = slot.action
@@ -210,7 +245,7 @@ class _Prediction:
         """When a rank has summed its gradients: beside the last backward passes, if these overlap."""
         if not self.setup.overlap or not seconds:
             return end + seconds
-        last = self.setup.microbatches - 1
+        last = self.followed - 1
         own = [s for s in slots if s.rank == rank and s.action.microbatch == last and s.action.kind != FORWARD]
         window = sum(s.end - s.start for s in own)
         blocks = max(1, sum(self.costs.layers[s] for s in self.own[rank]))
