@@ -92,6 +92,11 @@ class MeshBuild:
 
     def __call__(self, graph: Graph, layout: Layout | None = None) -> Executable:
         """What runs a graph on this rank."""
+        last, cuts = self.of_rank(graph, layout)
+        return OnRanks(self.build(last), last, self.settings.mesh, graph, cuts)
+
+    def of_rank(self, graph: Graph, layout: Layout | None = None) -> tuple[Graph, Layout]:
+        """What a rank runs of a graph, and how its inputs and outputs are cut."""
         _need_sizes(graph)
         mesh = self.settings.mesh
         own = {p.name for p in OWN_PASSES}
@@ -104,8 +109,11 @@ class MeshBuild:
         whole = with_padding(whole, cuts.inputs, cuts.results(whole), mesh.text)
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         parts = self.rewrite(whole, [p for p in steps if p.name not in self.off])
-        last = self.rewrite(parts, self.passes, disable={*self.off - own, KEPT_APART})
-        return OnRanks(self.build(last), last, mesh, graph, cuts)
+        return self.rewrite(parts, self.passes, disable={*self.off - own, KEPT_APART}), cuts
+
+    def on(self, settings: MeshSettings) -> MeshBuild:
+        """The same for other settings, such as another mesh."""
+        return MeshBuild(settings, self.rewrite, self.build, self.passes, self.off)
 
     def for_program(self, program: Program, tensors: Sequence[Any]) -> Build:
         """What builds the graphs of a program, for the parts of its tensors that ranks hold now."""
@@ -228,21 +236,26 @@ class OnRanks(Executable):
 
     def __call__(self, arrays: Arrays) -> Arrays:
         """Run on arrays, together with the other ranks."""
-        given = self._given(arrays)
+        given = self.given(arrays)
         return self._made(arrays, self._together(given, lambda: self.run(given)))
 
     def donating(self, arrays: Arrays, flags: Sequence[bool]) -> Arrays:
         """Likewise; flags tell of each array whether it may be overwritten."""
-        given = self._given(arrays)
+        given = self.given(arrays)
         return self._made(arrays, self._together(given, lambda: self.run.donating(given, flags)))
 
     def explain(self, arrays: Arrays | None = None) -> object:
         """What the backend says of it."""
-        return self.run.explain() if arrays is None else self.run.explain(self._given(arrays))
+        return self.run.explain() if arrays is None else self.run.explain(self.given(arrays))
+
+    @property
+    def mesh(self) -> str:
+        """Of the ranks that run it, as text."""
+        return self._mesh
 
     # Parts
 
-    def _given(self, arrays: Arrays) -> list[Any]:
+    def given(self, arrays: Arrays) -> list[Any]:
         """What this rank works on: its part of what is cut, the whole of all else."""
         return [
             whole_array(x) if cut is None else as_parts(x, cut, self._mesh).part
@@ -284,6 +297,8 @@ class OnRanks(Executable):
     def _together(self, arrays: Arrays, call: Callable[[], Arrays]) -> Arrays:
         """Call after all ranks agreed on it; tell them if it fails."""
         here = world()
+        if here.on_call is not None:
+            here.on_call(self, arrays)
         if here.size == 1:
             return call()
         self._agree(here, arrays)
