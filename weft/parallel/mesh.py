@@ -26,7 +26,7 @@ def mesh(*, shards: int = SHARDS, **axes: int) -> Mesh:
     mesh(data=1, model=1)
     """
     here = world()
-    axes = getattr(here, "axes", None) or axes  # a plan's, in the place of the script's own
+    axes = here.planned or axes
     found = _completed({name: _checked(name, size) for name, size in axes.items()}, here.size)
     count = prod(found.values())
     if count != here.size:

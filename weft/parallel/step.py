@@ -134,7 +134,10 @@ def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[
     mesh = settings["mesh"]
     if not isinstance(mesh, Mesh):
         raise ArgumentError("compile", f"mesh must be made by par.mesh, got {type(mesh).__name__}")
-    checked = MeshSettings(**{**settings, "zero": check_zero(settings["zero"], mesh)})
+    ordered = settings["reproducible"]
+    if world().planned and mesh.shards % mesh.sizes.get(BATCH, 1):
+        ordered = False  # of a script that is planned for more ranks than it knows
+    checked = MeshSettings(**{**settings, "zero": check_zero(settings["zero"], mesh), "reproducible": ordered})
     passes_for(checked, (), ())  # raises for a mesh that cannot be
     return OWN_PASSES, functools.partial(MeshBuild, checked)
 
@@ -236,17 +239,17 @@ class OnRanks(Executable):
 
     def __call__(self, arrays: Arrays) -> Arrays:
         """Run on arrays, together with the other ranks."""
-        given = self.given(arrays)
+        given = self._given(arrays)
         return self._made(arrays, self._together(given, lambda: self.run(given)))
 
     def donating(self, arrays: Arrays, flags: Sequence[bool]) -> Arrays:
         """Likewise; flags tell of each array whether it may be overwritten."""
-        given = self.given(arrays)
+        given = self._given(arrays)
         return self._made(arrays, self._together(given, lambda: self.run.donating(given, flags)))
 
     def explain(self, arrays: Arrays | None = None) -> object:
         """What the backend says of it."""
-        return self.run.explain() if arrays is None else self.run.explain(self.given(arrays))
+        return self.run.explain() if arrays is None else self.run.explain(self._given(arrays))
 
     @property
     def mesh(self) -> str:
@@ -255,7 +258,7 @@ class OnRanks(Executable):
 
     # Parts
 
-    def given(self, arrays: Arrays) -> list[Any]:
+    def _given(self, arrays: Arrays) -> list[Any]:
         """What this rank works on: its part of what is cut, the whole of all else."""
         return [
             whole_array(x) if cut is None else as_parts(x, cut, self._mesh).part

@@ -57,10 +57,9 @@ def plan_script(path: str, args: Sequence[str], mesh: str, cluster: Cluster, ran
 def _plan_run(cluster: Cluster, run: OnRanks, arrays: Sequence[Any]) -> None:
     """Plan what a rank is about to run."""
     graph, mesh = run.graph, Mesh(run.mesh)
-    given = run.given(arrays)
     works = rated_works(graph, cluster.device, "f32")
     if cluster.processors:
-        works = measured_works(run.run, given, mesh.size, cluster.processors or processors_here())
+        works = measured_works(run.run, arrays, mesh.size, cluster.processors or processors_here())
     held = rank_memory(graph, kinds_by_roles(graph))
     flops = mesh.size * int(bind(graph.stats().flops, {}))
     raise _Planned(plan_works(graph, works, mesh, cluster, flops, held, ["operations are counted on all ranks"]))

@@ -6,11 +6,14 @@ and run for its time and memory, though not for its results.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from weft.base.ranks import Array, Group, Meeting, Pending, World
+from weft.base.ranks import Array, Group, Meeting, Pending, World, enter_world
+from weft.errors import DomainError
 
 
 class PlannedGroup(Group):
@@ -44,13 +47,14 @@ class PlannedGroup(Group):
 class PlannedWorld(World):
     """The first of so many ranks.
 
-    Attributes:
+    Args:
+        size: how many ranks there are.
         axes: of the mesh that programs are to get, whatever mesh they ask for; None for the one they ask for.
     """
 
     def __init__(self, size: int, axes: dict[str, int] | None = None) -> None:
         self.rank, self.size, self.mesh = 0, size, ""
-        self.axes = axes
+        self.planned = axes
         self._groups: dict[Any, PlannedGroup] = {}
 
     def group(self, members: tuple[int, ...]) -> Group:
@@ -58,3 +62,28 @@ class PlannedWorld(World):
         if members not in self._groups:
             self._groups[members] = PlannedGroup(members.index(0), len(members))
         return self._groups[members]
+
+
+@contextmanager
+def planned(ranks: int) -> Iterator[None]:
+    """Be the first of so many ranks inside a block, of which the others are not there: to plan what they would do.
+
+    Meshes, placed tensors and compiled steps are as on that rank. Calls run, too, but what others would send is made up.
+
+    >>> import weft
+    >>> from weft import nn, parallel as par
+    >>> with par.planned(64):
+    ...     mesh = par.mesh(data=8, model=8)
+    ...     layer = par.place(nn.Linear(16, 64), {"*": par.P("model")}, mesh)
+    ...     step = weft.compile(lambda x: layer(par.shard(x, "data")).square().mean(), mesh=mesh)
+    ...     plan = step.plan(weft.ones(32, 16), cluster="dgx-h100")
+    >>> plan.ranks, plan.memory["weights"]
+    (64, 544.0)
+    """
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise DomainError("planned", f"the number of ranks must be a positive int, got {ranks!r}")
+    before = enter_world(PlannedWorld(ranks))
+    try:
+        yield
+    finally:
+        enter_world(before)
