@@ -1,9 +1,9 @@
-"""Plans beside runs: training steps on 2 and 4 ranks of this machine, planned by one process and measured by all.
+"""Plans beside runs: training steps on 2 and 4 ranks of this machine, planned by one process.
 
     python -m bench.planned 3             # rounds; each plans and runs every configuration, in turn
 
-Others may use the machine, and 4 ranks share its processors; so both take the time that a tenth of the steps stay below, and
-of the rounds the best.
+Others may use the machine, and 4 ranks share its processors; so both take the time that a tenth of the steps
+stay below, and of the rounds the best.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def step_of(case: Case, mesh: Any) -> tuple[Any, tuple[Any, ...], Callable[[], f
     weft.manual_seed(0)
     rng = np.random.default_rng(0)
     if case.model == "mlp":
-        model: Any = nn.Sequential(nn.Linear(784, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 10))
+        model: Any = nn.Sequential(
+            nn.Linear(784, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 10)
+        )
         x, y = weft.tensor(rng.standard_normal((128, 784), np.float32)), weft.tensor(rng.integers(0, 10, 128))
         classes = 10
     else:
@@ -194,7 +196,9 @@ def main(rounds: int) -> None:
                 planned = _child(0, "plan", name, clusters[case.ranks])
                 measured = _child(case.ranks, "measure", name)
                 found[name].append([*planned, *measured])
-                sys.stdout.write(f"{name:<26} {planned[0] * 1e3:7.1f} ms planned {measured[0] * 1e3:7.1f} ms measured\n")
+                sys.stdout.write(
+                    f"{name:<26} {planned[0] * 1e3:7.1f} ms planned {measured[0] * 1e3:7.1f} ms measured\n"
+                )
                 sys.stdout.flush()
     for name, rows in found.items():
         seconds, held, real, bytes_ = (min(row[i] for row in rows) for i in range(4))

@@ -1,7 +1,7 @@
-"""Training runs of large transformers that were published: sizes, meshes, and the throughput that was measured.
+"""Training runs of large transformers that were published: sizes, meshes, and the measured throughput.
 
-Where a publication does not say how large microbatches were, or how many stages a rank had, they are None, and the
-planner takes what is best. No figure here is a guess; what is not published is not in the table.
+Where a publication does not say how large microbatches were, or how many stages a rank had, they are None,
+and the planner takes what is best. No figure here is a guess; what is not published is not in the table.
 """
 
 from __future__ import annotations
@@ -82,25 +82,44 @@ class Run(NamedTuple):
 
 
 # Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC21
-# (arXiv 2104.04473), table 1: A100 80 GB of Selene, f16, blocks computed again, whose operations its formula counts.
+# (arXiv 2104.04473), table 1: A100 80 GB of Selene, f16, blocks computed again, whose operations its formula
+# counts.
 _SC21 = "Narayanan et al., SC21, table 1"
 
 
-def _sc21(name: str, heads: int, width: int, layers: int, model: int, pipe: int, ranks: int, batch: int, rate: float) -> Run:
+def _sc21(
+    name: str, heads: int, width: int, layers: int, model: int, pipe: int, ranks: int, batch: int, rate: float
+) -> Run:
     setup = Setup(
-        batch, ranks // (model * pipe), model, pipe, recompute="full", sequence=False, overlap=False, precision="f16"
+        batch,
+        ranks // (model * pipe),
+        model,
+        pipe,
+        recompute="full",
+        sequence=False,
+        overlap=False,
+        precision="f16",
     )
     sizes = Transformer(layers, width, heads, 2048, 51200, fused=False, dropout=True)
     return Run(name, _SC21, sizes, "dgx-a100", setup, None, None, rate=rate, again=True)
 
 
-# Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198), tables 3 and 5:
-# A100 80 GB of Selene. Microbatches and stages are those of table 3.
+# Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198),
+# tables 3 and 5: A100 80 GB of Selene. Microbatches and stages are those of table 3.
 _KORTHIKANTI = "Korthikanti et al., 2022, table 5"
 
 
 def _less_again(
-    name: str, heads: int, width: int, layers: int, pipe: int, chunks: int | None, batch: int, micro: int, full: float, part: float
+    name: str,
+    heads: int,
+    width: int,
+    layers: int,
+    pipe: int,
+    chunks: int | None,
+    batch: int,
+    micro: int,
+    full: float,
+    part: float,
 ) -> list[Run]:
     sizes = Transformer(layers, width, heads, 2048, 51200, fused=False, dropout=True)
     common = Setup(batch, 1, 8, pipe, overlap=False, precision="f16")
@@ -114,8 +133,8 @@ def _less_again(
     ]
 
 
-# Smith et al., "Using DeepSpeed and Megatron to Train Megatron-Turing NLG 530B" (arXiv 2201.11990), section 2.4:
-# batches of 1920 on 280, 350 and 420 DGX A100 servers took 60.1, 50.2 and 44.4 s.
+# Smith et al., "Using DeepSpeed and Megatron to Train Megatron-Turing NLG 530B" (arXiv 2201.11990), section
+# 2.4: batches of 1920 on 280, 350 and 420 DGX A100 servers took 60.1, 50.2 and 44.4 s.
 _MT_NLG = "Smith et al., 2022, section 2.4"
 
 
@@ -125,8 +144,8 @@ def _mt_nlg(data: int, seconds: float) -> Run:
     return Run(f"MT-NLG 530B, {280 * data} GPUs", _MT_NLG, sizes, "dgx-a100", setup, 1, 1, seconds=seconds)
 
 
-# BLOOM: bigscience-workshop/bigscience, train/tr11-176B-ml: README (TP=4, PP=12, DP=8, MBS=2, batch of 2048) and
-# chronicles of 2022-03-18 (105.22 s an iteration). The cluster: arXiv 2211.05100, section 3.4.
+# BLOOM: bigscience-workshop/bigscience, train/tr11-176B-ml: README (TP=4, PP=12, DP=8, MBS=2, batch of 2048)
+# and chronicles of 2022-03-18 (105.22 s an iteration). The cluster: arXiv 2211.05100, section 3.4.
 _BLOOM = Run(
     "BLOOM 176B",
     "BigScience, chronicles of tr11-176B-ml, 2022-03-18",
@@ -138,8 +157,9 @@ _BLOOM = Run(
     seconds=105.22,
 )
 
-# Grattafiori et al., "The Llama 3 Herd of Models" (arXiv 2407.21783), table 4, the rows with a context of 8,192. The paper
-# says that the first stage has the table alone and the last the logits alone (section 3.3.2): eight stages a rank.
+# Grattafiori et al., "The Llama 3 Herd of Models" (arXiv 2407.21783), table 4, the rows with a context of
+# 8,192. The paper says that the first stage has the table alone and the last the logits alone (section
+# 3.3.2): eight stages a rank.
 _LLAMA = Transformer(126, 16384, 128, 8192, 128256, ffn=53248, kv_heads=8, gated=True, tied=False)
 
 

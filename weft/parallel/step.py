@@ -137,7 +137,9 @@ def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[
     ordered = settings["reproducible"]
     if world().planned and mesh.shards % mesh.sizes.get(BATCH, 1):
         ordered = False  # of a script that is planned for more ranks than it knows
-    checked = MeshSettings(**{**settings, "zero": check_zero(settings["zero"], mesh), "reproducible": ordered})
+    checked = MeshSettings(
+        **{**settings, "zero": check_zero(settings["zero"], mesh), "reproducible": ordered}
+    )
     passes_for(checked, (), ())  # raises for a mesh that cannot be
     return OWN_PASSES, functools.partial(MeshBuild, checked)
 

@@ -416,8 +416,8 @@ class GraphFunction(Generic[P, R]):
         Args:
             args, kwargs: of the call; with none the newest version is planned, on zeros.
             mesh: with the axes that it was compiled with, such as ``"data=64,model=8"``; by default the same.
-            cluster: a name (``weft plan --clusters`` lists them), or the path of a file; by default processes of
-                this machine.
+            cluster: a name (``weft plan --clusters`` lists them), or the path of a file; by default
+                processes of this machine.
             zero, reproducible: as in ``weft.compile``; by default as it was compiled.
             measure: take the time of what a rank computes on this machine, or by what the device can do; by
                 default measured for clusters whose ranks share processors.

@@ -1,4 +1,4 @@
-"""What a block of a transformer takes on one rank: products, sweeps over memory, sums over the axis ``model``.
+"""What a block of a transformer takes on one rank: products, sweeps over memory, sums over ``model``.
 
 Bytes are counted as kernels move them when what is by elements is fused: norms, the function inside with its
 bias, dropout with the residual. Backward passes read what was saved and the gradient, and write a gradient.
@@ -6,11 +6,12 @@ bias, dropout with the residual. Backward passes read what was saved and the gra
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from weft.base.records import NamedTuple
 from weft.parallel.planner.clusters import Cluster
-from weft.parallel.planner.links import collective, ring_of
+from weft.parallel.planner.links import added, collective, ring_of
 from weft.parallel.planner.memory import numbers_bytes
 from weft.parallel.planner.setup import Setup
 from weft.parallel.planner.transformer import Transformer
@@ -29,7 +30,7 @@ class Times(NamedTuple):
     compute: float
     sums: float
     weights: float = 0.0
-    bytes: Counter[str] = Counter()
+    bytes: Mapping[str, float] = MappingProxyType({})
 
     @property
     def total(self) -> float:
@@ -39,11 +40,11 @@ class Times(NamedTuple):
     def __add__(self, other: object) -> Times:
         assert isinstance(other, Times)
         times = self.compute + other.compute, self.sums + other.sums, self.weights + other.weights
-        return Times(*times, self.bytes + other.bytes)
+        return Times(*times, added(self.bytes, other.bytes))
 
     def times(self, count: int) -> Times:
         """So often."""
-        moved = Counter({k: count * v for k, v in self.bytes.items()})
+        moved = {k: count * v for k, v in self.bytes.items()}
         return Times(count * self.compute, count * self.sums, count * self.weights, moved)
 
 
@@ -127,10 +128,8 @@ class Blocks:
         ring = ring_of(self.setup.axes, "model")
         ops = ("all_gather", "reduce_scatter") if self.setup.sequence else ("all_reduce",)
         found = [collective(self.cluster, op, size, ring) for op in ops]
-        moved = Counter({k: 0.0 for f in found for k in f.bytes})
-        for f in found:
-            moved.update({k: count * v for k, v in f.bytes.items()})
-        return Times(0.0, count * sum(f.seconds for f in found), 0.0, moved)
+        each = Times(0.0, sum(f.seconds for f in found), 0.0, added(*[f.bytes for f in found]))
+        return each.times(count)
 
     # Both ends
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,9 @@ def find_cluster(given: str | Path | Cluster) -> Cluster:
         return parse_cluster(Path(text).read_text("utf-8"), text)
     if text not in known_clusters():
         hint = "or give the path of a .toml file; weft plan --measure writes one of this machine"
-        raise DomainError("plan", f"clusters must be among {', '.join(known_clusters())}, got {text!r}", hint=hint)
+        raise DomainError(
+            "plan", f"clusters must be among {', '.join(known_clusters())}, got {text!r}", hint=hint
+        )
     file = resources.files("weft.parallel") / "clusters" / f"{text}.toml"
     return parse_cluster(file.read_text("utf-8"), text)
 
@@ -124,7 +127,9 @@ def parse_cluster(text: str, path: str = "cluster") -> Cluster:
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise FileError("plan", f"{path} must be a TOML file of a cluster, got other text ({error})") from None
+        raise FileError(
+            "plan", f"{path} must be a TOML file of a cluster, got other text ({error})"
+        ) from None
     links = found.pop("links", [])
     device = found.pop("device", {})
     if not (isinstance(links, list) and links):
@@ -134,7 +139,7 @@ def parse_cluster(text: str, path: str = "cluster") -> Cluster:
     )
     rows = tuple([Link(**_checked(path, "link", {"ranks": 0, **row}, Link)) for row in links])
     sizes = [row.ranks for row in rows]
-    if any(a == 0 or (b and b <= a) for a, b in zip(sizes, sizes[1:], strict=False)):
+    if any(a == 0 or (b and b <= a) for a, b in pairwise(sizes)):
         raise FileError("plan", f"{path}: ranks of links must grow from one to the next, got {sizes}")
     return made._replace(device=Device(**_checked(path, "device", device, Device)), links=rows)
 

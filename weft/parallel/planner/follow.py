@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from weft.base.ranks import Mesh, mesh_axes
 from weft.ir.graph import Node
 from weft.parallel.planner.clusters import Cluster
-from weft.parallel.planner.links import Moved, collective, ring_of
+from weft.parallel.planner.links import Moved, added, collective, ring_of
 from weft.parallel.planner.plan import Event, Traffic
 from weft.parallel.planner.works import Work
 
@@ -19,11 +19,13 @@ _START, _WAIT = "start_", "wait_"
 _WORD = 8  # bytes of a meeting without arrays
 
 
-def follow(works: Sequence[Work], mesh: Mesh, cluster: Cluster) -> tuple[list[Event], dict[str, float], list[Traffic]]:
+def follow(
+    works: Sequence[Work], mesh: Mesh, cluster: Cluster
+) -> tuple[list[Event], dict[str, float], list[Traffic]]:
     """The timeline of a rank, its time by parts, and what it sends.
 
-    A sum that is started goes on beside what is computed, one after another along an axis; where ranks keep all
-    processors busy, moving data takes processors from them, and nothing is hidden.
+    A sum that is started goes on beside what is computed, one after another along an axis; where ranks keep
+    all processors busy, moving data takes processors from them, and nothing is hidden.
     """
     return _Following(mesh, cluster).run(works)
 
@@ -35,10 +37,10 @@ class _Following:
         self.free: dict[str, float] = {}  # when the links of an axis are done with what was started
         self.under_way: dict[Any, tuple[str, float, float]] = {}
         self.events: list[Event] = []
-        self.parts: Counter[str] = Counter({"compute": 0.0})
-        self.seconds: Counter[str] = Counter()
-        self.exposed: Counter[str] = Counter()
-        self.sent: dict[str, Counter[str]] = {}
+        self.parts: dict[str, float] = defaultdict(float, compute=0.0)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.exposed: dict[str, float] = defaultdict(float)
+        self.sent: dict[str, dict[str, float]] = {}
         self.hides = not cluster.processors or mesh.size < cluster.processors
 
     def run(self, works: Sequence[Work]) -> tuple[list[Event], dict[str, float], list[Traffic]]:
@@ -69,7 +71,9 @@ class _Following:
                 self._meet("commit", "all", self._word())
             return
         plain = name.removeprefix(_START).removeprefix(_WAIT)
-        plain = "all_reduce" if plain.startswith("all_reduce") else "all_gather" if "gather" in plain else plain
+        plain = (
+            "all_reduce" if plain.startswith("all_reduce") else "all_gather" if "gather" in plain else plain
+        )
         key = (axis, node.attrs.get("number"))
         if name.startswith(_WAIT):
             self._wait(*self.under_way.pop(key, ("", 0.0, 0.0)))
@@ -108,7 +112,7 @@ class _Following:
 
     def _note(self, label: str, moved: Moved) -> None:
         self.seconds[label] += moved.seconds
-        self.sent.setdefault(label, Counter()).update(moved.bytes)
+        self.sent[label] = added(self.sent.get(label, {}), moved.bytes)
 
 
 def _size(node: Node) -> float:

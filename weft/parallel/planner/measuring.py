@@ -1,7 +1,7 @@
 """This machine as a cluster: what a processor computes, and what sums between its processes take.
 
-Run by several processes (``python -m weft.parallel.planner.measuring``), it measures sums of several sizes in compiled
-functions, as steps have them.
+Run by several processes (``python -m weft.parallel.planner.measuring``), it measures sums of several sizes in
+compiled functions, as steps have them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def measure_cluster(ranks: int = 2, name: str = "here") -> Cluster:
         set_num_threads(before)
         measure_limits.cache_clear()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / ranks
-    device = Device("a processor", memory, limits.memory, {"f32": limits.flops}, product=1.0, sweep=1.0, launch=1e-7)
+    device = Device(
+        "a processor", memory, limits.memory, {"f32": limits.flops}, product=1.0, sweep=1.0, launch=1e-7
+    )
     return Cluster(name, device, (_measured_link(ranks, processors),), processors)
 
 

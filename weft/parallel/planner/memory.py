@@ -1,8 +1,9 @@
 """The memory of a rank that trains a part of a transformer.
 
-Activations follow Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models" (2022), section 4,
-written for any width inside, number of heads of keys, and with or without dropout and fused attention. State follows
-Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (2020), for Adam.
+Activations follow Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models" (2022),
+section 4, written for any width inside, number of heads of keys, and with or without dropout and fused
+attention. State follows Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+Models" (2020), for Adam.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def layer_activations(model: Transformer, setup: Setup) -> float:
     >>> from weft.parallel.planner.transformer import Transformer
     >>> model = Transformer(48, 6144, 64, 2048, 51200, fused=False, dropout=True)
     >>> sbh = 2048 * 6144
-    >>> round(layer_activations(model, Setup(1, sequence=False)) / sbh, 2), round(34 + 5 * 64 * 2048 / 6144, 2)
+    >>> kept = layer_activations(model, Setup(1, sequence=False))
+    >>> round(kept / sbh, 2), round(34 + 5 * 64 * 2048 / 6144, 2)
     (140.67, 140.67)
     """
     if setup.recompute == "full":

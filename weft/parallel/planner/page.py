@@ -110,7 +110,11 @@ def _timeline(plan: Plan, colours: dict[str, str]) -> Iterator[str]:
     yield from _ruler(end, height)
     yield "</svg>"
     kinds = dict.fromkeys(e.kind for e in plan.events)
-    yield '<p class="key">' + "".join(f'<span><i style="background:{colours[k]}"></i>{escape(k)}</span>' for k in kinds) + "</p>"
+    yield (
+        '<p class="key">'
+        + "".join(f'<span><i style="background:{colours[k]}"></i>{escape(k)}</span>' for k in kinds)
+        + "</p>"
+    )
 
 
 def _merged(events: Sequence[Event], end: float) -> list[Event]:
@@ -121,7 +125,9 @@ def _merged(events: Sequence[Event], end: float) -> list[Event]:
         last = found[-1] if found else None
         is_short = last is not None and (e.end - e.start < least or last.end - last.start < least)
         if last is not None and is_short and last.kind == e.kind and e.start - last.end < least:
-            found[-1] = last._replace(end=max(last.end, e.end), name=f"{last.name.split(' … ')[0]} … {e.name}")
+            found[-1] = last._replace(
+                end=max(last.end, e.end), name=f"{last.name.split(' … ')[0]} … {e.name}"
+            )
         else:
             found.append(e)
     return found

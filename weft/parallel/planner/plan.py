@@ -128,7 +128,8 @@ class Plan:
             rate += f", {self.utilization:.1%} of its peak"
         yield f"step {show_seconds(self.seconds)}, {self.ranks:,} rank{'s' * (self.ranks != 1)}, {rate}"
         yield from _table(
-            "time", [(name, show_seconds(s), f"{s / self.seconds:.1%}") for name, s in self.parts.items() if s]
+            "time",
+            [(name, show_seconds(s), f"{s / self.seconds:.1%}") for name, s in self.parts.items() if s],
         )
         rows = []
         for what, moved, seconds, exposed in self.traffic:
@@ -144,7 +145,9 @@ class Plan:
     def trace(self, path: str | Path) -> Path:
         """Write the timeline as a trace, for ui.perfetto.dev or chrome://tracing."""
         path = Path(path)
-        path.write_text(json.dumps({"traceEvents": trace_events(self.events), "displayTimeUnit": "ms"}), "utf-8")
+        path.write_text(
+            json.dumps({"traceEvents": trace_events(self.events), "displayTimeUnit": "ms"}), "utf-8"
+        )
         return path
 
     def page(self, path: str | Path) -> Path:
@@ -174,7 +177,9 @@ def trace_events(events: Sequence[Event]) -> list[dict[str, Any]]:
         ]
     for e in events:
         times = {"ts": round(e.start * 1e6, 3), "dur": round((e.end - e.start) * 1e6, 3)}
-        found.append({"name": e.name, "cat": e.kind, "ph": "X", **times, "pid": e.rank, "tid": lanes.index(e.lane)})
+        found.append(
+            {"name": e.name, "cat": e.kind, "ph": "X", **times, "pid": e.rank, "tid": lanes.index(e.lane)}
+        )
     return found
 
 

@@ -1,20 +1,19 @@
 """From a transformer, a setup and a cluster to a plan: an event simulation of one pipeline.
 
-All pipelines of the axis ``data`` do the same, and all ranks of ``model`` go in step; so one rank of each stage is
-followed. What it does in which order is the table of ``weft.parallel.schedules``, how long each action takes is
-summed up from its blocks. After the last backward pass gradients are summed over ``data``, then weights are
-stepped.
+All pipelines of the axis ``data`` do the same, and all ranks of ``model`` go in step; so one rank of each
+stage is followed. What it does in which order is the table of ``weft.parallel.schedules``, how long each
+action takes is summed up from its blocks. After the last backward pass gradients are summed over ``data``,
+then weights are stepped.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import lru_cache
 
 from weft.base.records import NamedTuple
 from weft.parallel.planner.blocks import NOTHING, Blocks, Times
 from weft.parallel.planner.clusters import Cluster
-from weft.parallel.planner.links import Moved, collective, ring_of, send
+from weft.parallel.planner.links import Moved, added, collective, ring_of, send
 from weft.parallel.planner.memory import (
     layer_activations,
     numbers_bytes,
@@ -47,7 +46,8 @@ class Costs(NamedTuple):
         parameters: of each stage, on one rank.
         forward, backward: times of each stage.
         again: seconds that a stage computes again, which are in ``backward``.
-        shared: for each stage seconds in which it waits for weights and gradients that ``zero=3`` moves, forward
+        shared: for each stage seconds in which it waits for weights and gradients that ``zero=3`` moves,
+        forward
             and backward.
         hand_on: what it takes to hand a microbatch on to the next stage.
         gather: moves of ``zero=3`` in one microbatch of each stage.
@@ -88,12 +88,12 @@ def costs_of(model: Transformer, setup: Setup, cluster: Cluster) -> Costs:
             continue
         weights = collective(cluster, "all_gather", setup.width_bytes * p, data)
         sums = collective(cluster, "reduce_scatter", numbers_bytes(setup)[1] * p, data)
-        total = Counter(weights.bytes) + Counter(weights.bytes) + Counter(sums.bytes)
-        gather.append(Moved(2 * weights.seconds + sums.seconds, dict(total)))
+        total = added(weights.bytes, weights.bytes, sums.bytes)
+        gather.append(Moved(2 * weights.seconds + sums.seconds, total))
         both = weights.seconds + sums.seconds
         shared.append((max(0.0, weights.seconds - f.total), max(0.0, both - b.total)))
-    size = setup.width_bytes * setup.micro * model.context * model.width
-    size /= setup.model if setup.scatter or setup.sequence else 1
+    parts = setup.model if setup.scatter or setup.sequence else 1
+    size = setup.width_bytes * setup.micro * model.context * model.width / parts
     hand_on = send(cluster, size, ring_of(setup.axes, "pipe"))
     return Costs(layers, parameters, forward, backward, again, shared, hand_on, gather)
 
@@ -108,14 +108,16 @@ def predict(
         setup: on which mesh, and how.
         cluster: where.
         name: what the plan is called.
-        whole: follow all microbatches. Otherwise those that begin and end a step, the ones between take as long as the
+        whole: follow all microbatches. Otherwise those that begin and end a step, the ones between take as
+        long as the
             last ones that were followed; that is much quicker where there are many.
 
     >>> from weft.parallel.planner.clusters import find_cluster
     >>> from weft.parallel.planner.predict import predict
     >>> from weft.parallel.planner.setup import Setup
     >>> from weft.parallel.planner.transformer import GPT3
-    >>> plan = predict(GPT3, Setup(1536, data=16, model=8, pipe=8, chunks=2, schedule="interleaved"), find_cluster("dgx-a100"))
+    >>> setup = Setup(1536, data=16, model=8, pipe=8, chunks=2, schedule="interleaved")
+    >>> plan = predict(GPT3, setup, find_cluster("dgx-a100"))
     >>> plan.ranks, 0.3 < plan.utilization < 0.6
     (1024, True)
     """
@@ -175,7 +177,9 @@ class _Prediction:
         for r in range(setup.pipe):
             start = max(done[r] - sums[r].seconds, 0.0) + between
             if sums[r].seconds:
-                events.append(Event(r, "sum of gradients", "sum over data", start, done[r] + between, "links"))
+                events.append(
+                    Event(r, "sum of gradients", "sum over data", start, done[r] + between, "links")
+                )
             events.append(Event(r, "optimizer", "optimizer", reduced, reduced + step[r]))
             if late[r]:
                 at = reduced + step[r]
@@ -246,7 +250,9 @@ class _Prediction:
         if not self.setup.overlap or not seconds:
             return end + seconds
         last = self.followed - 1
-        own = [s for s in slots if s.rank == rank and s.action.microbatch == last and s.action.kind != FORWARD]
+        own = [
+            s for s in slots if s.rank == rank and s.action.microbatch == last and s.action.kind != FORWARD
+        ]
         window = sum(s.end - s.start for s in own)
         blocks = max(1, sum(self.costs.layers[s] for s in self.own[rank]))
         return max(end + seconds / blocks, end - window + seconds)
@@ -285,12 +291,11 @@ class _Prediction:
         sent = {k: hops * n for k, n in c.hand_on.bytes.items()}
         found.append(Traffic("send over pipe", sent, hops * c.hand_on.seconds, hand_on))
         found.append(Traffic("sum over data", sums.bytes, sums.seconds, exposed))
-        moved = Counter(gather.bytes)
-        for s in own:
-            moved.update({k: count * n for k, n in c.gather[s].bytes.items()})
+        every = [{k: count * n for k, n in c.gather[s].bytes.items()} for s in own]
+        moved = added(gather.bytes, *every)
         seconds = gather.seconds + count * sum(c.gather[s].seconds for s in own)
         waited = late + count * sum(sum(c.shared[s]) for s in own)
-        found.append(Traffic("gather over data", dict(moved), seconds, waited))
+        found.append(Traffic("gather over data", moved, seconds, waited))
         return [row for row in found if row.seconds]
 
     # Memory

@@ -1,7 +1,8 @@
-"""Plans of compiled functions and of graphs: what a rank runs is built by the same passes, and followed step by step.
+"""Plans of compiled functions and of graphs: what a rank runs is built by the same passes, and followed.
 
-Memory is that of the program's own plan, to the byte. Times are measured on this machine for ranks that run on it, with
-collectives that take no time, or follow from what a device can do; to these come messages by the links of the cluster.
+Memory is that of the program's own plan, to the byte. Times are measured on this machine for ranks that run
+on it, with collectives that take no time, or follow from what a device can do; to these come messages by the
+links of the cluster.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def plan_call(
     wholes = [whole_array(t._data) for t in input_tensors(program, given)]
     if is_here:
         arrays = rank_arrays(last, cuts, wholes, planned)
-        works = measured_works(on_mesh.build(last), arrays, planned.size, where.processors or processors_here())
+        works = measured_works(
+            on_mesh.build(last), arrays, planned.size, where.processors or processors_here()
+        )
     else:
         works = rated_works(last, where.device, "f32")
     gradients = [i for i, u in _gradient_results(program) if u]
@@ -122,7 +125,9 @@ def as_mesh(given: Any, own: Mesh) -> Mesh:
     if isinstance(given, dict):
         given = ",".join(f"{name}={size}" for name, size in given.items())
     if not isinstance(given, str):
-        raise ArgumentError("plan", f"a mesh must be text such as 'data=8,model=4', got {type(given).__name__}")
+        raise ArgumentError(
+            "plan", f"a mesh must be text such as 'data=8,model=4', got {type(given).__name__}"
+        )
     for part in given.split(","):
         name, _, size = part.partition("=")
         if not (name.isidentifier() and size.isdecimal() and int(size) > 0):
@@ -138,14 +143,20 @@ def as_mesh(given: Any, own: Mesh) -> Mesh:
 
 def _ordered(mesh: Mesh, wanted: bool, notes: list[str]) -> bool:
     if wanted and mesh.shards % mesh.sizes.get(BATCH, 1):
-        notes.append(f"planned with reproducible=False: {mesh.shards} virtual shards do not divide by the ranks")
+        notes.append(
+            f"planned with reproducible=False: {mesh.shards} virtual shards do not divide by the ranks"
+        )
         return False
     return wanted
 
 
 def _arguments(program: Any) -> list[Any]:
     """Tensors of zeros for the arguments of a call."""
-    types = {s.number: v.type for s, v in zip(program.sources, program.graph.inputs, strict=True) if isinstance(s, Argument)}
+    types = {
+        s.number: v.type
+        for s, v in zip(program.sources, program.graph.inputs, strict=True)
+        if isinstance(s, Argument)
+    }
     empty = TensorType((), np.dtype(np.float32))
     made = [types.get(i, empty) for i in range(len(program.arguments))]
     return [wrap(np.zeros(t.shape, t.dtype)) for t in made]
@@ -206,7 +217,9 @@ def _kinds(program: Any) -> list[str]:
     found = []
     for source, role in zip(program.sources, program.graph.roles, strict=True):
         is_weight = isinstance(source, Fixed) and type(source.held._node) is Leaf
-        found.append("arguments" if role == "arg" else "optimizer" if role == "state" and not is_weight else "weights")
+        found.append(
+            "arguments" if role == "arg" else "optimizer" if role == "state" and not is_weight else "weights"
+        )
     return found
 
 
@@ -216,4 +229,4 @@ def kinds_by_roles(graph: Graph) -> list[str]:
 
 
 def _bytes(t: Any) -> int:
-    return int(np.prod(t.shape, dtype=np.int64)) * t.dtype.itemsize
+    return int(np.prod(t.shape, dtype=np.int64)) * int(t.dtype.itemsize)

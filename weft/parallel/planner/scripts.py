@@ -62,7 +62,9 @@ def _plan_run(cluster: Cluster, run: OnRanks, arrays: Sequence[Any]) -> None:
         works = measured_works(run.run, arrays, mesh.size, cluster.processors or processors_here())
     held = rank_memory(graph, kinds_by_roles(graph))
     flops = mesh.size * int(bind(graph.stats().flops, {}))
-    raise _Planned(plan_works(graph, works, mesh, cluster, flops, held, ["operations are counted on all ranks"]))
+    raise _Planned(
+        plan_works(graph, works, mesh, cluster, flops, held, ["operations are counted on all ranks"])
+    )
 
 
 def plan_graph(graph: Graph, wholes: Sequence[Any], mesh: str, cluster: Cluster) -> Plan:

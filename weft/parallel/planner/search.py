@@ -1,7 +1,7 @@
 """A search over meshes: all that can be, by a quick estimate; the best of them by their plans.
 
-The estimate takes the time of a microbatch on the slowest rank, and the bubble of a schedule by its formula; the
-plan follows the schedule's table. A few thousand candidates take seconds, and no solver is needed.
+The estimate takes the time of a microbatch on the slowest rank, and the bubble of a schedule by its formula;
+the plan follows the schedule's table. A few thousand candidates take seconds, and no solver is needed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def estimate(model: Transformer, setup: Setup, cluster: Cluster) -> Estimate:
     """
     costs = costs_of(model, setup, cluster)
     ranks = _by_rank(costs, setup)
-    turn = max(sum(row) for row in ranks) + 2 * costs.hand_on.seconds * (setup.chunks if setup.pipe > 1 else 0)
+    turn = max(sum(row) for row in ranks) + 2 * costs.hand_on.seconds * (
+        setup.chunks if setup.pipe > 1 else 0
+    )
     waits = _waits(costs, setup) * (setup.pipe - 1)
     parameters = max(sum(costs.parameters[s] for s in own) for own in _owners(setup))
     weights, gradients, state = numbers_bytes(setup)
@@ -75,9 +77,13 @@ def estimate(model: Transformer, setup: Setup, cluster: Cluster) -> Estimate:
     ends = 0.0
     if setup.zero < 3:
         ends = collective(cluster, "reduce_scatter", gradients * parameters, data).seconds
-        ends += collective(cluster, "all_gather", (weights if setup.zero else gradients) * parameters, data).seconds
+        ends += collective(
+            cluster, "all_gather", (weights if setup.zero else gradients) * parameters, data
+        ).seconds
         ends = max(0.0, ends - (max(row[1] for row in ranks) if setup.overlap else 0.0))
-    ends += cluster.device.sweep_seconds((gradients + 2 * state + weights) * parameters / (setup.data if setup.zero else 1))
+    ends += cluster.device.sweep_seconds(
+        (gradients + 2 * state + weights) * parameters / (setup.data if setup.zero else 1)
+    )
     return Estimate(setup.microbatches * turn + waits + ends, _memory(model, setup, costs))
 
 
@@ -210,7 +216,9 @@ def search(
         needs = "no mesh divides so many ranks, this batch, the heads and the layers"
         if least < float("inf"):
             needs = f"the smallest needs {least / 1e9:.1f} GB of {limit / 1e9:.1f} GB"
-        raise DomainError("plan", f"a mesh must fit into the memory of a device, got none: {needs}", hint="more ranks")
+        raise DomainError(
+            "plan", f"a mesh must fit into the memory of a device, got none: {needs}", hint="more ranks"
+        )
     rated.sort(key=lambda row: row[0])
     return _explained(_planned(model, cluster, rated, limit, most, name))
 
@@ -244,7 +252,9 @@ def _explained(rows: list[tuple[Setup, Plan]]) -> list[Found]:
 
 def compared(plan: Plan, other: Plan) -> str:
     """What makes a plan quicker than another, and what it pays for that."""
-    parts = {name: other.parts.get(name, 0.0) - plan.parts.get(name, 0.0) for name in {*plan.parts, *other.parts}}
+    parts = {
+        name: other.parts.get(name, 0.0) - plan.parts.get(name, 0.0) for name in {*plan.parts, *other.parts}
+    }
     gains = sorted(((s, n) for n, s in parts.items() if s > 0.002 * plan.seconds), reverse=True)[:2]
     losses = sorted((s, n) for n, s in parts.items() if s < -0.002 * plan.seconds)[:1]
     if not gains:

@@ -24,8 +24,7 @@ class Setup(NamedTuple):
         recompute: what backward passes compute again: "none", "attention" (its scores), "full" (blocks).
         sequence: whether what is between products is cut along the sequence over ``model``.
         overlap: whether sums of gradients go on beside the backward pass.
-        scatter: whether ranks of ``model`` each hand on their part of a microbatch to the next stage, instead of all
-            of them the whole.
+        scatter: whether each rank of ``model`` hands on its part of a microbatch, instead of the whole.
         precision: of products: "bf16", with parameters of the optimizer in single precision; or "f32".
     """
 
@@ -87,7 +86,8 @@ def check_setup(model: Transformer, setup: Setup) -> Setup:
         raise DomainError("plan", f"the batch must divide by {of}, got {setup.batch}")
     if model.heads % setup.model:
         raise DomainError("plan", f"model={setup.model} must divide the {model.heads} heads")
-    if setup.pipe * setup.chunks > model.layers + 2:  # the first may have the table alone, the last the logits
+    # The first stage may have the table alone, the last one the logits.
+    if setup.pipe * setup.chunks > model.layers + 2:
         stages = f"pipe={setup.pipe} times chunks={setup.chunks}"
         raise DomainError("plan", f"there must be a layer for each stage, got {stages} for {model.layers}")
     if setup.recompute not in RECOMPUTE:

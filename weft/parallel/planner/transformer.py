@@ -1,8 +1,8 @@
 """Transformers by a description: how many parameters one has, and how many operations a step takes.
 
 Decoders as GPT and Llama: layers of attention and of two products (three where they are gated), a table of
-tokens, and as many logits. Counts follow Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
-Clusters Using Megatron-LM" (SC21), section 5.1: attention counts as if it were not causal.
+tokens, and as many logits. Counts follow Narayanan et al., "Efficient Large-Scale Language Model Training on
+GPU Clusters Using Megatron-LM" (SC21), section 5.1: attention counts as if it were not causal.
 """
 
 from __future__ import annotations
@@ -130,6 +130,8 @@ def check_transformer(given: dict[str, Any]) -> Transformer:
             raise DomainError("plan", f"{name} must be at least 1, got {getattr(made, name)}")
     if made.width % made.heads or (made.kv_heads and made.heads % made.kv_heads):
         raise DomainError(
-            "plan", f"heads must divide the width, and kv_heads the heads, got {made.width}, {made.heads}, {made.kv_heads}"
+            "plan",
+            "heads must divide the width, and kv_heads the heads, "
+            f"got {made.width}, {made.heads}, {made.kv_heads}",
         )
     return made

@@ -1,4 +1,4 @@
-"""What the program of a rank does, step by step, with the time of each: measured here, or by what a device can do."""
+"""What the program of a rank does, step by step, with times: measured here, or by what a device can do."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def _work(told: ExplainedStep, seconds: float, runs: float) -> Work:
 def measured_works(run: Any, arrays: Sequence[Any], ranks: int, processors: int) -> list[Work]:
     """The steps of what a backend made, with times measured on this machine, without those of messages.
 
-    As many calls run side by side as ranks would, up to the number of processors: they share memory and caches.
+    As many calls run side by side as ranks would, up to the number of processors: they share memory and
+    caches.
 
     Args:
         run: what the backend made.
@@ -100,7 +101,10 @@ def measured_works(run: Any, arrays: Sequence[Any], ranks: int, processors: int)
         set_num_threads(before)
     waits = max(1.0, ranks / processors)
     if not isinstance(explained, Explanation):
-        return [Work("all", waits * whole, 1.0), *[Work(n.op.name, 0.0, 1.0, n) for n in run.graph.nodes if is_collective(n)]]
+        return [
+            Work("all", waits * whole, 1.0),
+            *[Work(n.op.name, 0.0, 1.0, n) for n in run.graph.nodes if is_collective(n)],
+        ]
     rows = [(s, s.measured) for s in explained.kernels if s.measured is not None]
     total = sum(m.seconds for _, m in rows) or 1.0
     return [_work(s, waits * whole * m.seconds / total, m.runs) for s, m in rows]

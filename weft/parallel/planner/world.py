@@ -1,7 +1,7 @@
 """A world of as many ranks as one likes, of which this process is the first, and nobody else is there.
 
-What the others would send is taken to be what this rank has, and takes no time. So the program of a rank can be built
-and run for its time and memory, though not for its results.
+What the others would send is taken to be what this rank has, and takes no time. So the program of a rank can
+be built and run for its time and memory, though not for its results.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ class PlannedWorld(World):
 
 @contextmanager
 def planned(ranks: int) -> Iterator[None]:
-    """Be the first of so many ranks inside a block, of which the others are not there: to plan what they would do.
+    """Be the first of so many ranks inside a block, without the others: to plan what they would do.
 
-    Meshes, placed tensors and compiled steps are as on that rank. Calls run, too, but what others would send is made up.
+    Meshes, placed tensors and compiled steps are as on that rank. Calls run, too, but what others would send
+    is made up.
 
     >>> import weft
     >>> from weft import nn, parallel as par
