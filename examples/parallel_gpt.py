@@ -3,6 +3,8 @@
     weft launch -n 2 examples/parallel_gpt.py             # two processes
     python examples/parallel_gpt.py                       # one: the same weights, to the last bit
     python examples/parallel_gpt.py --simulate 4          # four ranks that are threads of one process
+    weft launch -n 2 examples/parallel_gpt.py --pipe 2    # two stages, each with half of the layers
+    python examples/parallel_gpt.py --pipe 1 --stages 2   # one process: the same weights as these two
 
 Nothing in the model or in the trainer knows how many ranks there are. Run it with ``--directory run``, stop
 it, and go on from its last checkpoint with another number of ranks.
@@ -94,7 +96,7 @@ def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
 
 def train(options: argparse.Namespace) -> tuple[float, float, str]:
     """Train as one rank of a world; the first and the last loss, and a digest of all weights."""
-    mesh = par.mesh(data=-1)
+    mesh = par.mesh(data=-1, pipe=options.pipe) if options.pipe else par.mesh(data=-1)
     weft.manual_seed(0)  # all ranks make the same model
     pieces = Pieces(weft.datasets.alice(), options.steps, options.batch, options.context)
     model = GPT(len(pieces.characters), options.context, options.width, 4, options.layers)
@@ -109,7 +111,8 @@ def train(options: argparse.Namespace) -> tuple[float, float, str]:
 
     trainer = weft.Trainer(
         model, loss_of, optimizer, pieces, clip_norm=1.0, callbacks=[Report()], progress=False,
-        directory=options.directory, logs=("csv",), mesh=mesh, zero=options.zero,
+        directory=options.directory, logs=("csv",), mesh=mesh, zero=0 if options.pipe else options.zero,
+        schedule=options.schedule, stages=options.stages,
     )  # fmt: skip
     if options.directory is not None:
         trainer.resume()
@@ -139,6 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, float, str]:
     parser.add_argument(
         "--zero", type=int, default=3, help="what ranks share: 0 nothing ... 3 parameters, too"
     )
+    parser.add_argument("--pipe", type=int, default=0, help="ranks that each have some of the layers")
+    parser.add_argument("--stages", type=int, default=None, help="of the model; by default as many as --pipe")
+    parser.add_argument("--schedule", default="1f1b", help="gpipe, 1f1b, interleaved or zero-bubble")
     parser.add_argument("--simulate", type=int, default=0, help="run as so many threads of this process")
     parser.add_argument("--directory", default=None, help="of checkpoints; a run goes on from its last one")
     options = parser.parse_args(arguments)

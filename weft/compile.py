@@ -41,6 +41,9 @@ if TYPE_CHECKING:  # nothing but annotations needs it
         reproducible: bool
         reshard_limit: int
         zero: int
+        microbatches: int | None
+        schedule: Any  # a name, or a Schedule of weft.parallel
+        stages: int | None
 
 
 @overload
@@ -65,6 +68,9 @@ def compile(
     reproducible: bool = True,
     reshard_limit: int = 1 << 20,
     zero: int = 0,
+    microbatches: int | None = None,
+    schedule: Any = "1f1b",
+    stages: int | None = None,
 ) -> Any:
     """Compile a function, a method or a module: at its first call it becomes a graph, which later calls run.
 
@@ -93,6 +99,11 @@ def compile(
             different ways, without ``par.shard`` asking for it; more is an error.
         zero: what the ranks of a batch share instead of each holding it whole: 1 the state of optimizers, 2
             gradients, too, 3 parameters, too.
+        microbatches: in how many parts each rank works on its part of the batch, one after another.
+        schedule: on a mesh with the axis "pipe", in which order stages work on microbatches: "gpipe", "1f1b",
+            "interleaved" or "zero-bubble", or a table (``par.schedule``).
+        stages: likewise, in how many stages the step is cut, by default as many as the schedule has; with the
+            same number results have the same bits on every number of ranks.
 
     >>> import weft
     >>> @weft.compile
@@ -104,8 +115,9 @@ def compile(
     if function is None:
         settings = {"backend": backend, "capture": capture, "passes": passes, "disable": disable}
         on_mesh = {"mesh": mesh, "reproducible": reproducible, "reshard_limit": reshard_limit, "zero": zero}
+        piped = {"microbatches": microbatches, "schedule": schedule, "stages": stages}
         return functools.partial(
-            compile, **settings, **on_mesh, fast_math=fast_math, debug=debug, check_nan=check_nan
+            compile, **settings, **on_mesh, **piped, fast_math=fast_math, debug=debug, check_nan=check_nan
         )
     if capture not in _CAPTURES:
         raise DomainError("compile", f'capture must be "source" or "trace", got {capture!r}')
@@ -118,7 +130,8 @@ def compile(
     ranks: tuple[Sequence[Pass], Callable[..., Any] | None] = ((), None)
     if mesh is not None:
         on_ranks = {"mesh": mesh, "reproducible": reproducible, "limit": reshard_limit, "zero": zero}
-        ranks = hooks.mesh_builder(on_ranks)
+        piped = {"microbatches": microbatches, "schedule": schedule, "stages": stages}
+        ranks = hooks.mesh_builder({**on_ranks, **piped})
     options = {"debug": debug, "check_nan": check_nan}
     build = _builder(backend, passes, disable, fast_math, options, ranks)
     return GraphFunction(function, build, staged=capture == "source", looks=True, grows=True)

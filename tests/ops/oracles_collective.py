@@ -27,6 +27,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
     "take_shards": lambda x, axis, dim, count, mesh: np.stack(np.split(x, count, axis=dim)),
     "shards_here": lambda count, mesh: np.int64(count),
     "copy_to_ranks": _same,
+    "next_stage": _same,
     "permute_ranks": _same,
     "reduce_scatter": _same,
     "shard": _same,

@@ -1,7 +1,9 @@
 """``Parts``: what a tensor holds of which each rank of a mesh has a part, as others hold an array of NumPy.
 
-Shape and dtype are those of the whole. Where the ranks do not divide a size, parts have the size rounded up,
-and the elements past the end are zeros that nobody reads.
+A dimension may be cut over axes, and the first one may have a *home*, ``pipe:2``: all of it is on the ranks
+with that place along an axis, and the others hold nothing. Shape and dtype are those of the whole. Where the
+ranks do not divide a size, parts have the size rounded up, and the elements past the end are zeros that
+nobody reads.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ import numpy as np
 
 from weft.base.dtypes import DType, short_name
 from weft.base.hooks import hooks
-from weft.base.ranks import axis_size, check_world, members, world
+from weft.base.ranks import axis_size, check_world, coordinates, members, world
 from weft.errors import ParallelError
 
 Array = np.ndarray[Any, Any]
 Cut = tuple[str, ...]  # for each dimension the axes it is cut over, with commas between, or ""
+HOME = ":"  # between an axis and the place along it that holds everything
 
 
 class Parts:
@@ -109,9 +112,38 @@ def cut_text(shape: tuple[int, ...], dtype: DType, cut: Cut) -> str:
     return f"{short_name(dtype)}[{','.join(sizes)}]"
 
 
+def home_of(cut: Cut) -> tuple[str, int] | None:
+    """The axis and the place along it where all of a tensor is; None if it is along no axis in one place.
+
+    >>> from weft.base.parts import home_of
+    >>> home_of(("pipe:2,model", "")), home_of(("model",))
+    (('pipe', 2), None)
+    """
+    first = cut[0].split(",")[0] if cut else ""
+    axis, colon, place = first.partition(HOME)
+    return (axis, int(place)) if colon else None
+
+
+def with_home(cut: Cut, axis: str, place: int) -> Cut:
+    """A cut of a tensor that is on the ranks with one place along an axis."""
+    cut = without_home(cut)
+    return (f"{axis}{HOME}{place},{cut[0]}".rstrip(","), *cut[1:])
+
+
+def without_home(cut: Cut) -> Cut:
+    """A cut of the same tensor where all ranks hold it."""
+    return tuple([",".join(a for a in axes.split(",") if HOME not in a) for axes in cut])
+
+
+def is_home(cut: Cut, mesh: str, rank: int) -> bool:
+    """Whether a rank holds something of a tensor."""
+    home = home_of(cut)
+    return home is None or coordinates(mesh, rank)[home[0]] == home[1]
+
+
 def counts_of(cut: Cut, mesh: str) -> tuple[int, ...]:
     """In how many parts each dimension is cut."""
-    return tuple([axis_size("place", mesh, axes) if axes else 1 for axes in cut])
+    return tuple([axis_size("place", mesh, axes) if axes else 1 for axes in without_home(cut)])
 
 
 def padded_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
@@ -125,8 +157,14 @@ def padded_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]
 
 
 def part_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
-    """The sizes of each part."""
+    """The sizes of each part, on ranks that hold one."""
     return tuple([-(-s // n) for s, n in zip(shape, counts_of(cut, mesh), strict=True)])
+
+
+def own_shape(shape: tuple[int, ...], cut: Cut, mesh: str) -> tuple[int, ...]:
+    """The sizes of the part of this rank."""
+    sizes = part_shape(shape, cut, mesh)
+    return sizes if is_home(cut, mesh, world().rank) else (0, *sizes[1:])
 
 
 def slices_of(shape: tuple[int, ...], cut: Cut, mesh: str, rank: int) -> tuple[slice, ...]:
@@ -137,18 +175,18 @@ def slices_of(shape: tuple[int, ...], cut: Cut, mesh: str, rank: int) -> tuple[s
     (slice(3, 5, None), slice(0, 3, None))
     """
     found = []
-    for size, axes, width in zip(shape, cut, part_shape(shape, cut, mesh), strict=True):
+    for size, axes, width in zip(shape, without_home(cut), part_shape(shape, cut, mesh), strict=True):
         place = members("place", mesh, axes, rank).index(rank) if axes else 0
         start = min(place * width, size)
         found.append(slice(start, min(start + width, size)))
-    return tuple(found)
+    return tuple(found) if is_home(cut, mesh, rank) else (slice(0, 0), *found[1:])
 
 
 def take_part(whole: Array, cut: Cut, mesh: str) -> Array:
     """The part of this rank of an array, in memory of its own."""
     check_world(mesh)
     own = whole[slices_of(whole.shape, cut, mesh, world().rank)]
-    shape = part_shape(whole.shape, cut, mesh)
+    shape = own_shape(whole.shape, cut, mesh)
     if own.shape == shape:
         return np.array(own, order="C")
     out = np.zeros(shape, whole.dtype)
@@ -173,4 +211,6 @@ def placed_like(data: Any, like: Any) -> Any:
 
 def is_cut(cut: Cut, mesh: str) -> bool:
     """Whether a cut leaves a rank with less than the whole."""
-    return any(n > 1 for n in counts_of(cut, mesh))
+    home = home_of(cut)
+    away = home is not None and axis_size("place", mesh, home[0]) > 1
+    return away or any(n > 1 for n in counts_of(cut, mesh))

@@ -66,6 +66,23 @@ class Group(ABC):
     def pass_on(self, meeting: Meeting, x: Array, target: int | None, source: int | None) -> Array | None:
         """Send an array to one rank and get that of another; None stands for nobody."""
 
+    def open(self) -> None:  # noqa: B027 - where nothing has to be made ready
+        """Be ready for messages from one rank to another."""
+
+    def send(self, number: int, x: Array, target: int) -> None:
+        """Begin to send an array to one rank, which receives it by its number; does not wait.
+
+        Nobody may change the array until ``sent``.
+        """
+        raise NotImplementedError
+
+    def receive(self, meeting: Meeting, number: int, out: Array, source: int) -> None:
+        """Wait for what a rank sends under a number."""
+        raise NotImplementedError
+
+    def sent(self) -> None:  # noqa: B027 - where sends are done at once, nothing is left to wait for
+        """Wait until all that was sent has gone."""
+
     def fold(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array) -> None:
         """Write all arrays folded into one, by one tree over the ranks."""
         if self.size == 2 or x.nbytes <= SMALL:  # of two ranks, each gets no more than it must

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.base.device import DeviceLike
 from weft.base.dtypes import as_dtype, kind, real_dtype
-from weft.base.parts import Cut, Parts, slices_of
+from weft.base.parts import Cut, Parts, home_of, is_home, slices_of
 from weft.base.ranks import Meeting, coordinates, world
 from weft.base.records import NamedTuple
 from weft.errors import ParallelError
@@ -98,8 +98,9 @@ def _as_reals(array: Array) -> Array:
 
 def _writers(data: Parts) -> list[int]:
     """The ranks that write a tensor: of those that hold the same part, the first."""
-    used = {name for axes in data.cut for name in axes.split(",")}
-    ranks = range(world().size)
+    home = home_of(data.cut)
+    used = {name for axes in data.cut for name in axes.split(",")} | ({home[0]} if home else set())
+    ranks = [r for r in range(world().size) if is_home(data.cut, data.mesh, r)]
     return [r for r in ranks if not any(at for n, at in coordinates(data.mesh, r).items() if n not in used)]
 
 

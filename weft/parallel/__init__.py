@@ -24,6 +24,7 @@ from weft.parallel.fold_shards import fold_shards
 from weft.parallel.mesh import P, mesh
 from weft.parallel.overlap import overlap
 from weft.parallel.partition import partition
+from weft.parallel.pipeline import next_stage
 from weft.parallel.place_state import place_state
 from weft.parallel.placing import from_parts, held_bytes, place
 from weft.parallel.planner.world import planned
@@ -54,6 +55,7 @@ __all__ = [
     "held_bytes",
     "load",
     "mesh",
+    "next_stage",
     "overlap",
     "partition",
     "permute_ranks",

@@ -2,7 +2,8 @@
 
 Megatron's scheme (Shoeybi and others, "Megatron-LM: training multi-billion parameter language models using
 model parallelism", 2019): what goes into heads, and the first product of a network, is cut by its outputs, so
-that each rank has some heads and some units; what comes after is cut by its inputs, and summed.
+that each rank has some heads and some units; what comes after is cut by its inputs, and summed. Over an axis
+of stages, each has some of the blocks that come one after another.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft.base.public import public
-from weft.base.ranks import Mesh, axis_size
+from weft.base.ranks import Mesh, axis_size, mesh_axes
 from weft.errors import ArgumentError
 from weft.parallel.mesh import P
 from weft.parallel.placing import mesh_text_of
+from weft.parallel.stage import PIPE
+from weft.parallel.stages import grouped
 
 _COLUMNS = {
     "query", "key", "value", "q", "k", "v", "q_proj", "k_proj", "v_proj", "wq", "wk", "wv",
@@ -35,32 +38,41 @@ class Placement(dict[str, P]):
     Attributes:
         notes: by pattern, what it is.
         whole: patterns of what is left whole.
+        stages: names of the modules that each stage of a pipeline but the first begins with.
     """
 
-    def __init__(self, found: dict[str, P], notes: dict[str, str], whole: tuple[str, ...]) -> None:
+    def __init__(
+        self, found: dict[str, P], notes: dict[str, str], whole: tuple[str, ...], stages: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(found)
         self.notes = notes
         self.whole = whole
+        self.stages = stages
 
     def __str__(self) -> str:
         width = max(map(len, self), default=0)
         rows = [f"{name:<{width}}  {p!r:<16}  {self.notes[name]}" for name, p in self.items()]
-        return "\n".join([*rows, f"whole: {', '.join(self.whole) or 'nothing'}"])
+        begins = [f"stage {k} begins with {name}" for k, name in enumerate(self.stages, 1)]
+        return "\n".join([*rows, f"whole: {', '.join(self.whole) or 'nothing'}", *begins])
 
 
 @public
-def auto(model: Any, mesh: Mesh | None = None, axis: str = "model") -> Placement:
-    """The usual placement of a transformer over an axis of a mesh, by the names and kinds of its layers.
+def auto(model: Any, mesh: Mesh | None = None, axis: str = "model", stages: int | None = None) -> Placement:
+    """The usual placement of a transformer over the axes of a mesh, by the names and kinds of its layers.
 
     Linear layers named as queries, keys, values and first products (``q_proj``, ``fc1``, ...) are cut by
     columns, those after heads and second products (``out``, ``fc2``, ...) by rows, of two in a
     ``Sequential`` the first by columns and the second by rows; tables of tokens and layers that give as many
     logits are cut by the vocabulary. What has another name, or a size that the ranks do not divide, is whole.
 
+    On a mesh with the axis "pipe" the longest list of layers is cut into stages that have as many parameters,
+    as near as can be; placing it puts a ``par.next_stage`` before the first layer of each.
+
     Args:
         model: a module.
         mesh: by default the mesh of this world.
-        axis: over which it is cut.
+        axis: over which tensors are cut.
+        stages: of a pipeline, by default as many as its ranks.
 
     >>> from weft import nn, parallel as par
     >>> mesh = par.mesh(model=1)
@@ -74,7 +86,10 @@ def auto(model: Any, mesh: Mesh | None = None, axis: str = "model") -> Placement
     """
     if not hasattr(model, "named_modules"):
         raise ArgumentError("auto", f"takes a module, got {type(model).__name__}")
-    count = axis_size("auto", mesh_text_of(mesh), axis)
+    text = mesh_text_of(mesh)
+    sizes = dict(mesh_axes(text))
+    begins = _stages(model, stages or sizes[PIPE]) if PIPE in sizes else ()
+    count = 0 if PIPE in sizes and axis not in sizes else axis_size("auto", text, axis)
     found: dict[str, P] = {}
     notes: dict[str, str] = {}
     cuts = dict(_chosen(model, axis))
@@ -83,13 +98,29 @@ def auto(model: Any, mesh: Mesh | None = None, axis: str = "model") -> Placement
         p, why = cuts.get(name, (P(), ""))
         pattern = _pattern(name)
         dim = next((d for d, a in enumerate(p) if a), None)
-        if dim is None or tensor.shape[dim] % count:
+        if dim is None or not count or tensor.shape[dim] % count:
             whole[pattern] = None
         else:
             found[pattern], notes[pattern] = p, why
     for pattern in whole:  # alike layers of other sizes: what does not fit one is whole in all
         found.pop(pattern, None)
-    return Placement(found, notes, tuple(whole))
+    return Placement(found, notes, tuple(whole), begins)
+
+
+def _stages(model: Any, count: int) -> tuple[str, ...]:
+    """The names of the layers with which stages begin; none where there are too few layers to share out."""
+    from weft import nn
+
+    lists = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
+    if not lists or count < 2:
+        return ()
+    name, layers = max(lists, key=lambda pair: len(list(pair[1].children())))
+    own = [(f"{name}.{n}".lstrip("."), m) for n, m in layers.named_children()]
+    if len(own) < count:
+        return ()
+    costs = [float(sum(p.size for p in m.parameters())) for _, m in own]
+    group = grouped(costs, count)
+    return tuple([own[group.index(k)][0] for k in range(1, count)])
 
 
 def _pattern(name: str) -> str:

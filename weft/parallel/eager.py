@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from weft.base.parts import Cut, Parts
+from weft.base.parts import Cut, Parts, home_of
 from weft.errors import GradientError, ParallelError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.interpret import interpret
@@ -38,7 +38,7 @@ def evaluate_placed(
     if recording() and any(t._node is not None for t in inputs):
         message = f"gradients of placed tensors are left to compiled steps, got {placed[0]}"
         raise GradientError(op.name, message, hint=f"{_HINT}; or weft.no_grad()")
-    if op.effect or op.ambient:
+    if op.effect or op.ambient or any(home_of(d.cut) for d in placed):
         raise ParallelError(op.name, f"the tensor must be whole, got {placed[0]}", hint=_HINT)
     types = tuple([TensorType(tuple(d.shape), d.dtype) for d in datas])
     cuts = tuple([d.cut if type(d) is Parts else ("",) * d.ndim for d in datas])

@@ -22,13 +22,13 @@ from weft.ir.types import TensorType
 from weft.ops import collective as ops
 from weft.ops.arithmetic import add, maximum, minimum, mul
 from weft.ops.control import scan
-from weft.ops.view.primitives import broadcast_to, reshape
+from weft.ops.view.primitives import broadcast_to, join, reshape
 from weft.ops.view.slices import slice_axes
 from weft.passes.base import graph_pass
 
-_FOLDS: Mapping[Any, Any] = {ops.all_reduce: add, ops.all_reduce_max: maximum, ops.all_reduce_min: minimum}
-_STARTS = (ops.take_shard, ops.axis_index)  # what makes a value of each shard of one of all
-_ENDS = (*_FOLDS, ops.all_gather)  # what makes a value of all of those of the shards
+FOLDS: Mapping[Any, Any] = {ops.all_reduce: add, ops.all_reduce_max: maximum, ops.all_reduce_min: minimum}
+STARTS = (ops.take_shard, ops.axis_index)  # what makes a value of each shard of one of all
+ENDS = (*FOLDS, ops.all_gather)  # what makes a value of all of those of the shards
 
 
 @graph_pass(once=True)
@@ -47,6 +47,23 @@ def fold_shards(graph: Graph, mesh: str = "", axis: str = "data") -> Graph:
     return _Folding(graph, virtual, mesh, axis).run()
 
 
+def what_varies(graph: Graph, axis: str) -> tuple[set[Value], set[Node]]:
+    """The values that each shard has its own of, and the nodes that make one of those of all shards."""
+    varying: set[Value] = set()
+    ends: set[Node] = set()
+    for node in graph.nodes:
+        along = node.attrs.get("axis") if node.op.sequence or node.op.ambient else None
+        crosses = isinstance(along, str) and axis in along.split(",")
+        varies = any(v in varying for v in node.inputs)
+        if crosses and (along != axis or node.op not in (*STARTS, *ENDS)):
+            raise _refused(node, axis)
+        if crosses and node.op in ENDS:
+            ends.add(node)
+        elif varies or (crosses and node.op in STARTS):
+            varying.update(node.outputs)
+    return varying, ends
+
+
 class _Folding:
     """A program while it is being folded.
 
@@ -61,27 +78,13 @@ class _Folding:
     def __init__(self, graph: Graph, virtual: str, mesh: str, axis: str) -> None:
         self.graph, self.mesh, self.axis = graph, mesh, axis
         self.count = axis_size("fold_shards", virtual, axis) // axis_size("fold_shards", mesh, axis)
-        self.varying: set[Value] = set()
-        self.ends: set[Node] = set()
-        self._classify()
+        self.varying, self.ends = what_varies(graph, axis)
         self.turn = self._turns()
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = dict(graph.constants)
         self.now: dict[Value, Value] = {}
 
     # What runs where
-
-    def _classify(self) -> None:
-        for node in self.graph.nodes:
-            along = node.attrs.get("axis") if node.op.sequence or node.op.ambient else None
-            crosses = isinstance(along, str) and self.axis in along.split(",")
-            varies = any(v in self.varying for v in node.inputs)
-            if crosses and (along != self.axis or node.op not in (*_STARTS, *_ENDS)):
-                raise _refused(node, self.axis)
-            if crosses and node.op in _ENDS:
-                self.ends.add(node)
-            elif varies or (crosses and node.op in _STARTS):
-                self.varying.update(node.outputs)
 
     def _turns(self) -> dict[Node, int]:
         """For each node of shards the loop that runs it: as late as what uses it allows, so that loops hand
@@ -148,24 +151,31 @@ class _Folding:
         if node.op is ops.all_gather:
             self.nodes.append(Node(ops.gather_shards, [stacked], attrs, [out], node.location))
             return
-        mine = self._folded(stacked, _FOLDS[node.op], node.location)
+        mine = self._folded(stacked, FOLDS[node.op], node.location)
         self.nodes.append(Node(node.op, [mine], attrs, [out], node.location))
 
     def _folded(self, x: Value, fold: Any, at: Location | None) -> Value:
-        """The rows of a stack folded by the tree over shards: neighbours first, which are a power of two."""
-        while x.type.shape[0] > 1:
-            x = self._emit(fold, [self._every_second(x, 0, at), self._every_second(x, 1, at)], at)
+        """The rows of a stack folded by the tree over shards: neighbours first, one without goes up."""
+        while (count := x.type.shape[0]) > 1:
+            pairs = self._emit(fold, [self._every_second(x, 0, at), self._every_second(x, 1, at)], at)
+            x = pairs if count % 2 == 0 else self._emit(join, [pairs, self._last(x, at)], at, axis=0)
         return self._emit(reshape, [x], at, shape=x.type.shape[1:])
 
     def _every_second(self, x: Value, first: int, at: Location | None) -> Value:
         shape = x.type.shape
         starts, steps = (first, *[0] * (len(shape) - 1)), (2, *[1] * (len(shape) - 1))
-        return self._emit(slice_axes, [x], at, starts=starts, stops=shape, steps=steps)
+        stops = (shape[0] & ~1, *shape[1:])
+        return self._emit(slice_axes, [x], at, starts=starts, stops=stops, steps=steps)
+
+    def _last(self, x: Value, at: Location | None) -> Value:
+        shape = x.type.shape
+        starts = (shape[0] - 1, *[0] * (len(shape) - 1))
+        return self._emit(slice_axes, [x], at, starts=starts, stops=shape, steps=(1,) * len(shape))
 
     def _place_loop(self, body: list[Node], turn: int) -> None:
         """One loop over the shards of this rank; what others need of it comes out stacked."""
         for node in body:
-            if node.op in _STARTS and node.attrs["axis"] == self.axis:
+            if node.op in STARTS and node.attrs["axis"] == self.axis:
                 self._place_start(node)
         inner = [n for n in body if not any(v in self.now for v in n.outputs)]
         if not inner:

@@ -6,10 +6,10 @@ parameters are cut over the ranks of the batch, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.base.parts import Cut, Parts
+from weft.base.parts import Cut, Parts, home_of, with_home, without_home
 from weft.base.ranks import Mesh
 from weft.base.records import NamedTuple
 from weft.capture.call.replaying import input_tensors
@@ -29,10 +29,12 @@ class Layout(NamedTuple):
     Attributes:
         inputs: a cut for each.
         outputs: likewise; what overwrites an input is cut as that.
+        gradients: by number of a result that is the gradient of an input, the number of that.
     """
 
     inputs: tuple[Cut, ...]
     outputs: tuple[Cut, ...]
+    gradients: Mapping[int, int] = {}
 
     def results(self, graph: Graph) -> tuple[Cut, ...]:
         """The cut of each result of a graph with these inputs and outputs."""
@@ -41,8 +43,15 @@ class Layout(NamedTuple):
 
     def without_batch(self) -> Layout:
         """The same, whole along the axis of the batch."""
-        inputs, outputs = (tuple([beside_batch(cut) for cut in cuts]) for cuts in self)
-        return Layout(inputs, outputs)
+        return self._changed(beside_batch)
+
+    def without_homes(self) -> Layout:
+        """The same, of tensors that all ranks of a pipeline hold."""
+        return self._changed(without_home)
+
+    def _changed(self, change: Callable[[Cut], Cut]) -> Layout:
+        inputs, outputs = (tuple(map(change, cuts)) for cuts in (self.inputs, self.outputs))
+        return self._replace(inputs=inputs, outputs=outputs)
 
     @property
     def is_whole(self) -> bool:
@@ -52,7 +61,8 @@ class Layout(NamedTuple):
 
 def whole_layout(graph: Graph) -> Layout:
     """Everything is whole on every rank."""
-    return Layout(*[tuple([whole_cut(v.type) for v in vs]) for vs in (graph.inputs, graph.outputs)])
+    inputs, outputs = (tuple([whole_cut(v.type) for v in vs]) for vs in (graph.inputs, graph.outputs))
+    return Layout(inputs, outputs)
 
 
 def layout_of(
@@ -89,7 +99,7 @@ class _Layouts:
         for number, owner in self._gradients():
             if number < len(outputs):
                 outputs[number] = self._gradient(owner)
-        return Layout(inputs, tuple(outputs))
+        return Layout(inputs, tuple(outputs), dict(self._gradients()))
 
     def _input(self, i: int) -> Cut:
         data, source = self.datas[i], self.program.sources[i]
@@ -99,7 +109,9 @@ class _Layouts:
         if isinstance(source, Gradient):
             owner = source.owner
             at = self.by_tensor.get(id(owner.held)) if isinstance(owner, Fixed) else None
-            return cut if at is None else self._gradient(at)
+            home = home_of(cut)
+            found = cut if at is None else self._gradient(at)
+            return found if home is None else with_home(found, *home)
         is_state = self.program.graph.roles[i] == "state" and isinstance(source, Fixed)
         if self.zero and is_state and data.shape in self.shapes:
             return self._more(cut, data.shape)

@@ -46,6 +46,8 @@ class MpiGroup(Group):
         self._others = [r for r in range(self.size) if r != self.rank]
         self._number = 0
         self._scratch: list[Array] = []
+        self._mailed: list[tuple[Any, Array]] = []
+        self._post: Any = None
         self._few = self.size <= _FEW
         if self._few:
             self._mail = np.zeros((self.size, _WORD + SMALL), np.uint8)
@@ -80,6 +82,38 @@ class MpiGroup(Group):
         for request in requests:
             self._wait(request, meeting, (x, out))
         return None if source is None else out
+
+    def open(self) -> None:
+        """Be ready for messages from one rank to another, which go apart from those of meetings."""
+        if self._post is None:
+            self._post = self._comm.Dup()
+
+    def send(self, number: int, x: Array, target: int) -> None:
+        """Begin to send an array to one rank."""
+        given = _bytes(x)
+        self._mailed.append((self._post.Isend(given, target, number), given))
+
+    def receive(self, meeting: Meeting, number: int, out: Array, source: int) -> None:
+        """Wait for what a rank sends under a number."""
+        into = out.reshape(-1).view(np.uint8)
+        request = self._post.Irecv(into, source, number)
+        pair = tuple(sorted((self._members[source], self._world.rank)))
+        try:
+            self._world.wait(request, lambda: Wait(pair, number, str(meeting)))
+        except BaseException:
+            self._world.lost.append((request, into))  # MPI may still write there
+            raise
+
+    def sent(self) -> None:
+        """Wait until all that was sent has gone."""
+        mailed, self._mailed = self._mailed, []
+        meeting = Meeting("send", "", f"{len(mailed)} messages")
+        try:
+            for request, _ in mailed:
+                self._world.wait(request, self._waiting(meeting))
+        except BaseException:
+            self._world.lost.append(mailed)
+            raise
 
     def fold(self, meeting: Meeting, x: Array, fold: np.ufunc, out: Array) -> None:
         """Write all arrays folded into one, by one tree over the ranks."""

@@ -7,16 +7,27 @@ What such a tensor holds is a ``Parts`` (``weft/base/parts.py``); compiled steps
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import numpy as np
 
 from weft.base.concrete import CONCRETE, is_concrete
-from weft.base.parts import Cut, Parts, counts_of, is_cut, part_shape, take_part
+from weft.base.parts import (
+    Cut,
+    Parts,
+    counts_of,
+    home_of,
+    is_cut,
+    is_home,
+    own_shape,
+    part_shape,
+    take_part,
+    without_home,
+)
 from weft.base.public import public
-from weft.base.ranks import Mesh
+from weft.base.ranks import Mesh, world
 from weft.errors import ArgumentError, DomainError, ParallelError, ShapeError
 from weft.ops import collective as ops
 from weft.parallel.mesh import P, current_mesh
@@ -58,7 +69,22 @@ def place(target: T, spec: P | Mapping[str, P], mesh: Mesh | None = None) -> T:
         raise ArgumentError("place", f"takes a tensor or a module, got {type(target).__name__}")
     for tensor, cut in _chosen(target, spec, text):
         put_parts(tensor, cut, text)
+    _mark_stages(target, getattr(spec, "stages", ()))
     return target
+
+
+def _mark_stages(module: Any, names: Sequence[str]) -> None:
+    """Let stages of a pipeline begin with modules."""
+    modules = dict(module.named_modules())
+    for name in names:
+        modules[name].register_forward_pre_hook(_begin_stage)
+
+
+def _begin_stage(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a module that begins a stage."""
+    from weft.parallel.pipeline import next_stage
+
+    return tuple([next_stage(x) if isinstance(x, Tensor) else x for x in args])
 
 
 @public
@@ -162,7 +188,7 @@ def as_parts(array: Any, cut: Cut, mesh: str) -> Parts:
 
 def made_parts(part: Any, shape: tuple[int, ...], cut: Cut, mesh: str) -> Parts:
     """What a rank computed as its part of a tensor."""
-    expected = part_shape(shape, cut, mesh)
+    expected = own_shape(shape, cut, mesh)
     if part.shape != expected:
         raise ShapeError("place", f"a part must have shape {expected}, got {part.shape}")
     return _parts(part, shape, cut, mesh)
@@ -172,8 +198,12 @@ def whole_array(data: Any) -> Any:
     """The whole of what ranks hold parts of; all of them ask for it together."""
     if type(data) is not Parts:
         return data
-    x = data.part
-    for dim, axes in enumerate(data.cut):
+    x, home = data.part, home_of(data.cut)
+    if home is not None:
+        if not is_home(data.cut, data.mesh, world().rank):
+            x = np.zeros(part_shape(data.shape, data.cut, data.mesh), data.dtype)
+        x = ops.broadcast.eval(x, axis=home[0], root=home[1], mesh=data.mesh)
+    for dim, axes in enumerate(without_home(data.cut)):
         if axes:
             x = ops.all_gather.eval(x, axis=axes, dim=dim, mesh=data.mesh)
     if x.shape != data.shape:

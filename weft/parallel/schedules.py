@@ -175,13 +175,14 @@ class Schedule:
         total = max([slot.end for slot in slots], default=0.0) * len(self.rows)
         return 1 - sum(slot.end - slot.start for slot in slots) / total if total else 0.0
 
-    def alive(self, sizes: Sequence[int] | None = None) -> tuple[int, ...]:
+    def alive(self, sizes: Sequence[int] | None = None, late: Sequence[int] | None = None) -> tuple[int, ...]:
         """For each rank, of how many microbatches it keeps activations at most, or how many bytes these have.
 
         A stage keeps what its forward pass made until its backward pass is done, that of weights included.
 
         Args:
             sizes: the bytes that each stage keeps of a microbatch; without, each counts 1.
+            late: of these, the bytes that a ``W`` of its own needs; by default all of them.
 
         >>> from weft import parallel as par
         >>> par.schedule("gpipe", ranks=2, microbatches=4).alive()
@@ -189,13 +190,14 @@ class Schedule:
         >>> par.schedule("1f1b", ranks=2, microbatches=4).alive([100, 50])
         (200, 50)
         """
-        last = WEIGHTS if self.splits else BACKWARD
+        whole = [1] * self.stages if sizes is None else sizes
+        kept = [0] * self.stages if not self.splits else whole if late is None else late
         found = []
         for row in self.rows:
             now = most = 0
             for kind, stage, _ in row:
-                size = 1 if sizes is None else sizes[stage]
-                now += size if kind == FORWARD else -size if kind == last else 0
+                change = {FORWARD: whole[stage], BACKWARD: kept[stage] - whole[stage], WEIGHTS: -kept[stage]}
+                now += change[kind]
                 most = max(most, now)
             found.append(most)
         return tuple(found)

@@ -17,8 +17,8 @@ import numpy as np
 
 from weft.backends.backend import Arrays, Executable
 from weft.base.digest import digest
-from weft.base.parts import Cut, Parts
-from weft.base.ranks import Meeting, Mesh, World, mesh_text, world
+from weft.base.parts import Cut, Parts, home_of
+from weft.base.ranks import Meeting, Mesh, World, mesh_text, place_on, world
 from weft.base.records import NamedTuple
 from weft.base.sizes import Size
 from weft.capture.program.donation import held_count, is_lease
@@ -41,8 +41,13 @@ from weft.parallel.layout import (
 from weft.parallel.overlap import overlap
 from weft.parallel.padding import with_padding
 from weft.parallel.partition import partition
+from weft.parallel.pipeline import check_count, check_pipeline, homed, table_for
 from weft.parallel.place_state import place_state
 from weft.parallel.placing import as_parts, made_parts, whole_array
+from weft.parallel.schedules import Schedule
+from weft.parallel.stage import PIPE, stage
+from weft.parallel.stage_plan import StagePlan
+from weft.parallel.staged import Staged
 from weft.passes.base import Pass, graph_pass
 
 _log = logging.getLogger("weft.parallel")
@@ -60,12 +65,29 @@ class MeshSettings(NamedTuple):
         reproducible: whether bits must not depend on their number.
         limit: bytes that a rank may get by a reshard that nobody asked for.
         zero: what is cut over the ranks of the batch, see ``weft.compile``.
+        microbatches: of a rank's part of the batch; by default as many as it has virtual shards.
+        schedule: of a pipeline, by name or as a table.
+        stages: of a pipeline; by default as many as the table has.
     """
 
     mesh: Mesh
     reproducible: bool = True
     limit: int = 1 << 20
     zero: int = 0
+    microbatches: int | None = None
+    schedule: str | Schedule = "1f1b"
+    stages: int | None = None
+
+    @property
+    def shards(self) -> int:
+        """In how many parts a batch is cut."""
+        ranks = self.mesh.sizes.get(BATCH, 1)
+        return self.mesh.shards if self.microbatches is None else ranks * self.microbatches
+
+    @property
+    def folds(self) -> bool:
+        """Whether ranks work on one part of their batch after another."""
+        return BATCH in self.mesh.sizes and (self.reproducible or self.microbatches is not None)
 
 
 class MeshBuild:
@@ -92,11 +114,24 @@ class MeshBuild:
 
     def __call__(self, graph: Graph, layout: Layout | None = None) -> Executable:
         """What runs a graph on this rank."""
-        last, cuts = self.of_rank(graph, layout)
+        whole, cuts, homes = self._whole(graph, layout)
+        if self.is_staged:
+            return self._staged(graph, whole, cuts, [None if h is None else h[1] for h in homes])
+        last = self._of_rank(whole, cuts)
         return OnRanks(self.build(last), last, self.settings.mesh, graph, cuts)
 
+    @property
+    def is_staged(self) -> bool:
+        """Whether ranks run the stages of a pipeline."""
+        return PIPE in self.settings.mesh.sizes and stage.name not in self.off
+
     def of_rank(self, graph: Graph, layout: Layout | None = None) -> tuple[Graph, Layout]:
-        """What a rank runs of a graph, and how its inputs and outputs are cut."""
+        """What a rank runs of a graph, where all run the same; and how its inputs and outputs are cut."""
+        whole, cuts, _ = self._whole(graph, layout)
+        return self._of_rank(whole, cuts), cuts
+
+    def _whole(self, graph: Graph, layout: Layout | None) -> tuple[Graph, Layout, list[Any]]:
+        """A graph of whole tensors that is ready to be cut, how, and where inputs are along a pipeline."""
         _need_sizes(graph)
         mesh = self.settings.mesh
         own = {p.name for p in OWN_PASSES}
@@ -106,14 +141,41 @@ class MeshBuild:
             cuts = cuts.without_batch()
         if mesh.size > 1 and cuts.is_whole and not any(node.op is ops.shard for node in whole.nodes):
             _log.warning("%s: nothing is cut: all ranks do all the work; see par.shard", graph.name)
-        whole = with_padding(whole, cuts.inputs, cuts.results(whole), mesh.text)
+        homes = [home_of(cut) for cut in cuts.inputs]
+        cuts = cuts.without_homes()
+        return with_padding(whole, cuts.inputs, cuts.results(whole), mesh.text), cuts, homes
+
+    def _of_rank(self, whole: Graph, cuts: Layout) -> Graph:
+        own = {p.name for p in OWN_PASSES}
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         parts = self.rewrite(whole, [p for p in steps if p.name not in self.off])
-        return self.rewrite(parts, self.passes, disable={*self.off - own, KEPT_APART}), cuts
+        return self.rewrite(parts, self.passes, disable={*self.off - own, KEPT_APART})
 
     def on(self, settings: MeshSettings) -> MeshBuild:
         """The same for other settings, such as another mesh."""
         return MeshBuild(settings, self.rewrite, self.build, self.passes, self.off)
+
+    def _staged(self, graph: Graph, whole: Graph, cuts: Layout, places: Sequence[int | None]) -> Executable:
+        """What runs the stages of this rank; inputs may be in one place along the pipeline already."""
+        mesh = self.settings.mesh
+        steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
+        names = [p.name for p in steps]
+        first, rest = steps[: names.index(fold_shards.name)], steps[names.index(bucket.name) :]
+        parts = self.rewrite(whole, first)
+        table = table_for(self.settings)
+        plan = StagePlan(parts, table, mesh.text, BATCH, cuts.gradients, places)
+        mine = stage.using(plan=plan, place=place_on("compile", mesh.text, PIPE))
+        last = self.rewrite(parts, [mine, *[p for p in rest if p.name not in self.off]])
+        usual = {*self.off - {p.name for p in OWN_PASSES}, KEPT_APART}
+
+        def build(body: Graph) -> Any:
+            return self.build(self.rewrite(body, self.passes, disable=usual))
+
+        text = f"{table}\nbytes kept for backward: {', '.join(f'{n:,}' for n in plan.kept_bytes())}"
+        agreed = f"{parts.to_text(locations=False)}{text}"
+        return OnRanks(
+            Staged(last, build, mesh.text, text), last, mesh, graph, homed(cuts, parts, plan, mesh), agreed
+        )
 
     def for_program(self, program: Program, tensors: Sequence[Any]) -> Build:
         """What builds the graphs of a program, for the parts of its tensors that ranks hold now."""
@@ -137,9 +199,15 @@ def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[
     ordered = settings["reproducible"]
     if world().planned and mesh.shards % mesh.sizes.get(BATCH, 1):
         ordered = False  # of a script that is planned for more ranks than it knows
-    checked = MeshSettings(
-        **{**settings, "zero": check_zero(settings["zero"], mesh), "reproducible": ordered}
-    )
+    zero = check_zero(settings["zero"], mesh)
+    checked = MeshSettings(**{**settings, "zero": zero, "reproducible": ordered})
+    if PIPE in mesh.sizes:
+        checked = check_pipeline(checked)
+    elif checked.stages is not None:
+        message = f"stages need a mesh with the axis {PIPE!r}, got {mesh!r}"
+        raise ParallelError("compile", message, hint=f"par.mesh(data=..., {PIPE}=1)")
+    if checked.microbatches is not None:
+        check_count("microbatches", checked.microbatches)
     passes_for(checked, (), ())  # raises for a mesh that cannot be
     return OWN_PASSES, functools.partial(MeshBuild, checked)
 
@@ -169,21 +237,22 @@ def passes_for(settings: MeshSettings, inputs: Sequence[Cut], results: Sequence[
             place_state.using(mesh=mesh.text, axis=BATCH, inputs=along[0], outputs=along[1], ordered=ordered)
         ]
     committed = commit.using(mesh=mesh.text)
-    if not ordered or BATCH not in mesh.sizes:
+    if not settings.folds and PIPE not in mesh.sizes:
         cut = partition.using(mesh=mesh.text, limit=settings.limit, ordered=ordered, **given)
         return [cut, *state, bucket, overlap, committed]
     count = mesh.sizes[BATCH]
-    if mesh.shards % count:
+    if settings.shards % count:
         message = f"the {count} ranks along {BATCH!r} must divide the {mesh.shards} virtual shards of a batch"
         raise ParallelError("compile", message, hint="par.mesh(..., shards=...), or reproducible=False")
-    virtual = mesh_text(tuple((n, mesh.shards if n == BATCH else s) for n, s in mesh.axes))
-    cut = partition.using(mesh=virtual, limit=settings.limit, ordered=True, **given)
-    checked = check_shards.using(shards=mesh.shards)
+    virtual = mesh_text(tuple((n, settings.shards if n == BATCH else s) for n, s in mesh.axes))
+    cut = partition.using(mesh=virtual, limit=settings.limit, ordered=ordered, **given)
+    each = settings.shards // count if PIPE in mesh.sizes else settings.microbatches
+    checked = check_shards.using(shards=settings.shards, microbatches=each)
     return [checked, cut, fold_shards.using(mesh=mesh.text, axis=BATCH), *state, bucket, overlap, committed]
 
 
 @graph_pass(once=True)
-def check_shards(graph: Graph, shards: int = 1) -> Graph:
+def check_shards(graph: Graph, shards: int = 1, microbatches: int | None = None) -> Graph:
     """Raise unless everything that is cut over the batch divides by the virtual shards."""
     for node in graph.nodes:
         if node.op is not ops.shard:
@@ -192,6 +261,11 @@ def check_shards(graph: Graph, shards: int = 1) -> Graph:
             if BATCH in axes.split(",") and isinstance(size, int) and size % shards:
                 message = f"a dimension that is cut over {BATCH!r} must divide by the {shards} virtual shards"
                 hint = "par.mesh(..., shards=...) sets their number; or compile with reproducible=False"
+                if microbatches is not None:
+                    ranks = shards // microbatches
+                    of = f"{microbatches} microbatches of {ranks} rank{'s' * (ranks != 1)}"
+                    message = f"a dimension that is cut over {BATCH!r} must divide by the {of}"
+                    hint = f"another batch, or weft.compile(..., microbatches=...) that divide {size}"
                 where = None if node.location is None else (node.location.file, node.location.line)
                 raise ParallelError("compile", f"{message}, got {size}", hint=hint, location=where)
     return graph
@@ -205,7 +279,9 @@ def commit(graph: Graph, mesh: str = "") -> Graph:
     return graph.replace(nodes=[*graph.nodes, Node(ops.commit, [], {"mesh": mesh}, [])])
 
 
-OWN_PASSES: tuple[Pass, ...] = (check_shards, partition, fold_shards, place_state, bucket, overlap, commit)
+OWN_PASSES: tuple[Pass, ...] = (
+    check_shards, partition, fold_shards, place_state, stage, bucket, overlap, commit,
+)  # fmt: skip
 
 
 class OnRanks(Executable):
@@ -223,13 +299,15 @@ class OnRanks(Executable):
         "donated", "form_of", "graph", "run", "sole_arrays",
     )  # fmt: skip
 
-    def __init__(self, run: Any, graph: Graph, mesh: Mesh, whole: Graph, cuts: Layout) -> None:
+    def __init__(
+        self, run: Any, graph: Graph, mesh: Mesh, whole: Graph, cuts: Layout, agreed: str = ""
+    ) -> None:
         self.run, self.graph = run, graph
         self.donated = run.donated
         self._members = tuple(range(mesh.size))
-        signature = digest(graph.to_text(locations=False).encode()).hex()
-        collectives = sum(node.op.effect for node in graph.walk())
-        text = f"{graph.name}, {collectives} collectives, version {signature[:8]}"
+        signature = digest((agreed or graph.to_text(locations=False)).encode()).hex()
+        collectives = "stages" if agreed else f"{sum(node.op.effect for node in graph.walk())} collectives"
+        text = f"{graph.name}, {collectives}, version {signature[:8]}"
         self._meeting = Meeting("call", "", text)
         self._compared = False
         self._mesh = mesh.text

@@ -26,10 +26,19 @@ class _Left(BaseException):
     """Ends a rank that waits for one that failed; the error of that one is raised."""
 
 
+class Letter(NamedTuple):
+    """What one rank sends to another is known by."""
+
+    source: int
+    target: int
+    number: int
+
+
 class _Wait(NamedTuple):
     members: Members
     meeting: Meeting
     place: str
+    letter: Letter | None = None
 
     def __str__(self) -> str:
         return f"{self.meeting}{self.place}"
@@ -43,6 +52,7 @@ class _Table:
         self.change = threading.Condition()
         self.laid: dict[Members, dict[int, tuple[Meeting, Any]]] = {}
         self.taken: dict[Members, tuple[dict[int, Any], set[int]]] = {}
+        self.letters: dict[Letter, list[Any]] = {}
         self.waits: dict[int, _Wait] = {}
         self.ended: set[int] = set()
         self.failure: tuple[int, BaseException] | None = None
@@ -64,6 +74,29 @@ class _Table:
                 del self.taken[members]
                 self.change.notify_all()
             return items
+
+    def put(self, key: Letter, item: Any) -> None:
+        """Lay down what one rank sends to another."""
+        with self.change:
+            if self.failure is not None:
+                raise _Left
+            self.letters.setdefault(key, []).append(item)
+            wait = self.waits.get(key.target)
+            if wait is not None and wait.letter == key:  # it will go on
+                del self.waits[key.target]
+            self.change.notify_all()
+
+    def take(self, key: Letter, members: Members, meeting: Meeting) -> Any:
+        """Wait for what another rank sends."""
+        with self.change:
+            if not self.letters.get(key):
+                self.waits[key.target] = _Wait(members, meeting, _line(), key)
+                self._check_progress()
+                self._await(lambda: bool(self.letters.get(key)))
+            found = self.letters[key].pop(0)
+            if not self.letters[key]:
+                del self.letters[key]
+            return found
 
     def _open(self, members: Members) -> None:
         laid = self.laid.pop(members)
@@ -149,6 +182,16 @@ class _ThreadGroup(Group):
         """Send an array to one rank and get that of another."""
         found = self._meet(meeting, np.array(x))
         return None if source is None else np.array(found[source])
+
+    def send(self, number: int, x: Array, target: int) -> None:
+        """Lay an array down for one rank."""
+        self._table.put(Letter(self._world_rank, self._members[target], number), np.array(x))
+
+    def receive(self, meeting: Meeting, number: int, out: Array, source: int) -> None:
+        """Wait for what a rank sends under a number."""
+        key = Letter(self._members[source], self._world_rank, number)
+        with _yielded(lock):
+            out[...] = self._table.take(key, self._members, meeting)
 
 
 class ThreadWorld(World):

@@ -8,7 +8,7 @@ import weft
 from weft import parallel
 from weft.errors import ArgumentError
 
-BATCH = "data"
+BATCH, PIPE = "data", "pipe"
 
 
 class Ranks:
@@ -18,20 +18,35 @@ class Ranks:
         mesh: that they are on.
         zero: what they share, see ``weft.compile``.
         reproducible: whether the bits do not depend on their number.
+        microbatches: in how many parts each works on its part of a batch.
+        schedule: of a pipeline.
+        stages: of a pipeline.
 
     Attributes:
         settings: with which steps are compiled.
         is_first: whether this one writes logs and shows how far it is.
     """
 
-    def __init__(self, mesh: parallel.Mesh, zero: int = 0, reproducible: bool = True) -> None:
+    def __init__(
+        self,
+        mesh: parallel.Mesh,
+        zero: int = 0,
+        reproducible: bool = True,
+        microbatches: int | None = None,
+        schedule: str | parallel.Schedule = "1f1b",
+        stages: int | None = None,
+    ) -> None:
         if not isinstance(mesh, parallel.Mesh):
             raise ArgumentError("Trainer", f"mesh must be made by par.mesh, got {type(mesh).__name__}")
         self.mesh = mesh
         self.settings: dict[str, Any] = {"mesh": mesh, "zero": zero, "reproducible": reproducible}
+        self.settings |= {"microbatches": microbatches, "schedule": schedule, "stages": stages}
         self.is_first = parallel.rank() == 0
-        parts = mesh.sizes.get(BATCH, 1)
-        self._parts = mesh.shards if reproducible else parts
+        ranks = mesh.sizes.get(BATCH, 1)
+        if isinstance(schedule, parallel.Schedule) and microbatches is None:
+            microbatches = schedule.microbatches
+        one_by_one = reproducible or PIPE in mesh.sizes
+        self._parts = ranks * microbatches if microbatches else mesh.shards if one_by_one else ranks
 
     def shared(self, batch: Any) -> Any:
         """A batch with a note that it is cut; one that does not divide is worked on whole by every rank."""

@@ -79,6 +79,9 @@ class Trainer:
             rank ends the run, which goes on from the last checkpoint.
         zero: what the ranks of a batch share, see ``weft.compile``.
         reproducible: whether the bits do not depend on the number of ranks.
+        microbatches: in how many parts a rank works on its part of a batch, see ``weft.compile``.
+        schedule: of a mesh with the axis "pipe": in which order stages work on microbatches.
+        stages: likewise, how many there are.
 
     Attributes:
         step: how many steps have been taken.
@@ -129,10 +132,14 @@ class Trainer:
         mesh: Any = None,
         zero: int = 0,
         reproducible: bool = True,
+        microbatches: int | None = None,
+        schedule: Any = "1f1b",
+        stages: int | None = None,
     ) -> None:
         if mesh is not None and not compile:
             raise DomainError("Trainer", "steps on a mesh must be compiled, got compile=False")
-        ranks = None if mesh is None else Ranks(mesh, zero, reproducible)
+        pipeline = microbatches, schedule, stages
+        ranks = None if mesh is None else Ranks(mesh, zero, reproducible, *pipeline)
         _check_count("accumulate", accumulate)
         _check_count("log_every", log_every)
         _check_count("checkpoint_every", 1 if checkpoint_every is None else checkpoint_every)

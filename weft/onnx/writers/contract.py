@@ -127,7 +127,7 @@ cannot(
     "export the function without its mesh, on whole tensors",
     "all_reduce all_reduce_max all_reduce_min all_gather reduce_scatter all_to_all permute_ranks broadcast "
     "copy_to_ranks axis_index shard take_shard take_shards gather_shards shards_here commit "
-    "start_all_reduce wait_all_reduce",
+    "start_all_reduce wait_all_reduce next_stage send receive",
 )
 cannot(
     _LINALG,

@@ -16,7 +16,7 @@ from weft.base.ranks import Mesh, enter_world, mesh_axes
 from weft.base.sizes import bind
 from weft.capture.call.replaying import input_tensors
 from weft.capture.program.sources import Argument, Fixed
-from weft.errors import ArgumentError, DomainError
+from weft.errors import ArgumentError, DomainError, ParallelError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.parallel.layout import BATCH, Layout, check_zero, layout_of
@@ -65,6 +65,9 @@ def plan_call(
     settings = build.settings._replace(mesh=planned, reproducible=ordered, zero=check_zero(chosen, planned))
     layout = layout_of(program, given, planned, settings.zero, own)
     on_mesh = build.on(settings)
+    if on_mesh.is_staged:
+        message = "a compiled step must have no axis 'pipe' to be planned by its graph"
+        raise ParallelError("plan", f"{message}, got {planned!r}", hint="weft plan --gpt plans pipelines")
     last, cuts = on_mesh.of_rank(program.graph, layout)
     where = find_cluster(HERE if cluster is None else cluster)
     is_here = where.processors > 0 if measure is None else measure

@@ -1,0 +1,94 @@
+"""Stages of a pipeline: where a program may be cut, and what goes from one rank to another.
+
+``send`` does not wait until the other rank has it, ``receive`` waits until it is there. Messages between two
+ranks have numbers, so that they may come in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.base.dtypes import as_dtype
+from weft.base.ranks import axis_size, group_of
+from weft.errors import DomainError
+from weft.ir.types import TensorType
+from weft.ops.batching import batch_leading
+from weft.ops.collective import meeting_of
+from weft.ops.factors import aligned
+from weft.ops.families import linear, primitive
+from weft.ops.op import Array, Op, Sample, no_gradient
+from weft.ops.samples import real_array
+
+next_stage: Op = linear(
+    "next_stage",
+    type_rule=lambda x: x,
+    eval=lambda x: x,
+    transpose=(lambda g: g,),
+    batch=batch_leading(lambda attrs, inputs: attrs),
+    samples=lambda: [Sample((real_array((2, 3)),))],
+    view=lambda index, x: index,
+    factors=lambda inputs, outputs: aligned(inputs, outputs),
+)
+"""``next_stage(x)``: x itself, with a note that a new stage of a pipeline begins with it."""
+
+
+def _check_rank(op: str, mesh: str, axis: str, rank: int) -> None:
+    count = axis_size(op, mesh, axis)
+    if not 0 <= rank < count:
+        raise DomainError(op, f"the other rank must be in 0..{count - 1}, got {rank}")
+
+
+def _send(x: Array, *, to: int, number: int, axis: str, mesh: str) -> tuple[Array, ...]:
+    _check_rank("send", mesh, axis, to)
+    group_of("send", mesh, axis).send(number, np.ascontiguousarray(x), to)
+    return ()
+
+
+def _send_type(x: TensorType, *, to: int, number: int, axis: str, mesh: str) -> tuple[TensorType, ...]:
+    _check_rank("send", mesh, axis, to)
+    return ()
+
+
+def _receive_type(
+    *, shape: tuple[int, ...], dtype: str, source: int, number: int, axis: str, mesh: str
+) -> TensorType:
+    _check_rank("receive", mesh, axis, source)
+    return TensorType(shape, as_dtype(dtype))
+
+
+def _receive(*, shape: tuple[int, ...], dtype: Any, source: int, number: int, axis: str, mesh: str) -> Array:
+    _check_rank("receive", mesh, axis, source)
+    out = np.empty(shape, as_dtype(dtype))
+    meeting = meeting_of("receive", out.shape, out.dtype, axis, f"from {source}, number {number}")
+    group_of("receive", mesh, axis).receive(meeting, number, out, source)
+    return out
+
+
+send: Op = primitive(
+    "send",
+    type_rule=_send_type,
+    eval=_send,
+    vjp=no_gradient("it comes after derivatives"),
+    batch=None,
+    samples=None,
+    outputs=0,
+    effect=True,
+    sequence="axis",
+    host=True,
+)
+"""``send(x, to, number, axis, mesh)``: begin to send x to another rank along an axis; does not wait."""
+
+receive: Op = primitive(
+    "receive",
+    type_rule=_receive_type,
+    eval=_receive,
+    vjp=no_gradient("it comes after derivatives"),
+    batch=None,
+    samples=None,
+    effect=True,
+    sequence="axis",
+    host=True,
+)
+"""``receive(shape, dtype, source, number, axis, mesh)``: wait for what another rank along an axis sent."""
