@@ -6,6 +6,7 @@ and the planner takes what is best. No figure here is a guess; what is not publi
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from weft.parallel.planner.clusters import find_cluster
@@ -191,3 +192,9 @@ RUNS = (
     _llama(64, 32, 430),
     _llama(128, 16, 400),
 )  # fmt: skip
+
+
+@cache
+def plan_of(run: Run) -> Plan:
+    """The plan of a run, made once."""
+    return run.plan()

@@ -115,17 +115,18 @@ def _waits(costs: Costs, setup: Setup) -> float:
 
 def _memory(model: Transformer, setup: Setup, costs: Costs) -> float:
     pipe, chunks, count = setup.pipe, setup.chunks, setup.microbatches
-    alive = {
+    first = {
         "gpipe": count * chunks,
         "1f1b": min(count, pipe) * chunks,
         "zero-bubble": min(count, pipe) * chunks,
         "interleaved": min(count * chunks, pipe * chunks + pipe - 1),
     }[setup.schedule]
-    layers = max(costs.layers)
+    last = {"1f1b": chunks, "interleaved": min(count * chunks, (chunks - 1) * pipe + 1)}
+    size = max(costs.layers) * layer_activations(model, setup)
     parameters = max(sum(costs.parameters[s] for s in own) for own in _owners(setup))
     state = sum(state_bytes(setup, parameters).values())
-    working = working_bytes(model, setup, is_last=pipe == 1)
-    return state + alive * layers * layer_activations(model, setup) + working
+    ends = {pipe == 1: first, True: last.get(setup.schedule, first)}  # of the first rank, and of the last
+    return max(state + alive * size + working_bytes(model, setup, is_last) for is_last, alive in ends.items())
 
 
 def candidates(model: Transformer, ranks: int, batch: int, precision: str = "bf16") -> Iterator[Setup]:

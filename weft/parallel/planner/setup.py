@@ -68,7 +68,8 @@ class Setup(NamedTuple):
         return 4 if self.precision == "f32" else 2
 
     def __str__(self) -> str:
-        words = [self.mesh, f"{self.microbatches} microbatches of {self.micro}"]
+        count = self.microbatches
+        words = [self.mesh, f"{count} microbatch{'es' * (count != 1)} of {self.micro}"]
         if self.pipe > 1:
             words.append(self.schedule + (f" x {self.chunks}" if self.chunks > 1 else ""))
         words += [f"zero={self.zero}"] * (self.zero > 0)
