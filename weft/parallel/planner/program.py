@@ -216,14 +216,15 @@ def rank_memory(graph: Graph, kinds: Sequence[str], gradients: Sequence[int] = (
 
 
 def _kinds(program: Any) -> list[str]:
-    """What each input of a program is."""
-    found = []
-    for source, role in zip(program.sources, program.graph.roles, strict=True):
-        is_weight = isinstance(source, Fixed) and type(source.held._node) is Leaf
-        found.append(
-            "arguments" if role == "arg" else "optimizer" if role == "state" and not is_weight else "weights"
-        )
-    return found
+    """What each input of a program is: numbers such as the learning rate belong to the optimizer."""
+    return [_kind(*row) for row in zip(program.sources, program.graph.roles, program.graph.inputs, strict=True)]
+
+
+def _kind(source: Any, role: str, value: Any) -> str:
+    if role == "arg":
+        return "arguments"
+    is_leaf = isinstance(source, Fixed) and type(source.held._node) is Leaf
+    return "weights" if is_leaf or (role == "param" and value.type.ndim) else "optimizer"
 
 
 def kinds_by_roles(graph: Graph) -> list[str]:
