@@ -217,7 +217,9 @@ def rank_memory(graph: Graph, kinds: Sequence[str], gradients: Sequence[int] = (
 
 def _kinds(program: Any) -> list[str]:
     """What each input of a program is: numbers such as the learning rate belong to the optimizer."""
-    return [_kind(*row) for row in zip(program.sources, program.graph.roles, program.graph.inputs, strict=True)]
+    return [
+        _kind(*row) for row in zip(program.sources, program.graph.roles, program.graph.inputs, strict=True)
+    ]
 
 
 def _kind(source: Any, role: str, value: Any) -> str:
