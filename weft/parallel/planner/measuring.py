@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from math import ceil, log2
 from typing import Any
 
@@ -27,26 +28,44 @@ _SIZES = (8, 1 << 20, 16 << 20)  # bytes of the sums that are measured
 _TIME = 0.4  # seconds for each
 _QUIET = 0.1  # of the sums take less than what is taken
 _LIMIT = 120  # seconds for all of it
+_LARGE = 1 << 26  # bytes
 
 
 def measure_cluster(ranks: int = 2, name: str = "here") -> Cluster:
     """What this machine can do, with so many ranks on it."""
-    from weft.backends.llvm.explain import measure_limits
-
     before = get_num_threads()
     processors = processors_here()
     set_num_threads(max(1, processors // ranks))
-    measure_limits.cache_clear()
     try:
-        limits = measure_limits()
+        flops, bandwidth = _product_rate(), _copy_rate()
     finally:
         set_num_threads(before)
-        measure_limits.cache_clear()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / ranks
-    device = Device(
-        "a processor", memory, limits.memory, {"f32": limits.flops}, product=1.0, sweep=1.0, launch=1e-7
-    )
+    device = Device("a processor", memory, bandwidth, {"f32": flops}, product=1.0, sweep=1.0, launch=1e-7)
     return Cluster(name, device, (_measured_link(ranks, processors),), processors)
+
+
+def _product_rate() -> float:
+    """Operations a second of a product of matrices."""
+    import weft
+
+    run, x = weft.compile(lambda x: x @ x), weft.ones(512, 512)
+    return 2 * 512**3 / _least(lambda: run(x))
+
+
+def _copy_rate() -> float:
+    """Bytes a second, read and written, of arrays that no cache holds."""
+    source, target = np.zeros(_LARGE, np.uint8), np.zeros(_LARGE, np.uint8)
+    return 2 * _LARGE / _least(lambda: np.copyto(target, source))
+
+
+def _least(work: Callable[[], object], times: int = 7) -> float:
+    found = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - start)
+    return min(found)
 
 
 def _measured_link(ranks: int, processors: int) -> Link:
