@@ -50,6 +50,9 @@ def test_parallel_gpt_learns_the_same_on_every_number_of_ranks() -> None:
     first, last, digest = run("parallel_gpt", *arguments)
     assert last < first - 0.2
     assert run("parallel_gpt", *arguments, "--simulate", "2") == (first, last, digest)
+    staged = run("parallel_gpt", *arguments, "--pipe", "1", "--stages", "2")
+    assert staged[:2] == pytest.approx((first, last), rel=1e-3)
+    assert run("parallel_gpt", *arguments, "--pipe", "2", "--simulate", "2") == staged
 
 
 def test_sunspots_are_predicted_better_than_by_the_last_month() -> None:

@@ -104,6 +104,53 @@ def test_every_tensor_is_on_one_stage() -> None:
     assert all(sum(one["held"].values()) for one in found)
 
 
+def test_marks_say_where_each_layer_is() -> None:
+    """Weights and biases are with their layer, also those of the first layer behind a mark."""
+    found = par.simulate(lambda: quick({"data": 1, "pipe": 4}, PLAIN, model={"marks": 4}), 4)
+    for name in found[0]["held"]:
+        at = [bool(one["held"][name]) for one in found].index(True)
+        first, last = ("table", 0), ("head", 3)
+        stage = next((k for n, k in (first, last) if name.startswith(n)), None)
+        if name.startswith("inner"):
+            stage = int(name.split(".")[1])
+        assert name.startswith("norm") or at == stage, name
+    halves = par.simulate(lambda: quick({"data": 1, "pipe": 2}, PLAIN, model={"marks": 4}), 2)
+    assert [bool(halves[0]["held"][f"inner.{i}.weight"]) for i in range(4)] == [True, True, False, False]
+
+
+def test_a_function_without_modules_can_be_cut() -> None:
+    """One line for all layers, weights in a list."""
+
+    def program(mesh: Any = None) -> Any:
+        weft.manual_seed(0)
+        weights = [weft.randn(4, 4).requires_grad_() for _ in range(4)]
+        biases = [weft.randn(4).requires_grad_() for _ in range(4)]
+
+        def step(x: Any) -> Any:
+            x = par.shard(x, "data")
+            for w, b in zip(weights, biases, strict=True):
+                x = weft.tanh(x @ w + b)
+            loss = x.square().sum()
+            loss.backward()
+            with weft.no_grad():
+                for p in (*weights, *biases):
+                    p -= 0.1 * p.grad
+                    p.grad = None
+            return loss
+
+        run: Any = step if mesh is None else weft.compile(step, mesh=mesh, backend="interpret")
+        losses = [float(run(weft.ones(8, 4))) for _ in range(2)]
+        return losses, [p.detach().full().numpy() for p in (*weights, *biases)], par.held_bytes(weights)
+
+    expected = program()
+    found = par.simulate(lambda: program(par.mesh(data=1, pipe=2)), 2)
+    for losses, arrays, _ in found:
+        np.testing.assert_allclose(losses, expected[0], rtol=1e-5)
+        for a, b in zip(arrays, expected[1], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert sum(one[2] for one in found) == expected[2]
+
+
 def test_a_tied_weight_is_on_its_first_stage() -> None:
     found = par.simulate(lambda: train({"data": 1, "pipe": 2}, [1] * 4, model={"tied": True}), 2)
     # Small ones would be on all ranks; this one is: its gradient is smaller than what is worth a message.
@@ -179,12 +226,12 @@ def test_what_is_kept_for_backward_is_as_said() -> None:
 
 
 def test_the_pass_is_named_and_can_be_left_out() -> None:
-    axes = {"data": 1, "pipe": 2}
-    names = [r.name for r in par.simulate(lambda: quick(axes, PLAIN), 2)[0]["run"].lowered.history()]
+    axes = {"data": 2, "pipe": 2}
+    names = [r.name for r in par.simulate(lambda: quick(axes, PLAIN), 4)[0]["run"].lowered.history()]
     assert [n for n in names if n in ("partition", "stage", "bucket", "commit")] == [
         "partition", "stage", "bucket", "commit",
     ]  # fmt: skip
-    without = par.simulate(lambda: quick(axes, PLAIN, disable=["stage"]), 2)[0]
+    without = par.simulate(lambda: quick(axes, PLAIN, disable=["stage"]), 4)[0]
     assert "stage" not in [r.name for r in without["run"].lowered.history()]
     same(without, train(None, PLAIN))
 

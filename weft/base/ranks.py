@@ -80,6 +80,10 @@ class Group(ABC):
         """Wait for what a rank sends under a number."""
         raise NotImplementedError
 
+    def expect(self, meeting: Meeting, number: int, out: Array, source: int) -> Pending:
+        """Begin to receive what a rank sends under a number; nobody may touch out until it is finished."""
+        return Pending(lambda: self.receive(meeting, number, out, source))
+
     def sent(self) -> None:  # noqa: B027 - where sends are done at once, nothing is left to wait for
         """Wait until all that was sent has gone."""
 

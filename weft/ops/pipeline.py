@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.dtypes import as_dtype
-from weft.base.ranks import axis_size, group_of
+from weft.base.ranks import Meeting, axis_size, group_of
 from weft.errors import DomainError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_leading
@@ -58,10 +58,17 @@ def _receive_type(
     return TensorType(shape, as_dtype(dtype))
 
 
-def _receive(*, shape: tuple[int, ...], dtype: Any, source: int, number: int, axis: str, mesh: str) -> Array:
+def received(
+    *, shape: tuple[int, ...], dtype: Any, source: int, number: int, axis: str, mesh: str
+) -> tuple[Array, Meeting]:
+    """An array for what is received, and what ranks are told who wait for it."""
     _check_rank("receive", mesh, axis, source)
     out = np.empty(shape, as_dtype(dtype))
-    meeting = meeting_of("receive", out.shape, out.dtype, axis, f"from {source}, number {number}")
+    return out, meeting_of("receive", out.shape, out.dtype, axis, f"from {source}, number {number}")
+
+
+def _receive(*, source: int, number: int, axis: str, mesh: str, **given: Any) -> Array:
+    out, meeting = received(source=source, number=number, axis=axis, mesh=mesh, **given)
     group_of("receive", mesh, axis).receive(meeting, number, out, source)
     return out
 

@@ -95,14 +95,27 @@ class MpiGroup(Group):
 
     def receive(self, meeting: Meeting, number: int, out: Array, source: int) -> None:
         """Wait for what a rank sends under a number."""
+        self.expect(meeting, number, out, source).finish()
+
+    def expect(self, meeting: Meeting, number: int, out: Array, source: int) -> Pending:
+        """Begin to receive what a rank sends under a number."""
         into = out.reshape(-1).view(np.uint8)
-        request = self._post.Irecv(into, source, number)
-        pair = tuple(sorted((self._members[source], self._world.rank)))
-        try:
-            self._world.wait(request, lambda: Wait(pair, number, str(meeting)))
-        except BaseException:
-            self._world.lost.append((request, into))  # MPI may still write there
-            raise
+        first, second = sorted((self._members[source], self._world.rank))
+
+        def steps() -> Steps:
+            request, done = self._post.Irecv(into, source, number), False
+            try:
+                yield request
+                done = True
+            finally:
+                if not done:
+                    _forget([request])
+                    self._world.lost.append((request, into))  # MPI may still write there
+
+        def wait(request: Any) -> None:
+            self._world.wait(request, lambda: Wait((first, second), number, str(meeting)))
+
+        return self._world.progress.begin(steps(), wait)
 
     def sent(self) -> None:
         """Wait until all that was sent has gone."""

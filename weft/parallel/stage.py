@@ -8,11 +8,14 @@ over microbatches follow the tree over shards, each as early as it can be, so th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.base.dtypes import int64
+from weft.base.ranks import axis_size
 from weft.errors import ParallelError
 from weft.ir.graph import Array, Graph, Node, Operand, Value
 from weft.ir.location import Location
@@ -125,6 +128,8 @@ class _Staging:
         """Nodes that run once: on the rank of a stage, or on all."""
         body, ins, outs = self._body(unit.name, unit.nodes, unit.wanted)
         where = self.everybody if unit.stage is EVERYWHERE else frozenset([self.table.homes[unit.stage]])
+        if where == self.everybody:
+            self._share_all(ins)
         for v in ins:
             self._share(v, where)
         if self.place in where:
@@ -154,6 +159,32 @@ class _Staging:
             elif self.place == target:
                 self.now[v] = self._receive(v.type, source, number, None)
             self.held[v] = self.held[v] | {target}
+
+    def _share_all(self, values: Sequence[Value]) -> None:
+        """Let all ranks have values, of which those of a rank and dtype are one message."""
+        grouped: dict[tuple[int, Any], list[Value]] = {}
+        for v in values:
+            if self.held[v] != self.everybody:
+                grouped.setdefault((min(self.held[v]), v.type.dtype), []).append(v)
+        for (source, dtype), group in grouped.items():
+            sizes = [prod(v.type.shape) for v in group]
+            if len(group) == 1:
+                continue
+            joined = self._zeros(TensorType((sum(sizes),), dtype))
+            if self.place == source:
+                flat = [
+                    self._emit(reshape, [self.now[v]], None, shape=(size,))
+                    for v, size in zip(group, sizes, strict=True)
+                ]
+                joined = self._emit(join, flat, None, axis=0)
+            attrs = {"axis": PIPE, "root": source, "mesh": self.mesh}
+            found = self._emit(ops.broadcast, [joined], None, **attrs)
+            starts = accumulate(sizes, initial=0)
+            for v, start, size in zip(group, starts, sizes, strict=False):
+                ends = {"starts": (start,), "stops": (start + size,), "steps": (1,)}
+                piece = self._emit(slice_axes, [found], None, **ends)
+                self.now[v] = self._emit(reshape, [piece], None, shape=v.type.shape)
+                self.held[v] = self.everybody
 
     def _share_for_parts(self) -> None:
         """Send what parts need that runs once, such as a weight that two stages use."""
@@ -268,6 +299,9 @@ class _Staging:
         if x not in self.cut.made:  # the same for all microbatches, or rows themselves
             for m in range(self.table.microbatches):
                 tree.add(m, self._row(self.start_of[x], m) if x in self.start_of else self._common(x))
+        if node.op is not ops.all_gather and axis_size("stage", self.mesh, self.plan.batch) == 1:
+            self.now[out] = tree.result()
+            return
         attrs = {**node.attrs, "mesh": self.mesh}
         op = ops.gather_shards if node.op is ops.all_gather else node.op
         self.now[out] = self._emit(op, [tree.result()], node.location, **attrs)

@@ -72,12 +72,12 @@ class StagePlan:
         stages = range(table.stages)
         self.parts: list[Part] = [(FORWARD, k) for k in stages]
         self.parts += [(kind, k) for k in reversed(stages) for kind in (BACKWARD, WEIGHTS)]
-        self.nodes = {part: self.cut.nodes_of(part) for part in self.parts}
+        self.nodes = {part: self._with_views(self.cut.nodes_of(part)) for part in self.parts}
         self._needed = self._needed_nodes()
         self.targets: dict[int, int] = {}
         self.homes = self._homes(gradients, given)
         self.where, units = self._where(self.homes)
-        made = self._units(units)
+        made = self._units(self._late(units))
         self.before = [unit for level, unit in made if level < _AFTER]
         self.after = [unit for level, unit in made if level >= _AFTER]
         self._find_messages()
@@ -107,10 +107,37 @@ class StagePlan:
         """Whether a node of what comes first gives what microbatches need."""
         return not self.cut.varying.isdisjoint(node.inputs) and self.cut.varying.isdisjoint(node.outputs)
 
+    def _with_views(self, nodes: Sequence[Node]) -> list[Node]:
+        """Nodes of a part with the views of inputs that they take, such as a weight with other axes.
+
+        These are read as they are inside of a part; handed to it, they would have to be copied.
+        """
+        views: dict[Value, Node] = {}
+        known = set(self.graph.inputs)
+        for node in self.cut.common:
+            if node.op.view is not None and known.issuperset(node.inputs):
+                views.update(dict.fromkeys(node.outputs, node))
+                known.update(node.outputs)
+        wanted = {v for n in nodes for v in n.inputs}
+        found = []
+        for node in reversed(dict.fromkeys(views.values())):
+            if not wanted.isdisjoint(node.outputs):
+                found.append(node)
+                wanted.update(node.inputs)
+        return [*reversed(found), *nodes]
+
+    def _used(self) -> set[Value]:
+        """What is needed of what runs once, but for that itself."""
+        used = set(self.graph.results)
+        for part in self.parts:
+            used.update(self.inputs_of(part))
+        for node in (*self.cut.starts, *self.cut.ends):
+            used.update(node.inputs)
+        return used
+
     def _needed_nodes(self) -> set[Node]:
         """The nodes that run once and are of use."""
-        wanted = {v for n in (*self.cut.nodes, *self.cut.starts, *self.cut.ends) for v in n.inputs}
-        wanted.update(self.graph.results)
+        wanted = self._used()
         found = set()
         for node in reversed(self.cut.common):
             if node.op.effect or not wanted.isdisjoint(node.outputs):
@@ -154,6 +181,18 @@ class StagePlan:
                 level.update(dict.fromkeys(node.outputs, at))
         return where, units
 
+    def _late(self, units: Mapping[Node, tuple[int, int | None]]) -> dict[Node, tuple[int, int | None]]:
+        """What a stage does before microbatches and needs after them alone is done after them, too."""
+        found, used = dict(units), self._used() - set(self.graph.results)
+        for node in reversed(self.graph.nodes):
+            level, stage = found.get(node, (0, EVERYWHERE))
+            users = [found[u] for v in node.outputs for u in self.cut.users.get(v, ()) if u in found]
+            if stage is EVERYWHERE or not users or not used.isdisjoint(node.outputs):
+                continue
+            last = min([at if where == stage else at - 1 for at, where in users])
+            found[node] = max(level, last), stage
+        return found
+
     def _units(self, units: Mapping[Node, tuple[int, int | None]]) -> list[tuple[int, Unit]]:
         """The units in the order in which they run."""
         grouped: dict[tuple[int, int], list[Node]] = {}
@@ -161,9 +200,7 @@ class StagePlan:
             if node in units:
                 level, stage = units[node]
                 grouped.setdefault((level, -1 if stage is None else stage), []).append(node)
-        used = set(self.graph.results)
-        for node in (*self.cut.nodes, *self.cut.starts, *self.cut.ends):
-            used.update(node.inputs)
+        used = self._used()
         found = []
         for key in sorted(grouped):
             nodes = grouped[key]

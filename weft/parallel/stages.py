@@ -141,7 +141,7 @@ class Cutting:
         return {node: group[number] for node, number in numbers.items()}
 
     def _balanced(self, forward: Sequence[Node]) -> dict[Node, int]:
-        """Stages of equal cost, cut nearby where the least must be sent."""
+        """Stages of equal cost, cut nearby where the least must be sent, and between modules if it can be."""
         costs = list(accumulate(map(_cost, forward)))
         sent = self._sent_at(forward)
         cuts: list[int] = []
@@ -149,11 +149,11 @@ class Cutting:
             wanted, width = costs[-1] * k / self.stages, costs[-1] / self.stages
             least = cuts[-1] + 1 if cuts else 1
             places = range(least, len(forward) - (self.stages - k) + 1)
-            near = [i for i in places if abs(costs[i - 1] - wanted) <= _NEAR * width]
-            key = {i: abs(costs[i - 1] - wanted) for i in places}
-            cuts.append(
-                min(near, key=lambda i: (sent[i], key[i])) if near else min(places, key=key.__getitem__)
-            )
+            away = {i: abs(costs[i - 1] - wanted) for i in places}
+            most = max(_NEAR * width, 1.3 * min(away.values()))
+            near = [i for i in places if away[i] <= most]
+            inside = {i: _shared_module(forward[i - 1], forward[i]) for i in near}
+            cuts.append(min(near, key=lambda i: (sent[i], inside[i], away[i])))
         bounds = [0, *cuts, len(forward)]
         return {n: k for k in range(self.stages) for n in forward[bounds[k] : bounds[k + 1]]}
 
@@ -177,27 +177,29 @@ class Cutting:
                 numbers[node] = max(numbers[node], min(used))
 
     def _backward(self, nodes: Sequence[Node], numbers: Mapping[Node, int]) -> dict[Node, int]:
-        """The slot of each backward node: as its forward, and not before what it takes."""
+        """The slot of each backward node: that of its forward, and not before what it takes.
+
+        Its line and module tell which forward it is of. Where several stages have the same, it is the last
+        one that makes or uses something that it takes.
+        """
         last = 2 * self.stages - 1
         stage_at: dict[object, set[int]] = {}
-        reading: dict[Value, int] = {}
+        latest: dict[Value, int] = {}
         origin = _origins(self.graph, self.varying)
         for node, number in numbers.items():
             stage_at.setdefault(_line(node), set()).add(number)
-            for v in node.inputs:
+            for v in (*node.inputs, *node.outputs):
                 for source in origin.get(v, (v,)):
-                    reading[source] = max(reading.get(source, 0), number)
-        made = {v: number for node, number in numbers.items() for v in node.outputs}
+                    latest[source] = max(latest.get(source, 0), number)
         found: dict[Node, int] = {}
         slot: dict[Value, int] = {}
         for node in nodes:
-            wanted = [last - made[v] if v in made else slot[v] for v in node.inputs if v in made or v in slot]
-            for v in node.inputs:
-                wanted += [last - reading[s] for s in origin.get(v, (v,)) if s in reading and v not in slot]
-            lines = stage_at.get(_line(node), set())
-            if len(lines) == 1 and node.location is not None:
-                wanted.append(last - min(lines))
-            found[node] = max([self.stages, *[w for w in wanted if w >= self.stages]])
+            stages = stage_at.get(_line(node), set())
+            if len(stages) != 1 or node.location is None:
+                sources = [s for v in node.inputs if v not in slot for s in origin.get(v, (v,))]
+                stages = {min([latest[s] for s in sources if s in latest], default=self.stages - 1)}
+            before = [slot[v] for v in node.inputs if v in slot]
+            found[node] = max([last - min(stages), *before])
             slot.update(dict.fromkeys(node.outputs, found[node]))
         return found
 
@@ -269,6 +271,14 @@ def _origins(graph: Graph, varying: set[Value]) -> dict[Value, tuple[Value, ...]
 def _line(node: Node) -> object:
     at = node.location
     return None if at is None else (at.file, at.line, at.module)
+
+
+def _shared_module(one: Node, other: Node) -> float:
+    """How deep the module is that two nodes are both in; endless if they are in the same one."""
+    paths = [n.location.module.split(".") if n.location is not None else [] for n in (one, other)]
+    if paths[0] == paths[1]:
+        return float("inf")
+    return next((i for i, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), min(map(len, paths)))
 
 
 def _cost(node: Node) -> float:
