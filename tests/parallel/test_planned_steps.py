@@ -171,6 +171,50 @@ def test_wrong_plans_are_told() -> None:
         pass
 
 
+# Pipelines
+
+
+def pipeline(mesh: Any, **settings: Any) -> tuple[Any, Any]:
+    """A step of four equal layers, and its model."""
+    weft.manual_seed(0)
+    model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.Tanh())])
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(par.shard(x, "data")).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return weft.compile(step, mesh=mesh, **settings), model
+
+
+def weights_of_rank() -> int:
+    run, model = pipeline(par.mesh(pipe=4, data=1))
+    run(weft.ones(64, 64))
+    return par.held_bytes(model.parameters())
+
+
+def test_a_rank_of_a_pipeline_holds_the_weights_of_its_stage() -> None:
+    with par.planned(4):
+        plan = pipeline(par.mesh(pipe=4, data=1))[0].plan(weft.ones(64, 64), cluster="dgx-a100")
+    assert plan.memory["weights"] == max(par.simulate(weights_of_rank, 4)) == 4 * (64 * 64 + 64)
+
+
+def test_more_microbatches_leave_less_bubble() -> None:
+    shares = []
+    for count in (2, 8, 32):
+        with par.planned(4):
+            run, _ = pipeline(par.mesh(pipe=4, data=1), microbatches=count)
+            plan = run.plan(weft.ones(64, 64), cluster="dgx-a100")
+        assert sum(plan.parts.values()) == pytest.approx(max(e.end for e in plan.events), rel=0.1)
+        assert {e.rank for e in plan.events} == {0, 1, 2, 3}
+        shares.append(plan.bubble)
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.3 > shares[2] > 0.0
+
+
 # The command
 
 

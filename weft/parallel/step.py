@@ -155,21 +155,40 @@ class MeshBuild:
         """The same for other settings, such as another mesh."""
         return MeshBuild(settings, self.rewrite, self.build, self.passes, self.off)
 
-    def _staged(self, graph: Graph, whole: Graph, cuts: Layout, places: Sequence[int | None]) -> Executable:
-        """What runs the stages of this rank; inputs may be in one place along the pipeline already."""
-        mesh = self.settings.mesh
+    def of_places(self, graph: Graph, layout: Layout | None = None) -> tuple[list[Graph], StagePlan]:
+        """What each rank along a pipeline runs of a graph, and how that is cut into stages."""
+        whole, cuts, homes = self._whole(graph, layout)
+        plan, parts, rest = self._cut(whole, cuts, [None if h is None else h[1] for h in homes])
+        count = self.settings.mesh.sizes[PIPE]
+        return [self.rewrite(parts, [stage.using(plan=plan, place=p), *rest]) for p in range(count)], plan
+
+    def rewritten(self, body: Graph) -> Graph:
+        """What the backend gets of a graph that a stage calls."""
+        usual = {*self.off - {p.name for p in OWN_PASSES}, KEPT_APART}
+        return self.rewrite(body, self.passes, disable=usual)
+
+    def _cut(
+        self, whole: Graph, cuts: Layout, places: Sequence[int | None]
+    ) -> tuple[StagePlan, Graph, list[Pass]]:
+        """A graph cut into stages, the graph of parts, and the passes that come after ``stage``."""
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         names = [p.name for p in steps]
         first, rest = steps[: names.index(fold_shards.name)], steps[names.index(bucket.name) :]
         parts = self.rewrite(whole, first)
-        table = table_for(self.settings)
-        plan = StagePlan(parts, table, mesh.text, BATCH, cuts.gradients, places)
+        table, text = table_for(self.settings), self.settings.mesh.text
+        plan = StagePlan(parts, table, text, BATCH, cuts.gradients, places)
+        return plan, parts, [p for p in rest if p.name not in self.off]
+
+    def _staged(self, graph: Graph, whole: Graph, cuts: Layout, places: Sequence[int | None]) -> Executable:
+        """What runs the stages of this rank; inputs may be in one place along the pipeline already."""
+        mesh = self.settings.mesh
+        plan, parts, rest = self._cut(whole, cuts, places)
         mine = stage.using(plan=plan, place=place_on("compile", mesh.text, PIPE))
-        last = self.rewrite(parts, [mine, *[p for p in rest if p.name not in self.off]])
-        usual = {*self.off - {p.name for p in OWN_PASSES}, KEPT_APART}
+        last = self.rewrite(parts, [mine, *rest])
+        table = plan.table
 
         def build(body: Graph) -> Any:
-            return self.build(self.rewrite(body, self.passes, disable=usual))
+            return self.build(self.rewritten(body))
 
         text = f"{table}\nbytes kept for backward: {', '.join(f'{n:,}' for n in plan.kept_bytes())}"
         agreed = f"{parts.to_text(locations=False)}{text}"

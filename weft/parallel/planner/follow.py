@@ -20,14 +20,14 @@ _WORD = 8  # bytes of a meeting without arrays
 
 
 def follow(
-    works: Sequence[Work], mesh: Mesh, cluster: Cluster
+    works: Sequence[Work], mesh: Mesh, cluster: Cluster, agree: bool = True
 ) -> tuple[list[Event], dict[str, float], list[Traffic]]:
     """The timeline of a rank, its time by parts, and what it sends.
 
     A sum that is started goes on beside what is computed, one after another along an axis; where ranks keep
     all processors busy, moving data takes processors from them, and nothing is hidden.
     """
-    return _Following(mesh, cluster).run(works)
+    return _Following(mesh, cluster).run(works, agree)
 
 
 class _Following:
@@ -43,8 +43,8 @@ class _Following:
         self.sent: dict[str, dict[str, float]] = {}
         self.hides = not cluster.processors or mesh.size < cluster.processors
 
-    def run(self, works: Sequence[Work]) -> tuple[list[Event], dict[str, float], list[Traffic]]:
-        if self.mesh.size > 1:  # ranks agree on what they run
+    def run(self, works: Sequence[Work], agree: bool) -> tuple[list[Event], dict[str, float], list[Traffic]]:
+        if agree and self.mesh.size > 1:  # ranks agree on what they run
             self._meet("agree", "all", self._word())
         for work in works:
             if work.node is None:
@@ -79,7 +79,7 @@ class _Following:
             self._wait(*self.under_way.pop(key, ("", 0.0, 0.0)))
             return
         ring = ring_of(mesh_axes(str(node.attrs["mesh"])), axis)
-        moved = collective(self.cluster, plain, _size(node), ring)
+        moved = collective(self.cluster, plain, moved_bytes(node), ring)
         moved = Moved(work.runs * moved.seconds, {k: work.runs * n for k, n in moved.bytes.items()})
         label = f"{plain} over {axis}"
         if name.startswith(_START) and self.hides:
@@ -115,7 +115,7 @@ class _Following:
         self.sent[label] = added(self.sent.get(label, {}), moved.bytes)
 
 
-def _size(node: Node) -> float:
+def moved_bytes(node: Node) -> float:
     """The bytes of the whole array that ranks move."""
     values = [*node.inputs[:1], *node.outputs[:1]]
     return float(max(np.prod(v.type.shape, dtype=float) * v.type.dtype.itemsize for v in values))

@@ -16,7 +16,7 @@ from weft.base.ranks import Mesh, enter_world, mesh_axes
 from weft.base.sizes import bind
 from weft.capture.call.replaying import input_tensors
 from weft.capture.program.sources import Argument, Fixed
-from weft.errors import ArgumentError, DomainError, ParallelError
+from weft.errors import ArgumentError, DomainError
 from weft.ir.graph import Graph
 from weft.ir.types import TensorType
 from weft.parallel.layout import BATCH, Layout, check_zero, layout_of
@@ -24,6 +24,7 @@ from weft.parallel.placing import as_parts, whole_array
 from weft.parallel.planner.clusters import Cluster, find_cluster
 from weft.parallel.planner.follow import follow
 from weft.parallel.planner.plan import Plan
+from weft.parallel.planner.staged import called_bytes, follow_places
 from weft.parallel.planner.works import Work, measured_works, processors_here, rated_works
 from weft.parallel.planner.world import PlannedWorld
 from weft.parallel.step import MeshBuild
@@ -65,11 +66,10 @@ def plan_call(
     settings = build.settings._replace(mesh=planned, reproducible=ordered, zero=check_zero(chosen, planned))
     layout = layout_of(program, given, planned, settings.zero, own)
     on_mesh = build.on(settings)
-    if on_mesh.is_staged:
-        message = "a compiled step must have no axis 'pipe' to be planned by its graph"
-        raise ParallelError("plan", f"{message}, got {planned!r}", hint="weft plan --gpt plans pipelines")
-    last, cuts = on_mesh.of_rank(program.graph, layout)
     where = find_cluster(HERE if cluster is None else cluster)
+    if on_mesh.is_staged:
+        return _plan_staged(on_mesh, program, layout, where)
+    last, cuts = on_mesh.of_rank(program.graph, layout)
     is_here = where.processors > 0 if measure is None else measure
     wholes = [whole_array(t._data) for t in input_tensors(program, given)]
     if is_here:
@@ -83,6 +83,36 @@ def plan_call(
     flops = int(bind(program.graph.stats().flops, {}))
     held = rank_memory(last, _kinds(program), gradients)
     return plan_works(last, works, planned, where, flops, held, notes, settings.zero)
+
+
+def _plan_staged(build: MeshBuild, program: Any, layout: Layout, cluster: Cluster) -> Plan:
+    """The plan of a pipeline; memory is that of the rank that needs most."""
+    mesh = build.settings.mesh
+    graphs, stages = build.of_places(program.graph, layout)
+    events, parts, traffic = follow_places(graphs, build, mesh, cluster)
+    gradients = {i for i, u in _gradient_results(program) if u}
+    memories = []
+    for graph, kept in zip(graphs, stages.kept_bytes(), strict=True):
+        sizes = dict.fromkeys(("weights", "optimizer", "arguments"), 0.0)
+        for value, kind in zip(graph.inputs, _kinds(program), strict=True):
+            sizes[kind] += _bytes(value.type)
+        sizes["gradients"] = sum(_bytes(v.type) for i, v in enumerate(graph.outputs) if i in gradients)
+        memories.append({**sizes, "activations": float(kept), "working": float(called_bytes(graph, build))})
+    return Plan(
+        program.graph.name,
+        f"{mesh.text}, {stages.table.name}, {stages.table.microbatches} microbatches",
+        cluster.name,
+        mesh.size,
+        sum(parts.values()),
+        parts,
+        traffic,
+        max(memories, key=lambda held: sum(held.values())),
+        cluster.device.memory,
+        int(bind(program.graph.stats().flops, {})),
+        cluster.device.flops.get("f32", 0.0),
+        events,
+        ["pipelines are planned by operations and bytes, on processors, too"],
+    )
 
 
 def plan_works(
