@@ -242,6 +242,14 @@ def test_command_plans_a_script_and_writes_files(tmp_path: Path, capsys: pytest.
     assert trace.stat().st_size > 200
 
 
+def test_command_refuses_a_script_with_a_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    text = SCRIPT.replace("w = weft.ones(8, 8)", "w = weft.ones(8, 8, requires_grad=True)")
+    script.write_text(text)
+    assert main(["plan", str(script), "--mesh", "data=2,pipe=1", "--cluster", "dgx-a100", "--args", "2"]) == 1
+    assert "must have no axis 'pipe'" in capsys.readouterr().err
+
+
 def test_command_plans_a_saved_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     par.mesh(data=1)
     traced = weft.jit.trace(lambda x: weft.tanh(par.shard(x, "data")).sum(), weft.ones(64, 8))

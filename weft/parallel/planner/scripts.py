@@ -18,6 +18,7 @@ from weft.parallel.planner.plan import Plan
 from weft.parallel.planner.program import as_mesh, kinds_by_roles, plan_works, rank_arrays, rank_memory
 from weft.parallel.planner.works import measured_works, processors_here, rated_works
 from weft.parallel.planner.world import PlannedWorld
+from weft.parallel.staged import Staged
 from weft.parallel.step import MeshBuild, MeshSettings, OnRanks
 
 
@@ -57,6 +58,9 @@ def plan_script(path: str, args: Sequence[str], mesh: str, cluster: Cluster, ran
 def _plan_run(cluster: Cluster, run: OnRanks, arrays: Sequence[Any]) -> None:
     """Plan what a rank is about to run."""
     graph, mesh = run.graph, Mesh(run.mesh)
+    if isinstance(run.run, Staged):
+        hint = "with par.planned(n): step.plan(...) in the script"
+        raise ArgumentError("plan", f"a script's mesh must have no axis 'pipe', got {mesh!r}", hint=hint)
     works = rated_works(graph, cluster.device, "f32")
     if cluster.processors:
         works = measured_works(run.run, arrays, mesh.size, cluster.processors or processors_here())
