@@ -147,6 +147,7 @@ class Hooks:
     default_backend: late[Callable[[], str]] = late("weft.backends:default_backend")
     compile: late[Callable[..., Any]] = late("weft.compile:compile")
     step_call: late[Callable[..., Any]] = late("weft.capture.call.stepping:step_call")
+    plan_call: late[Callable[..., Any]] = late("weft.parallel.planner.program:plan_call")
     diff_calls: late[Callable[..., Any]] = late("weft.capture.call.diffing:diff_calls")
     save_version: late[Callable[..., None]] = late("weft.io.model:save_version")
     export_function: late[Callable[..., None]] = late("weft.library.export:export_function")

@@ -176,6 +176,10 @@ class World(ABC):
         """What this rank began, where the result will be, by what names it."""
         return {}
 
+    planned: dict[str, int] | None = None  # axes that a planned world gives to whoever asks for a mesh
+    on_call: Callable[[Any, Sequence[Any]], None] | None = (
+        None  # told of programs before they run, with arrays
+    )
     trusted: bool = False  # whether all ranks agreed on what runs, so that its meetings need no comparing
 
     @abstractmethod

@@ -11,12 +11,20 @@ import sys
 from collections.abc import Sequence
 
 import weft
-from weft.cli import benchmark, diagnosis, information, launching, running, serving, writing
+from weft.cli import benchmark, diagnosis, information, launching, planning, running, serving, writing
 from weft.config import settings
 from weft.errors import WeftError
 
 _FIRST = (running.add, information.add, writing.add_optimize, benchmark.add)
-_COMMANDS = (*_FIRST, serving.add, launching.add, writing.add_library, writing.add_view, diagnosis.add)
+_COMMANDS = (
+    *_FIRST,
+    serving.add,
+    launching.add,
+    planning.add,
+    writing.add_library,
+    writing.add_view,
+    diagnosis.add,
+)
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _EXPECTED = (WeftError, OSError, ImportError, MemoryError)

@@ -27,6 +27,7 @@ from weft.parallel.partition import partition
 from weft.parallel.pipeline import next_stage
 from weft.parallel.place_state import place_state
 from weft.parallel.placing import from_parts, held_bytes, place
+from weft.parallel.planner.world import planned
 from weft.parallel.propagate import propagate
 from weft.parallel.schedules import Action, Schedule, Slot, schedule
 from weft.parallel.threads import simulate
@@ -60,6 +61,7 @@ __all__ = [
     "permute_ranks",
     "place",
     "place_state",
+    "planned",
     "propagate",
     "rank",
     "reduce_scatter",

@@ -65,7 +65,9 @@ def whole_layout(graph: Graph) -> Layout:
     return Layout(inputs, outputs)
 
 
-def layout_of(program: Program, tensors: Sequence[Any], mesh: Mesh, zero: int) -> Layout:
+def layout_of(
+    program: Program, tensors: Sequence[Any], mesh: Mesh, zero: int, placed_on: Mesh | None = None
+) -> Layout:
     """The layout of a program, for tensors as they are now.
 
     Args:
@@ -73,13 +75,16 @@ def layout_of(program: Program, tensors: Sequence[Any], mesh: Mesh, zero: int) -
         tensors: the tensors among the arguments.
         mesh: of the ranks there are.
         zero: 1 to cut the state of optimizers over the ranks of the batch, 2 the gradients, 3 the parameters.
+        placed_on: the mesh that tensors are placed on, where the layout is for another with the same axes.
     """
-    return _Layouts(program, tensors, mesh, zero).found()
+    return _Layouts(program, tensors, mesh, zero, placed_on or mesh).found()
 
 
 class _Layouts:
-    def __init__(self, program: Program, tensors: Sequence[Any], mesh: Mesh, zero: int) -> None:
-        self.program, self.mesh = program, mesh
+    def __init__(
+        self, program: Program, tensors: Sequence[Any], mesh: Mesh, zero: int, placed_on: Mesh
+    ) -> None:
+        self.program, self.mesh, self.placed_on = program, mesh, placed_on
         self.zero = zero if mesh.sizes.get(BATCH, 1) > 1 else 0
         self.datas = [t._data for t in input_tensors(program, tensors)]
         pairs = [(i, s) for i, s in enumerate(program.sources) if isinstance(s, Fixed)]
@@ -134,7 +139,7 @@ class _Layouts:
     def _placed(self, data: Any) -> Cut:
         if not isinstance(data, Parts):
             return ("",) * len(data.shape)
-        if data.mesh != self.mesh.text:
+        if data.mesh != self.placed_on.text:
             got = f"{data} on mesh({data.mesh})"
             message = f"placed tensors must be on the mesh of the step, {self.mesh!r}, got {got}"
             raise ParallelError("compile", message, hint="par.place it there")

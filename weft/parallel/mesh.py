@@ -26,6 +26,7 @@ def mesh(*, shards: int = SHARDS, **axes: int) -> Mesh:
     mesh(data=1, model=1)
     """
     here = world()
+    axes = here.planned or axes
     found = _completed({name: _checked(name, size) for name, size in axes.items()}, here.size)
     count = prod(found.values())
     if count != here.size:

@@ -114,6 +114,24 @@ class MeshBuild:
 
     def __call__(self, graph: Graph, layout: Layout | None = None) -> Executable:
         """What runs a graph on this rank."""
+        whole, cuts, homes = self._whole(graph, layout)
+        if self.is_staged:
+            return self._staged(graph, whole, cuts, [None if h is None else h[1] for h in homes])
+        last = self._of_rank(whole, cuts)
+        return OnRanks(self.build(last), last, self.settings.mesh, graph, cuts)
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether ranks run the stages of a pipeline."""
+        return PIPE in self.settings.mesh.sizes and stage.name not in self.off
+
+    def of_rank(self, graph: Graph, layout: Layout | None = None) -> tuple[Graph, Layout]:
+        """What a rank runs of a graph, where all run the same; and how its inputs and outputs are cut."""
+        whole, cuts, _ = self._whole(graph, layout)
+        return self._of_rank(whole, cuts), cuts
+
+    def _whole(self, graph: Graph, layout: Layout | None) -> tuple[Graph, Layout, list[Any]]:
+        """A graph of whole tensors that is ready to be cut, how, and where inputs are along a pipeline."""
         _need_sizes(graph)
         mesh = self.settings.mesh
         own = {p.name for p in OWN_PASSES}
@@ -125,29 +143,52 @@ class MeshBuild:
             _log.warning("%s: nothing is cut: all ranks do all the work; see par.shard", graph.name)
         homes = [home_of(cut) for cut in cuts.inputs]
         cuts = cuts.without_homes()
-        whole = with_padding(whole, cuts.inputs, cuts.results(whole), mesh.text)
-        if PIPE in mesh.sizes and stage.name not in self.off:
-            return self._staged(graph, whole, cuts, [None if h is None else h[1] for h in homes])
+        return with_padding(whole, cuts.inputs, cuts.results(whole), mesh.text), cuts, homes
+
+    def _of_rank(self, whole: Graph, cuts: Layout) -> Graph:
+        own = {p.name for p in OWN_PASSES}
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         parts = self.rewrite(whole, [p for p in steps if p.name not in self.off])
-        last = self.rewrite(parts, self.passes, disable={*self.off - own, KEPT_APART})
-        return OnRanks(self.build(last), last, mesh, graph, cuts)
+        return self.rewrite(parts, self.passes, disable={*self.off - own, KEPT_APART})
 
-    def _staged(self, graph: Graph, whole: Graph, cuts: Layout, places: Sequence[int | None]) -> Executable:
-        """What runs the stages of this rank; inputs may be in one place along the pipeline already."""
-        mesh = self.settings.mesh
+    def on(self, settings: MeshSettings) -> MeshBuild:
+        """The same for other settings, such as another mesh."""
+        return MeshBuild(settings, self.rewrite, self.build, self.passes, self.off)
+
+    def of_places(self, graph: Graph, layout: Layout | None = None) -> tuple[list[Graph], StagePlan]:
+        """What each rank along a pipeline runs of a graph, and how that is cut into stages."""
+        whole, cuts, homes = self._whole(graph, layout)
+        plan, parts, rest = self._cut(whole, cuts, [None if h is None else h[1] for h in homes])
+        count = self.settings.mesh.sizes[PIPE]
+        return [self.rewrite(parts, [stage.using(plan=plan, place=p), *rest]) for p in range(count)], plan
+
+    def rewritten(self, body: Graph) -> Graph:
+        """What the backend gets of a graph that a stage calls."""
+        usual = {*self.off - {p.name for p in OWN_PASSES}, KEPT_APART}
+        return self.rewrite(body, self.passes, disable=usual)
+
+    def _cut(
+        self, whole: Graph, cuts: Layout, places: Sequence[int | None]
+    ) -> tuple[StagePlan, Graph, list[Pass]]:
+        """A graph cut into stages, the graph of parts, and the passes that come after ``stage``."""
         steps = passes_for(self.settings, cuts.inputs, cuts.results(whole))
         names = [p.name for p in steps]
         first, rest = steps[: names.index(fold_shards.name)], steps[names.index(bucket.name) :]
         parts = self.rewrite(whole, first)
-        table = table_for(self.settings)
-        plan = StagePlan(parts, table, mesh.text, BATCH, cuts.gradients, places)
+        table, text = table_for(self.settings), self.settings.mesh.text
+        plan = StagePlan(parts, table, text, BATCH, cuts.gradients, places)
+        return plan, parts, [p for p in rest if p.name not in self.off]
+
+    def _staged(self, graph: Graph, whole: Graph, cuts: Layout, places: Sequence[int | None]) -> Executable:
+        """What runs the stages of this rank; inputs may be in one place along the pipeline already."""
+        mesh = self.settings.mesh
+        plan, parts, rest = self._cut(whole, cuts, places)
         mine = stage.using(plan=plan, place=place_on("compile", mesh.text, PIPE))
-        last = self.rewrite(parts, [mine, *[p for p in rest if p.name not in self.off]])
-        usual = {*self.off - {p.name for p in OWN_PASSES}, KEPT_APART}
+        last = self.rewrite(parts, [mine, *rest])
+        table = plan.table
 
         def build(body: Graph) -> Any:
-            return self.build(self.rewrite(body, self.passes, disable=usual))
+            return self.build(self.rewritten(body))
 
         text = f"{table}\nbytes kept for backward: {', '.join(f'{n:,}' for n in plan.kept_bytes())}"
         agreed = f"{parts.to_text(locations=False)}{text}"
@@ -174,7 +215,11 @@ def mesh_builder(settings: Mapping[str, Any]) -> tuple[Sequence[Pass], Callable[
     mesh = settings["mesh"]
     if not isinstance(mesh, Mesh):
         raise ArgumentError("compile", f"mesh must be made by par.mesh, got {type(mesh).__name__}")
-    checked = MeshSettings(**{**settings, "zero": check_zero(settings["zero"], mesh)})
+    ordered = settings["reproducible"]
+    if world().planned and mesh.shards % mesh.sizes.get(BATCH, 1):
+        ordered = False  # of a script that is planned for more ranks than it knows
+    zero = check_zero(settings["zero"], mesh)
+    checked = MeshSettings(**{**settings, "zero": zero, "reproducible": ordered})
     if PIPE in mesh.sizes:
         checked = check_pipeline(checked)
     elif checked.stages is not None:
@@ -305,6 +350,11 @@ class OnRanks(Executable):
         """What the backend says of it."""
         return self.run.explain() if arrays is None else self.run.explain(self._given(arrays))
 
+    @property
+    def mesh(self) -> str:
+        """Of the ranks that run it, as text."""
+        return self._mesh
+
     # Parts
 
     def _given(self, arrays: Arrays) -> list[Any]:
@@ -349,6 +399,8 @@ class OnRanks(Executable):
     def _together(self, arrays: Arrays, call: Callable[[], Arrays]) -> Arrays:
         """Call after all ranks agreed on it; tell them if it fails."""
         here = world()
+        if here.on_call is not None:
+            here.on_call(self, arrays)
         if here.size == 1:
             return call()
         self._agree(here, arrays)

@@ -397,6 +397,43 @@ class GraphFunction(Generic[P, R]):
         """
         return hooks.diff_calls(self, other, args, kwargs, rtol, atol)
 
+    @edge
+    def plan(
+        self,
+        *args: Any,
+        mesh: Any = None,
+        cluster: Any = None,
+        zero: int | None = None,
+        reproducible: bool | None = None,
+        measure: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """What a call takes on a mesh of any size: time, bytes by link and memory of a rank; nothing changes.
+
+        It is for functions that were compiled with a mesh. The ranks need not be there (docs/parallel.md).
+
+        Args:
+            args, kwargs: of the call; with none the newest version is planned, on zeros.
+            mesh: with the axes that it was compiled with, such as ``"data=64,model=8"``; by default the same.
+            cluster: a name (``weft plan --clusters`` lists them), or the path of a file; by default
+                processes of this machine.
+            zero, reproducible: as in ``weft.compile``; by default as it was compiled.
+            measure: take the time of what a rank computes on this machine, or by what the device can do; by
+                default measured for clusters whose ranks share processors.
+
+        Returns:
+            A plan, which prints, with ``trace`` and ``page`` to write.
+
+        >>> import weft
+        >>> from weft import parallel as par
+        >>> f = weft.compile(lambda x: (par.shard(x, "data") * 2.0).sum(), mesh=par.mesh(data=1))
+        >>> plan = f.plan(weft.ones(64, 8), mesh="data=4", cluster="dgx-a100")
+        >>> plan.ranks, [row.what for row in plan.traffic]
+        (4, ['agree', 'all_reduce over data'])
+        """
+        chosen = {"zero": zero, "reproducible": reproducible, "measure": measure}
+        return hooks.plan_call(self, args, kwargs, mesh=mesh, cluster=cluster, **chosen)
+
     def _version_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Version, Sequence[Any]]:
         """The version for a call, captured if there is none, and the tensors that it takes."""
         arguments = self._with_inputs(flatten(args, kwargs))
