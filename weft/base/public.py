@@ -6,23 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from weft.base.spelling import DIALECT, NAMES, in_dialect, respelled
 from weft.errors import ArgumentError, WeftError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _VARARGS = 0x04  # inspect.CO_VARARGS, without the cost of importing inspect
-_RENAMED = {
-    "dim": "axis",
-    "keepdim": "keepdims",
-    "input": "x",
-    "dims": "axis",
-    "dim0": "axis1",
-    "dim1": "axis1",
-    "dim2": "axis2",
-    "size": "shape",
-    "in_dims": "in_axes",
-    "out_dims": "out_axes",
-}
 
 
 def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
@@ -40,13 +29,20 @@ def public(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: object, **kwargs: object) -> Any:
+        if kwargs and not DIALECT.isdisjoint(kwargs):
+            told, args, kwargs = _respelled(plain, function, args, kwargs)
+            if told is not function:
+                return told(*args, **kwargs)
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            wrong = _wrong_call(plain, error, args, kwargs)
-            if wrong is None:  # from inside the function, or of a function of the user that it called
+            other = _fitted(plain, error, args, kwargs)
+            wrong = None if other else _wrong_call(plain, error, args, kwargs)
+            if other is None and wrong is None:  # from inside the function, or of one of the user it called
                 _hide_weft(error)
                 raise
+        if wrong is None:
+            return call(*other[0], **other[1])  # type: ignore[index]
         try:
             raise wrong
         except WeftError:
@@ -54,6 +50,26 @@ def public(function: F) -> F:
             raise
 
     return call  # type: ignore[return-value]
+
+
+def _respelled(
+    plain: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A call in another dialect: the function that it means, and its arguments by the names it takes."""
+    other = in_dialect(plain, kwargs)
+    if other is not None:
+        return other, args, kwargs
+    told = respelled(plain.__name__, parameters(plain), args, kwargs)
+    return function, *(told or (args, kwargs))
+
+
+def _fitted(
+    plain: Callable[..., Any], error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """A call that did not fit, as it fits in the words of this function; None if it does not so either."""
+    if not kwargs or type(error) is not TypeError or _entered(plain, error):
+        return None
+    return respelled(plain.__name__, parameters(plain), args, kwargs)
 
 
 def _hide_weft(error: BaseException) -> None:
@@ -99,8 +115,7 @@ def _misfit(function: Callable[..., Any], message: str, kwargs: dict[str, Any]) 
     name = function.__name__
     for key in kwargs:
         if key not in known:
-            meant = _RENAMED.get(key, key)
-            close = [meant] if meant in known else get_close_matches(key, known, 1)
+            close = [n for n in NAMES.get(key, ()) if n in known] or get_close_matches(key, known, 1)
             takes = ", ".join((*known, f"*{rest}") if rest else known)
             hint = f"did you mean {close[0]}=?" if close else f"it takes {takes}"
             return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)

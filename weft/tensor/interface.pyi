@@ -28,6 +28,7 @@ from weft.tensor import functions as _functions
 from weft.tensor import indexing as _indexing
 from weft.tensor import interop as _interop
 from weft.tensor import methods as _methods
+from weft.tensor import pytorch as _pytorch
 from typing import Any
 
 from weft.tensor.functions import Operand
@@ -127,7 +128,6 @@ class Attached:
     def divide(self, other: Operand, /, *, rounding_mode: Any = None) -> Tensor: ...
     def double(self) -> Tensor: ...
     def eq(self, other: Operand, /) -> Tensor: ...
-    def equal(self, other: Operand, /) -> Tensor: ...
     def erf(self) -> Tensor: ...
     def erfc(self) -> Tensor: ...
     def erfinv(self) -> Tensor: ...
@@ -204,7 +204,7 @@ class Attached:
     absolute_ = _functions.absolute; acos_ = _functions.acos; acosh_ = _functions.acosh
     add_ = _functions.add; addbmm = _combined.addbmm; addcdiv = _combined.addcdiv
     addcmul = _combined.addcmul; addmm = _combined.addmm; addmv = _combined.addmv; addr = _combined.addr
-    all = _reduce.all; allclose = _compound.allclose; amax = _reduce.max; amin = _reduce.min
+    all = _reduce.all; allclose = _compound.allclose; amax = _reduce.amax; amin = _reduce.amin
     angle_ = _functions.angle; any = _reduce.any; arctan2_ = _functions.arctan2; argmax = _reduce.argmax
     argmin = _reduce.argmin; argsort = _sort.argsort; argwhere = _dynamic.argwhere
     as_strided = _pieces.as_strided; asin_ = _functions.asin; asinh_ = _functions.asinh
@@ -221,13 +221,13 @@ class Attached:
     cummax = _scan.cummax; cummin = _scan.cummin; cumprod = _scan.cumprod; cumsum = _scan.cumsum
     det = _linalg.det; diagonal = _padding.diagonal; diff = _scan.diff; digamma_ = _functions.digamma
     div_ = _functions.div; divide_ = _functions.divide; dot = _products.dot; eq_ = _functions.eq
-    equal_ = _functions.equal; erf_ = _functions.erf; erfc_ = _functions.erfc; erfinv_ = _functions.erfinv
-    exp2_ = _functions.exp2; exp_ = _functions.exp; expand = _axes.expand; expand_as = _pieces.expand_as
-    expm1_ = _functions.expm1; flatten = _axes.flatten; flip = _methods._flip; floor_ = _functions.floor
-    floor_divide_ = _functions.floor_divide; fmod_ = _functions.fmod; gather = _index_axis.gather
-    ge_ = _functions.ge; greater_ = _functions.greater; greater_equal_ = _functions.greater_equal
-    gt_ = _functions.gt; histc = _counting.histc; hypot_ = _functions.hypot
-    index_add = _index_axis.index_add; index_copy = _scattering.index_copy
+    equal = _pytorch.equal; equal_ = _pytorch.equal; erf_ = _functions.erf; erfc_ = _functions.erfc
+    erfinv_ = _functions.erfinv; exp2_ = _functions.exp2; exp_ = _functions.exp; expand = _axes.expand
+    expand_as = _pieces.expand_as; expm1_ = _functions.expm1; flatten = _axes.flatten; flip = _methods._flip
+    floor_ = _functions.floor; floor_divide_ = _functions.floor_divide; fmod_ = _functions.fmod
+    gather = _index_axis.gather; ge_ = _functions.ge; greater_ = _functions.greater
+    greater_equal_ = _functions.greater_equal; gt_ = _functions.gt; histc = _counting.histc
+    hypot_ = _functions.hypot; index_add = _index_axis.index_add; index_copy = _scattering.index_copy
     index_select = _index_axis.index_select; isclose = _compound.isclose; isfinite_ = _functions.isfinite
     isinf_ = _functions.isinf; isnan_ = _functions.isnan; istft = _spectrogram.istft
     kthvalue = _counting.kthvalue; le_ = _functions.le; lerp = _compound.lerp; lerp_ = _compound.lerp
@@ -238,23 +238,23 @@ class Attached:
     logical_not_ = _functions.logical_not; logical_or_ = _functions.logical_or
     logical_xor_ = _functions.logical_xor; logsumexp = _statistics.logsumexp; lt_ = _functions.lt
     masked_fill = _index_axis.masked_fill; masked_scatter = _scattering.masked_scatter
-    masked_select = _dynamic.masked_select; matmul = _contract.matmul; max = _reduce.max
-    maximum_ = _functions.maximum; mean = _statistics.mean; median = _statistics.median; min = _reduce.min
+    masked_select = _dynamic.masked_select; matmul = _contract.matmul; max = _pytorch.max
+    maximum_ = _functions.maximum; mean = _statistics.mean; median = _pytorch.median; min = _pytorch.min
     minimum_ = _functions.minimum; mm = _products.mm; mode = _counting.mode; moveaxis = _axes.moveaxis
     mul_ = _functions.mul; multiply_ = _functions.multiply; mv = _products.mv
-    nan_to_num = _compound.nan_to_num; nan_to_num_ = _compound.nan_to_num; narrow = _pieces.narrow
-    ne_ = _functions.ne; neg_ = _functions.neg; negative_ = _functions.negative
-    nextafter_ = _functions.nextafter; nonzero = _dynamic.nonzero; norm = _methods._norm
-    not_equal_ = _functions.not_equal; outer = _contract.outer; pad = _padding.pad
+    nan_to_num = _compound.nan_to_num; nan_to_num_ = _compound.nan_to_num; nanmean = _statistics.nanmean
+    nansum = _statistics.nansum; narrow = _pieces.narrow; ne_ = _functions.ne; neg_ = _functions.neg
+    negative_ = _functions.negative; nextafter_ = _functions.nextafter; nonzero = _pytorch.nonzero
+    norm = _methods._norm; not_equal_ = _functions.not_equal; outer = _contract.outer; pad = _padding.pad
     permute = _methods._permute; positive_ = _functions.positive; pow_ = _functions.pow
     power_ = _functions.power; prod = _reduce.prod; quantile = _statistics.quantile
     reciprocal_ = _functions.reciprocal; relu = _activation.relu; remainder_ = _functions.remainder
-    repeat = _joining.repeat; reshape = _methods._reshape; roll = _joining.roll; round_ = _functions.round
+    repeat = _pytorch.repeat; reshape = _methods._reshape; roll = _joining.roll; round_ = _functions.round
     rsqrt_ = _functions.rsqrt; scatter = _index_axis.scatter; scatter_add = _index_axis.scatter_add
     scatter_reduce = _scattering.scatter_reduce; sigmoid_ = _functions.sigmoid; sign_ = _functions.sign
     signbit_ = _functions.signbit; sin_ = _functions.sin; sinh_ = _functions.sinh; slogdet = _linalg.slogdet
-    softmax = _softmax.softmax; sort = _sort.sort; split = _joining.split; sqrt_ = _functions.sqrt
-    square_ = _functions.square; squeeze = _axes.squeeze; std = _statistics.std; stft = _spectrogram.stft
+    softmax = _softmax.softmax; sort = _pytorch.sort; split = _joining.split; sqrt_ = _functions.sqrt
+    square_ = _functions.square; squeeze = _axes.squeeze; std = _pytorch.std; stft = _spectrogram.stft
     sub_ = _functions.sub; subtract_ = _functions.subtract; sum = _reduce.sum; swapaxes = _axes.swapaxes
     t = _methods._t; take = _index_axis.take; take_along_axis = _index_axis.take_along_axis
     tan_ = _functions.tan; tanh_ = _functions.tanh; tensor_split = _pieces.tensor_split
@@ -262,5 +262,5 @@ class Attached:
     transpose = _axes.swapaxes; tril = _padding.tril; triu = _padding.triu
     true_divide_ = _functions.true_divide; trunc_ = _functions.trunc; type_as = _casts._type_as
     unbind = _joining.unbind; unflatten = _axes.unflatten; unique = _dynamic.unique
-    unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims; var = _statistics.var
+    unique_consecutive = _dynamic.unique_consecutive; unsqueeze = _axes.expand_dims; var = _pytorch.var
     view = _methods._view

@@ -126,7 +126,7 @@ _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
 _FUNCTIONS: dict[Any, str] = {
     view_axes: "broadcast_to expand flatten moveaxis squeeze swapaxes transpose unflatten unsqueeze",
     index_axis: "gather index_add index_select masked_fill scatter scatter_add take take_along_axis",
-    reduce: "all amax amin any argmax argmin count_nonzero max min prod sum",
+    reduce: "all amax amin any argmax argmin count_nonzero prod sum",
     contract: "matmul outer",
 }
 _AT_FIRST_USE = {
@@ -141,11 +141,12 @@ _AT_FIRST_USE = {
     "weft.ops.products": "bmm dot mm mv",
     "weft.ops.scan": "cummax cummin cumprod cumsum diff",
     "weft.ops.softmax": "log_softmax softmax",
-    "weft.ops.sort": "argsort sort topk",
-    "weft.ops.statistics": "logsumexp mean median quantile std var",
-    "weft.ops.view.joining": "chunk repeat roll split unbind",
+    "weft.ops.sort": "argsort topk",
+    "weft.ops.statistics": "logsumexp mean nanmean nansum quantile",
+    "weft.ops.view.joining": "chunk roll split unbind",
     "weft.ops.view.padding": "diagonal pad tril triu",
-    "weft.tensor.dynamic": "argwhere bincount masked_select nonzero unique unique_consecutive",
+    "weft.tensor.pytorch": "equal max median min nonzero repeat sort std var",
+    "weft.tensor.dynamic": "argwhere bincount masked_select unique unique_consecutive",
 }
 
 

@@ -82,7 +82,8 @@ def _reduce(function: Callable[..., Any], a: Tensor, *args: Any, **kwargs: Any) 
     if function in (np.std, np.var) and "dtype" in given:
         a = a.astype(given.pop("dtype"))
     method = getattr(a, _REDUCTIONS[function])
-    return method(*args, **{_KEYWORDS[key]: value for key, value in given.items()})
+    named = {_KEYWORDS[key]: value for key, value in given.items()}
+    return method(**{"axis": args[0] if args else None, **named})  # which spells it as NumPy means it
 
 
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
