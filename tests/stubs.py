@@ -14,6 +14,7 @@ from pathlib import Path
 from textwrap import wrap
 
 import weft
+from weft.base.elsewhere import Missing
 from weft.base.names import LAYERS, MODULES, NETWORK, OTHERS, Home, homes
 from weft.ops.op import OPS
 from weft.tensor.casts import _SHORT
@@ -138,7 +139,8 @@ def attached() -> dict[str, object]:
     special = {*vars(type("Plain", (), {})), "__slots__", "__annotations__"}
     have = {name: value for kind in kinds for name, value in vars(kind).items()}
     own = {n for n, v in have.items() if getattr(_function(v), "__qualname__", "").startswith(("Rec", "Ten"))}
-    return {name: have[name] for name in sorted(have.keys() - slots - special - NOT_METHODS - own)}
+    hints = {n for n, v in have.items() if isinstance(v, Missing)}
+    return {name: have[name] for name in sorted(have.keys() - slots - special - NOT_METHODS - own - hints)}
 
 
 def _method_homes() -> dict[str, Home]:

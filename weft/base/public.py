@@ -16,6 +16,9 @@ _VARARGS = 0x04  # inspect.CO_VARARGS, without the cost of importing inspect
 
 def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """Names of a function's positional parameters, its keyword-only ones, and its ``*rest`` or ""."""
+    if isinstance(function, type):
+        positional, only, rest = parameters(function.__init__)  # type: ignore[misc]
+        return positional[1:], only, rest
     code = function.__code__
     count, keywords = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
@@ -93,12 +96,13 @@ def _wrong_call(
 
 def _entered(plain: Callable[..., Any], error: TypeError) -> bool:
     """Whether an error is from inside a function: Python names it in an error of the call itself."""
+    called: Any = getattr(plain, "__init__") if isinstance(plain, type) else plain  # noqa: B009
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code is plain.__code__:
+        if trace.tb_frame.f_code is called.__code__:
             return True
         trace = trace.tb_next
-    return not str(error).startswith(f"{plain.__qualname__}() ")
+    return not str(error).startswith(f"{called.__qualname__}() ")
 
 
 def _not_a_tensor(name: str, x: object) -> ArgumentError:

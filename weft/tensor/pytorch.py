@@ -34,6 +34,7 @@ Function = Callable[..., Any]
 
 # What the array API means by these names: functions of weft.
 ARRAY_API_MEANS: dict[str, Any] = {
+    "index_add": index_axis.index_add,
     "max": reduce.max,
     "median": statistics.median,
     "min": reduce.min,
@@ -296,6 +297,21 @@ def repeat(x: Tensor, /, *sizes: int | Sequence[int]) -> Tensor:
             hint="x.repeat(n, axis=k) repeats elements, x.tile(n) the whole along the last axis",
         )
     return joining.tile(x, counts)
+
+
+@overload
+def index_add(x: Tensor, /, index: Tensor, source: Tensor, *, axis: int, alpha: float = 1) -> Tensor: ...
+@overload
+def index_add(x: Tensor, /, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor: ...
+@_beside
+def index_add(x: Tensor, /, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """x with the slices of ``source`` added at positions along an axis; duplicates add up.
+
+    >>> import weft
+    >>> weft.zeros(3).index_add(0, weft.tensor([0, 2, 0]), weft.tensor([1.0, 2.0, 3.0]))
+    tensor([4., 0., 2.])
+    """
+    return index_axis.index_add(x, index, source, axis=dim, alpha=alpha)
 
 
 @public

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.counted import counted
 from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, kind
 from weft.base.hooks import hooks
@@ -77,8 +78,9 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
 
     @property
     def size(self) -> int:
-        """The number of elements."""
-        size: int = self._data.size
+        """The number of elements; called, the shape or a size of it: ``x.size()``, ``x.size(0)``."""
+        data = self._data
+        size: int = counted(data.size, data.shape)
         return size
 
     @property
@@ -166,8 +168,13 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
 
     @public
-    def numpy(self) -> Array:
-        """The data as a read-only NumPy array that shares memory with the tensor."""
+    def numpy(self, *, force: bool = False) -> Array:
+        """The data as a read-only NumPy array that shares memory with the tensor.
+
+        With ``force`` a tensor of a graph or of a device is detached and copied first.
+        """
+        if force:
+            return self.detach().to("cpu").numpy()
         if self.device != CPU:
             raise DeviceError(
                 "numpy",
@@ -303,14 +310,19 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
         copy: bool = False,
+        non_blocking: bool = False,
     ) -> Tensor:
         """The tensor on another device or with another dtype: ``x.to("cpu")``, ``x.to(weft.float64)``.
+
+        ``x.to(y)`` takes both from another tensor. ``non_blocking`` is always so where it is possible.
 
         A tensor that is there already is given back as it is; gradients flow back to where it was.
         """
         for t in target:
             if isinstance(t, Device) or (isinstance(t, str) and t.partition(":")[0] in ("cpu", "cuda")):
                 device = t
+            elif isinstance(t, Tensor):
+                device, dtype = t.device, t.dtype
             else:
                 dtype = t
         moved: Tensor = self if device is None else move(self, as_device(device))

@@ -1,0 +1,3 @@
+from tests.habits.hint import Row
+
+ROWS: list[Row] = []
