@@ -280,6 +280,7 @@ float = float32
 ger = outer
 int = int32
 inverse = inv
+mod = remainder
 movedim = moveaxis
 permute = permute_dims
 pinverse = pinv
@@ -333,7 +334,7 @@ __all__ = [
     'manual_seed', 'margin_ranking_loss', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul',
     'matrix_power', 'matrix_transpose', 'max', 'max_pool1d', 'max_pool2d', 'max_pool3d', 'max_unpool1d',
     'max_unpool2d', 'max_unpool3d', 'maximum', 'mean', 'median', 'memory_profile', 'meshgrid', 'mgrid', 'min',
-    'minimum', 'mish', 'mm', 'mode', 'moveaxis', 'movedim', 'mse_loss', 'mul', 'multi_margin_loss',
+    'minimum', 'mish', 'mm', 'mod', 'mode', 'moveaxis', 'movedim', 'mse_loss', 'mul', 'multi_margin_loss',
     'multilabel_margin_loss', 'multilabel_soft_margin_loss', 'multinomial', 'multiply', 'mv', 'nan',
     'nan_to_num', 'nanmean', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'newaxis', 'nextafter', 'nll_loss',
     'nn', 'no_grad', 'no_gradient', 'nonzero', 'norm', 'normal', 'normalize', 'not_equal', 'numel', 'one_hot',

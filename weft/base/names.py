@@ -144,6 +144,7 @@ OTHERS: dict[str, str] = {
         "unique_consecutive unique_counts unique_inverse unique_values"
     ),
     "weft.tensor.function": "Function",
+    "weft.tensor.functions": "mod=remainder",
     "weft.tensor.generator": "fork_rng Generator get_rng_state initial_seed manual_seed seed set_rng_state",
     "weft.tensor.interop": "from_dlpack",
     "weft.tensor.large": "get_eager_kernels set_eager_kernels",

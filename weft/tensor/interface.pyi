@@ -293,7 +293,7 @@ class Attached:
     sum = _reduce.sum; svd = _linalg.svd; swapaxes = _axes.swapaxes; t = _methods._t; take = _index_axis.take
     take_along_axis = _index_axis.take_along_axis; tan_ = _functions.tan; tanh_ = _functions.tanh
     tensor_split = _pieces.tensor_split; tile = _methods._tile; to_device = _casts._to_device
-    topk = _sort.topk; trace = _linalg.trace; transpose = _axes.swapaxes; tril = _padding.tril
+    topk = _sort.topk; trace = _linalg.trace; transpose = _axes.transpose; tril = _padding.tril
     tril_ = _padding.tril; triu = _padding.triu; triu_ = _padding.triu; true_divide_ = _functions.true_divide
     trunc_ = _functions.trunc; type = _asked.type; type_as = _casts._type_as; unbind = _joining.unbind
     unflatten = _axes.unflatten; unfold = _asked.unfold; unique = _dynamic.unique
