@@ -18,7 +18,7 @@ from weft.base.elsewhere import Missing
 from weft.base.names import LAYERS, MODULES, NETWORK, OTHERS, Home, homes
 from weft.ops.op import OPS
 from weft.tensor.casts import _SHORT
-from weft.tensor.methods import _AT_FIRST_USE
+from weft.tensor.methods import _ALSO, _AT_FIRST_USE
 from weft.tensor.operators import _UNARY
 from weft.tensor.published import FUNCTIONS
 from weft.tensor.recorded import Recorded
@@ -146,6 +146,7 @@ def attached() -> dict[str, object]:
 def _method_homes() -> dict[str, Home]:
     """The functions that methods of Tensor are; one in place takes what its name without ``_`` takes."""
     late = {n: Home(module, n) for module, names in _AT_FIRST_USE.items() for n in names.split()}
+    late |= {name: Home(module, own) for name, (module, own) in _ALSO.items()}
     have, found = attached(), {}
     for name, value in have.items():
         plain = name if name.endswith("__") else name.removesuffix("_")

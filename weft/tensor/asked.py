@@ -127,14 +127,6 @@ def new_tensor(x: Tensor, data: Any, /, *, dtype: DTypeLike | None = None) -> Te
     return creation.tensor(data, dtype=x.dtype if dtype is None else dtype, device=x.device)
 
 
-def _is_cuda(x: Tensor) -> bool:
-    """Whether the tensor is on a GPU."""
-    return x.device != CPU
-
-
-is_cuda = property(_is_cuda)
-
-
 def typed_constructor(name: str) -> Any:
     """``weft.FloatTensor`` and its kin: a tensor of data in one dtype, or of zeros of sizes."""
     dtype = as_dtype(TYPES[name])

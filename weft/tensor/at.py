@@ -113,11 +113,3 @@ def _may_repeat(key: Key) -> bool:
         if isinstance(part, TensorLike | np.ndarray) and part.ndim and kind(part.dtype) in "iu":  # type: ignore[union-attr]
             return True
     return False
-
-
-def _at(self: Tensor) -> At:
-    """Places of the tensor to set in a copy: ``x.at[i].set(v)``, ``.add``, ``.multiply``, ``.max``, ..."""
-    return At(self)
-
-
-at = property(_at)

@@ -154,9 +154,7 @@ _AT_FIRST_USE = {
 }
 # Methods under another name than that of their function.
 _ALSO = {
-    "at": ("weft.tensor.at", "at"),
     "inverse": ("weft.linalg", "inv"),
-    "is_cuda": ("weft.tensor.asked", "is_cuda"),
     "movedim": ("weft.ops.view.axes", "moveaxis"),
     "pinverse": ("weft.linalg", "pinv"),
     "repeat_interleave": ("weft.ops.view.joining", "repeat"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from weft.tensor.mode import thread
 from weft.tensor.moving import move
 from weft.tensor.node import Leaf
 from weft.tensor.recorded import Recorded
+
+if TYPE_CHECKING:
+    from weft.tensor.at import At
 
 ndarray = np.ndarray
 
@@ -99,6 +102,23 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         """Where the data lives."""
         data = self._data
         return CPU if type(data) is ndarray else getattr(data, "device", CPU)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data lives on a GPU."""
+        return self.device != CPU
+
+    @property
+    def at(self) -> At:
+        """Places to change in a copy, as JAX writes it: ``x.at[i].set(v)``, ``.add``, ``.max``, ...
+
+        >>> import weft
+        >>> weft.zeros(3).at[1].set(5.0)
+        tensor([0., 5., 0.])
+        """
+        from weft.tensor.at import At  # which builds on this module
+
+        return At(self)
 
     @property
     def name(self) -> str:

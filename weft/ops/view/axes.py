@@ -245,7 +245,7 @@ def transpose(x: Tensor, axis0: Axes = None, axis1: int | None = None, /, *more:
     if axis0 is None:
         return viewed(permute, x, axes=tuple(range(x.ndim))[::-1])
     given = axis0 if not isinstance(axis0, int) else (axis0, *([] if axis1 is None else [axis1]), *more)
-    if isinstance(axis0, int) and len(given) != x.ndim:  # type: ignore[arg-type]
+    if isinstance(axis0, int) and len(given) != x.ndim:
         raise AxisError("transpose", f"takes two axes to exchange, or all {x.ndim} in order, got {given}")
     return permute_dims(x, given)
 
