@@ -326,9 +326,9 @@ class _Reader:
         return plain(x, 0)
 
 
-_TEXTS = ("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8")
+_TEXTS = ("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE", "BINBYTES", "SHORT_BINBYTES")
 _NUMBERS = ("BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4", "BINFLOAT", "FLOAT")
-_PUSHED = frozenset((*_TEXTS, *_NUMBERS))
+_PUSHED = frozenset((*_TEXTS, "BINBYTES8", *_NUMBERS))
 _MADE: dict[str, Callable[[], Any]] = {
     "EMPTY_DICT": dict,
     "EMPTY_LIST": list,
