@@ -33,6 +33,10 @@ class NamedCount(Size):
         return self.shape if dim is None else self.shape[normalize_axis("size", dim, len(self.shape))]
 
 
+COUNTS: dict[tuple[Any, ...], Count] = {}  # by shape, so that asking for a size costs little
+_MOST = 4096
+
+
 def counted(number: Any, shape: tuple[Any, ...]) -> Any:
     """The number of elements of a shape, as one that can be called."""
     if isinstance(number, Size):
@@ -42,4 +46,7 @@ def counted(number: Any, shape: tuple[Any, ...]) -> Any:
         return named
     count = Count(number)
     count.shape = shape
+    if len(COUNTS) >= _MOST:
+        COUNTS.clear()
+    COUNTS[shape] = count
     return count

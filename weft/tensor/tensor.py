@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.base.concrete import is_concrete
-from weft.base.counted import counted
+from weft.base.counted import COUNTS, counted
 from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, kind
 from weft.base.hooks import hooks
@@ -82,9 +82,9 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
     @property
     def size(self) -> int:
         """The number of elements; called, the shape or a size of it: ``x.size()``, ``x.size(0)``."""
-        data = self._data
-        size: int = counted(data.size, data.shape)
-        return size
+        shape = self._data.shape
+        size: int = COUNTS.get(shape)  # type: ignore[assignment]
+        return counted(self._data.size, shape) if size is None else size
 
     @property
     def itemsize(self) -> int:
