@@ -72,6 +72,8 @@ def _array_function(self: Tensor, function: Callable[..., Any], types: Any, args
         return _reduce(function, *args, **kwargs)
     if function in _CREATION:
         return NotImplemented
+    if function is np.nonzero and isinstance(args[0], Tensor):  # whose method of that name gives rows
+        return args[0].nonzero(as_tuple=True)
     return np.ndarray.__array_function__(_ARRAY, function, (), args, kwargs)
 
 

@@ -17,6 +17,7 @@ from weft.base.dtypes import kind
 from weft.base.public import public
 from weft.base.shapes import Axes, as_ints, normalize_axis, size_of
 from weft.base.spelling import ARRAY_API
+from weft.base.tracebacks import hide_weft
 from weft.errors import ArgumentError, ShapeError, WeftError
 from weft.ops import compare, index_axis, reduce, statistics
 from weft.ops import sort as sorting
@@ -56,12 +57,16 @@ def _beside(own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def method(*args: Any, **kwargs: Any) -> Any:
-        if not ARRAY_API.isdisjoint(kwargs) if kwargs else agrees and len(args) == 1:
-            try:
-                return plain(*args, **kwargs)
-            except (TypeError, AttributeError, WeftError):
-                return function(*args, **kwargs)  # which says it in weft's form
-        return spoken(*args, **kwargs)
+        try:
+            if not ARRAY_API.isdisjoint(kwargs) if kwargs else agrees and len(args) == 1:
+                try:
+                    return plain(*args, **kwargs)
+                except (TypeError, AttributeError, WeftError):
+                    return function(*args, **kwargs)  # which says it in weft's form
+            return spoken(*args, **kwargs)
+        except WeftError as error:
+            hide_weft(error)
+            raise
 
     return method
 
