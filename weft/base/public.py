@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft.base.spelling import DIALECT, NAMES, in_dialect, respelled
+from weft.base.spelling import DIALECT, NAMES, in_dialect, is_spoken, respelled
 from weft.errors import ArgumentError, WeftError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_apart = DIALECT.isdisjoint
 _VARARGS = 0x04  # inspect.CO_VARARGS, without the cost of importing inspect
 
 
@@ -29,10 +30,11 @@ def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str
 def public(function: F) -> F:
     """Mark a function as public: unknown keywords and missing arguments are reported in weft's form."""
     plain = getattr(function, "__wrapped__", function)
+    has_dialects = is_spoken(plain, parameters(plain))
 
     @functools.wraps(function)
     def call(*args: object, **kwargs: object) -> Any:
-        if kwargs and not DIALECT.isdisjoint(kwargs):
+        if kwargs and has_dialects and not _apart(kwargs):
             told, args, kwargs = _respelled(plain, function, args, kwargs)
             if told is not function:
                 return told(*args, **kwargs)

@@ -104,6 +104,16 @@ MEANT_OTHERWISE = frozenset(
 )
 
 
+_SPOKEN = frozenset(name for word in DIALECT for name in NAMES.get(word, ()))
+
+
+def is_spoken(plain: Callable[..., Any], takes: tuple[tuple[str, ...], tuple[str, ...], str]) -> bool:
+    """Whether a function takes what has another word elsewhere, so that its calls are looked at."""
+    positional, keywords, rest = takes
+    own = f"{plain.__module__}.{plain.__name__}"
+    return own in MEANT_OTHERWISE or not _SPOKEN.isdisjoint((*positional, *keywords, rest))
+
+
 def in_dialect(plain: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     """The function of PyTorch's meaning that a call asks for by its words; None if it means but one thing."""
     if f"{plain.__module__}.{plain.__name__}" not in MEANT_OTHERWISE:
