@@ -53,12 +53,12 @@ def _beside(own: Callable[..., Any]) -> Callable[..., Any]:
     So do calls without arguments where both mean the same by them.
     """
     spoken, function = public(own), ARRAY_API_MEANS[own.__name__]
-    plain, agrees = function.__wrapped__, own.__name__ in _AGREE
+    plain, agrees, apart = function.__wrapped__, own.__name__ in _AGREE, ARRAY_API.isdisjoint
 
     @functools.wraps(own)
     def method(*args: Any, **kwargs: Any) -> Any:
         try:
-            if not ARRAY_API.isdisjoint(kwargs) if kwargs else agrees and len(args) == 1:
+            if not apart(kwargs) if kwargs else agrees and len(args) == 1:
                 try:
                     return plain(*args, **kwargs)
                 except (TypeError, AttributeError, WeftError):
