@@ -14,10 +14,11 @@ from pathlib import Path
 from textwrap import wrap
 
 import weft
+from weft.base.elsewhere import Missing
 from weft.base.names import LAYERS, MODULES, NETWORK, OTHERS, Home, homes
 from weft.ops.op import OPS
 from weft.tensor.casts import _SHORT
-from weft.tensor.methods import _AT_FIRST_USE
+from weft.tensor.methods import _ALSO, _AT_FIRST_USE
 from weft.tensor.operators import _UNARY
 from weft.tensor.published import FUNCTIONS
 from weft.tensor.recorded import Recorded
@@ -138,12 +139,14 @@ def attached() -> dict[str, object]:
     special = {*vars(type("Plain", (), {})), "__slots__", "__annotations__"}
     have = {name: value for kind in kinds for name, value in vars(kind).items()}
     own = {n for n, v in have.items() if getattr(_function(v), "__qualname__", "").startswith(("Rec", "Ten"))}
-    return {name: have[name] for name in sorted(have.keys() - slots - special - NOT_METHODS - own)}
+    hints = {n for n, v in have.items() if isinstance(v, Missing)}
+    return {name: have[name] for name in sorted(have.keys() - slots - special - NOT_METHODS - own - hints)}
 
 
 def _method_homes() -> dict[str, Home]:
     """The functions that methods of Tensor are; one in place takes what its name without ``_`` takes."""
     late = {n: Home(module, n) for module, names in _AT_FIRST_USE.items() for n in names.split()}
+    late |= {name: Home(module, own) for name, (module, own) in _ALSO.items()}
     have, found = attached(), {}
     for name, value in have.items():
         plain = name if name.endswith("__") else name.removesuffix("_")

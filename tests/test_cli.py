@@ -418,3 +418,71 @@ def test_doctor_fails_where_compiling_does(
     monkeypatch.setattr(weft, "compile", broken)
     assert main(["doctor"]) == 1
     assert "failed: RuntimeError: no code for this machine" in capsys.readouterr().out
+
+
+# files of other kinds
+
+
+def test_view_takes_onnx_models(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    weft.onnx.export(lambda x: x * 2.0, path, weft.TensorType((2,), weft.float32))
+    assert main(["view", str(path), "-o", str(tmp_path / "page.html"), "--no-open"]) == 0
+    assert "<html" in (tmp_path / "page.html").read_text()[:500].lower()
+
+
+def test_info_lists_the_tensors_of_files_without_a_graph(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weft.save({"w": weft.ones((2, 3)), "b": weft.zeros(2, dtype=weft.int64)}, tmp_path / "w.safetensors")
+    assert main(["info", str(tmp_path / "w.safetensors")]) == 0
+    assert lines(capsys)[-2:] == ["  b: i64[2]", "  w: f32[2,3]"]
+    assert main(["info", "--json", str(tmp_path / "w.safetensors")]) == 0
+    assert json.loads(capsys.readouterr().out)["weights"] == {"b": "i64[2]", "w": "f32[2,3]"}
+
+
+def test_run_writes_text_and_refuses_other_endings(
+    linear: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, weight = linear
+    call = ["run", str(path), "--input", "x=[[1,2,3],[0,1,0]]", "--output"]
+    assert main([*call, str(tmp_path / "y.txt")]) == 0
+    expected = np.array([[1, 2, 3], [0, 1, 0]]) @ weight.T
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "y.txt"), expected, rtol=1e-5)
+    assert main([*call, str(tmp_path / "y.png")]) == 1
+    assert "files must end in .npy, .npz or .txt" in capsys.readouterr().err
+    assert not (tmp_path / "y.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [(b"PK\x03\x04 and more", "an archive"), (b"hello\n", "a text"), (b"", "an empty file")],
+)
+def test_files_of_other_kinds_are_told_by_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], start: bytes, kind: str
+) -> None:
+    (tmp_path / "model.weft").write_bytes(start)
+    assert main(["info", str(tmp_path / "model.weft")]) == 1
+    assert f"(model.weft is {kind}" in capsys.readouterr().err
+
+
+def test_serve_names_the_port_that_is_taken(
+    linear: tuple[Path, np.ndarray], capsys: pytest.CaptureFixture[str]
+) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["serve", str(linear[0]), "--port", str(port)]) == 1
+    assert f"127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_optimize_never_writes_more_nodes_than_it_got(tmp_path: Path) -> None:
+    path, out = tmp_path / "f.weft", tmp_path / "g.weft"
+    weft.compile(lambda x: weft.gelu(weft.layer_norm(x, (4,)))).save(
+        path, weft.TensorType((2, 4), weft.float32)
+    )
+    assert main(["optimize", str(path), "-o", str(out)]) == 0
+    before, after = (weft.load_graph(p).graph.stats() for p in (path, out))
+    assert after.nodes + after.inner_nodes <= before.nodes + before.inner_nodes

@@ -250,9 +250,17 @@ INDICES: list[Mistake] = [
 ]
 
 ARGUMENTS: list[Mistake] = [
-    (ArgumentError, "sum: unknown keyword 'dim'", lambda t: weft.sum(t.three, dim=0)),
-    (ArgumentError, "softmax: unknown keyword 'dim'", lambda t: weft.softmax(t.wide, dim=1)),
-    (ArgumentError, "reshape: unknown keyword 'size'", lambda t: weft.reshape(t.three, size=(3,))),
+    (
+        ArgumentError,
+        "sum: axis= and dim= are one argument, got both",
+        lambda t: weft.sum(t.three, dim=0, axis=0),
+    ),
+    (
+        ArgumentError,
+        "max: a call speaks one dialect, got dim= of PyTorch and keepdims= of the array API",
+        lambda t: t.wide.max(dim=1, keepdims=True),
+    ),
+    (ArgumentError, "reshape: unknown keyword 'sise'", lambda t: weft.reshape(t.three, sise=(3,))),
     (ArgumentError, "ones: unknown keyword 'dtyp'", lambda t: weft.ones(3, dtyp=weft.float32)),
     (
         ArgumentError,

@@ -37,7 +37,8 @@ finally:
 
 __version__ = "0.1.0"
 __array_api_version__ = "2024.12"
-__all__ = sorted({*_HOMES, *_FUNCTIONS, "__array_api_version__", "__version__"})
+# not those that hide types of Python, which a program of ``from weft import *`` still calls
+__all__ = sorted({*_HOMES, *_FUNCTIONS, "__array_api_version__", "__version__"} - {"float", "int"})
 
 
 def __getattr__(name: str) -> object:
@@ -47,7 +48,9 @@ def __getattr__(name: str) -> object:
         return found
     if name in _FUNCTIONS:  # an op that was declared since
         return _FUNCTIONS[name]
-    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    from weft.base.elsewhere import unknown
+
+    raise unknown("weft", name, {*_HOMES, *_FUNCTIONS})
 
 
 def __dir__() -> list[str]:

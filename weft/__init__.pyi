@@ -3,10 +3,10 @@
 # ruff: noqa
 # fmt: off
 from weft import (
-    autograd as autograd, cuda as cuda, data as data, datasets as datasets, errors as errors, fft as fft,
-    functional as functional, interop as interop, io as io, jit as jit, linalg as linalg, nn as nn,
-    onnx as onnx, optim as optim, parallel as parallel, passes as passes, serve as serve, special as special,
-    testing as testing, train as train,
+    autograd as autograd, cuda as cuda, data as data, datasets as datasets, distributions as distributions,
+    errors as errors, fft as fft, functional as functional, interop as interop, io as io, jit as jit,
+    linalg as linalg, nn as nn, onnx as onnx, optim as optim, parallel as parallel, passes as passes,
+    random as random, serve as serve, special as special, testing as testing, train as train,
 )
 from weft.backends.cuda.precision import (
     get_matmul_precision as get_matmul_precision, set_matmul_precision as set_matmul_precision,
@@ -39,6 +39,10 @@ from weft.ir.graph import Graph as Graph
 from weft.ir.parse import parse_graph as parse_graph
 from weft.ir.types import TensorType as TensorType
 from weft.library.export import export_library as export_library
+from weft.linalg import (
+    cholesky as cholesky, cross as cross, det as det, inv, matrix_power as matrix_power, pinv,
+    slogdet as slogdet, svd as svd, trace as trace,
+)
 from weft.ops.activation import (
     celu as celu, elu as elu, gelu as gelu, glu as glu, hardshrink as hardshrink, hardsigmoid as hardsigmoid,
     hardswish as hardswish, hardtanh as hardtanh, leaky_relu as leaky_relu, logsigmoid as logsigmoid,
@@ -134,6 +138,11 @@ from weft.ops.statistics import (
     logsumexp as logsumexp, mean as mean, median as median, nanmean as nanmean, nansum as nansum,
     quantile as quantile, std as std, var as var,
 )
+from weft.ops.view.arranged import (
+    block_diag as block_diag, cartesian_prod as cartesian_prod, column_stack as column_stack,
+    combinations as combinations, fliplr as fliplr, flipud as flipud, ravel as ravel, rot90 as rot90,
+    select as select,
+)
 from weft.ops.view.axes import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
     broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
@@ -157,13 +166,18 @@ from weft.ops.view.primitives import cat as cat, concat as concat, stack as stac
 from weft.passes.check import check_passes as check_passes
 from weft.profiler.block import profile as profile
 from weft.profiler.memory import memory_profile as memory_profile
-from weft.tensor import random as random
 from weft.tensor.anomaly import detect_anomaly as detect_anomaly
+from weft.tensor.asked import (
+    BFloat16Tensor as BFloat16Tensor, BoolTensor as BoolTensor, ByteTensor as ByteTensor,
+    CharTensor as CharTensor, DoubleTensor as DoubleTensor, FloatTensor as FloatTensor,
+    HalfTensor as HalfTensor, IntTensor as IntTensor, LongTensor as LongTensor, ShortTensor as ShortTensor,
+)
 from weft.tensor.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from weft.tensor.autocast import autocast as autocast
 from weft.tensor.autograd import stop_gradient as stop_gradient
 from weft.tensor.batch_norm import batch_norm as batch_norm, instance_norm as instance_norm
 from weft.tensor.casts import astype as astype
+from weft.tensor.changes import index_fill as index_fill, put as put
 from weft.tensor.checkpoint import checkpoint as checkpoint, checkpoint_sequential as checkpoint_sequential
 from weft.tensor.creation import (
     as_tensor as as_tensor, asarray as asarray, empty as empty, empty_like as empty_like,
@@ -210,6 +224,11 @@ from weft.tensor.generator import (
 )
 from weft.tensor.interop import from_dlpack as from_dlpack
 from weft.tensor.large import get_eager_kernels as get_eager_kernels, set_eager_kernels as set_eager_kernels
+from weft.tensor.measures import (
+    aminmax as aminmax, chain_matmul as chain_matmul, clone as clone, deg2rad as deg2rad, dist as dist,
+    frac as frac, heaviside as heaviside, logdet as logdet, logspace as logspace, norm as norm,
+    rad2deg as rad2deg, std_mean as std_mean, var_mean as var_mean,
+)
 from weft.tensor.mode import (
     enable_grad as enable_grad, inference_mode as inference_mode, is_grad_enabled as is_grad_enabled,
     no_grad as no_grad, set_grad_enabled as set_grad_enabled,
@@ -252,77 +271,95 @@ from weft.transform.reverse import grad as grad, value_and_grad as value_and_gra
 from weft.transform.vmap import vmap as vmap
 from weft.viewer.page import view as view
 from weft.viewer.picture import dot as dot
+array = tensor
 bool = bool_
 clamp = clip
+concatenate = concat
 device = Device
+float = float32
+ger = outer
+int = int32
+inverse = inv
+mod = remainder
 movedim = moveaxis
+permute = permute_dims
+pinverse = pinv
 repeat_interleave = repeat
+row_stack = vstack
+swapdims = swapaxes
 trapz = trapezoid
 
 __all__ = [
-    'Device', 'Function', 'Generator', 'Graph', 'RaggedTensor', 'Session', 'SparseTensor', 'Tensor',
-    'TensorType', 'Trainer', '__array_api_version__', '__array_namespace_info__', '__version__', 'abs',
-    'absolute', 'acos', 'acosh', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_avg_pool3d',
-    'adaptive_max_pool1d', 'adaptive_max_pool2d', 'adaptive_max_pool3d', 'add', 'addbmm', 'addcdiv',
-    'addcmul', 'addmm', 'addmv', 'addr', 'affine_grid', 'all', 'allclose', 'alpha_dropout', 'amax', 'amin',
-    'angle', 'any', 'aot', 'arange', 'arctan2', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided',
-    'as_tensor', 'asarray', 'asin', 'asinh', 'assign', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d',
-    'atleast_2d', 'atleast_3d', 'autocast', 'autograd', 'avg_pool1d', 'avg_pool2d', 'avg_pool3d', 'baddbmm',
-    'bartlett_window', 'batch_norm', 'bernoulli', 'bfloat16', 'bilinear', 'binary_cross_entropy',
-    'binary_cross_entropy_with_logits', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift',
-    'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'blackman_window', 'bmm', 'bool',
-    'broadcast_arrays', 'broadcast_shapes', 'broadcast_to', 'bucketize', 'can_cast', 'cat', 'cdist', 'ceil',
-    'celu', 'channel_shuffle', 'check_passes', 'checkpoint', 'checkpoint_sequential', 'chunk', 'clamp',
-    'clamp_max', 'clamp_min', 'clip', 'compile', 'complex', 'complex128', 'complex64', 'concat', 'cond',
-    'conj', 'conv1d', 'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d',
-    'copysign', 'corrcoef', 'cos', 'cosh', 'cosine_embedding_loss', 'cosine_similarity', 'count_nonzero',
-    'cov', 'crop', 'cross_entropy', 'cuda', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_prod',
-    'cumulative_sum', 'custom_op', 'data', 'datasets', 'default_device', 'detect_anomaly', 'device', 'diag',
-    'diag_embed', 'diagonal', 'diff', 'digamma', 'div', 'divide', 'dot', 'double', 'dropout', 'dropout1d',
-    'dropout2d', 'dropout3d', 'dstack', 'e', 'einsum', 'elu', 'embedding', 'embedding_bag', 'empty',
-    'empty_like', 'enable_grad', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'errors', 'exp', 'exp2', 'expand',
-    'expand_as', 'expand_dims', 'expm1', 'export_library', 'eye', 'feature_alpha_dropout', 'fft', 'finfo',
-    'flatten', 'flip', 'float16', 'float32', 'float64', 'floor', 'floor_divide', 'fmod', 'fold', 'fori_loop',
-    'fork_rng', 'from_dlpack', 'from_numpy', 'full', 'full_like', 'functional', 'gather', 'gaussian_nll_loss',
-    'ge', 'gelu', 'get_default_device', 'get_default_dtype', 'get_eager_kernels', 'get_matmul_precision',
-    'get_num_threads', 'get_rng_state', 'glu', 'grad', 'gradients', 'greater', 'greater_equal', 'grid_sample',
-    'group', 'group_norm', 'gt', 'gumbel_softmax', 'half', 'hamming_window', 'hann_window', 'hardshrink',
-    'hardsigmoid', 'hardswish', 'hardtanh', 'hessian', 'hinge_embedding_loss', 'histc', 'histogram', 'hstack',
-    'huber_loss', 'hypot', 'iinfo', 'imag', 'index_add', 'index_copy', 'index_select', 'inf',
-    'inference_mode', 'initial_seed', 'inner', 'instance_norm', 'int16', 'int32', 'int64', 'int8', 'interop',
-    'interpolate', 'io', 'is_complex', 'is_floating_point', 'is_grad_enabled', 'is_tensor', 'isclose',
-    'isdtype', 'isfinite', 'isin', 'isinf', 'isnan', 'istft', 'jacfwd', 'jacobian', 'jacrev', 'jit', 'jvp',
-    'kaiser_window', 'kl_div', 'kron', 'kthvalue', 'l1_loss', 'layer_norm', 'le', 'leaky_relu', 'lerp',
-    'less', 'less_equal', 'lgamma', 'linalg', 'linear', 'linearize', 'linspace', 'load', 'load_graph',
-    'local_response_norm', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logcumsumexp',
-    'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logsigmoid', 'logsumexp', 'long', 'lp_pool1d',
-    'lp_pool2d', 'lp_pool3d', 'lt', 'make_graph', 'manual_seed', 'margin_ranking_loss', 'masked_fill',
-    'masked_scatter', 'masked_select', 'matmul', 'matrix_transpose', 'max', 'max_pool1d', 'max_pool2d',
-    'max_pool3d', 'max_unpool1d', 'max_unpool2d', 'max_unpool3d', 'maximum', 'mean', 'median',
-    'memory_profile', 'meshgrid', 'mgrid', 'min', 'minimum', 'mish', 'mm', 'mode', 'moveaxis', 'movedim',
-    'mse_loss', 'mul', 'multi_margin_loss', 'multilabel_margin_loss', 'multilabel_soft_margin_loss',
-    'multinomial', 'multiply', 'mv', 'nan', 'nan_to_num', 'nanmean', 'nansum', 'narrow', 'ne', 'neg',
-    'negative', 'newaxis', 'nextafter', 'nll_loss', 'nn', 'no_grad', 'no_gradient', 'nonzero', 'normal',
-    'normalize', 'not_equal', 'numel', 'one_hot', 'ones', 'ones_like', 'onnx', 'optim', 'outer', 'pad',
-    'pairwise_distance', 'parallel', 'parse_graph', 'passes', 'pdist', 'permute_dims', 'pi', 'pixel_shuffle',
-    'pixel_unshuffle', 'placeholder', 'poisson_nll_loss', 'polar', 'polygamma', 'positive', 'pow', 'power',
-    'prelu', 'printoptions', 'prod', 'profile', 'put_along_axis', 'quantile', 'ragged', 'ragged_from_padded',
-    'ragged_from_splits', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'random',
-    'randperm', 'real', 'reciprocal', 'register_tree', 'relu', 'relu6', 'remainder', 'remove_custom_op',
-    'repeat', 'repeat_interleave', 'reshape', 'result_type', 'rms_norm', 'roll', 'round', 'rrelu', 'rsqrt',
-    'save', 'save_graph', 'scaled_dot_product_attention', 'scan', 'scatter', 'scatter_add', 'scatter_reduce',
-    'searchsorted', 'seed', 'selu', 'serve', 'set_default_dtype', 'set_eager_kernels', 'set_full_tracebacks',
+    'BFloat16Tensor', 'BoolTensor', 'ByteTensor', 'CharTensor', 'Device', 'DoubleTensor', 'FloatTensor',
+    'Function', 'Generator', 'Graph', 'HalfTensor', 'IntTensor', 'LongTensor', 'RaggedTensor', 'Session',
+    'ShortTensor', 'SparseTensor', 'Tensor', 'TensorType', 'Trainer', '__array_api_version__',
+    '__array_namespace_info__', '__version__', 'abs', 'absolute', 'acos', 'acosh', 'adaptive_avg_pool1d',
+    'adaptive_avg_pool2d', 'adaptive_avg_pool3d', 'adaptive_max_pool1d', 'adaptive_max_pool2d',
+    'adaptive_max_pool3d', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'affine_grid',
+    'all', 'allclose', 'alpha_dropout', 'amax', 'amin', 'aminmax', 'angle', 'any', 'aot', 'arange', 'arctan2',
+    'argmax', 'argmin', 'argsort', 'argwhere', 'array', 'as_strided', 'as_tensor', 'asarray', 'asin', 'asinh',
+    'assign', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'autocast',
+    'autograd', 'avg_pool1d', 'avg_pool2d', 'avg_pool3d', 'baddbmm', 'bartlett_window', 'batch_norm',
+    'bernoulli', 'bfloat16', 'bilinear', 'binary_cross_entropy', 'binary_cross_entropy_with_logits',
+    'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_not', 'bitwise_or',
+    'bitwise_right_shift', 'bitwise_xor', 'blackman_window', 'block_diag', 'bmm', 'bool', 'broadcast_arrays',
+    'broadcast_shapes', 'broadcast_to', 'bucketize', 'can_cast', 'cartesian_prod', 'cat', 'cdist', 'ceil',
+    'celu', 'chain_matmul', 'channel_shuffle', 'check_passes', 'checkpoint', 'checkpoint_sequential',
+    'cholesky', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations',
+    'compile', 'complex', 'complex128', 'complex64', 'concat', 'concatenate', 'cond', 'conj', 'conv1d',
+    'conv2d', 'conv3d', 'conv_transpose1d', 'conv_transpose2d', 'conv_transpose3d', 'copysign', 'corrcoef',
+    'cos', 'cosh', 'cosine_embedding_loss', 'cosine_similarity', 'count_nonzero', 'cov', 'crop', 'cross',
+    'cross_entropy', 'cuda', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_prod', 'cumulative_sum',
+    'custom_op', 'data', 'datasets', 'default_device', 'deg2rad', 'det', 'detect_anomaly', 'device', 'diag',
+    'diag_embed', 'diagonal', 'diff', 'digamma', 'dist', 'distributions', 'div', 'divide', 'dot', 'double',
+    'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'dstack', 'e', 'einsum', 'elu', 'embedding',
+    'embedding_bag', 'empty', 'empty_like', 'enable_grad', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'errors',
+    'exp', 'exp2', 'expand', 'expand_as', 'expand_dims', 'expm1', 'export_library', 'eye',
+    'feature_alpha_dropout', 'fft', 'finfo', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32',
+    'float64', 'floor', 'floor_divide', 'fmod', 'fold', 'fori_loop', 'fork_rng', 'frac', 'from_dlpack',
+    'from_numpy', 'full', 'full_like', 'functional', 'gather', 'gaussian_nll_loss', 'ge', 'gelu', 'ger',
+    'get_default_device', 'get_default_dtype', 'get_eager_kernels', 'get_matmul_precision', 'get_num_threads',
+    'get_rng_state', 'glu', 'grad', 'gradients', 'greater', 'greater_equal', 'grid_sample', 'group',
+    'group_norm', 'gt', 'gumbel_softmax', 'half', 'hamming_window', 'hann_window', 'hardshrink',
+    'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hessian', 'hinge_embedding_loss', 'histc',
+    'histogram', 'hstack', 'huber_loss', 'hypot', 'iinfo', 'imag', 'index_add', 'index_copy', 'index_fill',
+    'index_select', 'inf', 'inference_mode', 'initial_seed', 'inner', 'instance_norm', 'int16', 'int32',
+    'int64', 'int8', 'interop', 'interpolate', 'inverse', 'io', 'is_complex', 'is_floating_point',
+    'is_grad_enabled', 'is_tensor', 'isclose', 'isdtype', 'isfinite', 'isin', 'isinf', 'isnan', 'istft',
+    'jacfwd', 'jacobian', 'jacrev', 'jit', 'jvp', 'kaiser_window', 'kl_div', 'kron', 'kthvalue', 'l1_loss',
+    'layer_norm', 'le', 'leaky_relu', 'lerp', 'less', 'less_equal', 'lgamma', 'linalg', 'linear', 'linearize',
+    'linspace', 'load', 'load_graph', 'local_response_norm', 'log', 'log10', 'log1p', 'log2', 'log_softmax',
+    'logaddexp', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor',
+    'logsigmoid', 'logspace', 'logsumexp', 'long', 'lp_pool1d', 'lp_pool2d', 'lp_pool3d', 'lt', 'make_graph',
+    'manual_seed', 'margin_ranking_loss', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul',
+    'matrix_power', 'matrix_transpose', 'max', 'max_pool1d', 'max_pool2d', 'max_pool3d', 'max_unpool1d',
+    'max_unpool2d', 'max_unpool3d', 'maximum', 'mean', 'median', 'memory_profile', 'meshgrid', 'mgrid', 'min',
+    'minimum', 'mish', 'mm', 'mod', 'mode', 'moveaxis', 'movedim', 'mse_loss', 'mul', 'multi_margin_loss',
+    'multilabel_margin_loss', 'multilabel_soft_margin_loss', 'multinomial', 'multiply', 'mv', 'nan',
+    'nan_to_num', 'nanmean', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'newaxis', 'nextafter', 'nll_loss',
+    'nn', 'no_grad', 'no_gradient', 'nonzero', 'norm', 'normal', 'normalize', 'not_equal', 'numel', 'one_hot',
+    'ones', 'ones_like', 'onnx', 'optim', 'outer', 'pad', 'pairwise_distance', 'parallel', 'parse_graph',
+    'passes', 'pdist', 'permute', 'permute_dims', 'pi', 'pinverse', 'pixel_shuffle', 'pixel_unshuffle',
+    'placeholder', 'poisson_nll_loss', 'polar', 'polygamma', 'positive', 'pow', 'power', 'prelu',
+    'printoptions', 'prod', 'profile', 'put', 'put_along_axis', 'quantile', 'rad2deg', 'ragged',
+    'ragged_from_padded', 'ragged_from_splits', 'rand', 'rand_like', 'randint', 'randint_like', 'randn',
+    'randn_like', 'random', 'randperm', 'ravel', 'real', 'reciprocal', 'register_tree', 'relu', 'relu6',
+    'remainder', 'remove_custom_op', 'repeat', 'repeat_interleave', 'reshape', 'result_type', 'rms_norm',
+    'roll', 'rot90', 'round', 'row_stack', 'rrelu', 'rsqrt', 'save', 'save_graph',
+    'scaled_dot_product_attention', 'scan', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted',
+    'seed', 'select', 'selu', 'serve', 'set_default_dtype', 'set_eager_kernels', 'set_full_tracebacks',
     'set_grad_enabled', 'set_matmul_precision', 'set_num_threads', 'set_printoptions', 'set_rng_state',
-    'short', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'smooth_l1_loss', 'soft_margin_loss',
-    'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'sparse_coo_tensor', 'special',
-    'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'stft', 'stop_gradient', 'sub', 'subtract', 'sum',
-    'swapaxes', 'switch', 'take', 'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'tensor', 'tensor_split',
-    'tensordot', 'testing', 'threshold', 'tile', 'to_sparse', 'topk', 'train', 'transpose', 'trapezoid',
-    'trapz', 'tree_flatten', 'tree_leaves', 'tree_map', 'tree_structure', 'tree_unflatten', 'tril',
-    'tril_indices', 'triplet_margin_loss', 'triplet_margin_with_distance_loss', 'triu', 'triu_indices',
-    'true_divide', 'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'unique',
-    'unique_all', 'unique_consecutive', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze',
-    'unstack', 'value_and_grad', 'var', 'vecdot', 'view', 'view_as_complex', 'view_as_real', 'vjp', 'vmap',
+    'short', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinh', 'slogdet', 'smooth_l1_loss',
+    'soft_margin_loss', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort',
+    'sparse_coo_tensor', 'special', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'stft',
+    'stop_gradient', 'sub', 'subtract', 'sum', 'svd', 'swapaxes', 'swapdims', 'switch', 'take',
+    'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'tensor', 'tensor_split', 'tensordot', 'testing',
+    'threshold', 'tile', 'to_sparse', 'topk', 'trace', 'train', 'transpose', 'trapezoid', 'trapz',
+    'tree_flatten', 'tree_leaves', 'tree_map', 'tree_structure', 'tree_unflatten', 'tril', 'tril_indices',
+    'triplet_margin_loss', 'triplet_margin_with_distance_loss', 'triu', 'triu_indices', 'true_divide',
+    'trunc', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'unique', 'unique_all',
+    'unique_consecutive', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack',
+    'value_and_grad', 'var', 'var_mean', 'vecdot', 'view', 'view_as_complex', 'view_as_real', 'vjp', 'vmap',
     'vstack', 'where', 'while_loop', 'zeros', 'zeros_like'
 ]
 __version__: str

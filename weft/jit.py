@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 from weft.backends import Build, builder
@@ -79,3 +81,23 @@ def script(function: Callable[P, R], *, disable: Iterable[str] = ()) -> GraphFun
 
 def _build(op: str, disable: Iterable[str]) -> Build:
     return builder(op, hints={"disable": check_disabled(op, disable) or None})
+
+
+class _Callable(ModuleType):
+    """The module itself can be called, as JAX's function of the same name is."""
+
+    def __call__(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """``weft.compile`` a function; what only says which arguments are static or donated is not needed.
+
+        >>> import weft
+        >>> weft.jit(lambda x: x * 2.0)(weft.ones(2))
+        tensor([2., 2.])
+        """
+        from weft.compile import compile
+
+        for name in ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames", "inline"):
+            options.pop(name, None)
+        return compile(function, **options) if function is not None else lambda f: compile(f, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -82,7 +82,7 @@ def in_jax(arrays: Arrays, loops: bool) -> Run:
         return fori_loop(0, POINTS, add_point, 0.0)
 
     def cost_of_arrays(centres: Any, points: Any) -> Any:
-        return ((points[:, None] - centres) ** 2).sum(-1).min(1).sum()
+        return ((points[:, None] - centres) ** 2).sum(-1).min(axis=1).sum()
 
     cost = cost_by_loops if loops else cost_of_arrays
 

@@ -267,13 +267,16 @@ def test_numpys_other_functions_see_an_array() -> None:
         np.linalg.norm,
         np.sort,
         np.median,
-        np.transpose,
         np.zeros_like,
         np.fft.fft,
     ):
         found = function(x)
         assert not isinstance(found, weft.Tensor)
         np.testing.assert_array_equal(found, function(array))
+    np.testing.assert_array_equal(np.transpose(x), array.T)
+    for ours, theirs in zip(np.nonzero(x - 1.0), np.nonzero(array - 1.0), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(np.repeat(x, 2), np.repeat(array, 2))
     for joined in (np.concatenate([x, x]), np.stack([x, array]).reshape(4, 2), np.array([*x, *x])):
         np.testing.assert_array_equal(joined, np.tile(array, (2, 1)))
     assert np.shape(x) == (2, 2)

@@ -179,7 +179,7 @@ def known_index(x: Any) -> Any:
 
 
 def keyword(x: Any) -> Any:
-    return weft.sum(x, dim=0)  # here
+    return weft.sum(x, dmi=0)  # here
 
 
 def missing(x: Any) -> Any:
@@ -401,7 +401,7 @@ TYPES = [
         ("x is f32[3]",),
     ),
     Mistake(
-        keyword, (f3,), ArgumentError, "sum: unknown keyword 'dim'", ("x is f32[3]",), "did you mean axis=?"
+        keyword, (f3,), ArgumentError, "sum: unknown keyword 'dmi'", ("x is f32[3]",), "it takes x, axis"
     ),
     Mistake(
         missing, (f3,), ArgumentError, "matmul: missing 1 required positional argument", ("x is f32[3]",)

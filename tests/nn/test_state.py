@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from weft import nn
+from weft.errors import WeftError
 
 
 def net() -> Any:
@@ -186,3 +187,11 @@ def test_dict_of_parameters() -> None:
         values["a"]
     with pytest.raises(weft.errors.ArgumentError, match="must not be that of an attribute, got 'train'"):
         values["train"] = weft.ones(1)
+
+
+def test_prefix_is_told_in_whichever_order_the_state_is() -> None:
+    layer = nn.Linear(2, 2)
+    state = {f"model.{k}": v for k, v in reversed(list(layer.state_dict().items()))}
+    with pytest.raises(WeftError) as caught:
+        nn.Linear(2, 2).load_state_dict(state)
+    assert "begin with 'model.': remove it" in str(caught.value)

@@ -249,7 +249,7 @@ def test_which_are_views() -> None:
     assert [v._base is x._base for v in views] == [True] * len(views)
     assert [weft.real(x + 0j).is_view, x.is_view, x._base.is_view] == [True, True, False]
     copies = [x + 0, x.clone(), x[[0, 1]], x[x > 0], x.T.reshape(-1), x.T.contiguous(), x.flip(0)]
-    copies += [weft.concat([x]), weft.stack([x]), x.repeat(2), x.roll(0), x.roll(1), weft.tensor(x)]
+    copies += [weft.concat([x]), weft.stack([x]), weft.repeat(x, 2), x.roll(0), x.roll(1), weft.tensor(x)]
     copies += [weft.tile(x, (1,)), weft.pad(x, 0), x.astype(weft.float64), weft.flip(x, ())]
     assert [c.is_view and c is not x for c in copies] == [False] * len(copies)
     assert [c is x for c in copies] == [False] * len(copies)

@@ -342,7 +342,7 @@ def test_vmap_over_parameters_draws_the_same_noise_for_each() -> None:
             ShapeError,
             r"categorical: shape must end in \(2,\), got \(3,\)",
         ),
-        (lambda: weft.random.normal(KEY, size=(2,)), ArgumentError, r"normal: unknown keyword 'size'"),
+        (lambda: weft.random.normal(KEY, sizee=(2,)), ArgumentError, r"normal: unknown keyword 'sizee'"),
     ],
 )
 def test_bad_argument_is_refused(call: Callable[[], Any], error: type[Exception], text: str) -> None:

@@ -86,6 +86,8 @@ class Hooks:
     )
     call_large: late[Callable[[Composite, _Call, dict[str, Any]], Any]] = late("weft.tensor.large:call_large")
     load_kernels: late[Callable[[], Layer | None]] = late("weft.backends.eager:load_kernels")
+    nonzero: late[Callable[[Any], Any]] = late("weft.tensor.dynamic:nonzero")
+    pytorch_function: late[Callable[[str], Callable[..., Any]]] = late("weft.tensor.pytorch:pytorch_function")
     tensor_text: late[Callable[[Any, str], str]] = late("weft.tensor.tensor:tensor_text")
     call_converted: if_loaded[Callable[..., Any]] = if_loaded("weft.capture.runtime.calls:call")
     apply_in_region: late[Callable[[Any, Sequence[Any]], tuple[Any, Call]]] = late(

@@ -12,7 +12,7 @@ from importlib import import_module
 MODULES = (
     "weft.autograd weft.cuda weft.data weft.datasets weft.errors weft.fft weft.functional weft.interop "
     "weft.io weft.jit weft.linalg weft.nn weft.onnx weft.optim weft.parallel weft.passes weft.serve "
-    "weft.special weft.tensor.random weft.testing weft.train"
+    "weft.distributions weft.special weft.random weft.testing weft.train"
 )
 
 # What networks are made of: names of weft, and of weft.functional.
@@ -62,8 +62,8 @@ NETWORK: dict[str, str] = {
 OTHERS: dict[str, str] = {
     "weft.base.device": "Device default_device device=Device get_default_device",
     "weft.base.dtypes": (
-        "bfloat16 bool=bool_ complex128 complex64 float16 float32 float64 get_default_dtype int16 int32 "
-        "int64 int8 isdtype set_default_dtype uint16 uint32 uint64 uint8"
+        "bfloat16 bool=bool_ complex128 complex64 float=float32 float16 float32 float64 get_default_dtype "
+        "int=int32 int16 int32 int64 int8 isdtype set_default_dtype uint16 uint32 uint64 uint8"
     ),
     "weft.backends.cuda.precision": "get_matmul_precision set_matmul_precision",
     "weft.base.threads": "get_num_threads set_num_threads",
@@ -87,7 +87,7 @@ OTHERS: dict[str, str] = {
     "weft.ops.counting": (
         "bucketize corrcoef cov histc histogram kthvalue logcumsumexp mode trapezoid trapz=trapezoid"
     ),
-    "weft.ops.contract": "matmul outer tensordot vecdot",
+    "weft.ops.contract": "ger=outer matmul outer tensordot vecdot",
     "weft.ops.einsum": "einsum",
     "weft.ops.gamma": "polygamma",
     "weft.ops.index_axis": (
@@ -104,13 +104,19 @@ OTHERS: dict[str, str] = {
     "weft.ops.statistics": "logsumexp mean median nanmean nansum quantile std var",
     "weft.ops.view.axes": (
         "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand expand_dims "
-        "flatten matrix_transpose movedim=moveaxis moveaxis permute_dims reshape squeeze swapaxes transpose "
-        "unflatten unsqueeze"
+        "flatten matrix_transpose movedim=moveaxis moveaxis permute=permute_dims permute_dims reshape "
+        "squeeze swapaxes swapdims=swapaxes transpose unflatten unsqueeze"
     ),
     "weft.ops.view.joining": "chunk flip repeat repeat_interleave=repeat roll split tile unbind unstack",
     "weft.ops.view.padding": "crop diag diag_embed diagonal tril triu",
-    "weft.ops.view.pieces": "as_strided dstack expand_as hstack narrow tensor_split vstack",
-    "weft.ops.view.primitives": "cat concat stack",
+    "weft.linalg": ("cholesky cross det inverse=inv matrix_power pinverse=pinv slogdet svd trace"),
+    "weft.ops.view.arranged": (
+        "block_diag cartesian_prod column_stack combinations fliplr flipud ravel rot90 select"
+    ),
+    "weft.ops.view.pieces": (
+        "as_strided dstack expand_as hstack narrow row_stack=vstack tensor_split vstack"
+    ),
+    "weft.ops.view.primitives": "cat concat concatenate=concat stack",
     "weft.passes.check": "check_passes",
     "weft.profiler.block": "profile",
     "weft.profiler.memory": "memory_profile",
@@ -120,7 +126,17 @@ OTHERS: dict[str, str] = {
     "weft.tensor.casts": "astype",
     "weft.tensor.checkpoint": "checkpoint checkpoint_sequential",
     "weft.tensor.creation": (
-        "as_tensor asarray empty empty_like from_numpy full full_like ones ones_like tensor zeros zeros_like"
+        "array=tensor as_tensor asarray empty empty_like from_numpy full full_like ones ones_like tensor "
+        "zeros zeros_like"
+    ),
+    "weft.tensor.asked": (
+        "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor "
+        "LongTensor ShortTensor"
+    ),
+    "weft.tensor.changes": "index_fill put",
+    "weft.tensor.measures": (
+        "aminmax chain_matmul clone deg2rad dist frac heaviside logdet logspace norm rad2deg std_mean "
+        "var_mean"
     ),
     "weft.tensor.custom": "custom_op remove_custom_op",
     "weft.tensor.dynamic": (
@@ -128,6 +144,7 @@ OTHERS: dict[str, str] = {
         "unique_consecutive unique_counts unique_inverse unique_values"
     ),
     "weft.tensor.function": "Function",
+    "weft.tensor.functions": "mod=remainder",
     "weft.tensor.generator": "fork_rng Generator get_rng_state initial_seed manual_seed seed set_rng_state",
     "weft.tensor.interop": "from_dlpack",
     "weft.tensor.large": "get_eager_kernels set_eager_kernels",
@@ -170,6 +187,10 @@ LAYERS: dict[str, str] = {
     "weft.nn.distance": "CosineSimilarity PairwiseDistance",
     "weft.nn.dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
     "weft.nn.embedding": "Embedding EmbeddingBag",
+    "weft.nn.lazy": (
+        "LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d "
+        "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d LazyLinear"
+    ),
     "weft.nn.linear": "Bilinear Identity Linear",
     "weft.nn.loss": (
         "BCELoss BCEWithLogitsLoss CrossEntropyLoss CTCLoss GaussianNLLLoss HuberLoss KLDivLoss L1Loss "

@@ -6,27 +6,20 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from weft.base.spelling import DIALECT, NAMES, in_dialect, is_spoken, respelled
 from weft.errors import ArgumentError, WeftError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_apart = DIALECT.isdisjoint
 _VARARGS = 0x04  # inspect.CO_VARARGS, without the cost of importing inspect
-_RENAMED = {
-    "dim": "axis",
-    "keepdim": "keepdims",
-    "input": "x",
-    "dims": "axis",
-    "dim0": "axis1",
-    "dim1": "axis1",
-    "dim2": "axis2",
-    "size": "shape",
-    "in_dims": "in_axes",
-    "out_dims": "out_axes",
-}
 
 
 def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """Names of a function's positional parameters, its keyword-only ones, and its ``*rest`` or ""."""
+    if isinstance(function, type):
+        positional, only, rest = parameters(function.__init__)  # type: ignore[misc]
+        return positional[1:], only, rest
     code = function.__code__
     count, keywords = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
@@ -37,16 +30,24 @@ def parameters(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str
 def public(function: F) -> F:
     """Mark a function as public: unknown keywords and missing arguments are reported in weft's form."""
     plain = getattr(function, "__wrapped__", function)
+    has_dialects = is_spoken(plain, parameters(plain))
 
     @functools.wraps(function)
     def call(*args: object, **kwargs: object) -> Any:
+        if kwargs and has_dialects and not _apart(kwargs):
+            told, args, kwargs = _respelled(plain, function, args, kwargs)
+            if told is not function:
+                return told(*args, **kwargs)
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            wrong = _wrong_call(plain, error, args, kwargs)
-            if wrong is None:  # from inside the function, or of a function of the user that it called
+            other = _fitted(plain, error, args, kwargs)
+            wrong = None if other else _wrong_call(plain, error, args, kwargs)
+            if other is None and wrong is None:  # from inside the function, or of one of the user it called
                 _hide_weft(error)
                 raise
+        if wrong is None:
+            return call(*other[0], **other[1])  # type: ignore[index]
         try:
             raise wrong
         except WeftError:
@@ -54,6 +55,26 @@ def public(function: F) -> F:
             raise
 
     return call  # type: ignore[return-value]
+
+
+def _respelled(
+    plain: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A call in another dialect: the function that it means, and its arguments by the names it takes."""
+    other = in_dialect(plain, kwargs)
+    if other is not None:
+        return other, args, kwargs
+    told = respelled(plain.__name__, parameters(plain), args, kwargs)
+    return function, *(told or (args, kwargs))
+
+
+def _fitted(
+    plain: Callable[..., Any], error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """A call that did not fit, as it fits in the words of this function; None if it does not so either."""
+    if not kwargs or type(error) is not TypeError or _entered(plain, error):
+        return None
+    return respelled(plain.__name__, parameters(plain), args, kwargs)
 
 
 def _hide_weft(error: BaseException) -> None:
@@ -77,12 +98,13 @@ def _wrong_call(
 
 def _entered(plain: Callable[..., Any], error: TypeError) -> bool:
     """Whether an error is from inside a function: Python names it in an error of the call itself."""
+    called: Any = getattr(plain, "__init__") if isinstance(plain, type) else plain  # noqa: B009
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code is plain.__code__:
+        if trace.tb_frame.f_code is called.__code__:
             return True
         trace = trace.tb_next
-    return not str(error).startswith(f"{plain.__qualname__}() ")
+    return not str(error).startswith(f"{called.__qualname__}() ")
 
 
 def _not_a_tensor(name: str, x: object) -> ArgumentError:
@@ -99,8 +121,7 @@ def _misfit(function: Callable[..., Any], message: str, kwargs: dict[str, Any]) 
     name = function.__name__
     for key in kwargs:
         if key not in known:
-            meant = _RENAMED.get(key, key)
-            close = [meant] if meant in known else get_close_matches(key, known, 1)
+            close = [n for n in NAMES.get(key, ()) if n in known] or get_close_matches(key, known, 1)
             takes = ", ".join((*known, f"*{rest}") if rest else known)
             hint = f"did you mean {close[0]}=?" if close else f"it takes {takes}"
             return ArgumentError(name, f"unknown keyword {key!r}", hint=hint)

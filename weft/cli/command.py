@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import weft
 from weft.cli import benchmark, diagnosis, information, launching, planning, running, serving, writing
 from weft.config import settings
-from weft.errors import WeftError
+from weft.errors import FileError, WeftError
 
 _FIRST = (running.add, information.add, writing.add_optimize, benchmark.add)
 _COMMANDS = (
@@ -49,8 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if settings.full_tracebacks:
             raise
-        sys.stderr.write(f"weft {options.command}: {_told(error)}\n")
+        sys.stderr.write(f"weft {options.command}: {_told(error)}{_kind(options, error)}\n")
         return 1
+
+
+def _kind(options: argparse.Namespace, error: Exception) -> str:
+    """What the file of a command looks like, where it could not be read."""
+    path = getattr(options, "file", None)
+    if not isinstance(error, FileError | IsADirectoryError) or not isinstance(path, str):
+        return ""
+    from weft.cli.kinds import kind_of
+
+    kind = kind_of(path)
+    return f" ({os.path.basename(path)} is {kind})" if kind else ""
 
 
 def _told(error: Exception) -> str:

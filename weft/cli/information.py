@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weft.cli.arguments import Commands, add_command, add_sizes, chosen_sizes, signature
+from weft.cli.kinds import weights_in
 
 
 def add(commands: Commands) -> None:
@@ -25,6 +26,8 @@ def run(options: argparse.Namespace) -> int:
     """Tell it."""
     from weft.io.interface import Interface
 
+    if (tensors := weights_in(options.file)) is not None:
+        return _tell_weights(options, tensors)
     interface = Interface(_open(options.file, options.verify))
     if options.graph:
         sys.stdout.write(interface.loaded.text.rstrip() + "\n")
@@ -38,6 +41,17 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(found))
+    return 0
+
+
+def _tell_weights(options: argparse.Namespace, tensors: Mapping[str, str]) -> int:
+    """Tell what is in a file of tensors without a graph."""
+    found = {"file": os.path.basename(options.file), "file_bytes": os.path.getsize(options.file)}
+    if options.json:
+        sys.stdout.write(json.dumps({**found, "weights": tensors}, indent=2) + "\n")
+        return 0
+    sys.stdout.write(f"file     {found['file']}, {_bytes(found['file_bytes'])}\nweights  {len(tensors)}\n")
+    sys.stdout.writelines(f"  {name}: {kind}\n" for name, kind in tensors.items())
     return 0
 
 

@@ -23,7 +23,7 @@ _INPUT = (
     "or all of them: arrays.npz"
 )
 _OUTPUT = (
-    "where results go: y.npy, all.npz, logits=y.npy, - for a .npy file on the standard output; "
+    "where results go: y.npy, all.npz, y.txt, logits=y.npy, - for a .npy file on the standard output; "
     "by default they are printed"
 )
 
@@ -132,10 +132,14 @@ def _target(text: str, names: list[str]) -> tuple[list[str], str]:
     """Which results go to a file."""
     name, equals, path = text.partition("=")
     if equals and name in names:
-        return [name], path
+        return _target(path, [name])
     if equals and not text.startswith((".", "/")):
         raise ArgumentError("output", f"results must be among {', '.join(names)}, got {name!r}")
-    if not text.endswith(".npz") and len(names) != 1:
+    ending = os.path.splitext(text)[1]
+    if text != "-" and ending not in (".npy", ".npz", ".txt"):
+        hint = "y.npy, all.npz, y.txt, or - for the standard output"
+        raise ArgumentError("output", f"files must end in .npy, .npz or .txt, got {text!r}", hint=hint)
+    if ending not in (".npz", ".txt") and len(names) != 1:
         hint = f"write several with NAME=FILE ({', '.join(names)}), or all of them to one .npz file"
         raise ArgumentError("output", f"a .npy file must have one result, got {len(names)}", hint=hint)
     return names, text
@@ -149,10 +153,18 @@ def write_output(arrays: Mapping[str, Array], path: str) -> None:
         _write_npy(sys.stdout.buffer, next(iter(arrays.values())))
         return
     with replacing(path) as file:
-        if path.endswith(".npz"):
+        if path.endswith(".txt"):
+            for name, array in arrays.items():
+                file.write(f"# {name}: {_type(array)}\n".encode())
+                np.savetxt(file, np.asarray(array).reshape(-1, *array.shape[-1:]), "%.9g")
+        elif path.endswith(".npz"):
             np.savez(file, allow_pickle=False, **{name: np.asarray(a) for name, a in arrays.items()})
         else:
             _write_npy(file, next(iter(arrays.values())))
+
+
+def _type(array: Array) -> str:
+    return f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
 
 
 def _write_npy(file: Any, array: Array) -> None:
@@ -163,5 +175,4 @@ def _write_npy(file: Any, array: Array) -> None:
 
 def _show(results: Mapping[str, Array]) -> None:
     for name, array in results.items():
-        shape = ",".join(map(str, array.shape))
-        sys.stdout.write(f"{name}: {array.dtype.name}[{shape}]\n{array}\n")
+        sys.stdout.write(f"{name}: {_type(array)}\n{array}\n")

@@ -44,6 +44,9 @@ def optimize(options: argparse.Namespace) -> int:
     chosen = {"disable": options.disable, "fast_math": options.fast_math}
     for name, old, graph in optimize_in_steps(before, options.passes, **chosen, debug=True):
         _tell(name, old, graph)
+    if options.passes is None and _nodes(graph.stats()) > _nodes(before.stats()):
+        sys.stdout.write("passes made more nodes of it: it is written as it was\n")
+        graph = before
     write_saved(saved._replace(graph=graph), options.output)
     _tell("all", before, graph)
     _tell_file(options.output)
@@ -98,13 +101,20 @@ def library(options: argparse.Namespace) -> int:
 def add_view(commands: Commands) -> None:
     """Describe the command that writes a page."""
     told = "write the page of a saved graph, and open it in the browser"
-    parser = add_command(commands, "view", told, view, "that fn.save wrote, usually ending in .weft")
+    parser = add_command(
+        commands, "view", told, view, "that fn.save wrote, usually ending in .weft, or one of ONNX"
+    )
     parser.add_argument("-o", "--output", help="the page; by default a temporary file")
     parser.add_argument("--no-open", action="store_true", help="only write the page")
 
 
 def view(options: argparse.Namespace) -> int:
     """Write the page."""
-    path = weft.view(options.file, options.output, open=not options.no_open)
+    subject: Any = options.file
+    if subject.endswith(".onnx"):
+        from weft.io.interface import open_model
+
+        subject = open_model(subject, "interpret").graph
+    path = weft.view(subject, options.output, open=not options.no_open)
     sys.stdout.write(f"{path}\n")
     return 0

@@ -13,13 +13,29 @@
 
 from weft.data.augment import Erase, Flip, Noise, RandomCrop, Rotate, Scale, Shift
 from weft.data.collate import Padded
+from weft.data.data_loader import DataLoader
 from weft.data.epoch import Epoch
 from weft.data.loader import Dataset, Loader
 from weft.data.pipeline import Pipeline
+from weft.data.sampling import (
+    BatchSampler,
+    ConcatDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    random_split,
+)
 from weft.data.source import from_arrays, from_dataset, from_files, from_generator, from_npy
 from weft.data.table import from_csv, from_parquet
 
 __all__ = [
+    "BatchSampler",
+    "ConcatDataset",
+    "DataLoader",
     "Dataset",
     "Epoch",
     "Erase",
@@ -29,9 +45,16 @@ __all__ = [
     "Padded",
     "Pipeline",
     "RandomCrop",
+    "RandomSampler",
     "Rotate",
+    "Sampler",
     "Scale",
+    "SequentialSampler",
     "Shift",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
     "from_arrays",
     "from_csv",
     "from_dataset",
@@ -39,4 +62,5 @@ __all__ = [
     "from_generator",
     "from_npy",
     "from_parquet",
+    "random_split",
 ]

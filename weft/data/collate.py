@@ -58,6 +58,11 @@ def _columns(elements: Sequence[Any], join: Callable[[list[Any]], Any]) -> Any:
     return join(list(elements))
 
 
+def stack(elements: Sequence[Element]) -> Element:
+    """Elements as one: arrays of their rows, in the same tree."""
+    return _stack(elements, 0)
+
+
 def _stack(elements: Sequence[Any], first: int) -> Any:
     return _columns(elements, lambda column: _stack_leaves(column, first))
 

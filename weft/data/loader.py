@@ -66,7 +66,7 @@ class Loader(Pipeline):
         mode: str | None = None,
     ) -> None:
         check.count("Loader", num_workers, "num_workers")
-        found = _pipeline_of(dataset)
+        found = pipeline_of(dataset)
         if shuffle:
             found = found.shuffle(seed=seed)
         found = found.batch(batch_size, "drop" if drop_last else "keep", collate=collate_fn)
@@ -78,7 +78,8 @@ class Loader(Pipeline):
         self.batch_size = batch_size
 
 
-def _pipeline_of(dataset: Any) -> Pipeline:
+def pipeline_of(dataset: Any) -> Pipeline:
+    """The elements of a dataset, of arrays, or of a pipeline."""
     if isinstance(dataset, Pipeline):
         return dataset
     if isinstance(dataset, tuple):

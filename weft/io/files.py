@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from weft.base.device import DeviceLike
@@ -13,7 +14,7 @@ from weft.io.layout import Contents, Problem, parse_json, read_file, write_file
 from weft.io.slices import Place, Slices, save_slices
 from weft.io.trees import Decoder, Encoder
 from weft.tensor.moving import moved
-from weft.tensor.tensor import wrap
+from weft.tensor.tensor import Tensor, wrap
 
 Path = str | os.PathLike[str]
 
@@ -62,7 +63,9 @@ def load(
 ) -> Any:
     """The tree that a file holds; of a safetensors file from elsewhere a dict of its tensors.
 
-    A file that is damaged, or made to do harm, is a ``FileError`` that says what is wrong.
+    Files that ``torch.save`` wrote are read, too, if they hold tensors and plain values: nothing in them is
+    run. Of weights in several files, the index (``model.safetensors.index.json``) is loaded as one. A file
+    that is damaged, or made to do harm, is a ``FileError`` that says what is wrong.
 
     Args:
         path: of the file.
@@ -77,8 +80,47 @@ def load(
     [tensor([0, 1, 2]), ('a', None)]
     """
     source = checked_path("load", path)
+    if source.endswith(".index.json"):
+        return _sharded(source, mmap, verify, device)
+    if (foreign := _foreign(source)) is not None:
+        return foreign(device)
     contents = read_file("load", source, mmap=mmap, verify=not mmap if verify is None else verify)
     return tree_of(contents, Problem("load", source), device)
+
+
+def _foreign(source: str) -> Callable[[DeviceLike | None], Any] | None:
+    """How a file that PyTorch wrote is read; None for any other."""
+    with open(source, "rb") as file:
+        start = file.read(16)
+    if not start.startswith((b"PK\x03\x04", b"\x80\x02")):
+        return None
+    from weft.io.pytorch import MAGIC, read_pytorch  # imported at first use
+
+    problem = Problem("load", source)
+    if not start.startswith(MAGIC):
+        hint = "load it in PyTorch, and save it again: torch.save writes an archive since version 1.6"
+        raise problem("must be an archive, got a bare pickle, which could run code", hint)
+    return lambda device: read_pytorch(source, problem, device)
+
+
+def _sharded(source: str, mmap: bool, verify: bool | None, device: DeviceLike | None) -> dict[str, Tensor]:
+    """The tensors of several safetensors files, which an index names."""
+    problem = Problem("load", source)
+    with open(source, "rb") as file:
+        index = parse_json(file.read(), "the index", problem)
+    names = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(names, dict) or not all(isinstance(f, str) for f in names.values()):
+        raise problem("the index must have a weight_map of names and files, got none")
+    found: dict[str, Tensor] = {}
+    for shard in sorted(set(names.values())):
+        if os.path.basename(shard) != shard or shard in ("", ".", ".."):
+            raise problem(f"files must lie beside the index, got {shard!r}")
+        whole = load(os.path.join(os.path.dirname(source), shard), mmap=mmap, verify=verify, device=device)
+        for name in [n for n, f in names.items() if f == shard]:
+            if not isinstance(whole, dict) or name not in whole:
+                raise problem(f"{shard} must hold {name!r}, as the index says; it does not")
+            found[name] = whole[name]
+    return {name: found[name] for name in names}
 
 
 def tree_of(

@@ -11,9 +11,17 @@
 58
 """
 
+from typing import NoReturn
+
 from weft.base.names import LAYERS as _LAYERS
 from weft.base.names import homes as _homes
 from weft.nn import functional, init, utils
 
 globals().update({name: home.load() for name, home in _homes(_LAYERS).items()})
 __all__ = ["functional", "init", "utils", *sorted(_homes(_LAYERS))]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

@@ -27,6 +27,13 @@ from weft.nn.dropout import (
     Dropout3d as Dropout3d, FeatureAlphaDropout as FeatureAlphaDropout,
 )
 from weft.nn.embedding import Embedding as Embedding, EmbeddingBag as EmbeddingBag
+from weft.nn.lazy import (
+    LazyBatchNorm1d as LazyBatchNorm1d, LazyBatchNorm2d as LazyBatchNorm2d,
+    LazyBatchNorm3d as LazyBatchNorm3d, LazyConv1d as LazyConv1d, LazyConv2d as LazyConv2d,
+    LazyConv3d as LazyConv3d, LazyConvTranspose1d as LazyConvTranspose1d,
+    LazyConvTranspose2d as LazyConvTranspose2d, LazyConvTranspose3d as LazyConvTranspose3d,
+    LazyLinear as LazyLinear,
+)
 from weft.nn.linear import Bilinear as Bilinear, Identity as Identity, Linear as Linear
 from weft.nn.loss import (
     BCELoss as BCELoss, BCEWithLogitsLoss as BCEWithLogitsLoss, CTCLoss as CTCLoss,

@@ -14,6 +14,7 @@ import weft
 from weft import Tensor
 from weft.base.device import DeviceLike
 from weft.base.dtypes import DTypeLike
+from weft.base.tracebacks import hide_weft
 from weft.capture.runtime.modules import call_forward, is_capturing, module_scope, read_attribute
 from weft.errors import ArgumentError
 from weft.nn.hooks import NO_HOOKS, Hook, HookHandle, Hooks, add_hook, call_around
@@ -90,9 +91,13 @@ class Module:
                 with module_scope(self._path()):
                     hooks = read_attribute(self, "_hooks")
                     return call_around(self, hooks, call_forward, args, kwargs)
-            if self._hooks is not NO_HOOKS:
-                return call_around(self, self._hooks, _plain_call, args, kwargs)
-            return self.forward(*args, **kwargs)
+            try:
+                if self._hooks is not NO_HOOKS:
+                    return call_around(self, self._hooks, _plain_call, args, kwargs)
+                return self.forward(*args, **kwargs)
+            except Exception as error:
+                hide_weft(error)
+                raise
 
     # Attributes
 

@@ -93,9 +93,9 @@ def _added_prefix(missing: list[str], unknown: list[str]) -> str | None:
         (unknown, missing, "the paths of the state begin with {!r}: remove it"),
         (missing, unknown, "the paths of the module begin with {!r}: load into the module inside"),
     ):
-        if not inner or len(outer) != len(inner) or not outer[0].endswith("." + inner[0]):
+        if not inner or len(outer) != len(inner):
             continue
-        prefix = outer[0].removesuffix(inner[0])
-        if all(o == prefix + i for o, i in zip(outer, inner, strict=True)):
-            return advice.format(prefix)
+        for prefix in sorted({outer[0].removesuffix(i) for i in inner if outer[0].endswith("." + i)}):
+            if {prefix + i for i in inner} == set(outer):  # in whichever order
+                return advice.format(prefix)
     return None

@@ -41,6 +41,8 @@ def _tree(module: Module, unit: str) -> str:
 
 
 def _note(module: Module, unit: str) -> str:
+    if any("_waiting" in inner.__dict__ for inner in module.modules()):
+        return "  # sizes come with the first input"
     count, frozen = count_parameters(module)
     if not count:
         return ""

@@ -291,7 +291,16 @@ def min(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     return _checked_extreme(reduce_min, x, axis, keepdims)
 
 
-amax, amin = max, min
+@published("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([2., 3.])")
+def amax(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """The largest element over axes, in every dialect; the gradient is shared by equal ones."""
+    return _checked_extreme(reduce_max, x, axis, keepdims)
+
+
+@published("(weft.tensor([[1.0, 2.0], [3.0, 0.0]]), axis=1) -> tensor([1., 0.])")
+def amin(x: Tensor, /, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
+    """The smallest element over axes, in every dialect; the gradient is shared by equal ones."""
+    return _checked_extreme(reduce_min, x, axis, keepdims)
 
 
 # Truth

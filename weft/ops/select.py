@@ -19,8 +19,9 @@ from weft.base.dtypes import (
     result_dtype,
     scalar_dtype,
 )
+from weft.base.hooks import hooks
 from weft.base.shapes import broadcast_shapes
-from weft.errors import DtypeError
+from weft.errors import ArgumentError, DtypeError
 from weft.ir.types import TensorType
 from weft.ops.batching import batch_elementwise
 from weft.ops.broadcast import unbroadcast
@@ -72,8 +73,12 @@ select: Op = linear(
 @published(
     "(weft.tensor([True, False]), weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0])) -> tensor([1., 4.])"
 )
-def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
-    """Elements of ``x1`` where ``condition`` holds, else of ``x2``."""
+def where(condition: Tensor, x1: Operand = None, x2: Operand = None, /) -> Tensor:  # type: ignore[assignment]
+    """Elements of ``x1`` where ``condition`` holds, else of ``x2``; ``where(condition)`` is ``nonzero``."""
+    if x1 is None and x2 is None:
+        return hooks.nonzero(condition)
+    if x1 is None or x2 is None:
+        raise ArgumentError("where", "takes a condition and two tensors or numbers, got one of these")
     x1, x2 = same_dtype("where", x1, x2)
     return select(condition, x1, x2)
 

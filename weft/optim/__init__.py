@@ -10,6 +10,8 @@
 >>> optimizer.step()
 """
 
+from typing import NoReturn
+
 from weft.nn.utils import clip_grad_norm_, clip_grad_value_
 from weft.optim import lr_scheduler
 from weft.optim.adagrad import Adadelta, Adagrad
@@ -41,3 +43,9 @@ __all__ = [
     "clip_grad_value_",
     "lr_scheduler",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from weft.base.elsewhere import unknown
+
+    raise unknown(__name__, name, __all__)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import weft
 from weft.base.device import DeviceLike
+from weft.base.public import public
 from weft.capture.runtime.modules import is_capturing, name_parts, outside, read_attribute, read_item
 from weft.errors import ArgumentError, DomainError
 
@@ -39,6 +40,13 @@ class Optimizer:
 
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
     _compiled: Any = None
+
+    def __init_subclass__(cls) -> None:
+        """Let errors of constructors name the class, without lines of weft in their tracebacks."""
+        super().__init_subclass__()
+        if (own := vars(cls).get("__init__")) is not None:
+            own.__name__ = cls.__name__
+            cls.__init__ = public(own)  # type: ignore[method-assign]
 
     def __init__(self, params: Any, defaults: Mapping[str, Any]) -> None:
         self.defaults = dict(defaults)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import signal
 import socket
@@ -192,8 +193,12 @@ def listen(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(BACKLOG)
-    except OSError:
+    except OSError as error:
         sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise OSError(
+                error.errno, f"{error.strerror} (choose another --port, or 0 for any)", f"{host}:{port}"
+            ) from None
         raise
     sock.setblocking(False)
     return sock

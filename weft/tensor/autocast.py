@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.base.dtypes import DType, DTypeLike, as_dtype, bfloat16, float16, float32, float64, kind
 from weft.base.public import public
-from weft.errors import DtypeError
+from weft.errors import ArgumentError, DtypeError
 from weft.ops.op import Container, Tensor, TensorLike, casting
 from weft.ops.select import cast
 from weft.tensor.mode import Scope, leave, thread
@@ -35,6 +35,7 @@ class autocast(Scope):  # noqa: N801 - used as a function, spelled like one
     their dtype, and their gradients have it. ``backward`` needs no autocast, but may run inside of one.
 
     Args:
+        what: the dtype; or a kind of device, as PyTorch asks for it, which changes nothing.
         dtype: ``weft.bfloat16``, or ``weft.float16``, which wants a ``weft.optim.GradScaler``.
         enabled: False to switch it off inside another one.
 
@@ -50,8 +51,18 @@ class autocast(Scope):  # noqa: N801 - used as a function, spelled like one
     'float32'
     """
 
-    def __init__(self, dtype: DTypeLike | None = bfloat16, *, enabled: bool = True) -> None:
-        self.dtype = as_dtype(dtype)
+    def __init__(
+        self,
+        what: DTypeLike | None = None,
+        dtype: DTypeLike | None = None,
+        enabled: bool = True,
+        cache_enabled: bool = True,
+    ) -> None:
+        if what is not None and not _is_device(what):
+            if dtype is not None:
+                raise ArgumentError("autocast", f"takes one dtype, got {what!r} and {dtype!r}")
+            dtype = what
+        self.dtype = bfloat16 if dtype is None else as_dtype(dtype)
         self.enabled = bool(enabled)
         if self.dtype not in _HALF:
             raise DtypeError("autocast", f"dtype must be bfloat16 or float16, got {self.dtype.name}")
@@ -66,6 +77,10 @@ class autocast(Scope):  # noqa: N801 - used as a function, spelled like one
         before = leave(thread.casts, self)
         if len(thread.casts) < open_scopes:
             _set(before)
+
+
+def _is_device(what: DTypeLike) -> bool:
+    return isinstance(what, str) and what.partition(":")[0] in ("cpu", "cuda")
 
 
 def _set(dtype: DType | None) -> DType | None:

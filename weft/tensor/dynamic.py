@@ -201,9 +201,17 @@ def unique_values(x: Tensor, /) -> Tensor:
 
 @public
 def unique(
-    x: Tensor, /, *, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
+    x: Tensor,
+    /,
+    *,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    sorted: bool = True,
 ) -> Any:
     """The distinct elements in order, or slices along an axis; with more if asked for.
+
+    They are in order also if not ``sorted``, which only says that no one asks for it.
 
     >>> import weft
     >>> weft.unique(weft.tensor([[1, 2], [1, 2], [0, 5]]), axis=0, return_counts=True)

@@ -74,9 +74,30 @@ def misfit(op: Op, given: tuple[Any, ...], unknown: dict[str, Any]) -> ArgumentE
     return ArgumentError(op.name, f"takes {takes} tensor{'s' if takes > 1 else ''}, got {count}")
 
 
+_FIRST = frozenset(("input", "x", "x1", "a"))
+
+
+def _by_name(
+    op: Op, given: tuple[Any, ...], unknown: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call of an elementwise op whose tensors are given by the names of other libraries."""
+    found = [x for x in given if x is not MISSING]
+    for names in (_FIRST, ("other", "x2", "exponent", "b")):
+        name = next((n for n in names if n in unknown), None)
+        if name is not None and len(found) == (0 if names is _FIRST else 1):
+            found.append(unknown.pop(name))
+    if len(found) != len(op.inputs):
+        raise misfit(op, given, unknown)
+    return tuple(found), unknown
+
+
 def with_options(op: Op, given: tuple[Any, ...], unknown: dict[str, Any]) -> Any:
     """What a call with more arguments than the tensors of an op means, if the op has options."""
     options = op.public.options if op.public is not None else None
+    if (unknown and not _FIRST.isdisjoint(unknown)) or "other" in unknown:
+        given, unknown = _by_name(op, given, dict(unknown))
+        if not unknown:
+            return op.on_tensors(*given)
     if options is None or (not unknown and len(given) > len(parameters(options)[0])):
         raise misfit(op, given, unknown)
     return public(options)(*[x for x in given if x is not MISSING], **unknown)

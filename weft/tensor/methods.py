@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from weft.base.elsewhere import TENSOR, Missing
 from weft.base.public import public
-from weft.base.shapes import Axes
 from weft.errors import ShapeError
 from weft.ops import contract, index_axis, reduce
 from weft.ops.alias import is_contiguous
@@ -93,22 +93,15 @@ def _flip(self: Tensor, *axis: int | Sequence[int]) -> Tensor:
 class _AtFirstUse:
     """A function as a method, whose module is imported when it is first looked up; then the class has it."""
 
-    __slots__ = ("module", "name")
+    __slots__ = ("module", "name", "own")
 
-    def __init__(self, module: str, name: str) -> None:
-        self.module, self.name = module, name
+    def __init__(self, module: str, own: str, name: str = "") -> None:
+        self.module, self.own, self.name = module, own, name or own
 
     def __get__(self, tensor: Tensor | None, owner: type) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(import_module(self.module), self.name)
+        function: Callable[..., Any] = getattr(import_module(self.module), self.own)
         attach(self.name, function)
         return function.__get__(tensor, owner)  # type: ignore[no-any-return]
-
-
-def _norm(self: Tensor, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The norm of the elements as a vector; norms of matrices are in ``weft.linalg``."""
-    from weft.ops.vector_norm import vector_norm  # imported at first use
-
-    return vector_norm(self, axis=axis, keepdims=keepdims, ord=ord)
 
 
 _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
@@ -116,7 +109,6 @@ _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
     "__setitem__": indexing.setitem,
     "contiguous": _contiguous,
     "flip": _flip,
-    "norm": _norm,
     "permute": _permute,
     "reshape": _reshape,
     "t": _t,
@@ -125,12 +117,12 @@ _SPELLED_FOR_METHODS: dict[str, Callable[..., Any]] = {
 }
 _FUNCTIONS: dict[Any, str] = {
     view_axes: "broadcast_to expand flatten moveaxis squeeze swapaxes transpose unflatten unsqueeze",
-    index_axis: "gather index_add index_select masked_fill scatter scatter_add take take_along_axis",
-    reduce: "all amax amin any argmax argmin count_nonzero max min prod sum",
+    index_axis: "gather index_select masked_fill scatter scatter_add take take_along_axis",
+    reduce: "all amax amin any argmax argmin count_nonzero prod sum",
     contract: "matmul outer",
 }
 _AT_FIRST_USE = {
-    "weft.linalg": "det slogdet trace",
+    "weft.linalg": "cholesky cross det inv matrix_power pinv slogdet svd trace",
     "weft.ops.activation": "relu",
     "weft.ops.arithmetic": "clamp_max clamp_min",
     "weft.ops.combined": "addbmm addcdiv addcmul addmm addmv addr baddbmm",
@@ -138,14 +130,35 @@ _AT_FIRST_USE = {
     "weft.ops.scattering": "index_copy masked_scatter scatter_reduce",
     "weft.ops.spectrogram": "istft stft",
     "weft.ops.view.pieces": "as_strided expand_as narrow tensor_split",
-    "weft.ops.products": "bmm dot mm mv",
+    "weft.ops.products": "bmm dot inner kron mm mv",
     "weft.ops.scan": "cummax cummin cumprod cumsum diff",
     "weft.ops.softmax": "log_softmax softmax",
-    "weft.ops.sort": "argsort sort topk",
-    "weft.ops.statistics": "logsumexp mean median quantile std var",
-    "weft.ops.view.joining": "chunk repeat roll split unbind",
-    "weft.ops.view.padding": "diagonal pad tril triu",
-    "weft.tensor.dynamic": "argwhere bincount masked_select nonzero unique unique_consecutive",
+    "weft.ops.sort": "argsort topk",
+    "weft.ops.statistics": "logsumexp mean nanmean nansum quantile",
+    "weft.ops.view.joining": "chunk roll split unbind",
+    "weft.ops.view.padding": "diag diag_embed diagonal pad tril triu",
+    "weft.ops.view.arranged": "fliplr flipud ravel rot90 select",
+    "weft.tensor.asked": (
+        "element_size get_device is_complex is_contiguous is_floating_point ndimension nelement new_tensor "
+        "reshape_as stride type unfold view_as where"
+    ),
+    "weft.tensor.changes": (
+        "addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ baddbmm_ bernoulli_ cumprod_ cumsum_ exponential_ "
+        "fill_diagonal_ index_add_ index_copy_ index_fill index_fill_ log_normal_ masked_fill_ "
+        "masked_scatter_ normal_ put put_ random_ relu_ scatter_ scatter_add_ scatter_reduce_ tril_ triu_ "
+        "uniform_"
+    ),
+    "weft.tensor.measures": "aminmax deg2rad dist frac heaviside logdet norm rad2deg std_mean var_mean",
+    "weft.tensor.pytorch": "equal index_add max median min nonzero repeat sort std var",
+    "weft.tensor.dynamic": "argwhere bincount masked_select unique unique_consecutive",
+}
+# Methods under another name than that of their function.
+_ALSO = {
+    "inverse": ("weft.linalg", "inv"),
+    "movedim": ("weft.ops.view.axes", "moveaxis"),
+    "pinverse": ("weft.linalg", "pinv"),
+    "repeat_interleave": ("weft.ops.view.joining", "repeat"),
+    "swapdims": ("weft.ops.view.axes", "swapaxes"),
 }
 
 
@@ -161,6 +174,10 @@ def _attach_all() -> None:
     for path, names in _AT_FIRST_USE.items():
         for name in names.split():
             attach(name, _AtFirstUse(path, name))
+    for name, (path, own) in _ALSO.items():
+        attach(name, _AtFirstUse(path, own, name))
+    for name, hint in TENSOR.items():
+        attach(name, Missing(name, hint))
     attach("T", property(_transposed_matrix))
     attach("mT", property(_matrix_transpose))
 

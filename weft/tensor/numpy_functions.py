@@ -72,6 +72,8 @@ def _array_function(self: Tensor, function: Callable[..., Any], types: Any, args
         return _reduce(function, *args, **kwargs)
     if function in _CREATION:
         return NotImplemented
+    if function is np.nonzero and isinstance(args[0], Tensor):  # whose method of that name gives rows
+        return args[0].nonzero(as_tuple=True)
     return np.ndarray.__array_function__(_ARRAY, function, (), args, kwargs)
 
 
@@ -82,7 +84,8 @@ def _reduce(function: Callable[..., Any], a: Tensor, *args: Any, **kwargs: Any) 
     if function in (np.std, np.var) and "dtype" in given:
         a = a.astype(given.pop("dtype"))
     method = getattr(a, _REDUCTIONS[function])
-    return method(*args, **{_KEYWORDS[key]: value for key, value in given.items()})
+    named = {_KEYWORDS[key]: value for key, value in given.items()}
+    return method(**{"axis": args[0] if args else None, **named})  # which spells it as NumPy means it
 
 
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]

@@ -57,7 +57,11 @@ def in_place(name: str, function: Function) -> Function:
     """The method that rebinds a tensor to what a function gives of it."""
 
     def method(self: Tensor, *args: object, **kwargs: object) -> Tensor:
-        out: Tensor = rebind(self, name, function(self, *args, **kwargs))
+        try:
+            out: Tensor = rebind(self, name, function(self, *args, **kwargs))
+        except WeftError as error:
+            hide_weft(error)
+            raise
         return out
 
     method.__name__ = method.__qualname__ = name

@@ -16,7 +16,7 @@ from weft.base.device import Device
 from weft.base.dtypes import DType, DTypeLike
 from weft.base.public import public
 from weft.base.trees import register_tree
-from weft.errors import ArgumentError, BoundsError, DtypeError, ShapeError
+from weft.errors import ArgumentError, AxisError, BoundsError, DtypeError, ShapeError
 from weft.ops.contract import matrix_multiply
 from weft.ops.index import gather_nd, scatter_add_nd
 from weft.ops.op import Array, Attrs, Container, Op, Operand, type_of
@@ -214,39 +214,50 @@ class RaggedTensor(Container):
 
     # Reduction over each row
 
-    def sum(self) -> Tensor:
+    def sum(self, axis: int = 1) -> Tensor:
         """The sum of each row; 0 for an empty one."""
+        self._check_axis("sum", axis)
         zeros = wrap(np.zeros((len(self), *self.values.shape[1:]), self.dtype))
         out: Tensor = scatter_add_nd(zeros, self.values, wrap(self._row_of_each()))
         return out
 
-    def mean(self) -> Tensor:
+    def mean(self, axis: int = 1) -> Tensor:
         """The mean of each row; NaN for an empty one."""
+        self._check_axis("mean", axis)
         lengths = np.diff(self._splits).astype(self.dtype).reshape(-1, *[1] * (self.values.ndim - 1))
         mean: Tensor = self.sum() / wrap(lengths)
         return mean
 
-    def max(self) -> Tensor:
+    def max(self, axis: int = 1) -> Tensor:
         """The largest element of each row; -inf for an empty one."""
+        self._check_axis("max", axis)
         self._check_float("max")
         return reduce_max(self.to_padded(-np.inf, self._at_least_one()), axis=1)
 
-    def min(self) -> Tensor:
+    def min(self, axis: int = 1) -> Tensor:
         """The smallest element of each row; inf for an empty one."""
+        self._check_axis("min", axis)
         self._check_float("min")
         return reduce_min(self.to_padded(np.inf, self._at_least_one()), axis=1)
 
-    def prod(self) -> Tensor:
+    def prod(self, axis: int = 1) -> Tensor:
         """The product of each row; 1 for an empty one."""
+        self._check_axis("prod", axis)
         return reduce_prod(self.to_padded(1.0), axis=1)
 
-    def softmax(self) -> RaggedTensor:
+    def softmax(self, axis: int = 1) -> RaggedTensor:
         """The softmax within each row."""
+        self._check_axis("softmax", axis)
         top = self.max().detach()
         top = where(top == -np.inf, 0.0, top)
         shifted = functions.exp(self.values - self._spread(top))
         powers = RaggedTensor(shifted, self._splits)
         return RaggedTensor(shifted / self._spread(powers.sum()), self._splits)
+
+    def _check_axis(self, op: str, axis: int) -> None:
+        if axis not in (1, -self.values.ndim):
+            hint = "to_padded() makes a tensor that can be reduced along any axis"
+            raise AxisError(op, f"axis must be 1, that of the rows' elements, got {axis}", hint=hint)
 
     def _spread(self, per_row: Tensor) -> Tensor:
         """A value for each row, repeated for each of its elements."""

@@ -32,6 +32,7 @@ from weft.errors import ArgumentError, DomainError, DtypeError, ShapeError
 from weft.ops import distribution
 from weft.ops.arithmetic import add, maximum, minimum, mul, neg, sub
 from weft.ops.compare import less
+from weft.ops.exponential import log
 from weft.ops.index_axis import take
 from weft.ops.op import Operand, intercepted, type_of
 from weft.ops.quantile import normal_quantile
@@ -59,6 +60,9 @@ def key(seed: int) -> Tensor:
     if not 0 <= number <= MASK:
         raise DomainError("key", f"seed must be in 0..2**64 - 1, got {number}")
     return new_key(number, 0)
+
+
+PRNGKey = key  # as JAX calls it
 
 
 def new_key(low: Operand, high: Operand) -> Tensor:
@@ -403,3 +407,38 @@ def categorical(key: Tensor, logits: object, axis: int = -1, shape: ShapeLike | 
     lead = size[: len(size) - len(rest)]
     noisy = gumbel(key, (*lead, *logits.shape), logits.detach())
     return argmax(noisy, axis=len(lead) + where)
+
+
+@public
+def choice(
+    key: Tensor,
+    x: Any,
+    shape: ShapeLike = (),
+    replace: bool = True,
+    p: Tensor | None = None,
+    axis: int = 0,
+) -> Tensor:
+    """Elements of a tensor along an axis, or of 0, ..., x - 1, drawn at random: equally likely, or as p says.
+
+    >>> import weft
+    >>> weft.random.choice(weft.random.key(0), 5, (3,)).shape
+    (3,)
+    >>> weft.random.choice(weft.random.key(0), weft.tensor([7, 8]), p=weft.tensor([0.0, 1.0]))
+    tensor(8)
+    """
+    whole = isinstance(x, Tensor) and x.ndim > 0
+    where = normalize_axis("choice", axis, x.ndim) if whole else 0
+    count = x.shape[where] if whole else integer("choice", "x", x)
+    size = normalize_shape("choice", shape)
+    if not replace:
+        if size_of(size) > count:
+            raise DomainError("choice", f"without replacement at most {count} can be drawn, got {size}")
+        noise = gumbel(key, (count,))
+        scores = noise if p is None else add(noise, log(p))
+        order = argsort(scores, descending=True)
+        index = order[: size_of(size)].reshape(size)
+    elif p is None:
+        index = randint(key, size, 0, count)
+    else:
+        index = categorical(key, log(p), shape=size)
+    return take(x, index, axis=where) if whole else index

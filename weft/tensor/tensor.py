@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.base.concrete import is_concrete
+from weft.base.counted import COUNTS, counted
 from weft.base.device import CPU, Device, DeviceLike, as_device
 from weft.base.dtypes import DType, DTypeLike, as_dtype, kind
 from weft.base.hooks import hooks
@@ -28,6 +29,9 @@ from weft.tensor.mode import thread
 from weft.tensor.moving import move
 from weft.tensor.node import Leaf
 from weft.tensor.recorded import Recorded
+
+if TYPE_CHECKING:
+    from weft.tensor.at import At
 
 ndarray = np.ndarray
 
@@ -77,9 +81,10 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
 
     @property
     def size(self) -> int:
-        """The number of elements."""
-        size: int = self._data.size
-        return size
+        """The number of elements; called, the shape or a size of it: ``x.size()``, ``x.size(0)``."""
+        shape = self._data.shape
+        size: int = COUNTS.get(shape)  # type: ignore[assignment]
+        return counted(self._data.size, shape) if size is None else size
 
     @property
     def itemsize(self) -> int:
@@ -97,6 +102,23 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         """Where the data lives."""
         data = self._data
         return CPU if type(data) is ndarray else getattr(data, "device", CPU)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data lives on a GPU."""
+        return self.device != CPU
+
+    @property
+    def at(self) -> At:
+        """Places to change in a copy, as JAX writes it: ``x.at[i].set(v)``, ``.add``, ``.max``, ...
+
+        >>> import weft
+        >>> weft.zeros(3).at[1].set(5.0)
+        tensor([0., 5., 0.])
+        """
+        from weft.tensor.at import At  # which builds on this module
+
+        return At(self)
 
     @property
     def name(self) -> str:
@@ -166,8 +188,13 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         return array.astype(np.float32).tolist() if array.dtype.kind == "V" else array.tolist()
 
     @public
-    def numpy(self) -> Array:
-        """The data as a read-only NumPy array that shares memory with the tensor."""
+    def numpy(self, *, force: bool = False) -> Array:
+        """The data as a read-only NumPy array that shares memory with the tensor.
+
+        With ``force`` a tensor of a graph or of a device is detached and copied first.
+        """
+        if force:
+            return self.detach().to("cpu").numpy()
         if self.device != CPU:
             raise DeviceError(
                 "numpy",
@@ -303,14 +330,19 @@ class Tensor(Recorded, Attached, metaclass=_NotCalled):
         device: DeviceLike | None = None,
         dtype: DTypeLike | None = None,
         copy: bool = False,
+        non_blocking: bool = False,
     ) -> Tensor:
         """The tensor on another device or with another dtype: ``x.to("cpu")``, ``x.to(weft.float64)``.
+
+        ``x.to(y)`` takes both from another tensor. ``non_blocking`` is always so where it is possible.
 
         A tensor that is there already is given back as it is; gradients flow back to where it was.
         """
         for t in target:
             if isinstance(t, Device) or (isinstance(t, str) and t.partition(":")[0] in ("cpu", "cuda")):
                 device = t
+            elif isinstance(t, Tensor):
+                device, dtype = t.device, t.dtype
             else:
                 dtype = t
         moved: Tensor = self if device is None else move(self, as_device(device))

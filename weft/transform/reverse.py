@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from weft.base.concrete import is_concrete
 from weft.base.dtypes import kind
 from weft.base.public import public
+from weft.base.tracebacks import edge
 from weft.base.trees import Structure, flatten_like, tree_map, tree_unflatten
 from weft.errors import GradientError
 from weft.ops.op import type_of
@@ -252,4 +253,4 @@ def grad(
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
-    return function
+    return edge(function)

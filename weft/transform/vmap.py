@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.base.concrete import is_concrete
 from weft.base.public import public
+from weft.base.tracebacks import edge
 from weft.base.trees import spread_prefix, tree_flatten, tree_unflatten
 from weft.errors import ArgumentError, AxisError, DomainError, ShapeError
 from weft.ops.batching import move_axis, to_front
@@ -81,7 +82,7 @@ def vmap(
             return run(0, size).tree()
         return _joined([run(i, min(i + chunk_size, size)) for i in range(0, size, chunk_size)])
 
-    return function
+    return edge(function)
 
 
 def _drawing(randomness: str, level: int, size: int) -> AbstractContextManager[None]:

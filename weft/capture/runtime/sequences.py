@@ -281,7 +281,7 @@ def _better(x: Any, best: Any, better: str) -> Any:
 @handles(sorted)
 def _sorted(iterable: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
     if is_staged(iterable) and iterable.ndim == 1 and key is None:
-        ordered = iterable.sort(descending=bool(reverse))
+        ordered = iterable.sort(axis=-1, descending=bool(reverse))
         return note_made(_items(ordered[0] if isinstance(ordered, tuple) else ordered))
     down = truth(asked(reverse))
     return note_made(sorted(plain_items(iterable), key=partial(_sort_key, key), reverse=down))

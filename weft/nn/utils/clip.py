@@ -53,7 +53,7 @@ def clip_grad_norm_(
 
 def _norm(gradients: list[Any], power: float) -> Tensor:
     if power == weft.inf:
-        return weft.stack([g.abs().max() for g in gradients]).max()
+        return weft.max(weft.stack([g.abs().max() for g in gradients]))
     if power == 2.0:
         return weft.stack([(g * g).sum() for g in gradients]).sum().sqrt()
     return weft.stack([(g.abs() ** power).sum() for g in gradients]).sum() ** (1.0 / power)

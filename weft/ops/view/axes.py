@@ -237,7 +237,17 @@ def swapaxes(x: Tensor, axis0: int, axis1: int, /) -> Tensor:
     return viewed(permute, x, axes=tuple(order))
 
 
-transpose = swapaxes
+@published("(weft.ones((2, 3, 4)), 0, 1).shape -> (3, 2, 4)")
+def transpose(x: Tensor, axis0: Axes = None, axis1: int | None = None, /, *more: int) -> Tensor:
+    """x with two axes exchanged; with all of them in another order, given as such; or in reversed order."""
+    if isinstance(axis0, int) and isinstance(axis1, int) and not more:
+        return swapaxes(x, axis0, axis1)
+    if axis0 is None:
+        return viewed(permute, x, axes=tuple(range(x.ndim))[::-1])
+    given = axis0 if not isinstance(axis0, int) else (axis0, *([] if axis1 is None else [axis1]), *more)
+    if isinstance(axis0, int) and len(given) != x.ndim:
+        raise AxisError("transpose", f"takes two axes to exchange, or all {x.ndim} in order, got {given}")
+    return permute_dims(x, given)
 
 
 @published("(weft.ones((5, 2, 3))).shape -> (5, 3, 2)")

@@ -1,0 +1,75 @@
+"""Distributions to draw from and to ask for probabilities, with gradients.
+
+>>> import weft
+>>> from weft.distributions import Normal, kl_divergence
+>>> mean = weft.tensor([0.0, 1.0], requires_grad=True)
+>>> posterior, prior = Normal(mean, 1.0), Normal(0.0, 1.0)
+>>> loss = kl_divergence(posterior, prior).sum()
+>>> loss.backward()
+>>> loss.item(), mean.grad
+(0.5, tensor([0., 1.]))
+"""
+
+from weft.distributions.base import Distribution
+from weft.distributions.continuous import (
+    Cauchy,
+    Gumbel,
+    HalfCauchy,
+    HalfNormal,
+    Laplace,
+    LogNormal,
+    Normal,
+    Uniform,
+)
+from weft.distributions.discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Geometric,
+    Multinomial,
+    OneHotCategorical,
+    Poisson,
+)
+from weft.distributions.divergence import kl_divergence, register_kl
+from weft.distributions.joint import Independent, MultivariateNormal
+from weft.distributions.positive import (
+    Beta,
+    Chi2,
+    Dirichlet,
+    Exponential,
+    Gamma,
+    Pareto,
+    StudentT,
+    Weibull,
+)
+
+__all__ = [
+    "Bernoulli",
+    "Beta",
+    "Binomial",
+    "Categorical",
+    "Cauchy",
+    "Chi2",
+    "Dirichlet",
+    "Distribution",
+    "Exponential",
+    "Gamma",
+    "Geometric",
+    "Gumbel",
+    "HalfCauchy",
+    "HalfNormal",
+    "Independent",
+    "Laplace",
+    "LogNormal",
+    "Multinomial",
+    "MultivariateNormal",
+    "Normal",
+    "OneHotCategorical",
+    "Pareto",
+    "Poisson",
+    "StudentT",
+    "Uniform",
+    "Weibull",
+    "kl_divergence",
+    "register_kl",
+]

@@ -1,0 +1,164 @@
+"""Short names for common arrangements: rows turned round, columns side by side, one slice taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations as _combinations
+from itertools import combinations_with_replacement as _with_replacement
+
+import numpy as np
+
+from weft.base.public import public
+from weft.base.shapes import normalize_axis, size_of
+from weft.errors import ArgumentError, ShapeError
+from weft.ops.index_axis import take
+from weft.ops.op import Tensor, type_of
+from weft.ops.public import published
+from weft.ops.view import axes as axes_of
+from weft.ops.view.axes import atleast_2d, swapaxes
+from weft.ops.view.joining import flip
+from weft.ops.view.padding import pad
+from weft.ops.view.primitives import broadcast_to, concat, reshape, stack
+from weft.ops.view.steps import sliced
+
+
+@published("(weft.tensor([[1, 2], [3, 4]])) -> tensor([1, 2, 3, 4])")
+def ravel(x: Tensor, /) -> Tensor:
+    """All elements in one axis; a view where strides allow it."""
+    return axes_of.reshape(x, (size_of(x.shape),))
+
+
+@public
+def fliplr(x: Tensor, /) -> Tensor:
+    """The order reversed along the second axis.
+
+    >>> import weft
+    >>> weft.fliplr(weft.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
+    _need_rank("fliplr", x, 2)
+    return flip(x, 1)
+
+
+@published("(weft.tensor([1, 2, 3])) -> tensor([3, 2, 1])")
+def flipud(x: Tensor, /) -> Tensor:
+    """The order reversed along the first axis."""
+    _need_rank("flipud", x, 1)
+    return flip(x, 0)
+
+
+@public
+def rot90(x: Tensor, /, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by k quarters, from the first of two axes to the second.
+
+    >>> import weft
+    >>> weft.rot90(weft.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
+    """
+    if len(axes) != 2:
+        raise ArgumentError("rot90", f"axes must be two, got {axes!r}")
+    a, b = (normalize_axis("rot90", axis, x.ndim) for axis in axes)
+    if a == b:
+        raise ArgumentError("rot90", f"axes must be different, got {axes!r}")
+    turns = k % 4
+    if turns == 0:
+        return x
+    if turns == 2:
+        return flip(x, (a, b))
+    return swapaxes(flip(x, b), a, b) if turns == 1 else flip(swapaxes(x, a, b), b)
+
+
+@published("(weft.tensor([[1, 2], [3, 4]]), 1, 0) -> tensor([1, 3])")
+def select(x: Tensor, /, axis: int, index: int) -> Tensor:
+    """The slice at a position of an axis, without that axis: a view, as ``x[:, index]`` is for the second."""
+    where = normalize_axis("select", axis, x.ndim)
+    return x[(slice(None),) * where + (index,)]
+
+
+@public
+def column_stack(arrays: Sequence[Tensor], /) -> Tensor:
+    """Vectors as columns side by side, and matrices as they are.
+
+    >>> import weft
+    >>> weft.column_stack([weft.tensor([1, 2]), weft.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]])
+    """
+    columns = [reshape(x, shape=(size_of(x.shape), 1)) if x.ndim < 2 else x for x in arrays]
+    return concat(columns, axis=1)
+
+
+@public
+def block_diag(*arrays: Tensor) -> Tensor:
+    """Matrices along the diagonal of one that is zero elsewhere.
+
+    >>> import weft
+    >>> weft.block_diag(weft.tensor([[1, 2]]), weft.tensor(3))
+    tensor([[1, 2, 0],
+            [0, 0, 3]])
+    """
+    blocks = [atleast_2d(x) for x in arrays]
+    if not blocks or any(b.ndim != 2 for b in blocks):
+        raise ShapeError("block_diag", f"takes matrices, got {', '.join(str(type_of(b)) for b in blocks)}")
+    width, done, rows = sum(b.shape[1] for b in blocks), 0, []
+    for block in blocks:
+        rows.append(pad(block, ((0, 0), (done, width - done - block.shape[1]))))
+        done += block.shape[1]
+    return concat(rows, axis=0)
+
+
+@public
+def cartesian_prod(*arrays: Tensor) -> Tensor:
+    """All ways to take one element of each vector, a row for each.
+
+    >>> import weft
+    >>> weft.cartesian_prod(weft.tensor([1, 2]), weft.tensor([3, 4]))
+    tensor([[1, 3],
+            [1, 4],
+            [2, 3],
+            [2, 4]])
+    """
+    if not arrays or any(x.ndim != 1 for x in arrays):
+        raise ShapeError("cartesian_prod", f"takes vectors, got {', '.join(str(type_of(x)) for x in arrays)}")
+    if len(arrays) == 1:
+        return arrays[0]
+    sizes = tuple(x.shape[0] for x in arrays)
+    grids = []
+    for i, x in enumerate(arrays):
+        one = reshape(x, shape=(1,) * i + (sizes[i],) + (1,) * (len(sizes) - 1 - i))
+        grids.append(reshape(broadcast_to(one, shape=sizes), shape=(size_of(sizes),)))
+    return stack(grids, axis=1)
+
+
+@public
+def combinations(x: Tensor, /, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All ways to take r elements of a vector, in its order, a row for each.
+
+    >>> import weft
+    >>> weft.combinations(weft.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
+    """
+    _need_rank("combinations", x, 1, exactly=True)
+    ways = _with_replacement if with_replacement else _combinations
+    index = np.array([*ways(range(x.shape[0]), r)], np.int64).reshape(-1, r)
+    return take(x, index, axis=0)
+
+
+def windows(x: Tensor, /, axis: int, size: int, step: int) -> Tensor:
+    """All slices of a length along an axis, every ``step`` positions, as a new last axis."""
+    where = normalize_axis("unfold", axis, x.ndim)
+    length = x.shape[where]
+    if not 0 < size <= length or step < 1:
+        raise ArgumentError("unfold", f"size must be in 1..{length} and step positive, got {size} and {step}")
+    pieces = [sliced(x, where, start, start + size) for start in range(0, length - size + 1, step)]
+    return axes_of.moveaxis(stack(pieces, axis=where), where + 1, -1)
+
+
+def _need_rank(op: str, x: Tensor, rank: int, *, exactly: bool = False) -> None:
+    if x.ndim < rank or (exactly and x.ndim != rank):
+        least = "" if exactly else "at least "
+        raise ShapeError(op, f"the tensor must have {least}{rank} axes, got {type_of(x)}")
