@@ -89,7 +89,7 @@ def test_integers_become_floats() -> None:
 ERRORS = [
     (lambda: weft.gelu(weft.ones(2), approximate="erf"), "approximate must be 'none' or 'tanh'"),
     (lambda: weft.softmax(weft.ones(2), axis=1), "axis must be in -1..0"),
-    (lambda: weft.softmax(weft.ones(2), dim=0), "unknown keyword 'dim'"),
+    (lambda: weft.softmax(weft.ones(2), along=0), "unknown keyword 'along'"),
     (lambda: weft.softmax(weft.ones(2, dtype=weft.complex64)), "dtype must be floating"),
     (lambda: weft.hardtanh(weft.ones(2), 1.0, -1.0), "min_val must not be above max_val"),
     (lambda: weft.prelu(weft.ones((2, 3)), weft.ones(2)), "as many channels as the weight, 2"),

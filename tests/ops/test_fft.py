@@ -222,7 +222,7 @@ ERRORS: list[tuple[Callable[[], Any], type[WeftError], str]] = [
     (lambda: fft.fftn(X, s=4), ArgumentError, "fftn: s must be a tuple of ints, got 4"),
     (lambda: fft.rfftn(X, axes=()), AxisError, "rfftn: there must be at least one axis, got none"),
     (lambda: fft.irfftn(Z, axes=()), AxisError, "irfftn: there must be at least one axis, got none"),
-    (lambda: fft.fft(X, dim=0), ArgumentError, "fft: unknown keyword 'dim'"),
+    (lambda: fft.fft(X, along=0), ArgumentError, "fft: unknown keyword 'along'"),
     (lambda: fft.fft([1.0, 2.0]), ArgumentError, "fft: takes tensors, got list"),
     (lambda: fft.fftfreq(0), DomainError, "fftfreq: n must be at least 1, got 0"),
     (lambda: fft.rfftfreq(2.5), ArgumentError, "rfftfreq: n must be an int, got 2.5"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.base.sizes import Size
 from weft.ir.graph import Array, Graph, Node, Operand, Value
 
 
@@ -35,13 +36,19 @@ def same_literal(a: Any, b: Any) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple):
         kinds = isinstance(a, Operand) == isinstance(b, Operand)  # other named tuples are as good as tuples
         return kinds and len(a) == len(b) and all(map(same_literal, a, b))
-    if type(a) is not type(b):
+    if type(a) is not type(b) and not _are_counts(a, b):
         return isinstance(a, np.dtype) and isinstance(b, np.dtype) and bool(a == b)
     if isinstance(a, float | complex):
         return np.asarray(a).tobytes() == np.asarray(b).tobytes()
     if type(a) is Graph:
         return same(a, b)
     return bool(a == b)
+
+
+def _are_counts(a: Any, b: Any) -> bool:
+    """Whether both are whole numbers or sizes, of which a number of elements is a class of its own."""
+    whole = all(isinstance(x, int) and not isinstance(x, bool) for x in (a, b))
+    return whole or all(isinstance(x, Size) for x in (a, b))
 
 
 def same_array(a: Array, b: Array) -> bool:

@@ -97,12 +97,19 @@ def lend_numbers(root: Root) -> None:
     """Let the places that calls change hold numbers of the graph, while a function is captured."""
     for slot in () if root.counted is None else root.counted.slots.values():
         held = slot.get()
-        kind = type(held)
-        if kind in _COUNTS:
+        kind = count_kind(held)
+        if kind is not None:
             tensor = root.number_input(Dynamic(slot.get, KINDS[kind]), _name(slot))
             root.lent_numbers[tensor._data.value] = (slot, np.asarray(held, KINDS[kind]))
             root.journal[slot.key] = (slot, held)
             slot.put(Number(kind, tensor))
+
+
+def count_kind(x: Any) -> type[int] | type[float] | None:
+    """The kind of a number that may be one to count with; None for all else, and for truth values."""
+    if isinstance(x, bool) or not isinstance(x, _COUNTS):
+        return None
+    return int if isinstance(x, int) else float
 
 
 def _name(slot: Any) -> str:
@@ -112,7 +119,8 @@ def _name(slot: Any) -> str:
 def may_change(root: Root, slot: Any, expected: Any, kind: type | None) -> bool:
     """Whether code that relies on a number may put another one of a kind there, which each call does then."""
     counted = root.counted
-    if counted is None or type(expected) not in _COUNTS or kind not in _COUNTS:
+    counts = kind is not None and kind is not bool and issubclass(kind, _COUNTS)
+    if counted is None or count_kind(expected) is None or not counts:
         return False
     if slot.key in counted.allowed or slot.key in counted.steady:
         return slot.key in counted.allowed

@@ -168,15 +168,15 @@ def note_handed_on(slot: Slot, before: Any, after: Sequence[Any]) -> None:
     if isinstance(slot, PythonSlot) and isinstance(before, tuple | list | dict):
         root.read_slot(slot, before)
         root.read_contents(before)
-    elif isinstance(slot, PythonSlot) and type(before) in _PLAIN:
+    elif isinstance(slot, PythonSlot) and isinstance(before, _PLAIN):
         root.read_slot(slot, before)
     elif isinstance(slot, ContentsSlot) and isinstance(slot.obj, dict | list) and is_outside(slot.obj):
         for key, value in before.items() if isinstance(slot.obj, dict) else enumerate(before):
-            if type(value) in _PLAIN and any(_item(x, key) is not value for x in after):
+            if isinstance(value, _PLAIN) and any(_item(x, key) is not value for x in after):
                 root.read_item(slot.obj, key, value)
 
 
-_PLAIN = frozenset({bool, int, float, complex, str, bytes, NoneType})
+_PLAIN = (int, float, complex, str, bytes, NoneType)
 
 
 def _item(content: Any, key: Any) -> Any:
