@@ -243,9 +243,9 @@ class ArgumentError(WeftError, TypeError):
     """An argument is of the wrong kind, or a keyword is unknown.
 
     >>> import weft
-    >>> weft.sum(weft.ones(3), dim=0)  # doctest: +ELLIPSIS
+    >>> weft.sum(weft.ones(3), along=0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    weft.errors.ArgumentError: sum: unknown keyword 'dim'
+    weft.errors.ArgumentError: sum: unknown keyword 'along'
     ...
     """
 

@@ -161,7 +161,9 @@ def _another(x: Any) -> Any:
         return np.nextafter(x, x.dtype.type(100))
     if isinstance(x, str):
         return f"{x}x"
-    return 7 if x is None else x + 1
+    if x is None:
+        return 7
+    return x + 1 if x + 1 != x else -x  # halves of some size have no 1 more
 
 
 def changed_copies(x: Any) -> Iterator[tuple[Any, Any]]:

@@ -254,5 +254,5 @@ def test_a_port_that_is_taken_is_told(models: Path) -> None:
         port = str(taken.getsockname()[1])
         done = subprocess.run([*command, port], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
-    assert "weft serve: Address already in use" in done.stderr
+    assert f"weft serve: 127.0.0.1:{port}: Address already in use" in done.stderr
     assert done.stderr.count("\n") == 1
