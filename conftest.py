@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 _unfreeze = gc.unfreeze
 _thawed: list[bool] = []
+_ran: list[bool] = []
 
 
 def _note_thawing() -> None:
@@ -59,9 +60,14 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown() -> None:
     """Again after a test that thawed them: servers do, and ``weft.cuda.graph``, which lists all tensors.
 
-    Without this every later ``gc.collect()`` of the process takes half a second.
+    And now and then, as what tests leave in caches stays, too. Without this every later ``gc.collect()`` of
+    the process takes more than a second.
     """
-    if _thawed:
+    _ran.append(True)
+    if _thawed or len(_ran) > 500:
+        if len(_ran) > 500:
+            gc.collect()
+        _ran.clear()
         _thawed.clear()
         gc.freeze()
 
