@@ -226,7 +226,18 @@ def change_in_turns(w: World, x: Any) -> Any:
     return rows[0]
 
 
-@pytest.mark.parametrize("form", [change, change_one_and_read, store, give_back, change_in_turns])
+def put_twice_in_an_inner_branch(w: World, x: Any) -> Any:
+    if x > 0:
+        if x > 1:
+            w.rows[0] = w.rows[1]
+        else:
+            w.g["n"] = 5
+    return x
+
+
+@pytest.mark.parametrize(
+    "form", [change, change_one_and_read, store, give_back, change_in_turns, put_twice_in_an_inner_branch]
+)
 def test_which_one_of_two_it_is_matters_and_is_refused(form: Form) -> None:
     world = World()
     before = world.state()

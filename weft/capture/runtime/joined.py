@@ -35,7 +35,11 @@ def note_joined(made: Any, ways: Sequence[Any], where: str, least: int = 2) -> N
     """Note which containers from outside something may be, and what it holds; at least so many of them."""
     root = thread.capture.root
     if isinstance(made, _KINDS):
-        found = {id(x): x for x in ways if isinstance(x, _KINDS) and id(x) in root.notes.outside}
+        found: dict[int, Any] = {}
+        for x in ways:
+            known = root.notes.joined.get(id(x))
+            found |= {id(x): x} if known is None else known.ways
+        found = {key: x for key, x in found.items() if isinstance(x, _KINDS) and key in root.notes.outside}
         if len(found) >= least and not any(made is x for x in ways):
             root.notes.joined[id(made)] = Joined(made, found, where)
     for parts in _children(made, ways):
