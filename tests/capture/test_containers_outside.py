@@ -235,9 +235,17 @@ def put_twice_in_an_inner_branch(w: World, x: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize(
-    "form", [change, change_one_and_read, store, give_back, change_in_turns, put_twice_in_an_inner_branch]
-)
+def put_twice_in_turns(w: World, x: Any) -> Any:
+    for _ in range(int(x)):
+        w.rows[0], w.rows[1] = w.rows[1], w.rows[1]
+    return x
+
+
+FORMS = [change, change_one_and_read, store, give_back, change_in_turns]
+FORMS += [put_twice_in_an_inner_branch, put_twice_in_turns]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_which_one_of_two_it_is_matters_and_is_refused(form: Form) -> None:
     world = World()
     before = world.state()

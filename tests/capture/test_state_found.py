@@ -12,6 +12,21 @@ from tests.capture.state_programs import check_source
 from tests.capture.state_source import PREAMBLE
 
 FOUND = {
+    "a loop changes what a place held, and puts items by their position there": """
+        v2 = o.prop
+        for i1 in range(2):
+            v2[o.at].mul_(0.5)
+            o.prop = L[i1]
+        return v2, a * c
+    """,
+    "an item by its position in a loop beside a change": """
+        v1 = L[0]
+        for i1 in range(n):
+            with o.scaled(v1):
+                L[0] = a * c
+                L[0] = L[int(n) % 2]
+        return v1, v1
+    """,
     "a tensor is given its own data": """
         v2 = a
         v2.data = a

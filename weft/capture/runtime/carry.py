@@ -69,6 +69,8 @@ class Carry:
         self._entered: dict[tuple[Any, ...], list[Any]] = {}  # what lists in seen held at the start
         self.given: tuple[Any, ...] = ()  # the variables at the start
         self._held: dict[tuple[Any, ...], Any] = {}  # the contents of places then
+        self._end_contents: dict[tuple[Any, ...], Any] = {}  # and at the end
+        self._end_values: Sequence[Any] = ()  # the variables at the end
         self.references = References(str(at))
         self.settles = True
 
@@ -144,6 +146,7 @@ class Carry:
         mended = self._leave_places(found) or mended
         if mended:
             raise Replan
+        self._end_values, self._end_contents = values, {key: content for key, (_, content) in found.items()}
         out: list[Any] = []
         for entry, value in zip(self.entries, values, strict=True):
             if not isinstance(entry, Fresh | Same):
@@ -358,7 +361,10 @@ class Carry:
                 values.append(_value(plan, before, rest) if isinstance(entry, Plan) else _rebuilt(plan, rest))
         for key, (slot, before) in self.places.items():
             content = _value(self.plans[key], before, rest)
+            note_joined(content, [before, self._end_contents.get(key, before)], str(self.at))
             write_place(slot, content)
+        for value, before, last in zip(values, self.state, self._end_values, strict=True):
+            note_joined(value, [before, last], str(self.at))
         return tuple(values)
 
     def _undefined(self, name: str, entry: Fresh) -> Undefined:
