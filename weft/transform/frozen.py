@@ -241,6 +241,13 @@ def check_known(frozen: Frozen, tensor: object) -> bool:
     return _doubt(frozen, tensor) is None
 
 
+def check_picked(frozen: Frozen, tensor: object) -> None:
+    """Raise Restart if a tensor may be one of others, and a capture that tells references knows which."""
+    entry = _entry_of(frozen, tensor)
+    if entry is not None and entry.told_by == Telling.REFERENCES:
+        raise Restart(entry.told_by)
+
+
 def _doubt(frozen: Frozen, tensor: object) -> str | None:
     """The statement after which it is not known which tensor one is; raises Restart if telling more helps."""
     if (entry := _entry_of(frozen, tensor)) is not None:

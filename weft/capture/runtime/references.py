@@ -58,7 +58,7 @@ from weft.ops.alias import PATH, link_choice, link_path
 from weft.ops.op import type_of
 from weft.tensor.dispatch import wrap
 from weft.tensor.mode import thread
-from weft.transform.frozen import Telling, check_frozen, check_known, freeze, hand_on, is_frozen
+from weft.transform.frozen import Telling, check_frozen, check_picked, freeze, hand_on, is_frozen
 from weft.transform.slots import DataSlot
 
 _MOST_CANDIDATES = 12
@@ -205,9 +205,10 @@ class References:
         self.appended.refs = [ref_of(t, self._starts) for t in appended]
         self._mended = False
         self._tell(self._components())
-        for i in self._told:
+        root = thread.capture.root
+        for i in self._told if root.telling < Telling.REFERENCES else ():
             if i < len(ends):
-                check_known(thread.capture.root.frozen, ends[i])
+                check_picked(root.frozen, ends[i])
         cases = {i: flat(self._ref(i), self._at_start) for i in self._told if i < len(ends)}
         self._hide(cases)
         self._name(cases)
