@@ -131,7 +131,7 @@ class World:
     def __init__(self, source: str, name: str, *, shared: bool = False) -> None:
         self.o, self.net = Outside(), Net()
         self.L = [weft.tensor([0.3, 0.1, -0.2]), weft.tensor([0.4, -0.1, 0.2])]
-        self.inner = {"v": weft.tensor([0.2, 0.45, -0.15]), "n": 1}
+        self.inner: dict[str, Any] = {"v": weft.tensor([0.2, 0.45, -0.15]), "n": 1}
         self.D: dict[str, Any] = {"x": weft.tensor([0.6, 0.2, -0.6]), "in": self.inner, "n": 0}
         self.rows = [*self.o.rows]
         if shared:

@@ -21,7 +21,7 @@ class World:
 
     def __init__(self) -> None:
         self.inner = [weft.tensor(0.5)]
-        self.g = {"v": weft.tensor(0.25), "n": 1, "inner": self.inner}
+        self.g: dict[str, Any] = {"v": weft.tensor(0.25), "n": 1, "inner": self.inner}
         self.items, self.table, self.pair = [self.g], {"a": self.g}, (self.g, 0)
         self.rows = [[weft.tensor(1.0)], [weft.tensor(2.0)]]
         self.first, self.second = self.rows
@@ -364,6 +364,8 @@ def test_a_pair_of_tensors_that_each_call_replaces_needs_one_version(kind: Any, 
         world.g["pair"] = kind((weft.tensor(1.0), weft.tensor(2.0)))
 
         def step(x: Any) -> Any:
+            h: Any
+            c: Any
             h, c = world.g["pair"]
             if where == "always":
                 world.g["pair"] = kind((h + x, c * x))

@@ -151,7 +151,7 @@ def test_two_functions_share_a_counter() -> None:
 def test_gradients_flow_beside_a_counter() -> None:
     space = Space()
     space.at = 0
-    w = weft.tensor(2.0, requires_grad=True)
+    w: Any = weft.tensor(2.0, requires_grad=True)
 
     @weft.compile
     def loss(x: Any) -> Any:

@@ -52,7 +52,7 @@ def on_device(request: pytest.FixtureRequest) -> Iterator[None]:
         around, name = emulated(), "cuda"
     signal.signal(signal.SIGALRM, _late)
     with around:
-        weft.Tensor.numpy = _copied  # type: ignore[method-assign]
+        weft.Tensor.numpy = _copied  # type: ignore[method-assign, assignment]
         signal.alarm(request.config.getoption("--seconds"))
         try:
             with weft.default_device(name):

@@ -49,7 +49,8 @@ def training(
         tensors = [*model.parameters(), *[p.grad for p in model.parameters()]]
         for state in optimizer.state_dict()["state"].values():
             tensors += [t for t in state.values() if weft.is_tensor(t)]
-        executable = run.versions[0].run.run
+        backend: Any = run.versions[0].run
+        executable = backend.run
         report = report_memory(executable.graph, executable.program)
         rest = report.outputs - report.donated - par.held_bytes([p.grad for p in model.parameters()])
         return float(
