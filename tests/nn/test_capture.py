@@ -74,3 +74,33 @@ def test_capture_of_a_transformer_step_takes_less_than_a_second() -> None:
         seconds.append(time.process_time() - start)
     assert min(seconds) < 1.0
     assert len(graph.updates) > 400
+
+
+@pytest.mark.parametrize("where", ["a variable", "an attribute"])
+def test_parameter_that_captured_code_makes_is_refused_at_its_line(where: str) -> None:
+    class Late(nn.Module):
+        def forward(self, x: Any) -> Any:
+            made = nn.Parameter(x * 2.0)
+            if where == "an attribute":
+                self.made = made
+            return (made * x).sum()
+
+    layer = Late()
+    with pytest.raises(weft.errors.CaptureError, match="must not make a Parameter") as caught:
+        weft.compile(layer)(weft.ones(3))
+    assert "nn.Parameter(x * 2.0)" in str(caught.value)
+    assert layer(weft.ones(3)).item() == 6.0  # eager code may
+    assert len(list(layer.parameters())) == (where == "an attribute")
+
+
+def test_layer_that_captured_code_makes_and_drops_is_made_at_each_call() -> None:
+    @weft.compile
+    def drawn(x: Any) -> Any:
+        return nn.Linear(3, 3)(x).sum()
+
+    weft.manual_seed(0)
+    x = weft.ones(3)
+    found = [drawn(x).item(), drawn(x).item()]
+    weft.manual_seed(0)
+    expected = [nn.Linear(3, 3)(x).sum().item(), nn.Linear(3, 3)(x).sum().item()]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -25,6 +25,7 @@ from weft.onnx.writers.registry import COMPOSITES as WRITTEN_COMPOSITES
 from weft.onnx.writers.registry import HINTS, load_writers
 from weft.onnx.writers.registry import OPS as WRITTEN
 from weft.ops import rows as _rows  # noqa: F401 - weft itself does not import it
+from weft.ops.bits import bitcast
 from weft.ops.op import COMPOSITES, OPS, Op
 
 load_writers()
@@ -79,7 +80,7 @@ def refused_by(graph: Graph, opset: int) -> set[str]:
     """The ops of a graph that ONNX cannot say."""
     names = {node.op.name for node in graph.walk()}
     later = set() if opset >= 18 else {n for n in LATER if n in names}
-    return {n for n in names if n in HINTS} | later | ({"erfinv", "nextafter"} & names)
+    return {n for n in names if n in HINTS} | later | ({"erfinv", "nextafter", "bitcast"} & names)
 
 
 @pytest.mark.parametrize("name", [*ENTRIES])
@@ -220,6 +221,15 @@ def test_double_precision_is_kept(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(3, 3))
     model = Exported(weft.onnx.export(graph, tmp_path / "m.onnx"))
     assert_same(model.run(x), interpret(graph, [x]), 1e-12)
+
+
+def test_bits_are_read_as_another_dtype_from_opset_26_on(tmp_path: Path) -> None:
+    x = np.asarray([1.0, -2.5, 0.0, np.inf], np.float32)
+    graph = weft.make_graph(lambda x: bitcast.on_tensors(x, dtype=weft.int32))(weft.tensor(x))
+    with pytest.raises(weft.errors.GraphError, match="opset=26"):
+        weft.onnx.export(graph, tmp_path / "m.onnx")
+    loaded = weft.onnx.load(weft.onnx.export(graph, tmp_path / "m.onnx", opset=26))
+    np.testing.assert_array_equal(loaded(weft.tensor(x)).numpy(), x.view(np.int32))
 
 
 def test_functions_that_onnxruntime_lacks_in_double_agree_by_the_reference(tmp_path: Path) -> None:

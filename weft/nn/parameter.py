@@ -51,6 +51,8 @@ else:
         (True, False)
         """
 
+        _weft_made_outside = True  # see weft.capture.runtime.objects
+
         def __new__(cls, data=None, requires_grad=True):
             """A new tensor with the same values, which is a parameter."""
             tensor = weft.empty(0) if data is None else weft.as_tensor(data)

@@ -167,7 +167,8 @@ class CellSlot(PythonSlot):
     __slots__ = ()
 
     def __init__(self, cell: Any, name: str = "") -> None:
-        words = f"the variable {name!r} of an enclosing function"
+        which = f"the variable {name!r}" if name else "a variable"
+        words = f"{which} of an enclosing function"
         super().__init__(("cell", id(cell)), words, "{0}.cell_contents", cell)
 
     def get(self) -> Any:

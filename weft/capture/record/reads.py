@@ -26,7 +26,7 @@ from weft.capture.program.slots import (
     module_slot,
     result_slot,
 )
-from weft.capture.runtime.places import note_outside
+from weft.capture.runtime.places import item_at, note_outside
 from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
 from weft.tensor.tensor import Tensor
@@ -34,13 +34,6 @@ from weft.transform.capture_root import CaptureRoot
 
 _TRUSTED = frozenset({"weft", "numpy", "math", "builtins", "functools", "itertools", "operator", "typing"})
 _MEMBERS = (str, int, float, bytes, tuple)  # what may be asked for in a container, and compares by value
-
-
-def _item(contents: Any, index: Any) -> Any:
-    try:
-        return contents[index]
-    except (LookupError, TypeError):
-        return MISSING
 
 
 class Reads(CaptureRoot):
@@ -199,7 +192,7 @@ class Reads(CaptureRoot):
                 return True
             if key[0] == "item" and whole in capture.journal:
                 slot, before = capture.journal[whole]
-                if _item(before, key[2]) is not _item(slot.get(), key[2]):
+                if item_at(before, key[2]) is not item_at(slot.get(), key[2]):
                     return True
             capture = capture.parent
         return False
@@ -236,6 +229,8 @@ class Reads(CaptureRoot):
 
     def _name(self, value: Any, owner: Any, step: str) -> None:
         """Name what was found in something by the way to it."""
+        if id(value) in self.paths:
+            return
         start = self.paths.get(id(owner), "")
         step = readable(step).removeprefix(".")
         self.name_outside(value, step if start in ("", "self") else f"{start}.{step}")

@@ -94,7 +94,7 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             enter(function, None)
         if is_log(function):
             return function(*args, **kwargs)
-        note_whole((args, tuple(kwargs.values()), owner))
+        note_whole(*args, *kwargs.values(), owner)
         return call_watched(function, args, kwargs)
     return _call_converted(function, converted, args, kwargs)
 
@@ -168,7 +168,7 @@ def _call_base(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return _call_container(owner, functools.partial(function, owner), args[1:], kwargs, function.__name__)
     _note_lists(args)
     check_repeatable(function, args, kwargs)
-    note_whole((args, kwargs, owner))
+    note_whole(*args, *kwargs.values(), owner)
     return function(*args, **kwargs)
 
 
@@ -188,7 +188,7 @@ def _note_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         for x in args:
             items(x)
     elif function not in _QUIET and (function in HANDLERS or not is_users_class(function)):
-        note_whole((args, tuple(kwargs.values()), getattr(function, "__self__", None)))
+        note_whole(*args, *kwargs.values(), getattr(function, "__self__", None))
 
 
 def _note_class(x: Any) -> None:
@@ -279,7 +279,7 @@ def _call_weft(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         if found is not None:
             check_some(name, args[0])
             return _stack_again(function, name, found, args[1:], kwargs)
-    note_whole((args, tuple(kwargs.values())), objects=False)
+    note_whole(*args, *kwargs.values(), objects=False)
     given = tuple(_argument(x, name) for x in args)
     return call_weft_watched(function, given, {k: _argument(x, name) for k, x in kwargs.items()})
 

@@ -44,6 +44,14 @@ def _new_of(kind: type) -> FunctionType | None:
 
 def construct(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``kind(*args, **kwargs)`` of a class of the user."""
+    if getattr(kind, "_weft_made_outside", False):
+        raise CaptureError(
+            kind.__name__,
+            f"captured code must not make a {kind.__name__}: each call would make another one, which no "
+            "module or optimizer knows",
+            hint=f"make the {kind.__name__} outside, in the constructor of a module; inside, "
+            "x.detach().requires_grad_() gives a tensor that gradients are computed for",
+        )
     call = find_method(type(kind), "__call__")
     if call is not None:
         return call_user(call, kind, *args, **kwargs)
@@ -54,7 +62,7 @@ def construct(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         made = kind.__new__(kind)
     else:
         made = kind.__new__(kind, *args, **kwargs)
-    if isinstance(made, kind):
+    if kind in type(made).__mro__:  # as Python asks, whatever the class says of its instances
         if not thread.capture.root.is_named(made):  # else it is one that was there
             note_made(made)
         _initialise(made, args, kwargs)

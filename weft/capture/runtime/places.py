@@ -17,12 +17,14 @@ from typing import Any
 from weft.capture.program.classes import base_method
 from weft.capture.program.slots import MISSING, GeneratorSlot, ItemSlot, PythonSlot
 from weft.capture.runtime.joined import before_joined_change, before_joined_read
+from weft.ops.op import TensorLike
 from weft.tensor.mode import thread
 from weft.transform.slots import DataSlot, GradSlot, PresenceSlot, Slot
 
 Places = dict[tuple[Any, ...], tuple[Slot, Any]]  # by key, with what they hold
 
 CONTAINERS = (list, dict, set)
+_HOLDERS = (*CONTAINERS, tuple, Iterator)
 
 
 class ContentsSlot(Slot):
@@ -84,7 +86,7 @@ def is_made_inside(obj: Any) -> bool:
 
 def note_outside(obj: Any) -> None:
     """Note that a container was found outside of the capture, and with it those that it holds."""
-    if not isinstance(obj, (*CONTAINERS, tuple, Iterator)):
+    if isinstance(obj, TensorLike) or not isinstance(obj, _HOLDERS):
         return
     outside, waiting = thread.capture.root.notes.outside, [obj]
     while waiting:
@@ -172,17 +174,18 @@ def note_handed_on(slot: Slot, before: Any, after: Sequence[Any]) -> None:
         root.read_slot(slot, before)
     elif isinstance(slot, ContentsSlot) and isinstance(slot.obj, dict | list) and is_outside(slot.obj):
         for key, value in before.items() if isinstance(slot.obj, dict) else enumerate(before):
-            if isinstance(value, _PLAIN) and any(_item(x, key) is not value for x in after):
+            if isinstance(value, _PLAIN) and any(item_at(x, key) is not value for x in after):
                 root.read_item(slot.obj, key, value)
 
 
 _PLAIN = (int, float, complex, str, bytes, NoneType)
 
 
-def _item(content: Any, key: Any) -> Any:
+def item_at(content: Any, key: Any) -> Any:
+    """The item of a container at a key or position, or MISSING."""
     try:
         return content[key]
-    except LookupError:
+    except (LookupError, TypeError):
         return MISSING
 
 

@@ -45,10 +45,10 @@ def whole(x: Any) -> Any:
     return x
 
 
-def note_whole(x: Any, *, objects: bool = True) -> None:
-    """Note that everything in something was read; the attributes of objects too, if wanted."""
+def note_whole(*found: Any, objects: bool = True) -> None:
+    """Note that everything in some things was read; the attributes of objects too, if wanted."""
     root = thread.capture.root
-    waiting: list[Any] = [x]
+    waiting: list[Any] = [*found]
     seen: dict[int, Any] = {}
     while waiting and len(seen) < _MOST:
         at = waiting.pop()

@@ -88,7 +88,7 @@ def _refs(w: Writer, node: Node, inputs: Sequence[Ref]) -> Sequence[Ref]:
     if name in OPS:
         out = OPS[name](w, *inputs, **node.attrs)
     elif node.op.scalar is not None:
-        out = write_scalar(w, node.op, inputs)
+        out = write_scalar(w, node.op, inputs, node.attrs)
     else:
         refuse(w, node)
     return [out] if isinstance(out, Ref) else list(out)
@@ -164,10 +164,10 @@ _WRITERS |= {"and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "
 _WRITERS |= {"shl": "left_shift", "shr": "right_shift"}
 
 
-def write_scalar(w: Writer, op: Op, inputs: Sequence[Ref]) -> Any:
+def write_scalar(w: Writer, op: Op, inputs: Sequence[Ref], attrs: Mapping[str, Any]) -> Any:
     """The scalar code of an op as nodes; a result that is a number is spread over the inputs."""
     assert op.scalar is not None
-    out = op.scalar(Emitter(w), *inputs)
+    out = op.scalar(Emitter(w), *inputs, **attrs)
     if not isinstance(out, Ref):
         out = w.constant(out, w.type.dtype)
     if w.known(out) is not None:
