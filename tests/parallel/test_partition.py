@@ -43,9 +43,9 @@ def graph_of(function: Any, mesh: str, *arrays: Array) -> Graph:
     return graph.optimize()
 
 
-def traced(program: Program, mesh: str) -> Graph:
+def traced(program: Program, mesh: str, function: Any = None) -> Graph:
     types = [weft.TensorType(a.shape, a.dtype) for a in program.arrays]
-    graph, others = with_mesh(mesh, lambda: trace_graph(program, types, "f", closed=True))
+    graph, others = with_mesh(mesh, lambda: trace_graph(function or program, types, "f", closed=True))
     assert not others
     return graph.optimize()  # type: ignore[no-any-return]
 
@@ -157,6 +157,63 @@ def test_lookup_and_its_gradient_add_what_ranks_found_once() -> None:
         return gradient, rows.sum(), weft.index_add(base, par.shard(i, "data"), rows, axis=0)
 
     check_equal(graph_of(f, "data=8", table, index, table), "data=8", [table, index, table])
+
+
+# Sequence parallel
+
+
+def block(x: Any, w1: Any, w2: Any, g: Any) -> Any:
+    """A part of a transformer between whose products the sequence is cut over the ranks of the model."""
+    x = par.shard(x, None, "model", None)
+    h = par.shard(F.layer_norm(x, (8,), g), None, None, None)
+    y = weft.gelu(h @ par.shard(w1, None, "model")) @ par.shard(w2, "model", None)
+    return (par.shard(x + y, None, "model", None) ** 2).sum()
+
+
+def block_arrays() -> list[Array]:
+    rng = np.random.default_rng(3)
+    return [rng.standard_normal(s) for s in ((2, 16, 8), (8, 32), (32, 8), (8,))]
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_sequence_is_gathered_before_products_and_scattered_after_them(count: int) -> None:
+    arrays, mesh = block_arrays(), f"model={count}"
+    graph = graph_of(lambda *a: (block(*a), weft.grad(block, argnums=(0, 1, 2, 3))(*a)), mesh, *arrays)
+    parts = check_equal(graph, mesh, arrays)
+    moved = [
+        n for n in parts.nodes if n.op.name in ("all_gather", "reduce_scatter", "all_to_all", "all_reduce")
+    ]
+    activations = [n for n in moved if n.inputs[0].type.ndim == 3]
+    found = [n.op.name for n in activations]
+    assert found == ["all_gather", "reduce_scatter", "all_gather", "reduce_scatter", "all_gather"]
+    assert activations[-1].outputs[0] is parts.outputs[1]  # the gradient of the whole input, at the end
+    norms = [n for n in parts.nodes if n.op.name == "standardize"]
+    assert {n.inputs[0].type.shape for n in norms} == {(2, 16 // count, 8)}
+
+
+def test_sums_of_what_is_cut_alike_stay_sums_where_parts_of_them_are_wanted() -> None:
+    def f(x: Any, w: Any) -> Any:
+        return par.shard(par.shard(x, None, "model") @ par.shard(w, "model", None), "model", None)
+
+    arrays = [np.random.default_rng(0).standard_normal(s) for s in ((8, 4), (4, 6))]
+    parts = check_equal(graph_of(f, "model=4", *arrays), "model=4", arrays)
+    assert names(parts) == ["take_shard", "take_shard", "reduce_scatter", "all_gather"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 10_000), min_size=2, max_size=8), st.sampled_from(MESHES))
+def test_gradients_of_random_programs_equal_the_interpreter(choices: list[int], mesh: str) -> None:
+    program = Program(choices, mesh)
+
+    def loss(*inputs: Any) -> Any:
+        found = [x for x in program(*inputs) if x.dtype == weft.float64]
+        return sum([(x * (k + 1.0)).sum() for k, x in enumerate(found)], weft.zeros((), dtype=weft.float64))
+
+    graph = traced(program, mesh, weft.grad(loss, argnums=(0, 1, 2)))
+    check_equal(graph, mesh, program.arrays)
+
+
+# Inputs, errors, notes
 
 
 def test_inputs_and_outputs_can_be_parts() -> None:

@@ -359,23 +359,30 @@ broadcast: Op = linear(
 )
 """``broadcast(x, axis, root, mesh)``: what one rank along an axis holds, on all of them."""
 
+OPEN = "?"  # of a dimension: a note leaves open how it is cut
+
 shard: Op = linear(
     "shard",
     type_rule=lambda x, *, cut, mesh: _cut_type(x, cut, mesh),
     eval=lambda x, *, cut, mesh: x,
-    transpose=(lambda g, cut, mesh: shard(g, cut=cut, mesh=mesh),),
+    transpose=(lambda g, cut, mesh: shard(g, cut=tuple([axes or OPEN for axes in cut]), mesh=mesh),),
     batch=batch_leading(lambda attrs, inputs: {**attrs, "cut": ("", *attrs["cut"])}),
     samples=lambda: [Sample((real_array((2, 3)),), {"cut": ("data", ""), "mesh": "data=1"})],
     view=lambda index, x, cut, mesh: index,
 )
-"""``shard(x, cut, mesh)``: x itself, with a note how it is to be cut over the ranks of a mesh."""
+"""``shard(x, cut, mesh)``: x itself, with a note how it is to be cut over the ranks of a mesh.
+
+A dimension that is "" is whole. Of one that is ``OPEN`` nothing is said: so are those of a gradient whose
+tensor has them whole, since where ranks add up to it and need parts of it, each is to get its own.
+"""
 
 
 def _cut_type(x: TensorType, cut: tuple[str, ...], mesh: str) -> TensorType:
     if len(cut) != x.ndim:
         raise ShapeError("shard", f"there must be a cut for each dimension, got {cut} for {x}")
     for dim, axis in enumerate(cut):
-        divided("shard", x, dim, axis_size("shard", mesh, axis), axis)
+        if axis != OPEN:
+            divided("shard", x, dim, axis_size("shard", mesh, axis), axis)
     return x
 
 

@@ -14,7 +14,7 @@ from weft.base.records import NamedTuple
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.text import format_graph
 from weft.ir.types import TensorType
-from weft.ops.factors import Factors, factors_of
+from weft.ops.factors import Factors, Names, factors_of
 from weft.parallel.mesh import Cut
 
 
@@ -100,10 +100,21 @@ def node_factors(node: Node) -> Factors | None:
     return None if node.op.effect or node.regions else factors_of(node.op, *types, node.attrs)
 
 
-def assign_axes(factors: Factors, node: Node, cuts: Mapping[Value, Cut], mesh: str) -> dict[str, str]:
+def assign_axes(
+    factors: Factors, node: Node, cuts: Mapping[Value, Cut], mesh: str, *, decided: bool = False
+) -> dict[str, str]:
     """The axes that each factor of a node is cut over: those of an output first, then of the inputs.
 
-    An axis cuts one factor, and only where it divides the sizes of all its dimensions.
+    First of all come sums over what all inputs are cut along already: to cut them otherwise would move them,
+    where each rank can as well get its part of the sum. An axis cuts one factor, and only where it divides
+    the sizes of all its dimensions.
+
+    Args:
+        factors: of the node.
+        node: the node.
+        cuts: of its values, as far as they are known.
+        mesh: as text.
+        decided: whether to leave an axis out that two factors are cut over, of which one must be chosen.
     """
     rows = [*zip(node.outputs, factors.outputs, strict=True), *zip(node.inputs, factors.inputs, strict=True)]
     sizes: dict[str, list[Any]] = {}
@@ -111,13 +122,37 @@ def assign_axes(factors: Factors, node: Node, cuts: Mapping[Value, Cut], mesh: s
         for size, name in zip(v.type.shape, names, strict=True):
             sizes.setdefault(name, []).append(size)
     found: dict[str, str] = {}
+    for name, axes in _agreed(factors, node, cuts).items():
+        if names_in(list(found.values())).isdisjoint(axes.split(",")):
+            found[name] = axes
+    open_yet = _claimed_twice(rows, cuts) if decided else set()
     for v, names in rows:
         for name, axes in zip(names, cuts.get(v, ()), strict=False):
-            used = names_in(list(found.values()))
+            used = names_in(list(found.values())) | open_yet
             free = name and axes and name not in found and used.isdisjoint(axes.split(","))
             if free and all(divides(size, axes, mesh) for size in sizes[name]):
                 found[name] = axes
     return found
+
+
+def _claimed_twice(rows: Sequence[tuple[Value, Names]], cuts: Mapping[Value, Cut]) -> set[str]:
+    """The axes that two factors of a node are cut over."""
+    claims: dict[str, set[str]] = {}
+    for v, names in rows:
+        for name, axes in zip(names, cuts.get(v, ()), strict=False):
+            for axis in axes.split(",") if name and axes else ():
+                claims.setdefault(axis, set()).add(name)
+    return {axis for axis, names in claims.items() if len(names) > 1}
+
+
+def _agreed(factors: Factors, node: Node, cuts: Mapping[Value, Cut]) -> dict[str, str]:
+    """The factors that are summed over and along which two inputs or more are cut, all of them alike."""
+    held: dict[str, list[str]] = {}
+    for v, names in zip(node.inputs, factors.inputs, strict=True):
+        for name, axes in zip(names, cuts.get(v, whole_cut(v.type)), strict=True):
+            if factors.folds.get(name) == "add":
+                held.setdefault(name, []).append(axes)
+    return {name: axes[0] for name, axes in held.items() if len(axes) > 1 and axes[0] and len({*axes}) == 1}
 
 
 def divides(size: Any, axes: str, mesh: str) -> bool:

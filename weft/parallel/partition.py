@@ -25,9 +25,11 @@ from weft.ops.compare import equal
 from weft.ops.factors import Factors, resized
 from weft.ops.select import select
 from weft.parallel.cuts import assign_axes, local_type, node_factors, ranks_along, whole_cut
+from weft.parallel.layout import BATCH
 from weft.parallel.mesh import Cut
 from weft.parallel.picks import picked_here
 from weft.parallel.propagate import Given, propagate
+from weft.parallel.scatter import scatter_sums
 from weft.passes.base import graph_pass
 
 LIMIT = 1 << 20  # bytes that a rank may get by a reshard that nobody asked for
@@ -68,7 +70,8 @@ def partition(
     """
     given = _by_value(graph, inputs)
     found = propagate(graph, mesh, given)
-    return Partition(found.graph, mesh, found.cuts, given, limit, ordered).run(outputs)
+    parts = Partition(found.graph, mesh, found.cuts, given, limit, ordered).run(outputs)
+    return scatter_sums(parts, apart=BATCH)  # along the batch, ranks may stand for several: see fold_shards
 
 
 def _by_value(graph: Graph, inputs: Given | Sequence[Cut] | None) -> Given:
@@ -124,7 +127,8 @@ class Partition:
     def place(self, node: Node) -> None:
         """Write what a node is on parts."""
         if node.op is ops.shard:
-            (x,), (out,), cut = node.inputs, node.outputs, node.attrs["cut"]
+            (x,), (out,) = node.inputs, node.outputs
+            cut = self._planned(out)
             self.now[out] = self.cut_as(x, cut, node, True), cut
             self.asked.add(out)
             return

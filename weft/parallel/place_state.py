@@ -26,6 +26,7 @@ from weft.ops.view.primitives import permute, reshape
 from weft.parallel.cuts import divides, local_type, node_factors, whole_cut
 from weft.parallel.partition import LIMIT, Partition
 from weft.parallel.propagate import Propagation
+from weft.parallel.scatter import scatter_sums
 from weft.passes.base import graph_pass
 
 _ENDS = (ops.all_reduce, ops.all_reduce_max, ops.all_reduce_min, ops.all_gather, ops.gather_shards)
@@ -61,7 +62,7 @@ def place_state(
     given = dict(zip(graph.inputs, inputs, strict=True))  # whole ones too: they stay so
     ends = dict(zip(graph.outputs, outputs, strict=False))  # likewise; what overwrites state may be gathered
     found = Propagation(graph, mesh, {**ends, **given}, factors_of).run()
-    return _scattered(_StatePartition(graph, mesh, found.cuts, given, ordered, own).run(outputs))
+    return scatter_sums(_StatePartition(graph, mesh, found.cuts, given, ordered, own).run(outputs))
 
 
 def _own_nodes(graph: Graph, axis: str) -> set[Node]:
@@ -164,36 +165,3 @@ class _StatePartition(Partition):
         split = (*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :])
         order = (dim, *[d for d in range(len(split)) if d != dim])
         return self.emit(permute, [self.emit(reshape, [part], at, shape=split)], at, axes=order)
-
-
-def _scattered(graph: Graph) -> Graph:
-    """Sums of which only parts are needed, as ``reduce_scatter``: each rank gets its own part."""
-    users: dict[Value, list[Node | None]] = {v: [None] for v in graph.results}
-    for node in graph.nodes:
-        for v in node.inputs:
-            users.setdefault(v, []).append(node)
-    gone: set[Node] = set()
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        if node in gone:
-            continue
-        take = _only_taken(node, users)
-        if take is None:
-            nodes.append(node)
-            continue
-        gone.add(take)
-        attrs = {"axis": take.attrs["axis"], "dim": take.attrs["dim"], "mesh": take.attrs["mesh"]}
-        attrs["ordered"] = node.attrs["ordered"]
-        nodes.append(Node(ops.reduce_scatter, node.inputs, attrs, take.outputs, node.location))
-    return graph.replace(nodes=nodes) if gone else graph
-
-
-def _only_taken(node: Node, users: dict[Value, list[Node | None]]) -> Node | None:
-    """The node that takes the part of a sum, if nobody needs more of it."""
-    if node.op is not ops.all_reduce:
-        return None
-    used = users.get(node.outputs[0], [])
-    (take, *more) = used or [None]
-    if take is None or more or take.op is not ops.take_shard:
-        return None
-    return take if all(take.attrs[k] == node.attrs[k] for k in ("axis", "mesh")) else None

@@ -12,7 +12,7 @@ from weft.base.ranks import mesh_axes
 from weft.errors import DomainError
 from weft.ir.graph import Graph, Node, Value
 from weft.ir.rewrite import Draft, sweep
-from weft.ops.collective import shard
+from weft.ops.collective import OPEN, shard
 from weft.ops.factors import Factors
 from weft.parallel.cuts import (
     Shardings,
@@ -106,30 +106,43 @@ class Propagation:
                 self.rules.append((node, factors))
 
     def _annotate(self, node: Node) -> None:
-        cut, (out,) = node.attrs["cut"], node.outputs
+        cut, (out,) = tuple([a.replace(OPEN, "") for a in node.attrs["cut"]]), node.outputs
         known = dict(mesh_axes(self.mesh))
         for axes in filter(None, cut):
             if missing := sorted(set(axes.split(",")) - known.keys()):
                 message = f"axes must be of the mesh ({', '.join(known)}), got {missing[0]!r}"
                 raise DomainError("shard", message, location=_line(node))
         self.cuts[out] = cut
-        self.fixed.add(out)
+        if OPEN not in node.attrs["cut"]:
+            self.fixed.add(out)
 
     def run(self) -> Shardings:
-        """Hand cuts on until nothing changes."""
-        changed = True
-        while changed:
-            changed = False
-            for node, factors in (*self.rules, *reversed(self.rules)):
-                changed = self._hand_on(node, factors) or changed
-            for node in self.graph.nodes:
-                if node.op is shard:  # what is cut next may as well be made cut
-                    changed = self._set(node.inputs[0], node.attrs["cut"]) or changed
+        """Hand cuts on until nothing changes: first where a node has no choice, then everywhere.
+
+        Where two inputs are cut over one axis along different factors, what uses the result may say which of
+        them is to be moved.
+        """
+        for decided in (True, False):
+            while self._sweep(decided):
+                pass
         named = [_named(n) for n in self.replicated if any(any(self.cuts.get(v, ())) for v in n.inputs)]
         return Shardings(self.graph, self.mesh, self.cuts, tuple(dict.fromkeys(named)))
 
-    def _hand_on(self, node: Node, factors: Factors) -> bool:
-        axes = assign_axes(factors, node, self.cuts, self.mesh)
+    def _sweep(self, decided: bool) -> bool:
+        """Hand cuts on once, forth and back; whether something changed."""
+        changed = False
+        for node, factors in (*self.rules, *reversed(self.rules)):
+            changed = self._hand_on(node, factors, decided) or changed
+        for node in self.graph.nodes:
+            if node.op is shard:  # what is cut next may as well be made cut
+                changed = self._set(node.inputs[0], self.cuts[node.outputs[0]]) or changed
+                if OPEN in node.attrs["cut"]:
+                    before = self.cuts.get(node.inputs[0], whole_cut(node.inputs[0].type))
+                    changed = self._set(node.outputs[0], before) or changed
+        return changed
+
+    def _hand_on(self, node: Node, factors: Factors, decided: bool) -> bool:
+        axes = assign_axes(factors, node, self.cuts, self.mesh, decided=decided)
         if not axes:
             return False
         values, rows = (*node.inputs, *node.outputs), (*factors.inputs, *factors.outputs)
