@@ -76,10 +76,10 @@ def test_value_equals_the_oracle(entry: checks.Entry) -> None:
 
 
 # What a half stores before it is done (a product, to which a bias is then added), what is about the dtype
-# itself, and what is only defined on (0, 1)
+# itself, and what is only defined on (0, 1) or for sums that belong to the other inputs
 NOT_ROUNDED_ONCE = (
     "bitcast", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "linear", "nan_to_num", "nextafter", "normal_quantile",
+    "linear", "nan_to_num", "nextafter", "normal_quantile", "ring_attention_vjp",
 )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from weft.parallel.place_state import place_state
 from weft.parallel.placing import from_parts, held_bytes, place
 from weft.parallel.planner.world import planned
 from weft.parallel.propagate import propagate
+from weft.parallel.ring import ring_attention
 from weft.parallel.schedules import Action, Schedule, Slot, schedule
 from weft.parallel.threads import simulate
 from weft.parallel.world import barrier, rank, size
@@ -65,6 +66,7 @@ __all__ = [
     "propagate",
     "rank",
     "reduce_scatter",
+    "ring_attention",
     "schedule",
     "shard",
     "simulate",

@@ -29,6 +29,7 @@ from weft.parallel.layout import BATCH
 from weft.parallel.mesh import Cut
 from weft.parallel.picks import picked_here
 from weft.parallel.propagate import Given, propagate
+from weft.parallel.ring import place_ring
 from weft.parallel.scatter import scatter_sums
 from weft.passes.base import graph_pass
 
@@ -136,7 +137,8 @@ class Partition:
             message = f"a program for a mesh must have no collective of its own, got {node.op.name}"
             hint = "say how tensors are cut by par.shard, and leave collectives to the partition"
             raise ParallelError("partition", message, hint=hint, location=_line(node.location))
-        self.place_by(node, node_factors(node))
+        if not place_ring(self, node):
+            self.place_by(node, node_factors(node))
 
     def place_by(self, node: Node, factors: Factors | None) -> None:
         """Write a node on parts along its factors, or on whole values."""
