@@ -1,0 +1,63 @@
+"""The pictures of the course: what its code draws, and whether those in the repository are still that.
+
+``python -m tests.course.pictures --write`` runs the chapters and writes the pictures; without the flag it names those
+that are not up to date.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+
+from tests.course.pages import IMAGES, chapters, read_cells
+from tests.course.running import run_cells
+
+
+def contents(svg: str) -> tuple[Counter[str], Counter[str]]:
+    """What a picture shows, wherever it lies: its words, and how many boxes and arrows of each kind there are.
+
+    Where boxes lie depends on the version of the library that lays them out, and so is not compared.
+    """
+    words = Counter(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
+    shapes = Counter(re.findall(r"<(rect|ellipse|path)\b", svg))
+    return words, shapes
+
+
+def draw() -> dict[str, str]:
+    """All pictures, by name, made anew."""
+    found: dict[str, str] = {}
+    for page in chapters("en"):
+        found |= run_cells(read_cells(page.read_text()))
+    return found
+
+
+def outdated(drawn: dict[str, str]) -> list[str]:
+    """The names of pictures that are missing, show something else, or that no page draws."""
+    wrong = {path.stem for path in IMAGES.glob("*.svg")} - set(drawn)
+    for name, svg in drawn.items():
+        path = IMAGES / f"{name}.svg"
+        if not path.exists() or contents(path.read_text()) != contents(svg):
+            wrong.add(name)
+    return sorted(wrong)
+
+
+def main(write: bool) -> int:
+    """Write pictures, or name those that are not up to date."""
+    drawn = draw()
+    wrong = outdated(drawn)
+    IMAGES.mkdir(exist_ok=True)
+    for name in wrong:
+        path = IMAGES / f"{name}.svg"
+        sys.stdout.write(f"{path}\n")
+        if not write:
+            continue
+        if name in drawn:
+            path.write_text(drawn[name])
+        else:
+            path.unlink()
+    return 0 if write else bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main("--write" in sys.argv[1:]))
