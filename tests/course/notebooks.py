@@ -1,7 +1,7 @@
 """The course as notebooks: ``python -m tests.course.notebooks FOLDER``, or ``make notebooks``.
 
-Pages are the source, and what is tested; notebooks are made of them when somebody wants them, and not kept. Outputs
-are left out: run a notebook to see them.
+Pages are the source, and what is tested; notebooks are made of them when somebody wants them, and not kept.
+Outputs are left out: run a notebook to see them.
 """
 
 from __future__ import annotations

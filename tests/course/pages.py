@@ -1,7 +1,7 @@
 """Pages of the course as cells of a notebook: text and code, and which code draws which picture.
 
-A page is Markdown with doctests. A block of code becomes one cell or several, each ending where the page shows what
-comes out; a picture that stands right after a block is what the last expression of that block draws.
+A page is Markdown with doctests. A block of code becomes one cell or several, each ending where the page
+shows what comes out; a picture right after a block is what the last expression of that block draws.
 """
 
 from __future__ import annotations

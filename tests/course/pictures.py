@@ -1,7 +1,7 @@
 """The pictures of the course: what its code draws, and whether those in the repository are still that.
 
-``python -m tests.course.pictures --write`` runs the chapters and writes the pictures; without the flag it names those
-that are not up to date.
+``python -m tests.course.pictures --write`` runs the chapters and writes the pictures; without the flag it
+names those that are not up to date.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.course.running import run_cells
 
 
 def contents(svg: str) -> tuple[Counter[str], Counter[str]]:
-    """What a picture shows, wherever it lies: its words, and how many boxes and arrows of each kind there are.
+    """What a picture shows, wherever it lies: its words, and how many boxes and arrows there are.
 
     Where boxes lie depends on the version of the library that lays them out, and so is not compared.
     """

@@ -15,7 +15,7 @@ from weft.viewer.picture import Picture, draw_svg
 
 
 def run_cells(cells: Iterable[Cell]) -> dict[str, str]:
-    """The pictures that cells draw, as SVG by name; a cell that does not do what it is meant to is an error."""
+    """The pictures that cells draw, as SVG by name; a cell that does not do what it is to is an error."""
     scope: dict[str, Any] = {"__name__": "__main__"}
     drawn: dict[str, str] = {}
     for number, cell in enumerate((c for c in cells if c.kind == "code"), 1):

@@ -1,6 +1,6 @@
 """The course: its notebooks run, its pictures are what its code draws, and both languages have the same code.
 
-The pages themselves are run as doctests, as all pages are; those in Chinese are not, as their code is the same.
+The pages themselves are run as doctests, as all pages are; those in Chinese are not: their code is the same.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def test_a_cell_that_fails_or_does_not_fail_as_meant_is_noticed() -> None:
 
 def test_a_page_is_cut_where_it_shows_what_comes_out() -> None:
     text = (
-        "# Title\n\n```python\n>>> x = 1\n>>> x\n1\n>>> draw(x)\n<picture>\n\n```\n\n![a](../images/a.svg)\n\n"
-        "Text\n\n<details>\n<summary>Solution 1</summary>\n\n```python\n>>> 1 / 0\n"
+        "# Title\n\n```python\n>>> x = 1\n>>> x\n1\n>>> draw(x)\n<picture>\n\n```\n\n"
+        "![a](../images/a.svg)\n\nText\n\n<details>\n<summary>Solution 1</summary>\n\n```python\n>>> 1 / 0\n"
         "Traceback (most recent call last):\nZeroDivisionError: division by zero\n\n```\n\n</details>\n"
     )
     assert read_cells(text) == [
