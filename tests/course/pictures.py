@@ -1,7 +1,7 @@
 """The pictures of the course: what its code draws, and whether those in the repository are still that.
 
-``python -m tests.course.pictures --write`` runs the chapters and writes the pictures; without the flag it
-names those that are not up to date.
+``python -m tests.course.pictures --write`` runs the chapters and writes all pictures; either way it
+names those that were not up to date.
 """
 
 from __future__ import annotations
@@ -42,20 +42,23 @@ def outdated(drawn: dict[str, str]) -> list[str]:
     return sorted(wrong)
 
 
+def write_pictures(drawn: dict[str, str]) -> None:
+    """Write all pictures, and remove those that no page draws."""
+    IMAGES.mkdir(exist_ok=True)
+    for path in IMAGES.glob("*.svg"):
+        if path.stem not in drawn:
+            path.unlink()
+    for name, svg in drawn.items():
+        (IMAGES / f"{name}.svg").write_text(svg)
+
+
 def main(write: bool) -> int:
     """Write pictures, or name those that are not up to date."""
     drawn = draw()
     wrong = outdated(drawn)
-    IMAGES.mkdir(exist_ok=True)
-    for name in wrong:
-        path = IMAGES / f"{name}.svg"
-        sys.stdout.write(f"{path}\n")
-        if not write:
-            continue
-        if name in drawn:
-            path.write_text(drawn[name])
-        else:
-            path.unlink()
+    sys.stdout.writelines(f"{name}.svg\n" for name in wrong)
+    if write:
+        write_pictures(drawn)
     return 0 if write else bool(wrong)
 
 
