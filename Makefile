@@ -12,6 +12,7 @@
 #   make test-interop  PyTorch and JAX beside weft, in an environment that has them
 #   make fuzz MINUTES=10  random graphs, programs, damaged files, kills and more; what fails is kept as tests
 #   make check   lint, format and types
+#   make notebooks  the course in docs/course as notebooks, in build/notebooks
 #   make stubs   write the stubs that editors and type checkers read, from the tables of public names
 #   make bench   weft beside NumPy, PyTorch, JAX and ONNX Runtime; some rows: make bench ROWS='gpt cnn'
 #   make bench-gpu  weft on the GPU of this machine beside PyTorch, torch.compile and JAX; some rows: ROWS='gpt2 lstm'
@@ -20,7 +21,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-ir test-interop fuzz check stubs bench bench-gpu sizes clean
+.PHONY: demo test test-all test-debug test-state test-view test-onnx test-cross test-gpu test-gpu-ir test-interop fuzz check notebooks stubs bench bench-gpu sizes clean
 
 # The first of these that runs and is new enough; override with `make PYTHON=...`
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14
@@ -117,6 +118,9 @@ check: $(VENV)/.stamp
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+notebooks: $(VENV)/.stamp
+	$(VENV)/bin/python -m tests.course.notebooks build/notebooks
 
 stubs: $(VENV)/.stamp
 	$(VENV)/bin/python -m tests.stubs --write

@@ -23,6 +23,9 @@ settings.load_profile("repeatable")
 gc.disable()  # until all tests are collected, see below
 os.environ["SCIPY_ARRAY_API"] = "1"  # which SciPy reads once, at its import: its functions take tensors
 
+# their code is that of docs/course/en, which is run: tests/course checks it
+collect_ignore_glob = ["docs/course/zh/*.md"]
+
 _own_cache: list[str] = []
 
 

@@ -378,3 +378,13 @@ def test_a_graph_can_be_called_in_another_one() -> None:
     np.testing.assert_allclose(got[1].numpy(), eager.grad.numpy(), rtol=1e-6)
     outer.run([], {z: fed}, updates=True)
     assert count.item() == 1.0
+
+
+@pytest.mark.parametrize("item", [1.7, [1.7, 1 / 3], [[1.7], [1e-300]]])
+def test_numbers_that_are_fed_keep_the_digits_that_a_wide_placeholder_holds(item: Any) -> None:
+    expected = np.asarray(item, np.float64)
+    with weft.Graph("wide") as g:
+        x = weft.placeholder("x", expected.shape, weft.float64)
+        y = x * 1.0
+    assert g.run(y, {x: item}).numpy().tolist() == expected.tolist()
+    assert g.run(y, {x: expected.tolist()}).dtype == weft.float64

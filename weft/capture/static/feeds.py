@@ -67,6 +67,8 @@ def _as_array(value: Value, item: Any) -> Array:
         ) from error
     if letter not in _KINDS[kind(target)]:
         raise _wrong_dtype(value, array.dtype)
+    if not plain and kind(target) in "fc" and letter in "fc":
+        array = asarray(item, dtype=target)._array("feed")  # as numbers: the default dtype would round them
     with np.errstate(all="ignore"):
         out: Array = array.astype(target)
     if kind(target) in "iu" and not (out == array).all():
