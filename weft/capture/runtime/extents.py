@@ -29,6 +29,19 @@ _DEEPEST = 16  # nodes in a row that a number is made by, and that are compared 
 
 def is_sure(form: Any) -> bool:
     """Whether a polynomial in indices of loops is 0 or more in every turn."""
+    return _is_sure(form) or any(_is_sure(form - room) for room in _rooms())
+
+
+def _rooms() -> list[Any]:
+    """How far the ends of loops are apart: in a turn of one of them that is 0 or more."""
+    out, capture = [], thread.capture
+    while capture is not None:
+        out += [x.high - x.low for x in capture.notes.indices if x.high is not None and x.low is not None]
+        capture = capture.parent
+    return [room for room in out if isinstance(room, Size)]
+
+
+def _is_sure(form: Any) -> bool:
     for _ in range(_DEEPEST):
         low = lower_bound(form)
         if low is not None and low >= 0:

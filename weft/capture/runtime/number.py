@@ -213,6 +213,7 @@ def fresh_index(tensor: Any, *, known_sign: bool = True, low: Any = 0, high: Any
     count = next(_names)
     name = LoopIndex(f"i{count}")
     name.number, name.tensor, name.low, name.high = count, tensor, low, high
+    thread.capture.notes.indices.append(name)
     return Number(int, tensor, named_size(name), COUNT)
 
 
